@@ -1,0 +1,149 @@
+# keyhole. `make help` lists what can be made. Rooms stand in the order in which data flows (README, "Source tour").
+
+VERSION  := $(shell sed -n 's/^\#define KH_VERSION "\(.*\)"/\1/p' include/keyhole.h)
+PREFIX   ?= /usr/local
+CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+BUILD    ?= build
+MODE     ?= release
+
+# ---- what the build needs, by Debian package name -----------------------------------------------------------------
+# make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
+PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libcmocka-dev
+PKGS     := jansson libpcre2-8
+
+# ---- flags -----------------------------------------------------------------------------------------------------------
+WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror
+# No -ffast-math: results are log-probabilities, infinities and NaN checks. No contraction: bits must not depend on the compiler.
+CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc
+KH_CFLAGS = -std=c17 -g -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
+KH_LDFLAGS = -fopenmp $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
+LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lm
+
+# ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
+ROOMS    := base text data model plm prompt judge run tune report
+OUT      := $(BUILD)/$(MODE)
+SRC      := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
+CLI_SRC  := $(sort $(wildcard cli/*.c))
+OBJ      := $(SRC:%.c=$(OUT)/%.o)
+CLI_OBJ  := $(CLI_SRC:%.c=$(OUT)/%.o)
+TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/test_*.c)))
+CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
+SLOW_TESTS := $(sort $(wildcard tests/slow_*.sh))
+FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
+
+.PHONY: all setup test test-slow asan fuzz bench demo install uninstall clean help
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: setup
+	@$(MAKE) --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(OUT)/keyhole.1 $(OUT)/keyhole.bash
+
+help:
+	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
+	@echo 'make demo         the main job on built-in data, from nothing to a result'
+	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
+	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
+	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
+	@echo 'make bench        speed, as ratios, written to bench/*.csv'
+	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
+	@echo 'make clean        remove $(BUILD)'
+	@echo 'CC=clang, MODE=release|asan and BUILD=folder may be given to all of them'
+
+setup:
+	@tools/setup.sh $(PACKAGES) $(if $(findstring clang,$(CC)),clang libomp-dev)
+
+# ---- library, program ------------------------------------------------------------------------------------------------
+$(OUT)/libkeyhole.a: $(OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(OUT)/libkeyhole.so: $(OBJ)
+	$(CC) -shared -Wl,-soname,libkeyhole.so.0 $(KH_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(OUT)/keyhole: $(CLI_OBJ) $(OUT)/libkeyhole.a
+	$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(LIBS)
+
+$(OUT)/keyhole.1: $(OUT)/keyhole
+	$< help --man > $@
+
+$(OUT)/keyhole.bash: $(OUT)/keyhole
+	$< help --bash-completion > $@
+
+$(OUT)/cli/%.o: cli/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Icli $(KH_CFLAGS) -c -o $@ $<
+
+$(OUT)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Itests $(KH_CFLAGS) -c -o $@ $<
+
+$(OUT)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
+
+# ---- tests -------------------------------------------------------------------------------------------------------------
+$(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(OUT)/libkeyhole.a
+	$(CC) $(KH_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
+
+# tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
+test: setup
+	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(foreach t,$(TESTS) $(CLI_TESTS),$(if $(findstring $(T),$(notdir $t)),$t))
+
+test-slow: setup
+	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(foreach t,$(SLOW_TESTS),$(if $(findstring $(T),$(notdir $t)),$t))
+
+asan:
+	@$(MAKE) --no-print-directory test MODE=asan
+
+# ---- fuzzing -----------------------------------------------------------------------------------------------------------
+SECONDS ?= 60
+fuzz:
+	@tools/setup.sh $(PACKAGES) clang libclang-rt-14-dev
+	@$(MAKE) --no-print-directory fuzz-run MODE=fuzz CC=clang
+.PHONY: fuzz-run
+fuzz-run: $(FUZZERS)
+	@tools/fuzz.sh $(SECONDS) $^
+
+$(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
+	$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+# ---- demo, bench, install ------------------------------------------------------------------------------------------------
+demo: all
+	@tools/demo.sh $(OUT)/keyhole
+
+bench: all
+	@bench/run.sh $(OUT)/keyhole
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/keyhole/models
+	install -m 755 $(OUT)/keyhole $(DESTDIR)$(PREFIX)/bin/keyhole
+	install -m 644 $(OUT)/libkeyhole.a $(DESTDIR)$(PREFIX)/lib/libkeyhole.a
+	install -m 755 $(OUT)/libkeyhole.so $(DESTDIR)$(PREFIX)/lib/libkeyhole.so.$(VERSION)
+	ln -sf libkeyhole.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libkeyhole.so.0
+	ln -sf libkeyhole.so.0 $(DESTDIR)$(PREFIX)/lib/libkeyhole.so
+	install -m 644 include/keyhole.h $(DESTDIR)$(PREFIX)/include/keyhole.h
+	install -m 644 $(OUT)/keyhole.1 $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1
+	install -m 644 $(OUT)/keyhole.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/keyhole.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc
+	if [ -d models ]; then cp -R models/. $(DESTDIR)$(PREFIX)/share/keyhole/models/; fi
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/keyhole $(DESTDIR)$(PREFIX)/lib/libkeyhole.* $(DESTDIR)$(PREFIX)/include/keyhole.h \
+	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
+	rm -rf $(DESTDIR)$(PREFIX)/share/keyhole
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)

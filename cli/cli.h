@@ -1,0 +1,43 @@
+/* cli.h - what a subcommand of keyhole is.
+ *
+ * One file per subcommand (or per family, "data check", "data stats", ...) defines a `const cli_command`; main.c lists
+ * them. The row feeds the parser, --help, the man page and shell completion. run() prints results on stdout and returns
+ * 0, or fails with *err filled; main prints the sentence and chooses the exit status: 0 done, 1 failed, 2 wrong usage. */
+#ifndef KH_CLI_H
+#define KH_CLI_H
+
+#include "base/opts.h"
+#include "keyhole.h"
+
+#include <stdio.h>
+
+typedef struct cli_command {
+    const char *name;    /* "tokenize", or two words: "data stats" */
+    const char *args;    /* positional arguments as --help shows them, e.g. "DIR|FILE"; "" for none */
+    int min_args, max_args; /* how many; max -1: any number */
+    const char *summary; /* one line, no full stop */
+    const char *text;    /* the lesson: paragraphs, then examples; lines of at most 78 characters */
+    const kh_opt *opts;  /* NULL: none */
+    size_t opts_size;
+    int (*run)(void *opts, int n_args, char **args, kh_err *err);
+} cli_command;
+
+extern const cli_command *const cli_commands[]; /* ends in NULL */
+
+/* Fails as wrong usage: exit 2 and a pointer to --help. */
+enum { CLI_USAGE = -1000 };
+
+/* Progress and log on stderr: a bar that redraws itself on a terminal, plain lines otherwise. */
+extern const kh_hooks cli_hooks;
+
+/* The next line of `in` without its newline (a CR before it goes too), in *line, which the caller starts as {0}. Returns
+ * 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are refused. */
+int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
+
+/* help.c */
+void cli_print_overview(FILE *out);
+void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
+void cli_print_help(FILE *out, const cli_command *);
+extern const cli_command cmd_help;
+
+#endif

@@ -1,0 +1,201 @@
+/* help.c - everything that is printed from the table of commands: the overview, --help, the man page, bash completion. */
+#include "cli.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static size_t first_word(const char *name) { return strcspn(name, " "); }
+
+void cli_print_overview(FILE *out) {
+    fputs("keyhole: a trustworthy text classifier from a frozen language model that is only asked, never opened.\n\n"
+          "usage: keyhole COMMAND [options]\n\n",
+        out);
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
+    fputs("\n\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
+          "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 failed, 2 wrong usage.\n",
+        out);
+}
+
+void cli_print_family(FILE *out, const char *word) {
+    size_t n = strlen(word);
+    fprintf(out, "usage: keyhole %s COMMAND [options]\n\n", word);
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        if (first_word((*c)->name) == n && memcmp((*c)->name, word, n) == 0)
+            fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
+    fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
+}
+
+/* "--name ARG" of a row. */
+static int option_words(const kh_opt *row, char *out, size_t cap) {
+    bool value = row->type != KH_OPT_FLAG;
+    return snprintf(out, cap, "--%s%s%s%s", row->name, value ? " " : "", value ? row->arg : "", row->type == KH_OPT_LIST ? "..." : "");
+}
+
+static void print_option(FILE *out, const kh_opt *row) {
+    char words[256];
+    if (option_words(row, words, sizeof words) > 24)
+        fprintf(out, "  %s\n  %-24s  ", words, "");
+    else
+        fprintf(out, "  %-24s  ", words);
+    fputs(row->help, out);
+    if (row->required)
+        fputs(" (needed)", out);
+    else if (row->value && row->type != KH_OPT_FLAG && *row->value)
+        fprintf(out, " (%s)", row->value);
+    fputc('\n', out);
+}
+
+void cli_print_help(FILE *out, const cli_command *cmd) {
+    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args, cmd->summary, cmd->text);
+    for (const kh_opt *row = cmd->opts; row && row->name; row++)
+        print_option(out, row);
+    fputs("  --threads N               threads to use; 0 means one for each core (0)\n"
+          "  --help                    explain this command\n",
+        out);
+}
+
+/* ---------------------------------------------------------------------------------------------- man page */
+
+/* Text for roff: backslashes doubled, dashes as typed, a line that starts with a dot or quote protected. */
+static void roff(FILE *out, const char *s) {
+    bool start = true;
+    for (; *s; s++) {
+        if (start && (*s == '.' || *s == '\''))
+            fputs("\\&", out);
+        start = *s == '\n';
+        if (*s == '\\')
+            fputs("\\e", out);
+        else if (*s == '-')
+            fputs("\\-", out);
+        else
+            fputc(*s, out);
+    }
+}
+
+static void man_command(FILE *out, const cli_command *cmd) {
+    fputs(".SS \"keyhole ", out);
+    roff(out, cmd->name);
+    fprintf(out, "%s", *cmd->args ? " " : "");
+    roff(out, cmd->args);
+    fputs(" [options]\"\n", out);
+    roff(out, cmd->summary);
+    fputs(".\n.PP\n.nf\n", out);
+    roff(out, cmd->text);
+    fputs("\n.fi\n", out);
+    for (const kh_opt *row = cmd->opts; row && row->name; row++) {
+        char words[256];
+        option_words(row, words, sizeof words);
+        fputs(".TP\n.B ", out);
+        roff(out, words);
+        fputc('\n', out);
+        roff(out, row->help);
+        if (row->value && *row->value && row->type != KH_OPT_FLAG) {
+            fputs(" (default: ", out);
+            roff(out, row->value);
+            fputs(")", out);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void print_man(FILE *out) {
+    fprintf(out, ".TH KEYHOLE 1 \"\" \"keyhole %s\" \"User Commands\"\n", kh_version());
+    fputs(".SH NAME\nkeyhole \\- a trustworthy text classifier from a frozen language model that is only asked, never opened\n"
+          ".SH SYNOPSIS\n.B keyhole\nCOMMAND [options]\n"
+          ".SH DESCRIPTION\nkeyhole learns a distribution over soft prompts for a frozen language model without gradients, and if need be\n"
+          "without probabilities, from a handful of labelled examples.\n"
+          "Results go to standard output, progress and complaints to standard error.\n"
+          ".SH COMMANDS\n",
+        out);
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        man_command(out, *c);
+    fputs(".SS \"Every command also takes\"\n.TP\n.B \\-\\-threads N\nthreads to use; 0 means one for each core\n"
+          ".TP\n.B \\-\\-help\nexplain the command\n"
+          ".SH EXIT STATUS\n0 done, 1 failed (one sentence on standard error says why), 2 wrong usage.\n",
+        out);
+}
+
+/* -------------------------------------------------------------------------------------------- completion */
+
+static void completion_case(FILE *out, const cli_command *cmd) {
+    fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
+    for (const kh_opt *row = cmd->opts; row && row->name; row++)
+        fprintf(out, " --%s", row->name);
+    fputs("\" ;;\n", out);
+}
+
+static void print_completion(FILE *out) {
+    fputs("# bash completion for keyhole\n_keyhole() {\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} first=${COMP_WORDS[1]} second=${COMP_WORDS[2]} opts= words=\n"
+          "    case \"$first\" in\n",
+        out);
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        size_t n = first_word((*c)->name);
+        if (!(*c)->name[n])
+            continue;
+        bool again = c != cli_commands && strncmp(c[-1]->name, (*c)->name, n + 1) == 0;
+        if (!again)
+            fprintf(out, "        %.*s) words=\"", (int)n, (*c)->name);
+        fprintf(out, "%s%s", again ? " " : "", (*c)->name + n + 1);
+        if (!c[1] || strncmp(c[1]->name, (*c)->name, n + 1) != 0)
+            fputs("\" ;;\n", out);
+    }
+    fputs("    esac\n    local name=$first\n    [ -n \"$words\" ] && name=\"$first $second\"\n    case \"$name\" in\n", out);
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        completion_case(out, *c);
+    fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"", out);
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        size_t n = first_word((*c)->name);
+        if (c == cli_commands || strncmp(c[-1]->name, (*c)->name, n) != 0 || (c[-1]->name[n] != ' ' && c[-1]->name[n]))
+            fprintf(out, "%.*s ", (int)n, (*c)->name);
+    }
+    fputs("\"\n    elif [ \"$COMP_CWORD\" -gt 2 ] || [ -z \"$words\" ]; then\n        words=\n    fi\n"
+          "    case \"$cur\" in\n        -*) COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\")) ;;\n"
+          "        *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
+          "    esac\n}\ncomplete -o filenames -F _keyhole keyhole\n",
+        out);
+}
+
+typedef struct help_opts {
+    bool man, completion;
+} help_opts;
+
+static const kh_opt help_table[] = {
+    { "man", KH_OPT_FLAG, offsetof(help_opts, man), .help = "print the man page (roff)" },
+    { "bash-completion", KH_OPT_FLAG, offsetof(help_opts, completion), .help = "print the completion script for bash" },
+    { 0 },
+};
+
+static int run_help(void *opts, int n_args, char **args, kh_err *err) {
+    const help_opts *o = opts;
+    if (o->man)
+        print_man(stdout);
+    else if (o->completion)
+        print_completion(stdout);
+    else if (n_args == 0)
+        cli_print_overview(stdout);
+    else {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", args[0], n_args > 1 ? " " : "", n_args > 1 ? args[1] : "");
+        for (const cli_command *const *c = cli_commands; *c; c++)
+            if (strcmp((*c)->name, name) == 0) {
+                cli_print_help(stdout, *c);
+                return 0;
+            }
+        return kh_fail(err, CLI_USAGE, "unknown command \"%s\"", name);
+    }
+    return 0;
+}
+
+const cli_command cmd_help = {
+    .name = "help",
+    .args = "[COMMAND]",
+    .max_args = 2,
+    .summary = "Print the list of commands, the help of one, the man page or shell completion",
+    .text = "  keyhole help\n  keyhole help tokenize\n  keyhole help --man | man -l -\n  source <(keyhole help --bash-completion)",
+    .opts = help_table,
+    .opts_size = sizeof(help_opts),
+    .run = run_help,
+};

@@ -1,0 +1,237 @@
+/* main.c - finds the subcommand, parses its options by table, runs it, prints its one error sentence. */
+#include "cli.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const cli_command *const cli_commands[] = {
+    &cmd_help,
+    NULL,
+};
+
+/* ---------------------------------------------------------------------------------------------- progress */
+
+static int show_progress(void *user, const kh_progress *p) {
+    (void)user;
+    bool terminal = isatty(STDERR_FILENO);
+    const char *note = p->note ? p->note : "";
+    if (!terminal)
+        fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total, *note ? " " : "", note);
+    else if (p->total > 0) {
+        int width = 30, filled = (int)(p->done * width / p->total);
+        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3ld%% %s", p->phase, filled, "##############################", width - filled,
+            "..............................", p->done * 100 / p->total, note);
+        if (p->done == p->total)
+            fputc('\n', stderr);
+    } else
+        fprintf(stderr, "\r\033[K%s %ld %s", p->phase, p->done, note);
+    fflush(stderr);
+    return 0;
+}
+
+static void show_log(void *user, kh_level level, const char *line) {
+    (void)user;
+    if (level >= KH_INFO)
+        fprintf(stderr, "keyhole: %s%s\n", level == KH_WARN ? "warning: " : "", line);
+}
+
+const kh_hooks cli_hooks = { show_progress, show_log, NULL };
+
+int cli_read_line(FILE *in, kh_buf *line, kh_err *err) {
+    if (line->max == 0)
+        *line = kh_buf_init((size_t)64 << 20);
+    kh_buf_reset(line);
+    int c;
+    while ((c = getc_unlocked(in)) != EOF && c != '\n')
+        kh_buf_char(line, (char)c);
+    if (ferror(in))
+        return kh_fail_errno(err, "standard input", "cannot read");
+    if (c == EOF && line->len == 0)
+        return 0;
+    kh_buf_bytes(line, "", 0); /* an empty line is an empty string, not NULL */
+    if (kh_buf_failed(line))
+        return kh_fail(err, KH_ELIMIT, "standard input: a line of more than 64 MB");
+    if (line->len > 0 && line->data[line->len - 1] == '\r')
+        line->data[--line->len] = '\0';
+    return 1;
+}
+
+/* ----------------------------------------------------------------------------------------------- parsing */
+
+/* The options that every command takes. */
+typedef struct common_opts {
+    bool help;
+    int threads;
+} common_opts;
+
+static const kh_opt common_table[] = {
+    { "help", KH_OPT_FLAG, offsetof(common_opts, help), .help = "explain this command" },
+    { "threads", KH_OPT_INT, offsetof(common_opts, threads), "0", .min = 0, .max = 1024, .arg = "N", .help = "threads to use; 0 means one for each core" },
+    { 0 },
+};
+
+typedef struct parsed {
+    const cli_command *cmd;
+    void *opts;
+    common_opts common;
+    char **args; /* positional ones, moved to the front of argv */
+    int n_args;
+} parsed;
+
+static bool is_option(const char *word) { return word[0] == '-' && word[1] != '\0'; }
+
+/* The option in argv[*i]: "--name value", "--name=value", "--flag", "--no-flag"; a list takes every value up to the next
+ * option. Leaves *i at the last word used. */
+static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
+    const char *word = argv[*i] + 2, *equals = strchr(word, '=');
+    if (argv[*i][1] != '-')
+        return kh_fail(err, CLI_USAGE, "unknown option \"%s\": options are long and start with two dashes", argv[*i]);
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    void *into = p->opts;
+    const char *value = equals ? equals + 1 : NULL;
+    const kh_opt *row = kh_opts_find(p->cmd->opts, word, n);
+    if (!row && n > 3 && !equals && memcmp(word, "no-", 3) == 0 && (row = kh_opts_find(p->cmd->opts, word + 3, n - 3)) != NULL) {
+        if (row->type != KH_OPT_FLAG)
+            row = NULL;
+        value = "false";
+    }
+    if (!row && (row = kh_opts_find(common_table, word, n)) != NULL)
+        into = &p->common;
+    if (!row)
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
+    if (row->type == KH_OPT_FLAG && !value)
+        value = "true";
+    if (!value) {
+        if (*i + 1 >= argc)
+            return kh_fail(err, CLI_USAGE, "--%s needs a value: %s", row->name, row->arg);
+        value = argv[++*i];
+    }
+    int rc = kh_opts_set(row, into, value, err);
+    while (rc == 0 && row->type == KH_OPT_LIST && !equals && *i + 1 < argc && !is_option(argv[*i + 1]))
+        rc = kh_opts_set(row, into, argv[++*i], err);
+    if (rc == KH_EARG && err)
+        err->code = rc = CLI_USAGE;
+    return rc;
+}
+
+static int parse(parsed *p, char **argv, int argc, kh_err *err) {
+    bool only_args = false;
+    p->args = argv;
+    for (int i = 0; i < argc; i++) {
+        if (!only_args && strcmp(argv[i], "--") == 0)
+            only_args = true;
+        else if (!only_args && is_option(argv[i])) {
+            int rc = parse_option(p, argv, argc, &i, err);
+            if (rc != 0)
+                return rc;
+        } else
+            p->args[p->n_args++] = argv[i];
+    }
+    return 0;
+}
+
+/* Whether a required option was given: only texts and lists can be required, and both start as nothing. */
+static int check_complete(const parsed *p, kh_err *err) {
+    for (const kh_opt *row = p->cmd->opts; row && row->name; row++) {
+        const void *at = (const char *)p->opts + row->offset;
+        bool empty = row->type == KH_OPT_LIST ? ((const kh_strings *)at)->n == 0 : row->type == KH_OPT_TEXT && !*(const char *const *)at;
+        if (row->required && empty)
+            return kh_fail(err, CLI_USAGE, "--%s %s is needed: %s", row->name, row->arg, row->help);
+    }
+    if (p->n_args < p->cmd->min_args)
+        return kh_fail(err, CLI_USAGE, "%s is needed after \"keyhole %s\"", p->cmd->args, p->cmd->name);
+    if (p->cmd->max_args >= 0 && p->n_args > p->cmd->max_args)
+        return kh_fail(err, CLI_USAGE, "unexpected argument \"%s\" for \"keyhole %s\"", p->args[p->cmd->max_args], p->cmd->name);
+    return 0;
+}
+
+static int run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) {
+    parsed p = { .cmd = cmd, .opts = kh_calloc(1, cmd->opts_size + 1) };
+    if (!p.opts)
+        return kh_fail_memory(err);
+    kh_opts_init(cmd->opts, p.opts);
+    int rc = parse(&p, argv, argc, err);
+    if (rc == 0 && p.common.help) {
+        cli_print_help(stdout, cmd);
+        goto done;
+    }
+    if (rc == 0)
+        rc = check_complete(&p, err);
+    if (rc != 0)
+        goto done;
+    kh_threads_set(p.common.threads);
+    rc = cmd->run(p.opts, p.n_args, p.args, err);
+done:
+    kh_opts_free(cmd->opts, p.opts);
+    kh_free(p.opts);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------- main */
+
+/* The command that the first one or two words name; *used becomes how many. A word that starts a family is *family. */
+static const cli_command *find_command(int argc, char **argv, int *used, bool *family) {
+    *family = false;
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        const char *space = strchr((*c)->name, ' ');
+        size_t n = space ? (size_t)(space - (*c)->name) : strlen((*c)->name);
+        if (strlen(argv[0]) != n || memcmp(argv[0], (*c)->name, n) != 0)
+            continue;
+        if (!space) {
+            *used = 1;
+            return *c;
+        }
+        *family = true;
+        if (argc > 1 && strcmp(argv[1], space + 1) == 0) {
+            *used = 2;
+            return *c;
+        }
+    }
+    return NULL;
+}
+
+static int finish(int rc, const kh_err *err, const cli_command *cmd) {
+    if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        fprintf(stderr, "keyhole: cannot write to standard output\n");
+        return 1;
+    }
+    if (rc >= 0)
+        return 0;
+    fprintf(stderr, "keyhole: %s\n", err->msg);
+    if (rc != CLI_USAGE)
+        return 1;
+    fprintf(stderr, "Try \"keyhole %s%s--help\".\n", cmd ? cmd->name : "", cmd ? " " : "");
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    kh_err err = { 0 };
+    if (argc < 2) {
+        cli_print_overview(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        cli_print_overview(stdout);
+        return finish(0, &err, NULL);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("keyhole %s\n", kh_version());
+        return finish(0, &err, NULL);
+    }
+    int used = 0;
+    bool family;
+    const cli_command *cmd = find_command(argc - 1, argv + 1, &used, &family);
+    if (!cmd && family && (argc == 2 || strcmp(argv[2], "--help") == 0)) {
+        cli_print_family(argc == 2 ? stderr : stdout, argv[1]);
+        return argc == 2 ? 2 : finish(0, &err, NULL);
+    }
+    if (!cmd) {
+        kh_fail(&err, CLI_USAGE, "unknown command \"%s%s%s\"", argv[1], family ? " " : "", family ? argv[2] : "");
+        return finish(CLI_USAGE, &err, NULL);
+    }
+    return finish(run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);
+}

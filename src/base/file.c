@@ -1,0 +1,118 @@
+/* file.c - see file.h. Reads and writes are repeated after EINTR and short counts. */
+#include "base/file.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int read_all(int fd, const char *path, size_t expected, kh_buf *out, kh_err *err) {
+    if (!kh_buf_reserve(out, expected))
+        return kh_fail_memory(err);
+    for (;;) {
+        if (!kh_buf_reserve(out, 65536)) /* a file that grows while it is read ends here, at the cap */
+            return kh_fail(err, KH_ELIMIT, "%s: larger than %zu bytes, the limit for this kind of file", path, out->max - 65536);
+        ssize_t n = read(fd, out->data + out->len, 65536);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return kh_fail_errno(err, path, "cannot read");
+        if (n == 0)
+            break;
+        out->len += (size_t)n;
+    }
+    out->data[out->len] = '\0';
+    return 0;
+}
+
+int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err) {
+    *out = kh_buf_init(max + 65536);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+    if (fd < 0)
+        return kh_fail_errno(err, path, "cannot open");
+    struct stat st;
+    int rc;
+    if (fstat(fd, &st) != 0)
+        rc = kh_fail_errno(err, path, "cannot stat");
+    else if (S_ISDIR(st.st_mode))
+        rc = kh_fail(err, KH_EARG, "%s: is a directory, expected a file", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = kh_fail(err, KH_EARG, "%s: is not a regular file", path);
+    else if ((size_t)st.st_size > max)
+        rc = kh_fail(err, KH_ELIMIT, "%s: %lld bytes, the limit for this kind of file is %zu", path, (long long)st.st_size, max);
+    else
+        rc = read_all(fd, path, (size_t)st.st_size, out, err);
+    close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *path, const char *bytes, size_t n, kh_err *err) {
+    while (n > 0) {
+        ssize_t done = write(fd, bytes, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return kh_fail_errno(err, path, "cannot write");
+        bytes += done;
+        n -= (size_t)done;
+    }
+    return fsync(fd) == 0 ? 0 : kh_fail_errno(err, path, "cannot flush to disk");
+}
+
+int kh_file_write(const char *path, const void *bytes, size_t n, kh_err *err) {
+    kh_buf temp = kh_buf_init(1 << 16);
+    kh_buf_printf(&temp, "%s.tmp-%ld", path, (long)getpid());
+    if (kh_buf_failed(&temp)) {
+        kh_buf_free(&temp);
+        return kh_fail_memory(err);
+    }
+    int rc, fd = open(temp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        rc = kh_fail_errno(err, path, "cannot create");
+        goto done;
+    }
+    rc = write_all(fd, path, bytes, n, err);
+    if (close(fd) != 0 && rc == 0)
+        rc = kh_fail_errno(err, path, "cannot write");
+    if (rc == 0 && rename(temp.data, path) != 0)
+        rc = kh_fail_errno(err, path, "cannot rename into place");
+    if (rc != 0)
+        unlink(temp.data);
+done:
+    kh_buf_free(&temp);
+    return rc;
+}
+
+bool kh_file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool kh_dir_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int kh_dir_make(const char *path, kh_err *err) {
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && kh_dir_exists(path)))
+        return 0;
+    return kh_fail_errno(err, path, "cannot make the folder");
+}
+
+char *kh_path_join(const char *dir, const char *name) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    size_t n = strlen(dir);
+    kh_buf_printf(&b, "%s%s%s", dir, n > 0 && dir[n - 1] == '/' ? "" : "/", name);
+    return kh_buf_take(&b, NULL);
+}
+
+const char *kh_path_base(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

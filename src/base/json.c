@@ -1,0 +1,152 @@
+/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a
+ * scan that only has to tell strings from brackets. */
+#include "base/json.h"
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/utf8.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/* The line on which nesting passes KH_JSON_DEPTH, or 0. */
+static long too_deep(const char *text, size_t n) {
+    int depth = 0;
+    long line = 1;
+    bool quoted = false;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (c == '\n')
+            line++;
+        if (quoted) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                quoted = false;
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > KH_JSON_DEPTH)
+                return line;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return 0;
+}
+
+int kh_json_parse(const char *text, size_t n, const char *name, json_t **root, kh_err *err) {
+    *root = NULL;
+    long line = too_deep(text, n);
+    if (line)
+        return kh_fail_at(err, KH_ELIMIT, name, line, "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
+    json_error_t why;
+    *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+    if (*root)
+        return 0;
+    if (json_error_code(&why) == json_error_out_of_memory)
+        return kh_fail_memory(err);
+    return kh_fail_at(err, KH_EFORMAT, name, why.line, "not valid JSON: %s (column %d)", why.text, why.column);
+}
+
+int kh_json_read(const char *path, size_t max, json_t **root, kh_err *err) {
+    *root = NULL;
+    kh_buf bytes;
+    int rc = kh_file_read(path, max, &bytes, err);
+    if (rc == 0)
+        rc = kh_json_parse(bytes.data, bytes.len, path, root, err);
+    kh_buf_free(&bytes);
+    return rc;
+}
+
+static int missing(const char *key, const char *place, kh_err *err) {
+    return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is missing", place, key);
+}
+
+static const json_t *find(const json_t *obj, const char *key) {
+    const json_t *v = json_object_get(obj, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+int kh_json_int_opt(const json_t *obj, const char *key, long min, long max, int *out, const char *place, kh_err *err) {
+    const json_t *v = find(obj, key);
+    if (!v)
+        return 0;
+    if (min < INT_MIN)
+        min = INT_MIN;
+    if (max > INT_MAX)
+        max = INT_MAX;
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : 0;
+    if (!json_is_integer(v) || n < min || n > max)
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from %ld to %ld", place, key, min, max);
+    *out = (int)n;
+    return 0;
+}
+
+int kh_json_number_opt(const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
+    const json_t *v = find(obj, key);
+    if (!v)
+        return 0;
+    if (!json_is_number(v) || !isfinite(json_number_value(v)))
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a number", place, key);
+    *out = json_number_value(v);
+    return 0;
+}
+
+int kh_json_bool_opt(const json_t *obj, const char *key, bool *out, const char *place, kh_err *err) {
+    const json_t *v = find(obj, key);
+    if (!v)
+        return 0;
+    if (!json_is_boolean(v))
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be true or false", place, key);
+    *out = json_is_true(v);
+    return 0;
+}
+
+int kh_json_string_opt(const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
+    const json_t *v = find(obj, key);
+    if (!v)
+        return 0;
+    if (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v))
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a string", place, key);
+    *out = json_string_value(v);
+    return 0;
+}
+
+int kh_json_int(const json_t *obj, const char *key, long min, long max, int *out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_int_opt(obj, key, min, max, out, place, err) : missing(key, place, err);
+}
+
+int kh_json_number(const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_number_opt(obj, key, out, place, err) : missing(key, place, err);
+}
+
+int kh_json_bool(const json_t *obj, const char *key, bool *out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_bool_opt(obj, key, out, place, err) : missing(key, place, err);
+}
+
+int kh_json_string(const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_string_opt(obj, key, out, place, err) : missing(key, place, err);
+}
+
+void kh_json_quote(kh_buf *out, const char *s, size_t n) {
+    kh_buf_char(out, '"');
+    for (size_t i = 0; i < n;) {
+        int len;
+        uint32_t c = kh_utf8_next(s + i, n - i, &len, NULL);
+        char utf8[4];
+        i += (size_t)len;
+        if (c == '"' || c == '\\')
+            kh_buf_printf(out, "\\%c", (char)c);
+        else if (c == '\n')
+            kh_buf_text(out, "\\n");
+        else if (c == '\t')
+            kh_buf_text(out, "\\t");
+        else if (c < 0x20 || c == 0x7F || c == 0x2028 || c == 0x2029)
+            kh_buf_printf(out, "\\u%04x", (unsigned)c);
+        else
+            kh_buf_bytes(out, utf8, (size_t)kh_utf8_put(c, utf8));
+    }
+    kh_buf_char(out, '"');
+}

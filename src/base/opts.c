@@ -1,0 +1,163 @@
+/* opts.c - options from text by table; see opts.h. */
+#include "base/opts.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *field(const kh_opt *row, void *opts) { return (char *)opts + row->offset; }
+
+const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n) {
+    for (const kh_opt *row = table; row && row->name; row++)
+        if (strlen(row->name) == n && memcmp(row->name, name, n) == 0)
+            return row;
+    return NULL;
+}
+
+static int set_flag(const kh_opt *row, bool *out, const char *value, kh_err *err) {
+    if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+        return kh_fail(err, KH_EARG, "--%s takes no value, or true or false; got \"%s\"", row->name, value);
+    *out = value[0] == 't';
+    return 0;
+}
+
+static int set_int(const kh_opt *row, int *out, const char *value, kh_err *err) {
+    double min = row->min, max = row->max == 0 && row->min == 0 ? INT_MAX : row->max;
+    char *end;
+    errno = 0;
+    long n = strtol(value, &end, 10);
+    if (end == value || *end || errno || (double)n < min || (double)n > max)
+        return kh_fail(err, KH_EARG, "--%s takes a whole number from %.0f to %.0f; got \"%s\"", row->name, min, max, value);
+    *out = (int)n;
+    return 0;
+}
+
+static int set_seed(const kh_opt *row, uint64_t *out, const char *value, kh_err *err) {
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno)
+        return kh_fail(err, KH_EARG, "--%s takes a whole number from 0 to 18446744073709551615; got \"%s\"", row->name, value);
+    *out = n;
+    return 0;
+}
+
+static int set_number(const kh_opt *row, double *out, const char *value, kh_err *err) {
+    char *end;
+    double x = strtod(value, &end);
+    bool any = row->min == 0 && row->max == 0;
+    if (end == value || *end || !isfinite(x))
+        return kh_fail(err, KH_EARG, "--%s takes a number; got \"%s\"", row->name, value);
+    if (!any && (x < row->min || x > row->max))
+        return kh_fail(err, KH_EARG, "--%s takes a number from %g to %g; got \"%s\"", row->name, row->min, row->max, value);
+    *out = x;
+    return 0;
+}
+
+static int set_choice(const kh_opt *row, int *out, const char *value, kh_err *err) {
+    size_t n = strlen(value);
+    int index = 0;
+    for (const char *at = row->arg;; index++) {
+        size_t len = strcspn(at, "|");
+        if (len == n && memcmp(at, value, n) == 0) {
+            *out = index;
+            return 0;
+        }
+        if (!at[len])
+            return kh_fail(err, KH_EARG, "--%s takes one of %s; got \"%s\"", row->name, row->arg, value);
+        at += len + 1;
+    }
+}
+
+static int add_string(kh_strings *list, const char *value, kh_err *err) {
+    if (!kh_grow(&list->item, &list->cap, (size_t)list->n + 1, sizeof *list->item))
+        return kh_fail_memory(err);
+    list->item[list->n++] = value;
+    return 0;
+}
+
+int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err) {
+    void *out = field(row, opts);
+    switch (row->type) {
+    case KH_OPT_FLAG: return set_flag(row, out, value, err);
+    case KH_OPT_INT: return set_int(row, out, value, err);
+    case KH_OPT_SEED: return set_seed(row, out, value, err);
+    case KH_OPT_NUMBER: return set_number(row, out, value, err);
+    case KH_OPT_TEXT: *(const char **)out = value; return 0;
+    case KH_OPT_CHOICE: return set_choice(row, out, value, err);
+    case KH_OPT_LIST: return add_string(out, value, err);
+    }
+    return kh_fail(err, KH_EARG, "--%s has no type", row->name);
+}
+
+void kh_opts_init(const kh_opt *table, void *opts) {
+    for (const kh_opt *row = table; row && row->name; row++) {
+        assert(!(row->type == KH_OPT_LIST && row->value)); /* a list starts empty */
+        if (row->type == KH_OPT_LIST)
+            *(kh_strings *)field(row, opts) = (kh_strings){ 0 };
+        if (!row->value)
+            continue;
+        int rc = kh_opts_set(row, opts, row->value, NULL);
+        assert(rc == 0); /* a default that its own row refuses is our bug */
+        (void)rc;
+    }
+}
+
+void kh_opts_free(const kh_opt *table, void *opts) {
+    for (const kh_opt *row = table; row && row->name; row++)
+        if (row->type == KH_OPT_LIST) {
+            kh_strings *list = field(row, opts);
+            kh_free(list->item);
+            *list = (kh_strings){ 0 };
+        }
+}
+
+static void put_choice(const kh_opt *row, int index, kh_buf *out) {
+    const char *at = row->arg;
+    while (index-- > 0)
+        at += strcspn(at, "|") + 1;
+    kh_json_quote(out, at, strcspn(at, "|"));
+}
+
+static void put_text(const char *s, kh_buf *out) {
+    if (s)
+        kh_json_quote(out, s, strlen(s));
+    else
+        kh_buf_text(out, "null");
+}
+
+static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
+    switch (row->type) {
+    case KH_OPT_FLAG: kh_buf_text(out, *(const bool *)value ? "true" : "false"); break;
+    case KH_OPT_INT: kh_buf_printf(out, "%d", *(const int *)value); break;
+    case KH_OPT_SEED: kh_buf_printf(out, "%llu", (unsigned long long)*(const uint64_t *)value); break;
+    case KH_OPT_NUMBER: kh_buf_printf(out, "%.17g", *(const double *)value); break;
+    case KH_OPT_TEXT: put_text(*(const char *const *)value, out); break;
+    case KH_OPT_CHOICE: put_choice(row, *(const int *)value, out); break;
+    case KH_OPT_LIST: {
+        const kh_strings *list = value;
+        for (int i = 0; i < list->n; i++) {
+            kh_buf_text(out, i ? "," : "[");
+            put_text(list->item[i], out);
+        }
+        kh_buf_text(out, list->n ? "]" : "[]");
+        break;
+    }
+    }
+}
+
+void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out) {
+    kh_buf_char(out, '{');
+    for (const kh_opt *row = table; row && row->name; row++) {
+        kh_buf_printf(out, "%s\"%s\":", row == table ? "" : ",", row->name);
+        put_value(row, (const char *)opts + row->offset, out);
+    }
+    kh_buf_char(out, '}');
+}

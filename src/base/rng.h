@@ -1,0 +1,51 @@
+/* rng.h - random streams that depend on nothing but their name.
+ *
+ * A stream is named by (seed, purpose, i, j), e.g. (13, KH_RNG_CMAES, generation, candidate). Two names never share a
+ * number; a stream can be made anywhere, in any order, on any thread or machine, and gives the same bits: Philox 4x32-10
+ * (Salmon et al. 2011), whose key is the seed and whose counter is the rest of the name. No call uses libm, because its
+ * last bits differ between machines.
+ *
+ *     kh_rng r = kh_rng_stream(seed, KH_RNG_SPLIT, class_id, 0);
+ *     double z = kh_rng_normal(&r);
+ *
+ * The state is plain data: copy it to fork, store it to resume. One stream holds 2^34 words of 32 bits. */
+#ifndef KH_BASE_RNG_H
+#define KH_BASE_RNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Purposes are part of every result: numbers are never reused or changed. */
+typedef enum kh_purpose {
+    KH_RNG_TEST = 0,
+    KH_RNG_SPLIT = 1,      /* the few-shot split */
+    KH_RNG_WEIGHTS = 2,    /* random models; i = tensor */
+    KH_RNG_PROJECTION = 3, /* the matrix A; i = row */
+    KH_RNG_PROMPT = 4,     /* random P0 */
+    KH_RNG_CMAES = 5,      /* i = generation, j = candidate */
+} kh_purpose;
+
+typedef struct kh_rng {
+    uint32_t key[2];
+    uint32_t counter[4]; /* the next block */
+    uint32_t word[4];    /* the current block */
+    int left;            /* words of it not yet used */
+} kh_rng;
+
+kh_rng kh_rng_stream(uint64_t seed, kh_purpose purpose, uint32_t i, uint32_t j);
+
+uint32_t kh_rng_u32(kh_rng *);
+uint64_t kh_rng_u64(kh_rng *);
+double kh_rng_uniform(kh_rng *);               /* in (0, 1): a multiple of 2^-53 plus 2^-54, never 0 or 1 */
+double kh_rng_normal(kh_rng *);                /* one uniform each, through the inverse distribution function */
+uint32_t kh_rng_below(kh_rng *, uint32_t n);   /* 0 .. n-1 without bias; n > 0 */
+int kh_rng_categorical(kh_rng *, const double *weight, int n); /* weights >= 0, not all 0; they need not sum to 1 */
+void kh_rng_permutation(kh_rng *, int *out, int n);            /* out becomes a shuffle of 0 .. n-1 */
+
+/* The quantile of the standard normal distribution, p in (0, 1); relative error about 1e-16 (Wichura 1988, AS 241). */
+double kh_normal_quantile(double p);
+
+/* Philox 4x32-10 itself: ten rounds of `in` under `key`. */
+void kh_philox(const uint32_t in[4], const uint32_t key[2], uint32_t out[4]);
+
+#endif
