@@ -92,14 +92,17 @@ $(OUT)/%.o: %.c
 $(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(OUT)/libkeyhole.a
 	$(CC) $(KH_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
 
+# $(call chosen,TESTS): all of them, or with T=word those whose name holds the word.
+chosen = $(if $(T),$(foreach t,$1,$(if $(findstring $(T),$(notdir $t)),$t)),$1)
+
 # tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
 test: setup
 	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
-	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(foreach t,$(TESTS) $(CLI_TESTS),$(if $(findstring $(T),$(notdir $t)),$t))
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(TESTS) $(CLI_TESTS))
 
 test-slow: setup
 	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
-	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(foreach t,$(SLOW_TESTS),$(if $(findstring $(T),$(notdir $t)),$t))
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(SLOW_TESTS))
 
 asan:
 	@$(MAKE) --no-print-directory test MODE=asan
