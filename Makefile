@@ -11,7 +11,7 @@ MODE     ?= release
 
 # ---- what the build needs, by Debian package name -----------------------------------------------------------------
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
-PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libcmocka-dev
+PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev
 PKGS     := jansson libpcre2-8
 
 # ---- flags -----------------------------------------------------------------------------------------------------------

@@ -140,6 +140,54 @@ KH_API uint64_t kh_tokenizer_fingerprint(const kh_tokenizer *);
 
 /* (added by the data room) */
 
+/* ------------------------------------------------------------------ ids + prompt -> hidden states (src/model) */
+
+/* How numbers are stored. */
+typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
+
+/* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are what artefacts record. */
+#define KH_INJECTS(X) \
+    X(KH_INJECT_NONE, "none")                   /* no soft prompt */ \
+    X(KH_INJECT_POST_LN_ADD, "post-ln-add")     /* added to the embedding output of ids 1..m, which hold their place */ \
+    X(KH_INJECT_EMBED_PREFIX, "embed-prefix")   /* m word embeddings before the first id */ \
+    X(KH_INJECT_EMBED_INPLACE, "embed-inplace") /* m word embeddings after the first id */
+
+typedef enum kh_inject {
+#define KH_INJECT_ENUM(name, text) name,
+    KH_INJECTS(KH_INJECT_ENUM)
+#undef KH_INJECT_ENUM
+} kh_inject;
+KH_API const char *kh_inject_name(kh_inject);
+KH_API int kh_inject_find(kh_inject *out, const char *name, kh_err *err);
+
+/* An encoder as Hugging Face's folders hold it: config.json and model.safetensors (or its index and shards). Immutable
+ * after open: share it between threads. */
+typedef struct kh_model kh_model;
+
+typedef struct kh_model_opts {
+    kh_dtype store;         /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
+    bool need_head;         /* refuse a model without a masked-language-model head */
+    bool allow_nonfinite;   /* do not refuse NaN and infinite weights */
+    const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
+} kh_model_opts;
+
+/* opts NULL means all zero. */
+KH_API int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err);
+KH_API void kh_model_close(kh_model *);
+
+typedef struct kh_model_info {
+    const char *type; /* "bert", "roberta", ... as config.json calls it */
+    int layers, hidden, heads, inner, vocab;
+    int max_tokens; /* the longest sequence, special tokens and soft prompt included */
+    bool head;      /* has a masked-language-model head */
+    bool tied;      /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype; /* of the word embeddings in the file */
+    size_t params;  /* a tied decoder is counted once */
+    size_t bytes;   /* of weights in memory */
+    uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
+} kh_model_info;
+KH_API kh_model_info kh_model_describe(const kh_model *);
+
 #ifdef __cplusplus
 }
 #endif
