@@ -28,7 +28,8 @@ const kh_kernels *kh_engine_kernels(const kh_engine *);
 /* The precision that is fastest here without a loss to speak of: bf16 where the CPU multiplies it, else f32. */
 kh_precision kh_precision_auto(void);
 
-/* A question: every prompt with every sequence of a batch. */
+/* A question: every prompt with every sequence of a batch. The ids in the slots are the same for all sequences that have
+ * their slots at the same place, as kh_batch_encode makes them. */
 typedef struct kh_ask {
     const kh_batch *batch;
     const kh_words *words;

@@ -22,7 +22,7 @@ typedef enum kh_precision {
     KH_INT8, /* weights rounded per output channel, activations per token */
 } kh_precision;
 
-typedef enum kh_epilogue { KH_PLAIN, KH_GELU } kh_epilogue;
+typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
 
 typedef struct kh_product {
     kh_precision precision;

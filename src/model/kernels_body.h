@@ -95,6 +95,22 @@ static inline v_f32 gelu_f32(v_f32 x) {
     return splat(0.5f) * x * two_phi;
 }
 
+/* GELU's tanh form, x / (1 + e^(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static inline v_f32 gelu_tanh_f32(v_f32 x) {
+    v_f32 u = splat(0.79788456f) * (x + splat(0.044715f) * x * x * x);
+    return x / (splat(1.0f) + exp_f32(splat(-2.0f) * u));
+}
+
+static inline v_f32 bend(kh_epilogue epilogue, v_f32 x) {
+    switch (epilogue) {
+    case KH_GELU: return gelu_f32(x);
+    case KH_GELU_TANH: return gelu_tanh_f32(x);
+    case KH_RELU: return choose(x < splat(0.0f), splat(0.0f), x);
+    case KH_PLAIN: break;
+    }
+    return x;
+}
+
 static void gelu(float *x, size_t n) {
     size_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH)
@@ -384,10 +400,10 @@ static inline void finish(const kh_product *p, int row, int column, v_f32 sum[TI
             for (int half = 0; half < 2; half++)
                 sum[i][half] += more[i][half];
     }
-    if (p->epilogue == KH_GELU)
+    if (p->epilogue != KH_PLAIN)
         for (int i = 0; i < TILE; i++)
             for (int half = 0; half < 2; half++)
-                sum[i][half] = gelu_f32(sum[i][half]);
+                sum[i][half] = bend(p->epilogue, sum[i][half]);
 }
 
 /* All tiles of one panel and one block of K. w: the words of the block. */
