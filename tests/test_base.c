@@ -41,11 +41,26 @@ static void json_of_a_line_names_that_line(void **state) {
     assert_int_equal(err.line, 41);
 }
 
+static void every_character_survives_utf8(void **state) {
+    (void)state;
+    for (uint32_t c = 0; c < 0x110000; c++) {
+        if (c >= 0xD800 && c < 0xE000)
+            continue;
+        char s[4];
+        int len, ok = 1, n = kh_utf8_put(c, s);
+        assert_int_equal(n, c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
+        assert_int_equal(kh_utf8_next(s, (size_t)n, &len, &ok), c);
+        assert_int_equal(len, n);
+        assert_int_equal(ok, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grow_is_geometric_and_survives_failure),
         cmocka_unit_test(utf8_valid_finds_the_first_broken_byte),
         cmocka_unit_test(json_of_a_line_names_that_line),
+        cmocka_unit_test(every_character_survives_utf8),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ int kh_utf8_put(uint32_t c, char out[4]) {
         out[k] = (char)(0x80 | (c & 0x3F));
         c >>= 6;
     }
-    out[0] = (char)((0xF00u >> more & 0xFF) | c);
+    out[0] = (char)((0xFF00u >> (more + 1) & 0xFF) | c);
     return more + 1;
 }
 
