@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/alloc.h"
+#include "base/json.h"
 #include "base/utf8.h"
 
 static void grow_is_geometric_and_survives_failure(void **state) {
@@ -20,7 +21,25 @@ static void grow_is_geometric_and_survives_failure(void **state) {
     kh_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------------- utf8 */
+static void utf8_valid_finds_the_first_broken_byte(void **state) {
+    (void)state;
+    assert_int_equal(kh_utf8_valid("", 0), 0);
+    assert_int_equal(kh_utf8_valid("plain ascii, long enough", 24), 24);
+    assert_int_equal(kh_utf8_valid("na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80", 15), 15);
+    assert_int_equal(kh_utf8_valid("twelve bytes\xC3(", 14), 12);
+    assert_int_equal(kh_utf8_valid("cut \xE2\x82", 6), 4);
+    assert_int_equal(kh_utf8_valid("\xED\xA0\x80", 3), 0);
+}
+
+static void json_of_a_line_names_that_line(void **state) {
+    (void)state;
+    kh_err err;
+    json_t *root;
+    assert_int_equal(kh_json_parse_line("{\"a\":}", 6, "rows.jsonl", 41, &root, &err), KH_EFORMAT);
+    assert_null(root);
+    assert_says(&err, "rows.jsonl:41: not valid JSON");
+    assert_int_equal(err.line, 41);
+}
 
 static void every_character_survives_utf8(void **state) {
     (void)state;
@@ -39,6 +58,8 @@ static void every_character_survives_utf8(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grow_is_geometric_and_survives_failure),
+        cmocka_unit_test(utf8_valid_finds_the_first_broken_byte),
+        cmocka_unit_test(json_of_a_line_names_that_line),
         cmocka_unit_test(every_character_survives_utf8),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
