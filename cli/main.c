@@ -9,6 +9,10 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
+    &cmd_inspect,
+    &cmd_fill_mask,
+    &cmd_features,
+    &cmd_model_random,
     &cmd_help,
     NULL,
 };
