@@ -54,7 +54,7 @@ static void check_hidden(kh_engine *e, const vector_case *c, double limit) {
     one o;
     kh_err err;
     one_init(&o, c, 0);
-    kh_ask ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
+    kh_question ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
     size_t states = (size_t)c->tokens * (size_t)c->width;
     float *hidden = malloc((states + 1) * sizeof *hidden);
     for (int l = 0; c->hidden && l < c->layers; l++) {
@@ -73,7 +73,7 @@ static void check_logits(kh_engine *e, const vector_case *c, double limit) {
     for (int i = 0; i < c->n_at; i++) {
         one o;
         one_init(&o, c, c->at[i]);
-        kh_ask ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
+        kh_question ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
         if (kh_engine_vocabulary(e, &ask, have, &err) != 0)
             fail_msg("%s: %s", c->name, err.msg);
         double sum = 0, worst = 0;
@@ -181,7 +181,7 @@ static void scores_are_the_reference_s(void **state) {
     static const kh_inject MODES[] = { KH_INJECT_POST_LN_ADD, KH_INJECT_EMBED_INPLACE };
     for (int mode = 0; mode < 2; mode++) {
         float logits[N_PROMPT * MAX_SEQ * 2];
-        kh_ask ask = { &b.batch, &SINGLE_WORDS, MODES[mode], b.prompt, N_PROMPT };
+        kh_question ask = { &b.batch, &SINGLE_WORDS, MODES[mode], b.prompt, N_PROMPT };
         assert_int_equal(kh_engine_score(e, &ask, logits, NULL), 0);
         for (int p = 0; p < N_PROMPT; p++)
             for (int s = 0; s < MAX_SEQ; s++) {
@@ -205,7 +205,7 @@ static void words_of_several_tokens(void **state) {
     enum { ROWS = 9 };
     made_init(&b, ROWS, 2, false);
     float logits[N_PROMPT * ROWS * 2];
-    kh_ask ask = { &b.batch, &SEVERAL_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
+    kh_question ask = { &b.batch, &SEVERAL_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
     assert_int_equal(kh_engine_score(e, &ask, logits, NULL), 0);
     for (int p = 0; p < N_PROMPT; p++)
         for (int r = 0; r < ROWS; r++) {
@@ -244,7 +244,7 @@ static void bits_depend_on_nothing_else(void **state) {
     for (int precision = KH_F32; precision <= KH_INT8; precision++) {
         kh_engine *e = open_engine(VECTORS "roberta", (kh_precision)precision);
         float all[N_PROMPT * MAX_SEQ * 2], again[N_PROMPT * MAX_SEQ * 2];
-        kh_ask ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
+        kh_question ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
         kh_threads_set(1);
         assert_int_equal(kh_engine_score(e, &ask, all, NULL), 0);
         for (int threads = 2; threads <= 5; threads++) {
@@ -256,7 +256,7 @@ static void bits_depend_on_nothing_else(void **state) {
             for (int s = 0; s < MAX_SEQ; s++) {
                 size_t start[2];
                 kh_batch one_seq = alone(&b, s, start);
-                kh_ask one_ask = { &one_seq, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt + p * N_SLOT * H, 1 };
+                kh_question one_ask = { &one_seq, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt + p * N_SLOT * H, 1 };
                 assert_int_equal(kh_engine_score(e, &one_ask, again, NULL), 0);
                 assert_memory_equal(again, all + (p * MAX_SEQ + s) * 2, 2 * sizeof *all);
             }
@@ -271,7 +271,7 @@ static void lower_precisions_stay_near(void **state) {
     made b;
     made_init(&b, MAX_SEQ, 1, false);
     float exact[N_PROMPT * MAX_SEQ * 2], near[N_PROMPT * MAX_SEQ * 2];
-    kh_ask ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
+    kh_question ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, N_PROMPT };
     kh_engine *e = open_engine(VECTORS "roberta", KH_F32);
     assert_int_equal(kh_engine_score(e, &ask, exact, NULL), 0);
     kh_engine_free(e);
@@ -297,7 +297,7 @@ static void wrong_questions_are_refused(void **state) {
     kh_err err;
     float out[4 * 40 * 32];
     made_init(&b, 2, 1, false);
-    kh_ask ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, NULL, 1 };
+    kh_question ask = { &b.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, NULL, 1 };
     assert_int_equal(kh_engine_score(e, &ask, out, &err), KH_EARG);
     assert_says(&err, "the batch has 5 slots for a soft prompt, but no prompt is given");
     ask.prompt = b.prompt;
@@ -326,7 +326,7 @@ static void memory_may_run_out_anywhere(void **state) {
     made b;
     made_init(&b, 3, 2, true);
     float out[2 * 3 * 2];
-    kh_ask ask = { &b.batch, &SEVERAL_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, 2 };
+    kh_question ask = { &b.batch, &SEVERAL_WORDS, KH_INJECT_POST_LN_ADD, b.prompt, 2 };
     long n = 1;
     for (bool done = false; !done; n++) {
         kh_err err = { 0 };

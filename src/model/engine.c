@@ -50,7 +50,14 @@ struct kh_engine {
 
 /* --------------------------------------------------------------------------------------------- packing */
 
-kh_precision kh_precision_auto(void) { return strcmp(kh_kernels_pick()->name, "avx512") == 0 ? KH_BF16 : KH_F32; }
+static kh_precision resolve(kh_precision p, const kh_kernels *k) {
+    return p != KH_PRECISION_AUTO ? p : strcmp(k->name, "avx512") == 0 ? KH_BF16 : KH_F32; /* that row multiplies bf16 */
+}
+
+const char *kh_precision_name(kh_precision p) {
+    static const char *const NAMES[] = { [KH_F32] = "f32", [KH_BF16] = "bf16", [KH_INT8] = "int8", [KH_PRECISION_AUTO] = "auto" };
+    return NAMES[p];
+}
 
 /* All of a tensor as floats in fresh memory; NULL when out of memory. */
 static float *floats(const kh_tensor *t) {
@@ -123,7 +130,7 @@ int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *
     }
     e->model = m;
     e->kernels = kh_kernels_pick();
-    e->precision = precision;
+    e->precision = resolve(precision, e->kernels);
     bool ok = (e->layer = kh_calloc((size_t)m->config.layers, sizeof *e->layer)) && (e->ln_g = floats(&m->w.ln_g)) &&
         (e->ln_b = floats(&m->w.ln_b)) && (!m->head || head_pack(e));
     int packed = 0;
@@ -165,6 +172,7 @@ void kh_engine_free(kh_engine *e) {
 
 const kh_model *kh_engine_model(const kh_engine *e) { return e->model; }
 const kh_kernels *kh_engine_kernels(const kh_engine *e) { return e->kernels; }
+kh_precision kh_engine_precision(const kh_engine *e) { return e->precision; }
 
 /* ------------------------------------------------------------------------------------------- one group */
 
@@ -291,7 +299,7 @@ static void embed_row(const kh_engine *e, int32_t id, const float *row, int posi
 }
 
 /* Embedding output of a piece. Positions count the rows of the sequence; RoBERTa leaves padding out of the count. */
-static void embed_piece(const kh_engine *e, const kh_ask *ask, const piece *p, float *other) {
+static void embed_piece(const kh_engine *e, const kh_question *ask, const piece *p, float *other) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
     size_t H = (size_t)g->hidden;
@@ -313,7 +321,7 @@ static void embed_piece(const kh_engine *e, const kh_ask *ask, const piece *p, f
             p->x[i] += prompt[i];
 }
 
-static void compute_piece(const kh_engine *e, const kh_ask *ask, const piece *p, work *w) {
+static void compute_piece(const kh_engine *e, const kh_question *ask, const piece *p, work *w) {
     embed_piece(e, ask, p, w->y);
     apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
     apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
@@ -341,7 +349,7 @@ typedef void take_fn(call *, const pair *, const span *, int n, const float *row
 
 struct call {
     kh_engine *e;
-    const kh_ask *ask;
+    const kh_question *ask;
     int layers;    /* to run */
     bool to_masks; /* the last one for mask rows only, then the head */
     take_fn *take;
@@ -520,7 +528,7 @@ static int call_run(call *c, kh_err *err) {
 /* -------------------------------------------------------------------------------------------- questions */
 
 /* What only the caller's mistake can break is checked here, once for all questions. */
-static int check_ask(const kh_engine *e, const kh_ask *ask, kh_err *err) {
+static int check_ask(const kh_engine *e, const kh_question *ask, kh_err *err) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
     if (b->n_slot > 0 && (!ask->prompt || ask->n_prompt < 1))
@@ -529,7 +537,7 @@ static int check_ask(const kh_engine *e, const kh_ask *ask, kh_err *err) {
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (b->max_len > kh_config_max_tokens(g))
         return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the model's %d", b->max_len, kh_config_max_tokens(g));
-    for (size_t i = 0; i < b->start[b->n_seq]; i++)
+    for (size_t i = b->start[0]; i < b->start[b->n_seq]; i++)
         if (b->id[i] < 0 || b->id[i] >= g->vocab)
             return kh_fail(err, KH_EMISMATCH, "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to the model?", (int)b->id[i], g->vocab);
     return 0;
@@ -627,7 +635,7 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
     return ok ? 0 : kh_fail_memory(err);
 }
 
-int kh_engine_score(kh_engine *e, const kh_ask *ask, float *logits, kh_err *err) {
+int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
@@ -663,7 +671,7 @@ static void take_vocabulary(call *c, const pair *p, const span *s, int n, const 
     }
 }
 
-int kh_engine_vocabulary(kh_engine *e, const kh_ask *ask, float *out, kh_err *err) {
+int kh_engine_vocabulary(kh_engine *e, const kh_question *ask, float *out, kh_err *err) {
     const kh_batch *b = ask->batch;
     call c = { .e = e, .ask = ask, .layers = e->model->config.layers, .to_masks = true, .take = take_vocabulary, .out = out };
     int rc = kh_model_needs_head(e->model, "asking for words at a mask", err);
@@ -683,14 +691,15 @@ int kh_engine_vocabulary(kh_engine *e, const kh_ask *ask, float *out, kh_err *er
 
 static void take_hidden(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
     size_t H = (size_t)c->e->model->config.hidden;
+    const size_t *start = c->ask->batch->start;
     (void)w;
     for (int i = 0; i < n; i++) {
-        memcpy(c->out + c->ask->batch->start[p[i].text->seq] * H, rows, (size_t)s[i].rows * H * sizeof *rows);
+        memcpy(c->out + (start[p[i].text->seq] - start[0]) * H, rows, (size_t)s[i].rows * H * sizeof *rows);
         rows += (size_t)s[i].rows * H;
     }
 }
 
-int kh_engine_hidden(kh_engine *e, const kh_ask *ask, int layers, float *out, kh_err *err) {
+int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *out, kh_err *err) {
     call c = { .e = e, .ask = ask, .layers = layers, .take = take_hidden, .out = out };
     if (layers < 0 || layers > e->model->config.layers)
         return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers, e->model->config.layers);

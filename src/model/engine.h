@@ -9,7 +9,7 @@
  *
  *     kh_engine *e;
  *     if (kh_engine_new(&e, model, KH_F32, err)) ...                   the engine owns the model from here on
- *     kh_engine_score(e, &(kh_ask){ .batch = b, .words = w, .inject = KH_INJECT_POST_LN_ADD, .prompt = p, .n_prompt = 20 }, logits, err);
+ *     kh_engine_score(e, &(kh_question){ b, words, KH_INJECT_POST_LN_ADD, prompts, 20 }, logits, err);
  */
 #ifndef KH_MODEL_ENGINE_H
 #define KH_MODEL_ENGINE_H
@@ -25,26 +25,19 @@ void kh_engine_free(kh_engine *);
 const kh_model *kh_engine_model(const kh_engine *);
 const kh_kernels *kh_engine_kernels(const kh_engine *);
 
-/* The precision that is fastest here without a loss to speak of: bf16 where the CPU multiplies it, else f32. */
-kh_precision kh_precision_auto(void);
+kh_precision kh_engine_precision(const kh_engine *); /* never KH_PRECISION_AUTO */
+const char *kh_precision_name(kh_precision);
 
-/* A question: every prompt with every sequence of a batch. The ids in the slots are the same for all sequences that have
- * their slots at the same place, as kh_batch_encode makes them. */
-typedef struct kh_ask {
-    const kh_batch *batch;
-    const kh_words *words;
-    kh_inject inject;
-    const float *prompt; /* [n_prompt, batch->n_slot, H]; NULL with n_prompt 1 if the batch has no slots */
-    int n_prompt;
-} kh_ask;
+/* Questions are kh_question of keyhole.h. The ids in the slots are the same for all sequences that have their slots at the
+ * same place, as kh_batch_encode makes them. */
 
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
-int kh_engine_score(kh_engine *, const kh_ask *, float *logits, kh_err *err);
+int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
 
 /* Log-probabilities of the whole vocabulary at every mask: out [n_prompt, masks of the batch, V]; words is not used. */
-int kh_engine_vocabulary(kh_engine *, const kh_ask *, float *out, kh_err *err);
+int kh_engine_vocabulary(kh_engine *, const kh_question *, float *out, kh_err *err);
 
 /* Hidden states after `layers` layers (0: the embedding output), all tokens of all sequences: out [tokens, H]; one prompt. */
-int kh_engine_hidden(kh_engine *, const kh_ask *, int layers, float *out, kh_err *err);
+int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, kh_err *err);
 
 #endif

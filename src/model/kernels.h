@@ -15,13 +15,6 @@
 
 #include "keyhole.h"
 
-/* How weights are held and multiplied. */
-typedef enum kh_precision {
-    KH_F32,
-    KH_BF16, /* weights in bf16; activations too where the CPU multiplies bf16, else f32 */
-    KH_INT8, /* weights rounded per output channel, activations per token */
-} kh_precision;
-
 typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
 
 typedef struct kh_product {

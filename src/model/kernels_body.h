@@ -158,6 +158,7 @@ static uint32_t pack_word(kh_precision precision, const float *w, int left, floa
             word |= (uint32_t)(uint8_t)v << 8 * q;
         }
         break;
+    case KH_PRECISION_AUTO: break; /* the engine has resolved it */
     }
     return word;
 }
@@ -343,6 +344,7 @@ static void gather(const kh_product *p, int row, int k, int depth, const roundin
     case KH_BF16: gather_f32(a, p->lda, rows, depth, out); break;
 #endif
     case KH_INT8: gather_int8(a, p->lda, rows, depth, r + row, out); break;
+    case KH_PRECISION_AUTO: break;
     }
 }
 
