@@ -35,7 +35,7 @@ extern const kh_hooks cli_hooks;
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
 /* cmd_*.c */
-extern const cli_command cmd_inspect, cmd_fill_mask, cmd_features, cmd_model_random;
+extern const cli_command cmd_inspect, cmd_fill_mask, cmd_features, cmd_model_random, cmd_bench_engine;
 
 /* help.c */
 void cli_print_overview(FILE *out);

@@ -13,6 +13,7 @@ const cli_command *const cli_commands[] = {
     &cmd_fill_mask,
     &cmd_features,
     &cmd_model_random,
+    &cmd_bench_engine,
     &cmd_help,
     NULL,
 };
