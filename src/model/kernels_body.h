@@ -289,36 +289,73 @@ static rounding row_rounding(const float *x, int k) {
     return r;
 }
 
-static inline uint32_t round_u8(float x, const rounding *r) {
-    float q = x * r->per_step + r->zero;
-    q = q > 0 ? q : 0;
-    return (uint32_t)((q < 255 ? q : 255) + 0.5f);
+typedef float v_four __attribute__((vector_size(16)));
+
+static inline v_four load_four(const float *p) {
+    v_four v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Four rows by four k: out[k][0..3] = row[0..3][k], for the first n rows only. */
+static inline void transpose_four(const float *const row[4], int k, int n, float *out) {
+    v_four a = load_four(row[0] + k), b = load_four(row[1] + k), c = load_four(row[2] + k), d = load_four(row[3] + k);
+    v_four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v_four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    v_four t[4] = { __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
+    for (int q = 0; q < 4; q++)
+        memcpy(out + q * TILE, &t[q], (n < 4 ? 2 : 4) * sizeof *out);
 }
 
 static void gather_f32(const float *a, size_t lda, int rows, int depth, float *out) {
-    for (int i = 0; i < TILE; i++)
-        for (int k = 0; k < depth; k++)
-            out[k * TILE + i] = i < rows ? a[(size_t)i * lda + (size_t)k] : 0;
+    static const float ZERO[BLOCK_WORDS] = { 0 };
+    for (int i = 0; i < TILE; i += 4) {
+        const float *row[4];
+        for (int q = 0; q < 4; q++)
+            row[q] = i + q < rows && i + q < TILE ? a + (size_t)(i + q) * lda : ZERO;
+        int k = 0;
+        for (; k + 4 <= depth; k += 4)
+            transpose_four(row, k, TILE - i, out + k * TILE + i);
+        for (; k < depth; k++)
+            for (int q = 0; q < 4 && i + q < TILE; q++)
+                out[k * TILE + i + q] = row[q][k];
+    }
 }
 
-static void gather_int8(const float *a, size_t lda, int rows, int depth, const rounding *r, uint32_t *out) {
-    for (int i = 0; i < TILE; i++)
-        for (int k = 0; k < depth; k += 4) {
-            uint32_t word = 0;
-            for (int q = 0; q < 4 && i < rows && k + q < depth; q++)
-                word |= round_u8(a[(size_t)i * lda + (size_t)(k + q)], &r[i]) << 8 * q;
-            out[k / 4 * TILE + i] = word;
-        }
+typedef uint8_t v_bytes __attribute__((vector_size(WIDTH)));
+
+/* n numbers as bytes; up to three zero bytes fill the last word. */
+static void narrow_bytes(const float *x, int n, const rounding *r, uint8_t *out) {
+    for (int i = 0; i < n; i += WIDTH) {
+        float edge[WIDTH] = { 0 };
+        int left = n - i;
+        if (left < WIDTH)
+            memcpy(edge, x + i, (size_t)left * sizeof *x);
+        v_f32 q = load(left < WIDTH ? edge : x + i) * splat(r->per_step) + splat(r->zero + 0.5f);
+        q = smaller(larger(q, splat(0.0f)), splat(255.0f));
+        v_bytes b = __builtin_convertvector(__builtin_convertvector(q, v_int), v_bytes);
+        memcpy(out + i, &b, (size_t)(left < WIDTH ? (left + 3) / 4 * 4 : WIDTH));
+    }
+}
+
+static void gather_int8(const float *a, size_t lda, int rows, int depth, const rounding *r, float *out) {
+    float words[TILE][BLOCK_WORDS];
+    for (int i = 0; i < TILE && i < rows; i++)
+        narrow_bytes(a + (size_t)i * lda, depth, &r[i], (uint8_t *)words[i]);
+    gather_f32(words[0], BLOCK_WORDS, rows, (depth + 3) / 4, out);
 }
 
 #ifdef HAVE_DOT2
-static void gather_bf16(const float *a, size_t lda, int rows, int depth, uint32_t *out) {
-    for (int i = 0; i < TILE; i++)
-        for (int k = 0; k < depth; k += 2) {
-            const float *x = a + (size_t)i * lda + (size_t)k;
-            uint32_t low = i < rows ? bf16_bits(x[0]) : 0, top = i < rows && k + 1 < depth ? bf16_bits(x[1]) : 0;
-            out[k / 2 * TILE + i] = top << 16 | low;
+static void gather_bf16(const float *a, size_t lda, int rows, int depth, float *out) {
+    float words[TILE][BLOCK_WORDS];
+    for (int i = 0; i < TILE && i < rows; i++) {
+        for (int k = 0; k < depth + depth % 2; k++) {
+            uint16_t half = k < depth ? (uint16_t)bf16_bits(a[(size_t)i * lda + (size_t)k]) : 0;
+            memcpy((char *)words[i] + 2 * k, &half, sizeof half);
         }
+    }
+    gather_f32(words[0], BLOCK_WORDS, rows, (depth + 1) / 2, out);
 }
 #endif
 
@@ -373,31 +410,36 @@ static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[
         memcpy(c + (size_t)i * ldc, sum[i], (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
 }
 
-/* The weights of a panel's columns as numbers: x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w). */
-static inline void dequantise(const kh_product *p, int column, const rounding *r, v_f32 sum[TILE][2]) {
-    float step[COLUMNS] = { 0 }, total[COLUMNS] = { 0 };
-    size_t columns = (size_t)(p->n - column < COLUMNS ? p->n - column : COLUMNS);
-    memcpy(step, p->scale + column, columns * sizeof *step);
-    memcpy(total, p->scale + p->n + column, columns * sizeof *total);
+/* What a panel's columns need after their sums: loaded once for all tiles. */
+typedef struct column_ends {
+    v_f32 bias[2];
+    v_f32 step[2], total[2]; /* int8: what a step is worth, the sum of the column in steps */
+} column_ends;
+
+static inline void load_columns(const float *from, int n, v_f32 out[2]) {
+    float x[COLUMNS] = { 0 };
+    if (from)
+        memcpy(x, from, (size_t)(n < COLUMNS ? n : COLUMNS) * sizeof *x);
+    out[0] = load(x), out[1] = load(x + WIDTH);
+}
+
+/* Sums of bytes as numbers: x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w). */
+static inline void dequantise(const column_ends *ends, const rounding *r, v_f32 sum[TILE][2]) {
     for (int i = 0; i < TILE; i++)
         for (int half = 0; half < 2; half++) {
             v_f32 exact = __builtin_convertvector((v_int)sum[i][half], v_f32);
-            sum[i][half] = (exact - splat(r[i].zero) * load(total + half * WIDTH)) * (splat(r[i].step) * load(step + half * WIDTH));
+            sum[i][half] = (exact - splat(r[i].zero) * ends->total[half]) * (splat(r[i].step) * ends->step[half]);
         }
 }
 
-/* Bias, residual and GELU of a finished tile. */
-static inline void finish(const kh_product *p, int row, int column, v_f32 sum[TILE][2]) {
-    int columns = p->n - column, rows = p->rows - row;
-    float bias[COLUMNS] = { 0 };
-    if (p->bias)
-        memcpy(bias, p->bias + column, (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *bias);
+/* Bias, residual and bend of a finished tile. */
+static inline void finish(const kh_product *p, int row, int column, const column_ends *ends, v_f32 sum[TILE][2]) {
     for (int i = 0; i < TILE; i++)
         for (int half = 0; half < 2; half++)
-            sum[i][half] += load(bias + half * WIDTH);
+            sum[i][half] += ends->bias[half];
     if (p->residual) {
         v_f32 more[TILE][2];
-        take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, rows, columns, more);
+        take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row, p->n - column, more);
         for (int i = 0; i < TILE; i++)
             for (int half = 0; half < 2; half++)
                 sum[i][half] += more[i][half];
@@ -420,6 +462,10 @@ static void panel_block(const kh_product *p, int column, const uint32_t *w, int 
         [KH_INT8] = tile_int8,
     };
     int columns = p->n - column;
+    column_ends ends;
+    load_columns(p->bias ? p->bias + column : NULL, columns, ends.bias);
+    load_columns(p->precision == KH_INT8 ? p->scale + column : NULL, columns, ends.step);
+    load_columns(p->precision == KH_INT8 ? p->scale + p->n + column : NULL, columns, ends.total);
     for (int row = 0; row < p->rows; row += TILE, a += TILE * BLOCK_WORDS) {
         float *c = p->c + (size_t)row * p->ldc + (size_t)column;
         v_f32 sum[TILE][2];
@@ -430,9 +476,9 @@ static void panel_block(const kh_product *p, int column, const uint32_t *w, int 
             take_c(c, p->ldc, p->rows - row, columns, sum);
         TILES[p->precision](a, w, words, sum);
         if (last && p->precision == KH_INT8)
-            dequantise(p, column, r + row, sum);
+            dequantise(&ends, r + row, sum);
         if (last)
-            finish(p, row, column, sum);
+            finish(p, row, column, &ends, sum);
         put_c(c, p->ldc, p->rows - row, columns, sum);
     }
 }
