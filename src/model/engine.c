@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    GROUP_ROWS = 288,   /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
+    GROUP_ROWS = 240,   /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
     ROUND_ROWS = 8192,  /* rows of pieces that wait in memory: 4 H floats each */
 };
 
