@@ -400,8 +400,8 @@ static int learn(trainer *t, const kh_hooks *hooks, kh_err *err) {
             merge_word(t, t->places[k], a, b, c);
         if (t->failed || !settle(t))
             return kh_fail_memory(err);
-        if ((t->n_token - start) % step == 0)
-            rc = kh_report_progress(hooks, "merge pairs", t->n_token - start, total, t->token[c]);
+        if ((t->n_token - start) % step == 0 || t->n_token == t->vocab)
+            rc = kh_report_progress(hooks, "merge pairs", t->n_token - start, total, NULL);
     }
     return rc;
 }
@@ -530,7 +530,8 @@ static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_words *words,
 static void trainer_free(trainer *t) {
     kh_arena_free(&t->texts);
     kh_map_free(&t->special);
-    void *all[] = { t->token, t->merge, t->symbols, t->words, t->pairs, t->table, t->places, t->queue, t->fresh, t->gained, t->left, t->right };
+    void *all[] = { t->token, t->merge, t->symbols, t->words, t->pairs, t->table, t->places, t->queue, t->fresh, t->gained, t->left,
+        t->right };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         kh_free(all[k]);
 }
@@ -560,7 +561,8 @@ int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, 
     s.tokens = t.n_token;
     s.merges = t.n_merge;
     if (t.n_token < o.vocab)
-        kh_log(hooks, KH_WARN, "the corpus gives only %d of %d tokens: no other pair occurs %lld times", t.n_token, o.vocab, (long long)t.min_count);
+        kh_log(hooks, KH_WARN, "the corpus gives only %d of %d tokens: no other pair occurs %lld times", t.n_token, o.vocab,
+            (long long)t.min_count);
     put_json(json, &t, &o);
     if (kh_buf_failed(json))
         rc = kh_fail_memory(err);

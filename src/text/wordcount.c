@@ -34,11 +34,13 @@ static int refuse_compressed(const reader *r, const kh_buf *start, kh_err *err) 
     static const struct {
         const char *magic, *tool;
         size_t n;
-    } kinds[] = { { "\x1F\x8B\x08", "gzip", 3 }, { "\xFD\x37zXZ", "xz", 5 }, { "\x28\xB5\x2F\xFD", "zstd", 4 }, { "BZh9", "bzip2", 4 } };
+    } kinds[] = { { "\x1F\x8B\x08", "gzip", 3 }, { "\xFD\x37zXZ", "xz", 5 }, { "\x28\xB5\x2F\xFD", "zstd", 4 },
+        { "BZh9", "bzip2", 4 } };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         if (start->len >= kinds[k].n && memcmp(start->data, kinds[k].magic, kinds[k].n) == 0)
-            return kh_fail(err, KH_EUNSUPPORTED, "%s: is compressed, expected plain text; try \"%s -dc FILE | keyhole tokenizer train --corpus -\"",
-                r->name, kinds[k].tool);
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "%s: is compressed, expected plain text; try \"%s -dc FILE | keyhole tokenizer train --corpus -\"", r->name,
+                kinds[k].tool);
     return 0;
 }
 
