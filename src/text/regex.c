@@ -11,10 +11,42 @@
 
 enum { MATCH_LIMIT = 10000000, HEAP_LIMIT_KB = 256 << 10, MAX_SOURCE = 1 << 16 };
 
-/* Oniguruma's \s is the White_Space property and its \w is Alphabetic, marks, \p{Nd} and \p{Pc}; PCRE2's differ. */
+/* Characters that came with Unicode 15 and 16: Oniguruma knows them, PCRE2 (10.42: Unicode 14) may not. */
+#define NEW_L \
+    "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}" \
+    "\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}" \
+    "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}" \
+    "\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}\\x{16d40}-\\x{16d6c}" \
+    "\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}" \
+    "\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
+#define NEW_M \
+    "\\x{897}\\x{cf3}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}" \
+    "\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}\\x{11f03}" \
+    "\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}\\x{1611e}-\\x{1612f}\\x{1e08f}" \
+    "\\x{1e4ec}-\\x{1e4ef}\\x{1e5ee}-\\x{1e5ef}"
+#define NEW_ND \
+    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}" \
+    "\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
+#define NEW_P \
+    "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{10d6e}\\x{113d4}-\\x{113d5}\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}\\x{11be1}" \
+    "\\x{11f43}-\\x{11f4f}\\x{16d6d}-\\x{16d6f}\\x{1e5ff}"
+#define NEW_S \
+    "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}\\x{10d8e}-\\x{10d8f}\\x{1cc00}-\\x{1ccef}" \
+    "\\x{1cd00}-\\x{1ceb3}\\x{1f6dc}\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}" \
+    "\\x{1f8c0}-\\x{1f8c1}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}\\x{1faad}-\\x{1faaf}\\x{1fabb}-\\x{1fabf}" \
+    "\\x{1fac6}\\x{1face}-\\x{1facf}\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}\\x{1faf7}-\\x{1faf8}" \
+    "\\x{1fbcb}-\\x{1fbef}"
+#define NEW_LU "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"
+#define NEW_LL "\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}"
+#define NEW_HAN "\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
+#define NEW_N NEW_ND "\\x{1d2c0}-\\x{1d2d3}"
+
+/* Oniguruma's \s is the White_Space property. Its \w is Alphabetic, marks, \p{Nd} and \p{Pc}, but up to U+00FF all numbers. */
 #define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define WORD \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}" \
+    "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}" NEW_L NEW_M NEW_ND
+#define DIGIT "\\p{Nd}" NEW_ND
 #define HEX "0-9a-fA-F"
 
 /* Escapes that are rewritten, outside a class and inside one; NULL: left as they are. */
@@ -26,11 +58,55 @@ static const struct {
     { 'S', "[^" SPACE "]", NULL },
     { 'w', "[" WORD "]", WORD },
     { 'W', "[^" WORD "]", NULL },
+    { 'd', "[" DIGIT "]", DIGIT },
+    { 'D', "[^" DIGIT "]", NULL },
     { 'h', "[" HEX "]", HEX },
     { 'H', "[^" HEX "]", NULL },
     { 'b', "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))", NULL },
     { 'B', "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))", NULL },
 };
+
+/* \p{...}: what stands in a class for it. For scripts PCRE2 would take characters that several scripts share as well. */
+static const struct {
+    const char *name, *members;
+} properties[] = {
+    { "L", "\\p{L}" NEW_L },
+    { "M", "\\p{M}" NEW_M },
+    { "N", "\\p{N}" NEW_N },
+    { "P", "\\p{P}" NEW_P },
+    { "S", "\\p{S}" NEW_S },
+    { "Lu", "\\p{Lu}" NEW_LU },
+    { "Ll", "\\p{Ll}" NEW_LL },
+    { "Nd", "\\p{Nd}" NEW_ND },
+    { "Han", "\\p{sc:Han}" NEW_HAN },
+    { "Hiragana", "\\p{sc:Hiragana}" },
+    { "Katakana", "\\p{sc:Katakana}" },
+    { "Hangul", "\\p{sc:Hangul}" },
+    { "Latin", "\\p{sc:Latin}" },
+    { "Greek", "\\p{sc:Greek}" },
+    { "Cyrillic", "\\p{sc:Cyrillic}" },
+    { "Arabic", "\\p{sc:Arabic}" },
+    { "Hebrew", "\\p{sc:Hebrew}" },
+    { "Devanagari", "\\p{sc:Devanagari}" },
+    { "Thai", "\\p{sc:Thai}" },
+};
+
+/* \p{name}, \p{^name} or \P{name} at s; the bytes used, 0 if it is left as it is. */
+static size_t rewrite_property(const char *s, size_t n, bool in_class, kh_buf *out) {
+    if (n < 4 || (s[1] != 'p' && s[1] != 'P') || s[2] != '{')
+        return 0;
+    const char *close = memchr(s, '}', n), *name = s + 3 + (s[3] == '^');
+    bool negated = (s[1] == 'P') != (s[3] == '^');
+    if (!close || close < name || (negated && in_class))
+        return 0;
+    size_t len = (size_t)(close - name);
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+        if (strlen(properties[i].name) == len && memcmp(properties[i].name, name, len) == 0) {
+            kh_buf_printf(out, in_class ? "%s%s" : "[%s%s]", negated ? "^" : "", properties[i].members);
+            return (size_t)(close - s) + 1;
+        }
+    return 0;
+}
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
@@ -48,8 +124,10 @@ static size_t rewrite_escape(const char *s, size_t n, bool in_class, kh_buf *out
         kh_buf_printf(out, "\\x{%.4s}", s + 2);
         return 6;
     }
-    kh_buf_bytes(out, s, n < 2 ? n : 2);
-    return n < 2 ? n : 2;
+    size_t used = rewrite_property(s, n, in_class, out);
+    if (used == 0)
+        kh_buf_bytes(out, s, used = n < 2 ? n : 2);
+    return used;
 }
 
 /* "(?imx-imx" at s: Ruby's m is what PCRE2 calls s. Returns the bytes used; 0 if s starts no such group. */

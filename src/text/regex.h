@@ -1,8 +1,9 @@
 /* regex.h - the patterns of tokenizer.json: a plain string, or a regular expression that Hugging Face's library would give
  * to Oniguruma with Ruby's syntax, run here by PCRE2.
  *
- * Where the two engines read a pattern differently it is rewritten (\s, \w, \b, \h, (?m), \uHHHH) or refused with a
- * sentence (&& and [ inside a class, + after {n,m}). Unknown differences remain in \S and \W inside a class. */
+ * Where the two engines read a pattern differently it is rewritten (\s, \w, \d, \b, \h, \p{...}, (?m), \uHHHH) or refused
+ * with a sentence (&& and [ inside a class, + after {n,m}). What remains of PCRE2 alone: negated escapes inside a class, and
+ * rare properties of characters that came after its own Unicode version. */
 #ifndef KH_TEXT_REGEX_H
 #define KH_TEXT_REGEX_H
 
