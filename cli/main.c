@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
+    &cmd_tokenize,
+    &cmd_bench_tokenize,
     &cmd_help,
     NULL,
 };
