@@ -40,4 +40,7 @@ void cli_print_family(FILE *out, const char *word); /* commands that start with 
 void cli_print_help(FILE *out, const cli_command *);
 extern const cli_command cmd_help;
 
+/* cmd_data.c, cmd_task.c */
+extern const cli_command cmd_data_check, cmd_data_split, cmd_data_stats, cmd_task_check, cmd_task_list, cmd_task_show;
+
 #endif

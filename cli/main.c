@@ -10,6 +10,12 @@
 
 const cli_command *const cli_commands[] = {
     &cmd_help,
+    &cmd_data_check,
+    &cmd_data_split,
+    &cmd_data_stats,
+    &cmd_task_check,
+    &cmd_task_list,
+    &cmd_task_show,
     NULL,
 };
 
