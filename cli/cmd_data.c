@@ -22,7 +22,8 @@ typedef struct data_opts {
 } data_opts;
 
 #define OPT_TASK \
-    { "task", KH_OPT_TEXT, offsetof(data_opts, task), .arg = "NAME|FILE", .help = "the task that the rows are for: its label names, one or two texts" }
+    { "task", KH_OPT_TEXT, offsetof(data_opts, task), .arg = "NAME|FILE", \
+        .help = "the task that the rows are for: its label names, one or two texts" }
 #define OPT_FORMAT \
     { "format", KH_OPT_CHOICE, offsetof(data_opts, format), "auto", .arg = "auto|tsv|csv|csv-noheader|jsonl", \
         .help = "how files are written; GLUE's files are tsv" }
@@ -118,7 +119,8 @@ static void put_string(kh_buf *b, const char *s) {
 static const kh_opt check_table[] = {
     OPT_TASK,
     OPT_FORMAT,
-    { "max-problems", KH_OPT_INT, offsetof(data_opts, max_problems), "50", .min = 1, .max = 1000000, .arg = "N", .help = "how many problems to print" },
+    { "max-problems", KH_OPT_INT, offsetof(data_opts, max_problems), "50", .min = 1, .max = 1000000, .arg = "N",
+        .help = "how many problems to print" },
     { "unlabelled", KH_OPT_FLAG, offsetof(data_opts, unlabelled), .help = "rows without a label are fine" },
     OPT_JSON,
     { 0 },
@@ -158,8 +160,8 @@ static int check_classes(checker *c, const kh_dataset *d, kh_err *err) {
         if (count[k] == 0) {
             char sentence[512];
             const char *name = kh_dataset_label(d, k);
-            snprintf(sentence, sizeof sentence, "%s: no row has label %d%s%s%s", kh_dataset_path(d), k, name ? " (" : "", name ? name : "",
-                name ? ")" : "");
+            snprintf(sentence, sizeof sentence, "%s: no row has label %d%s%s%s", kh_dataset_path(d), k, name ? " (" : "",
+                name ? name : "", name ? ")" : "");
             report(c, sentence);
         }
     kh_free(count);
@@ -202,8 +204,8 @@ static int run_check(void *opts, int n_args, char **args, kh_err *err) {
     } else if (rc == 0 && c.n_problem == 0)
         printf("%s: %d file%s, %ld rows, no problems\n", args[0], f.n, f.n == 1 ? "" : "s", c.n_row);
     if (rc == 0 && c.n_problem > 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: %d problem%s in %d file%s%s", args[0], c.n_problem, c.n_problem == 1 ? "" : "s", f.n, f.n == 1 ? "" : "s",
-            c.n_problem > c.n_printed ? "; --max-problems shows more" : "");
+        rc = kh_fail(err, KH_EFORMAT, "%s: %d problem%s in %d file%s%s", args[0], c.n_problem, c.n_problem == 1 ? "" : "s", f.n,
+            f.n == 1 ? "" : "s", c.n_problem > c.n_printed ? "; --max-problems shows more" : "");
     kh_buf_free(&c.json);
     free_files(&f);
     kh_task_close(task);
@@ -232,9 +234,12 @@ const cli_command cmd_data_check = {
 
 static const kh_opt stats_table[] = {
     OPT_TASK,
-    { "model", KH_OPT_TEXT, offsetof(data_opts, model), .arg = "DIR|FILE", .help = "count tokens too, with the tokenizer of this model" },
-    { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000, .arg = "N", .help = "tokens that the model reads" },
-    { "slots", KH_OPT_INT, offsetof(data_opts, slots), "0", .min = 0, .max = 100000, .arg = "N", .help = "prompt slots to count among the tokens" },
+    { "model", KH_OPT_TEXT, offsetof(data_opts, model), .arg = "DIR|FILE",
+        .help = "count tokens too, with the tokenizer of this model" },
+    { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000, .arg = "N",
+        .help = "tokens that the model reads" },
+    { "slots", KH_OPT_INT, offsetof(data_opts, slots), "0", .min = 0, .max = 100000, .arg = "N",
+        .help = "prompt slots to count among the tokens" },
     OPT_FORMAT,
     OPT_SKIP,
     OPT_JSON,
@@ -279,10 +284,11 @@ static int count_tokens(const stats *s, const kh_dataset *d, int *length, kh_err
         return rc;
     }
     kh_ids ids = { 0 };
+    unsigned flags = KH_ENCODE_FRAME | KH_ENCODE_PLAIN;
     for (int i = 0; i < n && rc == 0; i++) {
         ids.n = 0;
-        rc = row[i].b ? kh_tokenizer_encode_pair(s->tok, row[i].a, row[i].n_a, row[i].b, row[i].n_b, KH_ENCODE_FRAME | KH_ENCODE_PLAIN, &ids, NULL, err)
-                      : kh_tokenizer_encode(s->tok, row[i].a, row[i].n_a, KH_ENCODE_FRAME | KH_ENCODE_PLAIN, &ids, err);
+        rc = row[i].b ? kh_tokenizer_encode_pair(s->tok, row[i].a, row[i].n_a, row[i].b, row[i].n_b, flags, &ids, NULL, err)
+                      : kh_tokenizer_encode(s->tok, row[i].a, row[i].n_a, flags, &ids, err);
         length[i] = ids.n + s->o->slots;
     }
     kh_ids_free(&ids);
@@ -290,7 +296,8 @@ static int count_tokens(const stats *s, const kh_dataset *d, int *length, kh_err
 }
 
 static int measure_file(const stats *s, file_stats *f, const char *path, kh_err *err) {
-    kh_dataset_opts o = { .format = (kh_format)s->o->format, .task = s->task, .unlabelled = true, .skip_bad_rows = s->o->skip, .hooks = &cli_hooks };
+    kh_dataset_opts o = { .format = (kh_format)s->o->format, .task = s->task, .unlabelled = true, .skip_bad_rows = s->o->skip,
+        .hooks = &cli_hooks };
     int *length = NULL, rc = kh_dataset_open(&f->d, path, &o, err);
     if (rc != 0)
         return rc;
@@ -324,16 +331,16 @@ static void print_lengths(const char *what, const kh_lengths *l) {
 
 static void print_file(const stats *s, const file_stats *f) {
     const kh_dataset *d = f->d;
-    printf("%s (%s, %s)\n  %-11s %d", kh_dataset_path(d), kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "two texts" : "one text", "rows",
-        kh_dataset_size(d));
+    printf("%s (%s, %s)\n  %-11s %d", kh_dataset_path(d), kh_format_name(kh_dataset_format(d)),
+        kh_dataset_pairs(d) ? "two texts" : "one text", "rows", kh_dataset_size(d));
     if (kh_dataset_skipped(d))
         printf(", and %d malformed ones left out", kh_dataset_skipped(d));
     if (f->n_unlabelled)
         printf(", %d of them without a label", f->n_unlabelled);
     putchar('\n');
     for (int k = 0; k < kh_dataset_labels(d); k++)
-        printf("  %-11s %2d %-24s %7d  %5.1f %%\n", k ? "" : "classes", k, kh_dataset_label(d, k) ? kh_dataset_label(d, k) : "", f->count[k],
-            100.0 * f->count[k] / kh_dataset_size(d));
+        printf("  %-11s %2d %-24s %7d  %5.1f %%\n", k ? "" : "classes", k, kh_dataset_label(d, k) ? kh_dataset_label(d, k) : "",
+            f->count[k], 100.0 * f->count[k] / kh_dataset_size(d));
     print_lengths("characters", &f->characters);
     putchar('\n');
     if (s->tok) {
@@ -359,7 +366,8 @@ static void print_stats(const stats *s) {
 }
 
 static void put_lengths(kh_buf *b, const char *key, const kh_lengths *l) {
-    kh_buf_printf(b, ", \"%s\": {\"mean\": %.6g, \"median\": %d, \"p95\": %d, \"max\": %d", key, l->mean, l->median, l->p95, l->max);
+    kh_buf_printf(
+        b, ", \"%s\": {\"mean\": %.6g, \"median\": %d, \"p95\": %d, \"max\": %d", key, l->mean, l->median, l->p95, l->max);
 }
 
 static void put_file(kh_buf *b, const stats *s, const file_stats *f) {
@@ -367,7 +375,8 @@ static void put_file(kh_buf *b, const stats *s, const file_stats *f) {
     kh_buf_text(b, "{\"path\": ");
     put_string(b, kh_dataset_path(d));
     kh_buf_printf(b, ", \"format\": \"%s\", \"pairs\": %s, \"rows\": %d, \"skipped\": %d, \"unlabelled\": %d, \"classes\": [",
-        kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "true" : "false", kh_dataset_size(d), kh_dataset_skipped(d), f->n_unlabelled);
+        kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "true" : "false", kh_dataset_size(d), kh_dataset_skipped(d),
+        f->n_unlabelled);
     for (int k = 0; k < kh_dataset_labels(d); k++) {
         kh_buf_printf(b, "%s{\"label\": %d, \"name\": ", k ? ", " : "", k);
         put_string(b, kh_dataset_label(d, k));
@@ -397,7 +406,8 @@ static int stats_json(const stats *s, kh_err *err) {
         kh_buf_text(&b, "null");
     kh_buf_text(&b, ", \"splits\": [");
     for (int i = 0; i < s->n_split; i++)
-        kh_buf_printf(&b, "%s{\"shots\": %d, \"seed\": %llu}", i ? ", " : "", s->split[i].shots, (unsigned long long)s->split[i].seed);
+        kh_buf_printf(
+            &b, "%s{\"shots\": %d, \"seed\": %llu}", i ? ", " : "", s->split[i].shots, (unsigned long long)s->split[i].seed);
     kh_buf_text(&b, "]}\n");
     return print_buf(&b, err);
 }
@@ -473,8 +483,10 @@ const cli_command cmd_data_stats = {
 /* --------------------------------------------------------------------------------------------------- split */
 
 static const kh_opt split_table[] = {
-    { "out", KH_OPT_TEXT, offsetof(data_opts, out), .arg = "DIR", .help = "where train.tsv and dev.tsv go; made if it is not there", .required = true },
-    { "shots", KH_OPT_INT, offsetof(data_opts, shots), "16", .min = 1, .max = 1000000, .arg = "K", .help = "rows of each class, for train and for dev" },
+    { "out", KH_OPT_TEXT, offsetof(data_opts, out), .arg = "DIR", .help = "where train.tsv and dev.tsv go; made if it is not there",
+        .required = true },
+    { "shots", KH_OPT_INT, offsetof(data_opts, shots), "16", .min = 1, .max = 1000000, .arg = "K",
+        .help = "rows of each class, for train and for dev" },
     { "seed", KH_OPT_SEED, offsetof(data_opts, seed), "13", .arg = "S", .help = "which draw" },
     OPT_TASK,
     OPT_FORMAT,
@@ -519,8 +531,8 @@ static int run_split(void *opts, int n_args, char **args, kh_err *err) {
             (unsigned long long)o->seed, s.drawn ? "true" : "false", kh_dataset_size(s.train), kh_dataset_size(s.dev));
         rc = print_buf(&b, err);
     } else if (rc == 0)
-        printf("%s: train.tsv %d rows, dev.tsv %d rows, %s (%d shots, seed %llu)\n", o->out, kh_dataset_size(s.train), kh_dataset_size(s.dev),
-            s.drawn ? "drawn" : "ready-made", o->shots, (unsigned long long)o->seed);
+        printf("%s: train.tsv %d rows, dev.tsv %d rows, %s (%d shots, seed %llu)\n", o->out, kh_dataset_size(s.train),
+            kh_dataset_size(s.dev), s.drawn ? "drawn" : "ready-made", o->shots, (unsigned long long)o->seed);
     kh_split_close(&s);
     kh_task_close(task);
     return rc;

@@ -72,8 +72,10 @@ typedef struct show_opts {
 } show_opts;
 
 static const kh_opt show_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE", .help = "show what this model's tokenizer makes of the label words" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact), .help = "label words as the published code takes them: first token, no space" },
+    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE",
+        .help = "show what this model's tokenizer makes of the label words" },
+    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
+        .help = "label words as the published code takes them: first token, no space" },
     { "json", KH_OPT_FLAG, offsetof(show_opts, json), .help = "print the task as a task file that can be edited" },
     { 0 },
 };
@@ -117,8 +119,8 @@ static int problems(const view *v, kh_buf *out) {
             n++;
         } else if (word->same >= 0 && (word->same > i || w->word[word->same].same != i)) { /* each two once */
             const kh_word *other = &w->word[word->same];
-            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) become the same tokens and cannot be told apart\n", word->text, label, other->text,
-                v->task->label[other->label].name);
+            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) become the same tokens and cannot be told apart\n", word->text, label,
+                other->text, v->task->label[other->label].name);
             n++;
         }
     }
@@ -131,11 +133,11 @@ static void notes(const view *v, kh_buf *out) {
     for (int i = 0; i < w->n_word; i++) {
         const kh_word *word = &w->word[i], *other = word->first_same >= 0 ? &w->word[word->first_same] : NULL;
         if (word->n_id > 1)
-            kh_buf_printf(out, "\"%s\" (%s) is %d tokens; all words of the task are then scored by their mean log-probability\n", word->text,
-                v->task->label[word->label].name, word->n_id);
+            kh_buf_printf(out, "\"%s\" (%s) is %d tokens; all words of the task are then scored by their mean log-probability\n",
+                word->text, v->task->label[word->label].name, word->n_id);
         if (other && word->same < 0 && (word->first_same > i || other->first_same != i))
-            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text, v->task->label[word->label].name, other->text,
-                v->task->label[other->label].name);
+            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text,
+                v->task->label[word->label].name, other->text, v->task->label[other->label].name);
     }
 }
 
@@ -175,7 +177,8 @@ static int run_show(void *opts, int n_args, char **args, kh_err *err) {
     view v;
     kh_buf bad = kh_buf_init(KH_BUF_MAX), good = kh_buf_init(KH_BUF_MAX);
     if (o->json && o->model)
-        return kh_fail(err, CLI_USAGE, "--json prints a task file, which holds no tokens; use \"task check --json --model\" for those");
+        return kh_fail(
+            err, CLI_USAGE, "--json prints a task file, which holds no tokens; use \"task check --json --model\" for those");
     int rc = open_view(&v, args[0], o, err);
     if (rc != 0)
         goto done;
@@ -185,8 +188,8 @@ static int run_show(void *opts, int n_args, char **args, kh_err *err) {
         rc = print_buf(&b, err);
         goto done;
     }
-    printf("task           %s\ntemplate       %s\nsoft template  %s\nmetric         %s\nlabels\n", v.task->name, v.task->plain, v.task->soft,
-        kh_metric_name(v.task->metric));
+    printf("task           %s\ntemplate       %s\nsoft template  %s\nmetric         %s\nlabels\n", v.task->name, v.task->plain,
+        v.task->soft, kh_metric_name(v.task->metric));
     print_words(&v);
     if (v.words) {
         problems(&v, &bad);
@@ -221,8 +224,10 @@ const cli_command cmd_task_show = {
 /* --------------------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE", .help = "check the label words with this model's tokenizer too" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact), .help = "label words as the published code takes them: first token, no space" },
+    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE",
+        .help = "check the label words with this model's tokenizer too" },
+    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
+        .help = "label words as the published code takes them: first token, no space" },
     { "json", KH_OPT_FLAG, offsetof(show_opts, json), .help = "print JSON" },
     { 0 },
 };
@@ -292,8 +297,8 @@ static int run_check(void *opts, int n_args, char **args, kh_err *err) {
         print_lines("problem", &bad);
         print_lines("note", &good);
         if (n == 0)
-            printf("%s: task \"%s\" is usable: %s, %d labels, metric %s\n", args[0], v.task->name, v.task->pair ? "two texts" : "one text",
-                v.task->n_label, kh_metric_name(v.task->metric));
+            printf("%s: task \"%s\" is usable: %s, %d labels, metric %s\n", args[0], v.task->name,
+                v.task->pair ? "two texts" : "one text", v.task->n_label, kh_metric_name(v.task->metric));
     }
     if (rc == 0 && n > 0)
         rc = kh_fail(err, KH_EMISMATCH, "%s: task \"%s\" cannot be used with %s", args[0], v.task->name, o->model);

@@ -67,7 +67,8 @@ static void find_items(plan *p) {
         } else if (last && last->kind == ITEM_TEXT)
             last->to = i + 1;
         else
-            p->item[p->n_item++] = (item){ .kind = ITEM_TEXT, .from = i, .to = i + 1, .strip_left = last && last->kind == ITEM_MASK && mask_right };
+            p->item[p->n_item++] =
+                (item){ .kind = ITEM_TEXT, .from = i, .to = i + 1, .strip_left = last && last->kind == ITEM_MASK && mask_right };
     }
 }
 
@@ -100,10 +101,11 @@ static int find_slots(plan *p, kh_err *err) {
 static int check_rows(const plan *p, const kh_row *rows, int n, kh_err *err) {
     for (int i = 0; i < n; i++) {
         if (p->task->pair != (rows[i].b != NULL))
-            return kh_fail(err, KH_EMISMATCH, "row %d has %s, but task \"%s\" takes %s", i, rows[i].b ? "two texts" : "one text", p->task->name,
-                p->task->pair ? "two" : "one");
+            return kh_fail(err, KH_EMISMATCH, "row %d has %s, but task \"%s\" takes %s", i, rows[i].b ? "two texts" : "one text",
+                p->task->name, p->task->pair ? "two" : "one");
         if (rows[i].label < -1 || rows[i].label >= p->task->n_label)
-            return kh_fail(err, KH_EMISMATCH, "row %d has label %d, but task \"%s\" has %d labels", i, rows[i].label, p->task->name, p->task->n_label);
+            return kh_fail(err, KH_EMISMATCH, "row %d has label %d, but task \"%s\" has %d labels", i, rows[i].label, p->task->name,
+                p->task->n_label);
     }
     return 0;
 }
@@ -111,13 +113,16 @@ static int check_rows(const plan *p, const kh_row *rows, int n, kh_err *err) {
 static int check_options(const plan *p, int n, kh_err *err) {
     const kh_batch_opts *o = p->o;
     if (o->max_len < 1 || o->n_slot < 0 || n < 0)
-        return kh_fail(err, KH_EARG, "a batch of %d rows, %d slots and sequences of %d tokens cannot be made", n, o->n_slot, o->max_len);
+        return kh_fail(
+            err, KH_EARG, "a batch of %d rows, %d slots and sequences of %d tokens cannot be made", n, o->n_slot, o->max_len);
     if (p->words->n_label != p->task->n_label)
-        return kh_fail(err, KH_EMISMATCH, "label words for %d labels, but task \"%s\" has %d", p->words->n_label, p->task->name, p->task->n_label);
+        return kh_fail(err, KH_EMISMATCH, "label words for %d labels, but task \"%s\" has %d", p->words->n_label, p->task->name,
+            p->task->n_label);
     if (n > INT_MAX / p->words->n_variant)
         return kh_fail(err, KH_ELIMIT, "%d rows with %d word lengths are too many for one batch", n, p->words->n_variant);
     if (p->mask_id < 0)
-        return kh_fail(err, KH_EUNSUPPORTED, "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is needed");
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is needed");
     return p->words->paper_exact ? 0 : kh_words_check(p->words, p->task, err);
 }
 
@@ -422,7 +427,8 @@ static int check_room(const plan *p, kh_err *err) {
     kh_row empty = { .a = "", .b = "" };
     int rc = encode_pieces(p, &empty, 0, &s, err);
     if (rc == 0 && sequence_length(p, &s) > p->o->max_len)
-        rc = kh_fail(err, KH_ELIMIT, "task \"%s\": template, mask and %d prompt slots alone take %ld tokens, but the model reads %d", p->task->name,
+        rc = kh_fail(err, KH_ELIMIT,
+            "task \"%s\": template, mask and %d prompt slots alone take %ld tokens, but the model reads %d", p->task->name,
             p->o->n_slot, sequence_length(p, &s), p->o->max_len);
     kh_buf_free(&s.text);
     kh_ids_free(&s.ids);

@@ -200,8 +200,9 @@ static int is_split(const char *dir, int shots, uint64_t seed, kh_err *err) {
     if (!split)
         return 0;
     if (k != shots || s != seed)
-        return kh_fail(err, KH_EMISMATCH, "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu were asked for",
-            dir, k, (unsigned long long)s, shots, (unsigned long long)seed);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu were asked for", dir, k,
+            (unsigned long long)s, shots, (unsigned long long)seed);
     return 1;
 }
 

@@ -12,8 +12,9 @@
 static int check_classes(const kh_dataset *d, const int *count, int shots, kh_err *err) {
     for (int k = 0; k < d->n_label; k++)
         if (count[k] < 2 * (long)shots)
-            return kh_fail(err, KH_EFORMAT, "%s: class %d%s%s%s has %d rows; %d shots for train and as many for dev need %ld", d->path, k,
-                d->label[k] ? " (" : "", d->label[k] ? d->label[k] : "", d->label[k] ? ")" : "", count[k], shots, 2 * (long)shots);
+            return kh_fail(err, KH_EFORMAT, "%s: class %d%s%s%s has %d rows; %d shots for train and as many for dev need %ld",
+                d->path, k, d->label[k] ? " (" : "", d->label[k] ? d->label[k] : "", d->label[k] ? ")" : "", count[k], shots,
+                2 * (long)shots);
     return d->n_label > 1 ? 0 : kh_fail(err, KH_EFORMAT, "%s: one class only; nothing to learn", d->path);
 }
 
@@ -66,8 +67,8 @@ static int check_parts(const kh_split *s, const char *dir, kh_err *err) {
         return kh_fail(err, KH_EMISMATCH, "%s: the rows of train and dev do not have the same number of texts", dir);
     for (int k = 0; k < train->n_label && k < dev->n_label; k++)
         if (train->label[k] && dev->label[k] && strcmp(train->label[k], dev->label[k]) != 0)
-            return kh_fail(err, KH_EMISMATCH, "%s: class %d is \"%s\" in train and \"%s\" in dev; name all classes in a labels.txt", dir, k,
-                train->label[k], dev->label[k]);
+            return kh_fail(err, KH_EMISMATCH, "%s: class %d is \"%s\" in train and \"%s\" in dev; name all classes in a labels.txt",
+                dir, k, train->label[k], dev->label[k]);
     return 0;
 }
 
@@ -80,12 +81,14 @@ int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, cons
     if (rc != 0)
         goto done;
     if (!ready.train && !parts.train)
-        rc = kh_fail(err, KH_EMISSING, "%s: no train.tsv, train.csv or train.jsonl, and no ready-made split for %d shots and seed %llu", dir,
-            shots, (unsigned long long)seed);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no train.tsv, train.csv or train.jsonl, and no ready-made split for %d shots and seed %llu", dir, shots,
+            (unsigned long long)seed);
     else if (!ready.train && shots > 0)
         rc = draw_from(out, parts.train, shots, seed, opts, err);
     else if (!ready.train && !parts.dev)
-        rc = kh_fail(err, KH_EMISSING, "%s: no dev.tsv, dev.csv or dev.jsonl beside the training rows; ask for a number of shots instead", dir);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no dev.tsv, dev.csv or dev.jsonl beside the training rows; ask for a number of shots instead", dir);
     else {
         const kh_parts *p = ready.train ? &ready : &parts;
         rc = kh_dataset_open(&out->train, p->train, opts, err);

@@ -72,8 +72,10 @@ int kh_template_parse(kh_template *t, const char *s, const char *place, kh_err *
             break;
         int which = read_placeholder(at, &n);
         if (which < 0)
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" has an unknown placeholder at \"%.24s\"; known are {text}, {text_a}, {text_b}, {mask} and "
-                "{prompt}, and a brace as such is written {{", place, s, at);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: \"%s\" has an unknown placeholder at \"%.24s\"; known are {text}, {text_a}, {text_b}, {mask} and "
+                "{prompt}, and a brace as such is written {{",
+                place, s, at);
         if (seen[which])
             return kh_fail(err, KH_EFORMAT, "%s: \"%s\" holds {%s} twice; once is allowed", place, s, placeholders[which].name);
         seen[which] = true;

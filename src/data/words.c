@@ -21,7 +21,8 @@ static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *tex
     kh_ids ids = { 0 };
     kh_buf spaced = kh_buf_init(KH_BUF_MAX);
     kh_buf_printf(&spaced, "%s%s", exact ? "" : " ", text);
-    int rc = kh_buf_failed(&spaced) ? kh_fail_memory(err) : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
+    int rc = kh_buf_failed(&spaced) ? kh_fail_memory(err)
+                                    : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
     if (rc != 0)
         goto done;
     int n = exact && ids.n > 1 ? 1 : ids.n;
@@ -139,10 +140,12 @@ int kh_words_check(const kh_words *w, const kh_task *task, kh_err *err) {
     for (int i = 0; i < w->n_word; i++) {
         const kh_word *word = &w->word[i];
         if (word->unknown)
-            return kh_fail(err, KH_EMISMATCH, "task \"%s\": the tokenizer does not know the word \"%s\" of label \"%s\"; choose another", task->name,
-                word->text, task->label[word->label].name);
+            return kh_fail(err, KH_EMISMATCH,
+                "task \"%s\": the tokenizer does not know the word \"%s\" of label \"%s\"; choose another", task->name, word->text,
+                task->label[word->label].name);
         if (word->same >= 0)
-            return kh_fail(err, KH_EMISMATCH, "task \"%s\": the words \"%s\" and \"%s\", of labels \"%s\" and \"%s\", are the same to this tokenizer%s",
+            return kh_fail(err, KH_EMISMATCH,
+                "task \"%s\": the words \"%s\" and \"%s\", of labels \"%s\" and \"%s\", are the same to this tokenizer%s",
                 task->name, word->text, w->word[word->same].text, task->label[word->label].name,
                 task->label[w->word[word->same].label].name, w->paper_exact ? ", of which the first token counts" : "");
     }
