@@ -54,19 +54,19 @@ static int add_file(files *f, char **path, kh_err *err) {
     return 0;
 }
 
-static int add_parts(files *f, kh_parts *p, kh_err *err) {
+static int add_parts(files *f, kh_folder *p, kh_err *err) {
     int rc = add_file(f, &p->train, err);
     if (rc == 0)
         rc = add_file(f, &p->dev, err);
     if (rc == 0)
         rc = add_file(f, &p->test, err);
-    kh_parts_free(p);
+    kh_folder_free(p);
     return rc;
 }
 
 /* The file itself, or train, dev and test of a folder; with splits, those of its ready-made splits too. */
 static int list_files(files *f, const char *where, const kh_task *task, bool splits, kh_err *err) {
-    kh_parts parts;
+    kh_folder parts;
     if (!kh_dir_exists(where)) {
         char *copy = kh_strdup(where);
         int rc = copy ? add_file(f, &copy, err) : kh_fail_memory(err);
@@ -74,7 +74,7 @@ static int list_files(files *f, const char *where, const kh_task *task, bool spl
         return rc;
     }
     kh_split_name *split = NULL;
-    int n = 0, rc = kh_folder_parts(where, &parts, err);
+    int n = 0, rc = kh_folder_find(where, &parts, err);
     if (rc == 0)
         rc = add_parts(f, &parts, err);
     if (rc == 0)

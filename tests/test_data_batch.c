@@ -50,14 +50,14 @@ static kh_row row_of(const char *a, const char *b, int label) {
 static void fill(kh_buf *out, const kh_template *t, int from, const kh_row *row, const char *mask, int n_mask) {
     for (int i = from; i < t->n; i++)
         switch (t->part[i].kind) {
-        case KH_PART_LITERAL: kh_template_literal(out, &t->part[i]); break;
-        case KH_PART_A: kh_buf_bytes(out, row->a, row->n_a); break;
-        case KH_PART_B: kh_buf_bytes(out, row->b, row->n_b); break;
-        case KH_PART_MASK:
+        case KH_SEGMENT_LITERAL: kh_template_literal(out, &t->part[i]); break;
+        case KH_SEGMENT_A: kh_buf_bytes(out, row->a, row->n_a); break;
+        case KH_SEGMENT_B: kh_buf_bytes(out, row->b, row->n_b); break;
+        case KH_SEGMENT_MASK:
             for (int k = 0; k < n_mask; k++)
                 kh_buf_text(out, mask);
             break;
-        case KH_PART_PROMPT: fail_msg("the prompt must come first");
+        case KH_SEGMENT_PROMPT: fail_msg("the prompt must come first");
         }
 }
 
@@ -103,7 +103,7 @@ static const char *random_text(kh_rng *r, char *out, size_t cap) {
     return out;
 }
 
-#define TWO_LABELS "\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},{\"name\":\"b\",\"words\":[\"h\"]}]"
+#define TWO_LABELS "\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},{\"name\":\"b\",\"words\":[\"s\"]}]"
 
 static const char *const plain_tasks[] = {
     "{\"name\":\"end\",\"template\":\"{text} . It was {mask} .\"," TWO_LABELS "}",
@@ -482,7 +482,7 @@ static void what_cannot_be_encoded_is_refused(void **state) {
     const kh_task *one = parse_task(plain_tasks[0]), *pair = parse_task(plain_tasks[3]);
     const kh_task *three =
         parse_task("{\"name\":\"three\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
-                   "{\"name\":\"b\",\"words\":[\"h\"]},{\"name\":\"c\",\"words\":[\"s\"]}]}");
+                   "{\"name\":\"b\",\"words\":[\"h\"]},{\"name\":\"c\",\"words\":[\"w\"]}]}");
     kh_words *w = words_of(one, tok), *wm = words_of(one, maskless);
     kh_row single = row_of("a", NULL, 0), two = row_of("a", "b", 0), high = row_of("a", NULL, 2);
     kh_batch_opts o = { .max_len = 100 };

@@ -58,12 +58,12 @@ typedef struct scratch {
 static void find_items(plan *p) {
     bool mask_left = kh_tokenizer_strips(p->tok, p->mask_id, true), mask_right = kh_tokenizer_strips(p->tok, p->mask_id, false);
     for (int i = 0; i < p->template.n; i++) {
-        kh_part_kind kind = p->template.part[i].kind;
+        kh_segment_kind kind = p->template.part[i].kind;
         item *last = p->n_item > 0 ? &p->item[p->n_item - 1] : NULL;
-        if (kind == KH_PART_MASK || kind == KH_PART_PROMPT) {
+        if (kind == KH_SEGMENT_MASK || kind == KH_SEGMENT_PROMPT) {
             if (last && last->kind == ITEM_TEXT)
-                last->strip_right = kind == KH_PART_PROMPT || mask_left;
-            p->item[p->n_item++] = (item){ .kind = kind == KH_PART_MASK ? ITEM_MASK : ITEM_SLOTS };
+                last->strip_right = kind == KH_SEGMENT_PROMPT || mask_left;
+            p->item[p->n_item++] = (item){ .kind = kind == KH_SEGMENT_MASK ? ITEM_MASK : ITEM_SLOTS };
         } else if (last && last->kind == ITEM_TEXT)
             last->to = i + 1;
         else
@@ -194,10 +194,10 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
         const item *it = &p->item[i];
         kh_buf_reset(&s->text);
         for (int k = it->from; k < it->to; k++) {
-            const kh_part *part = &p->template.part[k];
-            if (part->kind == KH_PART_LITERAL)
+            const kh_segment *part = &p->template.part[k];
+            if (part->kind == KH_SEGMENT_LITERAL)
                 kh_template_literal(&s->text, part);
-            else if (part->kind == KH_PART_A)
+            else if (part->kind == KH_SEGMENT_A)
                 put_field(p, &s->text, row->a, row->n_a, keep);
             else
                 put_field(p, &s->text, row->b, row->n_b, keep);

@@ -74,10 +74,10 @@ static int check_parts(const kh_split *s, const char *dir, kh_err *err) {
 
 int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *opts, kh_err *err) {
     *out = (kh_split){ 0 };
-    kh_parts ready = { 0 }, parts = { 0 };
+    kh_folder ready = { 0 }, parts = { 0 };
     int rc = shots > 0 ? kh_folder_split(dir, opts ? opts->task : NULL, shots, seed, &ready, err) : 0;
     if (rc == 0 && !ready.train)
-        rc = kh_folder_parts(dir, &parts, err);
+        rc = kh_folder_find(dir, &parts, err);
     if (rc != 0)
         goto done;
     if (!ready.train && !parts.train)
@@ -90,7 +90,7 @@ int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, cons
         rc = kh_fail(err, KH_EMISSING,
             "%s: no dev.tsv, dev.csv or dev.jsonl beside the training rows; ask for a number of shots instead", dir);
     else {
-        const kh_parts *p = ready.train ? &ready : &parts;
+        const kh_folder *p = ready.train ? &ready : &parts;
         rc = kh_dataset_open(&out->train, p->train, opts, err);
         if (rc == 0)
             rc = kh_dataset_open(&out->dev, p->dev, opts, err);
@@ -100,8 +100,8 @@ int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, cons
 done:
     if (rc != 0)
         kh_split_close(out);
-    kh_parts_free(&ready);
-    kh_parts_free(&parts);
+    kh_folder_free(&ready);
+    kh_folder_free(&parts);
     return rc;
 }
 
@@ -113,15 +113,15 @@ void kh_split_close(kh_split *s) {
 
 int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *opts, kh_err *err) {
     *out = NULL;
-    kh_parts parts, ready = { 0 };
-    int rc = kh_folder_parts(dir, &parts, err);
+    kh_folder parts, ready = { 0 };
+    int rc = kh_folder_find(dir, &parts, err);
     if (rc == 0 && !parts.test && shots > 0)
         rc = kh_folder_split(dir, opts ? opts->task : NULL, shots, seed, &ready, err);
     const char *path = parts.test ? parts.test : ready.test;
     if (rc == 0)
         rc = path ? kh_dataset_open(out, path, opts, err)
                   : kh_fail(err, KH_EMISSING, "%s: no test.tsv, test.csv or test.jsonl to judge on", dir);
-    kh_parts_free(&parts);
-    kh_parts_free(&ready);
+    kh_folder_free(&parts);
+    kh_folder_free(&ready);
     return rc;
 }
