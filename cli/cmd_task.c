@@ -127,17 +127,27 @@ static int problems(const view *v, kh_buf *out) {
     return n;
 }
 
+static void put_tokens(const view *v, const kh_word *word, kh_buf *out) {
+    for (int t = 0; t < word->n_token; t++) {
+        const char *token = kh_tokenizer_token(v->tok, word->id[t]);
+        kh_buf_printf(out, "%s%s", t ? " " : "", token ? token : "?");
+    }
+}
+
 /* What is worth knowing but works. */
 static void notes(const view *v, kh_buf *out) {
     const kh_words *w = v->words;
     for (int i = 0; i < w->n_word; i++) {
         const kh_word *word = &w->word[i], *other = word->first_same >= 0 ? &w->word[word->first_same] : NULL;
-        if (word->n_id > 1)
-            kh_buf_printf(out, "\"%s\" (%s) is %d tokens; all words of the task are then scored by their mean log-probability\n",
-                word->text, v->task->label[word->label].name, word->n_id);
+        const char *label = v->task->label[word->label].name;
+        if (word->n_token > 1) {
+            kh_buf_printf(out, "\"%s\" (%s) is %d tokens, ", word->text, label, word->n_token);
+            put_tokens(v, word, out);
+            kh_buf_text(out, w->paper_exact ? "; the first counts\n" : "; all words are then scored by their mean log-probability\n");
+        }
         if (other && word->same < 0 && (word->first_same > i || other->first_same != i))
-            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text,
-                v->task->label[word->label].name, other->text, v->task->label[other->label].name);
+            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text, label, other->text,
+                v->task->label[other->label].name);
     }
 }
 

@@ -25,19 +25,19 @@ static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *tex
                                     : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
     if (rc != 0)
         goto done;
-    int n = exact && ids.n > 1 ? 1 : ids.n;
-    int32_t *id = kh_arena_array(&m->arena, (size_t)n + 1, sizeof *id), unk = kh_tokenizer_special(tok, KH_TOKEN_UNK);
+    int32_t *id = kh_arena_array(&m->arena, (size_t)ids.n + 1, sizeof *id), unk = kh_tokenizer_special(tok, KH_TOKEN_UNK);
     if (!id) {
         rc = kh_fail_memory(err);
         goto done;
     }
-    out->unknown = n == 0;
-    for (int i = 0; i < n; i++) {
-        id[i] = ids.id[i];
-        out->unknown |= id[i] == unk;
-    }
     out->id = id;
-    out->n_id = n;
+    out->n_token = ids.n;
+    out->n_id = exact && ids.n > 1 ? 1 : ids.n;
+    out->unknown = ids.n == 0;
+    for (int i = 0; i < ids.n; i++) {
+        id[i] = ids.id[i];
+        out->unknown |= i < out->n_id && id[i] == unk;
+    }
     if ((out->text = kh_arena_strndup(&m->arena, text, strlen(text))) == NULL)
         rc = kh_fail_memory(err);
 done:
