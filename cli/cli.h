@@ -44,5 +44,7 @@ extern const cli_command cmd_help;
 
 /* cmd_tokenize.c, cmd_bench.c */
 extern const cli_command cmd_tokenize, cmd_bench_tokenize;
+/* cmd_data.c, cmd_task.c */
+extern const cli_command cmd_data_check, cmd_data_split, cmd_data_stats, cmd_task_check, cmd_task_list, cmd_task_show;
 
 #endif

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
-    &cmd_tokenizer_train,
-    &cmd_tokenize,
+    &cmd_tokenize, &cmd_tokenizer_train,
+    &cmd_data_check, &cmd_data_stats, &cmd_data_split,
+    &cmd_task_list, &cmd_task_show, &cmd_task_check,
     &cmd_bench_tokenize,
     &cmd_help,
     NULL,

@@ -201,7 +201,7 @@ static bool add_pair(trainer *t, pair p) {
 /* --------------------------------------------------------------------------------------------- the first pairs */
 
 /* Words as symbols. */
-static int load_words(trainer *t, const kh_words *from, const int32_t id[256], kh_err *err) {
+static int load_words(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     size_t bytes = 0, at = 0;
     for (int k = 0; k < from->n; k++)
         bytes += from->word[k].len;
@@ -211,7 +211,7 @@ static int load_words(trainer *t, const kh_words *from, const int32_t id[256], k
         return kh_fail_memory(err);
     t->n_word = from->n;
     for (int k = 0; k < from->n; k++) {
-        const kh_word *w = &from->word[k];
+        const kh_counted *w = &from->word[k];
         t->words[k] = (word){ at, (int)w->len, (int64_t)w->count };
         for (uint32_t i = 0; i < w->len; i++)
             t->symbols[at++] = id[(uint8_t)w->text[i]];
@@ -220,7 +220,7 @@ static int load_words(trainer *t, const kh_words *from, const int32_t id[256], k
 }
 
 /* Counts every pair of bytes, and the words that hold it, in square[first * 256 + second]. */
-static void tally(fresh *square, const kh_words *from) {
+static void tally(fresh *square, const kh_counts *from) {
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
         for (uint32_t i = 0; i + 1 < from->word[w].len; i++) {
@@ -233,7 +233,7 @@ static void tally(fresh *square, const kh_words *from) {
 }
 
 /* Writes the words of each pair that occurs often enough into its list, whose end is next[...]. */
-static void list_words(const fresh *square, const kh_words *from, int64_t min_count, int *places, size_t *next) {
+static void list_words(const fresh *square, const kh_counts *from, int64_t min_count, int *places, size_t *next) {
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
         for (uint32_t i = 0; i + 1 < from->word[w].len; i++) {
@@ -246,7 +246,7 @@ static void list_words(const fresh *square, const kh_words *from, int64_t min_co
 }
 
 /* The pairs of bytes, all counted at once. */
-static int first_pairs(trainer *t, const kh_words *from, const int32_t id[256], kh_err *err) {
+static int first_pairs(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     enum { SQUARE = 256 * 256 };
     fresh *square = kh_calloc(SQUARE, sizeof *square);
     size_t *next = kh_calloc(SQUARE, sizeof *next);
@@ -508,7 +508,7 @@ static int check(const kh_bpe_opts *o, kh_err *err) {
     return check_specials(o, err);
 }
 
-static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_words *words, kh_err *err) {
+static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_counts *words, kh_err *err) {
     size_t n = (size_t)o->vocab;
     int32_t id[256];
     t->vocab = o->vocab;
@@ -543,17 +543,17 @@ int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, 
         o.special = o.style == KH_BPE_ROBERTA ? roberta : gpt2;
         o.n_special = o.style == KH_BPE_ROBERTA ? 5 : 1;
     }
-    kh_words words = { 0 };
+    kh_counts words = { 0 };
     trainer t = { 0 };
     int rc = check(&o, err);
     if (rc == 0)
-        rc = kh_words_read(&words, &o.words, hooks, err);
+        rc = kh_counts_read(&words, &o.words, hooks, err);
     if (rc == 0 && words.n == 0)
         rc = kh_fail(err, KH_EFORMAT, "%s: the corpus is empty", o.words.path[0]);
     if (rc == 0)
         rc = trainer_init(&t, &o, &words, err);
     kh_bpe_stats s = { words.bytes, words.lines, words.total, words.n, 0, 0 };
-    kh_words_free(&words);
+    kh_counts_free(&words);
     if (rc == 0)
         rc = learn(&t, hooks, err);
     if (rc != 0)
