@@ -36,11 +36,17 @@ int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
 /* cmd_*.c */
 extern const cli_command cmd_inspect, cmd_fill_mask, cmd_features, cmd_model_random, cmd_bench_engine;
+extern const cli_command cmd_tokenizer_train;
 
 /* help.c */
 void cli_print_overview(FILE *out);
 void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
 void cli_print_help(FILE *out, const cli_command *);
 extern const cli_command cmd_help;
+
+/* cmd_tokenize.c, cmd_bench.c */
+extern const cli_command cmd_tokenize, cmd_bench_tokenize;
+/* cmd_data.c, cmd_task.c */
+extern const cli_command cmd_data_check, cmd_data_split, cmd_data_stats, cmd_task_check, cmd_task_list, cmd_task_show;
 
 #endif

@@ -243,11 +243,12 @@ KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t s
 typedef struct kh_word {
     const char *text;
     int label;
-    const int32_t *id; /* [n_id] */
-    int n_id;
-    int same;        /* the first word of another class with the very same tokens, or -1 */
-    int first_same;  /* the first word of another class with the same first token, or -1 */
-    bool unknown;    /* one of its tokens is the unknown token, or it has none */
+    const int32_t *id; /* [n_token] all tokens of the word */
+    int n_token;
+    int n_id;       /* how many of them count: all, or with paper_exact the first */
+    int same;       /* the first word of another class with the very same tokens that count, or -1 */
+    int first_same; /* the first word of another class with the same first token, or -1 */
+    bool unknown;   /* one of its tokens is the unknown token, or it has none */
 } kh_word;
 
 /* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a label's logit is the logit of

@@ -90,7 +90,9 @@ static void glue_sst2_trims_its_sentences(void **state) {
 static void glue_mrpc_with_bom_and_crlf(void **state) {
     (void)state;
     kh_dataset *d = read_as("msr.tsv",
-        "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tAmrozi accused \"him\tReferring to him\r\n0\t1\t2\tx\ty\r\n", NULL);
+        "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tAmrozi accused \"him\tReferring to "
+        "him\r\n0\t1\t2\tx\ty\r\n",
+        NULL);
     assert_row(d, 0, 1, "Amrozi accused \"him", "Referring to him");
     assert_row(d, 1, 0, "x", "y");
     kh_dataset_close(d);
@@ -109,7 +111,8 @@ static void glue_rte_label_words_follow_the_task(void **state) {
 
 static void glue_qnli_and_nli_columns(void **state) {
     (void)state;
-    kh_dataset *d = read_as("qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n1\tq\ts\tnot_entailment\n", NULL);
+    kh_dataset *d =
+        read_as("qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n1\tq\ts\tnot_entailment\n", NULL);
     assert_row(d, 0, 0, "Who?", "He.");
     kh_dataset_close(d);
     d = read_as("mnli.tsv", "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n0\t(x)\ta\tb\tneutral\tneutral\n"
@@ -126,7 +129,8 @@ static void glue_qnli_and_nli_columns(void **state) {
 
 static void csv_without_header_counts_from_one(void **state) {
     (void)state;
-    kh_dataset *d = read_as("ag.csv", "\"3\",\"Wall St. Bears, back\",\"Reuters - \"\"Short\"\" sellers\"\n\"4\",\"b\",\"c\"\n1,w,x\n", NULL);
+    kh_dataset *d =
+        read_as("ag.csv", "\"3\",\"Wall St. Bears, back\",\"Reuters - \"\"Short\"\" sellers\"\n\"4\",\"b\",\"c\"\n1,w,x\n", NULL);
     assert_int_equal(kh_dataset_format(d), KH_FORMAT_CSV_NOHEADER);
     assert_int_equal(kh_dataset_labels(d), 4);
     assert_row(d, 0, 2, "Wall St. Bears, back Reuters - \"Short\" sellers", NULL);
@@ -154,7 +158,8 @@ static void csv_without_header_for_a_pair_task(void **state) {
 
 static void csv_quoted_fields_may_hold_line_breaks(void **state) {
     (void)state;
-    kh_dataset *d = read_as("x.csv", "label,text\r\n0,\"one\r\ntwo\r\n\r\nthree\"\r\n1,\"\"\"so\"\"\"\r\n\r\n1,a \"b\" c\r\n", NULL);
+    kh_dataset *d =
+        read_as("x.csv", "label,text\r\n0,\"one\r\ntwo\r\n\r\nthree\"\r\n1,\"\"\"so\"\"\"\r\n\r\n1,a \"b\" c\r\n", NULL);
     assert_row(d, 0, 0, "one\r\ntwo\r\n\r\nthree", NULL);
     assert_row(d, 1, 1, "\"so\"", NULL);
     assert_row(d, 2, 1, "a \"b\" c", NULL);
@@ -205,7 +210,8 @@ static void jsonl_pairs_and_label_text_alone(void **state) {
     assert_row(d, 1, 0, "c", "d");
     assert_string_equal(kh_dataset_label(d, 0), "no");
     kh_dataset_close(d);
-    d = read_as("x.jsonl", "{\"title\": \"T\", \"content\": \"C\", \"label\": 0}\n{\"title\": \"t\", \"content\": \"c\", \"label\": 1}\n", NULL);
+    d = read_as("x.jsonl",
+        "{\"title\": \"T\", \"content\": \"C\", \"label\": 0}\n{\"title\": \"t\", \"content\": \"c\", \"label\": 1}\n", NULL);
     assert_row(d, 0, 0, "T C", NULL);
     kh_dataset_close(d);
 }
@@ -494,9 +500,12 @@ static void over_long_rows(void **state) {
 static void one_text_or_two_must_suit_the_task(void **state) {
     (void)state;
     const char *one = "label\ttext\n0\ta\n", *two = "label\ttext_a\ttext_b\n0\ta\tb\n";
-    refused_bytes("x.tsv", one, strlen(one), &(kh_dataset_opts){ .task = task("rte") }, 1, "x.tsv:1: rows hold one text, but task \"rte\" takes two");
-    refused_bytes("x.tsv", two, strlen(two), &(kh_dataset_opts){ .task = task("sst2") }, 1, "x.tsv:1: rows hold two texts, but task \"sst2\" takes one");
-    refused_bytes("x.csv", "1,a\n", 4, &(kh_dataset_opts){ .task = task("rte") }, 1, "x.csv:1: 2 columns; task \"rte\" needs a class and two texts");
+    refused_bytes("x.tsv", one, strlen(one), &(kh_dataset_opts){ .task = task("rte") }, 1,
+        "x.tsv:1: rows hold one text, but task \"rte\" takes two");
+    refused_bytes("x.tsv", two, strlen(two), &(kh_dataset_opts){ .task = task("sst2") }, 1,
+        "x.tsv:1: rows hold two texts, but task \"sst2\" takes one");
+    refused_bytes("x.csv", "1,a\n", 4, &(kh_dataset_opts){ .task = task("rte") }, 1,
+        "x.csv:1: 2 columns; task \"rte\" needs a class and two texts");
 }
 
 static void unknown_labels_of_a_task(void **state) {
@@ -504,7 +513,8 @@ static void unknown_labels_of_a_task(void **state) {
     kh_dataset_opts o = { .task = task("sst2") };
     const char *name = "label\ttext\nmeh\ta\n", *number = "label\ttext\n2\ta\n";
     refused_bytes("x.tsv", name, strlen(name), &o, 2, "x.tsv:2: label \"meh\" is not one of task \"sst2\" (negative, positive)");
-    refused_bytes("x.tsv", number, strlen(number), &o, 2, "x.tsv:2: label 2 is out of range: the 2 labels of task \"sst2\" are numbered 0 to 1");
+    refused_bytes("x.tsv", number, strlen(number), &o, 2,
+        "x.tsv:2: label 2 is out of range: the 2 labels of task \"sst2\" are numbered 0 to 1");
 }
 
 static void missing_files(void **state) {

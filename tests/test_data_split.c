@@ -118,7 +118,8 @@ static void a_known_draw_stays_what_it_was(void **state) {
     put_train("known/train.tsv", 2, 10);
     kh_split s;
     assert_int_equal(kh_split_open(&s, in_root("known"), 2, 13, NULL, NULL), 0);
-    static const char *const train[] = { "c0 r2", "c1 r9", "c1 r5", "c0 r6" }, *const dev[] = { "c1 r0", "c1 r7", "c0 r3", "c0 r7" };
+    static const char *const train[] = { "c0 r2", "c1 r9", "c1 r5", "c0 r6" },
+                             *const dev[] = { "c1 r0", "c1 r7", "c0 r3", "c0 r7" };
     for (int i = 0; i < 4; i++) {
         assert_memory_equal(kh_dataset_rows(s.train)[i].a, train[i], 5);
         assert_memory_equal(kh_dataset_rows(s.dev)[i].a, dev[i], 5);

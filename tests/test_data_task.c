@@ -37,11 +37,15 @@ static void built_in_tasks_are_the_nine_of_the_paper(void **state) {
         { "yelp", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great", 2, false, KH_METRIC_ACCURACY },
         { "imdb", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great", 2, false, KH_METRIC_ACCURACY },
         { "agnews", "{mask} News: {text}", "{prompt} . {mask} News: {text}", "World", "Tech", 4, false, KH_METRIC_ACCURACY },
-        { "dbpedia", "[ Category: {mask} ] {text}", "{prompt} [ Category: {mask} ] {text}", "Company", "Written", 14, false, KH_METRIC_ACCURACY },
+        { "dbpedia", "[ Category: {mask} ] {text}", "{prompt} [ Category: {mask} ] {text}", "Company", "Written", 14, false,
+            KH_METRIC_ACCURACY },
         { "mrpc", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "No", "Yes", 2, true, KH_METRIC_F1 },
-        { "rte", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 2, true, KH_METRIC_ACCURACY },
-        { "snli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true, KH_METRIC_ACCURACY },
-        { "mnli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true, KH_METRIC_ACCURACY },
+        { "rte", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 2, true,
+            KH_METRIC_ACCURACY },
+        { "snli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true,
+            KH_METRIC_ACCURACY },
+        { "mnli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true,
+            KH_METRIC_ACCURACY },
     };
     for (int i = 0; i < 9; i++) {
         const kh_task *t = kh_task_builtin(i), *same;
@@ -64,8 +68,9 @@ static void built_in_tasks_are_the_nine_of_the_paper(void **state) {
 
 static void a_task_file_with_all_keys(void **state) {
     (void)state;
-    const kh_task *t = parse("{\"name\":\"mood\",\"template\":\"{text} Feels {mask}!\",\"soft_template\":\"Hm: {prompt} {text} = {mask}\"," LABELS
-                             ",\"metric\":\"f1\",\"newline_escape\":true}");
+    const kh_task *t =
+        parse("{\"name\":\"mood\",\"template\":\"{text} Feels {mask}!\",\"soft_template\":\"Hm: {prompt} {text} = {mask}\"," LABELS
+              ",\"metric\":\"f1\",\"newline_escape\":true}");
     assert_string_equal(t->name, "mood");
     assert_string_equal(t->plain, "{text} Feels {mask}!");
     assert_string_equal(t->soft, "Hm: {prompt} {text} = {mask}");
@@ -103,7 +108,7 @@ static void a_template_comes_apart(void **state) {
     (void)state;
     kh_template t;
     assert_int_equal(kh_template_parse(&t, "{prompt} {{{text_a}}} ? {mask}{text_b}", "x", NULL), 0);
-    static const kh_part_kind kinds[] = { KH_PART_PROMPT, KH_PART_LITERAL, KH_PART_A, KH_PART_LITERAL, KH_PART_MASK, KH_PART_B };
+    static const kh_segment_kind kinds[] = { KH_SEGMENT_PROMPT, KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_LITERAL, KH_SEGMENT_MASK, KH_SEGMENT_B };
     assert_int_equal(t.n, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(t.part[i].kind, kinds[i]);
@@ -151,27 +156,32 @@ static void mistakes_in_task_files(void **state) {
         { "{\"name\":\"x\"," LABELS "}", "my.json: \"template\" is missing" },
         { "{" T "}", "my.json: \"labels\" must be a list of objects with \"name\" and \"words\"" },
         { "{" T "," LABELS ",\"verbalizer\":1}", "my.json: unknown key \"verbalizer\"" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]}]}", "my.json: \"labels\" has 1 entries; a task needs from 2 to 4096" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]}]}",
+            "my.json: \"labels\" has 1 entries; a task needs from 2 to 4096" },
         { "{" T ",\"labels\":[1,2]}", "my.json: label 0: must be an object with \"name\" and \"words\"" },
         { "{" T ",\"labels\":[{\"words\":[\"b\"]},{}]}", "my.json: label 0: \"name\" is missing" },
         { "{" T ",\"labels\":[{\"name\":\"a\"},{}]}", "my.json: label 0: \"words\" must be a list of at least one word" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[]},{}]}", "my.json: label 0: \"words\" must be a list of at least one word" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[]},{}]}",
+            "my.json: label 0: \"words\" must be a list of at least one word" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"word\":[\"b\"]},{}]}", "my.json: label 0: unknown key \"word\"" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[7]},{}]}", "my.json: label 0: \"words\" must be strings" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"\"]},{}]}", "my.json: label 0: an empty word" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\" b\"]},{}]}", "my.json: label 0: word \" b\" has a space around it" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\nc\"]},{}]}", "my.json: label 0: word 3 bytes long holds a control character" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\nc\"]},{}]}",
+            "my.json: label 0: word 3 bytes long holds a control character" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\",\"b\"]},{}]}", "my.json: label 0: word \"b\" stands there twice" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"d\",\"b\"]}]}",
             "my.json: label 1: word \"b\" also stands for label 0; a word can stand for one label only" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"a\",\"words\":[\"d\"]}]}",
             "my.json: label 1: another label is called \"a\" too" },
         { "{" T "," LABELS ",\"metric\":\"mcc\"}", "my.json: metric \"mcc\" is not known; \"accuracy\" and \"f1\" are" },
-        { "{" T ",\"metric\":\"f1\",\"labels\":[{\"name\":\"a\",\"words\":[\"a\"]},{\"name\":\"b\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"c\"]}]}",
+        { "{" T ",\"metric\":\"f1\",\"labels\":[{\"name\":\"a\",\"words\":[\"a\"]},{\"name\":\"b\",\"words\":[\"b\"]},{\"name\":"
+                "\"c\",\"words\":[\"c\"]}]}",
             "my.json: metric \"f1\" is that of label 1 of two; this task has 3 labels" },
         { "{" T "," LABELS ",\"newline_escape\":1}", "my.json: \"newline_escape\" must be true or false" },
         { "{" T "," LABELS ",\"soft_template\":\"{text} {mask}\"}", "my.json: \"soft_template\" holds no {prompt}" },
-        { "{" T "," LABELS ",\"soft_template\":\"{prompt} {text}\"}", "my.json: \"soft_template\": \"{prompt} {text}\" holds no {mask}" },
+        { "{" T "," LABELS ",\"soft_template\":\"{prompt} {text}\"}",
+            "my.json: \"soft_template\": \"{prompt} {text}\" holds no {mask}" },
         { "{" T "," LABELS ",\"soft_template\":\"{prompt} {text_a} {text_b} {mask}\"}",
             "my.json: \"template\" and \"soft_template\" must hold the same texts" },
         { "{\"name\":\"x\",\"template\":\"{prompt} {text} {mask}\"," LABELS ",\"soft_template\":\"{prompt} {text} {mask}\"}",
@@ -224,7 +234,8 @@ static void assert_same_task(const kh_task *a, const kh_task *b) {
 
 static void a_printed_task_reads_back(void **state) {
     (void)state;
-    const kh_task *mine = parse("{\"name\":\"q\\\"\\\\\",\"template\":\"{{ {prompt} {text_a} \\\"{text_b}\\\" {mask}\"," LABELS "}");
+    const kh_task *mine =
+        parse("{\"name\":\"q\\\"\\\\\",\"template\":\"{{ {prompt} {text_a} \\\"{text_b}\\\" {mask}\"," LABELS "}");
     for (int i = -1; kh_task_builtin(i) || i < 0; i++) {
         const kh_task *t = i < 0 ? mine : kh_task_builtin(i);
         kh_buf b = kh_buf_init(1 << 20);
@@ -239,7 +250,8 @@ static void a_printed_task_reads_back(void **state) {
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
-    static const char *const texts[] = { "{" T "," LABELS "}", "{\"name\":\"x\",\"template\":\"{prompt} {text} {mask}\"," LABELS "}",
+    static const char *const texts[] = { "{" T "," LABELS "}",
+        "{\"name\":\"x\",\"template\":\"{prompt} {text} {mask}\"," LABELS "}",
         "{" T ",\"soft_template\":\"{prompt} {text} {mask}\"," LABELS "}" };
     for (int i = 0; i < 3; i++)
         for (long n = 1;; n++) {

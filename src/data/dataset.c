@@ -108,7 +108,8 @@ static int check_columns(reader *r, bool found, const char *half, long line, kh_
     if (!found)
         return kh_fail_at(err, KH_EFORMAT, path, line, "no text column; the names looked for are %s", KH_TEXT_COLUMNS);
     if (!c->label && !r->o->unlabelled)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "no label column; the names looked for are label, gold_label, Quality and label_text");
+        return kh_fail_at(
+            err, KH_EFORMAT, path, line, "no label column; the names looked for are label, gold_label, Quality and label_text");
     if (task && task->pair != pairs)
         return kh_fail_at(err, KH_EMISMATCH, path, line, "rows hold %s, but task \"%s\" takes %s", pairs ? "two texts" : "one text",
             task->name, task->pair ? "two" : "one");
@@ -172,10 +173,11 @@ static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
     const kh_task *task = r->o->task;
     bool pairs = task && task->pair;
     if (t->n_field < 2)
-        return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line, "one column; without a header, a class and then texts are expected");
+        return kh_fail_at(
+            err, KH_EFORMAT, r->d->path, t->row_line, "one column; without a header, a class and then texts are expected");
     if (pairs && t->n_field != 3)
-        return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line, "%d columns; task \"%s\" needs a class and two texts", t->n_field,
-            task->name);
+        return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line, "%d columns; task \"%s\" needs a class and two texts",
+            t->n_field, task->name);
     r->at_label = 0;
     r->at_name = -1;
     r->at_a = 1;
@@ -261,7 +263,8 @@ done:
 static bool has_key(const void *object, const char *name) { return json_object_get(object, name) != NULL; }
 
 /* Copies a string of the parsed line into the line itself, which it came from in a longer form. */
-static int keep_string(const json_t *object, const char *key, char **room, kh_field *out, const char *path, long line, kh_err *err) {
+static int keep_string(
+    const json_t *object, const char *key, char **room, kh_field *out, const char *path, long line, kh_err *err) {
     const json_t *v = json_object_get(object, key);
     if (!json_is_string(v))
         return kh_fail_at(err, KH_EFORMAT, path, line, "\"%s\" %s", key, v ? "must be a string" : "is missing");
@@ -362,7 +365,8 @@ static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *
     static const struct {
         const char *ext;
         kh_format format;
-    } known[] = { { ".tsv", KH_FORMAT_TSV }, { ".csv", KH_FORMAT_CSV }, { ".jsonl", KH_FORMAT_JSONL }, { ".json", KH_FORMAT_JSONL } };
+    } known[] = { { ".tsv", KH_FORMAT_TSV }, { ".csv", KH_FORMAT_CSV }, { ".jsonl", KH_FORMAT_JSONL },
+        { ".json", KH_FORMAT_JSONL } };
     d->format = o->format;
     const char *dot = strrchr(kh_path_base(d->path), '.');
     for (size_t i = 0; dot && d->format == KH_FORMAT_AUTO && i < sizeof known / sizeof known[0]; i++)
@@ -374,7 +378,10 @@ static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *
     if (n == 0)
         return kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
     if (d->format == KH_FORMAT_AUTO)
-        d->format = *at == '{' ? KH_FORMAT_JSONL : memchr(at, '\t', n) ? KH_FORMAT_TSV : memchr(at, ',', n) ? KH_FORMAT_CSV : KH_FORMAT_AUTO;
+        d->format = *at == '{'    ? KH_FORMAT_JSONL
+            : memchr(at, '\t', n) ? KH_FORMAT_TSV
+            : memchr(at, ',', n)  ? KH_FORMAT_CSV
+                                  : KH_FORMAT_AUTO;
     if (d->format == KH_FORMAT_AUTO)
         return kh_fail(err, KH_EFORMAT, "%s: cannot tell what format this is; name it (tsv, csv, csv-noheader or jsonl)", d->path);
     return 0;

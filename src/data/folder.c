@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kh_parts_free(kh_parts *p) {
+void kh_folder_free(kh_folder *p) {
     kh_free(p->train);
     kh_free(p->dev);
     kh_free(p->test);
-    *p = (kh_parts){ 0 };
+    *p = (kh_folder){ 0 };
 }
 
 /* dir/stem.tsv, .csv or .jsonl, whichever is there first; NULL in *out if none is. */
@@ -43,9 +43,9 @@ static int find_file(const char *dir, const char *stem, char **out, kh_err *err)
     return 0;
 }
 
-static int find_parts(const char *dir, const char *prefix, kh_parts *out, kh_err *err) {
+static int find_parts(const char *dir, const char *prefix, kh_folder *out, kh_err *err) {
     char stem[64];
-    *out = (kh_parts){ 0 };
+    *out = (kh_folder){ 0 };
     char **const into[] = { &out->train, &out->dev, &out->test };
     static const char *const part[] = { "train", "dev", "test" };
     int rc = 0;
@@ -54,12 +54,12 @@ static int find_parts(const char *dir, const char *prefix, kh_parts *out, kh_err
         rc = find_file(dir, stem, into[i], err);
     }
     if (rc != 0)
-        kh_parts_free(out);
+        kh_folder_free(out);
     return rc;
 }
 
-int kh_folder_parts(const char *dir, kh_parts *out, kh_err *err) {
-    *out = (kh_parts){ 0 };
+int kh_folder_find(const char *dir, kh_folder *out, kh_err *err) {
+    *out = (kh_folder){ 0 };
     if (!kh_dir_exists(dir))
         return kh_fail(err, KH_EMISSING, "%s: there is no such folder", dir);
     return find_parts(dir, "", out, err);
@@ -163,7 +163,7 @@ static int find_tree(const char *dir, const kh_task *task, char **out, kh_err *e
 
 /* ----------------------------------------------------------------------------------------------- one split */
 
-static int kshot_files(const char *dir, int shots, uint64_t seed, kh_parts *out, kh_err *err) {
+static int kshot_files(const char *dir, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     char name[64], prefix[64];
     snprintf(name, sizeof name, "kshot%d", shots);
     snprintf(prefix, sizeof prefix, "seed%llu.", (unsigned long long)seed);
@@ -175,7 +175,7 @@ static int kshot_files(const char *dir, int shots, uint64_t seed, kh_parts *out,
     return rc;
 }
 
-static int tree_files(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_parts *out, kh_err *err) {
+static int tree_files(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     char name[64], *tree = NULL, *sub = NULL;
     snprintf(name, sizeof name, "%d-%llu", shots, (unsigned long long)seed);
     int rc = find_tree(dir, task, &tree, err);
@@ -200,35 +200,36 @@ static int is_split(const char *dir, int shots, uint64_t seed, kh_err *err) {
     if (!split)
         return 0;
     if (k != shots || s != seed)
-        return kh_fail(err, KH_EMISMATCH, "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu were asked for",
-            dir, k, (unsigned long long)s, shots, (unsigned long long)seed);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu were asked for", dir, k,
+            (unsigned long long)s, shots, (unsigned long long)seed);
     return 1;
 }
 
 /* 1: train and dev are both there; 0: neither. One without the other is refused, not replaced by a draw. */
-static int complete(const kh_parts *p, kh_err *err) {
+static int complete(const kh_folder *p, kh_err *err) {
     if (!p->train != !p->dev)
         return kh_fail(err, KH_EMISSING, "%s: the %s file that belongs to it is not there", p->train ? p->train : p->dev,
             p->train ? "dev" : "train");
     return p->train != NULL;
 }
 
-int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_parts *out, kh_err *err) {
-    *out = (kh_parts){ 0 };
+int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
+    *out = (kh_folder){ 0 };
     if (!kh_dir_exists(dir))
         return kh_fail(err, KH_EMISSING, "%s: there is no such folder", dir);
     int found = 0, rc = is_split(dir, shots, seed, err);
     if (rc < 0)
         return rc;
     for (int place = rc == 1 ? 0 : 1; place < 3 && found == 0; place++) {
-        kh_parts_free(out);
+        kh_folder_free(out);
         rc = place == 0 ? find_parts(dir, "", out, err)
             : place == 1 ? kshot_files(dir, shots, seed, out, err)
                          : tree_files(dir, task, shots, seed, out, err);
         found = rc == 0 ? complete(out, err) : rc;
     }
     if (found != 1)
-        kh_parts_free(out);
+        kh_folder_free(out);
     return found < 0 ? found : 0;
 }
 

@@ -4,18 +4,18 @@
 
 #include "keyhole.h"
 
-/* Files of a folder; NULL: not there. Free with kh_parts_free. */
-typedef struct kh_parts {
+/* Files of a folder; NULL: not there. Free with kh_folder_free. */
+typedef struct kh_folder {
     char *train, *dev, *test;
-} kh_parts;
-void kh_parts_free(kh_parts *);
+} kh_folder;
+void kh_folder_free(kh_folder *);
 
 /* train, dev and test (.tsv, .csv, .jsonl, in this order of preference) of a folder itself. */
-int kh_folder_parts(const char *dir, kh_parts *out, kh_err *err);
+int kh_folder_find(const char *dir, kh_folder *out, kh_err *err);
 
 /* The files of the ready-made split of (shots, seed), with the test file that goes with it if there is one. All NULL if the
  * folder has none. task may be NULL. A folder that is itself the split of other shots or another seed is refused. */
-int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_parts *out, kh_err *err);
+int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err);
 
 typedef struct kh_split_name {
     int shots;

@@ -166,8 +166,8 @@ static int number(const char *s, size_t n) {
 }
 
 static int out_of_range(const kh_labels *l, int number, int base, const char *path, long line, kh_err *err) {
-    return kh_fail_at(err, KH_EFORMAT, path, line, "label %d is out of range: the %d labels of %s are numbered %d to %d", number, l->n,
-        l->list, base, l->n - 1 + base);
+    return kh_fail_at(err, KH_EFORMAT, path, line, "label %d is out of range: the %d labels of %s are numbered %d to %d", number,
+        l->n, l->list, base, l->n - 1 + base);
 }
 
 static int read_number(kh_labels *l, int value, const char *path, long line, int *code, kh_err *err) {
@@ -220,8 +220,8 @@ int kh_labels_read(kh_labels *l, const char *s, size_t n, const char *path, long
     int value = number(s, n);
     bool name = value < 0 || (l->list && kh_map_get(&l->index, s, n, &at));
     if (l->kind != KH_LABELS_NONE && name != (l->kind == KH_LABELS_NAMES))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "label \"%.*s\" is a %s, but the labels before it are %s", n > 80 ? 80 : (int)n, s,
-            name ? "name" : "number", name ? "numbers" : "names");
+        return kh_fail_at(err, KH_EFORMAT, path, line, "label \"%.*s\" is a %s, but the labels before it are %s",
+            n > 80 ? 80 : (int)n, s, name ? "name" : "number", name ? "numbers" : "names");
     int rc = name ? read_name(l, s, n, path, line, code, err) : read_number(l, value, path, line, code, err);
     if (rc == 0)
         l->kind = name ? KH_LABELS_NAMES : KH_LABELS_NUMBERS;

@@ -34,7 +34,8 @@ static const kh_label ontology[] = { { "Company", WORD("Company") }, { "Educatio
     { "Film", WORD("Film") }, { "WrittenWork", WORD("Written") } };
 static const kh_label paraphrase[] = { { "not_equivalent", WORD("No") }, { "equivalent", WORD("Yes") } };
 static const kh_label entailment2[] = { { "entailment", WORD("Yes") }, { "not_entailment", WORD("No") } };
-static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutral", WORD("Maybe") }, { "contradiction", WORD("No") } };
+static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutral", WORD("Maybe") },
+    { "contradiction", WORD("No") } };
 
 #define LABELS(a) .label = (a), .n_label = (int)(sizeof(a) / sizeof(a)[0])
 #define TEMPLATE(t) .plain = (t), .soft = "{prompt} . " t /* a full stop closes the soft prompt */
@@ -100,7 +101,8 @@ static int check_word(const char *s, const char *what, const char *place, kh_err
     if (n == 0)
         return kh_fail(err, KH_EFORMAT, "%s: an empty %s", place, what);
     if (s[0] == ' ' || s[n - 1] == ' ')
-        return kh_fail(err, KH_EFORMAT, "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole", place, what, s);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole", place, what, s);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F)
             return kh_fail(err, KH_EFORMAT, "%s: %s %zu bytes long holds a control character", place, what, n);
@@ -123,7 +125,8 @@ static int read_word(task_reader *r, const json_t *v, int label, const char *pla
     if (added == 0 && before == label)
         return kh_fail(err, KH_EFORMAT, "%s: word \"%s\" stands there twice", place, s);
     if (added == 0)
-        return kh_fail(err, KH_EFORMAT, "%s: word \"%s\" also stands for label %d; a word can stand for one label only", place, s, before);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: word \"%s\" also stands for label %d; a word can stand for one label only", place, s, before);
     return 0;
 }
 
@@ -227,7 +230,8 @@ static int read_templates(task_reader *r, const json_t *root, kh_err *err) {
     if (!soft)
         return derive_templates(r, template, &parsed, err);
     if (parsed.prompt)
-        return kh_fail(err, KH_EFORMAT, "%s: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there", r->file);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there", r->file);
     if (!parsed_soft.prompt)
         return kh_fail(err, KH_EFORMAT, "%s: \"soft_template\" holds no {prompt}", r->file);
     if (parsed_soft.pair != parsed.pair)
@@ -246,7 +250,8 @@ static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
         if (strcmp(metric, metric_names[i]) == 0) {
             t->metric = (kh_metric)i;
             if (t->metric == KH_METRIC_F1 && t->n_label != 2)
-                return kh_fail(err, KH_EFORMAT, "%s: metric \"f1\" is that of label 1 of two; this task has %d labels", r->file, t->n_label);
+                return kh_fail(
+                    err, KH_EFORMAT, "%s: metric \"f1\" is that of label 1 of two; this task has %d labels", r->file, t->n_label);
             return 0;
         }
     return kh_fail(err, KH_EFORMAT, "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);

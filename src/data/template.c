@@ -7,13 +7,13 @@
 
 static const struct {
     const char *name;
-    kh_part_kind kind;
+    kh_segment_kind kind;
 } placeholders[] = {
-    { "text", KH_PART_A },
-    { "text_a", KH_PART_A },
-    { "text_b", KH_PART_B },
-    { "mask", KH_PART_MASK },
-    { "prompt", KH_PART_PROMPT },
+    { "text", KH_SEGMENT_A },
+    { "text_a", KH_SEGMENT_A },
+    { "text_b", KH_SEGMENT_B },
+    { "mask", KH_SEGMENT_MASK },
+    { "prompt", KH_SEGMENT_PROMPT },
 };
 
 enum { N_PLACEHOLDERS = sizeof placeholders / sizeof placeholders[0] };
@@ -28,9 +28,9 @@ static int read_placeholder(const char *s, size_t *n) {
     return -1;
 }
 
-static void add_part(kh_template *t, kh_part_kind kind, const char *s, size_t n) {
-    if (kind != KH_PART_LITERAL || n > 0)
-        t->part[t->n++] = (kh_part){ kind, s, n };
+static void add_part(kh_template *t, kh_segment_kind kind, const char *s, size_t n) {
+    if (kind != KH_SEGMENT_LITERAL || n > 0)
+        t->part[t->n++] = (kh_segment){ kind, s, n };
 }
 
 /* The bytes of literal at s; 0 where a placeholder or the end is, (size_t)-1 at a single closing brace. */
@@ -66,14 +66,16 @@ int kh_template_parse(kh_template *t, const char *s, const char *place, kh_err *
         size_t n = literal_length(at);
         if (n == (size_t)-1)
             return kh_fail(err, KH_EFORMAT, "%s: \"%s\" has a closing brace alone; a brace as such is written }}", place, s);
-        add_part(t, KH_PART_LITERAL, at, n);
+        add_part(t, KH_SEGMENT_LITERAL, at, n);
         at += n;
         if (!*at)
             break;
         int which = read_placeholder(at, &n);
         if (which < 0)
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" has an unknown placeholder at \"%.24s\"; known are {text}, {text_a}, {text_b}, {mask} and "
-                "{prompt}, and a brace as such is written {{", place, s, at);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: \"%s\" has an unknown placeholder at \"%.24s\"; known are {text}, {text_a}, {text_b}, {mask} and "
+                "{prompt}, and a brace as such is written {{",
+                place, s, at);
         if (seen[which])
             return kh_fail(err, KH_EFORMAT, "%s: \"%s\" holds {%s} twice; once is allowed", place, s, placeholders[which].name);
         seen[which] = true;
@@ -85,7 +87,7 @@ int kh_template_parse(kh_template *t, const char *s, const char *place, kh_err *
     return check_whole(seen, s, place, err);
 }
 
-void kh_template_literal(kh_buf *out, const kh_part *literal) {
+void kh_template_literal(kh_buf *out, const kh_segment *literal) {
     for (size_t i = 0; i < literal->n; i++) {
         kh_buf_char(out, literal->s[i]);
         if (literal->s[i] == '{' || literal->s[i] == '}')
@@ -95,9 +97,9 @@ void kh_template_literal(kh_buf *out, const kh_part *literal) {
 
 void kh_template_plain(kh_buf *out, const kh_template *t) {
     for (int i = 0; i < t->n; i++) {
-        const kh_part *p = &t->part[i];
-        bool after = i > 0 && t->part[i - 1].kind == KH_PART_PROMPT && p->kind == KH_PART_LITERAL && p->s[0] == ' ';
-        if (p->kind != KH_PART_PROMPT)
+        const kh_segment *p = &t->part[i];
+        bool after = i > 0 && t->part[i - 1].kind == KH_SEGMENT_PROMPT && p->kind == KH_SEGMENT_LITERAL && p->s[0] == ' ';
+        if (p->kind != KH_SEGMENT_PROMPT)
             kh_buf_bytes(out, p->s + after, p->n - after);
     }
 }

@@ -5,18 +5,18 @@
 #include "base/buf.h"
 #include "keyhole.h"
 
-typedef enum kh_part_kind { KH_PART_LITERAL, KH_PART_A, KH_PART_B, KH_PART_MASK, KH_PART_PROMPT } kh_part_kind;
+typedef enum kh_segment_kind { KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_B, KH_SEGMENT_MASK, KH_SEGMENT_PROMPT } kh_segment_kind;
 
-typedef struct kh_part {
-    kh_part_kind kind;
+typedef struct kh_segment {
+    kh_segment_kind kind;
     const char *s; /* literals: bytes of the template, braces still doubled */
     size_t n;
-} kh_part;
+} kh_segment;
 
-enum { KH_PARTS_MAX = 11 }; /* five placeholders at most once each, literals between and around them */
+enum { KH_SEGMENTS_MAX = 11 }; /* five placeholders at most once each, literals between and around them */
 
 typedef struct kh_template {
-    kh_part part[KH_PARTS_MAX];
+    kh_segment part[KH_SEGMENTS_MAX];
     int n;
     bool pair, prompt; /* holds {text_a} and {text_b}; holds {prompt} */
 } kh_template;
@@ -25,7 +25,7 @@ typedef struct kh_template {
 int kh_template_parse(kh_template *out, const char *s, const char *place, kh_err *err);
 
 /* Appends a literal with its doubled braces made single. */
-void kh_template_literal(kh_buf *out, const kh_part *literal);
+void kh_template_literal(kh_buf *out, const kh_segment *literal);
 
 /* Appends the template as it is written, without {prompt} and the space after it. */
 void kh_template_plain(kh_buf *out, const kh_template *);
