@@ -16,8 +16,10 @@ static int read_all(int fd, const char *path, size_t expected, kh_buf *out, kh_e
     if (!kh_buf_reserve(out, expected))
         return kh_fail_memory(err);
     for (;;) {
-        if (!kh_buf_reserve(out, 65536)) /* a file that grows while it is read ends here, at the cap */
+        if (out->max - out->len < 65536) /* a file that grows while it is read ends here */
             return kh_fail(err, KH_ELIMIT, "%s: larger than %zu bytes, the limit for this kind of file", path, out->max - 65536);
+        if (!kh_buf_reserve(out, 65536))
+            return kh_fail_memory(err);
         ssize_t n = read(fd, out->data + out->len, 65536);
         if (n < 0 && errno == EINTR)
             continue;
