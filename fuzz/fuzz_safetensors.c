@@ -28,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     const kh_array *array = kh_safetensors_arrays(f, &count);
     for (int i = 0; i < count; i++) {
         char *into = kh_malloc(array[i].bytes);
-        if (kh_safetensors_find(f, array[i].name) != &array[i] || kh_safetensors_read(f, &array[i], 0, array[i].bytes, into, &err) != 0)
+        if (kh_safetensors_find(f, array[i].name) != &array[i] ||
+            kh_safetensors_read(f, &array[i], 0, array[i].bytes, into, &err) != 0)
             abort();
         total += array[i].bytes;
         kh_free(into);

@@ -15,9 +15,10 @@
 
 /* ----------------------------------------------------------------------------------------------- config.json */
 
-static const char right_config[] = "{\"model_type\":\"roberta\",\"num_hidden_layers\":2,\"hidden_size\":32,\"num_attention_heads\":4,"
-                                   "\"intermediate_size\":56,\"vocab_size\":120,\"max_position_embeddings\":40,\"type_vocab_size\":1,"
-                                   "\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"pad_token_id\":1}";
+static const char right_config[] =
+    "{\"model_type\":\"roberta\",\"num_hidden_layers\":2,\"hidden_size\":32,\"num_attention_heads\":4,"
+    "\"intermediate_size\":56,\"vocab_size\":120,\"max_position_embeddings\":40,\"type_vocab_size\":1,"
+    "\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"pad_token_id\":1}";
 
 /* right_config with the value of one key replaced (or the key added, or with value NULL taken away). */
 static const char *config_with(const char *key, const char *value) {
@@ -52,9 +53,11 @@ static void configs_that_are_refused(void **state) {
     refuse_config("[]", KH_EFORMAT, "must be a JSON object");
     refuse_config("{}", KH_EFORMAT, "\"model_type\" is missing");
     refuse_config("{\"model_type\":1}", KH_EFORMAT, "\"model_type\" must be a string");
-    refuse_config(config_with("model_type", "\"gpt2\""), KH_EUNSUPPORTED, "\"model_type\" is \"gpt2\"; encoders of type bert, roberta");
+    refuse_config(
+        config_with("model_type", "\"gpt2\""), KH_EUNSUPPORTED, "\"model_type\" is \"gpt2\"; encoders of type bert, roberta");
     refuse_config(config_with("num_hidden_layers", "0"), KH_EFORMAT, "\"num_hidden_layers\" must be a whole number from 1 to 1024");
-    refuse_config(config_with("num_hidden_layers", "2000"), KH_EFORMAT, "\"num_hidden_layers\" must be a whole number from 1 to 1024");
+    refuse_config(
+        config_with("num_hidden_layers", "2000"), KH_EFORMAT, "\"num_hidden_layers\" must be a whole number from 1 to 1024");
     refuse_config(config_with("hidden_size", "-32"), KH_EFORMAT, "\"hidden_size\" must be a whole number from 1 to 65536");
     refuse_config(config_with("hidden_size", "32.0"), KH_EFORMAT, "\"hidden_size\" must be a whole number");
     refuse_config(config_with("hidden_size", "1e999"), KH_EFORMAT, "not valid JSON");
@@ -63,15 +66,19 @@ static void configs_that_are_refused(void **state) {
     refuse_config(config_with("intermediate_size", NULL), KH_EFORMAT, "\"intermediate_size\" is missing");
     refuse_config(config_with("vocab_size", "\"120\""), KH_EFORMAT, "\"vocab_size\" must be a whole number");
     refuse_config(config_with("vocab_size", "99999999999"), KH_EFORMAT, "\"vocab_size\" must be a whole number");
-    refuse_config(config_with("max_position_embeddings", "2"), KH_EFORMAT, "\"max_position_embeddings\" is 2, but the first token has position 2");
+    refuse_config(config_with("max_position_embeddings", "2"), KH_EFORMAT,
+        "\"max_position_embeddings\" is 2, but the first token has position 2");
     refuse_config(config_with("type_vocab_size", "0"), KH_EFORMAT, "\"type_vocab_size\" must be a whole number from 1 to 1024");
     refuse_config(config_with("pad_token_id", "120"), KH_EFORMAT, "\"pad_token_id\" is 120 in a vocabulary of 120");
     refuse_config(config_with("pad_token_id", "-1"), KH_EFORMAT, "\"pad_token_id\" must be a whole number");
-    refuse_config(config_with("layer_norm_eps", "0"), KH_EFORMAT, "\"layer_norm_eps\" is 0, expected a number above 0 and at most 1");
+    refuse_config(
+        config_with("layer_norm_eps", "0"), KH_EFORMAT, "\"layer_norm_eps\" is 0, expected a number above 0 and at most 1");
     refuse_config(config_with("layer_norm_eps", "-1e-5"), KH_EFORMAT, "\"layer_norm_eps\" is -1e-05");
     refuse_config(config_with("layer_norm_eps", "\"x\""), KH_EFORMAT, "\"layer_norm_eps\" must be a number");
-    refuse_config(config_with("hidden_act", "\"silu\""), KH_EUNSUPPORTED, "\"hidden_act\" is \"silu\"; gelu, gelu_new, gelu_pytorch_tanh and relu");
-    refuse_config(config_with("position_embedding_type", "\"relative_key\""), KH_EUNSUPPORTED, "only absolute positions are computed");
+    refuse_config(config_with("hidden_act", "\"silu\""), KH_EUNSUPPORTED,
+        "\"hidden_act\" is \"silu\"; gelu, gelu_new, gelu_pytorch_tanh and relu");
+    refuse_config(
+        config_with("position_embedding_type", "\"relative_key\""), KH_EUNSUPPORTED, "only absolute positions are computed");
     refuse_config(config_with("is_decoder", "true"), KH_EUNSUPPORTED, "\"is_decoder\" is true; only encoders are read");
     refuse_config(config_with("tie_word_embeddings", "1"), KH_EFORMAT, "\"tie_word_embeddings\" must be true or false");
     refuse_config(config_with("quantization_config", "{}"), KH_EUNSUPPORTED, "the weights are quantised");
@@ -153,13 +160,16 @@ static int make_scratch(void **state) {
 
 static int remove_scratch(void **state) {
     (void)state;
-    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "a.safetensors", "b.safetensors", "c.safetensors" };
+    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+        "a.safetensors", "b.safetensors", "c.safetensors" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(scratch_path(names[i]));
     return rmdir(scratch);
 }
 
-static void write_text(const char *name, const char *text) { assert_int_equal(kh_file_write(scratch_path(name), text, strlen(text), NULL), 0); }
+static void write_text(const char *name, const char *text) {
+    assert_int_equal(kh_file_write(scratch_path(name), text, strlen(text), NULL), 0);
+}
 
 static bool is(const char *edited, const char *name) { return edited && strcmp(edited, name) == 0; }
 
@@ -235,21 +245,30 @@ static void tensors_that_are_wrong(void **state) {
     (void)state;
     refuse_edited((edit){ .drop = "roberta.encoder.layer.1.output.dense.bias" }, KH_EMISSING,
         "no tensor \"roberta.encoder.layer.1.output.dense.bias\"; the encoder of a roberta model with 2 layers needs it");
-    refuse_edited((edit){ .drop = "lm_head.layer_norm.bias" }, KH_EMISSING, "no tensor \"lm_head.layer_norm.bias\"; the masked-language-model head of a roberta model");
+    refuse_edited((edit){ .drop = "lm_head.layer_norm.bias" }, KH_EMISSING,
+        "no tensor \"lm_head.layer_norm.bias\"; the masked-language-model head of a roberta model");
     refuse_edited((edit){ .config = config_with("tie_word_embeddings", "false") }, KH_EMISSING,
         "no tensor \"lm_head.decoder.weight\"; \"tie_word_embeddings\" is false, so the head of a roberta model");
     refuse_edited((edit){ .reshape = "roberta.encoder.layer.0.output.dense.weight" }, KH_EMISMATCH,
-        "tensor \"roberta.encoder.layer.0.output.dense.weight\" has shape [1792], but config.json says [hidden_size, intermediate_size] = [32, 56]");
-    refuse_edited((edit){ .config = config_with("intermediate_size", "57") }, KH_EMISMATCH, "has shape [56, 32], but config.json says [intermediate_size, hidden_size] = [57, 32]");
-    refuse_edited((edit){ .config = config_with("vocab_size", "119") }, KH_EMISMATCH, "word_embeddings.weight\" has shape [120, 32], but config.json says [vocab_size, hidden_size] = [119, 32]");
-    refuse_edited((edit){ .config = config_with("num_hidden_layers", "1") }, KH_EMISMATCH, "belongs to layer 1, but config.json says there are 1 layers");
-    refuse_edited((edit){ .config = config_with("num_hidden_layers", "3") }, KH_EMISSING, "no tensor \"roberta.encoder.layer.2.attention.self.query.weight\"");
-    refuse_edited((edit){ .config = config_with("model_type", "\"bert\"") }, KH_EMISSING, "no tensor \"bert.embeddings.word_embeddings.weight\"");
+        "tensor \"roberta.encoder.layer.0.output.dense.weight\" has shape [1792], but config.json says [hidden_size, "
+        "intermediate_size] = [32, 56]");
+    refuse_edited((edit){ .config = config_with("intermediate_size", "57") }, KH_EMISMATCH,
+        "has shape [56, 32], but config.json says [intermediate_size, hidden_size] = [57, 32]");
+    refuse_edited((edit){ .config = config_with("vocab_size", "119") }, KH_EMISMATCH,
+        "word_embeddings.weight\" has shape [120, 32], but config.json says [vocab_size, hidden_size] = [119, 32]");
+    refuse_edited((edit){ .config = config_with("num_hidden_layers", "1") }, KH_EMISMATCH,
+        "belongs to layer 1, but config.json says there are 1 layers");
+    refuse_edited((edit){ .config = config_with("num_hidden_layers", "3") }, KH_EMISSING,
+        "no tensor \"roberta.encoder.layer.2.attention.self.query.weight\"");
+    refuse_edited((edit){ .config = config_with("model_type", "\"bert\"") }, KH_EMISSING,
+        "no tensor \"bert.embeddings.word_embeddings.weight\"");
     refuse_edited((edit){ .poison = "roberta.encoder.layer.0.attention.self.key.weight" }, KH_EFORMAT,
         "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds NaN or infinity at [1, 8]");
-    refuse_edited((edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" }, KH_EFORMAT, "holds NaN or infinity at [40]");
+    refuse_edited(
+        (edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" }, KH_EFORMAT, "holds NaN or infinity at [40]");
     refuse_edited((edit){ .poison = "lm_head.decoder.weight", .copy_words = "lm_head.decoder.weight" }, KH_EMISMATCH,
-        "tensor \"lm_head.decoder.weight\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they are one");
+        "tensor \"lm_head.decoder.weight\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they "
+        "are one");
     refuse_edited((edit){ .add = "lm_head.decoder.weight" }, KH_EMISMATCH, "tensor \"lm_head.decoder.weight\" has shape [4]");
 }
 
@@ -282,7 +301,8 @@ static void variants_that_load(void **state) {
     kh_model_drop(m, &m->w.word); /* the decoder still holds the memory */
     assert_true(((float *)m->w.decoder_w.data)[0] != 0);
     kh_model_close(m);
-    write_edited("model.safetensors", &(edit){ .copy_words = "lm_head.decoder.weight", .config = config_with("tie_word_embeddings", "false") });
+    write_edited("model.safetensors",
+        &(edit){ .copy_words = "lm_head.decoder.weight", .config = config_with("tie_word_embeddings", "false") });
     m = open_scratch(NULL);
     assert_ptr_not_equal(m->w.decoder_w.data, m->w.word.data);
     assert_true(kh_model_describe(m).fingerprint != fingerprint);
@@ -312,7 +332,8 @@ static void extra_tensors_are_reported(void **state) {
     assert_string_equal(m->extra[0], "classifier.weight");
     assert_non_null(strstr(logged, "1 tensor that a roberta model does not have, among them \"classifier.weight\": not used"));
     kh_model_close(m);
-    static const char *const harmless[] = { "roberta.embeddings.position_ids", "roberta.pooler.dense.bias", "cls.seq_relationship.bias", "pooler.dense.weight" };
+    static const char *const harmless[] = { "roberta.embeddings.position_ids", "roberta.pooler.dense.bias",
+        "cls.seq_relationship.bias", "pooler.dense.weight" };
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         write_edited("model.safetensors", &(edit){ .add = harmless[i] });
         m = open_scratch(NULL);

@@ -53,9 +53,11 @@ static void broken_frames(void **state) {
     refuse_bytes("\0\0\0\0\0\0\0", 7, KH_EFORMAT, "7 bytes are too few");
     refuse_bytes("\0\0\0\0\0\0\0\0", 8, KH_EFORMAT, "the header does not start with \"{\"");
     refuse_bytes("\x03\0\0\0\0\0\0\0{}", 10, KH_EFORMAT, "cut short: a header of 3 bytes in a file of 10");
-    refuse_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, KH_ELIMIT, "a header of 18446744073709551615 bytes, at most 16777216 are read");
+    refuse_bytes(
+        "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, KH_ELIMIT, "a header of 18446744073709551615 bytes, at most 16777216 are read");
     refuse_bytes("\x01\0\0\x01\0\0\0\0{}", 10, KH_ELIMIT, "a header of 16777217 bytes");
-    refuse_bytes("\x03\0\0\0\0\0\0\0{}\0", 11, KH_EFORMAT, "the header ends in byte 0x00; only spaces may follow its closing \"}\"");
+    refuse_bytes(
+        "\x03\0\0\0\0\0\0\0{}\0", 11, KH_EFORMAT, "the header ends in byte 0x00; only spaces may follow its closing \"}\"");
     refuse_bytes("\x03\0\0\0\0\0\0\0{}\n", 11, KH_EFORMAT, "the header ends in byte 0x0a");
     refuse_bytes("\x03\0\0\0\0\0\0\0 {}", 11, KH_EFORMAT, "does not start with \"{\"");
     refuse_bytes("\x02\0\0\0\0\0\0\0{}x", 11, KH_EFORMAT, "1 bytes after the last tensor belong to nothing");
@@ -69,9 +71,12 @@ static void broken_entries(void **state) {
     refuse("{\"a\":{}}", 0, KH_EFORMAT, "tensor \"a\": \"dtype\" is missing");
     refuse("{\"a\":{\"dtype\":\"F31\"}}", 0, KH_EFORMAT, "tensor \"a\": unknown dtype \"F31\"");
     refuse("{\"a\":{\"dtype\":7}}", 0, KH_EFORMAT, "\"dtype\" must be a string");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,0]}}", 0, KH_EFORMAT, "tensor \"a\": \"shape\" must be a list of whole numbers");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "\"shape\" must be a list of whole numbers");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "\"shape\" must be a list of whole numbers");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,0]}}", 0, KH_EFORMAT,
+        "tensor \"a\": \"shape\" must be a list of whole numbers");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT,
+        "\"shape\" must be a list of whole numbers");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT,
+        "\"shape\" must be a list of whole numbers");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1e999],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "not valid JSON");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "not valid JSON");
     refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, KH_ELIMIT, "9 dimensions, at most 8 are read");
@@ -98,7 +103,8 @@ static void broken_layouts(void **state) {
     refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 0, 4) "}", 4, KH_EFORMAT, "overlaps with");
     refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, KH_EFORMAT, "a hole of 4 bytes before tensor \"b\"");
     refuse("{" F32("a", "[1]", 4, 8) "}", 8, KH_EFORMAT, "a hole of 4 bytes before tensor \"a\"");
-    refuse("{" F32("a", "[2]", 0, 8) "}", 7, KH_EFORMAT, "cut short: tensor \"a\" ends at byte 8 after the header, the file has only 7 there");
+    refuse("{" F32("a", "[2]", 0, 8) "}", 7, KH_EFORMAT,
+        "cut short: tensor \"a\" ends at byte 8 after the header, the file has only 7 there");
     refuse("{" F32("a", "[1]", 0, 4) "}", 6, KH_EFORMAT, "2 bytes after the last tensor belong to nothing");
 }
 
@@ -108,7 +114,8 @@ static void many_tensors_are_refused(void **state) {
     char *header = malloc(cap);
     header[0] = '{';
     for (int i = 0; i <= KH_ARRAY_COUNT; i++)
-        used += (size_t)snprintf(header + used, cap - used, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        used += (size_t)snprintf(
+            header + used, cap - used, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
     header[used++] = '}';
     header[used] = '\0';
     refuse(header, 0, KH_ELIMIT, "65537 tensors, at most 65536 are read");
@@ -127,8 +134,8 @@ static void files_that_are_none(void **state) {
 
 static void unusual_but_right(void **state) {
     (void)state;
-    const char *header = "{\"b\":{\"dtype\":\"I64\",\"shape\":[2,1],\"data_offsets\":[4,20]},\"__metadata__\":{\"k\":\"v\"}," F32("s", "[]", 0, 4) "," F32(
-        "none", "[0,7]", 4, 4) "}    ";
+    const char *header = "{\"b\":{\"dtype\":\"I64\",\"shape\":[2,1],\"data_offsets\":[4,20]},\"__metadata__\":{\"k\":\"v\"}," F32(
+        "s", "[]", 0, 4) "," F32("none", "[0,7]", 4, 4) "}    ";
     const char *path = make_file(header, strlen(header), -1, 20);
     kh_safetensors *f;
     kh_err err;
@@ -162,7 +169,8 @@ static void written_and_read(void **state) {
     (void)state;
     char path[64];
     snprintf(path, sizeof path, "/tmp/keyhole-test-%ld-w.safetensors", (long)getpid());
-    kh_array plan[] = { { .name = "a\"b", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { 2, 3 } }, { .name = "z", .dtype = KH_DTYPE_BF16, .rank = 1, .shape = { 5 } } };
+    kh_array plan[] = { { .name = "a\"b", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { 2, 3 } },
+        { .name = "z", .dtype = KH_DTYPE_BF16, .rank = 1, .shape = { 5 } } };
     char bytes[34];
     for (int i = 0; i < 34; i++)
         bytes[i] = (char)i;
@@ -251,7 +259,8 @@ static void rounding_is_to_nearest(void **state) {
         if ((h & 0x7FFF) >= 0x7BFF)
             continue;
         double error = fabs((double)kh_f32_of_f16(h) - (double)x);
-        double up = fabs((double)kh_f32_of_f16((uint16_t)(h + 1)) - (double)x), down = (h & 0x7FFF) ? fabs((double)kh_f32_of_f16((uint16_t)(h - 1)) - (double)x) : INFINITY;
+        double up = fabs((double)kh_f32_of_f16((uint16_t)(h + 1)) - (double)x),
+               down = (h & 0x7FFF) ? fabs((double)kh_f32_of_f16((uint16_t)(h - 1)) - (double)x) : INFINITY;
         assert_true(error < up || (error == up && h % 2 == 0));
         assert_true(error < down || (error == down && h % 2 == 0));
     }
