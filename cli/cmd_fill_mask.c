@@ -147,7 +147,7 @@ static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
 }
 
 static int open_all(filler *f, kh_err *err) {
-    kh_model_opts opts = { .need_head = true, .hooks = &cli_hooks };
+    kh_model_opts opts = { .need_head = "fill-mask", .hooks = &cli_hooks };
     int rc = kh_tokenizer_open(&f->tokenizer, f->opts->model, err);
     if (rc != 0)
         return rc;

@@ -261,7 +261,7 @@ static int load(loader *l, kh_err *err) {
     if (rc != 0 || (rc = kh_checkpoint_open(&l->files, m->dir, err)) != 0)
         return rc;
     find_layout(l);
-    if (l->opts.need_head && (rc = kh_model_needs_head(m, "this", err)) != 0)
+    if (l->opts.need_head && (rc = kh_model_needs_head(m, l->opts.need_head, err)) != 0)
         return rc;
     hash_config(l);
     if ((rc = load_weights(l, err)) != 0 || (rc = sort_left_over(l, err)) != 0 ||
