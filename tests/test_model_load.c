@@ -139,6 +139,7 @@ typedef struct edit {
     const char *add;             /* a tensor of 4 zeros added */
     const char *copy_words;      /* a tensor added that equals the word embeddings */
     const char *poison;          /* a tensor whose element 40 becomes NaN */
+    const char *huge;            /* a tensor whose element 40 becomes 1e6 */
     const char *config;          /* another config.json */
 } edit;
 
@@ -207,6 +208,8 @@ static void write_edited(const char *file, const edit *e) {
             assert_int_equal(kh_safetensors_read(f, source[i], 0, plan[i].bytes, bytes, NULL), 0);
         if (is(e->poison, plan[i].name))
             bytes[40] = NAN;
+        if (is(e->huge, plan[i].name))
+            bytes[40] = 1e6f;
         assert_int_equal(kh_safetensors_put(w, bytes, plan[i].bytes, NULL), 0);
         free(bytes);
     }
@@ -398,6 +401,14 @@ static void indexes_that_are_wrong(void **state) {
     kh_model_close(open_scratch(NULL));
 }
 
+static void numbers_too_large_for_the_format(void **state) {
+    (void)state;
+    write_edited("model.safetensors", &(edit){ .huge = "roberta.encoder.layer.0.attention.self.key.weight" });
+    kh_model_close(open_scratch(&(kh_model_opts){ .store = KH_DTYPE_BF16 }));
+    refuse_model(&(kh_model_opts){ .store = KH_DTYPE_F16 }, KH_ELIMIT,
+        "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds a number too large for F16; keep it as BF16 or F32");
+}
+
 static void memory_may_run_out(void **state) {
     (void)state;
     const int32_t id[] = { 2, 5, 6 };
@@ -515,6 +526,7 @@ int main(void) {
         cmocka_unit_test(a_model_without_head),
         in_scratch(folders_that_are_none),
         in_scratch(indexes_that_are_wrong),
+        in_scratch(numbers_too_large_for_the_format),
         cmocka_unit_test(memory_may_run_out),
         in_scratch(random_models_load),
         in_scratch(random_weights_are_as_promised),

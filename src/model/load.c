@@ -60,6 +60,15 @@ static int fail_nonfinite(const kh_stored *s, const kh_tensor *t, size_t at, kh_
         kh_safetensors_path(s->file), s->array->name, at);
 }
 
+/* n numbers into the format that was asked for, which may be too narrow for them. */
+static int convert(const loader *l, const kh_stored *s, const void *in, void *to, kh_dtype dtype, size_t n, kh_err *err) {
+    kh_numbers_convert(in, s->array->dtype, to, dtype, n);
+    if (l->opts.allow_nonfinite || kh_numbers_nonfinite(to, dtype, n) == n)
+        return 0;
+    return kh_fail(err, KH_ELIMIT, "%s: tensor \"%s\" holds a number too large for %s; keep it as BF16 or F32",
+        kh_safetensors_path(s->file), s->array->name, kh_dtype_name(dtype));
+}
+
 /* Reads the whole array into t, which has its shape and format but no memory yet. */
 static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err) {
     kh_dtype from = s->array->dtype;
@@ -78,8 +87,8 @@ static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err)
         size_t bad = l->opts.allow_nonfinite ? many : kh_numbers_nonfinite(in, from, many);
         if (bad < many)
             return fail_nonfinite(s, t, at + bad, err);
-        if (in != to)
-            kh_numbers_convert(in, from, to, t->dtype, many);
+        if (in != to && (rc = convert(l, s, in, to, t->dtype, many, err)) != 0)
+            return rc;
     }
     return 0;
 }
