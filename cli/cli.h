@@ -36,6 +36,7 @@ int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
 /* cmd_*.c */
 extern const cli_command cmd_inspect, cmd_fill_mask, cmd_features, cmd_model_random;
+extern const cli_command cmd_tokenizer_train;
 
 /* help.c */
 void cli_print_overview(FILE *out);

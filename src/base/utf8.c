@@ -1,6 +1,8 @@
 /* utf8.c - the table of well-formed byte sequences (Unicode 15, table 3-7), walked one byte at a time. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 static uint32_t broken(int used, int *len, int *ok) {
     *len = used;
     if (ok)
@@ -50,4 +52,16 @@ int kh_utf8_put(uint32_t c, char out[4]) {
     }
     out[0] = (char)((0xFF00u >> (more + 1) & 0xFF) | c);
     return more + 1;
+}
+
+bool kh_utf8_valid(const char *s, size_t n) {
+    int ok = 1, len;
+    for (size_t i = 0; i < n && ok; i += (size_t)len) {
+        uint64_t eight;
+        if (i + 8 <= n && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0))
+            len = 8;
+        else
+            kh_utf8_next(s + i, n - i, &len, &ok);
+    }
+    return ok;
 }
