@@ -21,11 +21,14 @@ typedef struct features_opts {
 } features_opts;
 
 static const kh_opt features_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer", .required = true },
-    { "layer", KH_OPT_TEXT, offsetof(features_opts, layer), "last", .arg = "N|last", .help = "which layer; 0 is the output of the embeddings" },
+    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+        .required = true },
+    { "layer", KH_OPT_TEXT, offsetof(features_opts, layer), "last", .arg = "N|last",
+        .help = "which layer; 0 is the output of the embeddings" },
     { "pool", KH_OPT_CHOICE, offsetof(features_opts, pool), "mean", .arg = "none|mean|cls",
         .help = "every token, their mean (special tokens included), or the first token" },
-    { "ids", KH_OPT_FLAG, offsetof(features_opts, ids), .help = "each line holds token ids instead of text; no tokenizer is needed" },
+    { "ids", KH_OPT_FLAG, offsetof(features_opts, ids),
+        .help = "each line holds token ids instead of text; no tokenizer is needed" },
     { "json", KH_OPT_FLAG, offsetof(features_opts, json), .help = "print one JSON object for each text" },
     { "json-input", KH_OPT_FLAG, offsetof(features_opts, json_input), .help = "each line of standard input is a JSON string" },
     { 0 },
@@ -51,7 +54,8 @@ static int parse_layer(extractor *e, kh_err *err) {
     errno = 0;
     long n = strtol(e->opts->layer, &end, 10);
     if (end == e->opts->layer || *end || errno || n < 0 || n > layers)
-        return kh_fail(err, CLI_USAGE, "--layer takes \"last\" or a number from 0 to %d for this model; got \"%s\"", layers, e->opts->layer);
+        return kh_fail(
+            err, CLI_USAGE, "--layer takes \"last\" or a number from 0 to %d for this model; got \"%s\"", layers, e->opts->layer);
     e->layer = (int)n;
     return 0;
 }

@@ -16,8 +16,10 @@ typedef struct fill_opts {
 } fill_opts;
 
 static const kh_opt fill_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer", .required = true },
-    { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K", .help = "how many tokens for each mask" },
+    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+        .required = true },
+    { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
+        .help = "how many tokens for each mask" },
     { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
     { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
     { 0 },
@@ -123,7 +125,8 @@ static int find_masks(filler *f, kh_err *err) {
         f->at[f->n_at++] = i;
     }
     if (f->n_at == 0)
-        return kh_fail(err, KH_EARG, "the text has no mask; write %s where a token is to be guessed", kh_tokenizer_token(f->tokenizer, f->mask));
+        return kh_fail(err, KH_EARG, "the text has no mask; write %s where a token is to be guessed",
+            kh_tokenizer_token(f->tokenizer, f->mask));
     return 0;
 }
 
@@ -144,7 +147,7 @@ static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
 }
 
 static int open_all(filler *f, kh_err *err) {
-    kh_model_opts opts = { .need_head = true, .hooks = &cli_hooks };
+    kh_model_opts opts = { .need_head = "fill-mask", .hooks = &cli_hooks };
     int rc = kh_tokenizer_open(&f->tokenizer, f->opts->model, err);
     if (rc != 0)
         return rc;

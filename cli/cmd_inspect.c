@@ -50,10 +50,10 @@ static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_model_info i = kh_model_describe(m);
     kh_buf_text(out, "{\"kind\":\"model\",\"path\":");
     put_quoted(out, m->dir);
-    kh_buf_printf(out, ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_tokens\":%d", i.type, i.layers,
-        i.hidden, i.heads, i.inner, i.vocab, i.max_tokens);
-    kh_buf_printf(out, ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"", act_text(m->config.act),
-        m->config.eps, i.head ? "true" : "false", i.tied ? "true" : "false", kh_dtype_name(i.dtype));
+    kh_buf_printf(out, ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_tokens\":%d",
+        i.type, i.layers, i.hidden, i.heads, i.inner, i.vocab, i.max_tokens);
+    kh_buf_printf(out, ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
+        act_text(m->config.act), m->config.eps, i.head ? "true" : "false", i.tied ? "true" : "false", kh_dtype_name(i.dtype));
     kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[", i.params, i.bytes,
         (unsigned long long)i.fingerprint);
     for (int e = 0; e < m->n_extra; e++) {
@@ -91,7 +91,10 @@ static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_buf_printf(out, "inner        %d, %s\n", i.inner, act_text(m->config.act));
     kh_buf_printf(out, "vocabulary   %d\n", i.vocab);
     kh_buf_printf(out, "longest text %d tokens\n", i.max_tokens);
-    kh_buf_printf(out, "head         %s\n", !i.head ? "none: only features" : i.tied ? "masked LM, decoder tied to the word embeddings" : "masked LM, decoder of its own");
+    kh_buf_printf(out, "head         %s\n",
+        !i.head  ? "none: only features"
+        : i.tied ? "masked LM, decoder tied to the word embeddings"
+                 : "masked LM, decoder of its own");
     kh_buf_printf(out, "parameters   %zu\n", i.params);
     kh_buf_printf(out, "stored as    %s\n", kh_dtype_name(i.dtype));
     kh_buf_printf(out, "memory       %.1f MB\n", (double)i.bytes / 1e6);

@@ -338,7 +338,7 @@ typedef struct kh_model kh_model;
 
 typedef struct kh_model_opts {
     kh_dtype store;         /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
-    bool need_head;         /* refuse a model without a masked-language-model head */
+    const char *need_head;  /* what needs a masked-language-model head, e.g. "fill-mask": refuses a model without; or NULL */
     bool allow_nonfinite;   /* do not refuse NaN and infinite weights */
     const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
 } kh_model_opts;

@@ -18,7 +18,8 @@ static void check_case(const kh_model *m, const vector_case *c, double limit) {
     kh_err err;
     kh_input in = { c->id, c->n_id, c->inject, c->prompt, c->n_prompt };
     size_t states = (size_t)kh_input_length(&in) * (size_t)m->config.hidden, layers = (size_t)m->config.layers + 1;
-    float *hidden = malloc(layers * states * sizeof *hidden), *logits = malloc((size_t)(c->n_at * m->config.vocab + 1) * sizeof *logits);
+    float *hidden = malloc(layers * states * sizeof *hidden),
+          *logits = malloc((size_t)(c->n_at * m->config.vocab + 1) * sizeof *logits);
     kh_output out = { .hidden = hidden, .at = c->at, .n_at = c->n_at, .logits = logits };
     if (kh_reference_run(m, &in, &out, &err) != 0)
         fail_msg("%s: %s", c->name, err.msg);
@@ -27,7 +28,8 @@ static void check_case(const kh_model *m, const vector_case *c, double limit) {
         assert_int_equal(c->tokens, kh_input_length(&in));
         for (size_t l = 0; l < layers; l++)
             if (vector_error(hidden + l * states, c->hidden + l * states, states) > limit)
-                fail_msg("%s: layer %zu is off by %g", c->name, l, vector_error(hidden + l * states, c->hidden + l * states, states));
+                fail_msg(
+                    "%s: layer %zu is off by %g", c->name, l, vector_error(hidden + l * states, c->hidden + l * states, states));
     }
     for (int i = 0; i < c->n_at; i++) {
         assert_int_equal(c->n_vocab, m->config.vocab);
@@ -76,7 +78,8 @@ static void logits_of_chosen_tokens_are_those_of_all(void **state) {
     float all[2 * 120], some[2 * 4];
     kh_input in = { .id = id, .n_id = 6 };
     assert_int_equal(kh_reference_run(m, &in, &(kh_output){ .at = at, .n_at = 2, .logits = all }, NULL), 0);
-    assert_int_equal(kh_reference_run(m, &in, &(kh_output){ .at = at, .n_at = 2, .token = token, .n_token = 4, .logits = some }, NULL), 0);
+    assert_int_equal(
+        kh_reference_run(m, &in, &(kh_output){ .at = at, .n_at = 2, .token = token, .n_token = 4, .logits = some }, NULL), 0);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 4; j++)
             assert_true(some[i * 4 + j] == all[i * 120 + token[j]]);
@@ -128,7 +131,8 @@ static void stored_as_bf16(void **state) {
     assert_memory_equal(a->data, b->data, kh_tensor_bytes(b)); /* our rounding is PyTorch's */
     assert_int_equal(stored->w.ln_g.dtype, KH_DTYPE_F32);
     assert_true(kh_model_describe(stored).bytes < kh_model_describe(f32).bytes * 6 / 10);
-    assert_true(kh_model_describe(stored).fingerprint == kh_model_describe(f32).fingerprint); /* what was read, not how it is kept */
+    assert_true(
+        kh_model_describe(stored).fingerprint == kh_model_describe(f32).fingerprint); /* what was read, not how it is kept */
     assert_true(kh_model_describe(file).fingerprint != kh_model_describe(f32).fingerprint);
     kh_model_close(stored);
     kh_model_close(file);
@@ -157,8 +161,10 @@ static void wrong_inputs_are_refused(void **state) {
     refuse(m, (kh_input){ .id = (int32_t[]){ -1 }, .n_id = 1 }, none, "token id -1 is outside");
     refuse(m, (kh_input){ id, 3, KH_INJECT_NONE, prompt, 3 }, none, "a soft prompt of 3 rows needs an injection mode");
     refuse(m, (kh_input){ id, 3, KH_INJECT_EMBED_PREFIX, NULL, 3 }, none, "a soft prompt of 3 rows has no numbers");
-    refuse(m, (kh_input){ id, 3, KH_INJECT_POST_LN_ADD, prompt, 3 }, none, "added to the ids after the first, of which there are only 2");
-    refuse(m, (kh_input){ .id = id, .n_id = 3 }, (kh_output){ .at = &at, .n_at = 1 }, "logits are wanted at place 3 of a sequence of 3");
+    refuse(m, (kh_input){ id, 3, KH_INJECT_POST_LN_ADD, prompt, 3 }, none,
+        "added to the ids after the first, of which there are only 2");
+    refuse(m, (kh_input){ .id = id, .n_id = 3 }, (kh_output){ .at = &at, .n_at = 1 },
+        "logits are wanted at place 3 of a sequence of 3");
     at = 1;
     refuse(m, (kh_input){ .id = id, .n_id = 3 }, (kh_output){ .at = &at, .n_at = 1, .token = (int32_t[]){ 120 }, .n_token = 1 },
         "the logit of token 120 is wanted, the vocabulary has 120");
@@ -166,7 +172,8 @@ static void wrong_inputs_are_refused(void **state) {
     refuse(m, (kh_input){ id, 3, KH_INJECT_EMBED_PREFIX, prompt, 3 }, none, "the soft prompt holds NaN or infinity in row 1");
     kh_model_close(m);
     m = open_model(VECTORS "bert-no-head");
-    refuse(m, (kh_input){ .id = id, .n_id = 3 }, (kh_output){ .at = &at, .n_at = 1 }, "the model has no masked-language-model head, which a logit needs");
+    refuse(m, (kh_input){ .id = id, .n_id = 3 }, (kh_output){ .at = &at, .n_at = 1 },
+        "the model has no masked-language-model head, which a logit needs");
     kh_model_close(m);
     kh_inject inject;
     kh_err err;

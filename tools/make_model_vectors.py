@@ -185,10 +185,12 @@ def config_json(cfg, dtype, tied):
     common = {"model_type": cfg["model_type"], "vocab_size": cfg["vocab"], "max_position_embeddings": cfg["positions"],
               "pad_token_id": cfg["pad_token_id"], "tie_word_embeddings": tied, "torch_dtype": str(dtype).split(".")[1]}
     if cfg["model_type"] == "distilbert":
-        own = {"dim": cfg["hidden"], "n_layers": cfg["layers"], "n_heads": cfg["heads"], "hidden_dim": cfg["inner"], "activation": cfg["act"]}
+        own = {"dim": cfg["hidden"], "n_layers": cfg["layers"], "n_heads": cfg["heads"], "hidden_dim": cfg["inner"],
+               "activation": cfg["act"]}
     else:
         own = {"hidden_size": cfg["hidden"], "num_hidden_layers": cfg["layers"], "num_attention_heads": cfg["heads"],
-               "intermediate_size": cfg["inner"], "hidden_act": cfg["act"], "layer_norm_eps": cfg["eps"], "type_vocab_size": cfg["types"]}
+               "intermediate_size": cfg["inner"], "hidden_act": cfg["act"], "layer_norm_eps": cfg["eps"],
+               "type_vocab_size": cfg["types"]}
     return json.dumps({**common, **own}, indent=2) + "\n"
 
 
@@ -215,7 +217,8 @@ def write_case(f, name, cfg, w, ids, inject="none", prompt=None, at=(), with_hid
 def make(name, kind, seed, act="gelu", dtype=torch.float32, prefixed=True, gamma=False, separate=False, with_head=True,
          decoder_bias=None, extras=False, shards=1, eps=None, full=True):
     pad = 1 if kind == "roberta" else 0
-    cfg = {"model_type": kind, "vocab": 120, "hidden": 32, "layers": 2, "heads": 4, "inner": 56, "positions": 40, "types": 1 if kind == "roberta" else 2,
+    cfg = {"model_type": kind, "vocab": 120, "hidden": 32, "layers": 2, "heads": 4, "inner": 56, "positions": 40,
+           "types": 1 if kind == "roberta" else 2,
            "pad_token_id": pad, "act": act, "eps": eps or (1e-5 if kind == "roberta" else 1e-12)}
     stored = {k: t.to(dtype) for k, t in random_weights(cfg, seed, separate, with_head).items()}
     prefix = kind + "." if prefixed else ""
@@ -271,12 +274,14 @@ SENTENCES = ["the capital of france is [MASK] .", "the movie was great , i reall
 
 def minilm(folder):
     c = json.load(open(folder + "/config.json"))
-    cfg = {"model_type": "bert", "layers": c["num_hidden_layers"], "heads": c["num_attention_heads"], "act": c["hidden_act"], "eps": c["layer_norm_eps"]}
+    cfg = {"model_type": "bert", "layers": c["num_hidden_layers"], "heads": c["num_attention_heads"], "act": c["hidden_act"],
+           "eps": c["layer_norm_eps"]}
     t = read_safetensors(folder + "/model.safetensors")
     w = {}
     names = ["word", "position", "type", "ln.g", "ln.b", "head.w", "head.b", "head_ln.g", "head_ln.b", "decoder_bias"]
     for i in range(cfg["layers"]):
-        names += [f"{i}.{n}.{e}" for n in ("q", "k", "v", "o", "up", "down") for e in "wb"] + [f"{i}.{n}.{e}" for n in ("ln1", "ln2") for e in "gb"]
+        names += [f"{i}.{n}.{e}" for n in ("q", "k", "v", "o", "up", "down") for e in "wb"]
+        names += [f"{i}.{n}.{e}" for n in ("ln1", "ln2") for e in "gb"]
     for n in names:
         w[n] = t[file_name("bert", n, "bert.", False, None)].to(torch.float64)
     vocab = {line.rstrip("\n"): i for i, line in enumerate(open(folder + "/vocab.txt", encoding="utf-8"))}
@@ -295,12 +300,14 @@ def minilm(folder):
 
 
 make("bert", "bert", 1, extras=True)
-make("bert-old-names", "bert", 2, act="gelu_new", gamma=True, separate=True, decoder_bias="cls.predictions.decoder.bias", full=False)
+make("bert-old-names", "bert", 2, act="gelu_new", gamma=True, separate=True, decoder_bias="cls.predictions.decoder.bias",
+     full=False)
 make("bert-no-head", "bert", 3, act="relu", prefixed=False, with_head=False, full=False)
 make("roberta", "roberta", 4)
 make("roberta-f16", "roberta", 4, dtype=torch.float16, full=False)
 make("roberta-bf16", "roberta", 4, dtype=torch.bfloat16, full=False)
-make("roberta-shards", "roberta", 5, act="relu", prefixed=False, separate=True, decoder_bias="lm_head.decoder.bias", shards=3, full=False)
+make("roberta-shards", "roberta", 5, act="relu", prefixed=False, separate=True, decoder_bias="lm_head.decoder.bias", shards=3,
+     full=False)
 make("distilbert", "distilbert", 6, full=False)
 if len(sys.argv) > 1:
     minilm(sys.argv[1])

@@ -31,7 +31,8 @@ static int collect(kh_checkpoint *c, kh_err *err) {
         total += (size_t)n;
     }
     if (total > KH_ARRAY_COUNT)
-        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors in all shards, at most %d are read", kh_safetensors_path(c->file[0]), total, (int)KH_ARRAY_COUNT);
+        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors in all shards, at most %d are read", kh_safetensors_path(c->file[0]), total,
+            (int)KH_ARRAY_COUNT);
     c->item = kh_calloc(total + 1, sizeof *c->item);
     if (!c->item)
         return kh_fail_memory(err);
@@ -73,8 +74,8 @@ static int open_shards(kh_checkpoint *c, const char *dir, const char *path, json
     json_object_foreach(map, name, shard) {
         const char *file = json_string_value(shard);
         if (!file || !*file || strchr(file, '/') || strstr(file, "..")) {
-            rc = kh_fail(err, KH_EFORMAT, "%s: the shard of \"%.200s\" must be the name of a file in the same folder%s%.200s%s", path, name,
-                file ? ", not \"" : "", file ? file : "", file ? "\"" : "");
+            rc = kh_fail(err, KH_EFORMAT, "%s: the shard of \"%.200s\" must be the name of a file in the same folder%s%.200s%s",
+                path, name, file ? ", not \"" : "", file ? file : "", file ? "\"" : "");
             break;
         }
         int added = kh_map_add(&seen, file, strlen(file), 0, NULL);
@@ -113,7 +114,8 @@ static int fail_nothing(const char *dir, kh_err *err) {
     kh_free(pickle);
     if (there)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: holds pytorch_model.bin, which is not read because such a file can run code; save the model as model.safetensors", dir);
+            "%s: holds pytorch_model.bin, which is not read because such a file can run code; save the model as model.safetensors",
+            dir);
     return kh_fail(err, KH_EMISSING, "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
 }
 

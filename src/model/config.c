@@ -68,7 +68,8 @@ static int read_type(kh_config *c, const json_t *root, const char *name, kh_err 
             return 0;
         }
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"model_type\" is \"%.60s\"; encoders of type bert, roberta, xlm-roberta, camembert and distilbert are read", name, type);
+        "%s: \"model_type\" is \"%.60s\"; encoders of type bert, roberta, xlm-roberta, camembert and distilbert are read", name,
+        type);
 }
 
 static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err *err) {
@@ -98,7 +99,8 @@ static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *
             c->head_act = c->family == KH_FAMILY_ROBERTA ? KH_ACT_GELU : c->act;
             return 0;
         }
-    return kh_fail(err, KH_EUNSUPPORTED, "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh and relu are computed", name, key, act);
+    return kh_fail(
+        err, KH_EUNSUPPORTED, "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh and relu are computed", name, key, act);
 }
 
 static int read_rest(kh_config *c, const json_t *root, const char *name, kh_err *err) {
@@ -122,11 +124,13 @@ static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
     if (rc != 0)
         return rc;
     if (strcmp(positions, "absolute") != 0)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed", name, positions);
+        return kh_fail(err, KH_EUNSUPPORTED, "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
+            name, positions);
     if (decoder)
         return kh_fail(err, KH_EUNSUPPORTED, "%s: \"is_decoder\" is true; only encoders are read", name);
     if (json_is_object(json_object_get(root, "quantization_config")))
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 model", name);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 model", name);
     return 0;
 }
 
@@ -134,15 +138,17 @@ int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int value = *(const int *)((const char *)c + size_table[i].offset);
         if (value < 1 || value > size_table[i].max)
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from 1 to %d", place, size_key(&size_table[i], c->family), size_table[i].max);
+            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from 1 to %d", place,
+                size_key(&size_table[i], c->family), size_table[i].max);
     }
     if (c->hidden % c->heads != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden, c->heads);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden, c->heads);
     if (c->pad >= c->vocab)
         return kh_fail(err, KH_EFORMAT, "%s: \"pad_token_id\" is %d in a vocabulary of %d", place, c->pad, c->vocab);
     if (kh_config_max_tokens(c) < 1)
-        return kh_fail(err, KH_EFORMAT, "%s: \"max_position_embeddings\" is %d, but the first token has position %d", place, c->positions,
-            c->first_position);
+        return kh_fail(err, KH_EFORMAT, "%s: \"max_position_embeddings\" is %d, but the first token has position %d", place,
+            c->positions, c->first_position);
     return 0;
 }
 
@@ -153,7 +159,8 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
     if (rc == 0 && !json_is_object(root))
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 && (rc = read_sizes(c, root, name, err)) == 0 &&
-        (rc = read_act(c, root, name, err)) == 0 && (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0)
+        (rc = read_act(c, root, name, err)) == 0 && (rc = read_rest(c, root, name, err)) == 0 &&
+        (rc = refuse_unknown(root, name, err)) == 0)
         rc = kh_config_check(c, name, err);
     json_decref(root);
     return rc;
@@ -176,12 +183,15 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
     while (act_table[act].act != c->act)
         act++;
     bool distil = c->family == KH_FAMILY_DISTILBERT;
-    kh_buf_printf(out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n", type_table[type].architecture, c->type);
+    kh_buf_printf(
+        out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n", type_table[type].architecture, c->type);
     for (int i = 0; i < N_SIZES; i++)
-        kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], c->family), *(const int *)((const char *)c + size_table[i].offset));
+        kh_buf_printf(
+            out, "  \"%s\": %d,\n", size_key(&size_table[i], c->family), *(const int *)((const char *)c + size_table[i].offset));
     kh_buf_printf(out, "  \"%s\": \"%s\",\n", distil ? "activation" : "hidden_act", act_table[act].name);
     if (!distil)
-        kh_buf_printf(out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %g,\n", c->types, c->eps);
+        kh_buf_printf(out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
     kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
-    kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n", c->tied ? "true" : "false", torch_name[dtype]);
+    kh_buf_printf(
+        out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n", c->tied ? "true" : "false", torch_name[dtype]);
 }

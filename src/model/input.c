@@ -25,11 +25,14 @@ int kh_inject_find(kh_inject *out, const char *name, kh_err *err) {
             *out = (kh_inject)i;
             return 0;
         }
-    return kh_fail(err, KH_EARG, "\"%.60s\" is no injection mode; there are post-ln-add, embed-prefix, embed-inplace and none", name);
+    return kh_fail(
+        err, KH_EARG, "\"%.60s\" is no injection mode; there are post-ln-add, embed-prefix, embed-inplace and none", name);
 }
 
 /* Whether prompt rows stand in the sequence beside the ids. */
-static bool is_embedded(const kh_input *in) { return in->inject == KH_INJECT_EMBED_PREFIX || in->inject == KH_INJECT_EMBED_INPLACE; }
+static bool is_embedded(const kh_input *in) {
+    return in->inject == KH_INJECT_EMBED_PREFIX || in->inject == KH_INJECT_EMBED_INPLACE;
+}
 
 /* How many ids stand before the prompt. */
 static int ids_before(const kh_input *in) { return in->inject == KH_INJECT_EMBED_PREFIX ? 0 : 1; }
@@ -44,8 +47,8 @@ static int check_prompt(const kh_model *m, const kh_input *in, kh_err *err) {
     if (in->n_prompt < 0 || (in->n_prompt > 0 && !in->prompt))
         return kh_fail(err, KH_EARG, "a soft prompt of %d rows has no numbers", in->n_prompt);
     if (in->inject == KH_INJECT_POST_LN_ADD && in->n_prompt > in->n_id - 1)
-        return kh_fail(err, KH_EARG, "a soft prompt of %d rows is added to the ids after the first, of which there are only %d", in->n_prompt,
-            in->n_id - 1);
+        return kh_fail(err, KH_EARG, "a soft prompt of %d rows is added to the ids after the first, of which there are only %d",
+            in->n_prompt, in->n_id - 1);
     for (size_t i = 0; i < (size_t)in->n_prompt * (size_t)m->config.hidden; i++)
         if (!isfinite(in->prompt[i]))
             return kh_fail(err, KH_EARG, "the soft prompt holds NaN or infinity in row %zu", i / (size_t)m->config.hidden);
@@ -61,7 +64,8 @@ int kh_input_check(const kh_model *m, const kh_input *in, kh_err *err) {
             (long long)in->n_id + (is_embedded(in) ? in->n_prompt : 0), max);
     for (int i = 0; i < in->n_id; i++)
         if (in->id[i] < 0 || in->id[i] >= m->config.vocab)
-            return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d; does the tokenizer belong to the model?", in->id[i],
+            return kh_fail(err, KH_EARG,
+                "token id %d is outside the model's vocabulary of %d; does the tokenizer belong to the model?", in->id[i],
                 m->config.vocab);
     return check_prompt(m, in, err);
 }

@@ -41,21 +41,32 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
         char have_text[256], want_text[64];
         kh_shape_text(a->shape, a->rank, have_text, sizeof have_text);
         kh_shape_text(want, rank, want_text, sizeof want_text);
-        return kh_fail(err, KH_EMISMATCH, "%s: tensor \"%s\" has shape %s, but config.json says [%s%s%s] = %s", path, a->name, have_text,
-            row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "", kh_weight_key(row->cols), want_text);
+        return kh_fail(err, KH_EMISMATCH, "%s: tensor \"%s\" has shape %s, but config.json says [%s%s%s] = %s", path, a->name,
+            have_text, row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "", kh_weight_key(row->cols), want_text);
     }
     if (a->dtype == KH_DTYPE_ANY)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name, a->type);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name, a->type);
     return 0;
 }
 
 static int fail_nonfinite(const kh_stored *s, const kh_tensor *t, size_t at, kh_err *err) {
     size_t cols = (size_t)t->cols;
     if (t->rows > 1)
-        return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" holds NaN or infinity at [%zu, %zu]; the file is damaged or its training failed",
+        return kh_fail(err, KH_EFORMAT,
+            "%s: tensor \"%s\" holds NaN or infinity at [%zu, %zu]; the file is damaged or its training failed",
             kh_safetensors_path(s->file), s->array->name, at / cols, at % cols);
     return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" holds NaN or infinity at [%zu]; the file is damaged or its training failed",
         kh_safetensors_path(s->file), s->array->name, at);
+}
+
+/* n numbers into the format that was asked for, which may be too narrow for them. */
+static int convert(const loader *l, const kh_stored *s, const void *in, void *to, kh_dtype dtype, size_t n, kh_err *err) {
+    kh_numbers_convert(in, s->array->dtype, to, dtype, n);
+    if (l->opts.allow_nonfinite || kh_numbers_nonfinite(to, dtype, n) == n)
+        return 0;
+    return kh_fail(err, KH_ELIMIT, "%s: tensor \"%s\" holds a number too large for %s; keep it as BF16 or F32",
+        kh_safetensors_path(s->file), s->array->name, kh_dtype_name(dtype));
 }
 
 /* Reads the whole array into t, which has its shape and format but no memory yet. */
@@ -76,8 +87,8 @@ static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err)
         size_t bad = l->opts.allow_nonfinite ? many : kh_numbers_nonfinite(in, from, many);
         if (bad < many)
             return fail_nonfinite(s, t, at + bad, err);
-        if (in != to)
-            kh_numbers_convert(in, from, to, t->dtype, many);
+        if (in != to && (rc = convert(l, s, in, to, t->dtype, many, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -103,7 +114,8 @@ static int fail_missing(const loader *l, const kh_weight *row, int layer, kh_err
     const char *why = row->need == KH_NEED_DECODER ? "\"tie_word_embeddings\" is false, so the head"
                       : row->need == KH_NEED_HEAD  ? "the masked-language-model head"
                                                    : "the encoder";
-    return kh_fail(err, KH_EMISSING, "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why, c->type, c->layers);
+    return kh_fail(err, KH_EMISSING, "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why,
+        c->type, c->layers);
 }
 
 static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t, kh_err *err) {
@@ -140,7 +152,8 @@ static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
     kh_tensor t = { .dtype = word->dtype, .rows = word->rows, .cols = word->cols };
     rc = read_tensor(&quiet, s, &t, err);
     if (rc == 0 && memcmp(t.data, word->data, kh_tensor_bytes(word)) != 0)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they are one",
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they are one",
             kh_safetensors_path(s->file), s->array->name);
     kh_free(t.data);
     return rc;
@@ -183,7 +196,8 @@ static void find_layout(loader *l) {
 
 /* Tensors that models carry around and masked-language modelling does not need. */
 static bool is_harmless(const char *name) {
-    static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids", "pooler.", "cls.seq_relationship." };
+    static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids", "pooler.",
+        "cls.seq_relationship." };
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0)
             return true;
@@ -220,8 +234,8 @@ static int sort_left_over(loader *l, kh_err *err) {
             return kh_fail_memory(err);
     }
     if (m->n_extra > 0)
-        kh_log(l->opts.hooks, KH_WARN, "%s: %d tensor%s that a %s model does not have, among them \"%s\": not used", m->dir, m->n_extra,
-            m->n_extra > 1 ? "s" : "", m->config.type, m->extra[0]);
+        kh_log(l->opts.hooks, KH_WARN, "%s: %d tensor%s that a %s model does not have, among them \"%s\": not used", m->dir,
+            m->n_extra, m->n_extra > 1 ? "s" : "", m->config.type, m->extra[0]);
     return 0;
 }
 
@@ -229,7 +243,8 @@ static int sort_left_over(loader *l, kh_err *err) {
 
 static int read_config(kh_model *m, kh_err *err) {
     if (!kh_dir_exists(m->dir))
-        return kh_fail(err, KH_EMISSING, "%s: there is no such folder; a model is a folder with config.json and model.safetensors", m->dir);
+        return kh_fail(
+            err, KH_EMISSING, "%s: there is no such folder; a model is a folder with config.json and model.safetensors", m->dir);
     char *path = kh_path_join(m->dir, "config.json");
     int rc = path ? kh_config_read(&m->config, path, err) : kh_fail_memory(err);
     kh_free(path);
@@ -242,8 +257,8 @@ static int read_config(kh_model *m, kh_err *err) {
 /* The sizes and settings that change results, in a fixed order. */
 static void hash_config(loader *l) {
     const kh_config *c = &l->m->config;
-    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->family, c->layers, c->hidden, c->heads, c->inner, c->vocab, c->positions, c->types,
-        c->pad, (int)c->act, (int)c->head_act, c->tied, l->m->head };
+    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->family, c->layers, c->hidden, c->heads, c->inner, c->vocab, c->positions,
+        c->types, c->pad, (int)c->act, (int)c->head_act, c->tied, l->m->head };
     XXH3_64bits_reset(&l->hash);
     XXH3_64bits_update(&l->hash, sizes, sizeof sizes);
     XXH3_64bits_update(&l->hash, &c->eps, sizeof c->eps);
@@ -255,10 +270,11 @@ static int load(loader *l, kh_err *err) {
     if (rc != 0 || (rc = kh_checkpoint_open(&l->files, m->dir, err)) != 0)
         return rc;
     find_layout(l);
-    if (l->opts.need_head && (rc = kh_model_needs_head(m, "this", err)) != 0)
+    if (l->opts.need_head && (rc = kh_model_needs_head(m, l->opts.need_head, err)) != 0)
         return rc;
     hash_config(l);
-    if ((rc = load_weights(l, err)) != 0 || (rc = sort_left_over(l, err)) != 0 || (rc = kh_checkpoint_unchanged(&l->files, err)) != 0)
+    if ((rc = load_weights(l, err)) != 0 || (rc = sort_left_over(l, err)) != 0 ||
+        (rc = kh_checkpoint_unchanged(&l->files, err)) != 0)
         return rc;
     m->fingerprint = XXH3_64bits_digest(&l->hash);
     m->file_dtype = find_weight(l, &kh_weight_table[0], 0)->array->dtype;
@@ -303,7 +319,8 @@ void kh_model_close(kh_model *m) {
 int kh_model_needs_head(const kh_model *m, const char *what, kh_err *err) {
     if (m->head)
         return 0;
-    return kh_fail(err, KH_EUNSUPPORTED, "%s: the model has no masked-language-model head, which %s needs; only its features can be used", m->dir, what);
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "%s: the model has no masked-language-model head, which %s needs; only its features can be used", m->dir, what);
 }
 
 static size_t model_bytes(const kh_model *m) {

@@ -90,7 +90,8 @@ static void fill_rows(const kh_random_opts *o, const job *j, size_t first, size_
     }
 }
 
-static int write_tensor(kh_safetensors_writer *w, const kh_random_opts *o, const kh_array *a, const job *j, float *block, void *narrow, kh_err *err) {
+static int write_tensor(
+    kh_safetensors_writer *w, const kh_random_opts *o, const kh_array *a, const job *j, float *block, void *narrow, kh_err *err) {
     size_t rows = a->shape[0], cols = a->rank == 2 ? a->shape[1] : 1; /* a vector may be longer than a block; a row is not */
     size_t at_once = BLOCK_BYTES / sizeof *block / cols;
     for (size_t first = 0, n; first < rows; first += n) {
@@ -116,7 +117,8 @@ static int write_weights(const char *path, const kh_random_opts *o, kh_err *err)
     for (int i = 0; i < p.n && rc == 0; i++) {
         rc = write_tensor(w, o, &p.array[i], &p.job[i], block, narrow, err);
         size_t before = p.array[i].begin >> 20, done = (p.array[i].begin + p.array[i].bytes) >> 20, total = end >> 20;
-        if (rc == 0 && before / 64 != done / 64 && kh_report_progress(o->hooks, "model random", (long)done, (long)total, "unit=MB") != 0)
+        if (rc == 0 && before / 64 != done / 64 &&
+            kh_report_progress(o->hooks, "model random", (long)done, (long)total, "unit=MB") != 0)
             rc = kh_fail(err, KH_STOPPED, "%s: stopped on request", path);
     }
     int closed = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);

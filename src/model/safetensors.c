@@ -76,7 +76,8 @@ static int parse_shape(const json_t *spec, kh_array *a, const char *place, kh_er
     if (!json_is_array(shape))
         return kh_fail(err, KH_EFORMAT, "%s: \"shape\" must be a list of whole numbers", place);
     if (json_array_size(shape) > KH_ARRAY_RANK)
-        return kh_fail(err, KH_ELIMIT, "%s: %zu dimensions, at most %d are read", place, json_array_size(shape), (int)KH_ARRAY_RANK);
+        return kh_fail(
+            err, KH_ELIMIT, "%s: %zu dimensions, at most %d are read", place, json_array_size(shape), (int)KH_ARRAY_RANK);
     a->rank = (int)json_array_size(shape);
     for (int i = 0; i < a->rank; i++) {
         const json_t *d = json_array_get(shape, (size_t)i);
@@ -107,7 +108,8 @@ static int check_size(const kh_array *a, int bits, const char *place, kh_err *er
     if (!fits)
         return kh_fail(err, KH_EFORMAT, "%s: the product of its dimensions is too large", place);
     if (total % 8 != 0 || total / 8 != a->bytes)
-        return kh_fail(err, KH_EFORMAT, "%s: shape and type need %zu bytes, \"data_offsets\" give it %zu", place, (total + 7) / 8, a->bytes);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: shape and type need %zu bytes, \"data_offsets\" give it %zu", place, (total + 7) / 8, a->bytes);
     return 0;
 }
 
@@ -201,8 +203,9 @@ static int check_layout(kh_safetensors *f, size_t data_bytes, kh_err *err) {
             return kh_fail(err, KH_EFORMAT, "%s: a hole of %zu bytes before tensor \"%s\"", f->path, a->begin - end, a->name);
         end += a->bytes; /* cannot wrap: both came from 63-bit numbers, and the sum is one of them */
         if (end > data_bytes)
-            return kh_fail(err, KH_EFORMAT, "%s: cut short: tensor \"%s\" ends at byte %zu after the header, the file has only %zu there",
-                f->path, a->name, end, data_bytes);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: cut short: tensor \"%s\" ends at byte %zu after the header, the file has only %zu there", f->path, a->name,
+                end, data_bytes);
         if (kh_map_add(&f->by_name, a->name, strlen(a->name), i, NULL) < 0)
             return kh_fail_memory(err);
     }
@@ -274,7 +277,8 @@ static int read_header(kh_safetensors *f, kh_err *err) {
         return kh_fail(err, KH_ELIMIT, "%s: a header of %llu bytes, at most %d are read; is this a safetensors file?", f->path,
             (unsigned long long)n, (int)KH_SAFETENSORS_HEADER);
     if (n > file_bytes - sizeof length)
-        return kh_fail(err, KH_EFORMAT, "%s: cut short: a header of %llu bytes in a file of %zu", f->path, (unsigned long long)n, file_bytes);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: cut short: a header of %llu bytes in a file of %zu", f->path, (unsigned long long)n, file_bytes);
     char *text = kh_malloc((size_t)n);
     if (!text)
         return kh_fail_memory(err);
@@ -329,7 +333,8 @@ const kh_array *kh_safetensors_find(const kh_safetensors *f, const char *name) {
 
 int kh_safetensors_read(const kh_safetensors *f, const kh_array *a, size_t from, size_t n, void *out, kh_err *err) {
     if (from > a->bytes || n > a->bytes - from)
-        return kh_fail(err, KH_EARG, "%s: bytes %zu to %zu of tensor \"%s\", which has %zu", f->path, from, from + n, a->name, a->bytes);
+        return kh_fail(
+            err, KH_EARG, "%s: bytes %zu to %zu of tensor \"%s\", which has %zu", f->path, from, from + n, a->name, a->bytes);
     return read_at(f, f->data + a->begin + from, out, n, err);
 }
 
@@ -367,7 +372,8 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
         kh_shape_text(a->shape, a->rank, shape, sizeof shape);
         kh_buf_char(header, ',');
         kh_json_quote(header, a->name, strlen(a->name));
-        kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", kh_dtype_name(a->dtype), shape, a->begin, *total);
+        kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", kh_dtype_name(a->dtype), shape,
+            a->begin, *total);
     }
     kh_buf_char(header, '}');
     while (header->len % 8 != 0 && !kh_buf_failed(header)) /* so that arrays start aligned for those who map the file */

@@ -119,8 +119,9 @@ bool kh_weight_name(const kh_weight *row, const kh_config *c, bool prefixed, int
     bool in_head = row->need == KH_NEED_HEAD || row->need == KH_NEED_DECODER; /* the head stands outside the prefix */
     size_t len = strcspn(at, "|"), number = strcspn(at, "#|");
     const char *prefix = prefixed && !in_head ? kh_family_prefix(c->family) : "";
-    int used = number == len ? snprintf(out, cap, "%s%.*s", prefix, (int)len, at)
-                             : snprintf(out, cap, "%s%.*s%d%.*s", prefix, (int)number, at, layer, (int)(len - number - 1), at + number + 1);
+    int used = number == len
+                   ? snprintf(out, cap, "%s%.*s", prefix, (int)len, at)
+                   : snprintf(out, cap, "%s%.*s%d%.*s", prefix, (int)number, at, layer, (int)(len - number - 1), at + number + 1);
     assert(used > 0 && (size_t)used < cap);
     (void)used;
     return true;
