@@ -39,12 +39,10 @@ extern const kh_hooks cli_hooks;
  * 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are refused. */
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
-
 /* help.c */
 void cli_print_overview(FILE *out);
 void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
 void cli_print_help(FILE *out, const cli_command *);
 extern const cli_command cmd_help;
-
 
 #endif

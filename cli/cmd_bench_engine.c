@@ -136,7 +136,7 @@ static int bench_precision(const bench_opts *o, const char *dir, kh_precision pr
     input in = { 0 };
     double pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1), best = 1e30;
     double start = now(), before = resident();
-    int rc = kh_model_open(&model, dir, &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = true }, err);
+    int rc = kh_model_open(&model, dir, &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
     if (rc == 0)
         rc = kh_engine_new(&e, model, precision, err);
     double load = now() - start, bytes = resident() - before;
