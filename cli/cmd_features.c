@@ -177,7 +177,7 @@ const cli_command cmd_features = {
     .name = "features",
     .args = "[TEXT...]",
     .max_args = -1,
-    .summary = "print the hidden states of texts",
+    .summary = "Print the hidden states of texts",
     .text = "Prints what a layer of the model makes of each text: one line of numbers a\n"
             "text, or with --pool none one line a token and an empty line after each text.\n"
             "Texts are arguments or, if there are none, the lines of standard input. The\n"

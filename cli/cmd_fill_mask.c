@@ -186,7 +186,7 @@ const cli_command cmd_fill_mask = {
     .name = "fill-mask",
     .args = "[TEXT...]",
     .max_args = -1,
-    .summary = "show what a model would put in place of the mask",
+    .summary = "Show what a model would put in place of the mask",
     .text = "Prints the likeliest tokens for each mask of each text, with their\n"
             "log-probabilities over the whole vocabulary and their ids. Texts are arguments\n"
             "or, if there are none, the lines of standard input. The mask is written as the\n"

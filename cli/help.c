@@ -27,10 +27,10 @@ void cli_print_family(FILE *out, const char *word) {
     fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
 }
 
-/* "--name ARG" of a row. */
+/* "--name ARG" of a row; a flag that is on unless told otherwise is "--[no-]name". */
 static int option_words(const kh_opt *row, char *out, size_t cap) {
-    bool value = row->type != KH_OPT_FLAG;
-    return snprintf(out, cap, "--%s%s%s%s", row->name, value ? " " : "", value ? row->arg : "", row->type == KH_OPT_LIST ? "..." : "");
+    bool value = row->type != KH_OPT_FLAG, on = !value && row->value && strcmp(row->value, "true") == 0;
+    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "", value ? row->arg : "", row->type == KH_OPT_LIST ? "..." : "");
 }
 
 static void print_option(FILE *out, const kh_opt *row) {
@@ -122,7 +122,7 @@ static void print_man(FILE *out) {
 static void completion_case(FILE *out, const cli_command *cmd) {
     fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
-        fprintf(out, " --%s", row->name);
+        fprintf(out, " --%s%s", row->type == KH_OPT_FLAG && row->value ? "no-" : "", row->name);
     fputs("\" ;;\n", out);
 }
 
