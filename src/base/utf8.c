@@ -54,7 +54,7 @@ int kh_utf8_put(uint32_t c, char out[4]) {
     return more + 1;
 }
 
-size_t kh_utf8_valid(const char *s, size_t n) {
+size_t kh_utf8_prefix(const char *s, size_t n) {
     size_t i = 0;
     while (i < n) {
         uint64_t eight;

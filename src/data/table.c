@@ -23,7 +23,7 @@ int kh_row_check(const char *s, size_t n, const char *path, long line, kh_err *e
         return kh_fail_at(err, KH_EFORMAT, path, line, "a row of %zu bytes; at most %d are allowed", n, (int)KH_ROW_MAX);
     if (memchr(s, '\0', n))
         return kh_fail_at(err, KH_EFORMAT, path, line, "the row holds a NUL byte; a data file must be UTF-8 text");
-    size_t valid = kh_utf8_valid(s, n);
+    size_t valid = kh_utf8_prefix(s, n);
     if (valid == n)
         return 0;
     if (line == 1 && n >= 2 && (memcmp(s, "\xFF\xFE", 2) == 0 || memcmp(s, "\xFE\xFF", 2) == 0))
