@@ -1,6 +1,7 @@
 #!/bin/bash
 # slow_tokenizer_train.sh - our trainer beside Hugging Face's: the same merges on random and real texts, and a file that two of
-# their implementations (Rust and JavaScript) read and agree on. Uses the npm packages in $KH_NPM, or installs them into a scratch folder.
+# their implementations (Rust and JavaScript) read and agree on. Uses the npm packages in $KH_NPM, or installs them
+# into a scratch folder.
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 names=("random texts train alike" "random texts with prefix space train alike" "English text trains alike"
