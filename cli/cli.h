@@ -42,4 +42,7 @@ void cli_print_family(FILE *out, const char *word); /* commands that start with 
 void cli_print_help(FILE *out, const cli_command *);
 extern const cli_command cmd_help;
 
+/* cmd_tokenize.c, cmd_bench.c */
+extern const cli_command cmd_tokenize, cmd_bench_tokenize;
+
 #endif

@@ -11,6 +11,8 @@
 
 const cli_command *const cli_commands[] = {
     &cmd_tokenizer_train,
+    &cmd_tokenize,
+    &cmd_bench_tokenize,
     &cmd_help,
     NULL,
 };

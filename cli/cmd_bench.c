@@ -1,0 +1,92 @@
+/* cmd_bench.c - keyhole bench: how fast the parts are on this machine. */
+#include "cli.h"
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/file.h"
+
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---------------------------------------------------------------------------------------------- bench tokenize */
+
+typedef struct tokenize_opts {
+    const char *model, *file;
+    double seconds;
+    bool json;
+} tokenize_opts;
+
+static const kh_opt tokenize_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true, .help = "the tokenizer, as for \"keyhole tokenize\"" },
+    { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true, .help = "the text, one document a line" },
+    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S", .help = "repeat for at least so long" },
+    { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
+    { 0 },
+};
+
+/* One pass over all lines. */
+static int tokenize_all(const kh_tokenizer *t, const kh_buf *text, kh_ids *ids, long *tokens, kh_err *err) {
+    int rc = 0;
+    *tokens = 0;
+    for (size_t at = 0; at < text->len && rc == 0;) {
+        const char *end = memchr(text->data + at, '\n', text->len - at);
+        size_t n = end ? (size_t)(end - text->data) - at : text->len - at;
+        ids->n = 0;
+        rc = kh_tokenizer_encode(t, text->data + at, n, KH_ENCODE_FRAME, ids, err);
+        *tokens += ids->n;
+        at += n + 1;
+    }
+    return rc;
+}
+
+static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args, (void)args;
+    const tokenize_opts *o = opts;
+    kh_tokenizer *t = NULL;
+    kh_buf text = { 0 };
+    kh_ids ids = { 0 };
+    double start = now(), best = 0;
+    int passes = 0, rc = kh_tokenizer_open(&t, o->model, err);
+    double opened = now() - start;
+    long tokens = 0;
+    if (rc == 0)
+        rc = kh_file_read(o->file, (size_t)1 << 32, &text, err);
+    for (start = now(); rc == 0 && (passes == 0 || now() - start < o->seconds); passes++) {
+        double began = now();
+        rc = tokenize_all(t, &text, &ids, &tokens, err);
+        double took = now() - began;
+        best = passes == 0 || took < best ? took : best;
+    }
+    if (rc == 0) {
+        double mb = (double)text.len / 1e6;
+        const char *format = o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
+                                       "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
+                                     : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
+        printf(format, mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
+    }
+    kh_ids_free(&ids);
+    kh_buf_free(&text);
+    kh_tokenizer_close(t);
+    return rc;
+}
+
+const cli_command cmd_bench_tokenize = {
+    .name = "bench tokenize",
+    .args = "",
+    .summary = "measure how fast a text is tokenized",
+    .text =
+        "Tokenizes every line of a file again and again, on one core, and prints the\n"
+        "speed of the fastest pass.\n"
+        "\n"
+        "Example\n"
+        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5\n",
+    .opts = tokenize_table,
+    .opts_size = sizeof(tokenize_opts),
+    .run = run_tokenize,
+};
