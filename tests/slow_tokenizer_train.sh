@@ -68,6 +68,7 @@ alphabet = r.choice([list("ab"), list("aab  \t"), list("=-*. \n'sS1"), list("abc
 with open(sys.argv[2], "w", encoding="utf-8", newline="") as f:
     for _ in range(r.randrange(1, 400)):
         f.write("".join(r.choice(alphabet) for _ in range(r.randrange(60))) + r.choice(["\n", "\n", "\r\n", "  \n"]))
+    f.write("".join(r.choice("acgt") for _ in range(r.choice([0, 20000])))) # one long word
     f.write(r.choice(["", "tail"]))
 END
 
@@ -111,7 +112,8 @@ else
 fi
 { tr -d '\r' <tests/vectors/bpe-train/corpus.txt; printf '\nIs it <mask> or  <mask>?\n</s><s> plain'; } >"$dir/texts"
 "$KEYHOLE" tokenizer train --corpus tests/vectors/bpe-train/corpus.txt --vocab 600 --out "$dir/ours.json" >/dev/null 2>&1 &&
-    "$KEYHOLE" tokenize --model "$dir/ours.json" <"$dir/texts" >"$dir/ids" && node "$dir/agree.mjs" "$dir/ours.json" "$dir/texts" "$dir/ids"
+    "$KEYHOLE" tokenize --model "$dir/ours.json" <"$dir/texts" >"$dir/ids" &&
+    node "$dir/agree.mjs" "$dir/ours.json" "$dir/texts" "$dir/ids"
 result $? 4
 echo "1..4"
 [ -z "$failed" ]

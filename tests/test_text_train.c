@@ -148,6 +148,26 @@ static void overlapping_pairs_keep_exact_counts(void **state) {
     json_decref(root);
 }
 
+/* A million letters without a space: 2,000 merges must not cost 2,000 walks through it. */
+static void long_word_is_no_trouble(void **state) {
+    (void)state;
+    enum { N = 1000000 };
+    char *text = malloc(N);
+    kh_rng r = kh_rng_stream(3, KH_RNG_TEST, 0, 0);
+    for (int k = 0; k < N; k++)
+        text[k] = "acgt"[kh_rng_below(&r, 4)];
+    const char *path = test_file("corpus", text, N);
+    kh_bpe_opts o = options(&path, 1);
+    o.vocab = 261 + 2000;
+    kh_bpe_stats s;
+    json_t *root = train(&o, &s);
+    assert_int_equal(s.merges, 2000);
+    assert_int_equal(s.distinct, 1);
+    json_decref(root);
+    unlink(path);
+    free(text);
+}
+
 static void words_weigh_as_often_as_they_are_seen(void **state) {
     (void)state;
     kh_bpe_stats s;
@@ -589,6 +609,7 @@ int main(void) {
         cmocka_unit_test(equal_counts_take_the_smaller_ids),
         cmocka_unit_test(runs_merge_from_the_left),
         cmocka_unit_test(overlapping_pairs_keep_exact_counts),
+        cmocka_unit_test(long_word_is_no_trouble),
         cmocka_unit_test(words_weigh_as_often_as_they_are_seen),
         cmocka_unit_test(newline_belongs_to_its_text),
         cmocka_unit_test(ids_stand_in_the_published_order),
