@@ -11,7 +11,7 @@ MODE     ?= release
 
 # ---- what the build needs, by Debian package name -----------------------------------------------------------------
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
-PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libcmocka-dev
+PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev
 PKGS     := jansson libpcre2-8
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
@@ -83,6 +83,13 @@ $(OUT)/cli/%.o: cli/%.c
 $(OUT)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Itests $(KH_CFLAGS) -c -o $@ $<
+
+# The kernels: one file per instruction set, chosen at run time. Contraction into FMA is theirs to use (doc/decisions.md).
+$(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast
+ifeq ($(shell uname -m),x86_64)
+$(OUT)/src/model/kernels_avx2.o: KH_CFLAGS += -mavx2 -mfma
+$(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512
+endif
 
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)

@@ -138,7 +138,305 @@ KH_API uint64_t kh_tokenizer_fingerprint(const kh_tokenizer *);
 
 /* ------------------------------------------------------------------------ rows -> encoded batches (src/data) */
 
-/* (added by the data room) */
+/* -- tasks: a template with a mask, and words that stand for classes -- */
+
+typedef enum kh_metric { KH_METRIC_ACCURACY, KH_METRIC_F1 } kh_metric; /* F1 is that of class 1 */
+
+typedef struct kh_label {
+    const char *name;        /* as data files write it */
+    const char *const *word; /* [n_word], without white space around them */
+    int n_word;
+} kh_label;
+
+/* A template holds {text}, or {text_a} and {text_b}; one {mask}; and, if it is a soft one, one {prompt}, where the slots
+ * of the soft prompt go. {{ and }} are braces. */
+typedef struct kh_task {
+    const char *name;
+    const char *plain; /* the template for use without a soft prompt */
+    const char *soft;  /* the template with {prompt} */
+    const kh_label *label;
+    int n_label;
+    kh_metric metric;
+    bool pair;           /* two texts a row */
+    bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space (Yelp) */
+    void *memory;        /* NULL for a built-in task */
+} kh_task;
+
+/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task file (JSON; see
+ * "keyhole task show NAME --json" for one to start from). */
+KH_API int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err);
+/* The same from JSON in memory; messages call it by `name`. */
+KH_API int kh_task_parse(const kh_task **out, const char *json, size_t n, const char *name, kh_err *err);
+KH_API void kh_task_close(const kh_task *);
+/* Built-in task number i, or NULL after the last. */
+KH_API const kh_task *kh_task_builtin(int i);
+
+/* -- data sets -- */
+
+/* One row. Texts are UTF-8 without white space around them. */
+typedef struct kh_row {
+    const char *a, *b; /* b is NULL unless rows are pairs */
+    size_t n_a, n_b;
+    int label; /* 0 .. n_label-1, or -1: not known */
+    long line; /* where the row starts in its file; 0: not from a file */
+} kh_row;
+
+typedef enum kh_format {
+    KH_FORMAT_AUTO,         /* by extension and content */
+    KH_FORMAT_TSV,          /* header line, tabs, no quoting; columns by name, so GLUE's files too */
+    KH_FORMAT_CSV,          /* header line, RFC 4180 quoting */
+    KH_FORMAT_CSV_NOHEADER, /* class, then texts (AG News, Yelp, DBPedia); classes count from 1 unless one of them is 0 */
+    KH_FORMAT_JSONL,        /* one object a line */
+} kh_format;
+
+typedef struct kh_dataset_opts { /* {0} is the default */
+    kh_format format;
+    const kh_task *task;   /* checks one or two texts, names the labels; must outlive the call only */
+    bool unlabelled;       /* rows without a label are kept, as -1; otherwise a file without labels is refused */
+    bool newline_escape;   /* as the task's */
+    bool skip_bad_rows;    /* leave malformed rows out and count them instead of failing at the first */
+    int max_reports;       /* how many of the skipped rows are logged through hooks; 0 means 5 */
+    const kh_hooks *hooks; /* may be NULL */
+} kh_dataset_opts;
+
+/* A file of rows, in memory, immutable. Text columns are found by their names (text, sentence; text_a and text_b,
+ * sentence1 and sentence2, premise and hypothesis, ...), and so is the label (label, gold_label, Quality, ...). A label is a
+ * number from 0, or a name: one of labels.txt beside the file, or of the task's; failing both, the names found count in
+ * alphabetical order. Rows labelled "-" or -1 (annotators disagreed) are left out and counted, or kept if `unlabelled`. */
+typedef struct kh_dataset kh_dataset;
+
+KH_API int kh_dataset_open(kh_dataset **out, const char *path, const kh_dataset_opts *, kh_err *err);
+/* The same for n bytes in memory, which are copied; `name` stands for the path, and labels.txt is not sought. */
+KH_API int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name, const kh_dataset_opts *, kh_err *err);
+/* A data set of some rows of another, in the given order. It stands alone. */
+KH_API int kh_dataset_select(kh_dataset **out, const kh_dataset *, const int *index, int n, kh_err *err);
+KH_API void kh_dataset_close(kh_dataset *);
+
+KH_API int kh_dataset_size(const kh_dataset *);
+KH_API const kh_row *kh_dataset_rows(const kh_dataset *); /* [size], as long as the data set lives */
+KH_API bool kh_dataset_pairs(const kh_dataset *);
+KH_API int kh_dataset_labels(const kh_dataset *);                /* how many classes are known of */
+KH_API const char *kh_dataset_label(const kh_dataset *, int k);  /* the name of a class, or NULL if it has none */
+KH_API const char *kh_dataset_path(const kh_dataset *);
+KH_API kh_format kh_dataset_format(const kh_dataset *);          /* never KH_FORMAT_AUTO */
+KH_API int kh_dataset_skipped(const kh_dataset *);               /* malformed rows left out */
+KH_API int kh_dataset_undecided(const kh_dataset *);             /* rows left out because they have no label */
+
+/* A data folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class name a line, and perhaps
+ * ready-made few-shot splits: kshotK/seedS.train.tsv and .dev.tsv, or LM-BFF's k-shot/TASK/K-S/train.tsv and so on (the
+ * folder may also be k-shot/TASK or the folder K-S itself). */
+typedef struct kh_split {
+    kh_dataset *train, *dev;
+    bool drawn; /* by us; otherwise read from ready-made files */
+} kh_split;
+
+/* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made files for (shots, seed)
+ * are read as they are. Otherwise the rows of train are shuffled by the seed and walked: the first `shots` of each class
+ * make train, the next make dev. shots = 0 takes the files train and dev whole. */
+KH_API int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+KH_API void kh_split_close(kh_split *);
+/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's tree. */
+KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+
+/* -- label words as tokens -- */
+
+typedef struct kh_word {
+    const char *text;
+    int label;
+    const int32_t *id; /* [n_token] all tokens of the word */
+    int n_token;
+    int n_id;       /* how many of them count: all, or with paper_exact the first */
+    int same;       /* the first word of another class with the very same tokens that count, or -1 */
+    int first_same; /* the first word of another class with the same first token, or -1 */
+    bool unknown;   /* one of its tokens is the unknown token, or it has none */
+} kh_word;
+
+/* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a label's logit is the logit of
+ * its word at the mask, log-sum-exp over several words. Otherwise the score of a word is the mean over its tokens of the
+ * log-probabilities, over the whole vocabulary, at as many masks as it has tokens; over several words, log-sum-exp. */
+typedef struct kh_words {
+    const kh_word *word; /* [n_word], label after label */
+    int n_word, n_label;
+    const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
+    int n_variant;
+    bool paper_exact;
+    void *memory;
+} kh_words;
+
+/* Each word as it stands inside a sentence: with a space before it. paper_exact: the first token of the word without. */
+KH_API int kh_words_new(kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two classes. */
+KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
+KH_API void kh_words_free(kh_words *);
+
+/* -- batches: rows as ids, ready for a model -- */
+
+typedef enum kh_placement {
+    KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
+    KH_SLOTS_PREFIX,   /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+} kh_placement;
+
+typedef struct kh_batch_opts {
+    int max_len;            /* the longest sequence that the model takes, all tokens and slots counted */
+    int n_slot;             /* 0: no soft prompt, the plain template */
+    const int32_t *slot_id; /* [n_slot] ids that stand in the slots; NULL: 1000, 1001, ... */
+    kh_placement placement;
+    bool paper_exact; /* rows longer than max_len are left out; otherwise their texts are cut */
+} kh_batch_opts;
+
+/* Sequences of different lengths, one after another, without padding. A row has n_variant sequences, one for each word
+ * length (one in all if label words are single tokens): sequence s belongs to row s / n_variant and holds
+ * n_mask[s % n_variant] masks side by side. Its tokens are id[start[s]] .. id[start[s + 1] - 1]; positions below count
+ * from start[s]. The slots of a sequence stand side by side. */
+typedef struct kh_batch {
+    int n_row, n_variant, n_seq; /* n_seq = n_row * n_variant */
+    int n_slot;
+    int max_len;         /* the longest sequence that is here */
+    const int32_t *id;   /* [start[n_seq]] */
+    const size_t *start; /* [n_seq + 1] */
+    const int *n_mask;   /* [n_variant] */
+    const int *mask;     /* [n_seq] position of the first mask */
+    const int *slot;     /* [n_seq] position of the first slot, -1 without a soft prompt */
+    const int *label;    /* [n_row], -1: not known */
+    const int *row;      /* [n_row] which of the given rows this is; others were left out */
+    int n_truncated;     /* rows whose texts were cut to fit */
+    int n_dropped;       /* rows left out (paper_exact) */
+    void *memory;
+} kh_batch;
+
+/* Fills the template with each of the n rows (of kh_dataset_rows, or made by the caller) and encodes it. The ids are those
+ * that Hugging Face's tokenizer gives for the filled-in text, except that special tokens written in a text ("<mask>" in a
+ * review) stay ordinary characters. Rows that are too long lose the end of their texts, never template, slots or mask: of a
+ * pair the longer text first, until both are of one length. */
+KH_API int kh_batch_encode(kh_batch **out, const kh_tokenizer *, const kh_task *, const kh_words *, const kh_row *rows, int n,
+    const kh_batch_opts *, kh_err *err);
+KH_API void kh_batch_free(kh_batch *);
+
+/* ------------------------------------------------------------------ ids + prompt -> hidden states (src/model) */
+
+/* How numbers are stored. */
+typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
+
+/* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are what artefacts record. */
+#define KH_INJECTS(X) \
+    X(KH_INJECT_NONE, "none")                   /* no soft prompt */ \
+    X(KH_INJECT_POST_LN_ADD, "post-ln-add")     /* added to the embedding output of ids 1..m, which hold their place */ \
+    X(KH_INJECT_EMBED_PREFIX, "embed-prefix")   /* m word embeddings before the first id */ \
+    X(KH_INJECT_EMBED_INPLACE, "embed-inplace") /* m word embeddings after the first id */
+
+typedef enum kh_inject {
+#define KH_INJECT_ENUM(name, text) name,
+    KH_INJECTS(KH_INJECT_ENUM)
+#undef KH_INJECT_ENUM
+} kh_inject;
+KH_API const char *kh_inject_name(kh_inject);
+KH_API int kh_inject_find(kh_inject *out, const char *name, kh_err *err);
+
+/* An encoder as Hugging Face's folders hold it: config.json and model.safetensors (or its index and shards). Immutable
+ * after open: share it between threads. */
+typedef struct kh_model kh_model;
+
+typedef struct kh_model_opts {
+    kh_dtype store;         /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
+    const char *need_head;  /* what needs a masked-language-model head, e.g. "fill-mask": refuses a model without; or NULL */
+    bool allow_nonfinite;   /* do not refuse NaN and infinite weights */
+    const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
+} kh_model_opts;
+
+/* opts NULL means all zero. */
+KH_API int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err);
+KH_API void kh_model_close(kh_model *);
+
+typedef struct kh_model_info {
+    const char *type; /* "bert", "roberta", ... as config.json calls it */
+    int layers, hidden, heads, inner, vocab;
+    int max_tokens; /* the longest sequence, special tokens and soft prompt included */
+    bool head;      /* has a masked-language-model head */
+    bool tied;      /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype; /* of the word embeddings in the file */
+    size_t params;  /* a tied decoder is counted once */
+    size_t bytes;   /* of weights in memory */
+    uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
+} kh_model_info;
+KH_API kh_model_info kh_model_describe(const kh_model *);
+
+/* ------------------------------------------------------------- prompts x rows -> answers: the black box (src/plm) */
+
+/* A frozen language model, seen only through its answers. It remembers nothing but its meter. Call it from one thread: the
+ * call itself spreads the work. */
+typedef struct kh_plm kh_plm;
+
+/* What a box lets out. */
+typedef enum kh_access {
+    KH_ACCESS_LABELS,   /* the predicted label and nothing else */
+    KH_ACCESS_LOGPROBS, /* log-probabilities of the labels */
+    KH_ACCESS_WEIGHTS,  /* everything, gradients included */
+} kh_access;
+
+/* How the engine holds weights and multiplies. The result is a pure function of (weights, precision, kind of CPU, inputs). */
+typedef enum kh_precision {
+    KH_F32,
+    KH_BF16, /* weights in bf16; activations too where the CPU multiplies bf16, else f32 */
+    KH_INT8, /* weights rounded per output channel, activations per token */
+    KH_PRECISION_AUTO, /* bf16 where the CPU multiplies it, else f32 */
+} kh_precision;
+
+typedef struct kh_plm_opts {
+    kh_access access;
+    kh_precision precision;
+    const kh_hooks *hooks; /* may be NULL */
+} kh_plm_opts;
+
+/* model: a folder in Hugging Face layout with its tokenizer. */
+KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
+KH_API void kh_plm_close(kh_plm *);
+
+/* What may be known of any box. */
+typedef struct kh_plm_info {
+    const char *backend; /* "native", ... */
+    kh_access access;
+    int hidden;           /* length of a prompt row */
+    int max_len;          /* tokens in a sequence, slots included */
+    uint64_t fingerprint; /* of weights and tokenizer */
+    const char *precision, *kernels;
+} kh_plm_info;
+KH_API kh_plm_info kh_plm_describe(const kh_plm *);
+KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
+
+/* What the box was asked so far. A query is one prompt with one row. */
+typedef struct kh_meter {
+    long long calls, prompts, queries, tokens;
+    double seconds;
+} kh_meter;
+KH_API kh_meter kh_plm_meter(const kh_plm *);
+
+/* A question: every prompt with every row of a batch. */
+typedef struct kh_question {
+    const kh_batch *batch;
+    const kh_words *words;
+    kh_inject inject;
+    const float *prompt; /* [n_prompt, batch->n_slot, hidden]; without slots NULL, and n_prompt is taken as 1 */
+    int n_prompt;
+} kh_question;
+
+/* Access levels are types: a method that was given a kh_labeler has no way to a probability. Both borrow the box, and are
+ * NULL (with a sentence) if it was opened at a lower level. */
+typedef struct kh_labeler kh_labeler;
+typedef struct kh_scorer kh_scorer;
+KH_API kh_labeler *kh_plm_labeler(kh_plm *, kh_err *err);
+KH_API kh_scorer *kh_plm_scorer(kh_plm *, kh_err *err);
+
+/* logprob [n_prompt, n_row, n_label]: log-probabilities of the labels, which add up to one. */
+KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err *err);
+
+/* label [n_prompt, n_row]: the most probable label; the first of equals. */
+KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
+
+/* Early rejection. Rows are asked in their order, `chunk` at a time (0: a sensible number); a prompt that has made more than
+ * `allowance` errors against batch->label is asked no further. errors [n_prompt]: how many it made; exact if not more than the
+ * allowance. label [n_prompt, n_row], -1 where a prompt was not asked; may be NULL. What is asked depends on the arguments
+ * alone, never on threads. */
+KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, int allowance, int chunk, int *errors, int *label, kh_err *err);
 
 #ifdef __cplusplus
 }

@@ -364,12 +364,34 @@ static void parsing_survives_failing_allocations(void **state) {
     unlink(path);
 }
 
+static void the_first_broken_byte_is_found(void **state) {
+    (void)state;
+    assert_int_equal(kh_utf8_prefix("", 0), 0);
+    assert_int_equal(kh_utf8_prefix("plain ascii, long enough", 24), 24);
+    assert_int_equal(kh_utf8_prefix("na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80", 15), 15);
+    assert_int_equal(kh_utf8_prefix("twelve bytes\xC3(", 14), 12);
+    assert_int_equal(kh_utf8_prefix("cut \xE2\x82", 6), 4);
+    assert_int_equal(kh_utf8_prefix("\xED\xA0\x80", 3), 0);
+}
+
+static void json_of_a_line_names_that_line(void **state) {
+    (void)state;
+    kh_err err;
+    json_t *root;
+    assert_int_equal(kh_json_parse_line("{\"a\":}", 6, "rows.jsonl", 41, &root, &err), KH_EFORMAT);
+    assert_null(root);
+    assert_says(&err, "rows.jsonl:41: not valid JSON");
+    assert_int_equal(err.line, 41);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_survives_utf8),
         cmocka_unit_test(broken_sequences_follow_the_standards_examples),
         cmocka_unit_test(broken_sequences_decode_as_in_python),
         cmocka_unit_test(validity_is_seen_at_every_offset),
+        cmocka_unit_test(the_first_broken_byte_is_found),
+        cmocka_unit_test(json_of_a_line_names_that_line),
         cmocka_unit_test(any_value_is_a_text),
         cmocka_unit_test(depth_of_64_is_the_last),
         cmocka_unit_test(brackets_in_strings_do_not_nest),

@@ -301,10 +301,10 @@ static void broken_bytes_become_replacement_characters(void **state) {
     json_decref(b);
 }
 
-static void read_words(kh_words *w, const char *const *path, int n, uint64_t limit) {
+static void read_words(kh_counts *w, const char *const *path, int n, uint64_t limit) {
     kh_err err = { 0 };
-    *w = (kh_words){ 0 };
-    if (kh_words_read(w, &(kh_words_opts){ .path = path, .n_path = n, .limit_bytes = limit }, NULL, &err) != 0)
+    *w = (kh_counts){ 0 };
+    if (kh_counts_read(w, &(kh_counts_opts){ .path = path, .n_path = n, .limit_bytes = limit }, NULL, &err) != 0)
         fail_msg("%s", err.msg);
 }
 
@@ -315,10 +315,10 @@ static void limit_ends_with_the_line_that_reaches_it(void **state) {
     } cases[] = { { 1, 4 }, { 4, 4 }, { 5, 8 }, { 8, 8 }, { 9, 10 }, { 10, 10 }, { 11, 10 }, { 0, 10 } };
     const char *path = test_file("corpus", "one\ntwo\nx!", 10);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        kh_words w;
+        kh_counts w;
         read_words(&w, &path, 1, cases[k].limit);
         assert_int_equal(w.bytes, cases[k].bytes);
-        kh_words_free(&w);
+        kh_counts_free(&w);
     }
     unlink(path);
 }
@@ -326,11 +326,11 @@ static void limit_ends_with_the_line_that_reaches_it(void **state) {
 static void limit_counts_over_all_files(void **state) {
     (void)state;
     const char *path[3] = { test_file("one", "one\n", 4), test_file("two", "two\ntoo\n", 8), "/nonexistent/never opened" };
-    kh_words w;
+    kh_counts w;
     read_words(&w, path, 3, 6); /* ends within the second file */
     assert_int_equal(w.bytes, 8);
     assert_int_equal(w.n, 3);
-    kh_words_free(&w);
+    kh_counts_free(&w);
     unlink(path[0]);
     unlink(path[1]);
 }
@@ -338,13 +338,13 @@ static void limit_counts_over_all_files(void **state) {
 static void each_file_ends_its_last_line(void **state) {
     (void)state;
     const char *path[2] = { test_file("one", "key", 3), test_file("two", "hole", 4) };
-    kh_words w;
+    kh_counts w;
     read_words(&w, path, 2, 0);
     assert_int_equal(w.n, 2);
     assert_int_equal(w.lines, 2);
     assert_memory_equal(w.word[0].text, "key", 3);
     assert_memory_equal(w.word[1].text, "hole", 4);
-    kh_words_free(&w);
+    kh_counts_free(&w);
     unlink(path[0]);
     unlink(path[1]);
 }
@@ -413,7 +413,7 @@ static void any_number_of_threads_gives_the_same_bytes(void **state) {
 static void words_stand_in_order_of_appearance_for_any_number_of_threads(void **state) {
     (void)state;
     const char *path = big_corpus();
-    kh_words one, two;
+    kh_counts one, two;
     kh_threads_set(1);
     read_words(&one, &path, 1, 0);
     kh_threads_set(2);
@@ -428,8 +428,8 @@ static void words_stand_in_order_of_appearance_for_any_number_of_threads(void **
         assert_int_equal(one.word[k].count, two.word[k].count);
         assert_memory_equal(one.word[k].text, two.word[k].text, one.word[k].len);
     }
-    kh_words_free(&one);
-    kh_words_free(&two);
+    kh_counts_free(&one);
+    kh_counts_free(&two);
     unlink(path);
 }
 

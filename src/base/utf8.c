@@ -54,14 +54,22 @@ int kh_utf8_put(uint32_t c, char out[4]) {
     return more + 1;
 }
 
-bool kh_utf8_valid(const char *s, size_t n) {
-    int ok = 1, len;
-    for (size_t i = 0; i < n && ok; i += (size_t)len) {
+size_t kh_utf8_prefix(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n) {
         uint64_t eight;
-        if (i + 8 <= n && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0))
-            len = 8;
-        else
-            kh_utf8_next(s + i, n - i, &len, &ok);
+        if (n - i >= sizeof eight) { /* most text is ASCII: eight bytes at a time */
+            memcpy(&eight, s + i, sizeof eight);
+            if (!(eight & 0x8080808080808080u)) {
+                i += sizeof eight;
+                continue;
+            }
+        }
+        int len, ok = 1;
+        kh_utf8_next(s + i, n - i, &len, &ok);
+        if (!ok)
+            return i;
+        i += (size_t)len;
     }
-    return ok;
+    return n;
 }

@@ -205,7 +205,7 @@ static size_t length_at(const int32_t *cells, size_t at) {
 /* The cell of the token that ends before `at`; only if there is one. */
 static size_t before(const int32_t *cells, size_t at) { return cells[at - 1] < 0 ? at - (size_t)-cells[at - 1] : at - 1; }
 
-static int load_words(trainer *t, const kh_words *from, const int32_t id[256], kh_err *err) {
+static int load_words(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     size_t n = 1, at = 0;
     for (int k = 0; k < from->n; k++)
         n += (size_t)from->word[k].len + 1;
@@ -215,7 +215,7 @@ static int load_words(trainer *t, const kh_words *from, const int32_t id[256], k
         return kh_fail_memory(err);
     t->cells[at++] = BORDER;
     for (int k = 0; k < from->n; k++) {
-        const kh_word *w = &from->word[k];
+        const kh_counted *w = &from->word[k];
         t->weight[k] = (int64_t)w->count;
         for (uint32_t i = 0; i < w->len; i++)
             t->cells[at++] = id[(uint8_t)w->text[i]];
@@ -225,7 +225,7 @@ static int load_words(trainer *t, const kh_words *from, const int32_t id[256], k
 }
 
 /* Counts every pair of bytes and its places in square[first * 256 + second]. */
-static void tally(pair *square, const kh_words *from) {
+static void tally(pair *square, const kh_counts *from) {
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
         for (uint32_t i = 0; i + 1 < from->word[w].len; i++) {
@@ -237,7 +237,7 @@ static void tally(pair *square, const kh_words *from) {
 }
 
 /* Writes the places of each pair that occurs often enough into its list; p->n counts them anew. */
-static void list_places(pair *square, const kh_words *from, int64_t min_count, place *places) {
+static void list_places(pair *square, const kh_counts *from, int64_t min_count, place *places) {
     size_t cell = 1;
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
@@ -251,7 +251,7 @@ static void list_places(pair *square, const kh_words *from, int64_t min_count, p
 }
 
 /* The pairs of bytes, all counted at once. */
-static int first_pairs(trainer *t, const kh_words *from, const int32_t id[256], kh_err *err) {
+static int first_pairs(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     enum { SQUARE = 256 * 256 };
     pair *square = kh_calloc(SQUARE, sizeof *square);
     int rc = square ? 0 : kh_fail_memory(err);
@@ -505,7 +505,7 @@ static int check(const kh_bpe_opts *o, kh_err *err) {
     return check_specials(o, err);
 }
 
-static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_words *words, kh_err *err) {
+static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_counts *words, kh_err *err) {
     size_t n = (size_t)o->vocab;
     int32_t id[256];
     t->vocab = o->vocab;
@@ -540,17 +540,17 @@ int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, 
         o.special = o.style == KH_BPE_ROBERTA ? roberta : gpt2;
         o.n_special = o.style == KH_BPE_ROBERTA ? 5 : 1;
     }
-    kh_words words = { 0 };
+    kh_counts words = { 0 };
     trainer t = { 0 };
     int rc = check(&o, err);
     if (rc == 0)
-        rc = kh_words_read(&words, &o.words, hooks, err);
+        rc = kh_counts_read(&words, &o.words, hooks, err);
     if (rc == 0 && words.n == 0)
         rc = kh_fail(err, KH_EFORMAT, "%s: the corpus is empty", o.words.path[0]);
     if (rc == 0)
         rc = trainer_init(&t, &o, &words, err);
     kh_bpe_stats s = { words.bytes, words.lines, words.total, words.n, 0, 0 };
-    kh_words_free(&words);
+    kh_counts_free(&words);
     if (rc == 0)
         rc = learn(&t, hooks, err);
     if (rc != 0)

@@ -16,7 +16,7 @@ typedef enum kh_bpe_style {
 } kh_bpe_style;
 
 typedef struct kh_bpe_opts {
-    kh_words_opts words;
+    kh_counts_opts words;
     int vocab;         /* tokens in all: special tokens, 256 bytes, merges */
     int min_frequency; /* a pair that occurs less often is not merged */
     kh_bpe_style style;

@@ -122,7 +122,7 @@ static int reader_next(reader *r, kh_buf *chunk, kh_err *err) {
 
 typedef struct chunk {
     kh_buf text, spare; /* whole lines; room to rewrite them */
-    kh_words words;     /* texts point into `text` */
+    kh_counts words;    /* texts point into `text` */
     size_t raw_bytes;   /* as read */
     bool failed;        /* out of memory */
 } chunk;
@@ -146,7 +146,7 @@ static void rewrite(chunk *c, bool prefix_space) {
 }
 
 /* Adds `count` occurrences of a word; a new word's text is kept in `texts`, or borrowed if texts is NULL. */
-static bool add_word(kh_words *w, const char *text, size_t len, uint64_t count, kh_arena *texts) {
+static bool add_word(kh_counts *w, const char *text, size_t len, uint64_t count, kh_arena *texts) {
     int32_t at;
     w->total += count;
     if (kh_map_get(&w->index, text, len, &at)) {
@@ -159,11 +159,11 @@ static bool add_word(kh_words *w, const char *text, size_t len, uint64_t count, 
         return false;
     if (kh_map_add(&w->index, text, len, w->n, NULL) < 0)
         return false;
-    w->word[w->n++] = (kh_word){ text, (uint32_t)len, count };
+    w->word[w->n++] = (kh_counted){ text, (uint32_t)len, count };
     return true;
 }
 
-static void empty_words(kh_words *w) {
+static void empty_words(kh_counts *w) {
     if (w->n > 0)
         memset(w->index.slots, 0, w->index.cap * sizeof *w->index.slots);
     w->index.n = 0;
@@ -190,11 +190,11 @@ static void count_chunk(chunk *c, bool prefix_space) {
     }
 }
 
-static int collect(kh_words *all, const chunk *c, kh_err *err) {
+static int collect(kh_counts *all, const chunk *c, kh_err *err) {
     if (c->failed)
         return kh_fail_memory(err);
     for (int k = 0; k < c->words.n; k++) {
-        const kh_word *w = &c->words.word[k];
+        const kh_counted *w = &c->words.word[k];
         if (!add_word(all, w->text, w->len, w->count, &all->texts))
             return kh_fail_memory(err);
     }
@@ -206,7 +206,7 @@ static int collect(kh_words *all, const chunk *c, kh_err *err) {
 /* ------------------------------------------------------------------------------------------------- the whole */
 
 /* The bytes that will be read, for the progress bar; 0 if a file does not tell. */
-static long expected_bytes(const kh_words_opts *o) {
+static long expected_bytes(const kh_counts_opts *o) {
     uint64_t sum = 0;
     for (int k = 0; k < o->n_path; k++) {
         struct stat st;
@@ -219,7 +219,7 @@ static long expected_bytes(const kh_words_opts *o) {
 }
 
 /* Reads up to n_chunk chunks, across the borders of files; *n gets how many hold text. */
-static int read_round(reader *r, const kh_words_opts *o, int *next_path, chunk *chunks, int n_chunk, int *n, kh_err *err) {
+static int read_round(reader *r, const kh_counts_opts *o, int *next_path, chunk *chunks, int n_chunk, int *n, kh_err *err) {
     *n = 0;
     while (*n < n_chunk && r->left > 0) {
         int rc = 0;
@@ -239,7 +239,7 @@ static int read_round(reader *r, const kh_words_opts *o, int *next_path, chunk *
     return 0;
 }
 
-int kh_words_read(kh_words *words, const kh_words_opts *o, const kh_hooks *hooks, kh_err *err) {
+int kh_counts_read(kh_counts *words, const kh_counts_opts *o, const kh_hooks *hooks, kh_err *err) {
     int n_chunk = kh_threads(), next_path = 0, n, rc = 0;
     long expected = expected_bytes(o);
     reader r = { .fd = -1, .left = o->limit_bytes ? o->limit_bytes : UINT64_MAX, .rest = kh_buf_init(KH_BUF_MAX) };
@@ -262,15 +262,15 @@ int kh_words_read(kh_words *words, const kh_words_opts *o, const kh_hooks *hooks
     for (int k = 0; k < n_chunk; k++) {
         kh_buf_free(&chunks[k].text);
         kh_buf_free(&chunks[k].spare);
-        kh_words_free(&chunks[k].words);
+        kh_counts_free(&chunks[k].words);
     }
     kh_free(chunks);
     return rc;
 }
 
-void kh_words_free(kh_words *w) {
+void kh_counts_free(kh_counts *w) {
     kh_free(w->word);
     kh_map_free(&w->index);
     kh_arena_free(&w->texts);
-    *w = (kh_words){ 0 };
+    *w = (kh_counts){ 0 };
 }
