@@ -59,7 +59,26 @@ typedef struct kh_cmaes_opts {
     const double *lower, *upper;
 } kh_cmaes_opts;
 
-/* The rows of all fields above but lower and upper; for parsers, --help and the echo in results. */
+/* The rows of all fields above but lower and upper, for a table of options whose struct S holds a kh_cmaes_opts called m:
+ *     static const kh_opt table[] = { KH_CMAES_ROWS(my_opts, cmaes), ... }; */
+#define KH_CMAES_ROWS(S, m) \
+    { "variant", KH_OPT_CHOICE, offsetof(S, m.variant), "full", .arg = "full|separable", .help = "all of the covariance matrix, or its diagonal" }, \
+    { "pop", KH_OPT_INT, offsetof(S, m.pop), "0", .max = KH_CMAES_MAX_POP, .arg = "N", .help = "candidates per generation; 0: 4 + floor(3 ln n)" }, \
+    { "active", KH_OPT_FLAG, offsetof(S, m.active), "true", .help = "learn from bad candidates, too" }, \
+    { "seed", KH_OPT_SEED, offsetof(S, m.seed), "1", .arg = "N", .help = "of the random numbers" }, \
+    { "bound", KH_OPT_NUMBER, offsetof(S, m.bound), "0", .max = 1e100, .arg = "B", .help = "stay within -B .. B; 0: no bounds" }, \
+    { "target", KH_OPT_NUMBER, offsetof(S, m.target), "-1e300", .arg = "F", .help = "stop at a value of at most F" }, \
+    { "max-evals", KH_OPT_INT, offsetof(S, m.max_evals), "0", .arg = "N", .help = "stop after N evaluations; 0: pop (100 + 150 (n + 3)^2 / sqrt(pop))" }, \
+    { "tolfun", KH_OPT_NUMBER, offsetof(S, m.tolfun), "1e-11", .max = 1e300, .arg = "F", .help = "stop if recent values differ by less; 0: never" }, \
+    { "tolfunhist", KH_OPT_NUMBER, offsetof(S, m.tolfunhist), "1e-12", .max = 1e300, .arg = "F", .help = "stop if recent best values differ by less" }, \
+    { "tolx", KH_OPT_NUMBER, offsetof(S, m.tolx), "1e-11", .max = 1e300, .arg = "X", .help = "stop if steps are shorter" }, \
+    { "tolfacupx", KH_OPT_NUMBER, offsetof(S, m.tolfacupx), "1e3", .max = 1e300, .arg = "R", .help = "stop if steps grew by this factor" }, \
+    { "tolupsigma", KH_OPT_NUMBER, offsetof(S, m.tolupsigma), "1e20", .max = 1e300, .arg = "R", .help = "stop if the step size grew so much more than C" }, \
+    { "tolcondition", KH_OPT_NUMBER, offsetof(S, m.tolcondition), "1e14", .max = 1e300, .arg = "R", .help = "stop if the condition number of C exceeds this" }, \
+    { "tolflat", KH_OPT_INT, offsetof(S, m.tolflat), "2", .arg = "N", .help = "stop after N generations of equal values; 0: never" }, \
+    { "stagnation", KH_OPT_FLAG, offsetof(S, m.stagnation), "true", .help = "stop if values no longer improve over a long time" }
+
+/* The rows of a kh_cmaes_opts that stands alone. */
 extern const kh_opt kh_cmaes_table[];
 kh_cmaes_opts kh_cmaes_defaults(void);
 
@@ -88,7 +107,8 @@ typedef enum kh_cmaes_reason {
 } kh_cmaes_reason;
 
 /* x0 [n], inside the bounds; NULL: 0 in every coordinate. sigma: the first standard deviation in every coordinate, about a
- * third of the distance in which the optimum is expected. opts NULL: the defaults. */
+ * third of the distance in which the optimum is expected; it is held to a third of the distance of bounds. opts NULL: the
+ * defaults. */
 int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh_cmaes_opts *opts, kh_err *err);
 void kh_cmaes_free(kh_cmaes *);
 /* An independent optimiser in the same state. */
@@ -112,8 +132,8 @@ long long kh_cmaes_evals(const kh_cmaes *);      /* values told so far */
 double kh_cmaes_sigma(const kh_cmaes *);
 double kh_cmaes_condition(const kh_cmaes *);     /* of C, as of its last decomposition */
 void kh_cmaes_mean(const kh_cmaes *, double *x); /* x [n], within the bounds */
-/* The best candidate told so far [n], with its value in *f (if not NULL). Until a number was told: the start, and infinity.
- * Lives until the next tell. */
+/* The best candidate told so far [n], with its value in *f (if not NULL). Until a value below infinity was told: the start,
+ * and infinity. Lives until the next tell. */
 const double *kh_cmaes_best(const kh_cmaes *, double *f);
 
 /* The whole state, options included, as bytes: little-endian, versioned, with a checksum. At n dimensions the full variant
