@@ -8,11 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-static double now(void) {
+static double read_clock(clockid_t id) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static double now(void) { return read_clock(CLOCK_MONOTONIC); }
+/* What this thread has used: work of one thread is measured by it, so that other programs do not count. */
+static double cpu_now(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 /* ---------------------------------------------------------------------------------------------- bench tokenize */
 
@@ -51,16 +55,16 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     kh_tokenizer *t = NULL;
     kh_buf text = { 0 };
     kh_ids ids = { 0 };
-    double start = now(), best = 0;
+    double start = cpu_now(), best = 0;
     int passes = 0, rc = kh_tokenizer_open(&t, o->model, err);
-    double opened = now() - start;
+    double opened = cpu_now() - start;
     long tokens = 0;
     if (rc == 0)
         rc = kh_file_read(o->file, (size_t)1 << 32, &text, err);
     for (start = now(); rc == 0 && (passes == 0 || now() - start < o->seconds); passes++) {
-        double began = now();
+        double began = cpu_now();
         rc = tokenize_all(t, &text, &ids, &tokens, err);
-        double took = now() - began;
+        double took = cpu_now() - began;
         best = passes == 0 || took < best ? took : best;
     }
     if (rc == 0) {
@@ -82,7 +86,7 @@ const cli_command cmd_bench_tokenize = {
     .summary = "measure how fast a text is tokenized",
     .text =
         "Tokenizes every line of a file again and again, on one core, and prints the\n"
-        "speed of the fastest pass.\n"
+        "speed of the fastest pass, by the processor time that it used.\n"
         "\n"
         "Example\n"
         "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5\n",

@@ -199,6 +199,52 @@ static int join(const kh_bpe *m, kh_bpe_scratch *w, kh_ids *out, int from, kh_er
     return 0;
 }
 
+/* -------------------------------------------------------------------------------------- words given as characters */
+
+/* What is not in the vocabulary waits: with fuse_unk it may grow, and what byte_fallback yields does not end the wait. */
+static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+    int32_t unk = -1;
+    int rc = 0, len;
+    for (size_t i = 0; i < n && rc == 0; i += (size_t)len) {
+        kh_utf8_next(s + i, n - i, &len, NULL);
+        const char *c = s + i;
+        size_t c_len = (size_t)len;
+        bool ends = i + c_len == n;
+        if ((i > 0 && *m->prefix) || (ends && *m->suffix)) {
+            kh_buf_reset(&w->affixed);
+            kh_buf_text(&w->affixed, i > 0 ? m->prefix : "");
+            kh_buf_bytes(&w->affixed, s + i, c_len);
+            kh_buf_text(&w->affixed, ends ? m->suffix : "");
+            if (kh_buf_failed(&w->affixed))
+                return kh_fail_memory(err);
+            c = w->affixed.data;
+            c_len = w->affixed.len;
+        }
+        int32_t id = kh_vocab_id(m->vocab, c, c_len);
+        if (id >= 0) {
+            if (unk >= 0)
+                rc = kh_ids_push(out, unk, err);
+            unk = -1;
+            if (rc == 0)
+                rc = kh_ids_push(out, id, err);
+            continue;
+        }
+        bool fallback = m->byte_fallback;
+        for (size_t k = 0; k < c_len && fallback; k++)
+            fallback = m->fallback_id[(unsigned char)c[k]] >= 0;
+        for (size_t k = 0; k < c_len && fallback && rc == 0; k++)
+            rc = kh_ids_push(out, m->fallback_id[(unsigned char)c[k]], err);
+        if (fallback || !m->unk_token)
+            continue;
+        if (unk >= 0 && !m->fuse_unk)
+            rc = kh_ids_push(out, unk, err);
+        unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
+        if (unk < 0)
+            return kh_fail(err, KH_EMISMATCH, "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+    }
+    return rc == 0 && unk >= 0 ? kh_ids_push(out, unk, err) : rc;
+}
+
 /* ------------------------------------------------------------------------------------------- words given as bytes */
 
 static uint64_t read8(const char *s) {
@@ -236,27 +282,29 @@ static kh_bpe_word *find_word(const kh_bpe *m, const char *s, size_t n) {
     }
 }
 
-static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
-    int from = out->n, rc = kh_ids_room(out, n, err);
-    if (rc != 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
-        out->id[from + (int)i] = m->byte_id[(unsigned char)s[i]];
-    out->n = from + (int)n;
-    return join(m, w, out, from, err);
-}
-
-/* The id of a word of bytes that is in the vocabulary, or -1; *failed when out of memory. */
-static int32_t whole_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, bool *failed) {
-    if (w->text.max == 0)
-        w->text = kh_buf_init(KH_TEXT_MAX * 2);
+/* The word with its bytes as printable characters, in w->text. */
+static int print_bytes(const char *s, size_t n, kh_bpe_scratch *w, kh_err *err) {
     kh_buf_reset(&w->text);
     for (size_t i = 0; i < n; i++) {
         char utf8[4];
         kh_buf_bytes(&w->text, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)s[i]), utf8));
     }
-    *failed = kh_buf_failed(&w->text);
-    return *failed ? -1 : kh_vocab_id(m->vocab, w->text.data, w->text.len);
+    return kh_buf_failed(&w->text) ? kh_fail_memory(err) : 0;
+}
+
+/* The ids of the bytes, joined. A byte that the vocabulary lacks sends the word the way of characters. */
+static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+    int from = out->n, rc = kh_ids_room(out, n, err);
+    if (rc != 0)
+        return rc;
+    int32_t *id = out->id + from, lacking = 0;
+    for (size_t i = 0; i < n; i++)
+        lacking |= id[i] = m->byte_id[(unsigned char)s[i]];
+    if (lacking >= 0)
+        out->n = from + (int)n;
+    else if ((rc = print_bytes(s, n, w, err)) == 0)
+        rc = put_symbols(m, w->text.data, w->text.len, w, out, err);
+    return rc ? rc : join(m, w, out, from, err);
 }
 
 static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
@@ -265,12 +313,10 @@ static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch
         if (word->len)
             return kh_ids_push(out, word->id, err);
     } else if (m->ignore_merges) {
-        bool failed;
-        int32_t id = whole_bytes(m, s, n, w, &failed);
-        if (failed)
-            return kh_fail_memory(err);
-        if (id >= 0)
-            return kh_ids_push(out, id, err);
+        int rc = print_bytes(s, n, w, err);
+        int32_t id = rc == 0 ? kh_vocab_id(m->vocab, w->text.data, w->text.len) : -1;
+        if (rc != 0 || id >= 0)
+            return rc ? rc : kh_ids_push(out, id, err);
     }
     return join_bytes(m, s, n, w, out, err);
 }
@@ -290,7 +336,7 @@ static size_t token_bytes(const char *token, size_t n, char *bytes) {
 
 /* Which words are one token: those that the joins lead back to, or with ignore_merges all of the vocabulary. */
 static int hash_words(kh_bpe *m, kh_err *err) {
-    kh_bpe_scratch scratch = { 0 };
+    kh_bpe_scratch scratch = kh_bpe_scratch_init();
     kh_ids ids = { 0 };
     int rc = 0;
     for (m->cap_word = 64; m->cap_word < (size_t)m->vocab->size * 2; m->cap_word *= 2)
@@ -302,7 +348,10 @@ static int hash_words(kh_bpe *m, kh_err *err) {
         char bytes[LONGEST_HASHED];
         const char *token = m->vocab->token[id];
         size_t n = token ? token_bytes(token, m->vocab->len[id], bytes) : 0;
-        if (n == 0 || kh_vocab_id(m->vocab, token, m->vocab->len[id]) != id)
+        bool known = n > 0;
+        for (size_t i = 0; i < n; i++)
+            known &= m->byte_id[(unsigned char)bytes[i]] >= 0;
+        if ((!known && !m->ignore_merges) || n == 0)
             continue;
         ids.n = 0;
         if (m->ignore_merges)
@@ -321,52 +370,6 @@ static int hash_words(kh_bpe *m, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------- words given as characters */
-
-/* What is not in the vocabulary waits: with fuse_unk it may grow, and what byte_fallback yields does not end the wait. */
-static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
-    int32_t unk = -1;
-    int rc = 0, len;
-    for (size_t i = 0; i < n && rc == 0; i += (size_t)len) {
-        kh_utf8_next(s + i, n - i, &len, NULL);
-        const char *c = s + i;
-        size_t c_len = (size_t)len;
-        bool ends = i + c_len == n;
-        if ((i > 0 && *m->prefix) || (ends && *m->suffix)) {
-            kh_buf_reset(&w->text);
-            kh_buf_text(&w->text, i > 0 ? m->prefix : "");
-            kh_buf_bytes(&w->text, s + i, c_len);
-            kh_buf_text(&w->text, ends ? m->suffix : "");
-            if (kh_buf_failed(&w->text))
-                return kh_fail_memory(err);
-            c = w->text.data;
-            c_len = w->text.len;
-        }
-        int32_t id = kh_vocab_id(m->vocab, c, c_len);
-        if (id >= 0) {
-            if (unk >= 0)
-                rc = kh_ids_push(out, unk, err);
-            unk = -1;
-            if (rc == 0)
-                rc = kh_ids_push(out, id, err);
-            continue;
-        }
-        bool fallback = m->byte_fallback;
-        for (size_t k = 0; k < c_len && fallback; k++)
-            fallback = m->fallback_id[(unsigned char)c[k]] >= 0;
-        for (size_t k = 0; k < c_len && fallback && rc == 0; k++)
-            rc = kh_ids_push(out, m->fallback_id[(unsigned char)c[k]], err);
-        if (fallback || !m->unk_token)
-            continue;
-        if (unk >= 0 && !m->fuse_unk)
-            rc = kh_ids_push(out, unk, err);
-        unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
-        if (unk < 0)
-            return kh_fail(err, KH_EMISMATCH, "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
-    }
-    return rc == 0 && unk >= 0 ? kh_ids_push(out, unk, err) : rc;
-}
-
 int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
     if (bytes)
         return encode_bytes(m, word, n, w, out, err);
@@ -375,8 +378,6 @@ int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bp
         if (id >= 0)
             return kh_ids_push(out, id, err);
     }
-    if (w->text.max == 0)
-        w->text = kh_buf_init(KH_TEXT_MAX * 2);
     int from = out->n, rc = put_symbols(m, word, n, w, out, err);
     return rc ? rc : join(m, w, out, from, err);
 }
@@ -388,7 +389,6 @@ int kh_bpe_ready(kh_bpe *m, kh_err *err) {
     for (int b = 0; b < 256; b++) {
         char name[8], utf8[4];
         m->byte_id[b] = kh_vocab_id(m->vocab, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)b), utf8));
-        m->reads_bytes &= m->byte_id[b] >= 0;
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         m->fallback_id[b] = kh_vocab_id(m->vocab, name, 6);
     }
@@ -403,8 +403,13 @@ void kh_bpe_free(kh_bpe *m) {
     *m = (kh_bpe){ 0 };
 }
 
+kh_bpe_scratch kh_bpe_scratch_init(void) {
+    return (kh_bpe_scratch){ .text = kh_buf_init(KH_TEXT_MAX * 2), .affixed = kh_buf_init(KH_TEXT_MAX) };
+}
+
 void kh_bpe_scratch_free(kh_bpe_scratch *w) {
     kh_free(w->link);
     kh_free(w->heap);
     kh_buf_free(&w->text);
+    kh_buf_free(&w->affixed);
 }

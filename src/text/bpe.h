@@ -36,13 +36,14 @@ int kh_bpe_merge(kh_bpe *, int rank, const char *left, size_t n_left, const char
 int kh_bpe_ready(kh_bpe *, kh_err *err);
 void kh_bpe_free(kh_bpe *);
 
-/* Memory that words share; zero it once, free it at the end. */
+/* Memory that words share. */
 typedef struct kh_bpe_scratch {
     int32_t *link; /* two for each symbol: the previous and the next */
     uint64_t *heap;
     size_t cap_link, cap_heap;
-    kh_buf text;
+    kh_buf text, affixed;
 } kh_bpe_scratch;
+kh_bpe_scratch kh_bpe_scratch_init(void);
 void kh_bpe_scratch_free(kh_bpe_scratch *);
 
 /* Appends the ids of one word: characters of the vocabulary, or bytes if the model reads bytes. */

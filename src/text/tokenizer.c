@@ -303,7 +303,7 @@ static int mend(work *w, const char **text, size_t *n, kh_err *err) {
 
 /* Appends the ids of one text, without special tokens around it. */
 static int encode_text(const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
-    work w = { 0 };
+    work w = { .bpe = kh_bpe_scratch_init() };
     kh_pieces *p = &w.pieces;
     int rc = mend(&w, &text, &n, err);
     if (rc == 0)
