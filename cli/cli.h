@@ -34,6 +34,8 @@ extern const kh_hooks cli_hooks;
  * 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are refused. */
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
+extern const cli_command cmd_tokenizer_train;
+
 /* help.c */
 void cli_print_overview(FILE *out);
 void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
@@ -42,5 +44,7 @@ extern const cli_command cmd_help;
 
 /* cmd_tokenize.c, cmd_bench.c */
 extern const cli_command cmd_tokenize, cmd_bench_tokenize;
+/* cmd_data.c, cmd_task.c */
+extern const cli_command cmd_data_check, cmd_data_split, cmd_data_stats, cmd_task_check, cmd_task_list, cmd_task_show;
 
 #endif

@@ -6,10 +6,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
-    &cmd_tokenize,
+    &cmd_tokenize, &cmd_tokenizer_train,
+    &cmd_data_check, &cmd_data_stats, &cmd_data_split,
+    &cmd_task_list, &cmd_task_show, &cmd_task_check,
     &cmd_bench_tokenize,
     &cmd_help,
     NULL,
@@ -17,28 +20,53 @@ const cli_command *const cli_commands[] = {
 
 /* ---------------------------------------------------------------------------------------------- progress */
 
+static bool bar_open; /* a bar stands on the terminal's last line */
+
+static void close_bar(void) {
+    if (bar_open)
+        fputc('\n', stderr);
+    bar_open = false;
+}
+
+/* At most one line a second where lines are kept; the last one of a phase always. */
+static bool is_due(const kh_progress *p) {
+    static double shown = -1;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    if (p->done != p->total && shown >= 0 && now - shown < 1)
+        return false;
+    shown = now;
+    return true;
+}
+
 static int show_progress(void *user, const kh_progress *p) {
     (void)user;
-    bool terminal = isatty(STDERR_FILENO);
     const char *note = p->note ? p->note : "";
-    if (!terminal)
-        fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total, *note ? " " : "", note);
-    else if (p->total > 0) {
-        int width = 30, filled = (int)(p->done * width / p->total);
-        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3ld%% %s", p->phase, filled, "##############################", width - filled,
-            "..............................", p->done * 100 / p->total, note);
-        if (p->done == p->total)
-            fputc('\n', stderr);
+    if (!isatty(STDERR_FILENO)) {
+        if (is_due(p))
+            fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total, *note ? " " : "", note);
+        return 0;
+    }
+    if (p->total > 0) {
+        int width = 30, filled = (int)((double)p->done / (double)p->total * width);
+        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3.0f%% %s", p->phase, filled, "##############################", width - filled,
+            "..............................", (double)p->done / (double)p->total * 100, note);
     } else
         fprintf(stderr, "\r\033[K%s %ld %s", p->phase, p->done, note);
+    bar_open = true;
+    if (p->done == p->total)
+        close_bar();
     fflush(stderr);
     return 0;
 }
 
 static void show_log(void *user, kh_level level, const char *line) {
     (void)user;
-    if (level >= KH_INFO)
-        fprintf(stderr, "keyhole: %s%s\n", level == KH_WARN ? "warning: " : "", line);
+    if (level < KH_INFO)
+        return;
+    close_bar();
+    fprintf(stderr, "keyhole: %s%s\n", level == KH_WARN ? "warning: " : "", line);
 }
 
 const kh_hooks cli_hooks = { show_progress, show_log, NULL };
@@ -197,6 +225,7 @@ static const cli_command *find_command(int argc, char **argv, int *used, bool *f
 }
 
 static int finish(int rc, const kh_err *err, const cli_command *cmd) {
+    close_bar();
     if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout))) {
         fprintf(stderr, "keyhole: cannot write to standard output\n");
         return 1;

@@ -138,7 +138,179 @@ KH_API uint64_t kh_tokenizer_fingerprint(const kh_tokenizer *);
 
 /* ------------------------------------------------------------------------ rows -> encoded batches (src/data) */
 
-/* (added by the data room) */
+/* -- tasks: a template with a mask, and words that stand for classes -- */
+
+typedef enum kh_metric { KH_METRIC_ACCURACY, KH_METRIC_F1 } kh_metric; /* F1 is that of class 1 */
+
+typedef struct kh_label {
+    const char *name;        /* as data files write it */
+    const char *const *word; /* [n_word], without white space around them */
+    int n_word;
+} kh_label;
+
+/* A template holds {text}, or {text_a} and {text_b}; one {mask}; and, if it is a soft one, one {prompt}, where the slots
+ * of the soft prompt go. {{ and }} are braces. */
+typedef struct kh_task {
+    const char *name;
+    const char *plain; /* the template for use without a soft prompt */
+    const char *soft;  /* the template with {prompt} */
+    const kh_label *label;
+    int n_label;
+    kh_metric metric;
+    bool pair;           /* two texts a row */
+    bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space (Yelp) */
+    void *memory;        /* NULL for a built-in task */
+} kh_task;
+
+/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task file (JSON; see
+ * "keyhole task show NAME --json" for one to start from). */
+KH_API int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err);
+/* The same from JSON in memory; messages call it by `name`. */
+KH_API int kh_task_parse(const kh_task **out, const char *json, size_t n, const char *name, kh_err *err);
+KH_API void kh_task_close(const kh_task *);
+/* Built-in task number i, or NULL after the last. */
+KH_API const kh_task *kh_task_builtin(int i);
+
+/* -- data sets -- */
+
+/* One row. Texts are UTF-8 without white space around them. */
+typedef struct kh_row {
+    const char *a, *b; /* b is NULL unless rows are pairs */
+    size_t n_a, n_b;
+    int label; /* 0 .. n_label-1, or -1: not known */
+    long line; /* where the row starts in its file; 0: not from a file */
+} kh_row;
+
+typedef enum kh_format {
+    KH_FORMAT_AUTO,         /* by extension and content */
+    KH_FORMAT_TSV,          /* header line, tabs, no quoting; columns by name, so GLUE's files too */
+    KH_FORMAT_CSV,          /* header line, RFC 4180 quoting */
+    KH_FORMAT_CSV_NOHEADER, /* class, then texts (AG News, Yelp, DBPedia); classes count from 1 unless one of them is 0 */
+    KH_FORMAT_JSONL,        /* one object a line */
+} kh_format;
+
+typedef struct kh_dataset_opts { /* {0} is the default */
+    kh_format format;
+    const kh_task *task;   /* checks one or two texts, names the labels; must outlive the call only */
+    bool unlabelled;       /* rows without a label are kept, as -1; otherwise a file without labels is refused */
+    bool newline_escape;   /* as the task's */
+    bool skip_bad_rows;    /* leave malformed rows out and count them instead of failing at the first */
+    int max_reports;       /* how many of the skipped rows are logged through hooks; 0 means 5 */
+    const kh_hooks *hooks; /* may be NULL */
+} kh_dataset_opts;
+
+/* A file of rows, in memory, immutable. Text columns are found by their names (text, sentence; text_a and text_b,
+ * sentence1 and sentence2, premise and hypothesis, ...), and so is the label (label, gold_label, Quality, ...). A label is a
+ * number from 0, or a name: one of labels.txt beside the file, or of the task's; failing both, the names found count in
+ * alphabetical order. Rows labelled "-" or -1 (annotators disagreed) are left out and counted, or kept if `unlabelled`. */
+typedef struct kh_dataset kh_dataset;
+
+KH_API int kh_dataset_open(kh_dataset **out, const char *path, const kh_dataset_opts *, kh_err *err);
+/* The same for n bytes in memory, which are copied; `name` stands for the path, and labels.txt is not sought. */
+KH_API int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name, const kh_dataset_opts *, kh_err *err);
+/* A data set of some rows of another, in the given order. It stands alone. */
+KH_API int kh_dataset_select(kh_dataset **out, const kh_dataset *, const int *index, int n, kh_err *err);
+KH_API void kh_dataset_close(kh_dataset *);
+
+KH_API int kh_dataset_size(const kh_dataset *);
+KH_API const kh_row *kh_dataset_rows(const kh_dataset *); /* [size], as long as the data set lives */
+KH_API bool kh_dataset_pairs(const kh_dataset *);
+KH_API int kh_dataset_labels(const kh_dataset *);                /* how many classes are known of */
+KH_API const char *kh_dataset_label(const kh_dataset *, int k);  /* the name of a class, or NULL if it has none */
+KH_API const char *kh_dataset_path(const kh_dataset *);
+KH_API kh_format kh_dataset_format(const kh_dataset *);          /* never KH_FORMAT_AUTO */
+KH_API int kh_dataset_skipped(const kh_dataset *);               /* malformed rows left out */
+KH_API int kh_dataset_undecided(const kh_dataset *);             /* rows left out because they have no label */
+
+/* A data folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class name a line, and perhaps
+ * ready-made few-shot splits: kshotK/seedS.train.tsv and .dev.tsv, or LM-BFF's k-shot/TASK/K-S/train.tsv and so on (the
+ * folder may also be k-shot/TASK or the folder K-S itself). */
+typedef struct kh_split {
+    kh_dataset *train, *dev;
+    bool drawn; /* by us; otherwise read from ready-made files */
+} kh_split;
+
+/* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made files for (shots, seed)
+ * are read as they are. Otherwise the rows of train are shuffled by the seed and walked: the first `shots` of each class
+ * make train, the next make dev. shots = 0 takes the files train and dev whole. */
+KH_API int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+KH_API void kh_split_close(kh_split *);
+/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's tree. */
+KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+
+/* -- label words as tokens -- */
+
+typedef struct kh_word {
+    const char *text;
+    int label;
+    const int32_t *id; /* [n_token] all tokens of the word */
+    int n_token;
+    int n_id;       /* how many of them count: all, or with paper_exact the first */
+    int same;       /* the first word of another class with the very same tokens that count, or -1 */
+    int first_same; /* the first word of another class with the same first token, or -1 */
+    bool unknown;   /* one of its tokens is the unknown token, or it has none */
+} kh_word;
+
+/* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a label's logit is the logit of
+ * its word at the mask, log-sum-exp over several words. Otherwise the score of a word is the mean over its tokens of the
+ * log-probabilities, over the whole vocabulary, at as many masks as it has tokens; over several words, log-sum-exp. */
+typedef struct kh_words {
+    const kh_word *word; /* [n_word], label after label */
+    int n_word, n_label;
+    const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
+    int n_variant;
+    bool paper_exact;
+    void *memory;
+} kh_words;
+
+/* Each word as it stands inside a sentence: with a space before it. paper_exact: the first token of the word without. */
+KH_API int kh_words_new(kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two classes. */
+KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
+KH_API void kh_words_free(kh_words *);
+
+/* -- batches: rows as ids, ready for a model -- */
+
+typedef enum kh_placement {
+    KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
+    KH_SLOTS_PREFIX,   /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+} kh_placement;
+
+typedef struct kh_batch_opts {
+    int max_len;            /* the longest sequence that the model takes, all tokens and slots counted */
+    int n_slot;             /* 0: no soft prompt, the plain template */
+    const int32_t *slot_id; /* [n_slot] ids that stand in the slots; NULL: 1000, 1001, ... */
+    kh_placement placement;
+    bool paper_exact; /* rows longer than max_len are left out; otherwise their texts are cut */
+} kh_batch_opts;
+
+/* Sequences of different lengths, one after another, without padding. A row has n_variant sequences, one for each word
+ * length (one in all if label words are single tokens): sequence s belongs to row s / n_variant and holds
+ * n_mask[s % n_variant] masks side by side. Its tokens are id[start[s]] .. id[start[s + 1] - 1]; positions below count
+ * from start[s]. The slots of a sequence stand side by side. */
+typedef struct kh_batch {
+    int n_row, n_variant, n_seq; /* n_seq = n_row * n_variant */
+    int n_slot;
+    int max_len;         /* the longest sequence that is here */
+    const int32_t *id;   /* [start[n_seq]] */
+    const size_t *start; /* [n_seq + 1] */
+    const int *n_mask;   /* [n_variant] */
+    const int *mask;     /* [n_seq] position of the first mask */
+    const int *slot;     /* [n_seq] position of the first slot, -1 without a soft prompt */
+    const int *label;    /* [n_row], -1: not known */
+    const int *row;      /* [n_row] which of the given rows this is; others were left out */
+    int n_truncated;     /* rows whose texts were cut to fit */
+    int n_dropped;       /* rows left out (paper_exact) */
+    void *memory;
+} kh_batch;
+
+/* Fills the template with each of the n rows (of kh_dataset_rows, or made by the caller) and encodes it. The ids are those
+ * that Hugging Face's tokenizer gives for the filled-in text, except that special tokens written in a text ("<mask>" in a
+ * review) stay ordinary characters. Rows that are too long lose the end of their texts, never template, slots or mask: of a
+ * pair the longer text first, until both are of one length. */
+KH_API int kh_batch_encode(kh_batch **out, const kh_tokenizer *, const kh_task *, const kh_words *, const kh_row *rows, int n,
+    const kh_batch_opts *, kh_err *err);
+KH_API void kh_batch_free(kh_batch *);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,13 @@
 // make_unicode.mjs - writes src/text/unicode_data.h: the classes of every code point, asked of Hugging Face's Rust library.
 //
-//     npm install --prefix DIR tokenizers@0.23.2
-//     NODE_PATH=DIR/node_modules node tools/make_unicode.mjs > src/text/unicode_data.h
+//     npm install --ignore-scripts --prefix "$KH_NPM" tokenizers@0.23.2
+//     KH_NPM=... node tools/make_unicode.mjs > src/text/unicode_data.h
 //
 // That library mixes Unicode versions: its regular expressions know Unicode 16, BERT's rules know Unicode 8. Token ids depend on
 // it, so the tables are taken from its answers and not from a Unicode version.
 import { createRequire } from "node:module";
 
-const t = createRequire(`${process.env.NODE_PATH}/`)("tokenizers");
+const t = createRequire(`${process.env.KH_NPM}/`)("tokenizers");
 const bert = (on) =>
     t.bertNormalizer({ cleanText: false, handleChineseChars: false, stripAccents: false, lowercase: false, ...on });
 const split = (pattern) =>

@@ -36,18 +36,22 @@ static long too_deep(const char *text, size_t n) {
     return 0;
 }
 
-int kh_json_parse(const char *text, size_t n, const char *name, json_t **root, kh_err *err) {
+int kh_json_parse_line(const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err) {
     *root = NULL;
     long line = too_deep(text, n);
     if (line)
-        return kh_fail_at(err, KH_ELIMIT, name, line, "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
+        return kh_fail_at(err, KH_ELIMIT, name, first + line - 1, "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
     json_error_t why;
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
     if (*root)
         return 0;
     if (json_error_code(&why) == json_error_out_of_memory)
         return kh_fail_memory(err);
-    return kh_fail_at(err, KH_EFORMAT, name, why.line, "not valid JSON: %s (column %d)", why.text, why.column);
+    return kh_fail_at(err, KH_EFORMAT, name, first + why.line - 1, "not valid JSON: %s (column %d)", why.text, why.column);
+}
+
+int kh_json_parse(const char *text, size_t n, const char *name, json_t **root, kh_err *err) {
+    return kh_json_parse_line(text, n, name, 1, root, err);
 }
 
 int kh_json_read(const char *path, size_t max, json_t **root, kh_err *err) {

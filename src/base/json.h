@@ -18,6 +18,8 @@ enum { KH_JSON_DEPTH = 64 };
 
 /* Parses n bytes; `name` is what messages call them. *root is new (json_decref it), NULL on failure. */
 int kh_json_parse(const char *text, size_t n, const char *name, json_t **root, kh_err *err);
+/* The same for text that starts on line `first` of a file, such as one line of a JSONL file. */
+int kh_json_parse_line(const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err);
 /* Reads a file of at most max bytes. */
 int kh_json_read(const char *path, size_t max, json_t **root, kh_err *err);
 

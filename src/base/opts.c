@@ -28,12 +28,15 @@ static int set_flag(const kh_opt *row, bool *out, const char *value, kh_err *err
     return 0;
 }
 
+/* Nothing but these characters: strtol and strtod also take white space, hexadecimal and words. */
+static bool is_made_of(const char *value, const char *characters) { return value[strspn(value, characters)] == '\0'; }
+
 static int set_int(const kh_opt *row, int *out, const char *value, kh_err *err) {
     double min = row->min, max = row->max == 0 && row->min == 0 ? INT_MAX : row->max;
     char *end;
     errno = 0;
     long n = strtol(value, &end, 10);
-    if (end == value || *end || errno || (double)n < min || (double)n > max)
+    if (end == value || !is_made_of(value, "-0123456789") || *end || errno || (double)n < min || (double)n > max)
         return kh_fail(err, KH_EARG, "--%s takes a whole number from %.0f to %.0f; got \"%s\"", row->name, min, max, value);
     *out = (int)n;
     return 0;
@@ -53,7 +56,7 @@ static int set_number(const kh_opt *row, double *out, const char *value, kh_err 
     char *end;
     double x = strtod(value, &end);
     bool any = row->min == 0 && row->max == 0;
-    if (end == value || *end || !isfinite(x))
+    if (end == value || !is_made_of(value, "+-.0123456789eE") || *end || !isfinite(x))
         return kh_fail(err, KH_EARG, "--%s takes a number; got \"%s\"", row->name, value);
     if (!any && (x < row->min || x > row->max))
         return kh_fail(err, KH_EARG, "--%s takes a number from %g to %g; got \"%s\"", row->name, row->min, row->max, value);

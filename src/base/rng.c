@@ -46,7 +46,8 @@ uint64_t kh_rng_u64(kh_rng *r) {
     return (uint64_t)kh_rng_u32(r) << 32 | low;
 }
 
-double kh_rng_uniform(kh_rng *r) { return ((double)(kh_rng_u64(r) >> 11) + 0.5) * 0x1p-53; }
+/* 52 bits, not 53: with the half added the sum must still fit the 53 of a double, or the largest would round to 1. */
+double kh_rng_uniform(kh_rng *r) { return ((double)(kh_rng_u64(r) >> 12) + 0.5) * 0x1p-52; }
 
 double kh_rng_normal(kh_rng *r) { return kh_normal_quantile(kh_rng_uniform(r)); }
 

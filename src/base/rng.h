@@ -36,13 +36,13 @@ kh_rng kh_rng_stream(uint64_t seed, kh_purpose purpose, uint32_t i, uint32_t j);
 
 uint32_t kh_rng_u32(kh_rng *);
 uint64_t kh_rng_u64(kh_rng *);
-double kh_rng_uniform(kh_rng *);               /* in (0, 1): a multiple of 2^-53 plus 2^-54, never 0 or 1 */
+double kh_rng_uniform(kh_rng *);               /* in (0, 1): a multiple of 2^-52 plus 2^-53, never 0 or 1 */
 double kh_rng_normal(kh_rng *);                /* one uniform each, through the inverse distribution function */
 uint32_t kh_rng_below(kh_rng *, uint32_t n);   /* 0 .. n-1 without bias; n > 0 */
 int kh_rng_categorical(kh_rng *, const double *weight, int n); /* weights >= 0, not all 0; they need not sum to 1 */
 void kh_rng_permutation(kh_rng *, int *out, int n);            /* out becomes a shuffle of 0 .. n-1 */
 
-/* The quantile of the standard normal distribution, p in (0, 1); relative error about 1e-16 (Wichura 1988, AS 241). */
+/* The quantile of the standard normal distribution, p in (0, 1); relative error below 1e-15 (Wichura 1988, AS 241). */
 double kh_normal_quantile(double p);
 
 /* Philox 4x32-10 itself: ten rounds of `in` under `key`. */

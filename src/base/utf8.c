@@ -1,6 +1,8 @@
 /* utf8.c - the table of well-formed byte sequences (Unicode 15, table 3-7), walked one byte at a time. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 static uint32_t broken(int used, int *len, int *ok) {
     *len = used;
     if (ok)
@@ -50,4 +52,24 @@ int kh_utf8_put(uint32_t c, char out[4]) {
     }
     out[0] = (char)((0xFF00u >> (more + 1) & 0xFF) | c);
     return more + 1;
+}
+
+size_t kh_utf8_prefix(const char *s, size_t n) {
+    size_t i = 0;
+    while (i < n) {
+        uint64_t eight;
+        if (n - i >= sizeof eight) { /* most text is ASCII: eight bytes at a time */
+            memcpy(&eight, s + i, sizeof eight);
+            if (!(eight & 0x8080808080808080u)) {
+                i += sizeof eight;
+                continue;
+            }
+        }
+        int len, ok = 1;
+        kh_utf8_next(s + i, n - i, &len, &ok);
+        if (!ok)
+            return i;
+        i += (size_t)len;
+    }
+    return n;
 }

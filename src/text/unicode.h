@@ -17,7 +17,7 @@ enum kh_char_class {
     KH_CHAR_NUMBER = 2,       /* \p{N} */
     KH_CHAR_SPACE = 4,        /* the White_Space property: \s of regular expressions, char::is_whitespace of Rust */
     KH_CHAR_PUNCT = 8,        /* \p{P} */
-    KH_CHAR_WORD = 16,        /* \w of Rust's regex (Whitespace pre-tokenizer, single_word): letters, marks, \p{Nd}, \p{Pc}, joiners */
+    KH_CHAR_WORD = 16,        /* \w of Rust's regex (Whitespace, single_word): letters, marks, digits, \p{Pc}, joiners */
     KH_CHAR_NUMERIC = 32,     /* char::is_numeric of Rust (Digits pre-tokenizer): KH_CHAR_NUMBER and a dozen newer characters */
     KH_CHAR_MARK = 64,        /* what the StripAccents normalizer removes: \p{M}, tables of Unicode 9 */
     KH_CHAR_BERT_PUNCT = 128, /* what BERT's and the Punctuation pre-tokenizer make a word of its own: ASCII symbols and \p{P} */

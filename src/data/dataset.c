@@ -1,0 +1,604 @@
+/* dataset.c - files of labelled rows: TSV, CSV, JSONL.
+ *
+ * The file is read whole and kept; texts are cut out of it in place, so that a data set costs its file and 48 bytes a row.
+ * Each format yields rows as (text a, text b, label code); labels.c turns codes into labels when the last row is in. A row
+ * that is wrong ends the reading with a sentence, or is counted and passed over if the caller asked for that. */
+#include "data/dataset.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/hooks.h"
+#include "base/json.h"
+#include "data/columns.h"
+#include "data/labels.h"
+#include "data/table.h"
+
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+
+#define FILE_MAX ((size_t)1 << 36)
+
+typedef struct reader {
+    kh_dataset *d;
+    const kh_dataset_opts *o;
+    kh_labels labels;
+    kh_columns columns;
+    int at_a, at_b, at_label, at_name; /* tables: which column, -1 none */
+    bool joined;                       /* tables: columns at_a to at_b are one text */
+    int n_column;                      /* tables: fields of a row */
+    int n_reported;
+} reader;
+
+/* A row that cannot be used is the end, or is counted if the caller wants it skipped. */
+static int bad_row(reader *r, int rc, const kh_err *why, kh_err *err) {
+    bool malformed = rc == KH_EFORMAT || rc == KH_ELIMIT;
+    if (!malformed || !r->o->skip_bad_rows) {
+        if (err)
+            *err = *why;
+        return rc;
+    }
+    r->d->n_skipped++;
+    if (r->n_reported < (r->o->max_reports ? r->o->max_reports : 5)) {
+        r->n_reported++;
+        kh_log(r->o->hooks, KH_WARN, "%s", why->msg);
+    }
+    return 0;
+}
+
+/* A backslash and an n become a space. */
+static void replace_escapes(kh_field *f) {
+    size_t w = 0;
+    for (size_t i = 0; i < f->n; i++, w++) {
+        bool escape = f->s[i] == '\\' && i + 1 < f->n && f->s[i + 1] == 'n';
+        f->s[w] = escape ? ' ' : f->s[i];
+        i += escape;
+    }
+    f->n = w;
+}
+
+static int take_text(const reader *r, kh_field *f, long line, kh_err *err) {
+    if (r->o->newline_escape || (r->o->task && r->o->task->newline_escape))
+        replace_escapes(f);
+    const char *s = f->s;
+    kh_trim(&s, &f->n);
+    f->s += s - f->s;
+    return f->n ? 0 : kh_fail_at(err, KH_EFORMAT, r->d->path, line, "the text is empty");
+}
+
+/* b->s NULL: one text. code: of the label. */
+static int add_row(reader *r, kh_field a, kh_field b, int code, long line, kh_err *err) {
+    kh_dataset *d = r->d;
+    int rc = take_text(r, &a, line, err);
+    if (rc == 0 && b.s)
+        rc = take_text(r, &b, line, err);
+    if (rc != 0)
+        return rc;
+    if (code < 0 && !r->o->unlabelled) {
+        d->n_undecided++;
+        return 0;
+    }
+    if (d->n_row == INT_MAX)
+        return kh_fail_at(err, KH_ELIMIT, d->path, line, "more than %d rows", INT_MAX);
+    if (!kh_grow(&d->row, &d->cap, (size_t)d->n_row + 1, sizeof *d->row))
+        return kh_fail_memory(err);
+    d->row[d->n_row++] = (kh_row){ a.s, b.s, a.n, b.n, code, line };
+    return 0;
+}
+
+static int read_label(reader *r, const char *s, size_t n, long line, int *code, kh_err *err) {
+    const char *t = s;
+    size_t left = n;
+    kh_trim(&t, &left);
+    *code = -1;
+    if (left == 0 && r->o->unlabelled)
+        return 0;
+    return kh_labels_read(&r->labels, s, n, r->d->path, line, code, err);
+}
+
+/* What the columns say must be what the task needs. */
+static int check_columns(reader *r, bool found, const char *half, long line, kh_err *err) {
+    const kh_columns *c = &r->columns;
+    const kh_task *task = r->o->task;
+    bool pairs = found && c->b && !c->join;
+    const char *path = r->d->path;
+    if (!found && half)
+        return kh_fail_at(err, KH_EFORMAT, path, line, "no column \"%s\", which the other text column calls for", half);
+    if (!found)
+        return kh_fail_at(err, KH_EFORMAT, path, line, "no text column; the names looked for are %s", KH_TEXT_COLUMNS);
+    if (!c->label && !r->o->unlabelled)
+        return kh_fail_at(
+            err, KH_EFORMAT, path, line, "no label column; the names looked for are label, gold_label, Quality and label_text");
+    if (task && task->pair != pairs)
+        return kh_fail_at(err, KH_EMISMATCH, path, line, "rows hold %s, but task \"%s\" takes %s", pairs ? "two texts" : "one text",
+            task->name, task->pair ? "two" : "one");
+    r->d->pairs = pairs;
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------- tables */
+
+static bool same_name(const kh_field *f, const char *name) {
+    const char *s = f->s;
+    size_t n = f->n;
+    kh_trim(&s, &n);
+    return strlen(name) == n && strncasecmp(s, name, n) == 0;
+}
+
+static int find_column(const kh_table *t, const char *name) {
+    for (int i = 0; name && i < t->n_field; i++)
+        if (same_name(&t->field[i], name))
+            return i;
+    return -1;
+}
+
+static bool has_column(const void *table, const char *name) { return find_column(table, name) >= 0; }
+
+static int refuse_twins(const kh_table *t, const char *path, kh_err *err) {
+    kh_map seen = { 0 };
+    int rc = 0;
+    for (int i = 0; i < t->n_field && rc == 0; i++) {
+        const char *s = t->field[i].s;
+        size_t n = t->field[i].n;
+        kh_trim(&s, &n);
+        int added = n ? kh_map_add(&seen, s, n, i, NULL) : 1;
+        if (added < 0)
+            rc = kh_fail_memory(err);
+        else if (added == 0)
+            rc = kh_fail_at(err, KH_EFORMAT, path, t->row_line, "two columns are called \"%.*s\"", n > 80 ? 80 : (int)n, s);
+    }
+    kh_map_free(&seen);
+    return rc;
+}
+
+static int read_header(reader *r, const kh_table *t, kh_err *err) {
+    const char *half;
+    int rc = refuse_twins(t, r->d->path, err);
+    if (rc != 0)
+        return rc;
+    bool found = kh_columns_find(&r->columns, r->o->task, has_column, t, &half);
+    rc = check_columns(r, found, half, t->row_line, err);
+    r->at_a = find_column(t, r->columns.a);
+    r->at_b = find_column(t, r->columns.b);
+    r->at_label = find_column(t, r->columns.label);
+    r->at_name = find_column(t, r->columns.label_name);
+    r->joined = r->columns.join;
+    r->n_column = t->n_field;
+    return rc;
+}
+
+/* Without a header: the class, then one text in one or more columns, or the two texts of a pair task. */
+static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
+    const kh_task *task = r->o->task;
+    bool pairs = task && task->pair;
+    if (t->n_field < 2)
+        return kh_fail_at(
+            err, KH_EFORMAT, r->d->path, t->row_line, "one column; without a header, a class and then texts are expected");
+    if (pairs && t->n_field != 3)
+        return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line, "%d columns; task \"%s\" needs a class and two texts",
+            t->n_field, task->name);
+    r->at_label = 0;
+    r->at_name = -1;
+    r->at_a = 1;
+    r->at_b = t->n_field - 1;
+    r->joined = !pairs;
+    r->n_column = t->n_field;
+    r->d->pairs = pairs;
+    return 0;
+}
+
+/* One text of several columns. Neighbours have a space between them as they stand; others need room of their own. */
+static int join_fields(reader *r, const kh_table *t, kh_field *out, kh_err *err) {
+    kh_field a = t->field[r->at_a], b = t->field[r->at_b];
+    bool neighbours = r->d->format == KH_FORMAT_CSV_NOHEADER || r->at_b == r->at_a + 1;
+    *out = (kh_field){ a.s, (size_t)(b.s + b.n - a.s) };
+    if (neighbours)
+        return 0;
+    *out = (kh_field){ kh_arena_alloc(&r->d->arena, a.n + 1 + b.n), a.n + 1 + b.n };
+    if (!out->s)
+        return kh_fail_memory(err);
+    memcpy(out->s, a.s, a.n);
+    out->s[a.n] = ' ';
+    memcpy(out->s + a.n + 1, b.s, b.n);
+    return 0;
+}
+
+static int read_fields(reader *r, const kh_table *t, kh_err *err) {
+    if (t->n_field != r->n_column)
+        return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line, "%d columns, but %d in the first row", t->n_field, r->n_column);
+    kh_field a = t->field[r->at_a], b = r->at_b >= 0 ? t->field[r->at_b] : (kh_field){ 0 };
+    int code = -1, rc = 0;
+    if (r->at_label >= 0)
+        rc = read_label(r, t->field[r->at_label].s, t->field[r->at_label].n, t->row_line, &code, err);
+    if (rc == 0 && r->at_name >= 0)
+        rc = kh_labels_learn(&r->labels, code, t->field[r->at_name].s, t->field[r->at_name].n, err);
+    if (rc != 0)
+        return rc;
+    if (r->joined && (rc = join_fields(r, t, &a, err)) != 0)
+        return rc;
+    return add_row(r, a, r->joined ? (kh_field){ 0 } : b, code, t->row_line, err);
+}
+
+/* A first row with a text column's name in it is a header, unless it starts with a number, as a class would. */
+static bool looks_like_header(const kh_table *t) {
+    kh_columns columns;
+    const char *half;
+    bool number = t->n_field > 0 && t->field[0].n > 0 && t->field[0].s[0] >= '0' && t->field[0].s[0] <= '9';
+    return !number && (kh_columns_find(&columns, NULL, has_column, t, &half) || half);
+}
+
+static int read_table(reader *r, char *at, char *end, kh_err *err) {
+    kh_dataset *d = r->d;
+    kh_table t = { .path = d->path, .at = at, .end = end, .line = 1, .sep = d->format == KH_FORMAT_TSV ? '\t' : ',',
+        .quotes = d->format != KH_FORMAT_TSV };
+    kh_err why;
+    int rc = kh_table_next(&t, err);
+    if (rc <= 0) {
+        if (rc == 0)
+            rc = kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
+        goto done;
+    }
+    if (d->format == KH_FORMAT_CSV && r->o->format == KH_FORMAT_AUTO && !looks_like_header(&t))
+        d->format = KH_FORMAT_CSV_NOHEADER;
+    bool header = d->format != KH_FORMAT_CSV_NOHEADER;
+    r->labels.from_one = !header;
+    rc = header ? read_header(r, &t, err) : guess_columns(r, &t, err);
+    if (rc != 0)
+        goto done;
+    int row = header ? kh_table_next(&t, &why) : 1;
+    while (row != 0) {
+        rc = row > 0 ? read_fields(r, &t, &why) : row;
+        if (rc != 0 && (rc = bad_row(r, rc, &why, err)) != 0)
+            break;
+        row = kh_table_next(&t, &why);
+    }
+done:
+    kh_table_free(&t);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------- JSONL */
+
+static bool has_key(const void *object, const char *name) { return json_object_get(object, name) != NULL; }
+
+/* Copies a string of the parsed line into the line itself, which it came from in a longer form. */
+static int keep_string(
+    const json_t *object, const char *key, char **room, kh_field *out, const char *path, long line, kh_err *err) {
+    const json_t *v = json_object_get(object, key);
+    if (!json_is_string(v))
+        return kh_fail_at(err, KH_EFORMAT, path, line, "\"%s\" %s", key, v ? "must be a string" : "is missing");
+    *out = (kh_field){ *room, json_string_length(v) };
+    if (memchr(json_string_value(v), '\0', out->n))
+        return kh_fail_at(err, KH_EFORMAT, path, line, "\"%s\" holds a NUL byte", key);
+    memcpy(*room, json_string_value(v), out->n);
+    *room += out->n;
+    return 0;
+}
+
+/* The label of an object: a whole number or a string. */
+static int object_label(reader *r, const json_t *object, long line, int *code, kh_err *err) {
+    const kh_columns *c = &r->columns;
+    const json_t *v = c->label ? json_object_get(object, c->label) : NULL, *name;
+    char digits[32];
+    *code = -1;
+    if (!v || json_is_null(v))
+        return r->o->unlabelled ? 0 : kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" is missing", c->label);
+    int rc;
+    if (json_is_string(v)) {
+        rc = kh_row_check(json_string_value(v), json_string_length(v), r->d->path, line, err);
+        if (rc == 0)
+            rc = read_label(r, json_string_value(v), json_string_length(v), line, code, err);
+    } else if (json_is_integer(v)) {
+        int n = snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(v));
+        rc = read_label(r, digits, (size_t)n, line, code, err);
+    } else
+        rc = kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" must be a whole number or a string", c->label);
+    if (rc == 0 && c->label_name && json_is_string(name = json_object_get(object, c->label_name)))
+        rc = kh_labels_learn(&r->labels, *code, json_string_value(name), json_string_length(name), err);
+    return rc;
+}
+
+static int read_object(reader *r, const json_t *object, char *room, long line, kh_err *err) {
+    kh_field a = { 0 }, b = { 0 };
+    const char *half;
+    int rc = 0, code;
+    if (!json_is_object(object))
+        return kh_fail_at(err, KH_EFORMAT, r->d->path, line, "each line must hold one JSON object");
+    if (!r->columns.a) { /* the first row decides for all */
+        bool found = kh_columns_find(&r->columns, r->o->task, has_key, object, &half);
+        rc = check_columns(r, found, half, line, err);
+        if (rc != 0)
+            r->columns.a = NULL;
+    }
+    if (rc == 0)
+        rc = keep_string(object, r->columns.a, &room, &a, r->d->path, line, err);
+    if (rc == 0 && r->columns.join)
+        *room++ = ' ';
+    if (rc == 0 && r->columns.b)
+        rc = keep_string(object, r->columns.b, &room, &b, r->d->path, line, err);
+    if (rc == 0)
+        rc = object_label(r, object, line, &code, err);
+    if (rc != 0)
+        return rc;
+    if (r->columns.join) {
+        a.n = (size_t)(b.s + b.n - a.s);
+        b = (kh_field){ 0 };
+    }
+    return add_row(r, a, b, code, line, err);
+}
+
+static int read_line(reader *r, char *at, size_t n, long line, kh_err *err) {
+    json_t *object = NULL;
+    int rc = kh_row_check(at, n, r->d->path, line, err);
+    if (rc == 0)
+        rc = kh_json_parse_line(at, n, r->d->path, line, &object, err);
+    if (rc == 0)
+        rc = read_object(r, object, at, line, err);
+    json_decref(object);
+    return rc;
+}
+
+static int read_jsonl(reader *r, char *at, char *end, kh_err *err) {
+    kh_err why;
+    int rc = 0;
+    for (long line = 1; at < end && rc == 0; line++) {
+        char *stop = kh_line_end(at, end);
+        const char *s = at;
+        size_t n = (size_t)(stop - at);
+        kh_trim(&s, &n);
+        if (n > 0 && (rc = read_line(r, at, (size_t)(stop - at), line, &why)) != 0)
+            rc = bad_row(r, rc, &why, err);
+        at = stop < end ? stop + 1 : end;
+    }
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------ the whole */
+
+static const char *const format_names[] = { "auto", "tsv", "csv", "csv-noheader", "jsonl" };
+
+const char *kh_format_name(kh_format f) { return format_names[f]; }
+
+/* By extension; failing that by the first line. KH_FORMAT_CSV stands for both kinds of it. */
+static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *end, kh_err *err) {
+    static const struct {
+        const char *ext;
+        kh_format format;
+    } known[] = { { ".tsv", KH_FORMAT_TSV }, { ".csv", KH_FORMAT_CSV }, { ".jsonl", KH_FORMAT_JSONL },
+        { ".json", KH_FORMAT_JSONL } };
+    d->format = o->format;
+    const char *dot = strrchr(kh_path_base(d->path), '.');
+    for (size_t i = 0; dot && d->format == KH_FORMAT_AUTO && i < sizeof known / sizeof known[0]; i++)
+        if (strcasecmp(dot, known[i].ext) == 0)
+            d->format = known[i].format;
+    while (at < end && (*at == '\n' || *at == '\r' || *at == ' '))
+        at++;
+    size_t n = (size_t)(kh_line_end(at, end) - at);
+    if (n == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
+    if (d->format == KH_FORMAT_AUTO)
+        d->format = *at == '{'    ? KH_FORMAT_JSONL
+            : memchr(at, '\t', n) ? KH_FORMAT_TSV
+            : memchr(at, ',', n)  ? KH_FORMAT_CSV
+                                  : KH_FORMAT_AUTO;
+    if (d->format == KH_FORMAT_AUTO)
+        return kh_fail(err, KH_EFORMAT, "%s: cannot tell what format this is; name it (tsv, csv, csv-noheader or jsonl)", d->path);
+    return 0;
+}
+
+/* Codes become labels; rows whose code turns out to be none are bad rows. */
+static int settle_labels(reader *r, kh_err *err) {
+    kh_dataset *d = r->d;
+    kh_err why;
+    int n = 0, most = -1, rc = kh_labels_finish(&r->labels, err);
+    for (int i = 0; i < d->n_row && rc == 0; i++) {
+        kh_row *row = &d->row[i];
+        rc = kh_labels_final(&r->labels, row->label, d->path, row->line, &row->label, &why);
+        if (rc != 0) {
+            rc = bad_row(r, rc, &why, err);
+            continue;
+        }
+        most = row->label > most ? row->label : most;
+        d->row[n++] = *row;
+    }
+    if (rc != 0)
+        return rc;
+    d->n_row = n;
+    d->n_label = kh_labels_count(&r->labels) > most + 1 ? kh_labels_count(&r->labels) : most + 1;
+    d->label = kh_arena_array(&d->arena, (size_t)d->n_label, sizeof *d->label);
+    if (!d->label)
+        return kh_fail_memory(err);
+    for (int k = 0; k < d->n_label; k++) {
+        const char *name = kh_labels_name(&r->labels, k);
+        if (name && (d->label[k] = kh_arena_strndup(&d->arena, name, strlen(name))) == NULL)
+            return kh_fail_memory(err);
+    }
+    return 0;
+}
+
+static int check_rows(const kh_dataset *d, kh_err *err) {
+    if (d->n_row > 0)
+        return 0;
+    if (d->n_skipped > 0)
+        return kh_fail(err, KH_EFORMAT, "%s: every one of its %d rows is malformed", d->path, d->n_skipped);
+    if (d->n_undecided > 0)
+        return kh_fail(err, KH_EFORMAT, "%s: none of its %d rows has a label", d->path, d->n_undecided);
+    return kh_fail(err, KH_EFORMAT, "%s: a header, but no rows", d->path);
+}
+
+/* d->bytes holds the file. */
+static int read_all(kh_dataset *d, bool on_disk, const kh_dataset_opts *o, kh_err *err) {
+    reader r = { .d = d, .o = o };
+    char *at = d->bytes.data, *end = at + d->bytes.len;
+    if (end - at >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
+        at += 3;
+    int rc = find_format(d, o, at, end, err);
+    if (rc == 0)
+        rc = kh_labels_init(&r.labels, &d->arena, on_disk ? d->path : NULL, o->task, err);
+    if (rc == 0)
+        rc = d->format == KH_FORMAT_JSONL ? read_jsonl(&r, at, end, err) : read_table(&r, at, end, err);
+    if (rc == 0)
+        rc = settle_labels(&r, err);
+    if (rc == 0)
+        rc = check_rows(d, err);
+    kh_labels_free(&r.labels);
+    return rc;
+}
+
+static kh_dataset *new_dataset(const char *path, kh_err *err) {
+    kh_dataset *d = kh_calloc(1, sizeof *d);
+    if (d && (d->path = kh_arena_strndup(&d->arena, path, strlen(path))) == NULL) {
+        kh_free(d);
+        d = NULL;
+    }
+    if (!d)
+        kh_fail_memory(err);
+    return d;
+}
+
+int kh_dataset_open(kh_dataset **out, const char *path, const kh_dataset_opts *opts, kh_err *err) {
+    static const kh_dataset_opts defaults;
+    *out = NULL;
+    kh_dataset *d = new_dataset(path, err);
+    if (!d)
+        return KH_ENOMEM;
+    int rc = kh_file_read(path, FILE_MAX, &d->bytes, err);
+    if (rc == 0)
+        rc = read_all(d, true, opts ? opts : &defaults, err);
+    if (rc != 0)
+        kh_dataset_close(d);
+    else
+        *out = d;
+    return rc;
+}
+
+int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name, const kh_dataset_opts *opts, kh_err *err) {
+    static const kh_dataset_opts defaults;
+    *out = NULL;
+    kh_dataset *d = new_dataset(name, err);
+    if (!d)
+        return KH_ENOMEM;
+    d->bytes = kh_buf_init(FILE_MAX);
+    kh_buf_bytes(&d->bytes, bytes, n);
+    int rc = kh_buf_failed(&d->bytes) ? kh_fail_memory(err) : read_all(d, false, opts ? opts : &defaults, err);
+    if (rc != 0)
+        kh_dataset_close(d);
+    else
+        *out = d;
+    return rc;
+}
+
+static const char *keep_text(kh_buf *bytes, const char *s, size_t n) {
+    const char *at = bytes->data + bytes->len; /* there is room: the buffer must not move */
+    kh_buf_bytes(bytes, s, n);
+    return at;
+}
+
+static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, int n) {
+    size_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += from->row[index[i]].n_a + from->row[index[i]].n_b;
+    d->bytes = kh_buf_init(KH_BUF_MAX);
+    if (!kh_buf_reserve(&d->bytes, total) || !kh_grow(&d->row, &d->cap, (size_t)n, sizeof *d->row))
+        return KH_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        kh_row row = from->row[index[i]];
+        row.a = keep_text(&d->bytes, row.a, row.n_a);
+        row.b = row.b ? keep_text(&d->bytes, row.b, row.n_b) : NULL;
+        d->row[d->n_row++] = row;
+    }
+    return 0;
+}
+
+int kh_dataset_select(kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+    *out = NULL;
+    kh_dataset *d = new_dataset(from->path, err);
+    if (!d)
+        return KH_ENOMEM;
+    d->format = from->format;
+    d->pairs = from->pairs;
+    d->n_label = from->n_label;
+    d->label = kh_arena_array(&d->arena, (size_t)d->n_label, sizeof *d->label);
+    int rc = d->label ? copy_rows(d, from, index, n) : KH_ENOMEM;
+    for (int k = 0; k < d->n_label && rc == 0; k++)
+        if (from->label[k] && (d->label[k] = kh_arena_strndup(&d->arena, from->label[k], strlen(from->label[k]))) == NULL)
+            rc = KH_ENOMEM;
+    if (rc != 0) {
+        kh_dataset_close(d);
+        return kh_fail_memory(err);
+    }
+    *out = d;
+    return 0;
+}
+
+void kh_dataset_close(kh_dataset *d) {
+    if (!d)
+        return;
+    kh_buf_free(&d->bytes);
+    kh_free(d->row);
+    kh_arena_free(&d->arena);
+    kh_free(d);
+}
+
+int kh_dataset_size(const kh_dataset *d) { return d->n_row; }
+const kh_row *kh_dataset_rows(const kh_dataset *d) { return d->row; }
+bool kh_dataset_pairs(const kh_dataset *d) { return d->pairs; }
+int kh_dataset_labels(const kh_dataset *d) { return d->n_label; }
+const char *kh_dataset_label(const kh_dataset *d, int k) { return k >= 0 && k < d->n_label ? d->label[k] : NULL; }
+const char *kh_dataset_path(const kh_dataset *d) { return d->path; }
+kh_format kh_dataset_format(const kh_dataset *d) { return d->format; }
+int kh_dataset_skipped(const kh_dataset *d) { return d->n_skipped; }
+int kh_dataset_undecided(const kh_dataset *d) { return d->n_undecided; }
+
+void kh_dataset_count(const kh_dataset *d, int *count) {
+    memset(count, 0, (size_t)d->n_label * sizeof *count);
+    for (int i = 0; i < d->n_row; i++)
+        if (d->row[i].label >= 0)
+            count[d->row[i].label]++;
+}
+
+/* ------------------------------------------------------------------------------------------------- writing */
+
+static void put_text(kh_buf *out, const char *s, size_t n) {
+    size_t from = out->len;
+    kh_buf_bytes(out, s, n);
+    for (size_t i = from; i < out->len; i++)
+        if (out->data[i] == '\t' || out->data[i] == '\n' || out->data[i] == '\r')
+            out->data[i] = ' ';
+}
+
+int kh_dataset_write(const kh_dataset *d, const char *path, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_buf_text(&b, d->pairs ? "label\ttext_a\ttext_b\n" : "label\ttext\n");
+    for (int i = 0; i < d->n_row; i++) {
+        const kh_row *row = &d->row[i];
+        if (row->label >= 0)
+            kh_buf_printf(&b, "%d\t", row->label);
+        else
+            kh_buf_text(&b, "-\t");
+        put_text(&b, row->a, row->n_a);
+        if (row->b) {
+            kh_buf_char(&b, '\t');
+            put_text(&b, row->b, row->n_b);
+        }
+        kh_buf_char(&b, '\n');
+    }
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+int kh_dataset_write_labels(const kh_dataset *d, const char *path, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    int rc = 0;
+    for (int k = 0; k < d->n_label; k++) {
+        if (!d->label[k])
+            goto done;
+        kh_buf_printf(&b, "%s\n", d->label[k]);
+    }
+    rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
+done:
+    kh_buf_free(&b);
+    return rc;
+}

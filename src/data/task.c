@@ -1,0 +1,364 @@
+/* task.c - what a task is: the built-in table (METHODS, section 3) and task files.
+ *
+ * A task file is one JSON object:
+ *
+ *     { "name": "mood", "template": "{text} All in all, it was {mask} .",
+ *       "labels": [ { "name": "negative", "words": ["bad", "awful"] }, { "name": "positive", "words": ["great"] } ],
+ *       "metric": "accuracy" }
+ *
+ * with "soft_template" and "newline_escape" if needed. One template is enough: a template with {prompt} is the soft one, and
+ * the plain one is it without {prompt} and the space after; otherwise the soft one is "{prompt} . " and the template. */
+#include "data/task.h"
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "data/template.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------ built in */
+
+#define WORD(w) .word = (const char *const[]){ w }, .n_word = 1
+
+static const kh_label sentiment[] = { { "negative", WORD("bad") }, { "positive", WORD("great") } };
+static const kh_label news[] = { { "World", WORD("World") }, { "Sports", WORD("Sports") }, { "Business", WORD("Business") },
+    { "Sci/Tech", WORD("Tech") } };
+static const kh_label ontology[] = { { "Company", WORD("Company") }, { "EducationalInstitution", WORD("Education") },
+    { "Artist", WORD("Artist") }, { "Athlete", WORD("Athlete") }, { "OfficeHolder", WORD("Office") },
+    { "MeanOfTransportation", WORD("Transportation") }, { "Building", WORD("Building") }, { "NaturalPlace", WORD("Natural") },
+    { "Village", WORD("Village") }, { "Animal", WORD("Animal") }, { "Plant", WORD("Plant") }, { "Album", WORD("Album") },
+    { "Film", WORD("Film") }, { "WrittenWork", WORD("Written") } };
+static const kh_label paraphrase[] = { { "not_equivalent", WORD("No") }, { "equivalent", WORD("Yes") } };
+static const kh_label entailment2[] = { { "entailment", WORD("Yes") }, { "not_entailment", WORD("No") } };
+static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutral", WORD("Maybe") },
+    { "contradiction", WORD("No") } };
+
+#define LABELS(a) .label = (a), .n_label = (int)(sizeof(a) / sizeof(a)[0])
+#define TEMPLATE(t) .plain = (t), .soft = "{prompt} . " t /* a full stop closes the soft prompt */
+#define IT_WAS TEMPLATE("{text} . It was {mask} .")
+#define QUESTION TEMPLATE("{text_a} ? {mask} , {text_b}")
+
+static const kh_task builtin[] = {
+    { .name = "sst2", IT_WAS, LABELS(sentiment) },
+    { .name = "yelp", IT_WAS, LABELS(sentiment), .newline_escape = true },
+    { .name = "imdb", IT_WAS, LABELS(sentiment) },
+    { .name = "agnews", TEMPLATE("{mask} News: {text}"), LABELS(news) },
+    { .name = "dbpedia", .plain = "[ Category: {mask} ] {text}", .soft = "{prompt} [ Category: {mask} ] {text}", LABELS(ontology) },
+    { .name = "mrpc", QUESTION, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
+    { .name = "rte", QUESTION, LABELS(entailment2), .pair = true },
+    { .name = "snli", QUESTION, LABELS(entailment3), .pair = true },
+    { .name = "mnli", QUESTION, LABELS(entailment3), .pair = true },
+};
+
+enum { N_BUILTIN = sizeof builtin / sizeof builtin[0] };
+
+const kh_task *kh_task_builtin(int i) { return i >= 0 && i < N_BUILTIN ? &builtin[i] : NULL; }
+
+static const char *const metric_names[] = { "accuracy", "f1" };
+
+const char *kh_metric_name(kh_metric m) { return metric_names[m]; }
+
+/* ---------------------------------------------------------------------------------------------- task files */
+
+enum { FILE_MAX = 1 << 20, MAX_LABELS = 4096, MAX_TEMPLATE = 4096 };
+
+typedef struct task_memory {
+    kh_task task;
+    kh_arena arena;
+} task_memory;
+
+typedef struct task_reader {
+    const char *file; /* for messages */
+    task_memory *m;
+    kh_map words, names; /* seen so far, to find twins */
+} task_reader;
+
+static int keep(task_reader *r, const char *s, const char **out, kh_err *err) {
+    *out = kh_arena_strndup(&r->m->arena, s, strlen(s));
+    return *out ? 0 : kh_fail_memory(err);
+}
+
+static int refuse_unknown_keys(const json_t *object, const char *const *known, const char *place, kh_err *err) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        const char *const *k = known;
+        while (*k && strcmp(*k, key) != 0)
+            k++;
+        if (!*k)
+            return kh_fail(err, KH_EFORMAT, "%s: unknown key \"%.80s\"", place, key);
+    }
+    return 0;
+}
+
+/* A name or word: not empty, no white space around it, no line breaks or control characters. */
+static int check_word(const char *s, const char *what, const char *place, kh_err *err) {
+    size_t n = strlen(s);
+    if (n == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: an empty %s", place, what);
+    if (s[0] == ' ' || s[n - 1] == ' ')
+        return kh_fail(
+            err, KH_EFORMAT, "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole", place, what, s);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F)
+            return kh_fail(err, KH_EFORMAT, "%s: %s %zu bytes long holds a control character", place, what, n);
+    return 0;
+}
+
+static int read_word(task_reader *r, const json_t *v, int label, const char *place, const char **out, kh_err *err) {
+    int32_t before;
+    const char *s = json_string_value(v);
+    if (!s || strlen(s) != json_string_length(v))
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be strings", place);
+    int rc = check_word(s, "word", place, err);
+    if (rc == 0)
+        rc = keep(r, s, out, err);
+    if (rc != 0)
+        return rc;
+    int added = kh_map_add(&r->words, *out, strlen(*out), label, &before);
+    if (added < 0)
+        return kh_fail_memory(err);
+    if (added == 0 && before == label)
+        return kh_fail(err, KH_EFORMAT, "%s: word \"%s\" stands there twice", place, s);
+    if (added == 0)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: word \"%s\" also stands for label %d; a word can stand for one label only", place, s, before);
+    return 0;
+}
+
+static int read_label(task_reader *r, const json_t *v, int k, kh_label *out, kh_err *err) {
+    static const char *const known[] = { "name", "words", NULL };
+    char place[512];
+    snprintf(place, sizeof place, "%s: label %d", r->file, k);
+    if (!json_is_object(v))
+        return kh_fail(err, KH_EFORMAT, "%s: must be an object with \"name\" and \"words\"", place);
+    const char *name;
+    const json_t *words = json_object_get(v, "words");
+    int rc = refuse_unknown_keys(v, known, place, err);
+    if (rc == 0)
+        rc = kh_json_string(v, "name", &name, place, err);
+    if (rc == 0)
+        rc = check_word(name, "name", place, err);
+    if (rc == 0)
+        rc = keep(r, name, &out->name, err);
+    if (rc != 0)
+        return rc;
+    int added = kh_map_add(&r->names, out->name, strlen(out->name), k, NULL);
+    if (added < 0)
+        return kh_fail_memory(err);
+    if (added == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: another label is called \"%s\" too", place, name);
+    if (!json_is_array(words) || json_array_size(words) == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be a list of at least one word", place);
+    size_t n = json_array_size(words);
+    const char **word = kh_arena_array(&r->m->arena, n, sizeof *word);
+    if (!word)
+        return kh_fail_memory(err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_word(r, json_array_get(words, i), k, place, &word[i], err);
+    out->word = word;
+    out->n_word = (int)n;
+    return rc;
+}
+
+static int read_labels(task_reader *r, const json_t *root, kh_err *err) {
+    kh_task *t = &r->m->task;
+    const json_t *labels = json_object_get(root, "labels");
+    size_t n = json_array_size(labels);
+    if (!json_is_array(labels))
+        return kh_fail(err, KH_EFORMAT, "%s: \"labels\" must be a list of objects with \"name\" and \"words\"", r->file);
+    if (n < 2 || n > MAX_LABELS)
+        return kh_fail(err, KH_EFORMAT, "%s: \"labels\" has %zu entries; a task needs from 2 to %d", r->file, n, (int)MAX_LABELS);
+    kh_label *label = kh_arena_array(&r->m->arena, n, sizeof *label);
+    if (!label)
+        return kh_fail_memory(err);
+    int rc = 0;
+    for (size_t k = 0; k < n && rc == 0; k++)
+        rc = read_label(r, json_array_get(labels, k), (int)k, &label[k], err);
+    t->label = label;
+    t->n_label = (int)n;
+    return rc;
+}
+
+static int keep_printed(task_reader *r, kh_buf *b, const char **out, kh_err *err) {
+    kh_buf_bytes(b, "", 0);
+    int rc = kh_buf_failed(b) ? kh_fail_memory(err) : keep(r, b->data, out, err);
+    kh_buf_free(b);
+    return rc;
+}
+
+/* Parses a template under a key, so that messages name it. */
+static int parse_template(const task_reader *r, const char *key, const char *s, kh_template *out, kh_err *err) {
+    char place[512];
+    snprintf(place, sizeof place, "%s: \"%s\"", r->file, key);
+    if (strlen(s) > MAX_TEMPLATE)
+        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes long, at most %d are allowed", place, strlen(s), (int)MAX_TEMPLATE);
+    return kh_template_parse(out, s, place, err);
+}
+
+static int derive_templates(task_reader *r, const char *template, const kh_template *parsed, kh_err *err) {
+    kh_task *t = &r->m->task;
+    kh_buf other = kh_buf_init(KH_BUF_MAX);
+    if (parsed->prompt)
+        kh_template_plain(&other, parsed);
+    else
+        kh_buf_printf(&other, "{prompt} . %s", template);
+    int rc = keep(r, template, parsed->prompt ? &t->soft : &t->plain, err);
+    if (rc == 0)
+        return keep_printed(r, &other, parsed->prompt ? &t->plain : &t->soft, err);
+    kh_buf_free(&other);
+    return rc;
+}
+
+static int read_templates(task_reader *r, const json_t *root, kh_err *err) {
+    const char *template = NULL, *soft = NULL;
+    kh_template parsed, parsed_soft;
+    int rc = kh_json_string(root, "template", &template, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "soft_template", &soft, r->file, err);
+    if (rc == 0)
+        rc = parse_template(r, "template", template, &parsed, err);
+    if (rc == 0 && soft)
+        rc = parse_template(r, "soft_template", soft, &parsed_soft, err);
+    if (rc != 0)
+        return rc;
+    r->m->task.pair = parsed.pair;
+    if (!soft)
+        return derive_templates(r, template, &parsed, err);
+    if (parsed.prompt)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there", r->file);
+    if (!parsed_soft.prompt)
+        return kh_fail(err, KH_EFORMAT, "%s: \"soft_template\" holds no {prompt}", r->file);
+    if (parsed_soft.pair != parsed.pair)
+        return kh_fail(err, KH_EFORMAT, "%s: \"template\" and \"soft_template\" must hold the same texts", r->file);
+    rc = keep(r, template, &r->m->task.plain, err);
+    return rc == 0 ? keep(r, soft, &r->m->task.soft, err) : rc;
+}
+
+static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
+    kh_task *t = &r->m->task;
+    const char *metric = metric_names[KH_METRIC_ACCURACY];
+    int rc = kh_json_string_opt(root, "metric", &metric, r->file, err);
+    if (rc != 0)
+        return rc;
+    for (int i = 0; i < 2; i++)
+        if (strcmp(metric, metric_names[i]) == 0) {
+            t->metric = (kh_metric)i;
+            if (t->metric == KH_METRIC_F1 && t->n_label != 2)
+                return kh_fail(
+                    err, KH_EFORMAT, "%s: metric \"f1\" is that of label 1 of two; this task has %d labels", r->file, t->n_label);
+            return 0;
+        }
+    return kh_fail(err, KH_EFORMAT, "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);
+}
+
+static int read_task(task_reader *r, const json_t *root, kh_err *err) {
+    static const char *const known[] = { "name", "template", "soft_template", "labels", "metric", "newline_escape", NULL };
+    const char *name;
+    if (!json_is_object(root))
+        return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
+    int rc = refuse_unknown_keys(root, known, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string(root, "name", &name, r->file, err);
+    if (rc == 0)
+        rc = check_word(name, "\"name\"", r->file, err);
+    if (rc == 0)
+        rc = keep(r, name, &r->m->task.name, err);
+    if (rc == 0)
+        rc = read_templates(r, root, err);
+    if (rc == 0)
+        rc = read_labels(r, root, err);
+    if (rc == 0)
+        rc = read_metric(r, root, err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "newline_escape", &r->m->task.newline_escape, r->file, err);
+    return rc;
+}
+
+int kh_task_parse(const kh_task **out, const char *json, size_t n, const char *name, kh_err *err) {
+    task_reader r = { .file = name, .m = kh_calloc(1, sizeof *r.m) };
+    json_t *root = NULL;
+    *out = NULL;
+    int rc = r.m ? kh_json_parse(json, n, name, &root, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = read_task(&r, root, err);
+    if (rc == 0) {
+        r.m->task.memory = r.m;
+        *out = &r.m->task;
+    } else if (r.m) {
+        kh_arena_free(&r.m->arena);
+        kh_free(r.m);
+    }
+    kh_map_free(&r.words);
+    kh_map_free(&r.names);
+    json_decref(root);
+    return rc;
+}
+
+static int no_such_task(const char *name, kh_err *err) {
+    char names[256] = "";
+    for (int i = 0; i < N_BUILTIN; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", builtin[i].name);
+    }
+    return kh_fail(err, KH_EMISSING, "%s: neither a task file nor a built-in task (%s)", name, names);
+}
+
+int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err) {
+    *out = NULL;
+    for (int i = 0; i < N_BUILTIN; i++)
+        if (strcmp(builtin[i].name, name_or_file) == 0) {
+            *out = &builtin[i];
+            return 0;
+        }
+    kh_buf bytes;
+    int rc = kh_file_read(name_or_file, FILE_MAX, &bytes, err);
+    if (rc == KH_EMISSING)
+        rc = no_such_task(name_or_file, err);
+    if (rc == 0)
+        rc = kh_task_parse(out, bytes.data, bytes.len, name_or_file, err);
+    kh_buf_free(&bytes);
+    return rc;
+}
+
+void kh_task_close(const kh_task *t) {
+    if (!t || !t->memory)
+        return;
+    task_memory *m = t->memory;
+    kh_arena_free(&m->arena);
+    kh_free(m);
+}
+
+/* ------------------------------------------------------------------------------------------------- writing */
+
+static void put_pair(kh_buf *out, const char *key, const char *value) {
+    kh_buf_printf(out, "  \"%s\": ", key);
+    kh_json_quote(out, value, strlen(value));
+    kh_buf_text(out, ",\n");
+}
+
+void kh_task_json(const kh_task *t, kh_buf *out) {
+    kh_buf_text(out, "{\n");
+    put_pair(out, "name", t->name);
+    put_pair(out, "template", t->plain);
+    put_pair(out, "soft_template", t->soft);
+    kh_buf_text(out, "  \"labels\": [\n");
+    for (int k = 0; k < t->n_label; k++) {
+        kh_buf_text(out, "    { \"name\": ");
+        kh_json_quote(out, t->label[k].name, strlen(t->label[k].name));
+        kh_buf_text(out, ", \"words\": [");
+        for (int i = 0; i < t->label[k].n_word; i++) {
+            kh_buf_text(out, i ? ", " : "");
+            kh_json_quote(out, t->label[k].word[i], strlen(t->label[k].word[i]));
+        }
+        kh_buf_text(out, k + 1 < t->n_label ? "] },\n" : "] }\n");
+    }
+    kh_buf_text(out, "  ],\n");
+    put_pair(out, "metric", kh_metric_name(t->metric));
+    kh_buf_printf(out, "  \"newline_escape\": %s\n}\n", t->newline_escape ? "true" : "false");
+}
