@@ -18,6 +18,9 @@
 #define BPE(rest) "{\"model\":{\"type\":\"BPE\"," rest "}}"
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
 #define TEMPLATE(single, tokens) POST("{\"type\":\"TemplateProcessing\",\"single\":" single ",\"pair\":[],\"special_tokens\":" tokens "}")
+#define THREE \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}," \
+    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{}}"
 #define FLAGS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true"
 #define SPLIT(pattern) PRE("{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"Isolated\",\"invert\":false}")
 
@@ -90,8 +93,8 @@ static const struct bad {
     { "template type", TEMPLATE("[{\"Sequence\":{\"id\":\"A\",\"type_id\":-1}}]", "{}"), "\"type_id\" must be a whole number" },
     { "template special", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{}"), "special token \"x\" has no list \"ids\" in \"special_tokens\"" },
     { "template id", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{\"x\":{\"ids\":[\"0\"]}}"), "an id of special token \"x\" is not a whole number" },
-    { "template after Bert", POST("{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]},"
-        "{\"type\":\"TemplateProcessing\",\"single\":[],\"pair\":[],\"special_tokens\":{}}]}"), "TemplateProcessing follows a post-processor that already made 3 parts" },
+    { "template after a template", POST("{\"type\":\"Sequence\",\"processors\":[" THREE "," THREE "]}"),
+        "TemplateProcessing follows a post-processor that already made 3 parts" },
 
     { "unknown decoder", DECODER("{\"type\":\"CTC\"}"), "t.json: decoder: type \"CTC\" is not supported" },
     { "WordPiece decoder", DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"), "t.json: decoder (WordPiece): \"cleanup\" is missing" },

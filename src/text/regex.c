@@ -226,7 +226,7 @@ int kh_pattern_load(kh_pattern *p, const json_t *obj, const char *key, kh_arena 
     if (!json_is_string(text))
         return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be {\"String\": ...} or {\"Regex\": ...}", place, key);
     size_t n = json_string_length(text);
-    if (is_regex)
+    if (is_regex || n == 0) /* the empty string is found everywhere */
         return kh_pattern_regex(p, json_string_value(text), n, place, err);
     p->literal = kh_arena_strndup(arena, json_string_value(text), n);
     p->literal_len = n;
@@ -265,7 +265,7 @@ void kh_scan_end(kh_scan *scan) {
 
 static int next_literal(kh_scan *scan, size_t *start, size_t *end) {
     const kh_pattern *p = scan->pattern;
-    const char *at = p->literal_len ? memmem(scan->text + scan->at, scan->n - scan->at, p->literal, p->literal_len) : NULL;
+    const char *at = memmem(scan->text + scan->at, scan->n - scan->at, p->literal, p->literal_len);
     if (!at)
         return 0;
     *start = (size_t)(at - scan->text);
@@ -279,6 +279,8 @@ static size_t char_length(const char *s) {
 }
 
 int kh_scan_next(kh_scan *scan, size_t *start, size_t *end, kh_err *err) {
+    if (scan->n == 0)
+        return 0;
     if (scan->pattern->literal)
         return next_literal(scan, start, end);
     while (scan->at <= scan->n) {

@@ -354,7 +354,7 @@ static int encode(const kh_tokenizer *t, const char *const *text, const size_t *
     for (int i = 0; i < n_text && rc == 0; i++) {
         rc = encode_text(t, text[i], n[i], flags, &ids[i], err);
         if (rc == 0)
-            rc = kh_parts_add(&made, (kh_part){ ids[i].id, ids[i].n, i }, err);
+            rc = kh_parts_add(&made, (kh_part){ ids[i].id, ids[i].n, i, i }, err);
     }
     if (rc == 0)
         rc = kh_chain_run(&t->postprocessors, &made, err);
