@@ -5,8 +5,8 @@
  * whose entries may be stale and are checked when they come up: n symbols cost O(n log n), and a megabyte without a space
  * is no attack.
  *
- * Most words of a text are one token. For byte-level models those of up to 16 bytes stand, with the outcome of the joins
- * computed once on loading, in a hash table whose slots hold the whole word. */
+ * Most words of a text are one token. For byte-level models the joins of all short tokens are done once on loading, and
+ * those that come out as one token are looked up from then on. */
 #include "text/bpe.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHORT_WORD = 48, LONGEST_HASHED = 16, NO_RANK = INT32_MAX };
+enum { SHORT_WORD = 48, NO_RANK = INT32_MAX };
 
 /* ------------------------------------------------------------------------------------------------------- pairs */
 
@@ -247,41 +247,6 @@ static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch 
 
 /* ------------------------------------------------------------------------------------------- words given as bytes */
 
-static uint64_t read8(const char *s) {
-    uint64_t x;
-    memcpy(&x, s, 8);
-    return x;
-}
-
-static uint32_t read4(const char *s) {
-    uint32_t x;
-    memcpy(&x, s, 4);
-    return x;
-}
-
-/* The whole word, 1 <= n <= LONGEST_HASHED bytes, in two numbers that together with n tell it from all others. */
-static void pack_word(const char *s, size_t n, uint64_t *low, uint64_t *high) {
-    *high = 0;
-    if (n >= 8) {
-        *low = read8(s);
-        *high = read8(s + n - 8);
-    } else if (n >= 4)
-        *low = read4(s) | (uint64_t)read4(s + n - 4) << 32;
-    else
-        *low = (uint64_t)(unsigned char)s[0] | (uint64_t)(unsigned char)s[n / 2] << 8 | (uint64_t)(unsigned char)s[n - 1] << 16;
-}
-
-static kh_bpe_word *find_word(const kh_bpe *m, const char *s, size_t n) {
-    uint64_t low, high;
-    pack_word(s, n, &low, &high);
-    uint64_t h = (low ^ (high * 0xD6E8FEB86659FD93u) ^ n) * 0x9E3779B97F4A7C15u;
-    for (size_t i = (size_t)(h >> 32 ^ h >> 13) & (m->cap_word - 1);; i = (i + 1) & (m->cap_word - 1)) {
-        kh_bpe_word *w = &m->word[i];
-        if (w->len == 0 || (w->low == low && w->high == high && w->len == n))
-            return w;
-    }
-}
-
 /* The word with its bytes as printable characters, in w->text. */
 static int print_bytes(const char *s, size_t n, kh_bpe_scratch *w, kh_err *err) {
     kh_buf_reset(&w->text);
@@ -308,25 +273,24 @@ static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *
 }
 
 static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
-    if (n <= LONGEST_HASHED) {
-        const kh_bpe_word *word = find_word(m, s, n);
-        if (word->len)
-            return kh_ids_push(out, word->id, err);
-    } else if (m->ignore_merges) {
+    int32_t id = kh_lexicon_find(&m->words, s, n);
+    if (id < 0 && m->ignore_merges && n > KH_LEXICON_MAX) {
         int rc = print_bytes(s, n, w, err);
-        int32_t id = rc == 0 ? kh_vocab_id(m->vocab, w->text.data, w->text.len) : -1;
-        if (rc != 0 || id >= 0)
-            return rc ? rc : kh_ids_push(out, id, err);
+        if (rc != 0)
+            return rc;
+        id = kh_vocab_id(m->vocab, w->text.data, w->text.len);
     }
+    if (id >= 0)
+        return kh_ids_push(out, id, err);
     return join_bytes(m, s, n, w, out, err);
 }
 
-/* The bytes that a token of printable characters stands for, at most LONGEST_HASHED; their number, or 0 if it cannot be. */
+/* The bytes that a token of printable characters stands for, at most KH_LEXICON_MAX; their number, or 0 if it cannot be. */
 static size_t token_bytes(const char *token, size_t n, char *bytes) {
     size_t made = 0;
     for (size_t i = 0; i < n;) {
         int len, b = kh_char_byte(kh_utf8_next(token + i, n - i, &len, NULL));
-        if (b < 0 || made == LONGEST_HASHED)
+        if (b < 0 || made == KH_LEXICON_MAX)
             return 0;
         bytes[made++] = (char)b;
         i += (size_t)len;
@@ -339,13 +303,10 @@ static int hash_words(kh_bpe *m, kh_err *err) {
     kh_bpe_scratch scratch = kh_bpe_scratch_init();
     kh_ids ids = { 0 };
     int rc = 0;
-    for (m->cap_word = 64; m->cap_word < (size_t)m->vocab->size * 2; m->cap_word *= 2)
-        ;
-    m->word = kh_calloc(m->cap_word, sizeof *m->word);
-    if (!m->word)
+    if (!kh_lexicon_reserve(&m->words, m->vocab->ids.n))
         rc = kh_fail_memory(err);
     for (int32_t id = 0; id < m->vocab->size && rc == 0; id++) {
-        char bytes[LONGEST_HASHED];
+        char bytes[KH_LEXICON_MAX];
         const char *token = m->vocab->token[id];
         size_t n = token ? token_bytes(token, m->vocab->len[id], bytes) : 0;
         bool known = n > 0;
@@ -358,12 +319,8 @@ static int hash_words(kh_bpe *m, kh_err *err) {
             rc = kh_ids_push(&ids, id, err);
         else
             rc = join_bytes(m, bytes, n, &scratch, &ids, err);
-        if (rc == 0 && ids.n == 1) {
-            kh_bpe_word *w = find_word(m, bytes, n);
-            pack_word(bytes, n, &w->low, &w->high);
-            w->len = (uint32_t)n;
-            w->id = ids.id[0];
-        }
+        if (rc == 0 && ids.n == 1)
+            kh_lexicon_add(&m->words, bytes, n, ids.id[0]);
     }
     kh_ids_free(&ids);
     kh_bpe_scratch_free(&scratch);
@@ -399,7 +356,7 @@ int kh_bpe_ready(kh_bpe *m, kh_err *err) {
 
 void kh_bpe_free(kh_bpe *m) {
     kh_free(m->pair);
-    kh_free(m->word);
+    kh_lexicon_free(&m->words);
     *m = (kh_bpe){ 0 };
 }
 

@@ -4,18 +4,12 @@
 
 #include "base/buf.h"
 #include "text/vocab.h"
+#include "text/lexicon.h"
 
 typedef struct kh_bpe_pair {
     int32_t left, right; /* left -1: a free slot */
     int32_t rank, joined;
 } kh_bpe_pair;
-
-/* A short word of bytes that is one token. */
-typedef struct kh_bpe_word {
-    uint64_t low, high; /* its first and its last eight bytes, overlapping */
-    uint32_t len;       /* 0: a free slot */
-    int32_t id;
-} kh_bpe_word;
 
 typedef struct kh_bpe {
     const kh_vocab *vocab; /* the model's tokens, without added ones */
@@ -27,8 +21,7 @@ typedef struct kh_bpe {
     int32_t byte_id[256];     /* of the printable character that stands for a byte */
     int32_t fallback_id[256]; /* of <0x00> .. <0xFF> */
     bool reads_bytes;         /* words may be given as bytes instead of printable characters */
-    kh_bpe_word *word;        /* if so: the words that are one token */
-    size_t cap_word;
+    kh_lexicon words;           /* if so: those that are one token */
 } kh_bpe; /* zero it, fill the first block, add merges, then kh_bpe_ready */
 
 /* The next merge in order. `place` names it in sentences. */
