@@ -27,9 +27,12 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt tokenize_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true, .help = "the tokenizer, as for \"keyhole tokenize\"" },
-    { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true, .help = "the text, one document a line" },
-    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S", .help = "repeat for at least so long" },
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true,
+        .help = "the tokenizer, as for \"keyhole tokenize\"" },
+    { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true,
+        .help = "the text, one document a line" },
+    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S",
+        .help = "repeat for at least so long" },
     { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
     { 0 },
 };
@@ -69,9 +72,10 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     }
     if (rc == 0) {
         double mb = (double)text.len / 1e6;
-        const char *format = o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
-                                       "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
-                                     : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
+        const char *format =
+            o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
+                      "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
+                    : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
         printf(format, mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
     }
     kh_ids_free(&ids);

@@ -9,9 +9,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char *const names[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequence", "added-normalized-bert", "added-strip", "added-with-spaces",
-    "model-bpe-byte-fallback-partial-fuse", "model-bpe-prefix-suffix", "pre-split-regex-words", "pre-metaspace-first-added", "norm-nfkc", "dec-sequence",
-    "pre-punctuation-merged-with-next", "post-template-odd", "model-wordpiece" };
+static const char *const names[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequence", "added-normalized-bert", "added-strip",
+    "added-with-spaces", "model-bpe-byte-fallback-partial-fuse", "model-bpe-prefix-suffix", "pre-split-regex-words",
+    "pre-metaspace-first-added", "norm-nfkc", "dec-sequence", "pre-punctuation-merged-with-next", "post-template-odd",
+    "model-wordpiece" };
 enum { N_NAMES = sizeof names / sizeof *names };
 
 static kh_tokenizer *open_small(const char *name) {

@@ -8,7 +8,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void encode(const kh_tokenizer *t, unsigned flags) {
-    static const char text[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 e\xCC\x81\xCC\xA7 \xFF low lower\n";
+    static const char text[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 "
+                               "e\xCC\x81\xCC\xA7 \xFF low lower\n";
     kh_ids ids = { 0 }, types = { 0 };
     kh_err err = { 0 };
     char *back;

@@ -85,7 +85,10 @@ static const char *class_strip(rig *r, uint32_t c, const char *s, size_t n) {
 
 static const char *class_gpt2(rig *r, uint32_t c, const char *s, size_t n) {
     (void)s, (void)n;
-    return count_pieces(r, "a", c, "") == 1 ? "L" : count_pieces(r, "1", c, "") == 1 ? "N" : count_pieces(r, "!", c, "") == 1 ? "" : "space";
+    return count_pieces(r, "a", c, "") == 1   ? "L"
+           : count_pieces(r, "1", c, "") == 1 ? "N"
+           : count_pieces(r, "!", c, "") == 1 ? ""
+                                              : "space";
 }
 
 static const char *class_bert_split(rig *r, uint32_t c, const char *s, size_t n) {
@@ -129,8 +132,9 @@ static const char *class_regex(rig *r, uint32_t c, const char *s, size_t n) {
     return yes[c % 256] ? "yes" : "";
 }
 
-#define BERT(clean, chinese, strip, lower) \
-    "{\"type\":\"BertNormalizer\",\"clean_text\":" clean ",\"handle_chinese_chars\":" chinese ",\"strip_accents\":" strip ",\"lowercase\":" lower "}"
+#define BERT(clean, chinese, strip, lower)                                                                                         \
+    "{\"type\":\"BertNormalizer\",\"clean_text\":" clean ",\"handle_chinese_chars\":" chinese ",\"strip_accents\":" strip          \
+    ",\"lowercase\":" lower "}"
 #define REGEX(pattern) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\",\"invert\":false}"
 
 static const struct class_row {
@@ -184,7 +188,8 @@ static void test_class(void **state) {
     bool more = true;
     int wrong = 0;
     rig r;
-    open_rig(&r, row->normalizer ? kh_normalizers : kh_pretokenizers, row->normalizer ? "normalizers" : "pretokenizers", row->definition);
+    open_rig(&r, row->normalizer ? kh_normalizers : kh_pretokenizers, row->normalizer ? "normalizers" : "pretokenizers",
+        row->definition);
     for (uint32_t c = 0; c < N_CODE; c++) {
         char s[4];
         if (c >= 0xD800 && c < 0xE000)

@@ -17,10 +17,11 @@
 #define ADDED(value) WITH("added_tokens", "[" value "]")
 #define BPE(rest) "{\"model\":{\"type\":\"BPE\"," rest "}}"
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
-#define TEMPLATE(single, tokens) POST("{\"type\":\"TemplateProcessing\",\"single\":" single ",\"pair\":[],\"special_tokens\":" tokens "}")
+#define TEMPLATE(single, tokens) \
+    POST("{\"type\":\"TemplateProcessing\",\"single\":" single ",\"pair\":[],\"special_tokens\":" tokens "}")
+#define A_PIECE "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
 #define THREE \
-    "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}," \
-    "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{}}"
+    "{\"type\":\"TemplateProcessing\",\"single\":[" A_PIECE "," A_PIECE "," A_PIECE "],\"pair\":[],\"special_tokens\":{}}"
 #define FLAGS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true"
 #define SPLIT(pattern) PRE("{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"Isolated\",\"invert\":false}")
 
@@ -32,12 +33,15 @@ static const struct bad {
     { "not an object", "[]", "t.json: a tokenizer.json must hold an object" },
     { "no model", "{}", "t.json: model: must be an object" },
     { "model without type", "{\"model\":{}}", "t.json: model: \"type\" is missing" },
-    { "unknown model", "{\"model\":{\"type\":\"Unigram\"}}", "t.json: model: type \"Unigram\" is not supported; BPE and WordPiece are" },
+    { "unknown model", "{\"model\":{\"type\":\"Unigram\"}}",
+        "t.json: model: type \"Unigram\" is not supported; BPE and WordPiece are" },
     { "type of model", "{\"model\":{\"type\":3}}", "t.json: model: \"type\" must be a string" },
-    { "dropout", BPE("\"dropout\":0.1," VOCAB ",\"merges\":[]"), "t.json: model: \"dropout\" is 0.1: tokenizing at random is not supported" },
+    { "dropout", BPE("\"dropout\":0.1," VOCAB ",\"merges\":[]"),
+        "t.json: model: \"dropout\" is 0.1: tokenizing at random is not supported" },
     { "no vocabulary", BPE("\"merges\":[]"), "t.json: model: the vocabulary must be an object" },
     { "empty vocabulary", BPE("\"vocab\":{},\"merges\":[]"), "t.json: model: the vocabulary must be an object" },
-    { "id of a token", BPE("\"vocab\":{\"a\":\"0\"},\"merges\":[]"), "t.json: model: the id of token \"a\" must be a whole number" },
+    { "id of a token", BPE("\"vocab\":{\"a\":\"0\"},\"merges\":[]"),
+        "t.json: model: the id of token \"a\" must be a whole number" },
     { "negative id", BPE("\"vocab\":{\"a\":-1},\"merges\":[]"), "t.json: model: token \"a\" has id -1, ids go from 0 to 4194303" },
     { "huge id", BPE("\"vocab\":{\"a\":4194304},\"merges\":[]"), "t.json: model: token \"a\" has id 4194304" },
     { "same id", BPE("\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]"), "t.json: model: tokens \"a\" and \"b\" have the same id 1" },
@@ -48,67 +52,93 @@ static const struct bad {
     { "unknown left", BPE(VOCAB ",\"merges\":[\"x b\"]"), "t.json: model: merges[0]: token \"x\" is not in the vocabulary" },
     { "unknown right", BPE(VOCAB ",\"merges\":[[\"a\",\"y\"]]"), "t.json: model: merges[0]: token \"y\" is not in the vocabulary" },
     { "unknown outcome", BPE(VOCAB ",\"merges\":[\"b a\"]"), "t.json: model: merges[0]: token \"ba\" is not in the vocabulary" },
-    { "shorter than prefix", BPE("\"continuing_subword_prefix\":\"##\"," VOCAB ",\"merges\":[\"a b\"]"), "\"b\" is shorter than the continuing_subword_prefix" },
+    { "shorter than prefix", BPE("\"continuing_subword_prefix\":\"##\"," VOCAB ",\"merges\":[\"a b\"]"),
+        "\"b\" is shorter than the continuing_subword_prefix" },
     { "type of an option", BPE("\"fuse_unk\":1," VOCAB ",\"merges\":[]"), "t.json: model: \"fuse_unk\" must be true or false" },
-    { "longest word", "{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1," VOCAB "}}", "\"max_input_chars_per_word\" must be a whole number" },
+    { "longest word", "{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1," VOCAB "}}",
+        "\"max_input_chars_per_word\" must be a whole number" },
 
     { "unknown normalizer", NORMALIZER("{\"type\":\"Nmt\"}"), "t.json: normalizer: type \"Nmt\" is not supported" },
     { "normalizer is a list", NORMALIZER("[]"), "t.json: normalizer: must be an object or null" },
     { "normalizer without type", NORMALIZER("{}"), "t.json: normalizer: \"type\" is missing" },
-    { "sequence without list", NORMALIZER("{\"type\":\"Sequence\"}"), "t.json: normalizer: a Sequence needs a list \"normalizers\"" },
-    { "null in a sequence", NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[null]}"), "t.json: normalizer.normalizers[0]: must be an object" },
+    { "sequence without list", NORMALIZER("{\"type\":\"Sequence\"}"),
+        "t.json: normalizer: a Sequence needs a list \"normalizers\"" },
+    { "null in a sequence", NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[null]}"),
+        "t.json: normalizer.normalizers[0]: must be an object" },
     { "unknown in a sequence", NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"X\"}]}"),
         "t.json: normalizer.normalizers[1]: type \"X\" is not supported" },
-    { "BertNormalizer", NORMALIZER("{\"type\":\"BertNormalizer\"}"), "t.json: normalizer (BertNormalizer): \"clean_text\" is missing" },
+    { "BertNormalizer", NORMALIZER("{\"type\":\"BertNormalizer\"}"),
+        "t.json: normalizer (BertNormalizer): \"clean_text\" is missing" },
     { "Strip", NORMALIZER("{\"type\":\"Strip\",\"strip_left\":true}"), "t.json: normalizer (Strip): \"strip_right\" is missing" },
     { "Prepend", NORMALIZER("{\"type\":\"Prepend\"}"), "t.json: normalizer (Prepend): \"prepend\" is missing" },
     { "Replace", NORMALIZER("{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"X\":\"\"}}"),
         "t.json: normalizer (Replace): \"pattern\" must be {\"String\": ...} or {\"Regex\": ...}" },
 
-    { "unknown pre-tokenizer", PRE("{\"type\":\"UnicodeScripts\"}"), "t.json: pre_tokenizer: type \"UnicodeScripts\" is not supported" },
-    { "ByteLevel", PRE("{\"type\":\"ByteLevel\",\"add_prefix_space\":\"yes\"}"), "t.json: pre_tokenizer (ByteLevel): \"add_prefix_space\" must be true or false" },
-    { "behavior", PRE("{\"type\":\"Punctuation\",\"behavior\":\"x\"}"), "t.json: pre_tokenizer (Punctuation): \"behavior\" is \"x\", expected Removed" },
+    { "unknown pre-tokenizer", PRE("{\"type\":\"UnicodeScripts\"}"),
+        "t.json: pre_tokenizer: type \"UnicodeScripts\" is not supported" },
+    { "ByteLevel", PRE("{\"type\":\"ByteLevel\",\"add_prefix_space\":\"yes\"}"),
+        "t.json: pre_tokenizer (ByteLevel): \"add_prefix_space\" must be true or false" },
+    { "behavior", PRE("{\"type\":\"Punctuation\",\"behavior\":\"x\"}"),
+        "t.json: pre_tokenizer (Punctuation): \"behavior\" is \"x\", expected Removed" },
     { "Digits", PRE("{\"type\":\"Digits\"}"), "t.json: pre_tokenizer (Digits): \"individual_digits\" is missing" },
-    { "Split", PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"invert\":false}"), "t.json: pre_tokenizer (Split): \"behavior\" is missing" },
-    { "Metaspace of two", PRE("{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"), "t.json: pre_tokenizer (Metaspace): \"replacement\" must be one character" },
+    { "Split", PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"invert\":false}"),
+        "t.json: pre_tokenizer (Split): \"behavior\" is missing" },
+    { "Metaspace of two", PRE("{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"),
+        "t.json: pre_tokenizer (Metaspace): \"replacement\" must be one character" },
     { "Metaspace of none", PRE("{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "\"replacement\" must be one character" },
-    { "Metaspace scheme", PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"), "\"prepend_scheme\" is \"x\", expected always, first or never" },
+    { "Metaspace scheme", PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
+        "\"prepend_scheme\" is \"x\", expected always, first or never" },
     { "Metaspace prefix", PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
         "\"add_prefix_space\" is false but \"prepend_scheme\" is not \"never\"" },
 
-    { "bad regex", SPLIT("{\"Regex\":\"(\"}"), "t.json: pre_tokenizer (Split): the regular expression \"(\" is not valid: missing closing parenthesis" },
+    { "bad regex", SPLIT("{\"Regex\":\"(\"}"),
+        "t.json: pre_tokenizer (Split): the regular expression \"(\" is not valid: missing closing parenthesis" },
     { "regex with &&", SPLIT("{\"Regex\":\"[a&&b]\"}"), "the regular expression has \"&&\" inside [...], which is not supported" },
-    { "regex with nested class", SPLIT("{\"Regex\":\"[a[bc]]\"}"), "the regular expression has \"[\" inside [...], which is not supported" },
+    { "regex with nested class", SPLIT("{\"Regex\":\"[a[bc]]\"}"),
+        "the regular expression has \"[\" inside [...], which is not supported" },
     { "regex with {}+", SPLIT("{\"Regex\":\"a{1,3}+\"}"), "the regular expression has \"+\" after {...}, which is not supported" },
 
     { "unknown post-processor", POST("{\"type\":\"X\"}"), "t.json: post_processor: type \"X\" is not supported" },
-    { "Roberta cls", POST("{\"type\":\"RobertaProcessing\",\"cls\":[\"a\"],\"sep\":[\"a\",0]}"), "t.json: post_processor (RobertaProcessing): \"cls\" must be [token, id]" },
-    { "Bert sep", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",-1]}"), "t.json: post_processor (BertProcessing): \"sep\" must be [token, id]" },
-    { "id outside", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",3]}"), "t.json: post_processor: id 3 is outside the vocabulary, whose highest id is 2" },
+    { "Roberta cls", POST("{\"type\":\"RobertaProcessing\",\"cls\":[\"a\"],\"sep\":[\"a\",0]}"),
+        "t.json: post_processor (RobertaProcessing): \"cls\" must be [token, id]" },
+    { "Bert sep", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",-1]}"),
+        "t.json: post_processor (BertProcessing): \"sep\" must be [token, id]" },
+    { "id outside", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",3]}"),
+        "t.json: post_processor: id 3 is outside the vocabulary, whose highest id is 2" },
     { "template tokens", TEMPLATE("[]", "1"), "t.json: post_processor (TemplateProcessing): \"special_tokens\" must be an object" },
     { "template list", TEMPLATE("1", "{}"), "\"single\" must be a list of at most 1000 pieces" },
-    { "template piece", TEMPLATE("[{\"X\":{}}]", "{}"), "a piece of \"single\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}" },
-    { "template sequence", TEMPLATE("[{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}]", "{}"), "a Sequence of \"single\" has id \"C\", expected A or B" },
+    { "template piece", TEMPLATE("[{\"X\":{}}]", "{}"),
+        "a piece of \"single\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}" },
+    { "template sequence", TEMPLATE("[{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}]", "{}"),
+        "a Sequence of \"single\" has id \"C\", expected A or B" },
     { "template B", TEMPLATE("[{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}]", "{}"), "\"single\" speaks of sequence B" },
     { "template type", TEMPLATE("[{\"Sequence\":{\"id\":\"A\",\"type_id\":-1}}]", "{}"), "\"type_id\" must be a whole number" },
-    { "template special", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{}"), "special token \"x\" has no list \"ids\" in \"special_tokens\"" },
-    { "template id", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{\"x\":{\"ids\":[\"0\"]}}"), "an id of special token \"x\" is not a whole number" },
+    { "template special", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{}"),
+        "special token \"x\" has no list \"ids\" in \"special_tokens\"" },
+    { "template id", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{\"x\":{\"ids\":[\"0\"]}}"),
+        "an id of special token \"x\" is not a whole number" },
     { "template after a template", POST("{\"type\":\"Sequence\",\"processors\":[" THREE "," THREE "]}"),
         "TemplateProcessing follows a post-processor that already made 3 parts" },
 
     { "unknown decoder", DECODER("{\"type\":\"CTC\"}"), "t.json: decoder: type \"CTC\" is not supported" },
-    { "WordPiece decoder", DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"), "t.json: decoder (WordPiece): \"cleanup\" is missing" },
+    { "WordPiece decoder", DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"),
+        "t.json: decoder (WordPiece): \"cleanup\" is missing" },
     { "BPEDecoder", DECODER("{\"type\":\"BPEDecoder\"}"), "t.json: decoder (BPEDecoder): \"suffix\" is missing" },
-    { "Strip decoder", DECODER("{\"type\":\"Strip\",\"content\":\"xy\",\"start\":0,\"stop\":0}"), "t.json: decoder (Strip): \"content\" must be one character" },
-    { "Strip count", DECODER("{\"type\":\"Strip\",\"content\":\"x\",\"start\":-1,\"stop\":0}"), "t.json: decoder (Strip): \"start\" must be a whole number" },
+    { "Strip decoder", DECODER("{\"type\":\"Strip\",\"content\":\"xy\",\"start\":0,\"stop\":0}"),
+        "t.json: decoder (Strip): \"content\" must be one character" },
+    { "Strip count", DECODER("{\"type\":\"Strip\",\"content\":\"x\",\"start\":-1,\"stop\":0}"),
+        "t.json: decoder (Strip): \"start\" must be a whole number" },
 
     { "added tokens", WITH("added_tokens", "{}"), "t.json: \"added_tokens\" must be a list" },
     { "added token", ADDED("1"), "t.json: added_tokens[0]: must be an object" },
-    { "added token id", ADDED("{\"id\":-3,\"content\":\"x\"," FLAGS "}"), "t.json: added_tokens[0]: \"id\" must be a whole number" },
+    { "added token id", ADDED("{\"id\":-3,\"content\":\"x\"," FLAGS "}"),
+        "t.json: added_tokens[0]: \"id\" must be a whole number" },
     { "added token flag", ADDED("{\"id\":3,\"content\":\"x\"}"), "t.json: added_tokens[0]: \"single_word\" is missing" },
     { "added token content", ADDED("{\"id\":3," FLAGS "}"), "t.json: added_tokens[0]: \"content\" is missing" },
-    { "added twice", ADDED("{\"id\":3,\"content\":\"x\"," FLAGS "},{\"id\":4,\"content\":\"x\"," FLAGS "}"), "t.json: added_tokens[1]: added token \"x\" is given twice" },
-    { "added with another's id", ADDED("{\"id\":2,\"content\":\"x\"," FLAGS "}"), "t.json: added_tokens[0]: tokens \"ab\" and \"x\" have the same id 2" },
+    { "added twice", ADDED("{\"id\":3,\"content\":\"x\"," FLAGS "},{\"id\":4,\"content\":\"x\"," FLAGS "}"),
+        "t.json: added_tokens[1]: added token \"x\" is given twice" },
+    { "added with another's id", ADDED("{\"id\":2,\"content\":\"x\"," FLAGS "}"),
+        "t.json: added_tokens[0]: tokens \"ab\" and \"x\" have the same id 2" },
 };
 
 static void test_bad(void **state) {
@@ -142,7 +172,8 @@ static void test_limits(void **state) {
     assert_int_equal(kh_tokenizer_from_json(&t, json.data, json.len, "t.json", &err), KH_ELIMIT);
     assert_says(&err, "t.json: normalizer.normalizers[1000]: more than 1000 components");
     kh_buf_reset(&json);
-    kh_buf_text(&json, "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+    kh_buf_text(&json,
+        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
     for (int i = 0; i < 65537; i++)
         kh_buf_char(&json, 'x');
     kh_buf_text(&json, "\"}}}");
@@ -193,7 +224,8 @@ static void test_unknown_token_missing(void **state) {
 
 static void test_text_too_long(void **state) {
     (void)state;
-    expect_failure("{" MODEL "}", "a", ((size_t)1 << 30) + 1, KH_ELIMIT, "a text of 1073741825 bytes, at most 1073741824 can be tokenized at once");
+    expect_failure("{" MODEL "}", "a", ((size_t)1 << 30) + 1, KH_ELIMIT,
+        "a text of 1073741825 bytes, at most 1073741824 can be tokenized at once");
 }
 
 static void test_regex_explodes(void **state) {
@@ -219,8 +251,10 @@ static void test_truncation_and_padding_do_nothing(void **state) {
 /* Special tokens in a text from strangers are text; other added tokens are still found. */
 static void test_plain(void **state) {
     (void)state;
-    kh_tokenizer *t = open_json(ADDED("{\"id\":3,\"content\":\"ab\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},"
-                                      "{\"id\":4,\"content\":\"ba\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":false}"));
+    kh_tokenizer *t = open_json(ADDED("{\"id\":3,\"content\":\"ab\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                                      "\"normalized\":false,\"special\":true},"
+                                      "{\"id\":4,\"content\":\"ba\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                                      "\"normalized\":true,\"special\":false}"));
     kh_ids ids = { 0 };
     assert_int_equal(kh_tokenizer_id(t, "ab"), 2); /* the model's id counts, not the file's */
     assert_int_equal(kh_tokenizer_encode(t, "abba", 4, 0, &ids, NULL), 0);
@@ -374,7 +408,10 @@ static void test_bad_files_beside(void **state) {
     put_file(&f, "tokenizer_config.json", "{\"do_lower_case\":1}");
     expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: \"do_lower_case\" must be true or false");
     put_file(&f, "tokenizer_config.json", "{\"mask_token\":7}");
-    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: \"mask_token\" must be a token, or an object with the token as its \"content\"");
+    expect_no_open(&f, "", KH_EFORMAT,
+        "tokenizer_config.json: \"mask_token\" must be a token, or an object with the token as its \"content\"");
+    put_file(&f, "tokenizer_config.json", "{\"sep_token\":{\"content\":\"[SEP]\",\"lstrip\":1}}");
+    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: sep_token: \"lstrip\" must be true or false");
     put_file(&f, "tokenizer_config.json", "{\"added_tokens_decoder\":[]}");
     expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: \"added_tokens_decoder\" must be an object");
     put_file(&f, "tokenizer_config.json", "{\"added_tokens_decoder\":{\"x\":{}}}");
@@ -382,6 +419,8 @@ static void test_bad_files_beside(void **state) {
     put_file(&f, "tokenizer_config.json", "{}");
     put_file(&f, "special_tokens_map.json", "{\"unk_token\":{\"content\":1}}");
     expect_no_open(&f, "", KH_EFORMAT, "special_tokens_map.json: \"unk_token\" must be a token");
+    put_file(&f, "special_tokens_map.json", "{\"cls_token\":{\"content\":\"[CLS]\",\"rstrip\":1}}");
+    expect_no_open(&f, "", KH_EFORMAT, "special_tokens_map.json: cls_token: \"rstrip\" must be true or false");
     put_file(&f, "special_tokens_map.json", "{}");
     put_file(&f, "added_tokens.json", "{\"x\":-1}");
     expect_no_open(&f, "", KH_EFORMAT, "added_tokens.json: the id of \"x\" must be a whole number from 0 to 4194303");
@@ -428,7 +467,8 @@ static void test_gpt2_conventions(void **state) {
     kh_ids ids = { 0 };
     put_file(&f, "vocab.json", "{\"a\":0,\"b\":1,\"\\u0120\":2,\"\\u0120a\":3,\"<|endoftext|>\":4,\"<s>\":5,\"</s>\":6}");
     put_file(&f, "merges.txt", "#version: 0.2\r\n\xC4\xA0 a\r\n");
-    put_file(&f, "tokenizer_config.json", "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true,\"bos_token\":\"<|endoftext|>\"}");
+    put_file(&f, "tokenizer_config.json",
+        "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true,\"bos_token\":\"<|endoftext|>\"}");
     if (kh_tokenizer_open(&t, f.path, &err) != 0)
         fail_msg("%s", err.msg);
     assert_int_equal(kh_tokenizer_encode(t, "ab<|endoftext|>a", 16, KH_ENCODE_FRAME, &ids, &err), 0);
@@ -479,6 +519,31 @@ static void test_megabyte_of_accents(void **state) {
     free(text);
 }
 
+/* One tokenizer, many threads, the same ids. */
+static void test_shared_between_threads(void **state) {
+    (void)state;
+    static const char *const texts[] = { "Hello world", "the quick brown fox", "w\xC3\xB6rld <mask>", "antidisestablishmentarianism" };
+    kh_tokenizer *t;
+    kh_err err;
+    kh_ids expected[4] = { { 0 } };
+    int wrong = 0;
+    assert_int_equal(kh_tokenizer_open(&t, "tests/vectors/tokenizers/tiny-bpe.json", &err), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(kh_tokenizer_encode(t, texts[i], strlen(texts[i]), 0, &expected[i], NULL), 0);
+#pragma omp parallel for num_threads(4) reduction(+ : wrong)
+    for (int i = 0; i < 4000; i++) {
+        kh_ids ids = { 0 };
+        const kh_ids *want = &expected[i % 4];
+        int rc = kh_tokenizer_encode(t, texts[i % 4], strlen(texts[i % 4]), 0, &ids, NULL);
+        wrong += rc != 0 || ids.n != want->n || memcmp(ids.id, want->id, (size_t)ids.n * sizeof *ids.id) != 0;
+        kh_ids_free(&ids);
+    }
+    assert_int_equal(wrong, 0);
+    for (int i = 0; i < 4; i++)
+        kh_ids_free(&expected[i]);
+    kh_tokenizer_close(t);
+}
+
 /* ----------------------------------------------------------------------------------------------- out of memory */
 
 /* Opens, encodes and decodes. */
@@ -521,10 +586,11 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     enum { N_BAD = sizeof bad / sizeof *bad };
-    static const char *const memory[] = { "tests/vectors/tokenizers/tiny-bpe", "tests/vectors/tokenizers/tiny-wordpiece", "tests/vectors/tokenizers/tiny-bpe.json",
-        "tests/vectors/tokenizers/tiny-wordpiece.json", "tests/vectors/tokenizers/model-bpe-byte-fallback.json",
-        "tests/vectors/tokenizers/norm-sequence.json", "tests/vectors/tokenizers/pre-metaspace-first-added.json",
-        "tests/vectors/tokenizers/added-normalized-bert.json", "tests/vectors/tokenizers/dec-sequence.json", "tests/vectors/tokenizers/dec-llama.json",
+    static const char *const memory[] = { "tests/vectors/tokenizers/tiny-bpe", "tests/vectors/tokenizers/tiny-wordpiece",
+        "tests/vectors/tokenizers/tiny-bpe.json", "tests/vectors/tokenizers/tiny-wordpiece.json",
+        "tests/vectors/tokenizers/model-bpe-byte-fallback.json", "tests/vectors/tokenizers/norm-sequence.json",
+        "tests/vectors/tokenizers/pre-metaspace-first-added.json", "tests/vectors/tokenizers/added-normalized-bert.json",
+        "tests/vectors/tokenizers/dec-sequence.json", "tests/vectors/tokenizers/dec-llama.json",
         "tests/vectors/tokenizers/post-template-odd.json", "tests/vectors/tokenizers/pre-split-regex-words.json" };
     static const char *const lengthy[] = { "tests/vectors/tokenizers/tiny-bpe.json", "tests/vectors/tokenizers/tiny-wordpiece.json",
         "tests/vectors/tokenizers/model-bpe-byte-fallback.json", "tests/vectors/tokenizers/model-bpe-merge-order.json",
@@ -546,8 +612,13 @@ int main(void) {
         cmocka_unit_test(test_files_beside),
         cmocka_unit_test(test_gpt2_conventions),
         cmocka_unit_test(test_megabyte_of_accents),
+        cmocka_unit_test(test_shared_between_threads),
     };
-    enum { N_MEMORY = sizeof memory / sizeof *memory, N_LENGTHY = sizeof lengthy / sizeof *lengthy, N_OTHERS = sizeof others / sizeof *others };
+    enum {
+        N_MEMORY = sizeof memory / sizeof *memory,
+        N_LENGTHY = sizeof lengthy / sizeof *lengthy,
+        N_OTHERS = sizeof others / sizeof *others
+    };
     struct CMUnitTest tests[N_BAD + N_MEMORY + N_LENGTHY + N_OTHERS];
     static char names[N_MEMORY + N_LENGTHY][100];
     size_t n = 0, k = 0;

@@ -57,7 +57,8 @@ static int unknown_part(const char *place, const char *token, size_t n, kh_err *
     return kh_fail(err, KH_EFORMAT, "%s: token \"%.*s\" is not in the vocabulary", place, n < 100 ? (int)n : 100, token);
 }
 
-int kh_bpe_merge(kh_bpe *m, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err) {
+int kh_bpe_merge(
+    kh_bpe *m, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err) {
     int32_t a = kh_vocab_id(m->vocab, left, n_left), b = kh_vocab_id(m->vocab, right, n_right);
     if (a < 0)
         return unknown_part(place, left, n_left, err);
@@ -153,7 +154,8 @@ static void queue_pair(const kh_bpe *m, const int32_t *s, const int32_t *next, i
 
 static int join_long(const kh_bpe *m, kh_bpe_scratch *w, int32_t *s, int n, int *left, kh_err *err) {
     /* One entry for each pair at first; each join removes one, takes one pair away and may queue two. */
-    if (!kh_grow(&w->link, &w->cap_link, (size_t)n * 2, sizeof *w->link) || !kh_grow(&w->heap, &w->cap_heap, (size_t)n * 2, sizeof *w->heap))
+    if (!kh_grow(&w->link, &w->cap_link, (size_t)n * 2, sizeof *w->link) ||
+        !kh_grow(&w->heap, &w->cap_heap, (size_t)n * 2, sizeof *w->heap))
         return kh_fail_memory(err);
     int32_t *prev = w->link, *next = w->link + n;
     size_t n_heap = 0;
@@ -240,7 +242,8 @@ static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch 
             rc = kh_ids_push(out, unk, err);
         unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
         if (unk < 0)
-            return kh_fail(err, KH_EMISMATCH, "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+            return kh_fail(err, KH_EMISMATCH,
+                "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
     }
     return rc == 0 && unk >= 0 ? kh_ids_push(out, unk, err) : rc;
 }

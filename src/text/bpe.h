@@ -25,7 +25,8 @@ typedef struct kh_bpe {
 } kh_bpe; /* zero it, fill the first block, add merges, then kh_bpe_ready */
 
 /* The next merge in order. `place` names it in sentences. */
-int kh_bpe_merge(kh_bpe *, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err);
+int kh_bpe_merge(
+    kh_bpe *, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err);
 int kh_bpe_ready(kh_bpe *, kh_err *err);
 void kh_bpe_free(kh_bpe *);
 

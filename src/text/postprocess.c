@@ -114,7 +114,8 @@ typedef struct template {
 static int load_special(template_piece *piece, const char *name, const json_t *tokens, const kh_source *from, kh_err *err) {
     const json_t *ids = json_object_get(json_object_get(tokens, name), "ids");
     if (!json_is_array(ids))
-        return kh_fail(err, KH_EFORMAT, "%s: special token \"%.100s\" has no list \"ids\" in \"special_tokens\"", from->place, name);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: special token \"%.100s\" has no list \"ids\" in \"special_tokens\"", from->place, name);
     size_t n = json_array_size(ids);
     int32_t *id = kh_arena_array(from->arena, n ? n : 1, sizeof *id);
     if (!id)
@@ -122,7 +123,8 @@ static int load_special(template_piece *piece, const char *name, const json_t *t
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(ids, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= KH_VOCAB_MAX)
-            return kh_fail(err, KH_EFORMAT, "%s: an id of special token \"%.100s\" is not a whole number from 0 to %d", from->place, name, KH_VOCAB_MAX - 1);
+            return kh_fail(err, KH_EFORMAT, "%s: an id of special token \"%.100s\" is not a whole number from 0 to %d", from->place,
+                name, KH_VOCAB_MAX - 1);
         id[i] = (int32_t)json_integer_value(v);
     }
     piece->id = id;
@@ -130,13 +132,15 @@ static int load_special(template_piece *piece, const char *name, const json_t *t
     return 0;
 }
 
-static int load_piece(template_piece *piece, const json_t *obj, const json_t *tokens, const char *key, const kh_source *from, kh_err *err) {
+static int load_piece(
+    template_piece *piece, const json_t *obj, const json_t *tokens, const char *key, const kh_source *from, kh_err *err) {
     const json_t *sequence = json_object_get(obj, "Sequence"), *special = json_object_get(obj, "SpecialToken");
     const json_t *v = sequence ? sequence : special;
     const char *name;
     int type_id = 0;
     if (!json_is_object(v) || json_object_size(obj) != 1)
-        return kh_fail(err, KH_EFORMAT, "%s: a piece of \"%s\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}", from->place, key);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: a piece of \"%s\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}", from->place, key);
     int rc = kh_json_string(v, "id", &name, from->place, err);
     if (rc == 0)
         rc = kh_json_int(v, "type_id", 0, 1 << 30, &type_id, from->place, err);
@@ -183,7 +187,8 @@ static int run_template(const void *self, void *state, kh_err *err) {
     kh_parts *p = state;
     int rc = 0, k = p->n > 0 ? p->part[p->n - 1].group : 0, group = 0;
     if (k > 1)
-        return kh_fail(err, KH_EUNSUPPORTED, "the tokenizer's TemplateProcessing follows a post-processor that already made %d parts", k + 1);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "the tokenizer's TemplateProcessing follows a post-processor that already made %d parts", k + 1);
     for (int i = 0; i < t->n[k] && rc == 0; i++) {
         const template_piece *piece = &t->piece[k][i];
         if (piece->sequence < 0 && !p->special)

@@ -39,7 +39,8 @@ static bool is_longer(const char *s, size_t n, int max) {
 
 static int put_unknown(const kh_wordpiece *m, kh_ids *out, kh_err *err) {
     if (m->unk < 0)
-        return kh_fail(err, KH_EMISMATCH, "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+        return kh_fail(err, KH_EMISMATCH, "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"",
+            m->unk_token);
     return kh_ids_push(out, m->unk, err);
 }
 
