@@ -24,6 +24,11 @@ typedef struct cli_command {
 
 extern const cli_command *const cli_commands[]; /* ends in NULL */
 
+extern const cli_command cmd_tokenize, cmd_tokenizer_train;
+extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_task_list, cmd_task_show, cmd_task_check;
+extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random;
+extern const cli_command cmd_bench_tokenize, cmd_bench_engine;
+
 /* Fails as wrong usage: exit 2 and a pointer to --help. */
 enum { CLI_USAGE = -1000 };
 
@@ -34,17 +39,10 @@ extern const kh_hooks cli_hooks;
  * 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are refused. */
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
-extern const cli_command cmd_tokenizer_train;
-
 /* help.c */
 void cli_print_overview(FILE *out);
 void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
 void cli_print_help(FILE *out, const cli_command *);
 extern const cli_command cmd_help;
-
-/* cmd_tokenize.c, cmd_bench.c */
-extern const cli_command cmd_tokenize, cmd_bench_tokenize;
-/* cmd_data.c, cmd_task.c */
-extern const cli_command cmd_data_check, cmd_data_split, cmd_data_stats, cmd_task_check, cmd_task_list, cmd_task_show;
 
 #endif

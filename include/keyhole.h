@@ -317,6 +317,132 @@ KH_API int kh_batch_encode(kh_batch **out, const kh_tokenizer *, const kh_task *
     const kh_batch_opts *, kh_err *err);
 KH_API void kh_batch_free(kh_batch *);
 
+/* ------------------------------------------------------------------ ids + prompt -> hidden states (src/model) */
+
+/* How numbers are stored. */
+typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
+
+/* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are what artefacts record. */
+#define KH_INJECTS(X) \
+    X(KH_INJECT_NONE, "none")                   /* no soft prompt */ \
+    X(KH_INJECT_POST_LN_ADD, "post-ln-add")     /* added to the embedding output of ids 1..m, which hold their place */ \
+    X(KH_INJECT_EMBED_PREFIX, "embed-prefix")   /* m word embeddings before the first id */ \
+    X(KH_INJECT_EMBED_INPLACE, "embed-inplace") /* m word embeddings after the first id */
+
+typedef enum kh_inject {
+#define KH_INJECT_ENUM(name, text) name,
+    KH_INJECTS(KH_INJECT_ENUM)
+#undef KH_INJECT_ENUM
+} kh_inject;
+KH_API const char *kh_inject_name(kh_inject);
+KH_API int kh_inject_find(kh_inject *out, const char *name, kh_err *err);
+
+/* An encoder as Hugging Face's folders hold it: config.json and model.safetensors (or its index and shards). Immutable
+ * after open: share it between threads. */
+typedef struct kh_model kh_model;
+
+typedef struct kh_model_opts {
+    kh_dtype store;         /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
+    const char *need_head;  /* what needs a masked-language-model head, e.g. "fill-mask": refuses a model without; or NULL */
+    bool allow_nonfinite;   /* do not refuse NaN and infinite weights */
+    const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
+} kh_model_opts;
+
+/* opts NULL means all zero. */
+KH_API int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err);
+KH_API void kh_model_close(kh_model *);
+
+typedef struct kh_model_info {
+    const char *type; /* "bert", "roberta", ... as config.json calls it */
+    int layers, hidden, heads, inner, vocab;
+    int max_tokens; /* the longest sequence, special tokens and soft prompt included */
+    bool head;      /* has a masked-language-model head */
+    bool tied;      /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype; /* of the word embeddings in the file */
+    size_t params;  /* a tied decoder is counted once */
+    size_t bytes;   /* of weights in memory */
+    uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
+} kh_model_info;
+KH_API kh_model_info kh_model_describe(const kh_model *);
+
+/* ------------------------------------------------------------- prompts x rows -> answers: the black box (src/plm) */
+
+/* A frozen language model, seen only through its answers. It remembers nothing but its meter. Call it from one thread: the
+ * call itself spreads the work. */
+typedef struct kh_plm kh_plm;
+
+/* What a box lets out. */
+typedef enum kh_access {
+    KH_ACCESS_LABELS,   /* the predicted label and nothing else */
+    KH_ACCESS_LOGPROBS, /* log-probabilities of the labels */
+    KH_ACCESS_WEIGHTS,  /* everything, gradients included */
+} kh_access;
+
+/* How the engine holds weights and multiplies. The result is a pure function of (weights, precision, kind of CPU, inputs). */
+typedef enum kh_precision {
+    KH_F32,
+    KH_BF16, /* weights in bf16; activations too where the CPU multiplies bf16, else f32 */
+    KH_INT8, /* weights rounded per output channel, activations per token */
+    KH_PRECISION_AUTO, /* bf16 where the CPU multiplies it, else f32 */
+} kh_precision;
+
+typedef struct kh_plm_opts {
+    kh_access access;
+    kh_precision precision;
+    const kh_hooks *hooks; /* may be NULL */
+} kh_plm_opts;
+
+/* model: a folder in Hugging Face layout with its tokenizer. */
+KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
+KH_API void kh_plm_close(kh_plm *);
+
+/* What may be known of any box. */
+typedef struct kh_plm_info {
+    const char *backend; /* "native", ... */
+    kh_access access;
+    int hidden;           /* length of a prompt row */
+    int max_len;          /* tokens in a sequence, slots included */
+    uint64_t fingerprint; /* of weights and tokenizer */
+    const char *precision, *kernels;
+} kh_plm_info;
+KH_API kh_plm_info kh_plm_describe(const kh_plm *);
+KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
+
+/* What the box was asked so far. A query is one prompt with one row. */
+typedef struct kh_meter {
+    long long calls, prompts, queries, tokens;
+    double seconds;
+} kh_meter;
+KH_API kh_meter kh_plm_meter(const kh_plm *);
+
+/* A question: every prompt with every row of a batch. */
+typedef struct kh_question {
+    const kh_batch *batch;
+    const kh_words *words;
+    kh_inject inject;
+    const float *prompt; /* [n_prompt, batch->n_slot, hidden]; without slots NULL, and n_prompt is taken as 1 */
+    int n_prompt;
+} kh_question;
+
+/* Access levels are types: a method that was given a kh_labeler has no way to a probability. Both borrow the box, and are
+ * NULL (with a sentence) if it was opened at a lower level. */
+typedef struct kh_labeler kh_labeler;
+typedef struct kh_scorer kh_scorer;
+KH_API kh_labeler *kh_plm_labeler(kh_plm *, kh_err *err);
+KH_API kh_scorer *kh_plm_scorer(kh_plm *, kh_err *err);
+
+/* logprob [n_prompt, n_row, n_label]: log-probabilities of the labels, which add up to one. */
+KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err *err);
+
+/* label [n_prompt, n_row]: the most probable label; the first of equals. */
+KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
+
+/* Early rejection. Rows are asked in their order, `chunk` at a time (0: a sensible number); a prompt that has made more than
+ * `allowance` errors against batch->label is asked no further. errors [n_prompt]: how many it made; exact if not more than the
+ * allowance. label [n_prompt, n_row], -1 where a prompt was not asked; may be NULL. What is asked depends on the arguments
+ * alone, never on threads. */
+KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, int allowance, int chunk, int *errors, int *label, kh_err *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -386,6 +386,13 @@ static void fail_fills_the_sentence_and_returns_the_code(void **state) {
     assert_string_equal(err.msg, "out of memory");
 }
 
+static void control_characters_stay_out_of_sentences(void **state) {
+    (void)state;
+    kh_err err;
+    kh_fail(&err, KH_EFORMAT, "tensor \"%s\"", "a\x1b[2J\n\x7f\xc3\xa9");
+    assert_string_equal(err.msg, "tensor \"a?[2J??\xc3\xa9\"");
+}
+
 static void place_stands_before_the_sentence(void **state) {
     (void)state;
     kh_err err = { 0 };
@@ -546,6 +553,7 @@ int main(void) {
         cmocka_unit_test(map_reserve_makes_room_at_once),
         cmocka_unit_test(hash_is_fnv_1a),
         cmocka_unit_test(fail_fills_the_sentence_and_returns_the_code),
+        cmocka_unit_test(control_characters_stay_out_of_sentences),
         cmocka_unit_test(place_stands_before_the_sentence),
         cmocka_unit_test(prefix_keeps_code_and_line),
         cmocka_unit_test(errno_tells_missing_from_broken),

@@ -58,41 +58,57 @@ int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err) {
     return rc;
 }
 
-static int write_all(int fd, const char *path, const char *bytes, size_t n, kh_err *err) {
+int kh_file_writer_open(kh_file_writer *w, const char *path, kh_err *err) {
+    *w = (kh_file_writer){ .fd = -1 };
+    kh_buf temp = kh_buf_init(1 << 16);
+    kh_buf_printf(&temp, "%s.tmp-%ld", path, (long)getpid());
+    w->temp = kh_buf_take(&temp, NULL);
+    w->path = kh_strdup(path);
+    if (!w->temp || !w->path)
+        return kh_fail_memory(err);
+    w->fd = open(w->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return w->fd >= 0 ? 0 : kh_fail_errno(err, path, "cannot create");
+}
+
+int kh_file_writer_put(kh_file_writer *w, const void *bytes, size_t n, kh_err *err) {
+    const char *at = bytes;
     while (n > 0) {
-        ssize_t done = write(fd, bytes, n);
+        ssize_t done = write(w->fd, at, n);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return kh_fail_errno(err, path, "cannot write");
-        bytes += done;
+            return kh_fail_errno(err, w->path, "cannot write");
+        at += done;
         n -= (size_t)done;
     }
-    return fsync(fd) == 0 ? 0 : kh_fail_errno(err, path, "cannot flush to disk");
+    return 0;
+}
+
+int kh_file_writer_close(kh_file_writer *w, bool keep, kh_err *err) {
+    int rc = 0;
+    if (w->fd >= 0) {
+        if (keep && fsync(w->fd) != 0)
+            rc = kh_fail_errno(err, w->path, "cannot flush to disk");
+        if (close(w->fd) != 0 && keep && rc == 0)
+            rc = kh_fail_errno(err, w->path, "cannot write");
+        if (keep && rc == 0 && rename(w->temp, w->path) != 0)
+            rc = kh_fail_errno(err, w->path, "cannot rename into place");
+        if (!keep || rc != 0)
+            unlink(w->temp);
+    }
+    kh_free(w->temp);
+    kh_free(w->path);
+    *w = (kh_file_writer){ .fd = -1 };
+    return rc;
 }
 
 int kh_file_write(const char *path, const void *bytes, size_t n, kh_err *err) {
-    kh_buf temp = kh_buf_init(1 << 16);
-    kh_buf_printf(&temp, "%s.tmp-%ld", path, (long)getpid());
-    if (kh_buf_failed(&temp)) {
-        kh_buf_free(&temp);
-        return kh_fail_memory(err);
-    }
-    int rc, fd = open(temp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        rc = kh_fail_errno(err, path, "cannot create");
-        goto done;
-    }
-    rc = write_all(fd, path, bytes, n, err);
-    if (close(fd) != 0 && rc == 0)
-        rc = kh_fail_errno(err, path, "cannot write");
-    if (rc == 0 && rename(temp.data, path) != 0)
-        rc = kh_fail_errno(err, path, "cannot rename into place");
-    if (rc != 0)
-        unlink(temp.data);
-done:
-    kh_buf_free(&temp);
-    return rc;
+    kh_file_writer w;
+    int rc = kh_file_writer_open(&w, path, err);
+    if (rc == 0)
+        rc = kh_file_writer_put(&w, bytes, n, err);
+    int closed = kh_file_writer_close(&w, rc == 0, rc == 0 ? err : NULL);
+    return rc ? rc : closed;
 }
 
 bool kh_file_exists(const char *path) {

@@ -1,0 +1,197 @@
+/* cmd_features.c - keyhole features: the hidden states of texts. */
+#include "texts.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "model/engine.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POOL_NONE, POOL_MEAN, POOL_CLS };
+static const char *const pool_name[] = { "none", "mean", "cls" };
+
+typedef struct features_opts {
+    const char *model, *layer;
+    int pool, precision;
+    bool json, json_input, ids;
+} features_opts;
+
+static const kh_opt features_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+        .required = true },
+    { "layer", KH_OPT_TEXT, offsetof(features_opts, layer), "last", .arg = "N|last",
+        .help = "which layer; 0 is the output of the embeddings" },
+    { "pool", KH_OPT_CHOICE, offsetof(features_opts, pool), "mean", .arg = "none|mean|cls",
+        .help = "every token, their mean (special tokens included), or the first token" },
+    { "precision", KH_OPT_CHOICE, offsetof(features_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
+    { "ids", KH_OPT_FLAG, offsetof(features_opts, ids),
+        .help = "each line holds token ids instead of text; no tokenizer is needed" },
+    { "json", KH_OPT_FLAG, offsetof(features_opts, json), .help = "print one JSON object for each text" },
+    { "json-input", KH_OPT_FLAG, offsetof(features_opts, json_input), .help = "each line of standard input is a JSON string" },
+    { 0 },
+};
+
+typedef struct extractor {
+    const features_opts *opts;
+    kh_engine *engine;
+    kh_tokenizer *tokenizer; /* NULL with --ids */
+    int layer;
+    kh_ids ids;
+    float *hidden; /* [T, H] */
+    size_t hidden_cap;
+    kh_buf out;
+} extractor;
+
+static int parse_layer(extractor *e, kh_err *err) {
+    int layers = kh_engine_model(e->engine)->config.layers;
+    e->layer = layers;
+    if (strcmp(e->opts->layer, "last") == 0)
+        return 0;
+    char *end;
+    errno = 0;
+    long n = strtol(e->opts->layer, &end, 10);
+    if (end == e->opts->layer || *end || errno || n < 0 || n > layers)
+        return kh_fail(
+            err, CLI_USAGE, "--layer takes \"last\" or a number from 0 to %d for this model; got \"%s\"", layers, e->opts->layer);
+    e->layer = (int)n;
+    return 0;
+}
+
+/* "0 31414 232 2", separated by white space */
+static int parse_ids(extractor *e, const char *text, size_t n, kh_err *err) {
+    if (strlen(text) != n)
+        return kh_fail(err, KH_EFORMAT, "expected token ids, found a NUL byte");
+    for (char *end;; text = end) {
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        if (end == text)
+            break;
+        if (errno || id < 0 || id > INT32_MAX)
+            return kh_fail(err, KH_EFORMAT, "expected token ids, found \"%.*s\"", (int)(end - text), text);
+        if (!kh_grow(&e->ids.id, &e->ids.cap, (size_t)e->ids.n + 1, sizeof *e->ids.id))
+            return kh_fail_memory(err);
+        e->ids.id[e->ids.n++] = (int32_t)id;
+    }
+    text += strspn(text, " \t");
+    return *text ? kh_fail(err, KH_EFORMAT, "expected token ids, found \"%.40s\"", text) : 0;
+}
+
+static void put_numbers(kh_buf *out, const float *x, int n, const char *between) {
+    for (int i = 0; i < n; i++)
+        kh_buf_printf(out, "%s%.9g", i ? between : "", (double)x[i]);
+}
+
+/* The mean goes into the first row. */
+static void pool_mean(float *x, int tokens, int hidden) {
+    for (int i = 0; i < hidden; i++) {
+        double sum = 0;
+        for (int t = 0; t < tokens; t++)
+            sum += (double)x[(size_t)t * (size_t)hidden + (size_t)i];
+        x[i] = (float)(sum / tokens);
+    }
+}
+
+static void put_json(extractor *e, const float *x, int rows, const char *text, size_t n) {
+    int hidden = kh_engine_model(e->engine)->config.hidden;
+    kh_buf_char(&e->out, '{');
+    if (!e->opts->ids) {
+        kh_buf_text(&e->out, "\"text\":");
+        kh_json_quote(&e->out, text, n);
+        kh_buf_char(&e->out, ',');
+    }
+    kh_buf_text(&e->out, "\"ids\":[");
+    for (int i = 0; i < e->ids.n; i++)
+        kh_buf_printf(&e->out, "%s%d", i ? "," : "", e->ids.id[i]);
+    kh_buf_printf(&e->out, "],\"layer\":%d,\"pool\":\"%s\",\"features\":[", e->layer, pool_name[e->opts->pool]);
+    for (int t = 0; t < rows; t++) {
+        kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : t ? ",[" : "[");
+        put_numbers(&e->out, x + (size_t)t * (size_t)hidden, hidden, ",");
+        kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : "]");
+    }
+    kh_buf_text(&e->out, "]}\n");
+}
+
+/* Pooled: one line a text. Otherwise one line a token, and an empty line after each text. */
+static void put_plain(extractor *e, const float *x, int rows) {
+    int hidden = kh_engine_model(e->engine)->config.hidden;
+    for (int t = 0; t < rows; t++) {
+        put_numbers(&e->out, x + (size_t)t * (size_t)hidden, hidden, " ");
+        kh_buf_char(&e->out, '\n');
+    }
+    if (e->opts->pool == POOL_NONE)
+        kh_buf_char(&e->out, '\n');
+}
+
+static int extract(extractor *e, const char *text, size_t n, kh_err *err) {
+    e->ids.n = 0;
+    int rc = e->opts->ids ? parse_ids(e, text, n, err) : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, &e->ids, err);
+    int hidden = kh_engine_model(e->engine)->config.hidden;
+    kh_single single;
+    if (rc != 0)
+        return rc;
+    if (!kh_grow(&e->hidden, &e->hidden_cap, (size_t)e->ids.n * (size_t)hidden, sizeof *e->hidden))
+        return kh_fail_memory(err);
+    kh_single_init(&single, e->ids.id, e->ids.n);
+    if ((rc = kh_engine_hidden(e->engine, &(kh_question){ .batch = &single.batch }, e->layer, e->hidden, err)) != 0)
+        return rc;
+    float *x = e->hidden;
+    if (e->opts->pool == POOL_MEAN)
+        pool_mean(x, e->ids.n, hidden);
+    int rows = e->opts->pool == POOL_NONE ? e->ids.n : 1;
+    kh_buf_reset(&e->out);
+    if (e->opts->json)
+        put_json(e, x, rows, text, n);
+    else
+        put_plain(e, x, rows);
+    if (kh_buf_failed(&e->out))
+        return kh_fail_memory(err);
+    fwrite(e->out.data, 1, e->out.len, stdout);
+    return 0;
+}
+
+static int run_features(void *opts, int n_args, char **args, kh_err *err) {
+    extractor e = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
+    cli_texts texts = { .args = args, .n_args = n_args, .json = e.opts->json_input };
+    const char *text;
+    size_t n;
+    int rc = e.opts->ids ? 0 : kh_tokenizer_open(&e.tokenizer, e.opts->model, err);
+    kh_model *model;
+    if (rc == 0 && (rc = kh_model_open(&model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) == 0 &&
+        (rc = kh_engine_new(&e.engine, model, (kh_precision)e.opts->precision, err)) == 0)
+        rc = parse_layer(&e, err);
+    while (rc == 0 && (rc = cli_texts_next(&texts, &text, &n, err)) > 0) {
+        rc = extract(&e, text, n, err);
+        if (rc != 0)
+            rc = cli_texts_fail(&texts, err);
+    }
+    cli_texts_free(&texts);
+    kh_engine_free(e.engine);
+    kh_tokenizer_close(e.tokenizer);
+    kh_ids_free(&e.ids);
+    kh_free(e.hidden);
+    kh_buf_free(&e.out);
+    return rc;
+}
+
+const cli_command cmd_features = {
+    .name = "features",
+    .args = "[TEXT...]",
+    .max_args = -1,
+    .summary = "Print the hidden states of texts",
+    .text = "Prints what a layer of the model makes of each text: one line of numbers a\n"
+            "text, or with --pool none one line a token and an empty line after each text.\n"
+            "Texts are arguments or, if there are none, the lines of standard input. The\n"
+            "model needs no masked-language-model head. Numbers are exact: reading them back\n"
+            "gives the same floats.\n"
+            "\n"
+            "  keyhole features --model DIR --pool mean < texts.txt > features.txt\n"
+            "  keyhole features --model DIR --layer 3 --pool none --json \"Hello there.\"\n"
+            "  echo \"101 7592 102\" | keyhole features --model DIR --ids --layer 0",
+    .opts = features_table,
+    .opts_size = sizeof(features_opts),
+    .run = run_features,
+};

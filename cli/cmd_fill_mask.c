@@ -1,0 +1,194 @@
+/* cmd_fill_mask.c - keyhole fill-mask: which tokens a model would put in place of the mask. */
+#include "texts.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "model/engine.h"
+
+#include <string.h>
+
+typedef struct fill_opts {
+    const char *model;
+    int top;
+    int precision;
+    bool json, json_input;
+} fill_opts;
+
+static const kh_opt fill_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+        .required = true },
+    { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
+        .help = "how many tokens for each mask" },
+    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
+    { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
+    { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
+    { 0 },
+};
+
+typedef struct filler {
+    const fill_opts *opts;
+    kh_engine *engine;
+    kh_tokenizer *tokenizer;
+    int32_t mask;
+    kh_ids ids;
+    int *at; /* places of masks */
+    size_t at_cap;
+    int n_at;
+    float *logprob; /* [n_at, V] */
+    size_t logprob_cap;
+    int32_t *best; /* [top] */
+    kh_buf out;
+} filler;
+
+/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a short sorted list. */
+static void find_best(const float *logprob, int vocab, int32_t *best, int top) {
+    int n = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        if (n == top && !(logprob[id] > logprob[best[n - 1]]))
+            continue;
+        int i = n < top ? n++ : n - 1;
+        for (; i > 0 && logprob[id] > logprob[best[i - 1]]; i--)
+            best[i] = best[i - 1];
+        best[i] = id;
+    }
+}
+
+static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *err) {
+    char *text = NULL;
+    size_t n = 0;
+    bool named = id < kh_tokenizer_size(f->tokenizer);
+    const char *token = named ? kh_tokenizer_token(f->tokenizer, id) : NULL;
+    int rc = token ? kh_tokenizer_decode(f->tokenizer, &id, 1, false, &text, &n, err) : 0;
+    if (rc != 0)
+        return rc;
+    if (!f->opts->json) {
+        kh_buf_printf(&f->out, "  %2d  %8.4f  %6d  ", rank + 1, logprob, id);
+        kh_json_quote(&f->out, text ? text : "", n);
+        kh_buf_char(&f->out, '\n');
+    } else {
+        kh_buf_printf(&f->out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
+        kh_json_quote(&f->out, token ? token : "", token ? strlen(token) : 0);
+        kh_buf_text(&f->out, ",\"text\":");
+        kh_json_quote(&f->out, text ? text : "", n);
+        kh_buf_char(&f->out, '}');
+    }
+    kh_text_free(text);
+    return 0;
+}
+
+static int put_result(filler *f, const char *text, size_t n, kh_err *err) {
+    bool json = f->opts->json;
+    int vocab = kh_engine_model(f->engine)->config.vocab, top = f->opts->top < vocab ? f->opts->top : vocab;
+    kh_buf_reset(&f->out);
+    kh_buf_text(&f->out, json ? "{\"text\":" : "");
+    kh_json_quote(&f->out, text, n);
+    kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
+    for (int m = 0; m < f->n_at; m++) {
+        const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
+        find_best(logprob, vocab, f->best, top);
+        if (json)
+            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m ? "," : "", f->at[m]);
+        else if (f->n_at > 1)
+            kh_buf_printf(&f->out, " mask %d of %d\n", m + 1, f->n_at);
+        for (int i = 0; i < top; i++) {
+            int rc = put_token(f, i, f->best[i], (double)logprob[f->best[i]], err);
+            if (rc != 0)
+                return rc;
+        }
+        kh_buf_text(&f->out, json ? "]}" : "");
+    }
+    kh_buf_text(&f->out, json ? "]}\n" : "");
+    if (kh_buf_failed(&f->out))
+        return kh_fail_memory(err);
+    fwrite(f->out.data, 1, f->out.len, stdout);
+    return 0;
+}
+
+static int find_masks(filler *f, kh_err *err) {
+    f->n_at = 0;
+    for (int i = 0; i < f->ids.n; i++) {
+        if (f->ids.id[i] != f->mask)
+            continue;
+        if (!kh_grow(&f->at, &f->at_cap, (size_t)f->n_at + 1, sizeof *f->at))
+            return kh_fail_memory(err);
+        f->at[f->n_at++] = i;
+    }
+    if (f->n_at == 0)
+        return kh_fail(err, KH_EARG, "the text has no mask; write %s where a token is to be guessed",
+            kh_tokenizer_token(f->tokenizer, f->mask));
+    return 0;
+}
+
+static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
+    f->ids.n = 0;
+    int rc = kh_tokenizer_encode(f->tokenizer, text, n, KH_ENCODE_FRAME, &f->ids, err);
+    if (rc != 0 || (rc = find_masks(f, err)) != 0)
+        return rc;
+    const kh_config *c = &kh_engine_model(f->engine)->config;
+    if (f->ids.n > kh_config_max_tokens(c)) /* before memory for every mask of an endless text */
+        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", f->ids.n, kh_config_max_tokens(c));
+    if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)f->n_at * (size_t)c->vocab, sizeof *f->logprob))
+        return kh_fail_memory(err);
+    kh_single single;
+    kh_single_init(&single, f->ids.id, f->ids.n);
+    rc = kh_engine_vocabulary(f->engine, &(kh_question){ .batch = &single.batch }, f->at, f->n_at, f->logprob, err);
+    if (rc != 0)
+        return rc;
+    return put_result(f, text, n, err);
+}
+
+static int open_all(filler *f, kh_err *err) {
+    kh_model_opts opts = { .need_head = "fill-mask", .hooks = &cli_hooks };
+    int rc = kh_tokenizer_open(&f->tokenizer, f->opts->model, err);
+    if (rc != 0)
+        return rc;
+    f->mask = kh_tokenizer_special(f->tokenizer, KH_TOKEN_MASK);
+    if (f->mask < 0)
+        return kh_fail(err, KH_EUNSUPPORTED, "%s: the tokenizer has no mask token", f->opts->model);
+    kh_model *model;
+    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0 ||
+        (rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
+        return rc;
+    f->best = kh_calloc((size_t)f->opts->top, sizeof *f->best);
+    return f->best ? 0 : kh_fail_memory(err);
+}
+
+static int run_fill(void *opts, int n_args, char **args, kh_err *err) {
+    filler f = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
+    cli_texts texts = { .args = args, .n_args = n_args, .json = f.opts->json_input };
+    const char *text;
+    size_t n;
+    int rc = open_all(&f, err);
+    while (rc == 0 && (rc = cli_texts_next(&texts, &text, &n, err)) > 0) {
+        rc = fill_text(&f, text, n, err);
+        if (rc != 0)
+            rc = cli_texts_fail(&texts, err);
+    }
+    cli_texts_free(&texts);
+    kh_engine_free(f.engine);
+    kh_tokenizer_close(f.tokenizer);
+    kh_ids_free(&f.ids);
+    kh_free(f.at);
+    kh_free(f.logprob);
+    kh_free(f.best);
+    kh_buf_free(&f.out);
+    return rc;
+}
+
+const cli_command cmd_fill_mask = {
+    .name = "fill-mask",
+    .args = "[TEXT...]",
+    .max_args = -1,
+    .summary = "Show what a model would put in place of the mask",
+    .text = "Prints the likeliest tokens for each mask of each text, with their\n"
+            "log-probabilities over the whole vocabulary and their ids. Texts are arguments\n"
+            "or, if there are none, the lines of standard input. The mask is written as the\n"
+            "model's tokenizer spells it: <mask> for RoBERTa, [MASK] for BERT.\n"
+            "\n"
+            "  keyhole fill-mask --model roberta-base \"The capital of France is <mask>.\"\n"
+            "  keyhole fill-mask --model DIR --top 20 --json < texts.txt",
+    .opts = fill_table,
+    .opts_size = sizeof(fill_opts),
+    .run = run_fill,
+};

@@ -1,0 +1,148 @@
+/* cmd_inspect.c - keyhole inspect: what a model folder holds. */
+#include "cli.h"
+
+#include "base/err.h"
+#include "base/json.h"
+#include "model/model.h"
+
+#include <string.h>
+
+typedef struct inspect_opts {
+    bool json;
+} inspect_opts;
+
+static const kh_opt inspect_table[] = {
+    { "json", KH_OPT_FLAG, offsetof(inspect_opts, json), .help = "print one JSON object" },
+    { 0 },
+};
+
+/* What is known of the tokenizer beside the model: it, or the sentence why there is none. */
+typedef struct tokenizer_part {
+    kh_tokenizer *tokenizer;
+    kh_err err;
+} tokenizer_part;
+
+static const char *act_text(kh_act act) { return act == KH_ACT_GELU ? "gelu" : act == KH_ACT_GELU_TANH ? "gelu_new" : "relu"; }
+
+static void put_quoted(kh_buf *out, const char *s) {
+    if (s)
+        kh_json_quote(out, s, strlen(s));
+    else
+        kh_buf_text(out, "null");
+}
+
+/* ------------------------------------------------------------------------------------------------ as JSON */
+
+static void json_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
+    if (!t->tokenizer) {
+        kh_buf_text(out, "\"tokenizer\":null,\"tokenizer_error\":");
+        put_quoted(out, t->err.msg);
+        return;
+    }
+    int32_t mask = kh_tokenizer_special(t->tokenizer, KH_TOKEN_MASK);
+    kh_buf_printf(out, "\"tokenizer\":{\"size\":%d,\"fits\":%s,\"mask_id\":%d,\"mask\":", kh_tokenizer_size(t->tokenizer),
+        kh_tokenizer_size(t->tokenizer) <= vocab ? "true" : "false", mask);
+    put_quoted(out, mask < 0 ? NULL : kh_tokenizer_token(t->tokenizer, mask));
+    kh_buf_printf(out, ",\"fingerprint\":\"%016llx\"}", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
+}
+
+static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
+    kh_model_info i = kh_model_describe(m);
+    kh_buf_text(out, "{\"kind\":\"model\",\"path\":");
+    put_quoted(out, m->dir);
+    kh_buf_printf(out, ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_tokens\":%d",
+        i.type, i.layers, i.hidden, i.heads, i.inner, i.vocab, i.max_tokens);
+    kh_buf_printf(out, ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
+        act_text(m->config.act), m->config.eps, i.head ? "true" : "false", i.tied ? "true" : "false", kh_dtype_name(i.dtype));
+    kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[", i.params, i.bytes,
+        (unsigned long long)i.fingerprint);
+    for (int e = 0; e < m->n_extra; e++) {
+        kh_buf_text(out, e ? "," : "");
+        put_quoted(out, m->extra[e]);
+    }
+    kh_buf_text(out, "],");
+    json_tokenizer(out, t, i.vocab);
+    kh_buf_text(out, "}\n");
+}
+
+/* ------------------------------------------------------------------------------------------------- as text */
+
+static void text_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
+    if (!t->tokenizer) {
+        kh_buf_printf(out, "tokenizer    none: %s\n", t->err.msg);
+        return;
+    }
+    int32_t mask = kh_tokenizer_special(t->tokenizer, KH_TOKEN_MASK);
+    int size = kh_tokenizer_size(t->tokenizer);
+    kh_buf_printf(out, "tokenizer    %d tokens%s, ", size, size > vocab ? " (more than the model has!)" : "");
+    if (mask >= 0)
+        kh_buf_printf(out, "mask %s = %d, ", kh_tokenizer_token(t->tokenizer, mask), mask);
+    else
+        kh_buf_text(out, "no mask, ");
+    kh_buf_printf(out, "fingerprint %016llx\n", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
+}
+
+static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
+    kh_model_info i = kh_model_describe(m);
+    kh_buf_printf(out, "model        %s\n", m->dir);
+    kh_buf_printf(out, "type         %s\n", i.type);
+    kh_buf_printf(out, "layers       %d\n", i.layers);
+    kh_buf_printf(out, "hidden       %d (%d heads of %d)\n", i.hidden, i.heads, i.hidden / i.heads);
+    kh_buf_printf(out, "inner        %d, %s\n", i.inner, act_text(m->config.act));
+    kh_buf_printf(out, "vocabulary   %d\n", i.vocab);
+    kh_buf_printf(out, "longest text %d tokens\n", i.max_tokens);
+    kh_buf_printf(out, "head         %s\n",
+        !i.head  ? "none: only features"
+        : i.tied ? "masked LM, decoder tied to the word embeddings"
+                 : "masked LM, decoder of its own");
+    kh_buf_printf(out, "parameters   %zu\n", i.params);
+    kh_buf_printf(out, "stored as    %s\n", kh_dtype_name(i.dtype));
+    kh_buf_printf(out, "memory       %.1f MB\n", (double)i.bytes / 1e6);
+    kh_buf_printf(out, "fingerprint  %016llx\n", (unsigned long long)i.fingerprint);
+    text_tokenizer(out, t, i.vocab);
+    for (int e = 0; e < m->n_extra; e++)
+        kh_buf_printf(out, "not used     %s\n", m->extra[e]);
+}
+
+static int run_inspect(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args;
+    const inspect_opts *o = opts;
+    kh_model *m;
+    int rc = kh_model_open(&m, args[0], NULL, err);
+    if (rc != 0)
+        return rc;
+    tokenizer_part t = { 0 };
+    kh_buf out = kh_buf_init(KH_BUF_MAX);
+    if (kh_tokenizer_open(&t.tokenizer, args[0], &t.err) != 0)
+        t.tokenizer = NULL;
+    if (o->json)
+        put_json(&out, m, &t);
+    else
+        put_text(&out, m, &t);
+    if (kh_buf_failed(&out))
+        rc = kh_fail_memory(err);
+    else
+        fwrite(out.data, 1, out.len, stdout);
+    kh_buf_free(&out);
+    kh_tokenizer_close(t.tokenizer);
+    kh_model_close(m);
+    return rc;
+}
+
+const cli_command cmd_inspect = {
+    .name = "inspect",
+    .args = "MODEL",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "Say what a model folder holds",
+    .text = "Loads the model, which checks every tensor, and prints its sizes, how its\n"
+            "numbers are stored, whether it has a masked-language-model head, its tokenizer,\n"
+            "and its fingerprint: a hash over sizes and weights that results are recorded\n"
+            "with. Tensors that no part of the model uses are listed.\n"
+            "\n"
+            "  keyhole inspect roberta-base\n"
+            "  keyhole inspect DIR --json",
+    .opts = inspect_table,
+    .opts_size = sizeof(inspect_opts),
+    .run = run_inspect,
+};

@@ -1,0 +1,124 @@
+/* cmd_model.c - keyhole model random: a folder with a model of random weights. */
+#include "cli.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "model/random_model.h"
+
+#include <string.h>
+
+typedef struct random_opts {
+    int arch, family, dtype;
+    const char *out, *tokenizer;
+    uint64_t seed;
+    double std;
+    int vocab, layers, hidden, heads, inner, positions;
+} random_opts;
+
+enum { ARCH_TINY = 4 };
+static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large", "bert-base" };
+static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny" };
+
+static const kh_opt random_table[] = {
+    { "out", KH_OPT_TEXT, offsetof(random_opts, out), .arg = "DIR", .help = "the folder to write", .required = true },
+    { "arch", KH_OPT_CHOICE, offsetof(random_opts, arch), "tiny", .arg = "roberta-large|roberta-base|bert-large|bert-base|tiny",
+        .help = "whose sizes it has" },
+    { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta", .arg = "roberta|bert", .help = "what a tiny model is" },
+    { "dtype", KH_OPT_CHOICE, offsetof(random_opts, dtype), "f32", .arg = "f32|f16|bf16", .help = "how numbers are stored" },
+    { "seed", KH_OPT_SEED, offsetof(random_opts, seed), "0", .arg = "N", .help = "same seed, same file" },
+    { "std", KH_OPT_NUMBER, offsetof(random_opts, std), "0.02", .min = 0, .max = 10, .arg = "X",
+        .help = "standard deviation of the weights" },
+    { "vocab", KH_OPT_INT, offsetof(random_opts, vocab), "0", .max = 1 << 24, .arg = "N",
+        .help = "vocabulary; 0: the tokenizer's, or else the architecture's" },
+    { "layers", KH_OPT_INT, offsetof(random_opts, layers), "0", .max = 1024, .arg = "N", .help = "layers; 0: the architecture's" },
+    { "hidden", KH_OPT_INT, offsetof(random_opts, hidden), "0", .max = 1 << 16, .arg = "N",
+        .help = "hidden size; 0: the architecture's" },
+    { "heads", KH_OPT_INT, offsetof(random_opts, heads), "0", .max = 1 << 12, .arg = "N",
+        .help = "attention heads; 0: the architecture's" },
+    { "inner", KH_OPT_INT, offsetof(random_opts, inner), "0", .max = 1 << 20, .arg = "N",
+        .help = "feed-forward size; 0: the architecture's" },
+    { "positions", KH_OPT_INT, offsetof(random_opts, positions), "0", .max = 1 << 20, .arg = "N",
+        .help = "rows of the position table; 0: the architecture's" },
+    { "tokenizer", KH_OPT_TEXT, offsetof(random_opts, tokenizer), .arg = "FILE",
+        .help = "a tokenizer.json or vocab.txt to put beside the model" },
+    { 0 },
+};
+
+/* The vocabulary must hold every id of the tokenizer, and the padding token is the tokenizer's. */
+static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
+    kh_tokenizer *tokenizer;
+    int rc = kh_tokenizer_open(&tokenizer, o->tokenizer, err);
+    if (rc != 0)
+        return rc;
+    int size = kh_tokenizer_size(tokenizer), pad = kh_tokenizer_special(tokenizer, KH_TOKEN_PAD);
+    kh_tokenizer_close(tokenizer);
+    if (o->vocab > 0 && o->vocab < size)
+        return kh_fail(err, CLI_USAGE, "--vocab %d is too small for %s, which has %d tokens", o->vocab, o->tokenizer, size);
+    if (o->vocab == 0)
+        c->vocab = size;
+    if (pad >= 0) {
+        c->pad = pad;
+        c->first_position = c->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
+    }
+    return 0;
+}
+
+static int copy_tokenizer(const char *dir, const char *file, kh_err *err) {
+    kh_buf bytes;
+    char *to = kh_path_join(dir, kh_path_base(file));
+    int rc = kh_file_read(file, (size_t)1 << 28, &bytes, err);
+    if (rc == 0)
+        rc = to ? kh_file_write(to, bytes.data, bytes.len, err) : kh_fail_memory(err);
+    kh_buf_free(&bytes);
+    kh_free(to);
+    return rc;
+}
+
+static void set(int *field, int value) {
+    if (value > 0)
+        *field = value;
+}
+
+static int run_random(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args, (void)args;
+    const random_opts *o = opts;
+    kh_random_opts r = {
+        .config = *kh_arch_find(o->arch == ARCH_TINY ? tiny_name[o->family] : arch_name[o->arch]),
+        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype),
+        .std = o->std,
+        .seed = o->seed,
+        .hooks = &cli_hooks,
+    };
+    set(&r.config.vocab, o->vocab);
+    set(&r.config.layers, o->layers);
+    set(&r.config.hidden, o->hidden);
+    set(&r.config.heads, o->heads);
+    set(&r.config.inner, o->inner);
+    set(&r.config.positions, o->positions);
+    int rc = o->tokenizer ? fit_tokenizer(&r.config, o, err) : 0;
+    if (rc == 0)
+        rc = kh_random_model_write(o->out, &r, err);
+    if (rc == 0 && o->tokenizer)
+        rc = copy_tokenizer(o->out, o->tokenizer, err);
+    return rc;
+}
+
+const cli_command cmd_model_random = {
+    .name = "model random",
+    .args = "",
+    .summary = "Write a model with random weights",
+    .text = "Writes config.json and model.safetensors as Hugging Face lays them out, with\n"
+            "weights as its classes start them: normal, mean 0, standard deviation 0.02.\n"
+            "The weights depend on the seed alone, not on machine or threads. Random models\n"
+            "answer nonsense at full speed: they are for tests, benchmarks and as the start\n"
+            "of training. The file is written piece by piece and appears when it is whole.\n"
+            "\n"
+            "  keyhole model random --arch tiny --family bert --out /tmp/tiny\n"
+            "  keyhole model random --arch roberta-large --dtype bf16 --out /tmp/large\n"
+            "  keyhole model random --layers 4 --hidden 256 --heads 4 --inner 1024 \\\n"
+            "      --tokenizer tokenizer.json --out /tmp/start",
+    .opts = random_table,
+    .opts_size = sizeof(random_opts),
+    .run = run_random,
+};

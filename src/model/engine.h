@@ -1,0 +1,53 @@
+/* engine.h - the fast forward pass: soft prompts x sequences -> label logits.
+ *
+ * The engine packs the encoder's weights once, in the precision asked for, and gives their first copy back. It computes
+ * only what is asked for: no padding; in the last layer one row per mask; of the vocabulary the label words. What depends
+ * on the text alone, or on the prompt alone, is computed once and shared (the first layer up to its attention).
+ *
+ * A sequence's result is a pure function of (weights, precision, kernels, ids, prompt): equal bits for any number of
+ * threads, any batch and any order. reference.h is the specification it is tested against.
+ *
+ *     kh_engine *e;
+ *     if (kh_engine_new(&e, model, KH_F32, err)) ...                   the engine owns the model from here on
+ *     kh_engine_score(e, &(kh_question){ b, words, KH_INJECT_POST_LN_ADD, prompts, 20 }, logits, err);
+ */
+#ifndef KH_MODEL_ENGINE_H
+#define KH_MODEL_ENGINE_H
+
+#include "model/kernels.h"
+#include "model/model.h"
+
+typedef struct kh_engine kh_engine;
+
+/* Takes the model over, also when it fails. */
+int kh_engine_new(kh_engine **out, kh_model *, kh_precision, kh_err *err);
+void kh_engine_free(kh_engine *);
+const kh_model *kh_engine_model(const kh_engine *);
+const kh_kernels *kh_engine_kernels(const kh_engine *);
+
+kh_precision kh_engine_precision(const kh_engine *); /* never KH_PRECISION_AUTO */
+const char *kh_precision_name(kh_precision);
+
+/* Questions are kh_question of keyhole.h. The ids in the slots are the same for all sequences that have their slots at the
+ * same place, as kh_batch_encode makes them. */
+
+/* logits [n_prompt, n_row, n_label], as kh_words defines them. */
+int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
+
+/* The other two questions are about one sequence (with one prompt, if it has slots); words is not used. */
+
+/* Log-probabilities of the whole vocabulary at n_at places of the sequence: out [n_at, V]. */
+int kh_engine_vocabulary(kh_engine *, const kh_question *, const int *at, int n_at, float *out, kh_err *err);
+
+/* Hidden states after `layers` layers (0: the embedding output): out [T, H]. */
+int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, kh_err *err);
+
+/* A batch of one sequence without slots. */
+typedef struct kh_single {
+    size_t start[2];
+    int mask, slot, n_mask;
+    kh_batch batch;
+} kh_single;
+void kh_single_init(kh_single *, const int32_t *id, int n);
+
+#endif

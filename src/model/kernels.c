@@ -1,0 +1,46 @@
+/* kernels.c - the choice of a row, once, and the sizes that all rows share. */
+#include "model/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const kh_kernels *const ROWS[] = {
+    &kh_kernels_generic,
+#if defined(__x86_64__)
+    &kh_kernels_avx2,
+    &kh_kernels_avx512,
+#endif
+};
+enum { N_ROW = sizeof ROWS / sizeof ROWS[0] };
+
+const kh_kernels *kh_kernels_at(int index) {
+    for (int i = 0; i < N_ROW; i++)
+        if (ROWS[i]->usable() && index-- == 0)
+            return ROWS[i];
+    return NULL;
+}
+
+const kh_kernels *kh_kernels_pick(void) {
+    const char *wanted = getenv("KEYHOLE_KERNELS");
+    const kh_kernels *best = NULL, *row;
+    for (int i = 0; (row = kh_kernels_at(i)) != NULL; i++) {
+        if (wanted && strcmp(wanted, row->name) == 0)
+            return row;
+        best = row;
+    }
+    return best;
+}
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+size_t kh_packed_bytes(const kh_kernels *k, kh_precision precision, int n_in, int n_out) {
+    size_t per_word = precision == KH_F32 ? 1 : precision == KH_BF16 ? 2 : 4;
+    return round_up((size_t)n_out, (size_t)k->columns) * (((size_t)n_in + per_word - 1) / per_word) * 4;
+}
+
+size_t kh_kernels_scratch(int rows, int d) {
+    size_t n = round_up((size_t)rows, 48), wide = round_up((size_t)d, 32); /* 48: whole tiles of every row of the table */
+    size_t product = 256 * 32 * 4 + n * 256 * 4 + n * 16;                  /* a block of W, a block of A, roundings */
+    size_t attention = (n + 32) * wide * 4 + n * (n + 32) * 4;             /* keys or values packed, and the weights */
+    return round_up(product + attention, 64);
+}

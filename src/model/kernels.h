@@ -1,0 +1,72 @@
+/* kernels.h - the arithmetic of the encoder, one row of functions per instruction set.
+ *
+ * Products are C = A W with W packed once, when the model is opened. Every element of C is summed over k in one fixed
+ * order that depends on neither the number of rows nor their place, so a sequence gives the same bits whatever it is
+ * batched with and however many threads run. The rows of the table differ from each other in their last bits only.
+ *
+ *     const kh_kernels *k = kh_kernels_pick();
+ *     void *w = kh_aligned(kh_packed_bytes(k, KH_F32, K, N));
+ *     k->pack(KH_F32, weight, K, N, w, NULL);                                 weight [N, K], as checkpoints store it
+ *     k->product(&(kh_product){ .a = x, .lda = K, .rows = T, .k = K, .n = N, .w = w, .bias = b, .c = y, .ldc = N }, scratch);
+ *
+ * Letters: T rows (tokens), K inputs, N outputs. */
+#ifndef KH_MODEL_KERNELS_H
+#define KH_MODEL_KERNELS_H
+
+#include "keyhole.h"
+
+typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
+
+typedef struct kh_product {
+    kh_precision precision;
+    const float *a; /* [rows, K], row stride lda */
+    size_t lda;
+    int rows, k, n;
+    const void *w;         /* packed [K, N] */
+    const float *scale;    /* int8: [2, N]: what one step of a weight is worth, and the sum of its column in steps; else NULL */
+    const float *bias;     /* [N] or NULL */
+    const float *residual; /* [rows, N], row stride ldc, added after the bias; or NULL; must not overlap c */
+    kh_epilogue epilogue;
+    float *c; /* [rows, N], row stride ldc */
+    size_t ldc;
+} kh_product;
+
+typedef struct kh_attention {
+    const float *q, *k, *v; /* q [n_query, heads * d], k and v [n, heads * d]; row strides ldq, ldk, ldv */
+    size_t ldq, ldk, ldv;
+    int n_query, n, heads, d;
+    float *out; /* [n_query, heads * d], row stride ldo */
+    size_t ldo;
+} kh_attention;
+
+typedef struct kh_kernels {
+    const char *name;
+    int columns; /* of a packed panel; N is rounded up to it */
+    bool (*usable)(void);
+
+    /* Packs w [N, K]. scale: [2, N] for int8, else NULL. packed: kh_packed_bytes, 64-byte aligned. */
+    void (*pack)(kh_precision, const float *w, int k, int n, void *packed, float *scale);
+    /* scratch: kh_kernels_scratch bytes, 64-byte aligned, one per thread. */
+    void (*product)(const kh_product *, void *scratch);
+    /* out = softmax(q k^T / sqrt d) v, head by head, for one sequence. */
+    void (*attention)(const kh_attention *, void *scratch);
+    /* y = LayerNorm(x) * gain + bias over rows of n; x and y may be the same. */
+    void (*layer_norm)(const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y);
+    void (*gelu)(float *x, size_t n);
+} kh_kernels;
+
+/* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names (generic, avx2, avx512). */
+const kh_kernels *kh_kernels_pick(void);
+/* Rows that this CPU can run, best last; NULL after the last. */
+const kh_kernels *kh_kernels_at(int index);
+
+size_t kh_packed_bytes(const kh_kernels *, kh_precision, int k, int n);
+/* Scratch for products of up to `rows` rows, and for attention over up to `rows` tokens with heads of d. */
+size_t kh_kernels_scratch(int rows, int d);
+
+extern const kh_kernels kh_kernels_generic;
+#if defined(__x86_64__)
+extern const kh_kernels kh_kernels_avx2, kh_kernels_avx512;
+#endif
+
+#endif

@@ -1,0 +1,583 @@
+/* kernels_body.h - the kernels, written once in vectors of WIDTH floats. Each kernels_<isa>.c defines the macros below and
+ * includes this file; the Makefile compiles each with the flags of its instruction set.
+ *
+ *   WIDTH     floats in a vector register
+ *   TILE      rows of C that a tile keeps in registers: TILE * 2 accumulators, 2 registers for W, the rest for A
+ *   HAVE_DOT2 v_f32 dot2(v_f32 sum, v_int a, v_int w): two bf16 products per lane
+ *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane, exact for weights within TOP_WEIGHT
+ *   TOP_WEIGHT the largest int8 weight: 127, or 63 where dot4 goes through saturating 16-bit sums
+ *
+ * The product is the classical one (Goto and van de Geijn 2008): W lies in panels of COLUMNS columns; K is cut into
+ * blocks, so that a block of a panel stays in the first-level cache while all rows pass; a block of A is repacked, TILE
+ * rows at a time, to be read in one stream. Each element of C is the sum over k in ascending order; between blocks it
+ * waits in C itself. Nothing in that order knows the number of rows. */
+
+#include "model/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    COLUMNS = 2 * WIDTH,
+    BLOCK_WORDS = 256, /* 32-bit words of A per row and block: a block of a panel is 16 KB at WIDTH 8, half of L1 */
+};
+
+static inline v_f32 load(const float *p) {
+    v_f32 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline v_int load_int(const void *p) {
+    v_int v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void store(float *p, v_f32 v) { memcpy(p, &v, sizeof v); }
+static inline v_f32 splat(float x) { return x - (v_f32){ 0 }; }
+static inline v_int splat_int(int32_t x) { return x - (v_int){ 0 }; }
+static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) { return (v_f32)((mask & (v_int)yes) | (~mask & (v_int)no)); }
+static inline v_f32 larger(v_f32 a, v_f32 b) { return choose(a > b, a, b); }
+static inline v_f32 smaller(v_f32 a, v_f32 b) { return choose(a < b, a, b); }
+
+/* The lanes, folded by halves: a fixed order. */
+static inline float sum_lanes(v_f32 v) {
+    float x[WIDTH];
+    store(x, v);
+    for (int half = WIDTH / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            x[i] += x[i + half];
+    return x[0];
+}
+static inline float max_lanes(v_f32 v) {
+    float x[WIDTH];
+    store(x, v);
+    for (int i = 1; i < WIDTH; i++)
+        x[0] = x[i] > x[0] ? x[i] : x[0];
+    return x[0];
+}
+
+/* --------------------------------------------------------------------------------------------- exp, GELU */
+
+/* e^x, relative error about 2e-7: x = n ln 2 + r, Taylor series of e^r to r^7 (|r| <= 0.35: the rest is below 6e-9),
+ * times 2^n through the exponent bits. Below -87 the result is 0, above 88 it stays at e^88; NaN stays NaN. */
+static inline v_f32 exp_f32(v_f32 x) {
+    const v_f32 round_bias = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    v_f32 within = smaller(larger(x, splat(-87.0f)), splat(88.0f));
+    v_f32 shifted = within * splat(1.44269504f) + round_bias;
+    v_f32 n = shifted - round_bias;
+    v_f32 r = within - n * splat(0.693359375f) - n * splat(-2.12194440e-4f); /* ln 2 in two parts */
+    v_f32 p = splat(1.0f / 5040);
+    p = p * r + splat(1.0f / 720);
+    p = p * r + splat(1.0f / 120);
+    p = p * r + splat(1.0f / 24);
+    p = p * r + splat(1.0f / 6);
+    p = p * r + splat(0.5f);
+    p = p * r + splat(1.0f);
+    p = p * r + splat(1.0f);
+    v_int exponent = ((v_int)shifted - (v_int)round_bias) << 23;
+    v_f32 y = (v_f32)((v_int)p + exponent);
+    y = choose(x < splat(-87.0f), splat(0.0f), y);
+    return choose(x != x, x, y);
+}
+
+/* x Phi(x), with Phi by erf (Abramowitz and Stegun 7.1.26, absolute error 1.5e-7). */
+static inline v_f32 gelu_f32(v_f32 x) {
+    v_f32 z = x * splat(0.70710678f);
+    v_f32 a = larger(z, -z);
+    v_f32 t = splat(1.0f) / (splat(1.0f) + splat(0.3275911f) * a);
+    v_f32 p = splat(1.061405429f);
+    p = p * t + splat(-1.453152027f);
+    p = p * t + splat(1.421413741f);
+    p = p * t + splat(-0.284496736f);
+    p = p * t + splat(0.254829592f);
+    v_f32 tail = p * t * exp_f32(-a * a); /* 1 - erf |z| */
+    v_f32 two_phi = choose(z < splat(0.0f), tail, splat(2.0f) - tail);
+    return splat(0.5f) * x * two_phi;
+}
+
+/* GELU's tanh form, x / (1 + e^(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static inline v_f32 gelu_tanh_f32(v_f32 x) {
+    v_f32 u = splat(0.79788456f) * (x + splat(0.044715f) * x * x * x);
+    return x / (splat(1.0f) + exp_f32(splat(-2.0f) * u));
+}
+
+static inline v_f32 bend(kh_epilogue epilogue, v_f32 x) {
+    switch (epilogue) {
+    case KH_GELU: return gelu_f32(x);
+    case KH_GELU_TANH: return gelu_tanh_f32(x);
+    case KH_RELU: return choose(x < splat(0.0f), splat(0.0f), x);
+    case KH_PLAIN: break;
+    }
+    return x;
+}
+
+static void gelu(float *x, size_t n) {
+    size_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        store(x + i, gelu_f32(load(x + i)));
+    float rest[WIDTH] = { 0 };
+    memcpy(rest, x + i, (n - i) * sizeof *x);
+    store(rest, gelu_f32(load(rest)));
+    memcpy(x + i, rest, (n - i) * sizeof *x);
+}
+
+/* --------------------------------------------------------------------------------------------- packing W */
+
+/* bf16: the upper half of an f32, rounded to nearest even; NaN stays NaN. */
+static inline uint32_t bf16_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if ((bits & 0x7FFFFFFF) > 0x7F800000)
+        return bits >> 16 | 0x40;
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+/* Columns of W as their steps are set: top weight = TOP_WEIGHT steps. */
+static void set_steps(const float *w, int k, int n, float *scale) {
+    for (int j = 0; j < n; j++) {
+        float top = 0;
+        for (int i = 0; i < k; i++) {
+            float x = fabsf(w[(size_t)j * (size_t)k + (size_t)i]);
+            top = x > top ? x : top;
+        }
+        scale[j] = top / TOP_WEIGHT;
+        scale[n + j] = 0;
+    }
+}
+
+/* One packed word: as many weights of consecutive k as fit in 32 bits. */
+static uint32_t pack_word(kh_precision precision, const float *w, int left, float step, float *column_sum) {
+    uint32_t word = 0;
+    switch (precision) {
+    case KH_F32: memcpy(&word, w, 4); break;
+    case KH_BF16: word = bf16_bits(w[0]) | (left > 1 ? bf16_bits(w[1]) << 16 : 0); break;
+    case KH_INT8:
+        for (int q = 0; q < 4 && q < left && step > 0; q++) {
+            int8_t v = (int8_t)lrintf(w[q] / step);
+            *column_sum += (float)v; /* whole numbers below 2^24: exact */
+            word |= (uint32_t)(uint8_t)v << 8 * q;
+        }
+        break;
+    case KH_PRECISION_AUTO: break; /* the engine has resolved it */
+    }
+    return word;
+}
+
+static const int PER_WORD[] = { [KH_F32] = 1, [KH_BF16] = 2, [KH_INT8] = 4 };
+
+/* [N / COLUMNS][K / per word][COLUMNS] words; missing columns are zero. */
+static void pack(kh_precision precision, const float *w, int k, int n, void *packed, float *scale) {
+    uint32_t *out = packed;
+    if (precision == KH_INT8)
+        set_steps(w, k, n, scale);
+    for (int panel = 0; panel < n; panel += COLUMNS)
+        for (int i = 0; i < k; i += PER_WORD[precision])
+            for (int j = panel; j < panel + COLUMNS; j++) {
+                const float *at = w + (size_t)j * (size_t)k + (size_t)i;
+                *out++ = j < n ? pack_word(precision, at, k - i, scale ? scale[j] : 0, scale ? scale + n + j : NULL) : 0;
+            }
+}
+
+/* ------------------------------------------------------------------------------------------------- tiles */
+
+/* A tile: TILE rows of A by one block of K, word by word: a[word][TILE]. The sums of a tile are 32-bit lanes, floats or
+ * integers; rows beyond the end of A are zero and their sums are thrown away. */
+
+/* Vector by vector: a copy that the compiler keeps in registers, which memcpy does not. */
+static inline void copy_sums(v_f32 to[TILE][2], v_f32 from[TILE][2]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE; i++)
+        to[i][0] = from[i][0], to[i][1] = from[i][1];
+}
+
+static void tile_f32(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+    const float *a = a_words;
+    v_f32 sum[TILE][2];
+    copy_sums(sum, c);
+    for (int k = 0; k < words; k++, a += TILE, w += COLUMNS) {
+        v_f32 w0 = (v_f32)load_int(w), w1 = (v_f32)load_int(w + WIDTH);
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++) {
+            v_f32 x = splat(a[i]);
+            sum[i][0] += x * w0;
+            sum[i][1] += x * w1;
+        }
+    }
+    copy_sums(c, sum);
+}
+
+#ifdef HAVE_DOT2
+static void tile_bf16(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+    const int32_t *a = a_words;
+    v_f32 sum[TILE][2];
+    copy_sums(sum, c);
+    for (int k = 0; k < words; k++, a += TILE, w += COLUMNS) {
+        v_int w0 = load_int(w), w1 = load_int(w + WIDTH);
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++) {
+            v_int x = splat_int(a[i]);
+            sum[i][0] = dot2(sum[i][0], x, w0);
+            sum[i][1] = dot2(sum[i][1], x, w1);
+        }
+    }
+    copy_sums(c, sum);
+}
+#endif
+
+/* Where the CPU has no bf16 products, a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS]. */
+static inline void widen(const uint32_t *w, int words, float *out) {
+    const v_int high = splat_int((int32_t)0xFFFF0000);
+    for (int k = 0; k < words; k++, w += COLUMNS, out += 2 * COLUMNS)
+        for (int half = 0; half < COLUMNS; half += WIDTH) {
+            v_int pair = load_int(w + half);
+            store(out + half, (v_f32)(pair << 16));
+            store(out + COLUMNS + half, (v_f32)(pair & high));
+        }
+}
+
+#ifndef HAVE_DOT4
+static inline v_int dot4(v_int sum, v_int a, v_int w) {
+    for (int byte = 0; byte < 4; byte++)
+        sum += (a >> 8 * byte & splat_int(255)) * (w << (24 - 8 * byte) >> 24);
+    return sum;
+}
+#endif
+
+static void tile_int8(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+    const int32_t *a = a_words;
+    v_int sum[TILE][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE; i++)
+        sum[i][0] = (v_int)c[i][0], sum[i][1] = (v_int)c[i][1];
+    for (int k = 0; k < words; k++, a += TILE, w += COLUMNS) {
+        v_int w0 = load_int(w), w1 = load_int(w + WIDTH);
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++) {
+            v_int x = splat_int(a[i]);
+            sum[i][0] = dot4(sum[i][0], x, w0);
+            sum[i][1] = dot4(sum[i][1], x, w1);
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < TILE; i++)
+        c[i][0] = (v_f32)sum[i][0], c[i][1] = (v_f32)sum[i][1];
+}
+
+/* ------------------------------------------------------------------------------------------- gathering A */
+
+/* How one token's activations were rounded: x = step * (q - zero), q in 0 .. 255. */
+typedef struct rounding {
+    float step, per_step, zero;
+} rounding;
+
+/* The range always holds 0, so that 0 is exact. */
+static rounding row_rounding(const float *x, int k) {
+    v_f32 low = splat(0), high = splat(0);
+    int i = 0;
+    for (; i + WIDTH <= k; i += WIDTH) {
+        low = smaller(low, load(x + i));
+        high = larger(high, load(x + i));
+    }
+    float bottom = -max_lanes(-low), top = max_lanes(high);
+    for (; i < k; i++) {
+        bottom = x[i] < bottom ? x[i] : bottom;
+        top = x[i] > top ? x[i] : top;
+    }
+    rounding r = { .step = (top - bottom) / 255 };
+    r.per_step = r.step > 0 ? 1 / r.step : 0;
+    r.zero = rintf(-bottom * r.per_step);
+    return r;
+}
+
+typedef float v_four __attribute__((vector_size(16)));
+
+static inline v_four load_four(const float *p) {
+    v_four v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Four rows by four k: out[k][0..3] = row[0..3][k], for the first n rows only. */
+static inline void transpose_four(const float *const row[4], int k, int n, float *out) {
+    v_four a = load_four(row[0] + k), b = load_four(row[1] + k), c = load_four(row[2] + k), d = load_four(row[3] + k);
+    v_four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v_four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    v_four t[4] = { __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
+    for (int q = 0; q < 4; q++)
+        memcpy(out + q * TILE, &t[q], (n < 4 ? 2 : 4) * sizeof *out);
+}
+
+static void gather_f32(const float *a, size_t lda, int rows, int depth, float *out) {
+    static const float ZERO[BLOCK_WORDS] = { 0 };
+    for (int i = 0; i < TILE; i += 4) {
+        const float *row[4];
+        for (int q = 0; q < 4; q++)
+            row[q] = i + q < rows && i + q < TILE ? a + (size_t)(i + q) * lda : ZERO;
+        int k = 0;
+        for (; k + 4 <= depth; k += 4)
+            transpose_four(row, k, TILE - i, out + k * TILE + i);
+        for (; k < depth; k++)
+            for (int q = 0; q < 4 && i + q < TILE; q++)
+                out[k * TILE + i + q] = row[q][k];
+    }
+}
+
+typedef uint8_t v_bytes __attribute__((vector_size(WIDTH)));
+
+/* n numbers as bytes; up to three zero bytes fill the last word. */
+static void narrow_bytes(const float *x, int n, const rounding *r, uint8_t *out) {
+    for (int i = 0; i < n; i += WIDTH) {
+        float edge[WIDTH] = { 0 };
+        int left = n - i;
+        if (left < WIDTH)
+            memcpy(edge, x + i, (size_t)left * sizeof *x);
+        v_f32 q = load(left < WIDTH ? edge : x + i) * splat(r->per_step) + splat(r->zero + 0.5f);
+        q = smaller(larger(q, splat(0.0f)), splat(255.0f));
+        v_bytes b = __builtin_convertvector(__builtin_convertvector(q, v_int), v_bytes);
+        memcpy(out + i, &b, (size_t)(left < WIDTH ? (left + 3) / 4 * 4 : WIDTH));
+    }
+}
+
+static void gather_int8(const float *a, size_t lda, int rows, int depth, const rounding *r, float *out) {
+    float words[TILE][BLOCK_WORDS];
+    for (int i = 0; i < TILE && i < rows; i++)
+        narrow_bytes(a + (size_t)i * lda, depth, &r[i], (uint8_t *)words[i]);
+    gather_f32(words[0], BLOCK_WORDS, rows, (depth + 3) / 4, out);
+}
+
+#ifdef HAVE_DOT2
+static void gather_bf16(const float *a, size_t lda, int rows, int depth, float *out) {
+    float words[TILE][BLOCK_WORDS];
+    for (int i = 0; i < TILE && i < rows; i++) {
+        for (int k = 0; k < depth + depth % 2; k++) {
+            uint16_t half = k < depth ? (uint16_t)bf16_bits(a[(size_t)i * lda + (size_t)k]) : 0;
+            memcpy((char *)words[i] + 2 * k, &half, sizeof half);
+        }
+    }
+    gather_f32(words[0], BLOCK_WORDS, rows, (depth + 1) / 2, out);
+}
+#endif
+
+/* ----------------------------------------------------------------------------------------------- product */
+
+#ifdef HAVE_DOT2
+enum { WIDENED = 0 };
+#else
+enum { WIDENED = 1 }; /* bf16 is multiplied as f32 */
+#endif
+
+/* Values of K that a word of the gathered A holds. */
+static int per_a_word(kh_precision p) { return p == KH_BF16 && WIDENED ? 1 : PER_WORD[p]; }
+
+static void gather(const kh_product *p, int row, int k, int depth, const rounding *r, void *out) {
+    const float *a = p->a + (size_t)row * p->lda + (size_t)k;
+    int rows = p->rows - row;
+    switch (p->precision) {
+    case KH_F32: gather_f32(a, p->lda, rows, depth, out); break;
+#ifdef HAVE_DOT2
+    case KH_BF16: gather_bf16(a, p->lda, rows, depth, out); break;
+#else
+    case KH_BF16: gather_f32(a, p->lda, rows, depth, out); break;
+#endif
+    case KH_INT8: gather_int8(a, p->lda, rows, depth, r + row, out); break;
+    case KH_PRECISION_AUTO: break;
+    }
+}
+
+/* A tile's part of C, to and from registers: whole vectors inside, lane by lane at the edges. */
+static inline void take_c(const float *c, size_t ldc, int rows, int columns, v_f32 sum[TILE][2]) {
+    if (rows >= TILE && columns >= COLUMNS) {
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++, c += ldc)
+            sum[i][0] = load(c), sum[i][1] = load(c + WIDTH);
+        return;
+    }
+    float edge[TILE][COLUMNS] = { { 0 } };
+    for (int i = 0; i < TILE && i < rows; i++)
+        memcpy(edge[i], c + (size_t)i * ldc, (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
+    memcpy(sum, edge, sizeof edge);
+}
+
+static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[TILE][2]) {
+    if (rows >= TILE && columns >= COLUMNS) {
+#pragma GCC unroll 16
+        for (int i = 0; i < TILE; i++, c += ldc)
+            store(c, sum[i][0]), store(c + WIDTH, sum[i][1]);
+        return;
+    }
+    for (int i = 0; i < TILE && i < rows; i++)
+        memcpy(c + (size_t)i * ldc, sum[i], (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
+}
+
+/* What a panel's columns need after their sums: loaded once for all tiles. */
+typedef struct column_ends {
+    v_f32 bias[2];
+    v_f32 step[2], total[2]; /* int8: what a step is worth, the sum of the column in steps */
+} column_ends;
+
+static inline void load_columns(const float *from, int n, v_f32 out[2]) {
+    float x[COLUMNS] = { 0 };
+    if (from)
+        memcpy(x, from, (size_t)(n < COLUMNS ? n : COLUMNS) * sizeof *x);
+    out[0] = load(x), out[1] = load(x + WIDTH);
+}
+
+/* Sums of bytes as numbers: x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w). */
+static inline void dequantise(const column_ends *ends, const rounding *r, v_f32 sum[TILE][2]) {
+    for (int i = 0; i < TILE; i++)
+        for (int half = 0; half < 2; half++) {
+            v_f32 exact = __builtin_convertvector((v_int)sum[i][half], v_f32);
+            sum[i][half] = (exact - splat(r[i].zero) * ends->total[half]) * (splat(r[i].step) * ends->step[half]);
+        }
+}
+
+/* Bias, residual and bend of a finished tile. */
+static inline void finish(const kh_product *p, int row, int column, const column_ends *ends, v_f32 sum[TILE][2]) {
+    for (int i = 0; i < TILE; i++)
+        for (int half = 0; half < 2; half++)
+            sum[i][half] += ends->bias[half];
+    if (p->residual) {
+        v_f32 more[TILE][2];
+        take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row, p->n - column, more);
+        for (int i = 0; i < TILE; i++)
+            for (int half = 0; half < 2; half++)
+                sum[i][half] += more[i][half];
+    }
+    if (p->epilogue != KH_PLAIN)
+        for (int i = 0; i < TILE; i++)
+            for (int half = 0; half < 2; half++)
+                sum[i][half] = bend(p->epilogue, sum[i][half]);
+}
+
+/* All tiles of one panel and one block of K. w: the words of the block. */
+static void panel_block(const kh_product *p, int column, const uint32_t *w, int words, const uint32_t *a, const rounding *r, bool first, bool last) {
+    static void (*const TILES[])(const void *, const uint32_t *, int, v_f32[TILE][2]) = {
+        [KH_F32] = tile_f32,
+#ifdef HAVE_DOT2
+        [KH_BF16] = tile_bf16,
+#else
+        [KH_BF16] = tile_f32,
+#endif
+        [KH_INT8] = tile_int8,
+    };
+    int columns = p->n - column;
+    column_ends ends;
+    load_columns(p->bias ? p->bias + column : NULL, columns, ends.bias);
+    load_columns(p->precision == KH_INT8 ? p->scale + column : NULL, columns, ends.step);
+    load_columns(p->precision == KH_INT8 ? p->scale + p->n + column : NULL, columns, ends.total);
+    for (int row = 0; row < p->rows; row += TILE, a += TILE * BLOCK_WORDS) {
+        float *c = p->c + (size_t)row * p->ldc + (size_t)column;
+        v_f32 sum[TILE][2];
+        if (first)
+            for (int i = 0; i < TILE; i++)
+                sum[i][0] = sum[i][1] = splat(0);
+        else
+            take_c(c, p->ldc, p->rows - row, columns, sum);
+        TILES[p->precision](a, w, words, sum);
+        if (last && p->precision == KH_INT8)
+            dequantise(&ends, r + row, sum);
+        if (last)
+            finish(p, row, column, &ends, sum);
+        put_c(c, p->ldc, p->rows - row, columns, sum);
+    }
+}
+
+static void product(const kh_product *p, void *scratch) {
+    int padded = (p->rows + TILE - 1) / TILE * TILE, per_word = PER_WORD[p->precision];
+    int panel_words = (p->k + per_word - 1) / per_word, block = BLOCK_WORDS * per_a_word(p->precision);
+    float *wide = scratch;                                            /* [BLOCK_WORDS, COLUMNS]: a widened block of W */
+    uint32_t *a = (uint32_t *)(wide + BLOCK_WORDS * COLUMNS);         /* [padded, BLOCK_WORDS]: a block of A */
+    rounding *r = (rounding *)(a + (size_t)padded * BLOCK_WORDS);     /* [padded], for int8 */
+    for (int i = 0; i < padded && p->precision == KH_INT8; i++)
+        r[i] = i < p->rows ? row_rounding(p->a + (size_t)i * p->lda, p->k) : (rounding){ 0 };
+    for (int k = 0; k < p->k; k += block) {
+        int depth = p->k - k < block ? p->k - k : block, words = (depth + per_word - 1) / per_word;
+        for (int row = 0; row < p->rows; row += TILE)
+            gather(p, row, k, depth, r, a + (size_t)row * BLOCK_WORDS);
+        for (int column = 0; column < p->n; column += COLUMNS) {
+            const uint32_t *w = (const uint32_t *)p->w + (size_t)column * (size_t)panel_words + (size_t)(k / per_word) * COLUMNS;
+            bool widened = p->precision == KH_BF16 && WIDENED;
+            if (widened)
+                widen(w, words, wide);
+            panel_block(p, column, widened ? (const uint32_t *)wide : w, widened ? depth : words, a, r, k == 0, k + depth == p->k);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------- attention, LayerNorm */
+
+static void softmax(float *x, int n, float scale) {
+    v_f32 top = splat(-INFINITY);
+    int padded = (n + WIDTH - 1) / WIDTH * WIDTH; /* the row has room for it */
+    for (int i = n; i < padded; i++)
+        x[i] = -INFINITY;
+    for (int i = 0; i < padded; i += WIDTH)
+        top = larger(top, load(x + i));
+    v_f32 shift = splat(max_lanes(top) * scale), sum = splat(0);
+    for (int i = 0; i < padded; i += WIDTH) {
+        v_f32 e = exp_f32(load(x + i) * splat(scale) - shift);
+        sum += e;
+        store(x + i, e);
+    }
+    v_f32 share = splat(1 / sum_lanes(sum));
+    for (int i = 0; i < padded; i += WIDTH)
+        store(x + i, load(x + i) * share);
+}
+
+/* Rows [n, d] as panels of W for x k^T: column j of the product is row j. */
+static void pack_rows(const float *rows, size_t ld, int n, int d, float *out) {
+    for (int panel = 0; panel < n; panel += COLUMNS)
+        for (int i = 0; i < d; i++)
+            for (int j = panel; j < panel + COLUMNS; j++)
+                *out++ = j < n ? rows[(size_t)j * ld + (size_t)i] : 0;
+}
+
+/* Columns of [n, d] as panels of W for x v. */
+static void pack_columns(const float *rows, size_t ld, int n, int d, float *out) {
+    for (int panel = 0; panel < d; panel += COLUMNS)
+        for (int i = 0; i < n; i++)
+            for (int j = panel; j < panel + COLUMNS; j++)
+                *out++ = j < d ? rows[(size_t)i * ld + (size_t)j] : 0;
+}
+
+/* A head is two products with f32 "weights" packed on the spot. */
+static void attention(const kh_attention *t, void *scratch) {
+    size_t n_padded = (size_t)(t->n + 31) / 32 * 32, d_padded = (size_t)(t->d + 31) / 32 * 32;
+    float *packed = scratch, *weight = packed + n_padded * d_padded;
+    void *rest = weight + (size_t)t->n_query * n_padded;
+    float scale = 1 / sqrtf((float)t->d);
+    for (int h = 0; h < t->heads; h++) {
+        size_t at = (size_t)h * (size_t)t->d;
+        pack_rows(t->k + at, t->ldk, t->n, t->d, packed);
+        product(&(kh_product){ .a = t->q + at, .lda = t->ldq, .rows = t->n_query, .k = t->d, .n = t->n, .w = packed, .c = weight, .ldc = n_padded }, rest);
+        for (int i = 0; i < t->n_query; i++)
+            softmax(weight + (size_t)i * n_padded, t->n, scale);
+        pack_columns(t->v + at, t->ldv, t->n, t->d, packed);
+        product(&(kh_product){ .a = weight, .lda = n_padded, .rows = t->n_query, .k = t->n, .n = t->d, .w = packed, .c = t->out + at, .ldc = t->ldo }, rest);
+    }
+}
+
+static float row_sum(const float *x, int n, float minus, bool square) {
+    v_f32 sum = splat(0);
+    int i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        v_f32 d = load(x + i) - splat(minus);
+        sum += square ? d * d : d;
+    }
+    float total = sum_lanes(sum);
+    for (; i < n; i++) {
+        float d = x[i] - minus;
+        total += square ? d * d : d;
+    }
+    return total;
+}
+
+static void layer_norm(const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y) {
+    for (int r = 0; r < rows; r++, x += n, y += n) {
+        float mean = row_sum(x, n, 0, false) / (float)n;
+        float share = 1 / sqrtf(row_sum(x, n, mean, true) / (float)n + eps);
+        for (int i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * share * gain[i] + bias[i];
+    }
+}

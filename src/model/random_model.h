@@ -1,0 +1,26 @@
+/* random_model.h - folders with models of random weights: for tests, for speed, and as the start of training.
+ *
+ * Weights start as Hugging Face starts them: normal with mean 0 and a standard deviation of 0.02, biases 0, LayerNorm 1
+ * and 0, the padding token's embedding 0. Each row of each tensor has a random stream of its own, so the same seed gives
+ * the same file on any machine and with any number of threads. */
+#ifndef KH_MODEL_RANDOM_MODEL_H
+#define KH_MODEL_RANDOM_MODEL_H
+
+#include "model/config.h"
+
+typedef struct kh_random_opts {
+    kh_config config;
+    kh_dtype dtype; /* F32, F16 or BF16 */
+    double std;
+    uint64_t seed;
+    const kh_hooks *hooks;
+} kh_random_opts;
+
+/* The sizes of a known architecture ("roberta-large", "bert-tiny", ...), or NULL. */
+const kh_config *kh_arch_find(const char *name);
+
+/* Writes config.json and model.safetensors into `dir`, which is made if it is not there; a model that is there already is
+ * replaced only when the new one is complete. */
+int kh_random_model_write(const char *dir, const kh_random_opts *, kh_err *err);
+
+#endif

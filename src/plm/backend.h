@@ -1,0 +1,22 @@
+/* backend.h - what stands behind a kh_plm: a table of functions and their private state.
+ *
+ * A backend answers one batched question with label logits and knows no algorithm. plm.c checks arguments, counts queries
+ * and enforces the access level, once for all backends. */
+#ifndef KH_PLM_BACKEND_H
+#define KH_PLM_BACKEND_H
+
+#include "keyhole.h"
+
+typedef struct kh_backend {
+    const char *name;
+    /* logits [n_prompt, n_row, n_label], up to a constant for each row. */
+    int (*score)(void *self, const kh_question *, float *logits, kh_err *err);
+    /* Fills in what only the backend knows; access and backend are the caller's. */
+    void (*describe)(const void *self, kh_plm_info *);
+    void (*close)(void *self);
+} kh_backend;
+
+/* The engine in this process. */
+int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);
+
+#endif

@@ -1,0 +1,224 @@
+/* plm.c - the black box: access levels, the meter, and early rejection, whatever stands behind.
+ *
+ * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
+ * exactly what the functions that take them do. */
+#include "plm/backend.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/map.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+struct kh_plm {
+    const kh_backend *backend;
+    void *self;
+    kh_access access;
+    kh_tokenizer *tokenizer;
+    kh_meter meter;
+};
+
+int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
+    *out = NULL;
+    kh_plm *p = kh_calloc(1, sizeof *p);
+    if (!p)
+        return kh_fail_memory(err);
+    p->access = opts->access;
+    int rc = kh_tokenizer_open(&p->tokenizer, model, err);
+    if (rc == 0)
+        rc = kh_native_open(&p->backend, &p->self, model, opts, err);
+    if (rc != 0) {
+        kh_plm_close(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+void kh_plm_close(kh_plm *p) {
+    if (!p)
+        return;
+    if (p->backend)
+        p->backend->close(p->self);
+    kh_tokenizer_close(p->tokenizer);
+    kh_free(p);
+}
+
+kh_plm_info kh_plm_describe(const kh_plm *p) {
+    kh_plm_info info = { .backend = p->backend->name, .access = p->access };
+    p->backend->describe(p->self, &info);
+    uint64_t both[2] = { info.fingerprint, kh_tokenizer_fingerprint(p->tokenizer) };
+    info.fingerprint = kh_hash64(both, sizeof both);
+    return info;
+}
+
+const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
+kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
+
+static const char *access_name(kh_access a) {
+    return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
+}
+
+kh_labeler *kh_plm_labeler(kh_plm *p, kh_err *err) {
+    (void)err; /* every box gives labels */
+    return (kh_labeler *)p;
+}
+
+kh_scorer *kh_plm_scorer(kh_plm *p, kh_err *err) {
+    if (p->access >= KH_ACCESS_LOGPROBS)
+        return (kh_scorer *)p;
+    kh_fail(err, KH_EUNSUPPORTED, "the box was opened at access level %s, which does not let probabilities out; this needs logprobs", access_name(p->access));
+    return NULL;
+}
+
+/* ----------------------------------------------------------------------------------------------- asking */
+
+static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void count(kh_plm *p, const kh_question *q, double seconds) {
+    const kh_batch *b = q->batch;
+    long long n = prompts_of(q);
+    p->meter.calls++;
+    p->meter.prompts += n;
+    p->meter.queries += n * b->n_row;
+    p->meter.tokens += n * (long long)(b->start[b->n_seq] - b->start[0]);
+    p->meter.seconds += seconds;
+}
+
+static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err *err) {
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) {
+            size_t pair = i / (size_t)n_label;
+            return kh_fail(err, KH_EFORMAT, "the model's answer to prompt %zu, row %zu is not a number: are its weights, or the prompt, too large?",
+                pair / (size_t)n_row, pair % (size_t)n_row);
+        }
+    return 0;
+}
+
+/* Every answer of every backend passes here. */
+static int ask(kh_plm *p, const kh_question *q, float *logits, kh_err *err) {
+    int n_label = q->words->n_label, n_row = q->batch->n_row;
+    if (q->batch->n_slot > 0 && q->n_prompt < 1)
+        return kh_fail(err, KH_EARG, "a question needs at least one prompt");
+    if (n_row == 0)
+        return 0;
+    double start = now();
+    int rc = p->backend->score(p->self, q, logits, err);
+    if (rc != 0)
+        return rc;
+    count(p, q, now() - start);
+    return check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
+}
+
+int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
+    int n_label = q->words->n_label, rc = ask((kh_plm *)s, q, logprob, err);
+    size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
+    for (size_t i = 0; rc == 0 && i < pairs; i++) {
+        float *x = logprob + i * (size_t)n_label;
+        double top = -INFINITY, sum = 0;
+        for (int k = 0; k < n_label; k++)
+            top = (double)x[k] > top ? (double)x[k] : top;
+        for (int k = 0; k < n_label; k++)
+            sum += exp((double)x[k] - top);
+        for (int k = 0; k < n_label; k++)
+            x[k] = (float)((double)x[k] - top - log(sum));
+    }
+    return rc;
+}
+
+static int best_label(const float *x, int n_label) {
+    int best = 0;
+    for (int k = 1; k < n_label; k++)
+        best = x[k] > x[best] ? k : best;
+    return best;
+}
+
+int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
+    int n_label = q->words->n_label;
+    size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
+    float *logits = kh_calloc(pairs * (size_t)n_label, sizeof *logits);
+    if (!logits)
+        return kh_fail_memory(err);
+    int rc = ask((kh_plm *)l, q, logits, err);
+    for (size_t i = 0; rc == 0 && i < pairs; i++)
+        label[i] = best_label(logits + i * (size_t)n_label, n_label);
+    kh_free(logits);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------- early rejection */
+
+/* Rows [first, first + n) of a batch, borrowed. */
+static kh_batch rows_of(const kh_batch *b, int first, int n) {
+    kh_batch part = *b;
+    int seq = first * b->n_variant;
+    part.n_row = n;
+    part.n_seq = n * b->n_variant;
+    part.start += seq;
+    part.mask += seq;
+    part.slot += seq;
+    part.label += first;
+    part.row += first;
+    return part;
+}
+
+/* A prompt still in the running. Those that are stand in front, in their first order. */
+typedef struct running {
+    int *prompt; /* [n] their indices */
+    float *rows; /* [n, n_slot, hidden] their prompts, if some have dropped out */
+    int n;
+} running;
+
+static void drop_out(running *r, const kh_question *q, size_t size, int allowance, const int *errors) {
+    int kept = 0;
+    for (int i = 0; i < r->n; i++)
+        if (errors[r->prompt[i]] <= allowance)
+            r->prompt[kept++] = r->prompt[i];
+    for (int i = 0; i < kept && kept < r->n && q->prompt; i++)
+        memcpy(r->rows + (size_t)i * size, q->prompt + (size_t)r->prompt[i] * size, size * sizeof *r->rows);
+    r->n = kept;
+}
+
+/* A chunk of eight rows drops a hopeless prompt early and still fills the engine for a population of twenty. */
+enum { DEFAULT_CHUNK = 8 };
+
+int kh_plm_answer_within(kh_labeler *l, const kh_question *q, int allowance, int chunk, int *errors, int *label, kh_err *err) {
+    const kh_batch *b = q->batch;
+    int n_prompt = prompts_of(q), rc = 0;
+    chunk = chunk > 0 ? chunk : DEFAULT_CHUNK;
+    size_t size = (size_t)b->n_slot * (size_t)kh_plm_describe((kh_plm *)l).hidden;
+    running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt), kh_calloc((size_t)n_prompt * size + 1, sizeof *r.rows), n_prompt };
+    int *answer = kh_calloc((size_t)n_prompt * (size_t)chunk, sizeof *answer);
+    if (!r.prompt || !r.rows || !answer)
+        rc = kh_fail_memory(err);
+    for (int i = 0; rc == 0 && i < n_prompt; i++)
+        r.prompt[i] = i, errors[i] = 0;
+    for (int i = 0; rc == 0 && label && i < n_prompt * b->n_row; i++)
+        label[i] = -1;
+    for (int first = 0; rc == 0 && first < b->n_row && r.n > 0; first += chunk) {
+        int n = b->n_row - first < chunk ? b->n_row - first : chunk;
+        kh_batch part = rows_of(b, first, n);
+        kh_question some = { &part, q->words, q->inject, r.n < n_prompt ? r.rows : q->prompt, r.n };
+        rc = kh_plm_answer(l, &some, answer, err);
+        for (int i = 0; rc == 0 && i < r.n * n; i++) {
+            int row = first + i % n, prompt = r.prompt[i / n];
+            errors[prompt] += answer[i] != b->label[row];
+            if (label)
+                label[(size_t)prompt * (size_t)b->n_row + (size_t)row] = answer[i];
+        }
+        if (rc == 0)
+            drop_out(&r, q, size, allowance, errors);
+    }
+    kh_free(r.prompt);
+    kh_free(r.rows);
+    kh_free(answer);
+    return rc;
+}

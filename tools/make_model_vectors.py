@@ -1,0 +1,313 @@
+#!/usr/bin/python3
+"""Golden vectors for the model room, from an independent implementation in PyTorch (Debian: python3-torch).
+
+    /usr/bin/python3 tools/make_model_vectors.py [MINILM_FOLDER]
+
+Writes tests/vectors/models/NAME/{config.json, model.safetensors (or index and shards), expected.txt} for tiny random BERT,
+RoBERTa and DistilBERT models, and with MINILM_FOLDER (a BertForMaskedLM folder with vocab.txt) also
+tests/vectors/minilm/expected.txt. The models follow Hugging Face's modeling_bert.py, modeling_roberta.py and
+modeling_distilbert.py; everything is computed in float64 from the stored weights, so the values are exact to f32.
+Nothing here is used by the tests but the files it wrote.
+
+expected.txt is a list of cases, each of lines "key values...":
+    case NAME / inject MODE / ids ... / prompt ROWS numbers... / hidden LAYERS TOKENS HIDDEN numbers... /
+    logits PLACE numbers... (over the vocabulary; any number of times) / top PLACE id logit id logit ... / end
+"""
+import json, math, os, struct, sys
+import torch
+import torch.nn.functional as F
+
+OUT = "tests/vectors"
+TYPE = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
+
+
+def raw(t):
+    t = t.contiguous()
+    if t.dtype == torch.bfloat16:
+        t = t.view(torch.int16)
+    return t.numpy().tobytes()
+
+
+def write_safetensors(path, tensors):
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, t in tensors.items():
+        b = raw(t)
+        header[name] = {"dtype": TYPE[t.dtype], "shape": list(t.shape), "data_offsets": [len(data), len(data) + len(b)]}
+        data += b
+    h = json.dumps(header, separators=(",", ":")).encode()
+    h += b" " * (-len(h) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(h)) + h + data)
+
+
+def read_safetensors(path):
+    kind = {"F32": torch.float32, "F16": torch.float16}
+    b = open(path, "rb").read()
+    n = struct.unpack("<Q", b[:8])[0]
+    out = {}
+    for name, s in json.loads(b[8:8 + n]).items():
+        if name != "__metadata__":
+            first, last = s["data_offsets"]
+            piece = bytearray(b[8 + n + first:8 + n + last])
+            out[name] = torch.frombuffer(piece, dtype=kind[s["dtype"]]).reshape(s["shape"])
+    return out
+
+
+# ---- the model, on a dict of plainly named float64 tensors ------------------------------------------------------------
+
+ACT = {"gelu": lambda x: 0.5 * x * (1 + torch.erf(x / math.sqrt(2))),
+       "gelu_new": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
+       "relu": torch.relu}
+
+
+def norm(x, w, name, eps):
+    return F.layer_norm(x, x.shape[-1:], w[name + ".g"], w[name + ".b"], eps)
+
+
+def dense(x, w, name):
+    return x @ w[name + ".w"].T + w[name + ".b"]
+
+
+def positions(cfg, ids, length):
+    """RoBERTa: create_position_ids_from_input_ids, or ..._from_inputs_embeds when ids is None."""
+    if cfg["model_type"] != "roberta":
+        return torch.arange(length)
+    pad = cfg["pad_token_id"]
+    if ids is None:
+        return torch.arange(pad + 1, pad + 1 + length)
+    real = (ids != pad).long()
+    return torch.cumsum(real, 0) * real + pad
+
+
+def forward(cfg, w, ids, inject, prompt):
+    ids = torch.tensor(ids)
+    words = w["word"][ids]
+    if inject == "embed-prefix":
+        words = torch.cat([prompt, words])
+    if inject == "embed-inplace":
+        words = torch.cat([words[:1], prompt, words[1:]])
+    place = positions(cfg, None if inject.startswith("embed") else ids, len(words))
+    x = words + w["position"][place]
+    if "type" in w:
+        x = x + w["type"][0]
+    x = norm(x, w, "ln", cfg["eps"])
+    if inject == "post-ln-add":
+        x = x.clone()
+        x[1:1 + len(prompt)] += prompt
+    states = [x]
+    heads, width = cfg["heads"], x.shape[1] // cfg["heads"]
+    for i in range(cfg["layers"]):
+        q, k, v = (dense(x, w, f"{i}.{n}").reshape(len(x), heads, width).transpose(0, 1) for n in "qkv")
+        a = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(width), -1) @ v
+        x = norm(dense(a.transpose(0, 1).reshape(len(x), -1), w, f"{i}.o") + x, w, f"{i}.ln1", cfg["eps"])
+        x = norm(dense(ACT[cfg["act"]](dense(x, w, f"{i}.up")), w, f"{i}.down") + x, w, f"{i}.ln2", cfg["eps"])
+        states.append(x)
+    return torch.stack(states)
+
+
+def head(cfg, w, x):
+    act = ACT["gelu" if cfg["model_type"] == "roberta" else cfg["act"]]
+    x = norm(act(dense(x, w, "head")), w, "head_ln", cfg["eps"])
+    return x @ w.get("decoder", w["word"]).T + w["decoder_bias"]
+
+
+# ---- random weights, and their names in files -------------------------------------------------------------------------
+
+def random_weights(cfg, seed, separate, with_head):
+    """Larger than an initialisation would make them, so that attention, GELU and LayerNorm all have something to do."""
+    g = torch.Generator().manual_seed(seed)
+    h, inner, w = cfg["hidden"], cfg["inner"], {}
+
+    def normal(name, *shape, std, mean=0.0):
+        w[name] = mean + std * torch.randn(*shape, generator=g)
+
+    def linear(name, out, inn):
+        normal(name + ".w", out, inn, std=1.2 / math.sqrt(inn))
+        normal(name + ".b", out, std=0.3)
+
+    def layer_norm(name):
+        normal(name + ".g", h, std=0.2, mean=1.0)
+        normal(name + ".b", h, std=0.2)
+
+    normal("word", cfg["vocab"], h, std=0.7)
+    normal("position", cfg["positions"], h, std=0.5)
+    if cfg["model_type"] != "distilbert":
+        normal("type", cfg["types"], h, std=0.3)
+    layer_norm("ln")
+    for i in range(cfg["layers"]):
+        for n in "qkvo":
+            linear(f"{i}.{n}", h, h)
+        layer_norm(f"{i}.ln1")
+        linear(f"{i}.up", inner, h)
+        linear(f"{i}.down", h, inner)
+        layer_norm(f"{i}.ln2")
+    if with_head:
+        linear("head", h, h)
+        layer_norm("head_ln")
+        normal("decoder_bias", cfg["vocab"], std=0.5)
+        if separate:
+            normal("decoder", cfg["vocab"], h, std=0.7)
+    return w
+
+
+BERT_NAMES = {"word": "embeddings.word_embeddings.weight", "position": "embeddings.position_embeddings.weight",
+              "type": "embeddings.token_type_embeddings.weight", "ln": "embeddings.LayerNorm"}
+BERT_LAYER = {"q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value", "o": "attention.output.dense",
+              "ln1": "attention.output.LayerNorm", "up": "intermediate.dense", "down": "output.dense", "ln2": "output.LayerNorm"}
+DISTIL_LAYER = {"q": "attention.q_lin", "k": "attention.k_lin", "v": "attention.v_lin", "o": "attention.out_lin",
+                "ln1": "sa_layer_norm", "up": "ffn.lin1", "down": "ffn.lin2", "ln2": "output_layer_norm"}
+HEAD = {"bert": {"head": "cls.predictions.transform.dense", "head_ln": "cls.predictions.transform.LayerNorm",
+                 "decoder": "cls.predictions.decoder.weight", "decoder_bias": "cls.predictions.bias"},
+        "roberta": {"head": "lm_head.dense", "head_ln": "lm_head.layer_norm", "decoder": "lm_head.decoder.weight",
+                    "decoder_bias": "lm_head.bias"},
+        "distilbert": {"head": "vocab_transform", "head_ln": "vocab_layer_norm", "decoder": "vocab_projector.weight",
+                       "decoder_bias": "vocab_projector.bias"}}
+
+
+def file_name(kind, key, prefix, gamma, decoder_bias):
+    """The Hugging Face name of one of our plain names."""
+    if key == "decoder_bias" and decoder_bias:
+        return decoder_bias
+    base, _, end = key.rpartition(".") if key[-2:] in (".w", ".b", ".g") else (key, "", "")
+    end = {"": "", "w": ".weight", "g": ".gamma" if gamma else ".weight", "b": ".bias"}[end]
+    if gamma and "ln" in base and end == ".bias":
+        end = ".beta"
+    if base in HEAD[kind]:
+        return HEAD[kind][base] + end
+    if base in BERT_NAMES:
+        return prefix + BERT_NAMES[base] + end
+    i, part = base.split(".")
+    layer, names = ("transformer.layer.", DISTIL_LAYER) if kind == "distilbert" else ("encoder.layer.", BERT_LAYER)
+    return prefix + layer + i + "." + names[part] + end
+
+
+def config_json(cfg, dtype, tied):
+    common = {"model_type": cfg["model_type"], "vocab_size": cfg["vocab"], "max_position_embeddings": cfg["positions"],
+              "pad_token_id": cfg["pad_token_id"], "tie_word_embeddings": tied, "torch_dtype": str(dtype).split(".")[1]}
+    if cfg["model_type"] == "distilbert":
+        own = {"dim": cfg["hidden"], "n_layers": cfg["layers"], "n_heads": cfg["heads"], "hidden_dim": cfg["inner"],
+               "activation": cfg["act"]}
+    else:
+        own = {"hidden_size": cfg["hidden"], "num_hidden_layers": cfg["layers"], "num_attention_heads": cfg["heads"],
+               "intermediate_size": cfg["inner"], "hidden_act": cfg["act"], "layer_norm_eps": cfg["eps"],
+               "type_vocab_size": cfg["types"]}
+    return json.dumps({**common, **own}, indent=2) + "\n"
+
+
+# ---- cases ------------------------------------------------------------------------------------------------------------
+
+def numbers(t):
+    return " ".join("%.9g" % x for x in t.reshape(-1).tolist())
+
+
+def write_case(f, name, cfg, w, ids, inject="none", prompt=None, at=(), with_hidden=True):
+    states = forward(cfg, w, ids, inject, prompt)
+    print("case", name, file=f)
+    print("inject", inject, file=f)
+    print("ids", *ids, file=f)
+    if prompt is not None:
+        print("prompt", len(prompt), numbers(prompt), file=f)
+    if with_hidden:
+        print("hidden", *states.shape, numbers(states), file=f)
+    for place in at:
+        print("logits", place, numbers(head(cfg, w, states[-1][place])), file=f)
+    print("end", file=f)
+
+
+def make(name, kind, seed, act="gelu", dtype=torch.float32, prefixed=True, gamma=False, separate=False, with_head=True,
+         decoder_bias=None, extras=False, shards=1, eps=None, full=True):
+    pad = 1 if kind == "roberta" else 0
+    cfg = {"model_type": kind, "vocab": 120, "hidden": 32, "layers": 2, "heads": 4, "inner": 56, "positions": 40,
+           "types": 1 if kind == "roberta" else 2,
+           "pad_token_id": pad, "act": act, "eps": eps or (1e-5 if kind == "roberta" else 1e-12)}
+    stored = {k: t.to(dtype) for k, t in random_weights(cfg, seed, separate, with_head).items()}
+    prefix = kind + "." if prefixed else ""
+    tensors = {file_name(kind, k, prefix, gamma, decoder_bias): t for k, t in stored.items()}
+    if extras:
+        tensors[prefix + "embeddings.position_ids"] = torch.arange(40).reshape(1, 40)
+        tensors[prefix + "pooler.dense.bias"] = torch.zeros(32)
+        tensors["cls.seq_relationship.bias"] = torch.zeros(2)
+        tensors["cls.predictions.decoder.weight"] = stored["word"]
+        tensors["cls.predictions.decoder.bias"] = stored["decoder_bias"]
+    folder = f"{OUT}/models/{name}"
+    os.makedirs(folder, exist_ok=True)
+    open(folder + "/config.json", "w").write(config_json(cfg, dtype, not separate))
+    if shards == 1:
+        write_safetensors(folder + "/model.safetensors", tensors)
+    else:
+        where = {n: f"model-{i % shards + 1:05}-of-{shards:05}.safetensors" for i, n in enumerate(tensors)}
+        for shard in sorted(set(where.values())):
+            write_safetensors(f"{folder}/{shard}", {n: t for n, t in tensors.items() if where[n] == shard})
+        json.dump({"metadata": {}, "weight_map": where}, open(folder + "/model.safetensors.index.json", "w"), indent=1)
+
+    w = {k: t.to(torch.float64) for k, t in stored.items()}
+    g = torch.Generator().manual_seed(seed + 1)
+
+    def ids(n):
+        return [2] + torch.randint(5, 120, (n - 1,), generator=g).tolist()
+
+    def soft(n):
+        return (0.8 * torch.randn(n, 32, generator=g)).to(torch.float64)
+
+    def places(*p):
+        return p if with_head else ()
+
+    with open(folder + "/expected.txt", "w") as f:
+        write_case(f, "plain-9", cfg, w, ids(9), at=places(4))
+        if not full:
+            return
+        write_case(f, "plain-1", cfg, w, ids(1), at=places(0))
+        write_case(f, "plain-longest", cfg, w, ids(38 if kind == "roberta" else 40), at=places(0, 37), with_hidden=False)
+        write_case(f, "post-ln-add", cfg, w, ids(11), "post-ln-add", soft(5), at=places(8))
+        write_case(f, "embed-prefix", cfg, w, ids(6), "embed-prefix", soft(4), at=places(7))
+        write_case(f, "embed-inplace", cfg, w, ids(6), "embed-inplace", soft(3), at=places(7))
+        padded = ids(8)
+        padded[3] = padded[4] = pad
+        write_case(f, "padding-inside", cfg, w, padded, at=places(5))
+
+
+# ---- the real model ---------------------------------------------------------------------------------------------------
+
+SENTENCES = ["the capital of france is [MASK] .", "the movie was great , i really [MASK] it .",
+             "he went to the [MASK] to buy some milk and bread ."]
+
+
+def minilm(folder):
+    c = json.load(open(folder + "/config.json"))
+    cfg = {"model_type": "bert", "layers": c["num_hidden_layers"], "heads": c["num_attention_heads"], "act": c["hidden_act"],
+           "eps": c["layer_norm_eps"]}
+    t = read_safetensors(folder + "/model.safetensors")
+    w = {}
+    names = ["word", "position", "type", "ln.g", "ln.b", "head.w", "head.b", "head_ln.g", "head_ln.b", "decoder_bias"]
+    for i in range(cfg["layers"]):
+        names += [f"{i}.{n}.{e}" for n in ("q", "k", "v", "o", "up", "down") for e in "wb"]
+        names += [f"{i}.{n}.{e}" for n in ("ln1", "ln2") for e in "gb"]
+    for n in names:
+        w[n] = t[file_name("bert", n, "bert.", False, None)].to(torch.float64)
+    vocab = {line.rstrip("\n"): i for i, line in enumerate(open(folder + "/vocab.txt", encoding="utf-8"))}
+    os.makedirs(OUT + "/minilm", exist_ok=True)
+    with open(OUT + "/minilm/expected.txt", "w") as f:
+        for s in SENTENCES:
+            ids = [vocab[x] for x in ["[CLS]"] + s.split() + ["[SEP]"]]
+            place = ids.index(vocab["[MASK]"])
+            states = forward(cfg, w, ids, "none", None)
+            logits = head(cfg, w, states[-1][place])
+            top = torch.topk(logits, 10)
+            print("case", s, file=f)
+            print("inject none\nids", *ids, file=f)
+            print("top", place, " ".join("%d %.9g" % x for x in zip(top.indices.tolist(), top.values.tolist())), file=f)
+            print("end", file=f)
+
+
+make("bert", "bert", 1, extras=True)
+make("bert-old-names", "bert", 2, act="gelu_new", gamma=True, separate=True, decoder_bias="cls.predictions.decoder.bias",
+     full=False)
+make("bert-no-head", "bert", 3, act="relu", prefixed=False, with_head=False, full=False)
+make("roberta", "roberta", 4)
+make("roberta-f16", "roberta", 4, dtype=torch.float16, full=False)
+make("roberta-bf16", "roberta", 4, dtype=torch.bfloat16, full=False)
+make("roberta-shards", "roberta", 5, act="relu", prefixed=False, separate=True, decoder_bias="lm_head.decoder.bias", shards=3,
+     full=False)
+make("distilbert", "distilbert", 6, full=False)
+if len(sys.argv) > 1:
+    minilm(sys.argv[1])
