@@ -93,7 +93,7 @@ const cli_command cmd_bench_tokenize = {
         "speed of the fastest pass, by the processor time that it used.\n"
         "\n"
         "Example\n"
-        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5\n",
+        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5",
     .opts = tokenize_table,
     .opts_size = sizeof(tokenize_opts),
     .run = run_tokenize,

@@ -186,7 +186,7 @@ const cli_command cmd_tokenize = {
         "      {\"ids\":[0,31414,232,2],\"tokens\":[\"<s>\",\"Hello\",\"\\u0120world\",\"</s>\"]}\n"
         "  echo '31414 232' | keyhole tokenize --model roberta-base --decode\n"
         "      Hello world\n"
-        "  keyhole tokenize --model bert-base-uncased --no-special --json-input < texts.jsonl\n",
+        "  keyhole tokenize --model bert-base-uncased --no-special --json-input < texts.jsonl",
     .opts = table,
     .opts_size = sizeof(tokenize_opts),
     .run = run,
