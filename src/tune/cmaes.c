@@ -23,7 +23,7 @@
 /* Squares of step sizes and variances within these stay finite whatever a caller does after a stop. */
 static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100, VARIANCE_MAX = 1e100;
 
-enum { WORTH_THREADS = 1 << 18 }; /* multiplications below which starting threads takes longer */
+enum { WORTH_THREADS = 1 << 23 }; /* multiplications: some milliseconds; on a busy machine, waiting for threads takes longer than less */
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
