@@ -220,7 +220,7 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_bench_cmaes = {
     .name = "bench cmaes",
     .args = "",
-    .summary = "run CMA-ES on a test function",
+    .summary = "Run CMA-ES on a test function",
     .text = "Minimises a function with a known optimum (f = 0) and prints how many\n"
             "evaluations it took, the value reached, why it stopped, and the optimiser's own\n"
             "time. The functions are those of the literature. A random rotation makes the\n"
@@ -232,7 +232,7 @@ const cli_command cmd_bench_cmaes = {
             "  keyhole bench cmaes --function rotated-ellipsoid --dim 20 --target 1e-9\n"
             "  keyhole bench cmaes --function rosenbrock --dim 40 --x0 0 --sigma 0.5 --json\n"
             "  keyhole bench cmaes --dim 1000 --pop 20 --max-evals 2000\n"
-            "  keyhole bench cmaes --dim 10000 --variant separable --max-evals 20000\n",
+            "  keyhole bench cmaes --dim 10000 --variant separable --max-evals 20000",
     .opts = bench_table,
     .opts_size = sizeof(bench_opts),
     .run = run_bench,

@@ -28,7 +28,6 @@ typedef struct dense {
     int k, n;
     kh_precision precision;
     void *w;
-    float *scale; /* int8: [2, n] */
     float *bias;  /* [n] or NULL */
 } dense;
 
@@ -69,7 +68,6 @@ static float *floats(const kh_tensor *t) {
 
 static void dense_free(dense *d) {
     kh_free(d->w);
-    kh_free(d->scale);
     kh_free(d->bias);
 }
 
@@ -80,17 +78,16 @@ static bool dense_pack(kh_engine *e, kh_precision precision, dense *d, kh_tensor
     d->n = w[0]->rows * parts;
     d->precision = precision;
     d->w = kh_aligned(kh_packed_bytes(e->kernels, precision, d->k, d->n));
-    d->scale = precision == KH_INT8 ? kh_aligned(2 * (size_t)d->n * sizeof *d->scale) : NULL;
     d->bias = kh_aligned((size_t)d->n * sizeof *d->bias);
     float *all = kh_aligned((size_t)d->n * (size_t)d->k * sizeof *all);
-    bool ok = d->w && (d->scale || precision != KH_INT8) && d->bias && all;
+    bool ok = d->w && d->bias && all;
     for (int p = 0; ok && p < parts; p++) {
         for (int r = 0; r < w[p]->rows; r++)
             kh_tensor_row(w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
         kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
     }
     if (ok)
-        e->kernels->pack(precision, all, d->k, d->n, d->w, d->scale);
+        e->kernels->pack(precision, all, d->k, d->n, d->w);
     kh_free(all);
     return ok;
 }
@@ -186,7 +183,7 @@ typedef struct work {
 
 static void apply(const kh_engine *e, const dense *d, const float *x, int rows, const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
     e->kernels->product(&(kh_product){ .precision = d->precision, .a = x, .lda = (size_t)d->k, .rows = rows, .k = d->k, .n = d->n, .w = d->w,
-                            .scale = d->scale, .bias = d->bias, .residual = residual, .epilogue = epilogue, .c = y, .ldc = (size_t)d->n },
+                            .bias = d->bias, .residual = residual, .epilogue = epilogue, .c = y, .ldc = (size_t)d->n },
         scratch);
 }
 
@@ -631,7 +628,7 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
         d->bias[k] = bias[words->word[k].id[0]];
     }
     if (ok)
-        e->kernels->pack(KH_F32, row, H, words->n_word, d->w, NULL);
+        e->kernels->pack(KH_F32, row, H, words->n_word, d->w);
     kh_free(row);
     kh_free(bias);
     return ok ? 0 : kh_fail_memory(err);
