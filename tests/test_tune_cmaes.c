@@ -387,6 +387,19 @@ static void reasons_have_names_and_sentences(void **state) {
     assert_string_equal(kh_cmaes_stop_name(KH_CMAES_TOLX), "tolx");
 }
 
+/* While the step size is still growing fast, the path of C stands still: otherwise C would become a needle first. */
+static void a_growing_step_size_holds_the_covariance_back(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        kh_cmaes_opts o = nothing_stops();
+        o.variant = variant;
+        kh_cmaes *c = new_cmaes(20, 0, 1e-3, &o);
+        minimise(c, linear, 45);
+        assert_true(kh_cmaes_sigma(c) > 0.03 && kh_cmaes_condition(c) < (variant == KH_CMAES_FULL ? 30 : 1000));
+        kh_cmaes_free(c);
+    }
+}
+
 /* A caller who does not heed stops still gets finite candidates, whatever f does. */
 static void going_on_after_a_stop_stays_finite(void **state) {
     (void)state;
@@ -605,6 +618,7 @@ int main(void) {
         cmocka_unit_test(bounds_of_each_coordinate),
         cmocka_unit_test(every_stop_reason),
         cmocka_unit_test(reasons_have_names_and_sentences),
+        cmocka_unit_test(a_growing_step_size_holds_the_covariance_back),
         cmocka_unit_test(going_on_after_a_stop_stays_finite),
         cmocka_unit_test(not_a_number_is_worst),
         cmocka_unit_test(all_not_a_number_moves_nothing),
