@@ -23,7 +23,7 @@
 /* Squares of step sizes and variances within these stay finite whatever a caller does after a stop. */
 static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100, VARIANCE_MAX = 1e100;
 
-enum { WORTH_THREADS = 1 << 18 }; /* multiplications below which starting threads takes longer */
+enum { WORTH_THREADS = 1 << 23 }; /* multiplications: some milliseconds; on a busy machine, waiting for threads takes longer than less */
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
@@ -33,7 +33,7 @@ double cmaes_variance(const kh_cmaes *c, int i) { return *variance(c, i); }
 
 /* ------------------------------------------------------------------------------------------------ parameters */
 
-/* Weights (C10), and of their negative part the least of three sums that keep C positive definite (C11). */
+/* (C11) The negative weights add up to the least of three numbers. */
 static void set_weights(kh_cmaes *c, const double alpha[3]) {
     double negative = 0, least = fmin(alpha[0], fmin(alpha[1], alpha[2]));
     for (int i = c->mu; i < c->pop; i++)
@@ -42,6 +42,7 @@ static void set_weights(kh_cmaes *c, const double alpha[3]) {
         c->w[i] = c->o.active && negative < 0 ? c->w[i] * least / -negative : 0;
 }
 
+/* (C10) to (C13). */
 void cmaes_parameters(kh_cmaes *c) {
     double n = c->n, sum[2] = { 0, 0 }, squares[2] = { 0, 0 };
     c->mu = c->pop / 2;
@@ -56,7 +57,7 @@ void cmaes_parameters(kh_cmaes *c) {
     c->cs = (mueff + 2) / (n + mueff + 5);
     c->damps = 1 + 2 * fmax(0, sqrt((mueff - 1) / (n + 1)) - 1) + c->cs;
     c->cc = (4 + mueff / n) / (n + 4 + 2 * mueff / n);
-    /* The diagonal alone has n parameters instead of n^2 / 2 and can be learnt faster (Ros and Hansen 2008). */
+    /* (C13) The diagonal alone has n parameters instead of n^2 / 2 and can be learnt faster. */
     double faster = c->full ? 1 : (n + 2) / 3;
     c->c1 = fmin(1, faster * 2 / ((n + 1.3) * (n + 1.3) + mueff));
     c->cmu = fmin(1 - c->c1, faster * 2 * (0.25 + mueff + 1 / mueff - 2) / ((n + 2) * (n + 2) + mueff));
