@@ -37,7 +37,8 @@ size_t kh_packed_bytes(const kh_kernels *k, kh_precision precision, int n_in, in
     size_t inputs = (size_t)n_in, columns = round_up((size_t)n_out, (size_t)k->columns);
     switch (precision) {
     case KH_BF16: return columns * ((inputs + 1) / 2) * 4;
-    case KH_INT8: return columns * ((inputs + KH_INT8_GROUP - 1) / KH_INT8_GROUP) * (KH_INT8_GROUP + 8); /* and a step and a sum each */
+    case KH_INT8:
+        return columns * ((inputs + KH_INT8_GROUP - 1) / KH_INT8_GROUP) * (KH_INT8_GROUP + 8); /* and a step and a sum each */
     default: return columns * inputs * 4;
     }
 }

@@ -289,7 +289,8 @@ static inline void tile_group(const int32_t *a, const uint32_t *w, const roundin
 /* r: [groups][stride], from the tile's first row on. */
 static void tile_int8(const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
     for (int g = 0; g < groups; g++)
-        tile_group((const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
+        tile_group(
+            (const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
 }
 
 /* ------------------------------------------------------------------------------------------- gathering A */
@@ -459,10 +460,10 @@ static inline void finish(const kh_product *p, int row, int column, const v_f32 
 /* One block of K, as all tiles need it. */
 typedef struct block {
     int k, depth;
-    uint32_t *a;  /* [padded rows, BLOCK_WORDS]: A, gathered */
-    rounding *r;  /* [GROUPS, padded rows], for int8 */
+    uint32_t *a; /* [padded rows, BLOCK_WORDS]: A, gathered */
+    rounding *r; /* [GROUPS, padded rows], for int8 */
     size_t padded;
-    float *wide;  /* [BLOCK_WORDS, COLUMNS]: room to widen bf16 weights */
+    float *wide; /* [BLOCK_WORDS, COLUMNS]: room to widen bf16 weights */
 } block;
 
 static void gather(const kh_product *p, int row, const block *b) {
@@ -520,7 +521,8 @@ static void product(const kh_product *p, void *scratch) {
         for (int row = 0; row < p->rows; row += TILE)
             gather(p, row, &b);
         for (int column = 0; column < p->n; column += COLUMNS) {
-            const uint32_t *w = (const uint32_t *)p->w + (size_t)(column / COLUMNS) * panel + panel_rows(p->precision, b.k) * COLUMNS;
+            const uint32_t *w =
+                (const uint32_t *)p->w + (size_t)(column / COLUMNS) * panel + panel_rows(p->precision, b.k) * COLUMNS;
 #ifndef HAVE_DOT2
             if (p->precision == KH_BF16) {
                 widen(w, (b.depth + 1) / 2, b.wide);
@@ -577,11 +579,27 @@ static void attention(const kh_attention *t, void *scratch) {
     for (int h = 0; h < t->heads; h++) {
         size_t at = (size_t)h * (size_t)t->d;
         pack_rows(t->k + at, t->ldk, t->n, t->d, packed);
-        product(&(kh_product){ .a = t->q + at, .lda = t->ldq, .rows = t->n_query, .k = t->d, .n = t->n, .w = packed, .c = weight, .ldc = n_padded }, rest);
+        product(&(kh_product){ .a = t->q + at,
+                    .lda = t->ldq,
+                    .rows = t->n_query,
+                    .k = t->d,
+                    .n = t->n,
+                    .w = packed,
+                    .c = weight,
+                    .ldc = n_padded },
+            rest);
         for (int i = 0; i < t->n_query; i++)
             softmax(weight + (size_t)i * n_padded, t->n, scale);
         pack_columns(t->v + at, t->ldv, t->n, t->d, packed);
-        product(&(kh_product){ .a = weight, .lda = n_padded, .rows = t->n_query, .k = t->n, .n = t->d, .w = packed, .c = t->out + at, .ldc = t->ldo }, rest);
+        product(&(kh_product){ .a = weight,
+                    .lda = n_padded,
+                    .rows = t->n_query,
+                    .k = t->n,
+                    .n = t->d,
+                    .w = packed,
+                    .c = t->out + at,
+                    .ldc = t->ldo },
+            rest);
     }
 }
 
