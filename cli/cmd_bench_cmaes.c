@@ -83,9 +83,11 @@ typedef struct bench_opts {
 
 static const kh_opt bench_table[] = {
     { "function", KH_OPT_CHOICE, offsetof(bench_opts, function), "sphere", .arg = FUNCTION_NAMES, .help = "what is minimised" },
-    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE, .arg = "N", .help = "dimension" },
+    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE, .arg = "N",
+        .help = "dimension" },
     { "x0", KH_OPT_NUMBER, offsetof(bench_opts, x0), "3", .arg = "V", .help = "every coordinate of the start" },
-    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S", .help = "first step size" },
+    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S",
+        .help = "first step size" },
     KH_CMAES_ROWS(bench_opts, cmaes),
     { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print JSON" },
     { 0 },
@@ -127,7 +129,9 @@ typedef struct problem {
     double (*f)(const double *x, int n);
     int n;
     double *turn; /* [n, n], or NULL */
-    double *x0, *x, *turned, *value;
+    double *x;      /* [pop, n] */
+    double *turned; /* [n] */
+    double *value;  /* [pop] */
     double own; /* seconds spent in ask and tell */
 } problem;
 
@@ -164,8 +168,8 @@ static void print_json(const bench_opts *o, const kh_cmaes *c, double own) {
         FUNCTIONS[o->function].name, o->dim, o->x0, o->sigma, o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable",
         kh_cmaes_pop(c), (unsigned long long)o->cmaes.seed, kh_cmaes_evals(c), kh_cmaes_generation(c));
     printf(isfinite(f) ? "%.17g" : "null", f);
-    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%.6f}\n", kh_cmaes_stop_name(kh_cmaes_stop(c)),
-        kh_cmaes_sigma(c), own, own / (double)kh_cmaes_generation(c));
+    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%.6f}\n",
+        kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_sigma(c), own, own / (double)kh_cmaes_generation(c));
 }
 
 static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
@@ -182,8 +186,9 @@ static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
 static int problem_make(problem *p, const bench_opts *o, int pop, kh_err *err) {
     size_t n = (size_t)o->dim;
     bool rotated = FUNCTIONS[o->function].rotated;
-    *p = (problem){ .f = FUNCTIONS[o->function].f, .n = o->dim, .x = kh_calloc(n * (size_t)pop, sizeof(double)), .turned = kh_calloc(n, sizeof(double)),
-        .value = kh_calloc((size_t)pop, sizeof(double)), .turn = rotated ? rotation(o->dim, o->cmaes.seed) : NULL };
+    *p = (problem){ .f = FUNCTIONS[o->function].f, .n = o->dim, .x = kh_calloc(n * (size_t)pop, sizeof(double)),
+        .turned = kh_calloc(n, sizeof(double)), .value = kh_calloc((size_t)pop, sizeof(double)),
+        .turn = rotated ? rotation(o->dim, o->cmaes.seed) : NULL };
     return !p->x || !p->turned || !p->value || (rotated && !p->turn) ? kh_fail_memory(err) : 0;
 }
 
