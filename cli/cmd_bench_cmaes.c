@@ -137,9 +137,11 @@ static double *rotation(int n, uint64_t seed) {
 typedef struct problem {
     double (*f)(const double *x, int n);
     int n;
-    double *turn; /* [n, n], or NULL */
-    double *x0, *x, *turned, *value;
-    double own; /* seconds spent in ask and tell */
+    double *turn;   /* [n, n], or NULL */
+    double *x;      /* [pop, n] */
+    double *turned; /* [n] */
+    double *value;  /* [pop] */
+    double own;     /* seconds spent in ask and tell */
 } problem;
 
 static double evaluate(const problem *p, const double *x) {

@@ -21,14 +21,16 @@ says() { grep -qF -- "$2" "$work/$1"; }
 # number KEY: its value in the JSON printed last
 number() { sed -n "s/.*\"$1\":\\([-+.e0-9]*\\).*/\\1/p" "$work/out"; }
 
-run 0 --function ellipsoid --dim 10 --x0 3 --sigma 2 --target 1e-9 --seed 1 --json && says out '{"function":"ellipsoid","dim":10,"x0":3,"sigma0":2,' &&
-    says out '"stop":"target"' && [ "$(number pop)" -eq 10 ] && [ "$(number evaluations)" -gt 3700 ] && [ "$(number evaluations)" -lt 5000 ] &&
+run 0 --function ellipsoid --dim 10 --x0 3 --sigma 2 --target 1e-9 --seed 1 --json &&
+    says out '{"function":"ellipsoid","dim":10,"x0":3,"sigma0":2,' && says out '"stop":"target"' && [ "$(number pop)" -eq 10 ] &&
+    [ "$(number evaluations)" -gt 3700 ] && [ "$(number evaluations)" -lt 5000 ] &&
     awk -v f="$(number f)" 'BEGIN { exit !(f > 0 && f <= 1e-9) }'
 ok json_tells_evaluations_value_and_reason $?
 
 first=$(number evaluations)
 for threads in 1 2; do
-    run 0 --function ellipsoid --dim 10 --target 1e-9 --seed 1 --json --threads $threads && [ "$(number evaluations)" -eq "$first" ] || break
+    run 0 --function ellipsoid --dim 10 --target 1e-9 --seed 1 --json --threads $threads &&
+        [ "$(number evaluations)" -eq "$first" ] || break
 done
 ok same_seed_same_run_for_any_threads $?
 
@@ -48,7 +50,8 @@ ok rosenbrock_is_solved $?
 run 0 --function rastrigin --dim 4 --pop 100 --target 1e-9 && says out 'The target value was reached.'
 ok rastrigin_with_a_large_population $?
 
-run 0 --dim 20 --pop 8 --max-evals 100 && says out 'sphere, dimension 20, population 8, seed 1' && says out 'evaluations  104 in 13 generations' &&
+run 0 --dim 20 --pop 8 --max-evals 100 && says out 'sphere, dimension 20, population 8, seed 1' &&
+    says out 'evaluations  104 in 13 generations' &&
     says out 'stopped      max-evals: The limit of evaluations was reached.' && says out 'own time'
 ok text_for_people $?
 
@@ -64,7 +67,8 @@ ok too_small_a_population $?
 run 1 --dim 20000 && says err '20000 dimensions; the full variant takes 1 to 16384, the separable one more'
 ok too_many_dimensions $?
 
-run 2 --dim 20000 --function rotated-cigar --variant separable && says err 'rotated functions take at most 16384 dimensions; got --dim 20000'
+run 2 --dim 20000 --function rotated-cigar --variant separable &&
+    says err 'rotated functions take at most 16384 dimensions; got --dim 20000'
 ok too_many_dimensions_to_rotate $?
 
 run 1 --bound 1 --x0 3 && says err 'coordinate 0 of the start is 3, outside its bounds -1 .. 1'

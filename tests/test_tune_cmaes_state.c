@@ -167,7 +167,8 @@ static void damaged_bytes_are_refused(void **state) {
     (void)state;
     kh_buf b = small_state();
     for (size_t n = 0; n < b.len; n++)
-        refused(b.data, n, KH_EFORMAT, n < 64 ? "run/state.bin: not a CMA-ES state" : "run/state.bin: the CMA-ES state is damaged: its checksum is wrong");
+        refused(b.data, n, KH_EFORMAT,
+            n < 64 ? "run/state.bin: not a CMA-ES state" : "run/state.bin: the CMA-ES state is damaged: its checksum is wrong");
     for (size_t i = 0; i < b.len * 8; i++) {
         b.data[i / 8] = (char)(b.data[i / 8] ^ 1 << i % 8);
         kh_cmaes *c;
@@ -228,7 +229,8 @@ static void forged_heads_are_refused(void **state) {
 /* Every word replaced by numbers that do not belong there: refused, or harmless. */
 static void forged_numbers_are_refused_or_harmless(void **state) {
     (void)state;
-    const uint64_t values[] = { real(NAN), real(INFINITY), real(-INFINITY), real(-1), real(0), real(1e308), real(-1e-308), real(1), UINT64_MAX, 1, 1u << 30 };
+    const uint64_t values[] = { real(NAN), real(INFINITY), real(-INFINITY), real(-1), real(0), real(1e308), real(-1e-308), real(1),
+        UINT64_MAX, 1, 1u << 30 };
     kh_buf b = small_state();
     int taken = 0, total = 0;
     for (size_t word = 1; word + 1 < b.len / 8; word++)

@@ -23,7 +23,8 @@
 /* Squares of step sizes and variances within these stay finite whatever a caller does after a stop. */
 static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100, VARIANCE_MAX = 1e100;
 
-enum { WORTH_THREADS = 1 << 23 }; /* multiplications: some milliseconds; on a busy machine, waiting for threads takes longer than less */
+/* Multiplications that take some milliseconds; for less, on a busy machine, threads are waited for longer than they help. */
+enum { WORTH_THREADS = 1 << 23 };
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
@@ -79,7 +80,8 @@ static double *take(double *memory, size_t *at, size_t n) {
 /* Sets every array pointer into c->memory, or, while that is NULL, only counts. Returns the size of the block. */
 static size_t layout(kh_cmaes *c) {
     size_t n = (size_t)c->n, pop = (size_t)c->pop, square = c->full ? n * n : 0, at = 0;
-    double **state[] = { &c->m, &c->ps, &c->pc, &c->best, &c->D }, **passing[] = { &c->zw, &c->yw }, **per_candidate[] = { &c->w, &c->len, &c->coef };
+    double **state[] = { &c->m, &c->ps, &c->pc, &c->best, &c->D };
+    double **passing[] = { &c->zw, &c->yw }, **per_candidate[] = { &c->w, &c->len, &c->coef };
     for (int i = 0; i < 5; i++)
         *state[i] = take(c->memory, &at, n);
     c->lo = take(c->memory, &at, c->bounded ? n : 0);
@@ -140,9 +142,11 @@ static int set_bounds(kh_cmaes *c, const kh_cmaes_opts *o, kh_err *err) {
         double wide = o->bound > 0 ? o->bound : INFINITY;
         double lo = o->lower ? o->lower[i] : -wide, hi = o->upper ? o->upper[i] : wide;
         if (!(lo < hi) || lo == INFINITY || hi == -INFINITY)
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the smaller", i, lo, hi);
+            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the smaller",
+                i, lo, hi);
         if ((isfinite(lo) && fabs(lo) > 1e100) || (isfinite(hi) && fabs(hi) > 1e100))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds beyond 1e+100 give none", i, lo, hi);
+            return kh_fail(err, KH_EARG,
+                "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds beyond 1e+100 give none", i, lo, hi);
         c->lo[i] = lo, c->hi[i] = hi;
     }
     return 0;
@@ -152,9 +156,11 @@ static int set_start(kh_cmaes *c, const double *x0, kh_err *err) {
     for (int i = 0; i < c->n; i++) {
         double x = x0 ? x0[i] : 0;
         if (!(fabs(x) <= 1e100))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is needed", i, x);
+            return kh_fail(
+                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is needed", i, x);
         if (c->bounded && (x < c->lo[i] || x > c->hi[i]))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x, c->lo[i], c->hi[i]);
+            return kh_fail(
+                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x, c->lo[i], c->hi[i]);
         c->best[i] = x;
         c->m[i] = c->bounded ? kh_boundary_inverse(x, c->lo[i], c->hi[i]) : x;
     }
@@ -177,8 +183,14 @@ int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh
     kh_cmaes *c = kh_calloc(1, sizeof *c);
     if (!c)
         return kh_fail_memory(err);
-    *c = (kh_cmaes){ .o = o, .n = n, .pop = o.pop > 0 ? o.pop : 4 + (int)floor(3 * log(n)), .full = o.variant == KH_CMAES_FULL,
-        .bounded = o.lower || o.upper || o.bound > 0, .sigma = sigma, .best_f = INFINITY, .condition = 1 };
+    *c = (kh_cmaes){ .o = o,
+        .n = n,
+        .pop = o.pop > 0 ? o.pop : 4 + (int)floor(3 * log(n)),
+        .full = o.variant == KH_CMAES_FULL,
+        .bounded = o.lower || o.upper || o.bound > 0,
+        .sigma = sigma,
+        .best_f = INFINITY,
+        .condition = 1 };
     c->o.lower = c->o.upper = NULL;
     c->o.pop = c->pop;
     int rc = cmaes_alloc(c, err);
