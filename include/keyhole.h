@@ -475,7 +475,7 @@ KH_API kh_decomposition kh_uncertainty_parts(const double *p, const double *weig
     X(f1, 1, "F1 of class 1") \
     X(nll, -1, "mean -log p of the true class, p not below 1e-15") \
     X(brier, -1, "mean squared distance to the true class, all classes added (0 to 2)") \
-    X(ece, -1, "calibration error, 10 bins over [0.5,1] for two classes, else [0,1] (UQ360)") \
+    X(ece, -1, "calibration error, bins over [0.5,1] for two classes, else [0,1] (UQ360)") \
     X(ece_plain, -1, "calibration error, bins over [0,1]") \
     X(ece_classwise, -1, "calibration error of every class's probability, averaged") \
     X(ece_adaptive, -1, "calibration error, bins of equal mass") \
