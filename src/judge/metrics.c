@@ -52,7 +52,7 @@ int kh_scores_check(const double *u, int n, const char *what, kh_err *err) {
         return kh_fail(err, KH_EARG, "there are no %s to judge", what);
     for (int i = 0; i < n; i++)
         if (isnan(u[i]))
-            return kh_fail(err, KH_EARG, "row %d of the %s: the score is not a number", i, what);
+            return kh_fail(err, KH_EARG, "among the %s, the score of row %d is not a number", what, i);
     return 0;
 }
 
