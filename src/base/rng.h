@@ -23,6 +23,8 @@ typedef enum kh_purpose {
     KH_RNG_PROJECTION = 3, /* the matrix A; i = row */
     KH_RNG_PROMPT = 4,     /* random P0 */
     KH_RNG_CMAES = 5,      /* i = generation, j = candidate */
+    KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
+    KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
 } kh_purpose;
 
 typedef struct kh_rng {
