@@ -94,7 +94,11 @@ KH_API int kh_threads(void);
 typedef struct kh_tokenizer kh_tokenizer;
 
 /* path: a model folder, a tokenizer.json, a vocab.json (with merges.txt beside it), a merges.txt or a vocab.txt. In a
- * folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored. */
+ * folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored.
+ *   - tokenizer.json alone decides how text is encoded, but its "truncation" and "padding" are not applied.
+ *   - The older files follow the conventions of RoBERTa, GPT-2 and BERT, with what tokenizer_config.json,
+ *     special_tokens_map.json and added_tokens.json in their folder say: add_prefix_space, do_lower_case, mask_token, ...
+ *   - Those also tell which token is the mask, the padding and so on; otherwise the usual names do. */
 KH_API int kh_tokenizer_open(kh_tokenizer **out, const char *path, kh_err *err);
 KH_API void kh_tokenizer_close(kh_tokenizer *);
 
@@ -111,13 +115,14 @@ enum kh_encode_flags {
     KH_ENCODE_PLAIN = 2, /* special tokens inside the text are ordinary characters: for text from strangers */
 };
 
-/* Appends the ids of text to *out. */
+/* Appends the ids of text (at most 1 GB) to *out; nothing is appended on failure. */
 KH_API int kh_tokenizer_encode(const kh_tokenizer *, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err);
 /* The same for a pair; type_id, if not NULL, gets the token type of each id appended to out. */
 KH_API int kh_tokenizer_encode_pair(const kh_tokenizer *, const char *a, size_t na, const char *b, size_t nb, unsigned flags,
     kh_ids *out, kh_ids *type_id, kh_err *err);
 
-/* Fresh text (kh_text_free) of the ids; *n gets its length. skip_special leaves special tokens out. */
+/* Fresh text (kh_text_free) of the ids, NUL-terminated; *n gets its length. skip_special leaves special tokens out. Ids
+ * that have no token are passed over. */
 KH_API int kh_tokenizer_decode(const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err);
 KH_API void kh_text_free(char *text);
 
