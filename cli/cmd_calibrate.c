@@ -19,8 +19,10 @@ typedef struct calibrate_opts {
 static const kh_opt calibrate_table[] = {
     { "fit", KH_OPT_TEXT, offsetof(calibrate_opts, fit), .arg = "FILE",
         .help = "labelled predictions to fit on; without it, the predictions themselves" },
-    { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE", .help = "fit nothing: use parameters that --out wrote" },
-    { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature", .arg = "temperature|vector|votes", .help = "what to fit" },
+    { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE",
+        .help = "fit nothing: use parameters that --out wrote" },
+    { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature", .arg = "temperature|vector|votes",
+        .help = "what to fit" },
     { "out", KH_OPT_TEXT, offsetof(calibrate_opts, out), .arg = "FILE", .help = "write the parameters as JSON" },
     { "json", KH_OPT_FLAG, offsetof(calibrate_opts, json), .help = "the before and after on standard error as JSON" },
     { 0 },
@@ -29,7 +31,8 @@ static const kh_opt calibrate_table[] = {
 /* Votes need votes; the others would rather have logits than their rounded probabilities. */
 static int read_rows(cli_predictions *out, const char *path, kh_calibration method, kh_err *err) {
     static const kh_evidence votes[] = { KH_VOTES }, scores[] = { KH_LOGITS, KH_PROBS, KH_VOTES };
-    return method == KH_CALIBRATE_VOTES ? cli_predictions_read(out, path, votes, 1, err) : cli_predictions_read(out, path, scores, 3, err);
+    return method == KH_CALIBRATE_VOTES ? cli_predictions_read(out, path, votes, 1, err) : cli_predictions_read(out, path,
+        scores, 3, err);
 }
 
 /* What the method takes of all rows [n, n_label], in fresh memory. */
@@ -58,7 +61,8 @@ typedef struct table {
     int n;
 } table;
 
-static int add_line(table *t, const char *file, const char *what, const double *p, const int *label, int n, int n_label, kh_err *err) {
+static int add_line(table *t, const char *file, const char *what, const double *p, const int *label, int n, int n_label,
+    kh_err *err) {
     line *l = &t->line[t->n];
     *l = (line){ .file = file, .what = what, .n = n };
     int rc = kh_metrics_compute(&l->m, &(kh_answers){ p, label, n, n_label }, 0, err);
@@ -117,7 +121,8 @@ static int fit(kh_calibrator *c, kh_calibration method, const cli_predictions *r
     const kh_answers *a = &r->known;
     double *x = NULL, *p = NULL;
     if (a->n == 0)
-        return kh_fail(err, KH_EFORMAT, "%s: no line has a \"label\" to fit on; --fit names a file that has, --apply parameters", r->name);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: no line has a \"label\" to fit on; --fit names a file that has, --apply parameters", r->name);
     int rc = scores_of(r, method, &x, err), n_fold = a->n < 5 ? a->n : 5;
     if (rc != 0)
         goto done;
@@ -189,7 +194,8 @@ static int apply(const kh_calibrator *c, const cli_predictions *r, bool held_out
     const kh_answers *a = &r->known;
     double *x = NULL;
     if (c->n_label != r->rows.n_label)
-        return kh_fail(err, KH_EMISMATCH, "%s: rows of %d classes, but the calibrator is for %d", r->name, r->rows.n_label, c->n_label);
+        return kh_fail(err, KH_EMISMATCH, "%s: rows of %d classes, but the calibrator is for %d", r->name, r->rows.n_label,
+            c->n_label);
     int rc = scores_of(r, c->method, &x, err);
     if (rc == 0) {
         kh_calibrator_apply(c, x, r->rows.n, x);

@@ -20,9 +20,12 @@ typedef struct metrics_opts {
 static const kh_opt metrics_table[] = {
     { "bootstrap", KH_OPT_INT, offsetof(metrics_opts, bootstrap), "0", .min = 0, .max = 1000000, .arg = "N",
         .help = "resamples for intervals; 1000 is usual" },
-    { "level", KH_OPT_NUMBER, offsetof(metrics_opts, level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P", .help = "of the intervals" },
-    { "seed", KH_OPT_SEED, offsetof(metrics_opts, seed), "0", .arg = "S", .help = "of the bootstrap and of ties in conformal sets" },
-    { "bins", KH_OPT_INT, offsetof(metrics_opts, bins), "10", .min = 1, .max = 10000, .arg = "N", .help = "of the calibration errors" },
+    { "level", KH_OPT_NUMBER, offsetof(metrics_opts, level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
+        .help = "of the intervals" },
+    { "seed", KH_OPT_SEED, offsetof(metrics_opts, seed), "0", .arg = "S",
+        .help = "of the bootstrap and of ties in conformal sets" },
+    { "bins", KH_OPT_INT, offsetof(metrics_opts, bins), "10", .min = 1, .max = 10000, .arg = "N",
+        .help = "of the calibration errors" },
     { "reliability", KH_OPT_FLAG, offsetof(metrics_opts, reliability), .help = "print confidence against accuracy, bin by bin" },
     { "curve", KH_OPT_FLAG, offsetof(metrics_opts, curve), .help = "print risk against coverage" },
     { "versus", KH_OPT_TEXT, offsetof(metrics_opts, versus), .arg = "FILE",
@@ -40,7 +43,8 @@ static const kh_opt metrics_table[] = {
     { "per-class", KH_OPT_FLAG, offsetof(metrics_opts, per_class), .help = "--conformal promises it within every class" },
     { "keep", KH_OPT_NUMBER, offsetof(metrics_opts, keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
         .help = "share of rows that the threshold for --ood lets in" },
-    { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy", .help = "what decides: 1 - max p, or entropy" },
+    { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy",
+        .help = "what decides: 1 - max p, or entropy" },
     { "json", KH_OPT_FLAG, offsetof(metrics_opts, json), .help = "print JSON" },
     { 0 },
 };
@@ -200,7 +204,8 @@ static int read_all(found *f, const char *path, kh_err *err) {
         const char *path;
         cli_predictions *into;
         bool labels;
-    } file[] = { { path, &f->rows, true }, { f->o->versus, &f->other, true }, { f->o->ood, &f->ood, false }, { f->o->dev, &f->dev, true } };
+    } file[] = { { path, &f->rows, true }, { f->o->versus, &f->other, true }, { f->o->ood, &f->ood, false }, { f->o->dev,
+        &f->dev, true } };
     for (int i = 0; i < 4; i++) {
         if (!file[i].path)
             continue;
@@ -307,7 +312,8 @@ static void print_conformal(const found *f) {
 
 static void print_text(const found *f) {
     const metrics_opts *o = f->o;
-    printf("%s: %d rows, %d classes, %s\n", f->rows.name, f->rows.rows.n, f->rows.rows.n_label, kh_evidence_name(f->rows.rows.kind));
+    printf("%s: %d rows, %d classes, %s\n", f->rows.name, f->rows.rows.n, f->rows.rows.n_label,
+        kh_evidence_name(f->rows.rows.kind));
     if (o->bootstrap > 0)
         printf("  %-20s %7s  %18s (%g %%)\n", "", "", "interval", 100 * o->level);
     for (int i = 0; kh_metrics_name(i); i++)
@@ -316,7 +322,8 @@ static void print_text(const found *f) {
     if (o->reliability) {
         printf("\n  %-16s %7s %11s %9s\n", "confidence", "rows", "mean", "accuracy");
         for (int b = 0; b < o->bins; b++)
-            printf("  %.4f - %.4f  %7d %11.4f %9.4f\n", f->bin[b].low, f->bin[b].high, f->bin[b].n, f->bin[b].confidence, f->bin[b].accuracy);
+            printf("  %.4f - %.4f  %7d %11.4f %9.4f\n", f->bin[b].low, f->bin[b].high, f->bin[b].n, f->bin[b].confidence,
+                f->bin[b].accuracy);
     }
     if (o->curve) {
         printf("\n  %-12s %9s %9s\n", o->score ? "entropy" : "1 - max p", "coverage", "risk");
@@ -386,9 +393,11 @@ static void put_selector(kh_buf *b, const found *f) {
     kh_buf_printf(b, ",\n \"selector\": {\"max_risk\": %.12g, \"delta\": %.12g, \"answers\": \"%s\", ", s->max_risk, s->delta,
         s->n_accepted == 0 ? "never" : always ? "always" : "below threshold");
     put_number(b, "threshold", s->threshold);
-    kh_buf_printf(b, ", \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong, s->n_needed);
+    kh_buf_printf(b, ", \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong,
+        s->n_needed);
     put_number(b, "risk_bound", s->risk_bound);
-    kh_buf_printf(b, ", \"coverage\": %.12g, \"coverage_low\": %.12g, \"coverage_high\": %.12g,\n  \"here\": {\"coverage\": %.12g, ",
+    kh_buf_printf(b,
+        ", \"coverage\": %.12g, \"coverage_low\": %.12g, \"coverage_high\": %.12g,\n  \"here\": {\"coverage\": %.12g, ",
         s->coverage, s->coverage_low, s->coverage_high, f->coverage);
     put_number(b, "risk", f->risk);
     kh_buf_text(b, "}}");
@@ -397,7 +406,8 @@ static void put_selector(kh_buf *b, const found *f) {
 static void put_arrays(kh_buf *b, const found *f) {
     kh_buf_text(b, ",\n \"reliability\": [");
     for (int i = 0; i < f->o->bins; i++)
-        kh_buf_printf(b, "%s\n  {\"low\": %.12g, \"high\": %.12g, \"rows\": %d, \"confidence\": %.12g, \"accuracy\": %.12g}", i ? "," : "",
+        kh_buf_printf(b, "%s\n  {\"low\": %.12g, \"high\": %.12g, \"rows\": %d, \"confidence\": %.12g, \"accuracy\": %.12g}",
+            i ? "," : "",
             f->bin[i].low, f->bin[i].high, f->bin[i].n, f->bin[i].confidence, f->bin[i].accuracy);
     kh_buf_char(b, ']');
     if (!f->o->curve)
@@ -433,9 +443,11 @@ static int print_json(const found *f, kh_err *err) {
         put_selector(&b, f);
     if (f->o->miss > 0)
         kh_buf_printf(&b,
-            ",\n \"conformal\": {\"alpha\": %.12g, \"per_class\": %s, \"min_alpha\": %.12g, \"covered\": %.12g, \"mean_size\": %.12g, "
+            ",\n \"conformal\": {\"alpha\": %.12g, \"per_class\": %s, \"min_alpha\": %.12g, \"covered\": %.12g, "
+            "\"mean_size\": %.12g, "
             "\"empty\": %.12g}",
-            f->conformal.alpha, f->conformal.per_class ? "true" : "false", f->conformal.min_alpha, f->covered, f->set_size, f->empty);
+            f->conformal.alpha, f->conformal.per_class ? "true" : "false", f->conformal.min_alpha, f->covered, f->set_size,
+                f->empty);
     kh_buf_text(&b, "}\n");
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
     if (rc == 0)

@@ -487,7 +487,7 @@ KH_API kh_decomposition kh_uncertainty_parts(const double *p, const double *weig
     X(aurrrc, -1, "area under the risk-rejection-rate curve by 1 - max p (UQ360)") \
     X(aurrrc_entropy, -1, "the same by entropy") \
     X(aurrrc_oracle, 0, "the same by an oracle that says right or wrong") \
-    X(aurrrc_min, 0, "the least that any score without ties could reach") \
+    X(aurrrc_min, 0, "the least that any score could reach") \
     X(aurc, -1, "area under the risk-coverage curve by 1 - max p") \
     X(aurc_entropy, -1, "the same by entropy") \
     X(aurc_min, 0, "the least that any score could reach") \
@@ -578,7 +578,8 @@ typedef struct kh_bootstrap_opts {
 KH_API kh_bootstrap_opts kh_bootstrap_defaults(void); /* 1000, 0.95, 0 */
 
 /* Percentile intervals of every metric. Rows are drawn with replacement. */
-KH_API int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *, int n_bin, const kh_bootstrap_opts *, kh_err *err);
+KH_API int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *, int n_bin, const kh_bootstrap_opts *,
+    kh_err *err);
 KH_API int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in, const double *u_out, int n_out,
     const kh_bootstrap_opts *, kh_err *err);
 
@@ -586,7 +587,8 @@ KH_API int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n
 typedef struct kh_compared {
     kh_metrics diff, low, high, p;
 } kh_compared;
-KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *, kh_err *err);
+KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *,
+    kh_err *err);
 
 /* -- decisions: when to answer, which classes to name, what is none of our business -- */
 
@@ -646,12 +648,14 @@ typedef struct kh_calibrator {
 } kh_calibrator;
 
 /* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free it, failed ones too. */
-KH_API int kh_calibrator_fit(kh_calibrator *out, kh_calibration, const double *x, const int *label, int n, int n_label, kh_err *err);
+KH_API int kh_calibrator_fit(kh_calibrator *out, kh_calibration, const double *x, const int *label, int n, int n_label,
+    kh_err *err);
 KH_API void kh_calibrator_free(kh_calibrator *);
 /* p [n, n_label] may be x itself. */
 KH_API void kh_calibrator_apply(const kh_calibrator *, const double *x, int n, double *p);
 /* p [n, n_label]: every row calibrated by a fit that has not seen it (n_fold folds, stratified). An honest "after". */
-KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *label, int n, int n_label, int n_fold, double *p, kh_err *err);
+KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *label, int n, int n_label, int n_fold, double *p,
+    kh_err *err);
 KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
 KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
 

@@ -312,8 +312,10 @@ static void broken_files_are_refused(void **state) {
     bad_file(HEAD "\"method\": \"temperature\", \"temperature\": 0}", "cal.json: \"temperature\" is 0, expected 0.05 to 20");
     bad_file(HEAD "\"method\": \"votes\", \"temperature\": 1, \"alpha\": -1}", "cal.json: \"alpha\" is -1");
     bad_file(HEAD "\"method\": \"vector\", \"weight\": [1]}", "cal.json: \"weight\" must be a list of 2 numbers");
-    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 99], \"bias\": [0, 0]}", "cal.json: \"weight\" must hold numbers from -20 to 20");
-    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 1], \"bias\": [0, \"x\"]}", "cal.json: \"bias\" must hold numbers from -20 to 20");
+    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 99], \"bias\": [0, 0]}",
+        "cal.json: \"weight\" must hold numbers from -20 to 20");
+    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 1], \"bias\": [0, \"x\"]}",
+        "cal.json: \"bias\" must hold numbers from -20 to 20");
     kh_calibrator c;
     assert_int_equal(kh_calibrator_open(&c, "tests/nowhere.json", &err), KH_EMISSING);
 }
@@ -322,20 +324,23 @@ static void broken_files_are_refused(void **state) {
 
 static const kh_evidence any[] = { KH_PROBS, KH_LOGITS, KH_VOTES };
 
-static int parse(kh_predictions *r, const char *text) { return kh_predictions_parse(r, text, strlen(text), "p.jsonl", any, 3, &err); }
+static int parse(kh_predictions *r, const char *text) { return kh_predictions_parse(r, text, strlen(text), "p.jsonl", any, 3,
+    &err); }
 
 static void predictions_of_every_kind(void **state) {
     (void)state;
     kh_predictions r;
     double p[4], x[4];
-    assert_int_equal(parse(&r, "\xEF\xBB\xBF{\"probs\": [0.25, 0.75], \"label\": 1, \"id\": \"a\"}\r\n\n  \n{\"probs\": [1, 0]}"), 0);
+    assert_int_equal(parse(&r,
+        "\xEF\xBB\xBF{\"probs\": [0.25, 0.75], \"label\": 1, \"id\": \"a\"}\r\n\n  \n{\"probs\": [1, 0]}"), 0);
     assert_true(r.n == 2 && r.n_label == 2 && r.n_known == 1 && r.kind == KH_PROBS);
     assert_true(r.label[0] == 1 && r.label[1] == -1 && r.line[0] == 1 && r.line[1] == 4);
     kh_predictions_scores(&r, x);
     assert_near("log p", x[0], log(0.25), 1e-15);
     assert_near("log of nothing", x[3], log(1e-12), 1e-12);
     kh_predictions_free(&r);
-    assert_int_equal(parse(&r, "{\"logits\": [0, 0.6931471805599453], \"label\": null}\n{\"logits\": [1e308, -1e308], \"label\": -1}\n"), 0);
+    assert_int_equal(parse(&r,
+        "{\"logits\": [0, 0.6931471805599453], \"label\": null}\n{\"logits\": [1e308, -1e308], \"label\": -1}\n"), 0);
     kh_predictions_probs(&r, p);
     assert_near("softmax", p[1], 2.0 / 3, 1e-15);
     assert_true(p[2] == 1 && p[3] == 0 && r.n_known == 0);
@@ -386,7 +391,8 @@ static void each_malformed_line_is_one_sentence(void **state) {
     bad_lines(GOOD "{\"probs\": [0.5, 0.6]}", "p.jsonl:2: \"probs\" add up to 1.1, expected 1");
     bad_lines("{\"votes\": [0, 0]}", "p.jsonl:1: \"votes\" add up to 0, expected more than 0");
     bad_lines("{\"votes\": [3, -1]}", "p.jsonl:1: \"votes\" of class 1 is -1, expected 0 or more");
-    bad_lines("{\"probs\": [0.5, 0.5], \"label\": 2}", "p.jsonl:1: \"label\" must be a whole number from 0 to 1, the true class, or -1");
+    bad_lines("{\"probs\": [0.5, 0.5], \"label\": 2}",
+        "p.jsonl:1: \"label\" must be a whole number from 0 to 1, the true class, or -1");
     bad_lines("{\"probs\": [0.5, 0.5], \"label\": 0.5}", "p.jsonl:1: \"label\" must be a whole number");
     bad_lines("{\"probs\": [0.5, 0.5], \"label\": \"yes\"}", "p.jsonl:1: \"label\" must be a whole number");
     bad_lines("{\"probs\": [0.5, 0.5], \"probs\": [1, 0]}", "p.jsonl:1: not valid JSON: duplicate object key");

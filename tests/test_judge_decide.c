@@ -89,7 +89,8 @@ static void levels_between_ranks_are_met_exactly_too(void **state) {
 
 static void sets_without_randomness_cover_at_least(void **state) {
     (void)state;
-    coverage smooth = simulate(0, 0.1, false, false), votes = simulate(5, 0.1, false, false), random = simulate(5, 0.1, false, true);
+    coverage smooth = simulate(0, 0.1, false, false), votes = simulate(5, 0.1, false, false), random = simulate(5, 0.1, false,
+        true);
     /* Without ties (n + 1) alpha = 4 is whole, and the coverage is exact again. */
     assert_near("the mean coverage", smooth.mean, 0.9, band(0.1, N_CAL));
     assert_binomial("sets", smooth.first, N_SET, 0.9);
@@ -176,7 +177,8 @@ static double break_promises(int n, int votes, double worst, double risk, double
     }
     /* at most delta, up to chance: fewer is always fine */
     if (1 - kh_binomial_cdf(broken - 1, N_SET, delta) < 1e-4)
-        fail_msg("n %d, votes %d, risk %g: the promise was broken %d of %d times, allowed %g", n, votes, risk, broken, N_SET, delta);
+        fail_msg("n %d, votes %d, risk %g: the promise was broken %d of %d times, allowed %g", n, votes, risk, broken, N_SET,
+            delta);
     return (double)broken / N_SET;
 }
 

@@ -245,7 +245,8 @@ static void scores_that_are_no_numbers_are_refused(void **state) {
 
 static void spread_over_seeds(void **state) {
     (void)state;
-    kh_metrics runs[3] = { { .accuracy = 0.8, .auroc_error = NAN }, { .accuracy = 0.9, .auroc_error = 0.5 }, { .accuracy = 0.7, .auroc_error = 0.7 } };
+    kh_metrics runs[3] = { { .accuracy = 0.8, .auroc_error = NAN }, { .accuracy = 0.9, .auroc_error = 0.5 }, { .accuracy = 0.7,
+        .auroc_error = 0.7 } };
     kh_metrics mean, sd;
     kh_metrics_spread(runs, 3, &mean, &sd);
     assert_near("mean", mean.accuracy, 0.8, 1e-15);

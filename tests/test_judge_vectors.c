@@ -92,7 +92,8 @@ static void check_conformal(const json_t *row) {
     kh_conformal c;
     kh_err err;
     bool in[16];
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, label, n, k }, number_of(row, "alpha"), json_is_true(json_object_get(row, "per_class")), &err), 0);
+    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, label, n, k }, number_of(row, "alpha"),
+        json_is_true(json_object_get(row, "per_class")), &err), 0);
     assert_near("the smallest level", c.min_alpha, number_of(row, "min_alpha"), 1e-15);
     const json_t *sets = json_object_get(row, "sets");
     for (size_t i = 0; i < json_array_size(sets); i++) {

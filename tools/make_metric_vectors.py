@@ -167,7 +167,8 @@ def metric_cases():
     edge = np.round(np.linspace(0.34, 1, 34), 2)
     add("edges, three classes", np.column_stack([edge, (1 - edge) / 2, (1 - edge) / 2]), np.arange(34) % 3)
     p, y = draw(rng, 60, 3)
-    add("the same distributions in another order of classes", np.concatenate([p[:20], p[:20][:, [1, 2, 0]], p[:20][:, [2, 0, 1]]]), y)
+    add("the same distributions in another order of classes", np.concatenate([p[:20], p[:20][:, [1, 2, 0]], p[:20][:, [2, 0,
+        1]]]), y)
     return cases
 
 
@@ -201,7 +202,8 @@ def ood_cases():
         "twenty rows": (np.arange(20) / 20, np.arange(20) / 20 + 0.025),
         "few outside": (rng.uniform(0, 1, 200), np.array([0.3, 0.9])),
     }
-    return [{"name": n, "in": list(map(float, a)), "out": list(map(float, b)), "expected": {k: float(v) for k, v in ood_expected(a, b).items()}}
+    return [{"name": n, "in": list(map(float, a)), "out": list(map(float, b)), "expected": {k: float(v) for k,
+        v in ood_expected(a, b).items()}}
             for n, (a, b) in pairs.items()]
 
 
@@ -215,7 +217,8 @@ def binomial_cases():
             for p in (0.001, 0.05, 0.1, 0.5, 0.93):
                 cases.append({"k": k, "n": n, "p": p, "cdf": float(stats.binom.cdf(k, n, p))})
             for delta in (0.01, 0.1, 0.5):
-                cases.append({"k": k, "n": n, "delta": delta, "upper": 1.0 if k == n else float(stats.beta.ppf(1 - delta, k + 1, n - k))})
+                cases.append({"k": k, "n": n, "delta": delta, "upper": 1.0 if k == n else float(stats.beta.ppf(1 - delta, k + 1,
+                    n - k))})
     return cases
 
 
@@ -244,7 +247,8 @@ def selector_cases():
     rng = np.random.default_rng(3)
     cases = []
     for name, n, ties, r, delta in (("few-shot", 32, 0, 0.1, 0.1), ("votes", 64, 10, 0.2, 0.1), ("hundreds", 400, 0, 0.05, 0.05),
-                                    ("hundreds of votes", 300, 20, 0.1, 0.1), ("too few", 8, 0, 0.1, 0.1), ("loose", 100, 0, 0.5, 0.2),
+                                    ("hundreds of votes", 300, 20, 0.1, 0.1), ("too few", 8, 0, 0.1, 0.1), ("loose", 100, 0,
+                                        0.5, 0.2),
                                     ("strict", 500, 0, 0.01, 0.1)):
         for repeat in range(6):
             u = rng.uniform(0, 0.5, n)
@@ -252,7 +256,8 @@ def selector_cases():
                 u = np.round(u * ties) / ties
             good = rng.uniform(0, 1, n) > u * 0.5 * repeat / 2.5
             best, needed = selector(list(u), list(good), r, delta)
-            cases.append({"name": f"{name} {repeat}", "u": u.tolist(), "good": [bool(g) for g in good], "max_risk": r, "delta": delta,
+            cases.append({"name": f"{name} {repeat}", "u": u.tolist(), "good": [bool(g) for g in good], "max_risk": r,
+                "delta": delta,
                           "needed": needed, "best": best})
     return cases
 
@@ -261,7 +266,8 @@ def conformal_cases():
     rng = np.random.default_rng(4)
     cases = []
     for name, n, k, votes, alpha in (("plain", 50, 3, 0, 0.1), ("votes", 40, 2, 10, 0.2), ("whole rank", 19, 3, 0, 0.05),
-                                     ("too few", 8, 3, 0, 0.1), ("many classes", 120, 8, 20, 0.15), ("one class missing", 30, 3, 0, 0.2)):
+                                     ("too few", 8, 3, 0, 0.1), ("many classes", 120, 8, 20, 0.15), ("one class missing", 30, 3,
+                                         0, 0.2)):
         for per_class in (False, True):
             p, y = draw(rng, n, k)
             q, _ = draw(rng, 12, k)
@@ -300,7 +306,8 @@ def fit_t(z, y):
     grid = np.linspace(low, high, 400)
     start = grid[int(np.argmin([loss(t) for t in grid]))]
     width = (high - low) / 399
-    best = optimize.minimize_scalar(loss, bounds=(max(low, start - width), min(high, start + width)), method="bounded", options={"xatol": 1e-12})
+    best = optimize.minimize_scalar(loss, bounds=(max(low, start - width), min(high, start + width)), method="bounded",
+        options={"xatol": 1e-12})
     return math.exp(best.x)
 
 
@@ -316,7 +323,8 @@ def fit_vector(x, y):
         p = softmax(z * theta[:k] + theta[k:]) - np.eye(k)[y]
         return np.concatenate([(p * z).sum(0) + theta[:k] - 1, p.sum(0) + theta[k:]])
 
-    best = optimize.minimize(loss, np.r_[np.ones(k), np.zeros(k)], jac=grad, method="BFGS", options={"gtol": 1e-10, "maxiter": 10000})
+    best = optimize.minimize(loss, np.r_[np.ones(k), np.zeros(k)], jac=grad, method="BFGS", options={"gtol": 1e-10,
+        "maxiter": 10000})
     return best.x[:k], best.x[k:], loss(best.x)
 
 
@@ -340,7 +348,8 @@ def fit_votes(v, y):
 def calibration_cases():
     rng = np.random.default_rng(5)
     cases = []
-    for name, n, k, scale in (("over-confident", 200, 3, 6), ("under-confident", 150, 2, 0.3), ("few-shot", 32, 2, 2), ("many classes", 140, 14, 4),
+    for name, n, k, scale in (("over-confident", 200, 3, 6), ("under-confident", 150, 2, 0.3), ("few-shot", 32, 2, 2),
+        ("many classes", 140, 14, 4),
                               ("one row", 1, 2, 1)):
         y = rng.integers(0, k, n)
         z = rng.normal(0, 1, (n, k))
@@ -352,14 +361,17 @@ def calibration_cases():
     y = np.arange(32) % 2
     z = np.where(np.eye(2)[y] > 0, 3.0, -3.0)
     w, b, loss = fit_vector(z, y)
-    cases.append({"name": "separable", "x": z.tolist(), "labels": y.tolist(), "temperature": fit_t(z, y), "weight": w.tolist(), "bias": b.tolist(),
+    cases.append({"name": "separable", "x": z.tolist(), "labels": y.tolist(), "temperature": fit_t(z, y), "weight": w.tolist(),
+        "bias": b.tolist(),
                   "vector_loss": loss})
     y = np.zeros(20, int)
     z = rng.normal(0, 2, (20, 3))
     w, b, loss = fit_vector(z, y)
-    cases.append({"name": "one class", "x": z.tolist(), "labels": y.tolist(), "temperature": fit_t(z, y), "weight": w.tolist(), "bias": b.tolist(),
+    cases.append({"name": "one class", "x": z.tolist(), "labels": y.tolist(), "temperature": fit_t(z, y), "weight": w.tolist(),
+        "bias": b.tolist(),
                   "vector_loss": loss})
-    for name, n, k, votes, sharp in (("votes", 120, 3, 100, 1.0), ("timid votes", 90, 2, 20, 0.4), ("over-confident votes", 100, 4, 50, 3.0),
+    for name, n, k, votes, sharp in (("votes", 120, 3, 100, 1.0), ("timid votes", 90, 2, 20, 0.4), ("over-confident votes", 100,
+        4, 50, 3.0),
                                      ("few votes", 32, 2, 10, 1.0)):
         p, y = draw(rng, n, k)
         q = p**sharp

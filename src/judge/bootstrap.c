@@ -82,7 +82,8 @@ static double p_value(const double *column, int n) {
 }
 
 /* low, high, p [n_stat]; p may be NULL. */
-static int intervals(resample_fn one, const void *data, const kh_bootstrap_opts *o, int n_stat, double *low, double *high, double *p, kh_err *err) {
+static int intervals(resample_fn one, const void *data, const kh_bootstrap_opts *o, int n_stat, double *low, double *high,
+    double *p, kh_err *err) {
     double *table = kh_calloc((size_t)o->n_resample, (size_t)n_stat * sizeof *table);
     double *column = kh_calloc((size_t)o->n_resample, sizeof *column);
     int rc = table && column ? resample(one, data, o, table, n_stat, err) : kh_fail_memory(err);
@@ -145,7 +146,8 @@ done:
     return rc;
 }
 
-int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *a, int n_bin, const kh_bootstrap_opts *o, kh_err *err) {
+int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *a, int n_bin, const kh_bootstrap_opts *o,
+    kh_err *err) {
     double lo[KH_N_METRIC], hi[KH_N_METRIC];
     pair d = { .a = a, .n_bin = n_bin };
     int rc = check_opts(o, err);
@@ -178,7 +180,8 @@ static int check_pair(const kh_answers *a, const kh_answers *b, kh_err *err) {
     return 0;
 }
 
-int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *o, kh_err *err) {
+int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *o,
+    kh_err *err) {
     double stat[4][KH_N_METRIC]; /* difference, low, high, p */
     kh_metrics m[2];
     pair d = { .a = a, .b = b, .n_bin = n_bin };

@@ -359,7 +359,8 @@ static int check_input(kh_calibration method, const double *x, const int *label,
     return 0;
 }
 
-int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x, const int *label, int n, int n_label, kh_err *err) {
+int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x, const int *label, int n, int n_label,
+    kh_err *err) {
     *out = (kh_calibrator){ .method = method, .n_label = n_label, .n = n, .temperature = 1 };
     int rc = check_input(method, x, label, n, n_label, err);
     if (rc != 0)
@@ -429,7 +430,8 @@ static int crossfit_fold(kh_calibration method, const kh_answers *all, const int
     return rc;
 }
 
-int kh_calibrator_crossfit(kh_calibration method, const double *x, const int *label, int n, int n_label, int n_fold, double *p, kh_err *err) {
+int kh_calibrator_crossfit(kh_calibration method, const double *x, const int *label, int n, int n_label, int n_fold, double *p,
+    kh_err *err) {
     int rc = check_input(method, x, label, n, n_label, err);
     if (rc == 0 && (n_fold < 2 || n_fold > n))
         rc = kh_fail(err, KH_EARG, "%d folds of %d rows, expected 2 to the number of rows", n_fold, n);

@@ -59,7 +59,8 @@ static int check_values(const reader *r, double *x, kh_err *err) {
     double sum = 0;
     for (int k = 0; k < o->n_label; k++) {
         if (x[k] < 0)
-            return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"%s\" of class %d is %g, expected 0 or more", names[o->kind], k, x[k]);
+            return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"%s\" of class %d is %g, expected 0 or more", names[o->kind],
+                k, x[k]);
         sum += x[k];
     }
     if (o->kind == KH_VOTES && !(sum > 0 && sum < 1e300))
@@ -75,7 +76,8 @@ static int read_values(const reader *r, const json_t *row, double *x, kh_err *er
     const kh_predictions *o = r->out;
     const json_t *list = json_object_get(row, names[o->kind]);
     if (!json_is_array(list))
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "no list \"%s\" in this line, but in the lines before", names[o->kind]);
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "no list \"%s\" in this line, but in the lines before",
+            names[o->kind]);
     if (json_array_size(list) != (size_t)o->n_label)
         return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "%zu \"%s\", but %d in the lines before", json_array_size(list),
             names[o->kind], o->n_label);
@@ -143,7 +145,8 @@ int kh_predictions_parse(kh_predictions *out, const char *bytes, size_t n, const
         at += len + 1;
     }
     if (rc == 0 && out->n == 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: no lines; expected one JSON object a line, such as {\"probs\": [0.1, 0.9], \"label\": 1}", name);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: no lines; expected one JSON object a line, such as {\"probs\": [0.1, 0.9], \"label\": 1}", name);
     return rc;
 }
 
