@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    GROUP_ROWS = 240,  /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
+    GROUP_ROWS = 192,  /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
     ROUND_ROWS = 8192, /* rows of pieces that wait in memory: 4 H floats each */
 };
 
@@ -393,7 +393,8 @@ struct call {
 
 static int pair_rows(const pair *p) { return p->text->rows + (p->prompt ? p->prompt->rows : 0); }
 
-/* Groups of about equal rows: as many as make each no larger than GROUP_ROWS, and a multiple of the threads. */
+/* Groups of about equal rows, at most GROUP_ROWS and a sequence, as many as a multiple of the threads: each cut is where the
+ * rows so far are nearest to an equal share. */
 static int cut_groups(call *c, int n_pair) {
     long total = 0, rows = 0;
     for (int i = 0; i < n_pair; i++)
@@ -402,11 +403,10 @@ static int cut_groups(call *c, int n_pair) {
     int n = 0;
     c->cut[0] = 0;
     for (int i = 0; i < n_pair; i++) {
-        if (rows > 0 && rows * groups >= total) {
+        long next = pair_rows(&c->pair[i]);
+        if (i > c->cut[n] && (rows + next / 2) * groups > (n + 1) * total)
             c->cut[++n] = i;
-            rows = 0;
-        }
-        rows += pair_rows(&c->pair[i]);
+        rows += next;
     }
     c->cut[++n] = n_pair;
     return n;

@@ -45,7 +45,8 @@ size_t kh_packed_bytes(const kh_kernels *k, kh_precision precision, int n_in, in
 
 size_t kh_kernels_scratch(int rows, int d) {
     size_t n = round_up((size_t)rows, 48), wide = round_up((size_t)d, 32); /* 48: whole tiles of every row of the table */
-    size_t product = 256 * 32 * 4 + n * 256 * 4 + n * 16 * 16;             /* a block of W, a block of A, roundings */
-    size_t attention = (n + 32) * wide * 4 + n * (n + 32) * 4;             /* keys or values packed, and the weights */
+    size_t groups = KH_BLOCK_WORDS * 4 / KH_INT8_GROUP;
+    size_t product = KH_BLOCK_WORDS * 4 * (32 + n) + n * groups * 16; /* a block of W, a block of A, roundings */
+    size_t attention = (n + 32) * wide * 4 + n * (n + 32) * 4;        /* keys or values packed, and the weights */
     return round_up(product + attention, 64);
 }

@@ -15,8 +15,10 @@
 
 #include "keyhole.h"
 
-/* int8 rounds so many values of k together. */
-enum { KH_INT8_GROUP = 64 };
+enum {
+    KH_INT8_GROUP = 64,   /* int8 rounds so many values of k together */
+    KH_BLOCK_WORDS = 512, /* 32-bit words of a row of A that are multiplied before its part of C is put away */
+};
 
 typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
 

@@ -22,7 +22,7 @@
 
 enum {
     COLUMNS = 2 * WIDTH,
-    BLOCK_WORDS = 256, /* 32-bit words of A per row and block: a block of a panel is 16 KB at WIDTH 8, half of L1 */
+    BLOCK_WORDS = KH_BLOCK_WORDS,
     GROUP_WORDS = KH_INT8_GROUP / 4,
     GROUPS = BLOCK_WORDS / GROUP_WORDS, /* of a block */
     GROUP_ROWS = GROUP_WORDS + 2,       /* rows of COLUMNS in a packed group: words, then steps, then column sums */
@@ -203,7 +203,8 @@ static inline void copy_sums(v_f32 to[TILE][2], v_f32 from[TILE][2]) {
         to[i][0] = from[i][0], to[i][1] = from[i][1];
 }
 
-static void tile_f32(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+/* Not inlined: between the caller's variables the sums would not all stay in registers. */
+static __attribute__((noinline)) void tile_f32(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
     const float *a = a_words;
     v_f32 sum[TILE][2];
     copy_sums(sum, c);
@@ -220,7 +221,7 @@ static void tile_f32(const void *a_words, const uint32_t *w, int words, v_f32 c[
 }
 
 #ifdef HAVE_DOT2
-static void tile_bf16(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+static __attribute__((noinline)) void tile_bf16(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
     const int32_t *a = a_words;
     v_f32 sum[TILE][2];
     copy_sums(sum, c);
@@ -287,7 +288,8 @@ static inline void tile_group(const int32_t *a, const uint32_t *w, const roundin
 }
 
 /* r: [groups][stride], from the tile's first row on. */
-static void tile_int8(const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
+static __attribute__((noinline)) void tile_int8(
+    const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
     for (int g = 0; g < groups; g++)
         tile_group(
             (const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
@@ -490,9 +492,13 @@ static inline void tile(const kh_product *p, const block *b, int row, const uint
     }
 }
 
-/* All tiles of one panel and one block. */
-static void panel_block(const kh_product *p, const block *b, int column, const uint32_t *w) {
-    int columns = p->n - column;
+/* All tiles of one panel and one block. Meanwhile the cache is told of the next panel's block, which starts where no
+ * hardware would guess: a share of it with each tile. */
+static void panel_block(
+    const kh_product *p, const block *b, int column, const uint32_t *w, const uint32_t *next, size_t next_bytes) {
+    int columns = p->n - column, tiles = (p->rows + TILE - 1) / TILE;
+    const char *ahead = (const char *)next, *end = ahead + next_bytes;
+    size_t share = (next_bytes / 64 / (size_t)tiles + 1) * 64;
     bool first = b->k == 0, last = b->k + b->depth == p->k;
     v_f32 bias[2];
     load_columns(p->bias ? p->bias + column : NULL, columns, bias);
@@ -504,6 +510,8 @@ static void panel_block(const kh_product *p, const block *b, int column, const u
                 sum[i][0] = sum[i][1] = splat(0);
         else
             take_c(c, p->ldc, p->rows - row, columns, sum);
+        for (const char *stop = ahead + share; ahead < stop && ahead < end; ahead += 64)
+            __builtin_prefetch(ahead);
         tile(p, b, row, w, sum);
         if (last)
             finish(p, row, column, bias, sum);
@@ -520,16 +528,17 @@ static void product(const kh_product *p, void *scratch) {
         b.depth = p->k - b.k < block_depth(p->precision) ? p->k - b.k : block_depth(p->precision);
         for (int row = 0; row < p->rows; row += TILE)
             gather(p, row, &b);
-        for (int column = 0; column < p->n; column += COLUMNS) {
-            const uint32_t *w =
-                (const uint32_t *)p->w + (size_t)(column / COLUMNS) * panel + panel_rows(p->precision, b.k) * COLUMNS;
+        const uint32_t *w = (const uint32_t *)p->w + panel_rows(p->precision, b.k) * COLUMNS;
+        size_t bytes = panel_rows(p->precision, b.depth) * COLUMNS * 4;
+        for (int column = 0; column < p->n; column += COLUMNS, w += panel) {
+            const uint32_t *next = column + COLUMNS < p->n ? w + panel : w, *from = w;
 #ifndef HAVE_DOT2
             if (p->precision == KH_BF16) {
                 widen(w, (b.depth + 1) / 2, b.wide);
-                w = (const uint32_t *)b.wide;
+                from = (const uint32_t *)b.wide;
             }
 #endif
-            panel_block(p, &b, column, w);
+            panel_block(p, &b, column, from, next, bytes);
         }
     }
 }
