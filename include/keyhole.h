@@ -372,6 +372,7 @@ typedef enum kh_access {
     KH_ACCESS_LOGPROBS, /* log-probabilities of the labels */
     KH_ACCESS_WEIGHTS,  /* everything, gradients included */
 } kh_access;
+KH_API const char *kh_access_name(kh_access); /* "labels", "logprobs", "weights" */
 
 /* How the engine holds weights and multiplies. The result is a pure function of (weights, precision, kind of CPU, inputs). */
 typedef enum kh_precision {
@@ -409,6 +410,11 @@ typedef struct kh_meter {
     double seconds;
 } kh_meter;
 KH_API kh_meter kh_plm_meter(const kh_plm *);
+
+/* What soft prompts are made from: mean and standard deviation of the word-embedding matrix, and its rows [hidden]. A box
+ * of any access level gives them, and they are not queries. */
+KH_API int kh_plm_embedding_stats(kh_plm *, double *mean, double *std, kh_err *err);
+KH_API int kh_plm_embedding_row(kh_plm *, int32_t id, float *row, kh_err *err);
 
 /* A question: every prompt with every row of a batch. */
 typedef struct kh_question {
