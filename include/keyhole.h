@@ -444,6 +444,73 @@ KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *
  * alone, never on threads. */
 KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, int allowance, int chunk, int *errors, int *label, kh_err *err);
 
+/* ------------------------------------------------------------------------------ z -> soft prompt (src/prompt) */
+
+/* How the entries of the matrix A are distributed. The names are what artefacts record. */
+#define KH_PROJECTIONS(X) \
+    X(KH_PROJECTION_NORMAL, "normal")   /* scaled from the word embeddings (the paper) */ \
+    X(KH_PROJECTION_UNIFORM, "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */
+
+typedef enum kh_projection {
+#define KH_PROJECTION_ENUM(name, text) name,
+    KH_PROJECTIONS(KH_PROJECTION_ENUM)
+#undef KH_PROJECTION_ENUM
+} kh_projection;
+
+/* Where P0, the prompt at z = 0, comes from. */
+typedef enum kh_p0 {
+    KH_P0_IDS,    /* the vocabulary ids 1000, 1001, ... */
+    KH_P0_RANDOM, /* ids drawn by the seed */
+    KH_P0_TEXT,   /* the tokens of a text, repeated until the slots are full */
+} kh_p0;
+
+/* The soft prompts P = A z + P0 in which methods search. */
+typedef struct kh_space_opts {
+    int dim;    /* of z */
+    int slots;  /* rows of P */
+    int inject; /* kh_inject: where P enters the model */
+    int projection;      /* kh_projection */
+    int p0;              /* kh_p0 */
+    const char *p0_text; /* for KH_P0_TEXT */
+} kh_space_opts;
+KH_API kh_space_opts kh_space_defaults(void); /* the paper's: 500, 50, post-ln-add, normal, ids */
+
+/* ------------------------------------------------------------------- posteriors and predictions (src/judge) */
+
+/* What every method of tuning returns: weighted samples of z and all that is needed to use them again. In a folder it is
+ * posterior.safetensors (z, weights) and posterior.json (the rest). A manual prompt and in-context learning are posteriors,
+ * too: one without z, one with demonstrations. */
+typedef struct kh_posterior kh_posterior;
+
+KH_API int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err);
+/* Makes the folder if it is not there. The same posterior gives the same bytes. */
+KH_API int kh_posterior_save(const kh_posterior *, const char *dir, kh_err *err);
+KH_API void kh_posterior_free(kh_posterior *);
+
+typedef struct kh_posterior_info {
+    const char *method;
+    kh_access access;    /* KH_ACCESS_LABELS: samples vote; otherwise their probabilities are averaged */
+    int samples, dim;    /* dim 0: no soft prompt */
+    const kh_task *task; /* as it was when tuning */
+    const char *model, *precision; /* the folder it was tuned on, and how */
+    uint64_t fingerprint;          /* of weights and tokenizer */
+    uint64_t seed;
+    long long train_queries, dev_queries; /* what it cost */
+    double dev;          /* the task's metric on the dev rows */
+    const char *stopped; /* why tuning ended */
+} kh_posterior_info;
+KH_API kh_posterior_info kh_posterior_describe(const kh_posterior *); /* lives as long as the posterior */
+
+/* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL: the posterior's own), is
+ * refused with a sentence that names what differs. Posterior, box and task must outlive it. */
+typedef struct kh_predictor kh_predictor;
+KH_API int kh_predictor_new(kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *, kh_err *err);
+KH_API void kh_predictor_free(kh_predictor *);
+
+/* p [n, n_label]: the predictive distribution of each row, the weighted mean of softmax, or of votes. Texts that are too
+ * long are cut. A row's distribution depends on that row alone. */
+KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
+
 #ifdef __cplusplus
 }
 #endif

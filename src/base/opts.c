@@ -136,17 +136,11 @@ static void put_text(const char *s, kh_buf *out) {
         kh_buf_text(out, "null");
 }
 
-/* A number that readers of JSON would round or refuse (above 2^53) is written as a string. */
-static void put_seed(uint64_t seed, kh_buf *out) {
-    const char *quote = seed > (uint64_t)1 << 53 ? "\"" : "";
-    kh_buf_printf(out, "%s%llu%s", quote, (unsigned long long)seed, quote);
-}
-
 static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
     switch (row->type) {
     case KH_OPT_FLAG: kh_buf_text(out, *(const bool *)value ? "true" : "false"); break;
     case KH_OPT_INT: kh_buf_printf(out, "%d", *(const int *)value); break;
-    case KH_OPT_SEED: put_seed(*(const uint64_t *)value, out); break;
+    case KH_OPT_SEED: kh_json_u64(out, *(const uint64_t *)value); break;
     case KH_OPT_NUMBER: kh_buf_printf(out, "%.17g", *(const double *)value); break;
     case KH_OPT_TEXT: put_text(*(const char *const *)value, out); break;
     case KH_OPT_CHOICE: put_choice(row, *(const int *)value, out); break;
