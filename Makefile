@@ -34,15 +34,19 @@ OBJ      := $(SRC:%.c=$(OUT)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(OUT)/%.o)
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/test_*.c)))
 CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
-SLOW_TESTS := $(sort $(wildcard tests/slow_*.sh))
+SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
 .PHONY: all setup test test-slow asan fuzz bench demo install uninstall clean help
+# One short line a file; V=1 shows the commands.
+Q := $(if $(V),,@)
+say = @printf '  %-5s %s\n' $1 $2
+
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: setup
-	@$(MAKE) --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(OUT)/keyhole.1 $(OUT)/keyhole.bash
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(OUT)/keyhole.1 $(OUT)/keyhole.bash
 
 help:
 	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
@@ -61,28 +65,32 @@ setup:
 
 # ---- library, program ------------------------------------------------------------------------------------------------
 $(OUT)/libkeyhole.a: $(OBJ)
-	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(OUT)/libkeyhole.so: $(OBJ)
-	$(CC) -shared -Wl,-soname,libkeyhole.so.0 $(KH_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libkeyhole.so.0 $(KH_LDFLAGS) -o $@ $^ $(LIBS)
 
 $(OUT)/keyhole: $(CLI_OBJ) $(OUT)/libkeyhole.a
-	$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(LIBS)
 
 $(OUT)/keyhole.1: $(OUT)/keyhole
-	$< help --man > $@
+	$(Q)$< help --man > $@
 
 $(OUT)/keyhole.bash: $(OUT)/keyhole
-	$< help --bash-completion > $@
+	$(Q)$< help --bash-completion > $@
 
 $(OUT)/cli/%.o: cli/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Icli $(KH_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -Icli $(KH_CFLAGS) -c -o $@ $<
 
 $(OUT)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Itests $(KH_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -Itests $(KH_CFLAGS) -c -o $@ $<
 
 # The kernels: one file per instruction set, chosen at run time. Contraction into FMA is theirs to use (doc/decisions.md).
 $(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast
@@ -93,38 +101,41 @@ endif
 
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
 
 # ---- tests -------------------------------------------------------------------------------------------------------------
-$(OUT)/tests/test_%: $(OUT)/tests/test_%.o $(OUT)/libkeyhole.a
-	$(CC) $(KH_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
+$(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(KH_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
 
 # $(call chosen,TESTS): all of them, or with T=word those whose name holds the word.
 chosen = $(if $(T),$(foreach t,$1,$(if $(findstring $(T),$(notdir $t)),$t)),$1)
 
 # tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
 test: setup
-	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(TESTS)
 	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(TESTS) $(CLI_TESTS))
 
 test-slow: setup
-	@$(MAKE) --no-print-directory $(OUT)/keyhole $(TESTS)
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(filter $(OUT)/%,$(SLOW_TESTS))
 	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(SLOW_TESTS))
 
 asan:
-	@$(MAKE) --no-print-directory test MODE=asan
+	@$(MAKE) -s --no-print-directory test MODE=asan
 
 # ---- fuzzing -----------------------------------------------------------------------------------------------------------
 SECONDS ?= 60
 fuzz:
 	@tools/setup.sh $(PACKAGES) clang libclang-rt-14-dev
-	@$(MAKE) --no-print-directory fuzz-run MODE=fuzz CC=clang
+	@$(MAKE) -s --no-print-directory fuzz-run MODE=fuzz CC=clang
 .PHONY: fuzz-run
 fuzz-run: $(FUZZERS)
 	@tools/fuzz.sh $(SECONDS) $^
 
 $(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
-	$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all

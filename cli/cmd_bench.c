@@ -79,7 +79,7 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_bench_tokenize = {
     .name = "bench tokenize",
     .args = "",
-    .summary = "measure how fast a text is tokenized",
+    .summary = "Measure how fast a text is tokenized",
     .text =
         "Tokenizes every line of a file again and again, on one core, and prints the\n"
         "speed of the fastest pass.\n"

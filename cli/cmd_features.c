@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "model/reference.h"
+#include "model/engine.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@ static const char *const pool_name[] = { "none", "mean", "cls" };
 
 typedef struct features_opts {
     const char *model, *layer;
-    int pool;
+    int pool, precision;
     bool json, json_input, ids;
 } features_opts;
 
@@ -27,6 +27,7 @@ static const kh_opt features_table[] = {
         .help = "which layer; 0 is the output of the embeddings" },
     { "pool", KH_OPT_CHOICE, offsetof(features_opts, pool), "mean", .arg = "none|mean|cls",
         .help = "every token, their mean (special tokens included), or the first token" },
+    { "precision", KH_OPT_CHOICE, offsetof(features_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
     { "ids", KH_OPT_FLAG, offsetof(features_opts, ids),
         .help = "each line holds token ids instead of text; no tokenizer is needed" },
     { "json", KH_OPT_FLAG, offsetof(features_opts, json), .help = "print one JSON object for each text" },
@@ -36,17 +37,17 @@ static const kh_opt features_table[] = {
 
 typedef struct extractor {
     const features_opts *opts;
-    kh_model *model;
+    kh_engine *engine;
     kh_tokenizer *tokenizer; /* NULL with --ids */
     int layer;
     kh_ids ids;
-    float *hidden; /* [L + 1, T, H] */
+    float *hidden; /* [T, H] */
     size_t hidden_cap;
     kh_buf out;
 } extractor;
 
 static int parse_layer(extractor *e, kh_err *err) {
-    int layers = e->model->config.layers;
+    int layers = kh_engine_model(e->engine)->config.layers;
     e->layer = layers;
     if (strcmp(e->opts->layer, "last") == 0)
         return 0;
@@ -95,7 +96,7 @@ static void pool_mean(float *x, int tokens, int hidden) {
 }
 
 static void put_json(extractor *e, const float *x, int rows, const char *text, size_t n) {
-    int hidden = e->model->config.hidden;
+    int hidden = kh_engine_model(e->engine)->config.hidden;
     kh_buf_char(&e->out, '{');
     if (!e->opts->ids) {
         kh_buf_text(&e->out, "\"text\":");
@@ -116,7 +117,7 @@ static void put_json(extractor *e, const float *x, int rows, const char *text, s
 
 /* Pooled: one line a text. Otherwise one line a token, and an empty line after each text. */
 static void put_plain(extractor *e, const float *x, int rows) {
-    int hidden = e->model->config.hidden;
+    int hidden = kh_engine_model(e->engine)->config.hidden;
     for (int t = 0; t < rows; t++) {
         put_numbers(&e->out, x + (size_t)t * (size_t)hidden, hidden, " ");
         kh_buf_char(&e->out, '\n');
@@ -128,17 +129,18 @@ static void put_plain(extractor *e, const float *x, int rows) {
 static int extract(extractor *e, const char *text, size_t n, kh_err *err) {
     e->ids.n = 0;
     int rc = e->opts->ids ? parse_ids(e, text, n, err) : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, &e->ids, err);
-    kh_input in = { .id = e->ids.id, .n_id = e->ids.n };
-    if (rc != 0 || (rc = kh_input_check(e->model, &in, err)) != 0)
+    int hidden = kh_engine_model(e->engine)->config.hidden;
+    kh_single single;
+    if (rc != 0)
         return rc;
-    size_t states = (size_t)e->ids.n * (size_t)e->model->config.hidden;
-    if (!kh_grow(&e->hidden, &e->hidden_cap, states * ((size_t)e->model->config.layers + 1), sizeof *e->hidden))
+    if (!kh_grow(&e->hidden, &e->hidden_cap, (size_t)e->ids.n * (size_t)hidden, sizeof *e->hidden))
         return kh_fail_memory(err);
-    if ((rc = kh_reference_run(e->model, &in, &(kh_output){ .hidden = e->hidden }, err)) != 0)
+    kh_single_init(&single, e->ids.id, e->ids.n);
+    if ((rc = kh_engine_hidden(e->engine, &(kh_question){ .batch = &single.batch }, e->layer, e->hidden, err)) != 0)
         return rc;
-    float *x = e->hidden + (size_t)e->layer * states;
+    float *x = e->hidden;
     if (e->opts->pool == POOL_MEAN)
-        pool_mean(x, e->ids.n, e->model->config.hidden);
+        pool_mean(x, e->ids.n, hidden);
     int rows = e->opts->pool == POOL_NONE ? e->ids.n : 1;
     kh_buf_reset(&e->out);
     if (e->opts->json)
@@ -157,7 +159,9 @@ static int run_features(void *opts, int n_args, char **args, kh_err *err) {
     const char *text;
     size_t n;
     int rc = e.opts->ids ? 0 : kh_tokenizer_open(&e.tokenizer, e.opts->model, err);
-    if (rc == 0 && (rc = kh_model_open(&e.model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) == 0)
+    kh_model *model;
+    if (rc == 0 && (rc = kh_model_open(&model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) == 0 &&
+        (rc = kh_engine_new(&e.engine, model, (kh_precision)e.opts->precision, err)) == 0)
         rc = parse_layer(&e, err);
     while (rc == 0 && (rc = cli_texts_next(&texts, &text, &n, err)) > 0) {
         rc = extract(&e, text, n, err);
@@ -165,7 +169,7 @@ static int run_features(void *opts, int n_args, char **args, kh_err *err) {
             rc = cli_texts_fail(&texts, err);
     }
     cli_texts_free(&texts);
-    kh_model_close(e.model);
+    kh_engine_free(e.engine);
     kh_tokenizer_close(e.tokenizer);
     kh_ids_free(&e.ids);
     kh_free(e.hidden);
@@ -177,7 +181,7 @@ const cli_command cmd_features = {
     .name = "features",
     .args = "[TEXT...]",
     .max_args = -1,
-    .summary = "print the hidden states of texts",
+    .summary = "Print the hidden states of texts",
     .text = "Prints what a layer of the model makes of each text: one line of numbers a\n"
             "text, or with --pool none one line a token and an empty line after each text.\n"
             "Texts are arguments or, if there are none, the lines of standard input. The\n"

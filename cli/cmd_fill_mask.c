@@ -4,14 +4,14 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "model/reference.h"
+#include "model/engine.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct fill_opts {
     const char *model;
     int top;
+    int precision;
     bool json, json_input;
 } fill_opts;
 
@@ -20,6 +20,7 @@ static const kh_opt fill_table[] = {
         .required = true },
     { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
         .help = "how many tokens for each mask" },
+    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
     { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
     { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
     { 0 },
@@ -27,40 +28,30 @@ static const kh_opt fill_table[] = {
 
 typedef struct filler {
     const fill_opts *opts;
-    kh_model *model;
+    kh_engine *engine;
     kh_tokenizer *tokenizer;
     int32_t mask;
     kh_ids ids;
     int *at; /* places of masks */
     size_t at_cap;
     int n_at;
-    float *logits; /* [n_at, V] */
-    size_t logits_cap;
+    float *logprob; /* [n_at, V] */
+    size_t logprob_cap;
     int32_t *best; /* [top] */
     kh_buf out;
 } filler;
 
-/* The K largest logits, largest first, smaller ids first among equals: insertion into a short sorted list. */
-static void find_best(const float *logits, int vocab, int32_t *best, int top) {
+/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a short sorted list. */
+static void find_best(const float *logprob, int vocab, int32_t *best, int top) {
     int n = 0;
     for (int32_t id = 0; id < vocab; id++) {
-        if (n == top && !(logits[id] > logits[best[n - 1]]))
+        if (n == top && !(logprob[id] > logprob[best[n - 1]]))
             continue;
         int i = n < top ? n++ : n - 1;
-        for (; i > 0 && logits[id] > logits[best[i - 1]]; i--)
+        for (; i > 0 && logprob[id] > logprob[best[i - 1]]; i--)
             best[i] = best[i - 1];
         best[i] = id;
     }
-}
-
-/* log sum exp, so that logit - it is a log-probability */
-static double log_total(const float *logits, int n) {
-    double max = (double)logits[0], sum = 0;
-    for (int i = 1; i < n; i++)
-        max = (double)logits[i] > max ? (double)logits[i] : max;
-    for (int i = 0; i < n; i++)
-        sum += exp((double)logits[i] - max);
-    return max + log(sum);
 }
 
 static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *err) {
@@ -88,21 +79,20 @@ static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *er
 
 static int put_result(filler *f, const char *text, size_t n, kh_err *err) {
     bool json = f->opts->json;
-    int vocab = f->model->config.vocab, top = f->opts->top < vocab ? f->opts->top : vocab;
+    int vocab = kh_engine_model(f->engine)->config.vocab, top = f->opts->top < vocab ? f->opts->top : vocab;
     kh_buf_reset(&f->out);
     kh_buf_text(&f->out, json ? "{\"text\":" : "");
     kh_json_quote(&f->out, text, n);
     kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
     for (int m = 0; m < f->n_at; m++) {
-        const float *logits = f->logits + (size_t)m * (size_t)vocab;
-        double total = log_total(logits, vocab);
-        find_best(logits, vocab, f->best, top);
+        const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
+        find_best(logprob, vocab, f->best, top);
         if (json)
             kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m ? "," : "", f->at[m]);
         else if (f->n_at > 1)
             kh_buf_printf(&f->out, " mask %d of %d\n", m + 1, f->n_at);
         for (int i = 0; i < top; i++) {
-            int rc = put_token(f, i, f->best[i], (double)logits[f->best[i]] - total, err);
+            int rc = put_token(f, i, f->best[i], (double)logprob[f->best[i]], err);
             if (rc != 0)
                 return rc;
         }
@@ -135,13 +125,15 @@ static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
     int rc = kh_tokenizer_encode(f->tokenizer, text, n, KH_ENCODE_FRAME, &f->ids, err);
     if (rc != 0 || (rc = find_masks(f, err)) != 0)
         return rc;
-    kh_input in = { .id = f->ids.id, .n_id = f->ids.n };
-    if ((rc = kh_input_check(f->model, &in, err)) != 0) /* before memory for every mask of an endless text */
-        return rc;
-    if (!kh_grow(&f->logits, &f->logits_cap, (size_t)f->n_at * (size_t)f->model->config.vocab, sizeof *f->logits))
+    const kh_config *c = &kh_engine_model(f->engine)->config;
+    if (f->ids.n > kh_config_max_tokens(c)) /* before memory for every mask of an endless text */
+        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", f->ids.n, kh_config_max_tokens(c));
+    if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)f->n_at * (size_t)c->vocab, sizeof *f->logprob))
         return kh_fail_memory(err);
-    kh_output out = { .at = f->at, .n_at = f->n_at, .logits = f->logits };
-    if ((rc = kh_reference_run(f->model, &in, &out, err)) != 0)
+    kh_single single;
+    kh_single_init(&single, f->ids.id, f->ids.n);
+    rc = kh_engine_vocabulary(f->engine, &(kh_question){ .batch = &single.batch }, f->at, f->n_at, f->logprob, err);
+    if (rc != 0)
         return rc;
     return put_result(f, text, n, err);
 }
@@ -154,7 +146,9 @@ static int open_all(filler *f, kh_err *err) {
     f->mask = kh_tokenizer_special(f->tokenizer, KH_TOKEN_MASK);
     if (f->mask < 0)
         return kh_fail(err, KH_EUNSUPPORTED, "%s: the tokenizer has no mask token", f->opts->model);
-    if ((rc = kh_model_open(&f->model, f->opts->model, &opts, err)) != 0)
+    kh_model *model;
+    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0 ||
+        (rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
         return rc;
     f->best = kh_calloc((size_t)f->opts->top, sizeof *f->best);
     return f->best ? 0 : kh_fail_memory(err);
@@ -172,11 +166,11 @@ static int run_fill(void *opts, int n_args, char **args, kh_err *err) {
             rc = cli_texts_fail(&texts, err);
     }
     cli_texts_free(&texts);
-    kh_model_close(f.model);
+    kh_engine_free(f.engine);
     kh_tokenizer_close(f.tokenizer);
     kh_ids_free(&f.ids);
     kh_free(f.at);
-    kh_free(f.logits);
+    kh_free(f.logprob);
     kh_free(f.best);
     kh_buf_free(&f.out);
     return rc;
@@ -186,7 +180,7 @@ const cli_command cmd_fill_mask = {
     .name = "fill-mask",
     .args = "[TEXT...]",
     .max_args = -1,
-    .summary = "show what a model would put in place of the mask",
+    .summary = "Show what a model would put in place of the mask",
     .text = "Prints the likeliest tokens for each mask of each text, with their\n"
             "log-probabilities over the whole vocabulary and their ids. Texts are arguments\n"
             "or, if there are none, the lines of standard input. The mask is written as the\n"

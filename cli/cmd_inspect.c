@@ -134,7 +134,7 @@ const cli_command cmd_inspect = {
     .args = "MODEL",
     .min_args = 1,
     .max_args = 1,
-    .summary = "say what a model folder holds",
+    .summary = "Say what a model folder holds",
     .text = "Loads the model, which checks every tensor, and prints its sizes, how its\n"
             "numbers are stored, whether it has a masked-language-model head, its tokenizer,\n"
             "and its fingerprint: a hash over sizes and weights that results are recorded\n"

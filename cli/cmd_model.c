@@ -107,7 +107,7 @@ static int run_random(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_model_random = {
     .name = "model random",
     .args = "",
-    .summary = "write a model with random weights",
+    .summary = "Write a model with random weights",
     .text = "Writes config.json and model.safetensors as Hugging Face lays them out, with\n"
             "weights as its classes start them: normal, mean 0, standard deviation 0.02.\n"
             "The weights depend on the seed alone, not on machine or threads. Random models\n"

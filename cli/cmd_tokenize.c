@@ -170,7 +170,7 @@ static int run(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_tokenize = {
     .name = "tokenize",
     .args = "",
-    .summary = "turn texts into token ids, or back",
+    .summary = "Turn texts into token ids, or back",
     .text =
         "Reads one text a line from standard input and prints its token ids, exactly as\n"
         "Hugging Face's library \"tokenizers\" gives them. Byte-level BPE and WordPiece\n"

@@ -27,10 +27,11 @@ void cli_print_family(FILE *out, const char *word) {
     fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
 }
 
-/* "--name ARG" of a row. */
+/* "--name ARG" of a row; a flag that is on unless told otherwise is "--[no-]name". */
 static int option_words(const kh_opt *row, char *out, size_t cap) {
-    bool value = row->type != KH_OPT_FLAG;
-    return snprintf(out, cap, "--%s%s%s%s", row->name, value ? " " : "", value ? row->arg : "", row->type == KH_OPT_LIST ? "..." : "");
+    bool value = row->type != KH_OPT_FLAG, on = !value && row->value && strcmp(row->value, "true") == 0;
+    const char *more = row->type == KH_OPT_LIST ? "..." : "";
+    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "", value ? row->arg : "", more);
 }
 
 static void print_option(FILE *out, const kh_opt *row) {
@@ -48,7 +49,8 @@ static void print_option(FILE *out, const kh_opt *row) {
 }
 
 void cli_print_help(FILE *out, const cli_command *cmd) {
-    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args, cmd->summary, cmd->text);
+    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args,
+        cmd->summary, cmd->text);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
         print_option(out, row);
     fputs("  --threads N               threads to use; 0 means one for each core (0)\n"
@@ -91,7 +93,9 @@ static void man_command(FILE *out, const cli_command *cmd) {
         roff(out, words);
         fputc('\n', out);
         roff(out, row->help);
-        if (row->value && *row->value && row->type != KH_OPT_FLAG) {
+        if (row->required)
+            fputs(" (needed)", out);
+        else if (row->value && *row->value && row->type != KH_OPT_FLAG) {
             fputs(" (default: ", out);
             roff(out, row->value);
             fputs(")", out);
@@ -104,8 +108,8 @@ static void print_man(FILE *out) {
     fprintf(out, ".TH KEYHOLE 1 \"\" \"keyhole %s\" \"User Commands\"\n", kh_version());
     fputs(".SH NAME\nkeyhole \\- a trustworthy text classifier from a frozen language model that is only asked, never opened\n"
           ".SH SYNOPSIS\n.B keyhole\nCOMMAND [options]\n"
-          ".SH DESCRIPTION\nkeyhole learns a distribution over soft prompts for a frozen language model without gradients, and if need be\n"
-          "without probabilities, from a handful of labelled examples.\n"
+          ".SH DESCRIPTION\nkeyhole learns a distribution over soft prompts for a frozen language model without gradients,\n"
+          "and if need be without probabilities, from a handful of labelled examples.\n"
           "Results go to standard output, progress and complaints to standard error.\n"
           ".SH COMMANDS\n",
         out);
@@ -122,7 +126,7 @@ static void print_man(FILE *out) {
 static void completion_case(FILE *out, const cli_command *cmd) {
     fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
-        fprintf(out, " --%s", row->name);
+        fprintf(out, " --%s%s", row->type == KH_OPT_FLAG && row->value ? "no-" : "", row->name);
     fputs("\" ;;\n", out);
 }
 
@@ -153,7 +157,8 @@ static void print_completion(FILE *out) {
     }
     fputs("\"\n    elif [ \"$COMP_CWORD\" -gt 2 ] || [ -z \"$words\" ]; then\n        words=\n    fi\n"
           "    case \"$cur\" in\n        -*) COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\")) ;;\n"
-          "        *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
+          "        *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+          "           [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
           "    esac\n}\ncomplete -o filenames -F _keyhole keyhole\n",
         out);
 }
@@ -168,6 +173,24 @@ static const kh_opt help_table[] = {
     { 0 },
 };
 
+/* The help of the command, or of the family, that the arguments name. */
+static int help_of(int n_args, char **args, kh_err *err) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%s%s", args[0], n_args > 1 ? " " : "", n_args > 1 ? args[1] : "");
+    size_t n = strlen(name);
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        if (strcmp((*c)->name, name) == 0) {
+            cli_print_help(stdout, *c);
+            return 0;
+        }
+        if (strncmp((*c)->name, name, n) == 0 && (*c)->name[n] == ' ') {
+            cli_print_family(stdout, name);
+            return 0;
+        }
+    }
+    return kh_fail(err, CLI_USAGE, "unknown command \"%s\"", name);
+}
+
 static int run_help(void *opts, int n_args, char **args, kh_err *err) {
     const help_opts *o = opts;
     if (o->man)
@@ -176,16 +199,8 @@ static int run_help(void *opts, int n_args, char **args, kh_err *err) {
         print_completion(stdout);
     else if (n_args == 0)
         cli_print_overview(stdout);
-    else {
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s", args[0], n_args > 1 ? " " : "", n_args > 1 ? args[1] : "");
-        for (const cli_command *const *c = cli_commands; *c; c++)
-            if (strcmp((*c)->name, name) == 0) {
-                cli_print_help(stdout, *c);
-                return 0;
-            }
-        return kh_fail(err, CLI_USAGE, "unknown command \"%s\"", name);
-    }
+    else
+        return help_of(n_args, args, err);
     return 0;
 }
 

@@ -101,7 +101,8 @@ typedef struct common_opts {
 
 static const kh_opt common_table[] = {
     { "help", KH_OPT_FLAG, offsetof(common_opts, help), .help = "explain this command" },
-    { "threads", KH_OPT_INT, offsetof(common_opts, threads), "0", .min = 0, .max = 1024, .arg = "N", .help = "threads to use; 0 means one for each core" },
+    { "threads", KH_OPT_INT, offsetof(common_opts, threads), "0", .min = 0, .max = 1024, .arg = "N",
+        .help = "threads to use; 0 means one for each core" },
     { 0 },
 };
 
@@ -169,7 +170,8 @@ static int parse(parsed *p, char **argv, int argc, kh_err *err) {
 static int check_complete(const parsed *p, kh_err *err) {
     for (const kh_opt *row = p->cmd->opts; row && row->name; row++) {
         const void *at = (const char *)p->opts + row->offset;
-        bool empty = row->type == KH_OPT_LIST ? ((const kh_strings *)at)->n == 0 : row->type == KH_OPT_TEXT && !*(const char *const *)at;
+        bool empty = (row->type == KH_OPT_LIST && ((const kh_strings *)at)->n == 0) ||
+            (row->type == KH_OPT_TEXT && !*(const char *const *)at);
         if (row->required && empty)
             return kh_fail(err, CLI_USAGE, "--%s %s is needed: %s", row->name, row->arg, row->help);
     }

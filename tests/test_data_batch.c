@@ -381,6 +381,29 @@ static void long_texts_are_cut_and_nothing_else(void **state) {
     kh_tokenizer_close(tok);
 }
 
+static void a_cut_leaves_no_space_behind(void **state) {
+    (void)state;
+    kh_tokenizer *tok = open_tokenizer(TINY_BPE);
+    const kh_task *task = parse_task(plain_tasks[0]);
+    kh_words *w = words_of(task, tok);
+    kh_row row = row_of("the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80", NULL, 0);
+    int n_cut = 0;
+    for (int limit = 15; limit < 40; limit++) { /* often between a space and a character of many tokens */
+        kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = limit });
+        char *back;
+        size_t n;
+        n_cut += b->n_truncated;
+        assert_int_equal(kh_tokenizer_decode(tok, b->id, (int)b->start[1], true, &back, &n, NULL), 0);
+        assert_null(strstr(back, "  "));
+        kh_text_free(back);
+        kh_batch_free(b);
+    }
+    assert_true(n_cut > 10);
+    kh_words_free(w);
+    kh_task_close(task);
+    kh_tokenizer_close(tok);
+}
+
 static void of_a_pair_the_longer_text_is_cut_first(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
@@ -711,6 +734,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_in_a_text_stay_text),
         cmocka_unit_test(escaped_newlines_of_raw_rows_become_spaces),
         cmocka_unit_test(long_texts_are_cut_and_nothing_else),
+        cmocka_unit_test(a_cut_leaves_no_space_behind),
         cmocka_unit_test(of_a_pair_the_longer_text_is_cut_first),
         cmocka_unit_test(cuts_do_not_split_characters),
         cmocka_unit_test(paper_exact_leaves_long_rows_out),

@@ -72,9 +72,9 @@ static void check_logits(kh_engine *e, const vector_case *c, double limit) {
     float *have = malloc((size_t)(c->n_vocab + 1) * sizeof *have);
     for (int i = 0; i < c->n_at; i++) {
         one o;
-        one_init(&o, c, c->at[i]);
+        one_init(&o, c, 0);
         kh_question ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
-        if (kh_engine_vocabulary(e, &ask, have, &err) != 0)
+        if (kh_engine_vocabulary(e, &ask, &c->at[i], 1, have, &err) != 0)
             fail_msg("%s: %s", c->name, err.msg);
         double sum = 0, worst = 0;
         for (int v = 0; v < c->n_vocab; v++)
@@ -307,12 +307,24 @@ static void wrong_questions_are_refused(void **state) {
     ask.inject = KH_INJECT_POST_LN_ADD;
     assert_int_equal(kh_engine_score(headless, &ask, out, &err), KH_EUNSUPPORTED);
     assert_says(&err, "head");
-    assert_int_equal(kh_engine_vocabulary(headless, &ask, out, &err), KH_EUNSUPPORTED);
+    int at = 0;
+    assert_int_equal(kh_engine_vocabulary(headless, &ask, &at, 1, out, &err), KH_EUNSUPPORTED);
+    assert_int_equal(kh_engine_hidden(e, &ask, 1, out, &err), KH_EARG);
+    assert_says(&err, "this question is about one sequence");
+    kh_single single;
+    kh_single_init(&single, b.id, 12);
+    kh_question about_one = { .batch = &single.batch };
+    at = 12;
+    assert_int_equal(kh_engine_vocabulary(e, &about_one, &at, 1, out, &err), KH_EARG);
+    assert_says(&err, "place 12 of a sequence of 12 tokens");
+    kh_single_init(&single, b.id, 0);
+    assert_int_equal(kh_engine_hidden(e, &about_one, 1, out, &err), KH_EARG);
+    assert_says(&err, "a sequence without tokens has no hidden states");
     assert_int_equal(kh_engine_hidden(e, &ask, 3, out, &err), KH_EARG);
     assert_says(&err, "layer 3: the model has layers 0 (embeddings) to 2");
     b.batch.max_len = 39;
     assert_int_equal(kh_engine_score(e, &ask, out, &err), KH_ELIMIT);
-    assert_says(&err, "a sequence of 39 tokens is longer than the model's 38");
+    assert_says(&err, "a sequence of 39 tokens is longer than the 38 that the model can take");
     b.batch.max_len = 36;
     b.id[3] = 120;
     assert_int_equal(kh_engine_score(e, &ask, out, &err), KH_EMISMATCH);

@@ -148,6 +148,26 @@ static void overlapping_pairs_keep_exact_counts(void **state) {
     json_decref(root);
 }
 
+/* A million letters without a space: 2,000 merges must not cost 2,000 walks through it. */
+static void long_word_is_no_trouble(void **state) {
+    (void)state;
+    enum { N = 1000000 };
+    char *text = malloc(N);
+    kh_rng r = kh_rng_stream(3, KH_RNG_TEST, 0, 0);
+    for (int k = 0; k < N; k++)
+        text[k] = "acgt"[kh_rng_below(&r, 4)];
+    const char *path = test_file("corpus", text, N);
+    kh_bpe_opts o = options(&path, 1);
+    o.vocab = 261 + 2000;
+    kh_bpe_stats s;
+    json_t *root = train(&o, &s);
+    assert_int_equal(s.merges, 2000);
+    assert_int_equal(s.distinct, 1);
+    json_decref(root);
+    unlink(path);
+    free(text);
+}
+
 static void words_weigh_as_often_as_they_are_seen(void **state) {
     (void)state;
     kh_bpe_stats s;
@@ -233,6 +253,39 @@ static void roberta_style_frames_and_strips_before_the_mask(void **state) {
         assert_true(json_is_true(json_object_get(token, "special")));
     }
     json_decref(root);
+}
+
+/* What was learned is a tokenizer: every line of the corpus comes back, in fewer tokens than bytes. */
+static void our_own_tokenizer_reads_the_file(void **state) {
+    (void)state;
+    const char *path = VECTORS "corpus.txt";
+    kh_bpe_opts o = options(&path, 1);
+    kh_buf b = kh_buf_init(KH_BUF_MAX), text;
+    kh_err err = { 0 };
+    assert_int_equal(kh_bpe_train(&o, NULL, &b, NULL, &err), 0);
+    path = test_file("tokenizer.json", b.data, b.len);
+    kh_tokenizer *t;
+    if (kh_tokenizer_open(&t, path, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(kh_file_read(VECTORS "corpus.txt", 1 << 20, &text, &err), 0);
+    kh_ids ids = { 0 };
+    assert_int_equal(kh_tokenizer_encode(t, text.data, text.len, KH_ENCODE_FRAME, &ids, &err), 0);
+    assert_in_range(ids.n, 100, (int)text.len / 3);
+    assert_int_equal(ids.id[0], kh_tokenizer_special(t, KH_TOKEN_BOS));
+    assert_int_equal(ids.id[ids.n - 1], kh_tokenizer_special(t, KH_TOKEN_EOS));
+    char *back;
+    size_t n;
+    assert_int_equal(kh_tokenizer_decode(t, ids.id, ids.n, true, &back, &n, &err), 0);
+    assert_int_equal(n, text.len);
+    assert_memory_equal(back, text.data, n);
+    assert_int_equal(kh_tokenizer_special(t, KH_TOKEN_MASK), 4);
+    assert_true(kh_tokenizer_strips(t, 4, true));
+    kh_text_free(back);
+    kh_ids_free(&ids);
+    kh_tokenizer_close(t);
+    kh_buf_free(&text);
+    kh_buf_free(&b);
+    unlink(path);
 }
 
 /* ------------------------------------------------------------------------------------------ reading the corpus */
@@ -556,12 +609,14 @@ int main(void) {
         cmocka_unit_test(equal_counts_take_the_smaller_ids),
         cmocka_unit_test(runs_merge_from_the_left),
         cmocka_unit_test(overlapping_pairs_keep_exact_counts),
+        cmocka_unit_test(long_word_is_no_trouble),
         cmocka_unit_test(words_weigh_as_often_as_they_are_seen),
         cmocka_unit_test(newline_belongs_to_its_text),
         cmocka_unit_test(ids_stand_in_the_published_order),
         cmocka_unit_test(merge_that_spells_a_special_token_gets_its_id),
         cmocka_unit_test(gpt2_style_frames_nothing),
         cmocka_unit_test(roberta_style_frames_and_strips_before_the_mask),
+        cmocka_unit_test(our_own_tokenizer_reads_the_file),
         cmocka_unit_test(broken_bytes_become_replacement_characters),
         cmocka_unit_test(limit_ends_with_the_line_that_reaches_it),
         cmocka_unit_test(limit_counts_over_all_files),

@@ -2,7 +2,7 @@
  *
  *     typedef struct { int pop; double sigma; bool json; int loss; } my_opts;
  *     static const kh_opt table[] = {
- *         { "pop",   KH_OPT_INT,    offsetof(my_opts, pop),   "20", .min = 2, .max = 100000, .arg = "N", .help = "candidates per generation" },
+ *         { "pop",   KH_OPT_INT,    offsetof(my_opts, pop),   "20", .min = 2, .max = 100000, .arg = "N", .help = "candidates" },
  *         { "loss",  KH_OPT_CHOICE, offsetof(my_opts, loss),  "ce", .arg = "ce|hinge", .help = "what is minimised" },
  *         { "json",  KH_OPT_FLAG,   offsetof(my_opts, json),  .help = "print JSON" },
  *         { 0 } };

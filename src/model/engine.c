@@ -263,9 +263,9 @@ static void run_layers(const kh_engine *e, const span *s, int n, int layers, boo
     }
 }
 
-/* The head without its decoder: w->x [rows, H] -> w->y. */
-static void run_head(const kh_engine *e, int rows, work *w) {
-    apply(e, &e->head, w->x, rows, NULL, epilogue_of(e->model->config.head_act), w->y, w->scratch);
+/* The head without its decoder: x [rows, H] -> w->y. */
+static void run_head(const kh_engine *e, const float *x, int rows, work *w) {
+    apply(e, &e->head, x, rows, NULL, epilogue_of(e->model->config.head_act), w->y, w->scratch);
     e->kernels->layer_norm(w->y, rows, e->model->config.hidden, (float)e->model->config.eps, e->head_ln_g, e->head_ln_b, w->y);
 }
 
@@ -356,7 +356,8 @@ struct call {
     float *out;
 
     dense label;      /* kh_engine_score, words of one token: the decoder's rows of them */
-    size_t *mask_row; /* kh_engine_vocabulary: [n_seq + 1] masks before each sequence */
+    const int *at;    /* kh_engine_vocabulary: places */
+    int n_at;
     int wide;         /* floats per row of the threads' buffer for outputs; 0: I */
 
     work *work; /* [threads] */
@@ -408,7 +409,7 @@ static void run_group(call *c, int first, int n, work *w) {
     }
     run_layers(e, s, n, c->layers, c->to_masks, w);
     if (c->to_masks)
-        run_head(e, count_rows(s, n, true), w);
+        run_head(e, w->x, count_rows(s, n, true), w);
     c->take(c, c->pair + first, s, n, c->to_masks ? w->y : w->x, w);
 }
 
@@ -498,7 +499,6 @@ static void call_free(call *c) {
     kh_free(c->pair);
     kh_free(c->span);
     kh_free(c->cut);
-    kh_free(c->mask_row);
     dense_free(&c->label);
 }
 
@@ -531,12 +531,14 @@ static int call_run(call *c, kh_err *err) {
 static int check_ask(const kh_engine *e, const kh_question *ask, kh_err *err) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
+    if (b->n_seq > 0 && b->max_len < 1)
+        return kh_fail(err, KH_EARG, "a sequence without tokens has no hidden states");
     if (b->n_slot > 0 && (!ask->prompt || ask->n_prompt < 1))
         return kh_fail(err, KH_EARG, "the batch has %d slots for a soft prompt, but no prompt is given", b->n_slot);
     if (b->n_slot > 0 && ask->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (b->max_len > kh_config_max_tokens(g))
-        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the model's %d", b->max_len, kh_config_max_tokens(g));
+        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", b->max_len, kh_config_max_tokens(g));
     for (size_t i = b->start[0]; i < b->start[b->n_seq]; i++)
         if (b->id[i] < 0 || b->id[i] >= g->vocab)
             return kh_fail(err, KH_EMISMATCH, "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to the model?", (int)b->id[i], g->vocab);
@@ -660,49 +662,53 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
     return rc;
 }
 
+/* All rows of the last layer are here; the head and the decoder run for the places asked for, one at a time. */
 static void take_vocabulary(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
     size_t H = (size_t)c->e->model->config.hidden, V = (size_t)c->e->decoder.n;
-    for (int i = 0; i < n; i++, rows += (size_t)s[i - 1].n_mask * H) {
-        size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0;
-        float *out = c->out + (prompt * c->mask_row[c->ask->batch->n_seq] + c->mask_row[p[i].text->seq]) * V;
-        apply(c->e, &c->e->decoder, rows, s[i].n_mask, NULL, KH_PLAIN, out, w->scratch);
-        for (int m = 0; m < s[i].n_mask; m++)
-            log_softmax(out + (size_t)m * V, (int)V);
+    (void)p, (void)s, (void)n;
+    for (int i = 0; i < c->n_at; i++) {
+        memcpy(w->q, rows + (size_t)c->at[i] * H, H * sizeof *rows); /* queries are no longer needed */
+        run_head(c->e, w->q, 1, w);
+        apply(c->e, &c->e->decoder, w->y, 1, NULL, KH_PLAIN, c->out + (size_t)i * V, w->scratch);
+        log_softmax(c->out + (size_t)i * V, (int)V);
     }
 }
 
-int kh_engine_vocabulary(kh_engine *e, const kh_question *ask, float *out, kh_err *err) {
-    const kh_batch *b = ask->batch;
-    call c = { .e = e, .ask = ask, .layers = e->model->config.layers, .to_masks = true, .take = take_vocabulary, .out = out };
+/* A question about one sequence. */
+static int check_single(const kh_engine *e, const kh_question *q, kh_err *err) {
+    if (q->batch->n_seq != 1 || (q->batch->n_slot > 0 && q->n_prompt != 1))
+        return kh_fail(err, KH_EARG, "this question is about one sequence with at most one prompt");
+    return check_ask(e, q, err);
+}
+
+int kh_engine_vocabulary(kh_engine *e, const kh_question *q, const int *at, int n_at, float *out, kh_err *err) {
+    call c = { .e = e, .ask = q, .layers = e->model->config.layers, .take = take_vocabulary, .out = out, .at = at, .n_at = n_at };
     int rc = kh_model_needs_head(e->model, "asking for words at a mask", err);
     if (rc == 0)
-        rc = check_ask(e, ask, err);
+        rc = check_single(e, q, err);
+    for (int i = 0; rc == 0 && i < n_at; i++)
+        if (at[i] < 0 || at[i] >= q->batch->max_len)
+            rc = kh_fail(err, KH_EARG, "place %d of a sequence of %d tokens", at[i], q->batch->max_len);
     if (rc == 0)
         rc = pack_decoder(e, err);
-    if (rc == 0 && !(c.mask_row = kh_calloc((size_t)b->n_seq + 1, sizeof *c.mask_row)))
-        rc = kh_fail_memory(err);
-    for (int s = 0; rc == 0 && s < b->n_seq; s++)
-        c.mask_row[s + 1] = c.mask_row[s] + (size_t)b->n_mask[s % b->n_variant];
-    if (rc == 0)
-        return call_run(&c, err);
-    call_free(&c);
-    return rc;
+    return rc == 0 ? call_run(&c, err) : rc;
 }
 
 static void take_hidden(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
-    size_t H = (size_t)c->e->model->config.hidden;
-    const size_t *start = c->ask->batch->start;
-    (void)w;
-    for (int i = 0; i < n; i++) {
-        memcpy(c->out + (start[p[i].text->seq] - start[0]) * H, rows, (size_t)s[i].rows * H * sizeof *rows);
-        rows += (size_t)s[i].rows * H;
-    }
+    (void)p, (void)n, (void)w;
+    memcpy(c->out, rows, (size_t)s[0].rows * (size_t)c->e->model->config.hidden * sizeof *rows);
 }
 
 int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *out, kh_err *err) {
     call c = { .e = e, .ask = ask, .layers = layers, .take = take_hidden, .out = out };
     if (layers < 0 || layers > e->model->config.layers)
         return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers, e->model->config.layers);
-    int rc = check_ask(e, ask, err);
+    int rc = check_single(e, ask, err);
     return rc == 0 ? call_run(&c, err) : rc;
+}
+
+void kh_single_init(kh_single *s, const int32_t *id, int n) {
+    *s = (kh_single){ .start = { 0, (size_t)n }, .slot = -1, .n_mask = 1 };
+    s->batch = (kh_batch){ .n_row = 1, .n_variant = 1, .n_seq = 1, .max_len = n, .id = id, .start = s->start, .n_mask = &s->n_mask, .mask = &s->mask,
+        .slot = &s->slot };
 }

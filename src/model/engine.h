@@ -34,10 +34,20 @@ const char *kh_precision_name(kh_precision);
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
 int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
 
-/* Log-probabilities of the whole vocabulary at every mask: out [n_prompt, masks of the batch, V]; words is not used. */
-int kh_engine_vocabulary(kh_engine *, const kh_question *, float *out, kh_err *err);
+/* The other two questions are about one sequence (with one prompt, if it has slots); words is not used. */
 
-/* Hidden states after `layers` layers (0: the embedding output), all tokens of all sequences: out [tokens, H]; one prompt. */
+/* Log-probabilities of the whole vocabulary at n_at places of the sequence: out [n_at, V]. */
+int kh_engine_vocabulary(kh_engine *, const kh_question *, const int *at, int n_at, float *out, kh_err *err);
+
+/* Hidden states after `layers` layers (0: the embedding output): out [T, H]. */
 int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, kh_err *err);
+
+/* A batch of one sequence without slots. */
+typedef struct kh_single {
+    size_t start[2];
+    int mask, slot, n_mask;
+    kh_batch batch;
+} kh_single;
+void kh_single_init(kh_single *, const int32_t *id, int n);
 
 #endif

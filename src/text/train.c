@@ -4,12 +4,14 @@
  * occurs most often (each word weighs as often as it was seen; of equals, the pair with the smallest first id, then the smallest
  * second id, which is the rule of Hugging Face's trainer), make it a token, and replace it in all words, from left to right.
  *
- * Work is proportional to what changes. A pair knows the words that hold it; a queue keeps pairs by count. When c = (a, b) is
- * merged, only pairs beside an occurrence lose or gain, and each gained pair holds c. A pair gains only in the step that makes the
- * younger of its two tokens, because no token can be made by two different pairs: merges are applied everywhere, in one order, so a
- * stretch of bytes inside token borders is always cut alike. Hence after its step a pair only loses; its count in the queue is an
- * upper bound that is corrected when the pair comes up, its list of words is written once, and one that starts below the minimum
- * frequency is never stored. All lists together are at most three times as long as the words. */
+ * Work is proportional to what changes. All words lie in one array of cells; a token stands in its first cell, and the cells that
+ * it has swallowed tell how long it is, so that neighbours are found without a scan, however long the word. A pair knows its
+ * places; a queue keeps pairs by count. When c = (a, b) is merged, only pairs beside an occurrence lose or gain, and each gained
+ * pair holds c. A pair gains only in the step that makes the younger of its two tokens, because no token can be made by two
+ * different pairs: merges are applied everywhere, in one order, so a stretch of bytes inside token borders is always cut alike.
+ * Hence after its step a pair only loses; its count in the queue is an upper bound that is corrected when the pair comes up, its
+ * list of places is written once, in ascending order, and one that starts below the minimum frequency is never stored. All lists
+ * together are at most three times as long as the words. */
 #include "text/train.h"
 
 #include "base/alloc.h"
@@ -19,32 +21,24 @@
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 
-#include <assert.h>
 #include <string.h>
 
-typedef struct word {
-    size_t at; /* into symbols */
-    int n;
-    int64_t count;
-} word;
+/* Where a pair occurs: the cell of its first token, and the word, for its weight. */
+typedef struct place {
+    uint32_t cell;
+    int word;
+} place;
 
 typedef struct pair {
     uint64_t key; /* first id << 32 | second id */
     int64_t count;
-    size_t words; /* into places */
-    int n_words;
+    size_t first, n; /* into places; some may have gone since */
 } pair;
 
-/* A pair made in the current step: all of them hold the new token. */
-typedef struct fresh {
-    uint64_t key;
-    int64_t count;
-    size_t words;
-    int n_words, last; /* last: the word added last */
-} fresh;
-
+/* A place of a pair that was made in the current step. */
 typedef struct gained {
-    int fresh, word;
+    int pair;
+    place place;
 } gained;
 
 typedef struct queued {
@@ -63,20 +57,19 @@ typedef struct trainer {
     uint64_t *merge;   /* [vocab] keys, in the order learned */
     kh_map special;    /* text -> id; a merge that spells a special token gets its id */
     /* words */
-    int32_t *symbols;
-    word *words;
-    int n_word;
+    int32_t *cells;
+    int64_t *weight; /* how often a word was seen */
     /* pairs */
     pair *pairs;
     size_t n_pair, pairs_cap;
     int *table; /* open addressing: index into pairs, or -1 */
     size_t table_cap;
-    int *places; /* the lists of words */
+    place *places; /* the lists */
     size_t n_place, places_cap;
     queued *queue; /* a heap */
     size_t n_queue, queue_cap;
     /* the current step */
-    fresh *fresh;
+    pair *fresh; /* the pairs made, all with the new token c */
     gained *gained;
     size_t n_fresh, fresh_cap, n_gained, gained_cap;
     int *left, *right; /* [vocab] of token x: 1 + index into fresh of (x, c) and of (c, x), or 0 */
@@ -198,88 +191,96 @@ static bool add_pair(trainer *t, pair p) {
     return queue_push(t, (queued){ p.count, p.key, at });
 }
 
-/* --------------------------------------------------------------------------------------------- the first pairs */
+/* ------------------------------------------------------------------------------------------------------- words */
 
-/* Words as symbols. */
+/* A cell holds the id of the token that starts there, or a negative number: BORDER before, between and after words, else a cell
+ * inside a token. Of a token of n > 1 cells the second and the last hold -n. */
+enum { BORDER = INT32_MIN, INSIDE = -1 };
+
+static size_t length_at(const int32_t *cells, size_t at) {
+    int32_t second = cells[at + 1];
+    return second < 0 && second != BORDER ? (size_t)-second : 1;
+}
+
+/* The cell of the token that ends before `at`; only if there is one. */
+static size_t before(const int32_t *cells, size_t at) { return cells[at - 1] < 0 ? at - (size_t)-cells[at - 1] : at - 1; }
+
 static int load_words(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
-    size_t bytes = 0, at = 0;
+    size_t n = 1, at = 0;
     for (int k = 0; k < from->n; k++)
-        bytes += from->word[k].len;
-    t->symbols = kh_calloc(bytes, sizeof *t->symbols);
-    t->words = kh_calloc((size_t)from->n, sizeof *t->words);
-    if (!t->symbols || !t->words)
+        n += (size_t)from->word[k].len + 1;
+    t->cells = n <= UINT32_MAX ? kh_calloc(n, sizeof *t->cells) : NULL; /* places number cells with 32 bits */
+    t->weight = kh_calloc((size_t)from->n, sizeof *t->weight);
+    if (!t->cells || !t->weight)
         return kh_fail_memory(err);
-    t->n_word = from->n;
+    t->cells[at++] = BORDER;
     for (int k = 0; k < from->n; k++) {
         const kh_counted *w = &from->word[k];
-        t->words[k] = (word){ at, (int)w->len, (int64_t)w->count };
+        t->weight[k] = (int64_t)w->count;
         for (uint32_t i = 0; i < w->len; i++)
-            t->symbols[at++] = id[(uint8_t)w->text[i]];
+            t->cells[at++] = id[(uint8_t)w->text[i]];
+        t->cells[at++] = BORDER;
     }
     return 0;
 }
 
-/* Counts every pair of bytes, and the words that hold it, in square[first * 256 + second]. */
-static void tally(fresh *square, const kh_counts *from) {
+/* Counts every pair of bytes and its places in square[first * 256 + second]. */
+static void tally(pair *square, const kh_counts *from) {
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
         for (uint32_t i = 0; i + 1 < from->word[w].len; i++) {
-            fresh *f = &square[s[i] * 256 + s[i + 1]];
-            f->count += (int64_t)from->word[w].count;
-            f->n_words += f->last != w;
-            f->last = w;
+            pair *p = &square[s[i] * 256 + s[i + 1]];
+            p->count += (int64_t)from->word[w].count;
+            p->n++;
         }
     }
 }
 
-/* Writes the words of each pair that occurs often enough into its list, whose end is next[...]. */
-static void list_words(const fresh *square, const kh_counts *from, int64_t min_count, int *places, size_t *next) {
+/* Writes the places of each pair that occurs often enough into its list; p->n counts them anew. */
+static void list_places(pair *square, const kh_counts *from, int64_t min_count, place *places) {
+    size_t cell = 1;
     for (int w = 0; w < from->n; w++) {
         const uint8_t *s = (const uint8_t *)from->word[w].text;
         for (uint32_t i = 0; i + 1 < from->word[w].len; i++) {
-            int k = s[i] * 256 + s[i + 1];
-            const fresh *f = &square[k];
-            if (f->count >= min_count && (next[k] == f->words || places[next[k] - 1] != w))
-                places[next[k]++] = w;
+            pair *p = &square[s[i] * 256 + s[i + 1]];
+            if (p->count >= min_count)
+                places[p->first + p->n++] = (place){ (uint32_t)(cell + i), w };
         }
+        cell += (size_t)from->word[w].len + 1;
     }
 }
 
 /* The pairs of bytes, all counted at once. */
 static int first_pairs(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     enum { SQUARE = 256 * 256 };
-    fresh *square = kh_calloc(SQUARE, sizeof *square);
-    size_t *next = kh_calloc(SQUARE, sizeof *next);
-    int rc = square && next ? 0 : kh_fail_memory(err);
+    pair *square = kh_calloc(SQUARE, sizeof *square);
+    int rc = square ? 0 : kh_fail_memory(err);
     if (rc != 0)
         goto done;
-    for (int k = 0; k < SQUARE; k++)
-        square[k].last = -1;
     tally(square, from);
     for (int k = 0; k < SQUARE; k++) {
-        square[k].words = next[k] = t->n_place;
-        t->n_place += square[k].count >= t->min_count ? (size_t)square[k].n_words : 0;
+        square[k].key = pair_key(id[k / 256], id[k % 256]);
+        square[k].first = t->n_place;
+        t->n_place += square[k].count >= t->min_count ? square[k].n : 0;
+        square[k].n = 0;
     }
     if (!kh_grow(&t->places, &t->places_cap, t->n_place, sizeof *t->places)) {
         rc = kh_fail_memory(err);
         goto done;
     }
-    list_words(square, from, t->min_count, t->places, next);
-    for (int k = 0; k < SQUARE && rc == 0; k++) {
-        const fresh *f = &square[k];
-        if (f->count >= t->min_count && !add_pair(t, (pair){ pair_key(id[k / 256], id[k % 256]), f->count, f->words, f->n_words }))
+    list_places(square, from, t->min_count, t->places);
+    for (int k = 0; k < SQUARE && rc == 0; k++)
+        if (square[k].count >= t->min_count && !add_pair(t, square[k]))
             rc = kh_fail_memory(err);
-    }
 done:
     kh_free(square);
-    kh_free(next);
     return rc;
 }
 
 /* ---------------------------------------------------------------------------------------------------- merging */
 
 /* The fresh pair (x, y), one of which is the new token c; made on first use. NULL when out of memory. */
-static fresh *fresh_pair(trainer *t, int32_t x, int32_t y, int32_t c) {
+static pair *fresh_pair(trainer *t, int32_t x, int32_t y, int32_t c) {
     int *at = y == c ? &t->left[x] : &t->right[y];
     if (*at > 0)
         return &t->fresh[*at - 1];
@@ -287,84 +288,80 @@ static fresh *fresh_pair(trainer *t, int32_t x, int32_t y, int32_t c) {
         t->failed = true;
         return NULL;
     }
-    t->fresh[t->n_fresh] = (fresh){ .key = pair_key(x, y), .last = -1 };
+    t->fresh[t->n_fresh] = (pair){ .key = pair_key(x, y) };
     *at = (int)++t->n_fresh;
     return &t->fresh[t->n_fresh - 1];
 }
 
-static void gain(trainer *t, int32_t x, int32_t y, int32_t c, int w) {
-    fresh *f = fresh_pair(t, x, y, c);
-    if (!f)
-        return;
-    f->count += t->words[w].count;
-    if (f->last == w)
+static void gain(trainer *t, int32_t x, int32_t y, int32_t c, size_t cell, int word) {
+    pair *p = fresh_pair(t, x, y, c);
+    if (!p)
         return;
     if (!kh_grow(&t->gained, &t->gained_cap, t->n_gained + 1, sizeof *t->gained)) {
         t->failed = true;
         return;
     }
-    t->gained[t->n_gained++] = (gained){ (int)(f - t->fresh), w };
-    f->last = w;
-    f->n_words++;
+    t->gained[t->n_gained++] = (gained){ (int)(p - t->fresh), { (uint32_t)cell, word } };
+    p->count += t->weight[word];
+    p->n++;
 }
 
-static void lose(trainer *t, int32_t x, int32_t y, int32_t c, int w) {
-    int64_t count = t->words[w].count;
+static void lose(trainer *t, int32_t x, int32_t y, int32_t c, int word) {
     if (x == c || y == c) { /* gained a moment ago: in "abab" the second ab turns (ab, a) into (ab, ab) */
-        fresh *f = fresh_pair(t, x, y, c);
-        if (f)
-            f->count -= count;
+        pair *p = fresh_pair(t, x, y, c);
+        if (p)
+            p->count -= t->weight[word];
         return;
     }
     int at = t->table[slot_of(t, pair_key(x, y))];
     if (at >= 0)
-        t->pairs[at].count -= count;
+        t->pairs[at].count -= t->weight[word];
 }
 
-/* Replaces a b by c in word w. */
-static void merge_word(trainer *t, int w, int32_t a, int32_t b, int32_t c) {
-    int32_t *s = t->symbols + t->words[w].at;
-    int n = t->words[w].n, out = 0;
-    for (int i = 0; i < n; i++) {
-        if (s[i] != a || i + 1 == n || s[i + 1] != b) {
-            s[out++] = s[i];
-            continue;
-        }
-        if (out > 0) {
-            lose(t, s[out - 1], a, c, w);
-            gain(t, s[out - 1], c, c, w);
-        }
-        if (i + 2 < n) {
-            lose(t, b, s[i + 2], c, w);
-            gain(t, c, s[i + 2], c, w);
-        }
-        s[out++] = c;
-        i++;
+/* Replaces a b by c at one of the places that (a, b) had, unless it is gone. */
+static void merge_at(trainer *t, place at, int32_t a, int32_t b, int32_t c) {
+    int32_t *cells = t->cells;
+    size_t first = at.cell;
+    if (cells[first] != a)
+        return;
+    size_t second = first + length_at(cells, first);
+    if (cells[second] != b)
+        return;
+    size_t end = second + length_at(cells, second);
+    if (cells[first - 1] != BORDER) {
+        size_t previous = before(cells, first);
+        lose(t, cells[previous], a, c, at.word);
+        gain(t, cells[previous], c, c, previous, at.word);
     }
-    t->words[w].n = out;
+    if (cells[end] != BORDER) {
+        lose(t, b, cells[end], c, at.word);
+        gain(t, c, cells[end], c, first, at.word);
+    }
+    cells[first] = c;
+    cells[second] = INSIDE;
+    cells[first + 1] = cells[end - 1] = -(int32_t)(end - first);
 }
 
-/* Turns what a step gained into pairs with their lists of words, and empties the step. */
+/* Turns what a step gained into pairs with their lists of places, and empties the step. */
 static bool settle(trainer *t) {
     size_t need = t->n_place;
     for (size_t k = 0; k < t->n_fresh; k++) {
-        fresh *f = &t->fresh[k];
-        t->left[f->key >> 32] = t->right[(uint32_t)f->key] = 0;
-        f->words = need;
-        need += f->count >= t->min_count ? (size_t)f->n_words : 0;
+        pair *p = &t->fresh[k];
+        t->left[p->key >> 32] = t->right[(uint32_t)p->key] = 0;
+        p->first = need;
+        need += p->count >= t->min_count ? p->n : 0;
+        p->n = 0;
     }
     if (!kh_grow(&t->places, &t->places_cap, need, sizeof *t->places))
         return false;
     for (size_t k = 0; k < t->n_gained; k++) {
-        fresh *f = &t->fresh[t->gained[k].fresh];
-        if (f->count >= t->min_count)
-            t->places[f->words++] = t->gained[k].word;
+        pair *p = &t->fresh[t->gained[k].pair];
+        if (p->count >= t->min_count)
+            t->places[p->first + p->n++] = t->gained[k].place;
     }
-    for (size_t k = 0; k < t->n_fresh; k++) {
-        const fresh *f = &t->fresh[k];
-        if (f->count >= t->min_count && !add_pair(t, (pair){ f->key, f->count, f->words - (size_t)f->n_words, f->n_words }))
+    for (size_t k = 0; k < t->n_fresh; k++)
+        if (t->fresh[k].count >= t->min_count && !add_pair(t, t->fresh[k]))
             return false;
-    }
     t->n_place = need;
     t->n_fresh = t->n_gained = 0;
     return true;
@@ -391,13 +388,13 @@ static int learn(trainer *t, const kh_hooks *hooks, kh_err *err) {
         if (!p)
             break;
         uint64_t key = p->key;
-        size_t first = p->words, last = first + (size_t)p->n_words;
+        size_t first = p->first, last = first + p->n;
         int32_t a = (int32_t)(key >> 32), b = (int32_t)(uint32_t)key, c = merged_token(t, key);
         if (c < 0)
             return kh_fail_memory(err);
         t->merge[t->n_merge++] = key;
         for (size_t k = first; k < last; k++)
-            merge_word(t, t->places[k], a, b, c);
+            merge_at(t, t->places[k], a, b, c);
         if (t->failed || !settle(t))
             return kh_fail_memory(err);
         if ((t->n_token - start) % step == 0 || t->n_token == t->vocab)
@@ -530,7 +527,7 @@ static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_counts *words
 static void trainer_free(trainer *t) {
     kh_arena_free(&t->texts);
     kh_map_free(&t->special);
-    void *all[] = { t->token, t->merge, t->symbols, t->words, t->pairs, t->table, t->places, t->queue, t->fresh, t->gained, t->left,
+    void *all[] = { t->token, t->merge, t->cells, t->weight, t->pairs, t->table, t->places, t->queue, t->fresh, t->gained, t->left,
         t->right };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         kh_free(all[k]);

@@ -122,7 +122,7 @@ static int reader_next(reader *r, kh_buf *chunk, kh_err *err) {
 
 typedef struct chunk {
     kh_buf text, spare; /* whole lines; room to rewrite them */
-    kh_counts words;     /* texts point into `text` */
+    kh_counts words;    /* texts point into `text` */
     size_t raw_bytes;   /* as read */
     bool failed;        /* out of memory */
 } chunk;

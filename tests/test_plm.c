@@ -1,0 +1,237 @@
+/* test_plm.c - the black box: what each access level lets out, what the meter counts, and that early rejection changes
+ * nothing but the bill. */
+#include "test.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "model/random_model.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+enum { SLOTS = 4, PROMPTS = 12, ROWS = 30 };
+static char dir[64];
+
+/* A tiny random model with weights large enough to have opinions, and a tokenizer beside it. */
+static int make_model(void **state) {
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/keyhole-test-plm-%ld", (long)getpid());
+    kh_random_opts r = { .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 5 };
+    kh_tokenizer *t;
+    assert_int_equal(kh_tokenizer_open(&t, "tests/vectors/tokenizers/tiny-bpe.json", NULL), 0);
+    r.config.vocab = kh_tokenizer_size(t);
+    kh_tokenizer_close(t);
+    assert_int_equal(kh_random_model_write(dir, &r, NULL), 0);
+    kh_buf bytes;
+    char *to = kh_path_join(dir, "tokenizer.json");
+    assert_int_equal(kh_file_read("tests/vectors/tokenizers/tiny-bpe.json", 1 << 20, &bytes, NULL), 0);
+    assert_int_equal(kh_file_write(to, bytes.data, bytes.len, NULL), 0);
+    kh_buf_free(&bytes);
+    kh_free(to);
+    return 0;
+}
+
+static int drop_model(void **state) {
+    (void)state;
+    static const char *const FILES[] = { "config.json", "model.safetensors", "tokenizer.json" };
+    for (int i = 0; i < 3; i++) {
+        char *path = kh_path_join(dir, FILES[i]);
+        unlink(path);
+        kh_free(path);
+    }
+    return rmdir(dir);
+}
+
+/* Everything that a question needs. */
+typedef struct setup {
+    kh_plm *box;
+    const kh_task *task;
+    kh_words *words;
+    kh_batch *batch;
+    float *prompt;
+    kh_question q;
+} setup;
+
+static const char TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"a\"]},"
+                           "{\"name\":\"good\",\"words\":[\"e\"]},{\"name\":\"odd\",\"words\":[\"t\"]}]}";
+
+static setup setup_new(kh_access access, kh_precision precision) {
+    setup s = { 0 };
+    kh_err err = { 0 };
+    char text[ROWS][64];
+    kh_row row[ROWS];
+    kh_rng r = kh_rng_stream(2, KH_RNG_TEST, 0, 0);
+    for (int i = 0; i < ROWS; i++) {
+        int n = snprintf(text[i], sizeof text[i], "row %d of %u", i, kh_rng_below(&r, 100000));
+        row[i] = (kh_row){ .a = text[i], .n_a = (size_t)n, .label = i % 3 };
+    }
+    static int32_t slot_id[SLOTS] = { 20, 21, 22, 23 };
+    kh_batch_opts o = { .n_slot = SLOTS, .slot_id = slot_id };
+    if (kh_plm_open(&s.box, dir, &(kh_plm_opts){ .access = access, .precision = precision }, &err) != 0 ||
+        kh_task_parse(&s.task, TASK, sizeof TASK - 1, "toy.json", &err) != 0 ||
+        kh_words_new(&s.words, s.task, kh_plm_tokenizer(s.box), true, &err) != 0)
+        fail_msg("%s", err.msg);
+    kh_plm_info info = kh_plm_describe(s.box);
+    o.max_len = info.max_len;
+    if (kh_batch_encode(&s.batch, kh_plm_tokenizer(s.box), s.task, s.words, row, ROWS, &o, &err) != 0)
+        fail_msg("%s", err.msg);
+    size_t n = (size_t)PROMPTS * SLOTS * (size_t)info.hidden;
+    s.prompt = malloc(n * sizeof *s.prompt);
+    for (size_t i = 0; i < n; i++)
+        s.prompt[i] = 3 * (float)kh_rng_normal(&r);
+    s.q = (kh_question){ s.batch, s.words, KH_INJECT_POST_LN_ADD, s.prompt, PROMPTS };
+    return s;
+}
+
+static void setup_free(setup *s) {
+    free(s->prompt);
+    kh_batch_free(s->batch);
+    kh_words_free(s->words);
+    kh_task_close(s->task);
+    kh_plm_close(s->box);
+}
+
+static void a_box_of_labels_has_no_scorer(void **state) {
+    (void)state;
+    kh_err err = { 0 };
+    setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
+    assert_null(kh_plm_scorer(s.box, &err));
+    assert_int_equal(err.code, KH_EUNSUPPORTED);
+    assert_says(&err, "the box was opened at access level labels, which does not let probabilities out; this needs logprobs");
+    assert_non_null(kh_plm_labeler(s.box, &err));
+    setup_free(&s);
+}
+
+static void scores_are_log_probabilities_and_answers_their_best(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
+    float logprob[PROMPTS * ROWS * 3];
+    int label[PROMPTS * ROWS], seen[3] = { 0 };
+    assert_int_equal(kh_plm_score(kh_plm_scorer(s.box, NULL), &s.q, logprob, NULL), 0);
+    assert_int_equal(kh_plm_answer(kh_plm_labeler(s.box, NULL), &s.q, label, NULL), 0);
+    for (int i = 0; i < PROMPTS * ROWS; i++) {
+        const float *p = logprob + 3 * i;
+        assert_true(fabs(exp(p[0]) + exp(p[1]) + exp(p[2]) - 1) < 1e-6);
+        for (int k = 0; k < 3; k++)
+            assert_true(p[label[i]] >= p[k]);
+        seen[label[i]]++;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]); /* the model does have opinions */
+    setup_free(&s);
+}
+
+static void the_meter_counts_what_was_asked(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
+    int label[PROMPTS * ROWS];
+    assert_int_equal(kh_plm_meter(s.box).queries, 0);
+    assert_int_equal(kh_plm_answer(kh_plm_labeler(s.box, NULL), &s.q, label, NULL), 0);
+    kh_meter m = kh_plm_meter(s.box);
+    assert_int_equal(m.calls, 1);
+    assert_int_equal(m.prompts, PROMPTS);
+    assert_int_equal(m.queries, PROMPTS * ROWS);
+    assert_int_equal(m.tokens, PROMPTS * (long long)s.batch->start[s.batch->n_seq]);
+    assert_true(m.seconds > 0);
+    setup_free(&s);
+}
+
+/* For every allowance and chunk: prompts within it have all their answers and exact errors; others have the answers of the
+ * chunks up to the one that broke it, and the bill is what that makes. */
+static void early_rejection_changes_only_the_bill(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
+    kh_labeler *l = kh_plm_labeler(s.box, NULL);
+    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS];
+    assert_int_equal(kh_plm_answer(l, &s.q, all, NULL), 0);
+    for (int allowance = 0; allowance <= ROWS; allowance += 3)
+        for (int chunk = 1; chunk <= ROWS + 5; chunk += 7) {
+            long long before = kh_plm_meter(s.box).queries, bill = 0;
+            assert_int_equal(kh_plm_answer_within(l, &s.q, allowance, chunk, errors, some, NULL), 0);
+            for (int p = 0; p < PROMPTS; p++) {
+                int wrong = 0, asked = 0;
+                for (int first = 0; first < ROWS && wrong <= allowance; first += chunk)
+                    for (int r = first; r < first + chunk && r < ROWS; r++, asked++)
+                        wrong += all[p * ROWS + r] != s.batch->label[r];
+                assert_int_equal(errors[p], wrong);
+                for (int r = 0; r < ROWS; r++)
+                    assert_int_equal(some[p * ROWS + r], r < asked ? all[p * ROWS + r] : -1);
+                bill += asked;
+            }
+            assert_int_equal(kh_plm_meter(s.box).queries - before, bill);
+        }
+    assert_int_equal(kh_plm_answer_within(l, &s.q, 5, 0, errors, NULL, NULL), 0); /* the default chunk, no labels wanted */
+    setup_free(&s);
+}
+
+static void answers_do_not_depend_on_threads_or_precision_name(void **state) {
+    (void)state;
+    for (int precision = KH_F32; precision <= KH_PRECISION_AUTO; precision++) {
+        setup s = setup_new(KH_ACCESS_LOGPROBS, (kh_precision)precision);
+        static float one[PROMPTS * ROWS * 3], two[PROMPTS * ROWS * 3];
+        kh_threads_set(1);
+        assert_int_equal(kh_plm_score(kh_plm_scorer(s.box, NULL), &s.q, one, NULL), 0);
+        kh_threads_set(2);
+        assert_int_equal(kh_plm_score(kh_plm_scorer(s.box, NULL), &s.q, two, NULL), 0);
+        kh_threads_set(0);
+        assert_memory_equal(one, two, sizeof one);
+        assert_string_not_equal(kh_plm_describe(s.box).precision, "auto");
+        assert_string_equal(kh_plm_describe(s.box).backend, "native");
+        setup_free(&s);
+    }
+}
+
+static void prompts_that_break_the_model_are_told(void **state) {
+    (void)state;
+    kh_err err = { 0 };
+    setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
+    int label[PROMPTS * ROWS];
+    for (int i = 0; i < SLOTS * 32; i++)
+        s.prompt[3 * SLOTS * 32 + i] = NAN;
+    assert_int_equal(kh_plm_answer(kh_plm_labeler(s.box, NULL), &s.q, label, &err), KH_EFORMAT);
+    assert_says(&err, "the model's answer to prompt 3, row 0 is not a number");
+    s.q.n_prompt = 0;
+    assert_int_equal(kh_plm_answer(kh_plm_labeler(s.box, NULL), &s.q, label, &err), KH_EARG);
+    assert_says(&err, "at least one prompt");
+    setup_free(&s);
+}
+
+static void what_is_not_a_model_is_refused(void **state) {
+    (void)state;
+    kh_err err = { 0 };
+    kh_plm *box;
+    assert_true(kh_plm_open(&box, "/no/such/folder", &(kh_plm_opts){ 0 }, &err) < 0);
+    assert_null(box);
+    assert_says(&err, "/no/such/folder");
+}
+
+static void memory_may_run_out_anywhere(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LABELS, KH_INT8);
+    int errors[PROMPTS], label[PROMPTS * ROWS];
+    for (long n = 1;; n++) {
+        kh_err err = { 0 };
+        kh_alloc_fail_at(n, false);
+        int rc = kh_plm_answer_within(kh_plm_labeler(s.box, NULL), &s.q, 12, 7, errors, label, &err);
+        bool done = kh_alloc_count() < n;
+        kh_alloc_fail_at(0, false);
+        assert_int_equal(rc, done ? 0 : KH_ENOMEM);
+        if (done)
+            break;
+    }
+    setup_free(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_box_of_labels_has_no_scorer),
+        cmocka_unit_test(scores_are_log_probabilities_and_answers_their_best),
+        cmocka_unit_test(the_meter_counts_what_was_asked),
+        cmocka_unit_test(early_rejection_changes_only_the_bill),
+        cmocka_unit_test(answers_do_not_depend_on_threads_or_precision_name),
+        cmocka_unit_test(prompts_that_break_the_model_are_told),
+        cmocka_unit_test(what_is_not_a_model_is_refused),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+    return cmocka_run_group_tests_name("plm", tests, make_model, drop_model);
+}
