@@ -11,7 +11,7 @@ MODE     ?= release
 
 # ---- what the build needs, by Debian package name -----------------------------------------------------------------
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
-PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev
+PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev libopenblas-dev liblapacke-dev
 PKGS     := jansson libpcre2-8
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc
 KH_CFLAGS = -std=c17 -g -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
 KH_LDFLAGS = -fopenmp $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
-LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lm
+LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
 ROOMS    := base text data model plm prompt judge run tune report
