@@ -511,6 +511,30 @@ KH_API void kh_predictor_free(kh_predictor *);
  * long are cut. A row's distribution depends on that row alone. */
 KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
 
+/* ------------------------------------------------------------------------- questions -> a posterior (src/tune) */
+
+/* The name of method number i ("manual", "icl", "bbt", ...), or NULL after the last. */
+KH_API const char *kh_method_name(int i);
+
+typedef struct kh_tune_opts {
+    kh_space_opts space;
+    uint64_t seed;       /* the same seed gives the same posterior, bit for bit, with any number of threads */
+    bool paper_exact;    /* the published code's ways where they differ from ours */
+    long long max_queries; /* stop before asking more; 0: no limit */
+    double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
+    const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is returned; NULL: none */
+    void (*record)(void *user, const char *line); /* one line of key=value pairs for each generation; NULL: none */
+    void *user;
+    const char *model, *data; /* for the record: where they come from; NULL: not known */
+    int shots;
+} kh_tune_opts;
+KH_API kh_tune_opts kh_tune_defaults(void);
+
+/* Tunes on the rows of train and chooses on those of dev. set: options of the method as "name=value" strings, ending in NULL;
+ * NULL: its defaults ("keyhole tune --method NAME --help" lists them). What can be refused is refused before the first query. */
+KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *, const kh_task *, const kh_dataset *train,
+    const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
+
 #ifdef __cplusplus
 }
 #endif
