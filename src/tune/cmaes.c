@@ -27,6 +27,10 @@ enum { WORTH_THREADS = 1 << 18 }; /* multiplications below which starting thread
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
+static double *variance(const kh_cmaes *c, int i) { return c->C + (c->full ? rows(i, c->n + 1) : (size_t)i); }
+
+double cmaes_variance(const kh_cmaes *c, int i) { return *variance(c, i); }
+
 /* ------------------------------------------------------------------------------------------------ parameters */
 
 /* Weights (C10), and of their negative part the least of three sums that keep C positive definite (C11). */
@@ -188,7 +192,7 @@ int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh
     cmaes_parameters(c);
     for (int i = 0; i < n; i++) {
         c->D[i] = 1;
-        c->C[c->full ? rows(i, n + 1) : (size_t)i] = 1;
+        *variance(c, i) = 1;
         if (c->full)
             c->B[rows(i, n + 1)] = 1;
     }
@@ -363,8 +367,6 @@ static void update_diagonal(kh_cmaes *c, double keep) {
     }
 }
 
-double cmaes_variance(const kh_cmaes *c, int i) { return c->C[c->full ? rows(i, c->n + 1) : (size_t)i]; }
-
 bool cmaes_in_range(const kh_cmaes *c) {
     bool ok = true;
     for (int i = 0; i < c->n; i++)
@@ -372,31 +374,41 @@ bool cmaes_in_range(const kh_cmaes *c) {
     return ok;
 }
 
-/* (C9) B and D from C. Should LAPACK ever fail, coordinates are taken as independent; the stop reason tells. */
+/* The diagonal as eigenvalues: all there is to do for the separable variant. */
+static void take_diagonal(kh_cmaes *c) {
+    if (c->full)
+        memset(c->B, 0, rows(c->n, c->n) * sizeof *c->B);
+    for (int i = 0; i < c->n; i++) {
+        c->D[i] = cmaes_variance(c, i);
+        if (c->full)
+            c->B[rows(i, c->n + 1)] = 1;
+    }
+}
+
+/* (C9) B and D from C. Should LAPACK ever fail, coordinates are taken as independent, and the infinite condition number is a
+ * reason to stop. Beyond a condition number of 1e14 rounding can make C indefinite; for callers who do not stop there, C
+ * gets the missing bit of a sphere. */
 static void decompose(kh_cmaes *c) {
     int n = c->n;
     bool ok = true;
     if (c->full) {
         for (int i = 0; i < n; i++)
             memcpy(c->B + rows(i, n), c->C + rows(i, n), (size_t)(i + 1) * sizeof *c->B);
-        ok = kh_eigen_symmetric(n, c->B, c->D, c->work) && c->D[n - 1] > 0;
-        if (!ok)
-            memset(c->B, 0, rows(n, n) * sizeof *c->B);
+        ok = kh_eigen_symmetric(n, c->B, c->D, c->work);
     }
     if (!c->full || !ok)
-        for (int i = 0; i < n; i++) {
-            c->D[i] = cmaes_variance(c, i);
-            if (c->full)
-                c->B[rows(i, n + 1)] = 1;
-        }
+        take_diagonal(c);
     double least = INFINITY, most = 0;
     for (int i = 0; i < n; i++) {
         least = fmin(least, c->D[i]);
         most = fmax(most, c->D[i]);
     }
+    double missing = fmax(0, 1e-14 * most - least);
+    for (int i = 0; i < n; i++) {
+        *variance(c, i) += missing;
+        c->D[i] = sqrt(c->D[i] + missing);
+    }
     c->condition = ok && least > 0 ? most / least : INFINITY;
-    for (int i = 0; i < n; i++)
-        c->D[i] = sqrt(fmax(c->D[i], 1e-15 * most)); /* rounding may have made the least negative */
     c->eigen_evals = c->evals;
 }
 

@@ -49,12 +49,12 @@ static double longest_axis(const kh_cmaes *c) {
     return most;
 }
 
-/* One axis a generation, in turn. */
+/* One axis a generation, in turn. The axes of the separable variant are the coordinates, which have their own condition. */
 static bool axis_without_effect(const kh_cmaes *c) {
+    if (!c->full)
+        return false;
     int axis = (int)(c->generation % c->n);
     double step = 0.1 * c->sigma * c->D[axis];
-    if (!c->full)
-        return c->m[axis] == c->m[axis] + step;
     const double *b = c->B + (size_t)axis * (size_t)c->n;
     for (int i = 0; i < c->n; i++)
         if (c->m[i] != c->m[i] + step * b[i])
