@@ -193,6 +193,8 @@ typedef struct kh_dataset_opts { /* {0} is the default */
     kh_format format;
     const kh_task *task;   /* checks one or two texts, names the labels; must outlive the call only */
     bool unlabelled;       /* rows without a label are kept, as -1; otherwise a file without labels is refused */
+    bool ignore_labels;    /* with unlabelled: a column of labels is passed over, whatever stands in it */
+    long lines_before;     /* for a part of a file: lines left out between the header, if there is one, and the rows */
     bool newline_escape;   /* as the task's */
     bool skip_bad_rows;    /* leave malformed rows out and count them instead of failing at the first */
     int max_reports;       /* how many of the skipped rows are logged through hooks; 0 means 5 */
