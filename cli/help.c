@@ -48,7 +48,21 @@ static void print_option(FILE *out, const kh_opt *row) {
     fputc('\n', out);
 }
 
-void cli_print_help(FILE *out, const cli_command *cmd) {
+/* The list of variants, or the options of the chosen one. */
+static void print_variants(FILE *out, const cli_variants *v, const cli_variant *chosen) {
+    cli_variant each;
+    if (chosen) {
+        fprintf(out, "\noptions of --%s %s (%s):\n", v->option, chosen->name, chosen->summary);
+        for (const kh_opt *row = chosen->opts; row && row->name; row++)
+            print_option(out, row);
+        return;
+    }
+    fprintf(out, "\nvalues of --%s:\n", v->option);
+    for (int i = 0; v->at(i, &each); i++)
+        fprintf(out, "  %-24s  %s\n", each.name, each.summary);
+}
+
+void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
     fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args,
         cmd->summary, cmd->text);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
@@ -56,6 +70,8 @@ void cli_print_help(FILE *out, const cli_command *cmd) {
     fputs("  --threads N               threads to use; 0 means one for each core (0)\n"
           "  --help                    explain this command\n",
         out);
+    if (cmd->variants)
+        print_variants(out, cmd->variants, chosen);
 }
 
 /* ---------------------------------------------------------------------------------------------- man page */
@@ -76,17 +92,8 @@ static void roff(FILE *out, const char *s) {
     }
 }
 
-static void man_command(FILE *out, const cli_command *cmd) {
-    fputs(".SS \"keyhole ", out);
-    roff(out, cmd->name);
-    fprintf(out, "%s", *cmd->args ? " " : "");
-    roff(out, cmd->args);
-    fputs(" [options]\"\n", out);
-    roff(out, cmd->summary);
-    fputs(".\n.PP\n.nf\n", out);
-    roff(out, cmd->text);
-    fputs("\n.fi\n", out);
-    for (const kh_opt *row = cmd->opts; row && row->name; row++) {
+static void man_options(FILE *out, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++) {
         char words[256];
         option_words(row, words, sizeof words);
         fputs(".TP\n.B ", out);
@@ -101,6 +108,29 @@ static void man_command(FILE *out, const cli_command *cmd) {
             fputs(")", out);
         }
         fputc('\n', out);
+    }
+}
+
+static void man_command(FILE *out, const cli_command *cmd) {
+    fputs(".SS \"keyhole ", out);
+    roff(out, cmd->name);
+    fprintf(out, "%s", *cmd->args ? " " : "");
+    roff(out, cmd->args);
+    fputs(" [options]\"\n", out);
+    roff(out, cmd->summary);
+    fputs(".\n.PP\n.nf\n", out);
+    roff(out, cmd->text);
+    fputs("\n.fi\n", out);
+    man_options(out, cmd->opts);
+    cli_variant v;
+    for (int i = 0; cmd->variants && cmd->variants->at(i, &v); i++) {
+        fprintf(out, ".PP\n\\-\\-%s ", cmd->variants->option);
+        roff(out, v.name);
+        fputs(": ", out);
+        roff(out, v.summary);
+        fputs("\n.RS\n", out);
+        man_options(out, v.opts);
+        fputs(".RE\n", out);
     }
 }
 
@@ -123,10 +153,17 @@ static void print_man(FILE *out) {
 
 /* -------------------------------------------------------------------------------------------- completion */
 
-static void completion_case(FILE *out, const cli_command *cmd) {
-    fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
-    for (const kh_opt *row = cmd->opts; row && row->name; row++)
+static void completion_options(FILE *out, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++)
         fprintf(out, " --%s%s", row->type == KH_OPT_FLAG && row->value ? "no-" : "", row->name);
+}
+
+static void completion_case(FILE *out, const cli_command *cmd) {
+    cli_variant v;
+    fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
+    completion_options(out, cmd->opts);
+    for (int i = 0; cmd->variants && cmd->variants->at(i, &v); i++)
+        completion_options(out, v.opts);
     fputs("\" ;;\n", out);
 }
 
@@ -180,7 +217,7 @@ static int help_of(int n_args, char **args, kh_err *err) {
     size_t n = strlen(name);
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) == 0) {
-            cli_print_help(stdout, *c);
+            cli_print_help(stdout, *c, NULL);
             return 0;
         }
         if (strncmp((*c)->name, name, n) == 0 && (*c)->name[n] == ' ') {
