@@ -135,29 +135,35 @@ static const char *peek(const char *name, bool flag, char **argv, int argc) {
     return value;
 }
 
+static int unknown_variant(const cli_variants *v, const char *name, kh_err *err) {
+    kh_buf all = kh_buf_init(1 << 12);
+    cli_variant each;
+    for (int i = 0; v->at(i, &each); i++)
+        kh_buf_printf(&all, "%s%s", i ? ", " : "", each.name);
+    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option, all.data ? all.data : "a few", name);
+    kh_buf_free(&all);
+    return rc;
+}
+
 /* Finds the variant that the words ask for and readies its options. */
 static int choose_variant(parsed *p, char **argv, int argc, kh_err *err) {
     const cli_variants *v = p->cmd->variants;
     const char *name = v ? peek(v->option, false, argv, argc) : NULL;
     if (!name)
         return 0;
-    kh_buf all = kh_buf_init(1 << 12);
     int i = 0;
-    for (; v->at(i, &p->variant) && strcmp(p->variant.name, name) != 0; i++)
-        kh_buf_printf(&all, "%s%s", i ? ", " : "", p->variant.name);
-    int rc = 0;
+    while (v->at(i, &p->variant) && strcmp(p->variant.name, name) != 0)
+        i++;
     if (!v->at(i, &p->variant))
-        rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option, all.data ? all.data : "", name);
-    else if (!(p->variant_opts = kh_calloc(1, p->variant.opts_size + 1)))
-        rc = kh_fail_memory(err);
-    else {
-        kh_opts_init(p->variant.opts, p->variant_opts);
-        if (v->preset && p->variant.preset && peek(v->preset, true, argv, argc))
-            p->variant.preset(p->variant_opts);
-        memcpy((char *)p->opts + v->offset, &p->variant_opts, sizeof p->variant_opts);
-    }
-    kh_buf_free(&all);
-    return rc;
+        return unknown_variant(v, name, err);
+    p->variant_opts = kh_calloc(1, p->variant.opts_size + 1);
+    if (!p->variant_opts)
+        return kh_fail_memory(err);
+    kh_opts_init(p->variant.opts, p->variant_opts);
+    if (v->preset && p->variant.preset && peek(v->preset, true, argv, argc))
+        p->variant.preset(p->variant_opts);
+    memcpy((char *)p->opts + v->offset, &p->variant_opts, sizeof p->variant_opts);
+    return 0;
 }
 
 /* The row called `name` and the struct that it fills: of the command, of its variant, or of every command. */

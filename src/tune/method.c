@@ -18,13 +18,16 @@ const kh_method *kh_method_at(int i) { return i >= 0 && i < N_METHOD ? METHODS[i
 const char *kh_method_name(int i) { return i >= 0 && i < N_METHOD ? METHODS[i]->name : NULL; }
 
 int kh_method_find(const kh_method **out, const char *name, kh_err *err) {
-    kh_buf all = kh_buf_init(1 << 12);
+    for (int i = 0; i < N_METHOD; i++)
+        if (strcmp(METHODS[i]->name, name) == 0) {
+            *out = METHODS[i];
+            return 0;
+        }
     *out = NULL;
-    for (int i = 0; i < N_METHOD && !*out; i++) {
-        *out = strcmp(METHODS[i]->name, name) == 0 ? METHODS[i] : NULL;
+    kh_buf all = kh_buf_init(1 << 12);
+    for (int i = 0; i < N_METHOD; i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", METHODS[i]->name);
-    }
-    int rc = *out ? 0 : kh_fail(err, KH_EARG, "unknown method \"%s\"; there are %s", name, all.data ? all.data : "some");
+    int rc = kh_fail(err, KH_EARG, "unknown method \"%s\"; there are %s", name, all.data ? all.data : "others");
     kh_buf_free(&all);
     return rc;
 }
