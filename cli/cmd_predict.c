@@ -92,7 +92,8 @@ static void put_tsv(predict *u, const kh_row *row, const double *p) {
 static int flush_out(predict *u, kh_err *err) {
     if (kh_buf_failed(&u->out))
         return kh_fail_memory(err);
-    fwrite(u->out.data, 1, u->out.len, stdout);
+    if (u->out.len > 0)
+        fwrite(u->out.data, 1, u->out.len, stdout);
     kh_buf_reset(&u->out);
     return fflush(stdout) == 0 ? 0 : kh_fail_errno(err, "standard output", "cannot write");
 }
