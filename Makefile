@@ -37,7 +37,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-slow asan fuzz bench demo install uninstall clean help
+.PHONY: all setup test test-slow asan fuzz bench bench-peers demo install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -55,7 +55,8 @@ help:
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
-	@echo 'make bench        speed, as ratios, written to bench/*.csv'
+	@echo 'make bench        speed of the engine and of CMA-ES'
+	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
 	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
 	@echo 'make clean        remove $(BUILD)'
 	@echo 'CC=clang, MODE=release|asan and BUILD=folder may be given to all of them'
@@ -143,6 +144,9 @@ demo: all
 
 bench: all
 	@bench/run.sh $(OUT)/keyhole
+
+bench-peers: all
+	@bench/peers.sh $(OUT)/keyhole
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \

@@ -8,11 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-static double now(void) {
+static double read_clock(clockid_t id) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static double now(void) { return read_clock(CLOCK_MONOTONIC); }
+/* What this thread has used: work of one thread is measured by it, so that other programs do not count. */
+static double cpu_now(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 /* ---------------------------------------------------------------------------------------------- bench tokenize */
 
@@ -23,9 +27,12 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt tokenize_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true, .help = "the tokenizer, as for \"keyhole tokenize\"" },
-    { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true, .help = "the text, one document a line" },
-    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S", .help = "repeat for at least so long" },
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true,
+        .help = "the tokenizer, as for \"keyhole tokenize\"" },
+    { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true,
+        .help = "the text, one document a line" },
+    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S",
+        .help = "repeat for at least so long" },
     { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
     { 0 },
 };
@@ -51,23 +58,24 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     kh_tokenizer *t = NULL;
     kh_buf text = { 0 };
     kh_ids ids = { 0 };
-    double start = now(), best = 0;
+    double start = cpu_now(), best = 0;
     int passes = 0, rc = kh_tokenizer_open(&t, o->model, err);
-    double opened = now() - start;
+    double opened = cpu_now() - start;
     long tokens = 0;
     if (rc == 0)
         rc = kh_file_read(o->file, (size_t)1 << 32, &text, err);
     for (start = now(); rc == 0 && (passes == 0 || now() - start < o->seconds); passes++) {
-        double began = now();
+        double began = cpu_now();
         rc = tokenize_all(t, &text, &ids, &tokens, err);
-        double took = now() - began;
+        double took = cpu_now() - began;
         best = passes == 0 || took < best ? took : best;
     }
     if (rc == 0) {
         double mb = (double)text.len / 1e6;
-        const char *format = o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
-                                       "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
-                                     : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
+        const char *format =
+            o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
+                      "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
+                    : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
         printf(format, mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
     }
     kh_ids_free(&ids);
@@ -82,10 +90,10 @@ const cli_command cmd_bench_tokenize = {
     .summary = "Measure how fast a text is tokenized",
     .text =
         "Tokenizes every line of a file again and again, on one core, and prints the\n"
-        "speed of the fastest pass.\n"
+        "speed of the fastest pass, by the processor time that it used.\n"
         "\n"
         "Example\n"
-        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5\n",
+        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5",
     .opts = tokenize_table,
     .opts_size = sizeof(tokenize_opts),
     .run = run_tokenize,

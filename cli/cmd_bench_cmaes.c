@@ -61,15 +61,24 @@ static const struct {
     double (*f)(const double *x, int n);
     bool rotated;
 } FUNCTIONS[] = {
-    { "sphere", sphere, false }, { "ellipsoid", ellipsoid, false }, { "cigar", cigar, false }, { "discus", discus, false },
-    { "diffpow", diffpow, false }, { "rosenbrock", rosenbrock, false }, { "rastrigin", rastrigin, false },
-    { "rotated-ellipsoid", ellipsoid, true }, { "rotated-cigar", cigar, true }, { "rotated-discus", discus, true },
-    { "rotated-diffpow", diffpow, true }, { "rotated-rosenbrock", rosenbrock, true }, { "rotated-rastrigin", rastrigin, true },
+    { "sphere", sphere, false },
+    { "ellipsoid", ellipsoid, false },
+    { "cigar", cigar, false },
+    { "discus", discus, false },
+    { "diffpow", diffpow, false },
+    { "rosenbrock", rosenbrock, false },
+    { "rastrigin", rastrigin, false },
+    { "rotated-ellipsoid", ellipsoid, true },
+    { "rotated-cigar", cigar, true },
+    { "rotated-discus", discus, true },
+    { "rotated-diffpow", diffpow, true },
+    { "rotated-rosenbrock", rosenbrock, true },
+    { "rotated-rastrigin", rastrigin, true },
 };
 
 /* As FUNCTIONS. */
-#define FUNCTION_NAMES \
-    "sphere|ellipsoid|cigar|discus|diffpow|rosenbrock|rastrigin|" \
+#define FUNCTION_NAMES                                                                                                             \
+    "sphere|ellipsoid|cigar|discus|diffpow|rosenbrock|rastrigin|"                                                                  \
     "rotated-ellipsoid|rotated-cigar|rotated-discus|rotated-diffpow|rotated-rosenbrock|rotated-rastrigin"
 
 /* ---------------------------------------------------------------------------------------------------- options */
@@ -83,9 +92,11 @@ typedef struct bench_opts {
 
 static const kh_opt bench_table[] = {
     { "function", KH_OPT_CHOICE, offsetof(bench_opts, function), "sphere", .arg = FUNCTION_NAMES, .help = "what is minimised" },
-    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE, .arg = "N", .help = "dimension" },
+    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE, .arg = "N",
+        .help = "dimension" },
     { "x0", KH_OPT_NUMBER, offsetof(bench_opts, x0), "3", .arg = "V", .help = "every coordinate of the start" },
-    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S", .help = "first step size" },
+    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S",
+        .help = "first step size" },
     KH_CMAES_ROWS(bench_opts, cmaes),
     { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print JSON" },
     { 0 },
@@ -126,9 +137,11 @@ static double *rotation(int n, uint64_t seed) {
 typedef struct problem {
     double (*f)(const double *x, int n);
     int n;
-    double *turn; /* [n, n], or NULL */
-    double *x0, *x, *turned, *value;
-    double own; /* seconds spent in ask and tell */
+    double *turn;   /* [n, n], or NULL */
+    double *x;      /* [pop, n] */
+    double *turned; /* [n] */
+    double *value;  /* [pop] */
+    double own;     /* seconds spent in ask and tell */
 } problem;
 
 static double evaluate(const problem *p, const double *x) {
@@ -164,8 +177,8 @@ static void print_json(const bench_opts *o, const kh_cmaes *c, double own) {
         FUNCTIONS[o->function].name, o->dim, o->x0, o->sigma, o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable",
         kh_cmaes_pop(c), (unsigned long long)o->cmaes.seed, kh_cmaes_evals(c), kh_cmaes_generation(c));
     printf(isfinite(f) ? "%.17g" : "null", f);
-    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%.6f}\n", kh_cmaes_stop_name(kh_cmaes_stop(c)),
-        kh_cmaes_sigma(c), own, own / (double)kh_cmaes_generation(c));
+    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%.6f}\n",
+        kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_sigma(c), own, own / (double)kh_cmaes_generation(c));
 }
 
 static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
@@ -182,8 +195,12 @@ static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
 static int problem_make(problem *p, const bench_opts *o, int pop, kh_err *err) {
     size_t n = (size_t)o->dim;
     bool rotated = FUNCTIONS[o->function].rotated;
-    *p = (problem){ .f = FUNCTIONS[o->function].f, .n = o->dim, .x = kh_calloc(n * (size_t)pop, sizeof(double)), .turned = kh_calloc(n, sizeof(double)),
-        .value = kh_calloc((size_t)pop, sizeof(double)), .turn = rotated ? rotation(o->dim, o->cmaes.seed) : NULL };
+    *p = (problem){ .f = FUNCTIONS[o->function].f,
+        .n = o->dim,
+        .x = kh_calloc(n * (size_t)pop, sizeof(double)),
+        .turned = kh_calloc(n, sizeof(double)),
+        .value = kh_calloc((size_t)pop, sizeof(double)),
+        .turn = rotated ? rotation(o->dim, o->cmaes.seed) : NULL };
     return !p->x || !p->turned || !p->value || (rotated && !p->turn) ? kh_fail_memory(err) : 0;
 }
 
@@ -220,7 +237,7 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_bench_cmaes = {
     .name = "bench cmaes",
     .args = "",
-    .summary = "run CMA-ES on a test function",
+    .summary = "Run CMA-ES on a test function",
     .text = "Minimises a function with a known optimum (f = 0) and prints how many\n"
             "evaluations it took, the value reached, why it stopped, and the optimiser's own\n"
             "time. The functions are those of the literature. A random rotation makes the\n"
@@ -232,7 +249,7 @@ const cli_command cmd_bench_cmaes = {
             "  keyhole bench cmaes --function rotated-ellipsoid --dim 20 --target 1e-9\n"
             "  keyhole bench cmaes --function rosenbrock --dim 40 --x0 0 --sigma 0.5 --json\n"
             "  keyhole bench cmaes --dim 1000 --pop 20 --max-evals 2000\n"
-            "  keyhole bench cmaes --dim 10000 --variant separable --max-evals 20000\n",
+            "  keyhole bench cmaes --dim 10000 --variant separable --max-evals 20000",
     .opts = bench_table,
     .opts_size = sizeof(bench_opts),
     .run = run_bench,

@@ -22,18 +22,26 @@ typedef struct bench_opts {
 
 static const kh_opt bench_table[] = {
     { "model", KH_OPT_TEXT, offsetof(bench_opts, model), .arg = "DIR", .help = "a model folder; instead of --arch" },
-    { "arch", KH_OPT_TEXT, offsetof(bench_opts, arch), .arg = "NAME", .help = "a random model: roberta-large, roberta-base, bert-large, bert-base" },
+    { "arch", KH_OPT_TEXT, offsetof(bench_opts, arch), .arg = "NAME",
+        .help = "a random model: roberta-large, roberta-base, bert-large, bert-base" },
     { "layers", KH_OPT_INT, offsetof(bench_opts, layers), "0", .max = 1024, .arg = "N", .help = "with --arch: other layers" },
-    { "hidden", KH_OPT_INT, offsetof(bench_opts, hidden), "0", .max = 1 << 16, .arg = "N", .help = "with --arch: another hidden size" },
+    { "hidden", KH_OPT_INT, offsetof(bench_opts, hidden), "0", .max = 1 << 16, .arg = "N",
+        .help = "with --arch: another hidden size" },
     { "heads", KH_OPT_INT, offsetof(bench_opts, heads), "0", .max = 1 << 12, .arg = "N", .help = "with --arch: other heads" },
-    { "inner", KH_OPT_INT, offsetof(bench_opts, inner), "0", .max = 1 << 20, .arg = "N", .help = "with --arch: another feed-forward size" },
-    { "vocab", KH_OPT_INT, offsetof(bench_opts, vocab), "0", .max = 1 << 24, .arg = "N", .help = "with --arch: another vocabulary" },
-    { "precision", KH_OPT_TEXT, offsetof(bench_opts, precision), "f32,bf16,int8", .arg = "LIST", .help = "which, separated by commas" },
+    { "inner", KH_OPT_INT, offsetof(bench_opts, inner), "0", .max = 1 << 20, .arg = "N",
+        .help = "with --arch: another feed-forward size" },
+    { "vocab", KH_OPT_INT, offsetof(bench_opts, vocab), "0", .max = 1 << 24, .arg = "N",
+        .help = "with --arch: another vocabulary" },
+    { "precision", KH_OPT_TEXT, offsetof(bench_opts, precision), "f32,bf16,int8", .arg = "LIST",
+        .help = "which, separated by commas" },
     { "rows", KH_OPT_INT, offsetof(bench_opts, rows), "32", .min = 1, .max = 100000, .arg = "N", .help = "sequences" },
-    { "length", KH_OPT_INT, offsetof(bench_opts, length), "80", .min = 4, .max = 100000, .arg = "T", .help = "tokens of a sequence, slots included" },
-    { "longest", KH_OPT_INT, offsetof(bench_opts, longest), "0", .max = 100000, .arg = "T", .help = "ragged: lengths from --length to this" },
+    { "length", KH_OPT_INT, offsetof(bench_opts, length), "80", .min = 4, .max = 100000, .arg = "T",
+        .help = "tokens of a sequence, slots included" },
+    { "longest", KH_OPT_INT, offsetof(bench_opts, longest), "0", .max = 100000, .arg = "T",
+        .help = "ragged: lengths from --length to this" },
     { "slots", KH_OPT_INT, offsetof(bench_opts, slots), "0", .max = 1000, .arg = "N", .help = "rows of a soft prompt" },
-    { "prompts", KH_OPT_INT, offsetof(bench_opts, prompts), "1", .min = 1, .max = 10000, .arg = "N", .help = "prompts, each with every sequence (with --slots)" },
+    { "prompts", KH_OPT_INT, offsetof(bench_opts, prompts), "1", .min = 1, .max = 10000, .arg = "N",
+        .help = "prompts, each with every sequence (with --slots)" },
     { "separate", KH_OPT_FLAG, offsetof(bench_opts, separate), .help = "one call for each prompt instead of one for all" },
     { "reps", KH_OPT_INT, offsetof(bench_opts, reps), "3", .min = 1, .max = 1000, .arg = "N", .help = "calls; the best counts" },
     { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print one JSON object for each precision" },
@@ -79,8 +87,12 @@ static void input_free(input *in) {
 static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err *err) {
     int longest = o->longest > o->length ? o->longest : o->length;
     size_t n = (size_t)o->rows, n_float = (size_t)o->prompts * (size_t)o->slots * (size_t)c->hidden;
-    *in = (input){ .n_mask = 1, .id = kh_calloc(n * (size_t)longest, sizeof *in->id), .start = kh_calloc(n + 1, sizeof *in->start),
-        .mask = kh_calloc(n, sizeof *in->mask), .slot = kh_calloc(n, sizeof *in->slot), .prompt = kh_calloc(n_float + 1, sizeof *in->prompt) };
+    *in = (input){ .n_mask = 1,
+        .id = kh_calloc(n * (size_t)longest, sizeof *in->id),
+        .start = kh_calloc(n + 1, sizeof *in->start),
+        .mask = kh_calloc(n, sizeof *in->mask),
+        .slot = kh_calloc(n, sizeof *in->slot),
+        .prompt = kh_calloc(n_float + 1, sizeof *in->prompt) };
     if (!in->id || !in->start || !in->mask || !in->slot || !in->prompt)
         return kh_fail_memory(err);
     if (o->length < o->slots + 4)
@@ -89,15 +101,24 @@ static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err
     for (int s = 0; s < o->rows; s++) {
         int length = o->length + (int)kh_rng_below(&r, (uint32_t)(longest - o->length + 1));
         for (int t = 0; t < length; t++)
-            in->id[in->start[s] + (size_t)t] = 5 + (int32_t)(t <= o->slots ? t % (c->vocab - 5) : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
+            in->id[in->start[s] + (size_t)t] =
+                5 + (int32_t)(t <= o->slots ? t % (c->vocab - 5) : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
         in->start[s + 1] = in->start[s] + (size_t)length;
         in->mask[s] = length - 3;
         in->slot[s] = o->slots > 0 ? 1 : -1;
     }
     for (size_t i = 0; i < n_float; i++)
         in->prompt[i] = 0.1f * (float)kh_rng_normal(&r);
-    in->batch = (kh_batch){ .n_row = o->rows, .n_variant = 1, .n_seq = o->rows, .n_slot = o->slots, .max_len = longest, .id = in->id, .start = in->start,
-        .n_mask = &in->n_mask, .mask = in->mask, .slot = in->slot };
+    in->batch = (kh_batch){ .n_row = o->rows,
+        .n_variant = 1,
+        .n_seq = o->rows,
+        .n_slot = o->slots,
+        .max_len = longest,
+        .id = in->id,
+        .start = in->start,
+        .n_mask = &in->n_mask,
+        .mask = in->mask,
+        .slot = in->slot };
     return 0;
 }
 
@@ -121,12 +142,14 @@ static void report(const bench_opts *o, const kh_engine *e, double load, double 
     const char *precision = kh_precision_name(kh_engine_precision(e)), *kernels = kh_engine_kernels(e)->name;
     const char *name = o->model ? o->model : o->arch;
     if (o->json)
-        printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%d,\"length\":%d,\"longest\":%d,\"prompts\":%d,"
+        printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%d,\"length\":%d,\"longest\":%d,"
+               "\"prompts\":%d,"
                "\"separate\":%s,\"seconds\":%.4f,\"sequences_per_second\":%.3f,\"load_seconds\":%.2f,\"resident_gb\":%.3f}\n",
             name, precision, kernels, kh_threads(), o->rows, o->length, o->longest > o->length ? o->longest : o->length, o->prompts,
             o->separate ? "true" : "false", best, pairs / best, load, bytes / 1e9);
     else
-        printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident %6.3f GB\n", precision, kernels, pairs / best, best, load, bytes / 1e9);
+        printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident %6.3f GB\n", precision, kernels,
+            pairs / best, best, load, bytes / 1e9);
     fflush(stdout);
 }
 
@@ -136,7 +159,8 @@ static int bench_precision(const bench_opts *o, const char *dir, kh_precision pr
     input in = { 0 };
     double pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1), best = 1e30;
     double start = now(), before = resident();
-    int rc = kh_model_open(&model, dir, &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
+    int rc = kh_model_open(&model, dir,
+        &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
     if (rc == 0)
         rc = kh_engine_new(&e, model, precision, err);
     double load = now() - start, bytes = resident() - before;
@@ -163,7 +187,8 @@ static int bench_all(const bench_opts *o, const char *dir, kh_err *err) {
     for (const char *at = o->precision; rc == 0 && *at; at += *at == ',') {
         size_t n = strcspn(at, ",");
         int p = KH_F32;
-        while (p < KH_PRECISION_AUTO && (strlen(kh_precision_name((kh_precision)p)) != n || memcmp(at, kh_precision_name((kh_precision)p), n) != 0))
+        while (p < KH_PRECISION_AUTO &&
+            (strlen(kh_precision_name((kh_precision)p)) != n || memcmp(at, kh_precision_name((kh_precision)p), n) != 0))
             p++;
         if (p == KH_PRECISION_AUTO)
             return kh_fail(err, CLI_USAGE, "--precision takes f32, bf16 and int8, separated by commas; got \"%.*s\"", (int)n, at);

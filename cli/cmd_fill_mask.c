@@ -20,7 +20,8 @@ static const kh_opt fill_table[] = {
         .required = true },
     { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
         .help = "how many tokens for each mask" },
-    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
+    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
+        .help = "how the model multiplies" },
     { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
     { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
     { 0 },
@@ -127,7 +128,8 @@ static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
         return rc;
     const kh_config *c = &kh_engine_model(f->engine)->config;
     if (f->ids.n > kh_config_max_tokens(c)) /* before memory for every mask of an endless text */
-        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", f->ids.n, kh_config_max_tokens(c));
+        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", f->ids.n,
+            kh_config_max_tokens(c));
     if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)f->n_at * (size_t)c->vocab, sizeof *f->logprob))
         return kh_fail_memory(err);
     kh_single single;

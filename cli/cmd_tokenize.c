@@ -19,9 +19,11 @@ static const kh_opt table[] = {
     { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true,
         .help = "a model folder, tokenizer.json, vocab.json (with merges.txt) or vocab.txt" },
     { "decode", KH_OPT_FLAG, offsetof(tokenize_opts, decode), .help = "the other way: ids in, text out" },
-    { "special", KH_OPT_FLAG, offsetof(tokenize_opts, special), "true", .help = "add special tokens around a text; with --decode, show them" },
+    { "special", KH_OPT_FLAG, offsetof(tokenize_opts, special), "true",
+        .help = "add special tokens around a text; with --decode, show them" },
     { "plain", KH_OPT_FLAG, offsetof(tokenize_opts, plain), .help = "take special tokens inside a text for ordinary characters" },
-    { "json-input", KH_OPT_FLAG, offsetof(tokenize_opts, json_input), .help = "each line of input is JSON, so that a text may hold newlines" },
+    { "json-input", KH_OPT_FLAG, offsetof(tokenize_opts, json_input),
+        .help = "each line of input is JSON, so that a text may hold newlines" },
     { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
     { 0 },
 };
@@ -88,7 +90,8 @@ static int encode_line(job *j, const kh_buf *line, kh_err *err) {
 static int add_id(job *j, long long id, kh_err *err) {
     int size = kh_tokenizer_size(j->tokenizer);
     if (id < 0 || id >= size)
-        return kh_fail_at(err, KH_EARG, "standard input", j->number, "id %lld is outside the vocabulary, which goes from 0 to %d", id, size - 1);
+        return kh_fail_at(
+            err, KH_EARG, "standard input", j->number, "id %lld is outside the vocabulary, which goes from 0 to %d", id, size - 1);
     return kh_ids_push(&j->ids, (int32_t)id, err);
 }
 
@@ -183,7 +186,7 @@ const cli_command cmd_tokenize = {
         "      {\"ids\":[0,31414,232,2],\"tokens\":[\"<s>\",\"Hello\",\"\\u0120world\",\"</s>\"]}\n"
         "  echo '31414 232' | keyhole tokenize --model roberta-base --decode\n"
         "      Hello world\n"
-        "  keyhole tokenize --model bert-base-uncased --no-special --json-input < texts.jsonl\n",
+        "  keyhole tokenize --model bert-base-uncased --no-special --json-input < texts.jsonl",
     .opts = table,
     .opts_size = sizeof(tokenize_opts),
     .run = run,

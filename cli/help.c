@@ -27,11 +27,29 @@ void cli_print_family(FILE *out, const char *word) {
     fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
 }
 
+/* A choice among many is called KIND where it is named; what there is to choose from follows the help. */
+static bool many_choices(const kh_opt *row) { return row->type == KH_OPT_CHOICE && strlen(row->arg) > 80; }
+
 /* "--name ARG" of a row; a flag that is on unless told otherwise is "--[no-]name". */
 static int option_words(const kh_opt *row, char *out, size_t cap) {
     bool value = row->type != KH_OPT_FLAG, on = !value && row->value && strcmp(row->value, "true") == 0;
-    const char *more = row->type == KH_OPT_LIST ? "..." : "";
-    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "", value ? row->arg : "", more);
+    const char *more = row->type == KH_OPT_LIST ? "..." : "", *arg = many_choices(row) ? "KIND" : row->arg;
+    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "", value ? arg : "", more);
+}
+
+/* The choices, separated by commas, in lines that fit behind an indent of 28. */
+static void print_choices(FILE *out, const char *choices) {
+    int column = 200; /* force a new line at once */
+    for (const char *at = choices; *at; at += *at == '|') {
+        size_t n = strcspn(at, "|");
+        column += (int)n + 2;
+        if (column > 100) {
+            fprintf(out, "\n%28s", "");
+            column = 28 + (int)n + 2;
+        }
+        fprintf(out, "%.*s%s", (int)n, at, at[n] ? ", " : "");
+        at += n;
+    }
 }
 
 static void print_option(FILE *out, const kh_opt *row) {
@@ -45,6 +63,8 @@ static void print_option(FILE *out, const kh_opt *row) {
         fputs(" (needed)", out);
     else if (row->value && row->type != KH_OPT_FLAG && *row->value)
         fprintf(out, " (%s)", row->value);
+    if (many_choices(row))
+        print_choices(out, row->arg);
     fputc('\n', out);
 }
 
@@ -107,6 +127,12 @@ static void man_options(FILE *out, const kh_opt *rows) {
             roff(out, row->value);
             fputs(")", out);
         }
+        if (many_choices(row))
+            for (const char *at = row->arg; *at; at += *at == '|') {
+                size_t n = strcspn(at, "|");
+                fprintf(out, "%s%.*s", at == row->arg ? "\n.br\none of " : ",\n", (int)n, at);
+                at += n;
+            }
         fputc('\n', out);
     }
 }

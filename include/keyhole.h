@@ -94,7 +94,11 @@ KH_API int kh_threads(void);
 typedef struct kh_tokenizer kh_tokenizer;
 
 /* path: a model folder, a tokenizer.json, a vocab.json (with merges.txt beside it), a merges.txt or a vocab.txt. In a
- * folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored. */
+ * folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored.
+ *   - tokenizer.json alone decides how text is encoded, but its "truncation" and "padding" are not applied.
+ *   - The older files follow the conventions of RoBERTa, GPT-2 and BERT, with what tokenizer_config.json,
+ *     special_tokens_map.json and added_tokens.json in their folder say: add_prefix_space, do_lower_case, mask_token, ...
+ *   - Those also tell which token is the mask, the padding and so on; otherwise the usual names do. */
 KH_API int kh_tokenizer_open(kh_tokenizer **out, const char *path, kh_err *err);
 KH_API void kh_tokenizer_close(kh_tokenizer *);
 
@@ -111,13 +115,14 @@ enum kh_encode_flags {
     KH_ENCODE_PLAIN = 2, /* special tokens inside the text are ordinary characters: for text from strangers */
 };
 
-/* Appends the ids of text to *out. */
+/* Appends the ids of text (at most 1 GB) to *out; nothing is appended on failure. */
 KH_API int kh_tokenizer_encode(const kh_tokenizer *, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err);
 /* The same for a pair; type_id, if not NULL, gets the token type of each id appended to out. */
 KH_API int kh_tokenizer_encode_pair(const kh_tokenizer *, const char *a, size_t na, const char *b, size_t nb, unsigned flags,
     kh_ids *out, kh_ids *type_id, kh_err *err);
 
-/* Fresh text (kh_text_free) of the ids; *n gets its length. skip_special leaves special tokens out. */
+/* Fresh text (kh_text_free) of the ids, NUL-terminated; *n gets its length. skip_special leaves special tokens out. Ids
+ * that have no token are passed over. */
 KH_API int kh_tokenizer_decode(const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err);
 KH_API void kh_text_free(char *text);
 
@@ -512,6 +517,218 @@ KH_API void kh_predictor_free(kh_predictor *);
 /* p [n, n_label]: the predictive distribution of each row, the weighted mean of softmax, or of votes. Texts that are too
  * long are cut. A row's distribution depends on that row alone. */
 KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
+
+/* ---------------------------------------------------------- what a set of answers is worth (src/judge) */
+
+/* Everything here is pure: arrays in, numbers out. doc/judging.md has the equations. */
+
+/* Distributions over classes, and the true classes. */
+typedef struct kh_answers {
+    const double *p;  /* [n, n_label], every row adds up to one */
+    const int *label; /* [n], 0 .. n_label-1 */
+    int n, n_label;
+} kh_answers;
+
+/* Refuses what cannot be judged: no rows, fewer than two classes, NaN, negative numbers, rows that do not add up to one
+ * (within 0.001), labels that are no class. The calls below that can fail check the same. */
+KH_API int kh_answers_check(const kh_answers *, kh_err *err);
+/* The most probable class; the first of equals. */
+KH_API int kh_predicted(const double *p, int n_label);
+
+/* How uncertain a distribution is: higher means less certain. */
+typedef enum kh_score { KH_SCORE_MAXP /* 1 - max p */, KH_SCORE_ENTROPY /* -sum p log p, in nats */ } kh_score;
+KH_API double kh_uncertainty(kh_score, const double *p, int n_label);
+
+/* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its members to one row, weight
+ * [n_sample] their weights (NULL: equal). total = entropy of the mean; ambiguity = mean of the entropies, what every member
+ * sees in the row; disagreement = total - ambiguity, the mutual information between answer and member. */
+typedef struct kh_decomposition {
+    double total, ambiguity, disagreement;
+} kh_decomposition;
+KH_API kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int n_sample, int n_label);
+
+/* -- metrics -- */
+
+/* name, which way is better (1 up, -1 down, 0 neither), meaning */
+#define KH_METRICS(X) \
+    X(accuracy, 1, "share of rows whose most probable class is the true one") \
+    X(f1, 1, "F1 of class 1") \
+    X(nll, -1, "mean -log p of the true class, p not below 1e-15") \
+    X(brier, -1, "mean squared distance to the true class, all classes added (0 to 2)") \
+    X(ece, -1, "calibration error, bins over [0.5,1] for two classes, else [0,1] (UQ360)") \
+    X(ece_plain, -1, "calibration error, bins over [0,1]") \
+    X(ece_classwise, -1, "calibration error of every class's probability, averaged") \
+    X(ece_adaptive, -1, "calibration error, bins of equal mass") \
+    X(aurrrc, -1, "area under the risk-rejection-rate curve by 1 - max p (UQ360)") \
+    X(aurrrc_entropy, -1, "the same by entropy") \
+    X(aurrrc_oracle, 0, "the same by an oracle that says right or wrong") \
+    X(aurrrc_min, 0, "the least that any score without ties could reach") \
+    X(aurc, -1, "area under the risk-coverage curve by 1 - max p") \
+    X(aurc_entropy, -1, "the same by entropy") \
+    X(aurc_min, 0, "the least that any score could reach") \
+    X(auroc_error, 1, "chance that a wrong answer is less certain than a right one, by 1 - max p") \
+    X(auroc_error_entropy, 1, "the same by entropy") \
+    X(confidence, 0, "mean max p") \
+    X(entropy, 0, "mean entropy in nats") \
+    X(zeros, -1, "share of rows that give the true class no probability at all")
+
+typedef struct kh_metrics {
+#define KH_METRIC_FIELD(name, better, text) double name;
+    KH_METRICS(KH_METRIC_FIELD)
+} kh_metrics; /* NaN: not defined, e.g. auroc_error without errors */
+
+enum { KH_BINS = 10 };
+
+/* n_bin: for the calibration errors; 0 means KH_BINS. */
+KH_API int kh_metrics_compute(kh_metrics *out, const kh_answers *, int n_bin, kh_err *err);
+
+/* Metrics by number, in the order of the list above: name and meaning (NULL after the last), direction, value. */
+KH_API const char *kh_metrics_name(int i);
+KH_API const char *kh_metrics_text(int i);
+KH_API int kh_metrics_better(int i);
+KH_API double kh_metrics_value(const kh_metrics *, int i);
+
+/* Mean and standard deviation (n - 1) of each metric over n runs; undefined values are left out. */
+KH_API void kh_metrics_spread(const kh_metrics *runs, int n, kh_metrics *mean, kh_metrics *sd);
+KH_API void kh_mean_sd(const double *x, int n, double *mean, double *sd);
+
+/* -- reliability -- */
+
+typedef enum kh_binning {
+    KH_BINS_UQ360,    /* [0.5,1] for two classes, else [0,1] */
+    KH_BINS_PLAIN,    /* [0,1] */
+    KH_BINS_ADAPTIVE, /* of equal mass; equal confidences share a bin */
+} kh_binning;
+
+typedef struct kh_bin {
+    double low, high; /* confidences low <= c < high; the last bin holds its end too */
+    int n;
+    double confidence, accuracy; /* means; 0 in an empty bin */
+} kh_bin;
+
+/* Fills bin [n_bin] and, if ece is not NULL, the calibration error: sum of n_b/n |accuracy - confidence|. */
+KH_API int kh_reliability(const kh_answers *, kh_binning, int n_bin, kh_bin *bin, double *ece, kh_err *err);
+
+/* -- curves: how well a score u (higher is less certain) tells good rows from bad ones -- */
+
+typedef struct kh_curve {
+    double aurrrc, aurrrc_oracle, aurrrc_min;
+    double aurc, aurc_min;
+    double auroc; /* NaN if all rows are good or all bad */
+} kh_curve;
+KH_API int kh_curve_compute(kh_curve *out, const double *u, const bool *good, int n, kh_err *err);
+
+typedef struct kh_curve_point {
+    double u;        /* accept rows up to this uncertainty */
+    double coverage; /* share of rows accepted */
+    double risk;     /* share of bad ones among them */
+} kh_curve_point;
+/* point [n]: one for each different u, ascending; *n_point says how many. */
+KH_API int kh_risk_coverage(const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err);
+
+/* Scores of rows from the distribution and from outside. */
+#define KH_OOD_METRICS(X) \
+    X(auroc, 1, "chance that an outside row is less certain than an inside one") \
+    X(aupr_in, 1, "average precision, inside rows positive") \
+    X(aupr_out, 1, "average precision, outside rows positive") \
+    X(fpr95, -1, "share of outside rows let in when 95 % of inside rows are") \
+    X(aurrrc, -1, "area under the risk-rejection-rate curve of pooled rows (UQ360)") \
+    X(aurrrc_oracle, 0, "the same by an oracle that says inside or outside")
+
+typedef struct kh_ood {
+    KH_OOD_METRICS(KH_METRIC_FIELD)
+} kh_ood;
+KH_API int kh_ood_compute(kh_ood *out, const double *u_in, int n_in, const double *u_out, int n_out, kh_err *err);
+KH_API const char *kh_ood_name(int i);
+KH_API const char *kh_ood_text(int i);
+KH_API double kh_ood_value(const kh_ood *, int i);
+
+/* -- intervals by the bootstrap -- */
+
+typedef struct kh_bootstrap_opts {
+    int n_resample;
+    double level; /* e.g. 0.95 */
+    uint64_t seed;
+} kh_bootstrap_opts;
+KH_API kh_bootstrap_opts kh_bootstrap_defaults(void); /* 1000, 0.95, 0 */
+
+/* Percentile intervals of every metric. Rows are drawn with replacement. */
+KH_API int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *, int n_bin, const kh_bootstrap_opts *, kh_err *err);
+KH_API int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in, const double *u_out, int n_out,
+    const kh_bootstrap_opts *, kh_err *err);
+
+/* Two classifiers on the same rows: a - b, with intervals and two-sided p-values from the same resamples for both. */
+typedef struct kh_compared {
+    kh_metrics diff, low, high, p;
+} kh_compared;
+KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *, kh_err *err);
+
+/* -- decisions: when to answer, which classes to name, what is none of our business -- */
+
+/* P(X <= k) for X binomial (n, p), and the Clopper-Pearson bound: the largest p for which that is still at least delta. */
+KH_API double kh_binomial_cdf(int k, int n, double p);
+KH_API double kh_binomial_upper(int k, int n, double delta);
+
+/* Answer where u < threshold: with probability 1 - delta over the rows it was chosen on, the share of wrong answers among
+ * those given is at most max_risk (doc/judging.md says under which condition). */
+typedef struct kh_selector {
+    double max_risk, delta;
+    double threshold;                   /* -INFINITY: never answer; INFINITY: always */
+    int n, n_accepted, n_wrong;         /* of the rows it was chosen on */
+    double risk, risk_bound;            /* n_wrong / n_accepted, and its upper bound; NaN if nothing is accepted */
+    double coverage;                    /* what to expect: n_accepted / n, */
+    double coverage_low, coverage_high; /* and its Clopper-Pearson interval of level 1 - delta */
+    int n_needed;                       /* the fewest accepted rows, all right, that could show max_risk */
+} kh_selector;
+KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk, double delta, kh_err *err);
+
+/* The smallest threshold t such that a new row of the same distribution has u <= t with probability >= keep; INFINITY if n
+ * rows are too few to say so. */
+KH_API int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err);
+
+/* Conformal sets (LAC): sets of classes that hold the true one with probability >= 1 - alpha, whatever the classifier. */
+typedef struct kh_conformal {
+    double alpha;
+    bool per_class; /* the promise holds within every class */
+    int n_label;
+    double *score;    /* ascending, class after class if per_class */
+    int *start;       /* [n_label + 1] where each class starts in score; all rows are class 0's if not per_class */
+    double min_alpha; /* the smallest alpha that does not force all classes into every set: 1 / (n + 1) */
+} kh_conformal;
+KH_API int kh_conformal_fit(kh_conformal *out, const kh_answers *, double alpha, bool per_class, kh_err *err);
+KH_API void kh_conformal_free(kh_conformal *);
+/* in [n_label]: which classes are in the set of p; returns how many, which may be none. u in (0, 1) decides ties at random,
+ * which makes the coverage exact; u = 1 keeps all that tie. */
+KH_API int kh_conformal_set(const kh_conformal *, const double *p, double u, bool *in);
+/* The number that decides the ties of this row, given a seed. */
+KH_API double kh_conformal_tie(uint64_t seed, int row);
+
+/* -- calibration -- */
+
+typedef enum kh_calibration {
+    KH_CALIBRATE_TEMPERATURE, /* softmax(x / T); x are logits or log-probabilities */
+    KH_CALIBRATE_VECTOR,      /* softmax(w * x + b), x centred */
+    KH_CALIBRATE_VOTES,       /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted */
+} kh_calibration;
+
+typedef struct kh_calibrator {
+    kh_calibration method;
+    int n_label;
+    int n;                 /* rows it was fitted on */
+    double temperature;    /* 0.05 to 20; 1 with vector scaling */
+    double alpha;          /* votes only */
+    double *weight, *bias; /* [n_label] vector scaling only */
+} kh_calibrator;
+
+/* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free it, failed ones too. */
+KH_API int kh_calibrator_fit(kh_calibrator *out, kh_calibration, const double *x, const int *label, int n, int n_label, kh_err *err);
+KH_API void kh_calibrator_free(kh_calibrator *);
+/* p [n, n_label] may be x itself. */
+KH_API void kh_calibrator_apply(const kh_calibrator *, const double *x, int n, double *p);
+/* p [n, n_label]: every row calibrated by a fit that has not seen it (n_fold folds, stratified). An honest "after". */
+KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *label, int n, int n_label, int n_fold, double *p, kh_err *err);
+KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
+KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
 
 /* ------------------------------------------------------------------------- questions -> a posterior (src/tune) */
 

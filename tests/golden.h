@@ -63,7 +63,8 @@ static inline bool golden_check_decoded(const kh_tokenizer *t, const json_t *lin
     return same;
 }
 
-static inline int golden_encode(const kh_tokenizer *t, const json_t *line, unsigned flags, kh_ids *ids, kh_ids *types, kh_err *err) {
+static inline int golden_encode(
+    const kh_tokenizer *t, const json_t *line, unsigned flags, kh_ids *ids, kh_ids *types, kh_err *err) {
     const json_t *pair = json_object_get(line, "pair");
     size_t n;
     char *text = golden_text(line, &n);
@@ -96,13 +97,15 @@ static inline bool golden_line(const kh_tokenizer *t, const json_t *line) {
         ids.id = realloc(ids.id, (i + 1) * sizeof *ids.id);
         ids.id[ids.n++] = (int32_t)json_integer_value(json_array_get(decode, i));
     }
-    if (!decode && (golden_encode(t, line, KH_ENCODE_FRAME, &ids, &types, &err) != 0 || golden_encode(t, line, 0, &plain, NULL, &err) != 0)) {
+    if (!decode &&
+        (golden_encode(t, line, KH_ENCODE_FRAME, &ids, &types, &err) != 0 || golden_encode(t, line, 0, &plain, NULL, &err) != 0)) {
         printf("#   %s\n", err.msg);
         ok = false;
     } else {
         ok = (decode || golden_check_ids(line, "ids", &ids)) && golden_check_ids(line, decode ? "-" : "ids_plain", &plain);
         ok = ok && golden_check_tokens(t, line, &ids) && golden_check_ids(line, "type_ids", &types);
-        ok = ok && golden_check_decoded(t, line, "decoded", &ids, true) && golden_check_decoded(t, line, "decoded_all", &ids, false);
+        ok =
+            ok && golden_check_decoded(t, line, "decoded", &ids, true) && golden_check_decoded(t, line, "decoded_all", &ids, false);
     }
     kh_ids_free(&ids);
     kh_ids_free(&plain);

@@ -27,7 +27,8 @@ static void score(const setup *s, kh_precision precision, result *out) {
     kh_plm *box = NULL;
     kh_words *words = NULL;
     kh_batch *batch = NULL;
-    if (kh_plm_open(&box, "../shared/models/minilm-mlm", &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = precision }, &err) != 0 ||
+    if (kh_plm_open(&box, "../shared/models/minilm-mlm", &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = precision },
+            &err) != 0 ||
         kh_words_new(&words, s->task, kh_plm_tokenizer(box), false, &err) != 0 ||
         kh_batch_encode(&batch, kh_plm_tokenizer(box), s->task, words, kh_dataset_rows(s->split.train), s->rows,
             &(kh_batch_opts){ .max_len = kh_plm_describe(box).max_len, .n_slot = SLOTS }, &err) != 0)
@@ -66,7 +67,8 @@ static double spearman(const double *a, const double *b) {
 }
 
 /* Prints and checks one precision against f32. */
-static void compare(const setup *s, const char *name, kh_precision precision, const result *exact, double min_order, double max_flipped) {
+static void compare(
+    const setup *s, const char *name, kh_precision precision, const result *exact, double min_order, double max_flipped) {
     result r;
     score(s, precision, &r);
     int n = PROMPTS * s->rows, flipped = 0;
@@ -77,8 +79,9 @@ static void compare(const setup *s, const char *name, kh_precision precision, co
         flipped += (margin > 0) != (other > 0);
     }
     double order = spearman(exact->loss, r.loss);
-    printf("# %s: rank correlation of %d prompts' losses %.4f, labels flipped %.2f %%, logit margin off by %.4f (root mean square)\n", name, PROMPTS, order,
-        100.0 * flipped / n, sqrt(off));
+    printf(
+        "# %s: rank correlation of %d prompts' losses %.4f, labels flipped %.2f %%, logit margin off by %.4f (root mean square)\n",
+        name, PROMPTS, order, 100.0 * flipped / n, sqrt(off));
     free(r.logprob);
     assert_true(order >= min_order);
     assert_true(flipped <= max_flipped * n);
@@ -90,7 +93,8 @@ static void lower_precisions_keep_prompts_in_order(void **state) {
     test_needs_shared("data/sst2/kshot16/seed13.train.tsv");
     kh_err err = { 0 };
     setup s = { 0 };
-    if (kh_task_open(&s.task, "sst2", &err) != 0 || kh_split_open(&s.split, "../shared/data/sst2", 16, 13, &(kh_dataset_opts){ .task = s.task }, &err) != 0)
+    if (kh_task_open(&s.task, "sst2", &err) != 0 ||
+        kh_split_open(&s.split, "../shared/data/sst2", 16, 13, &(kh_dataset_opts){ .task = s.task }, &err) != 0)
         fail_msg("%s", err.msg);
     s.rows = kh_dataset_size(s.split.train);
     /* About the size that prompts have under the paper's prior: A z with z ~ N(0, 50). */

@@ -46,8 +46,16 @@ static void one_init(one *o, const vector_case *c, int at) {
             o->id[n++] = c->id[i];
     }
     o->start[1] = (size_t)n;
-    o->batch = (kh_batch){ .n_row = 1, .n_variant = 1, .n_seq = 1, .n_slot = n_slot, .max_len = n, .id = o->id, .start = o->start, .n_mask = &o->n_mask,
-        .mask = &o->mask, .slot = &o->slot };
+    o->batch = (kh_batch){ .n_row = 1,
+        .n_variant = 1,
+        .n_seq = 1,
+        .n_slot = n_slot,
+        .max_len = n,
+        .id = o->id,
+        .start = o->start,
+        .n_mask = &o->n_mask,
+        .mask = &o->mask,
+        .slot = &o->slot };
 }
 
 static void check_hidden(kh_engine *e, const vector_case *c, double limit) {
@@ -108,13 +116,34 @@ static void check_model(const char *name, int n_cases) {
     kh_engine_free(e);
 }
 
-static void bert(void **state) { (void)state; check_model("bert", 7); }
-static void bert_with_old_names_and_own_decoder(void **state) { (void)state; check_model("bert-old-names", 1); }
-static void bert_without_head(void **state) { (void)state; check_model("bert-no-head", 1); }
-static void roberta(void **state) { (void)state; check_model("roberta", 7); }
-static void roberta_f16(void **state) { (void)state; check_model("roberta-f16", 1); }
-static void roberta_bf16(void **state) { (void)state; check_model("roberta-bf16", 1); }
-static void distilbert(void **state) { (void)state; check_model("distilbert", 1); }
+static void bert(void **state) {
+    (void)state;
+    check_model("bert", 7);
+}
+static void bert_with_old_names_and_own_decoder(void **state) {
+    (void)state;
+    check_model("bert-old-names", 1);
+}
+static void bert_without_head(void **state) {
+    (void)state;
+    check_model("bert-no-head", 1);
+}
+static void roberta(void **state) {
+    (void)state;
+    check_model("roberta", 7);
+}
+static void roberta_f16(void **state) {
+    (void)state;
+    check_model("roberta-f16", 1);
+}
+static void roberta_bf16(void **state) {
+    (void)state;
+    check_model("roberta-bf16", 1);
+}
+static void distilbert(void **state) {
+    (void)state;
+    check_model("distilbert", 1);
+}
 
 /* ------------------------------------------------------------------------------------------ random batches */
 
@@ -144,13 +173,23 @@ static void made_init(made *m, int n_row, int n_variant, bool slots_move) {
     }
     for (int i = 0; i < N_PROMPT * N_SLOT * H; i++)
         m->prompt[i] = (float)kh_rng_normal(&r);
-    m->batch = (kh_batch){ .n_row = n_row, .n_variant = n_variant, .n_seq = n_seq, .n_slot = N_SLOT, .max_len = 36, .id = m->id, .start = m->start,
-        .n_mask = m->n_mask, .mask = m->mask, .slot = m->slot };
+    m->batch = (kh_batch){ .n_row = n_row,
+        .n_variant = n_variant,
+        .n_seq = n_seq,
+        .n_slot = N_SLOT,
+        .max_len = 36,
+        .id = m->id,
+        .start = m->start,
+        .n_mask = m->n_mask,
+        .mask = m->mask,
+        .slot = m->slot };
 }
 
 static const int32_t ID[][2] = { { 10 }, { 20 }, { 30 }, { 40, 41 } };
-static const kh_word SINGLE[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 1, .id = ID[1], .n_id = 1 }, { .label = 1, .id = ID[2], .n_id = 1 } };
-static const kh_word SEVERAL[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 0, .id = ID[3], .n_id = 2 }, { .label = 1, .id = ID[2], .n_id = 1 } };
+static const kh_word SINGLE[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 1, .id = ID[1], .n_id = 1 },
+    { .label = 1, .id = ID[2], .n_id = 1 } };
+static const kh_word SEVERAL[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 0, .id = ID[3], .n_id = 2 },
+    { .label = 1, .id = ID[2], .n_id = 1 } };
 static const int MASKS[] = { 1, 2 };
 static const kh_words SINGLE_WORDS = { .word = SINGLE, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 1 };
 static const kh_words SEVERAL_WORDS = { .word = SEVERAL, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 2 };
@@ -216,7 +255,8 @@ static void words_of_several_tokens(void **state) {
                 for (int v = 0; v < m->config.vocab; v++)
                     lse[k] += exp(at[k][v]);
             }
-            double word0 = at[0][10] - log(lse[0]), word1 = (at[1][40] - log(lse[1]) + at[2][41] - log(lse[2])) / 2, word2 = at[0][30] - log(lse[0]);
+            double word0 = at[0][10] - log(lse[0]), word1 = (at[1][40] - log(lse[1]) + at[2][41] - log(lse[2])) / 2,
+                   word2 = at[0][30] - log(lse[0]);
             assert_true(fabs(logits[(p * ROWS + r) * 2] - log(exp(word0) + exp(word1))) < 1e-4);
             assert_true(fabs(logits[(p * ROWS + r) * 2 + 1] - word2) < 1e-4);
         }

@@ -33,18 +33,28 @@ typedef struct shape {
     int rows, k, n;
 } shape;
 
-static const shape SHAPES[] = { { 1, 1, 1 }, { 7, 100, 33 }, { 12, 256, 16 }, { 13, 257, 31 }, { 5, 1030, 65 }, { 50, 64, 50 }, { 25, 2051, 9 } };
+static const shape SHAPES[] = { { 1, 1, 1 }, { 7, 100, 33 }, { 12, 256, 16 }, { 13, 257, 31 }, { 5, 1030, 65 }, { 50, 64, 50 },
+    { 25, 2051, 9 } };
 enum { N_SHAPE = sizeof SHAPES / sizeof SHAPES[0] };
 
 /* Root of the mean squared error relative to that of the exact result, which is x w^T + bias + residual, bent. */
 static double product_error(const kh_kernels *k, kh_precision precision, shape s, kh_epilogue epilogue) {
     float *a = random_floats(s.rows * s.k, 1), *w = random_floats(s.n * s.k, 2), *bias = random_floats(s.n, 3);
     float *residual = random_floats(s.rows * s.n, 4), *c = random_floats(s.rows * s.n, 5);
-    float *scale = kh_aligned(2 * (size_t)s.n * sizeof *scale);
     void *packed = kh_aligned(kh_packed_bytes(k, precision, s.k, s.n)), *scratch = kh_aligned(kh_kernels_scratch(s.rows, 64));
-    k->pack(precision, w, s.k, s.n, packed, precision == KH_INT8 ? scale : NULL);
-    kh_product p = { .precision = precision, .a = a, .lda = (size_t)s.k, .rows = s.rows, .k = s.k, .n = s.n, .w = packed, .scale = scale, .bias = bias,
-        .residual = residual, .epilogue = epilogue, .c = c, .ldc = (size_t)s.n };
+    k->pack(precision, w, s.k, s.n, packed);
+    kh_product p = { .precision = precision,
+        .a = a,
+        .lda = (size_t)s.k,
+        .rows = s.rows,
+        .k = s.k,
+        .n = s.n,
+        .w = packed,
+        .bias = bias,
+        .residual = residual,
+        .epilogue = epilogue,
+        .c = c,
+        .ldc = (size_t)s.n };
     k->product(&p, scratch);
     double off = 0, size = 1e-12; /* a single number may be bent to 0 */
     for (int i = 0; i < s.rows; i++)
@@ -56,7 +66,7 @@ static double product_error(const kh_kernels *k, kh_precision precision, shape s
             off += (sum - c[i * s.n + j]) * (sum - c[i * s.n + j]);
             size += sum * sum;
         }
-    float *all[] = { a, w, bias, residual, c, scale, packed, scratch };
+    float *all[] = { a, w, bias, residual, c, packed, scratch };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         kh_free(all[i]);
     return sqrt(off / size);
@@ -69,7 +79,8 @@ static void check_products(kh_precision precision, double limit) {
             for (int bend = KH_PLAIN; bend <= KH_RELU; bend++) {
                 double off = product_error(k, precision, SHAPES[i], (kh_epilogue)bend);
                 if (!(off < limit))
-                    fail_msg("%s: rows %d, k %d, n %d, epilogue %d: relative error %g", k->name, SHAPES[i].rows, SHAPES[i].k, SHAPES[i].n, bend, off);
+                    fail_msg("%s: rows %d, k %d, n %d, epilogue %d: relative error %g", k->name, SHAPES[i].rows, SHAPES[i].k,
+                        SHAPES[i].n, bend, off);
             }
 }
 
@@ -95,15 +106,17 @@ static void int8_does_not_saturate(void **state) {
     (void)state;
     const kh_kernels *k;
     enum { K = 64, N = 40 };
-    float a[2 * K], w[N * K], c[2 * N], scale[2 * N];
+    float a[2 * K], w[N * K], c[2 * N];
     for (int i = 0; i < 2 * K; i++)
         a[i] = i < K ? 3.0f : -3.0f;
     for (int i = 0; i < N * K; i++)
         w[i] = (i / K) % 2 ? 1.0f : -1.0f;
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++) {
         void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)), *scratch = kh_aligned(kh_kernels_scratch(2, 64));
-        k->pack(KH_INT8, w, K, N, packed, scale);
-        k->product(&(kh_product){ .precision = KH_INT8, .a = a, .lda = K, .rows = 2, .k = K, .n = N, .w = packed, .scale = scale, .c = c, .ldc = N }, scratch);
+        k->pack(KH_INT8, w, K, N, packed);
+        k->product(
+            &(kh_product){ .precision = KH_INT8, .a = a, .lda = K, .rows = 2, .k = K, .n = N, .w = packed, .c = c, .ldc = N },
+            scratch);
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < N; j++)
                 assert_true(fabsf(c[i * N + j] - (i ? -1.0f : 1.0f) * (j % 2 ? 1.0f : -1.0f) * 3 * K) < 0.01f);
@@ -117,13 +130,22 @@ static void rows_do_not_know_their_neighbours(void **state) {
     (void)state;
     const kh_kernels *k;
     enum { ROWS = 61, K = 530, N = 70 };
-    float *a = random_floats(ROWS * K, 1), *w = random_floats(N * K, 2), *all = random_floats(ROWS * N, 3), *part = random_floats(ROWS * N, 4);
-    float scale[2 * N];
+    float *a = random_floats(ROWS * K, 1), *w = random_floats(N * K, 2), *all = random_floats(ROWS * N, 3),
+          *part = random_floats(ROWS * N, 4);
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
         for (int precision = KH_F32; precision <= KH_INT8; precision++) {
-            void *packed = kh_aligned(kh_packed_bytes(k, (kh_precision)precision, K, N)), *scratch = kh_aligned(kh_kernels_scratch(ROWS, 64));
-            k->pack((kh_precision)precision, w, K, N, packed, precision == KH_INT8 ? scale : NULL);
-            kh_product p = { .precision = (kh_precision)precision, .a = a, .lda = K, .rows = ROWS, .k = K, .n = N, .w = packed, .scale = scale, .c = all, .ldc = N };
+            void *packed = kh_aligned(kh_packed_bytes(k, (kh_precision)precision, K, N)),
+                 *scratch = kh_aligned(kh_kernels_scratch(ROWS, 64));
+            k->pack((kh_precision)precision, w, K, N, packed);
+            kh_product p = { .precision = (kh_precision)precision,
+                .a = a,
+                .lda = K,
+                .rows = ROWS,
+                .k = K,
+                .n = N,
+                .w = packed,
+                .c = all,
+                .ldc = N };
             k->product(&p, scratch);
             for (int first = 0; first < ROWS; first += 7)
                 for (int rows = 1; rows <= ROWS - first; rows += 5) {
@@ -189,7 +211,8 @@ static void attend_exactly(const kh_attention *t, int query, int head, double *o
     for (int i = 0; i < t->n; i++) {
         weight[i] = 0;
         for (int q = 0; q < t->d; q++)
-            weight[i] += (double)t->q[(size_t)query * t->ldq + (size_t)(head * t->d + q)] * t->k[(size_t)i * t->ldk + (size_t)(head * t->d + q)];
+            weight[i] += (double)t->q[(size_t)query * t->ldq + (size_t)(head * t->d + q)] *
+                t->k[(size_t)i * t->ldk + (size_t)(head * t->d + q)];
         weight[i] /= sqrt(t->d);
         top = fmax(top, weight[i]);
     }
@@ -209,10 +232,21 @@ static void attention_is_softmax_of_products(void **state) {
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
         for (int i = 0; i < 4; i++) {
             int heads = 3, d = CASES[i].n, n = CASES[i].k, wide = heads * d;
-            float *q = random_floats(CASES[i].rows * wide, 1), *kv = random_floats(n * 2 * wide, 2), *out = random_floats(CASES[i].rows * wide, 3);
+            float *q = random_floats(CASES[i].rows * wide, 1), *kv = random_floats(n * 2 * wide, 2),
+                  *out = random_floats(CASES[i].rows * wide, 3);
             void *scratch = kh_aligned(kh_kernels_scratch(n, d));
-            kh_attention t = { .q = q, .k = kv, .v = kv + wide, .ldq = (size_t)wide, .ldk = 2 * (size_t)wide, .ldv = 2 * (size_t)wide, .n_query = CASES[i].rows, .n = n,
-                .heads = heads, .d = d, .out = out, .ldo = (size_t)wide };
+            kh_attention t = { .q = q,
+                .k = kv,
+                .v = kv + wide,
+                .ldq = (size_t)wide,
+                .ldk = 2 * (size_t)wide,
+                .ldv = 2 * (size_t)wide,
+                .n_query = CASES[i].rows,
+                .n = n,
+                .heads = heads,
+                .d = d,
+                .out = out,
+                .ldo = (size_t)wide };
             k->attention(&t, scratch);
             double want[64];
             for (int r = 0; r < t.n_query; r++)

@@ -53,8 +53,9 @@ typedef struct setup {
     kh_question q;
 } setup;
 
-static const char TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"a\"]},"
-                           "{\"name\":\"good\",\"words\":[\"e\"]},{\"name\":\"odd\",\"words\":[\"t\"]}]}";
+static const char TASK[] =
+    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"a\"]},"
+    "{\"name\":\"good\",\"words\":[\"e\"]},{\"name\":\"odd\",\"words\":[\"t\"]}]}";
 
 static setup setup_new(kh_access access, kh_precision precision) {
     setup s = { 0 };

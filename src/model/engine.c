@@ -19,8 +19,8 @@
 #include <string.h>
 
 enum {
-    GROUP_ROWS = 240,   /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
-    ROUND_ROWS = 8192,  /* rows of pieces that wait in memory: 4 H floats each */
+    GROUP_ROWS = 240,  /* rows of a block of A times 1 KB stay in a second-level cache of 512 KB */
+    ROUND_ROWS = 8192, /* rows of pieces that wait in memory: 4 H floats each */
 };
 
 /* A dense layer, packed. */
@@ -28,12 +28,11 @@ typedef struct dense {
     int k, n;
     kh_precision precision;
     void *w;
-    float *scale; /* int8: [2, n] */
-    float *bias;  /* [n] or NULL */
+    float *bias; /* [n] or NULL */
 } dense;
 
 typedef struct packed_layer {
-    dense q, kv, o, up, down;            /* kv: keys, then values */
+    dense q, kv, o, up, down;             /* kv: keys, then values */
     float *ln1_g, *ln1_b, *ln2_g, *ln2_b; /* [H] */
 } packed_layer;
 
@@ -41,9 +40,9 @@ struct kh_engine {
     kh_model *model;
     const kh_kernels *kernels;
     kh_precision precision;
-    packed_layer *layer;  /* [L] */
-    float *ln_g, *ln_b;   /* of the embeddings */
-    dense head;           /* f32: it is one row per mask, and the logits hang on it */
+    packed_layer *layer; /* [L] */
+    float *ln_g, *ln_b;  /* of the embeddings */
+    dense head;          /* f32: it is one row per mask, and the logits hang on it */
     float *head_ln_g, *head_ln_b;
     dense decoder; /* the whole vocabulary; packed when first asked for */
 };
@@ -69,7 +68,6 @@ static float *floats(const kh_tensor *t) {
 
 static void dense_free(dense *d) {
     kh_free(d->w);
-    kh_free(d->scale);
     kh_free(d->bias);
 }
 
@@ -80,17 +78,16 @@ static bool dense_pack(kh_engine *e, kh_precision precision, dense *d, kh_tensor
     d->n = w[0]->rows * parts;
     d->precision = precision;
     d->w = kh_aligned(kh_packed_bytes(e->kernels, precision, d->k, d->n));
-    d->scale = precision == KH_INT8 ? kh_aligned(2 * (size_t)d->n * sizeof *d->scale) : NULL;
     d->bias = kh_aligned((size_t)d->n * sizeof *d->bias);
     float *all = kh_aligned((size_t)d->n * (size_t)d->k * sizeof *all);
-    bool ok = d->w && (d->scale || precision != KH_INT8) && d->bias && all;
+    bool ok = d->w && d->bias && all;
     for (int p = 0; ok && p < parts; p++) {
         for (int r = 0; r < w[p]->rows; r++)
             kh_tensor_row(w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
         kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
     }
     if (ok)
-        e->kernels->pack(precision, all, d->k, d->n, d->w, d->scale);
+        e->kernels->pack(precision, all, d->k, d->n, d->w);
     kh_free(all);
     return ok;
 }
@@ -104,7 +101,8 @@ static bool layer_pack(kh_engine *e, int index) {
         dense_pack(e, precision, &p->o, (kh_tensor *[2]){ &l->o_w }, (kh_tensor *[2]){ &l->o_b }) &&
         dense_pack(e, precision, &p->up, (kh_tensor *[2]){ &l->up_w }, (kh_tensor *[2]){ &l->up_b }) &&
         dense_pack(e, precision, &p->down, (kh_tensor *[2]){ &l->down_w }, (kh_tensor *[2]){ &l->down_b }) &&
-        (p->ln1_g = floats(&l->ln1_g)) && (p->ln1_b = floats(&l->ln1_b)) && (p->ln2_g = floats(&l->ln2_g)) && (p->ln2_b = floats(&l->ln2_b));
+        (p->ln1_g = floats(&l->ln1_g)) && (p->ln1_b = floats(&l->ln1_b)) && (p->ln2_g = floats(&l->ln2_g)) &&
+        (p->ln2_b = floats(&l->ln2_b));
 }
 
 /* The matrices of a layer that now exist twice. */
@@ -184,13 +182,26 @@ typedef struct work {
     void *scratch;          /* of the kernels */
 } work;
 
-static void apply(const kh_engine *e, const dense *d, const float *x, int rows, const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
-    e->kernels->product(&(kh_product){ .precision = d->precision, .a = x, .lda = (size_t)d->k, .rows = rows, .k = d->k, .n = d->n, .w = d->w,
-                            .scale = d->scale, .bias = d->bias, .residual = residual, .epilogue = epilogue, .c = y, .ldc = (size_t)d->n },
+static void apply(const kh_engine *e, const dense *d, const float *x, int rows, const float *residual, kh_epilogue epilogue,
+    float *y, void *scratch) {
+    e->kernels->product(&(kh_product){ .precision = d->precision,
+                            .a = x,
+                            .lda = (size_t)d->k,
+                            .rows = rows,
+                            .k = d->k,
+                            .n = d->n,
+                            .w = d->w,
+                            .bias = d->bias,
+                            .residual = residual,
+                            .epilogue = epilogue,
+                            .c = y,
+                            .ldc = (size_t)d->n },
         scratch);
 }
 
-static kh_epilogue epilogue_of(kh_act act) { return act == KH_ACT_GELU ? KH_GELU : act == KH_ACT_GELU_TANH ? KH_GELU_TANH : KH_RELU; }
+static kh_epilogue epilogue_of(kh_act act) {
+    return act == KH_ACT_GELU ? KH_GELU : act == KH_ACT_GELU_TANH ? KH_GELU_TANH : KH_RELU;
+}
 
 /* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the layer's output in w->x. */
 static void finish_layer(const kh_engine *e, const packed_layer *p, int rows, work *w) {
@@ -205,8 +216,8 @@ static void finish_layer(const kh_engine *e, const packed_layer *p, int rows, wo
 
 /* A sequence of a group while it passes through the layers. */
 typedef struct span {
-    int rows;          /* T */
-    int mask, n_mask;  /* the rows that matter after the last layer */
+    int rows;         /* T */
+    int mask, n_mask; /* the rows that matter after the last layer */
 } span;
 
 /* Attention for each sequence; if `only_masks`, queries are the mask rows, which stand compactly in w->q. */
@@ -216,8 +227,18 @@ static void attend(const kh_engine *e, const span *s, int n, bool only_masks, wo
     size_t row = 0, query = 0;
     for (int i = 0; i < n; i++) {
         int n_query = only_masks ? s[i].n_mask : s[i].rows;
-        e->kernels->attention(&(kh_attention){ .q = w->q + query * H, .ldq = H, .k = w->kv + row * 2 * H, .ldk = 2 * H, .v = w->kv + row * 2 * H + H,
-                                  .ldv = 2 * H, .n_query = n_query, .n = s[i].rows, .heads = heads, .d = (int)H / heads, .out = w->ctx + query * H, .ldo = H },
+        e->kernels->attention(&(kh_attention){ .q = w->q + query * H,
+                                  .ldq = H,
+                                  .k = w->kv + row * 2 * H,
+                                  .ldk = 2 * H,
+                                  .v = w->kv + row * 2 * H + H,
+                                  .ldv = 2 * H,
+                                  .n_query = n_query,
+                                  .n = s[i].rows,
+                                  .heads = heads,
+                                  .d = (int)H / heads,
+                                  .out = w->ctx + query * H,
+                                  .ldo = H },
             w->scratch);
         row += (size_t)s[i].rows;
         query += (size_t)n_query;
@@ -355,10 +376,10 @@ struct call {
     take_fn *take;
     float *out;
 
-    dense label;      /* kh_engine_score, words of one token: the decoder's rows of them */
-    const int *at;    /* kh_engine_vocabulary: places */
+    dense label;   /* kh_engine_score, words of one token: the decoder's rows of them */
+    const int *at; /* kh_engine_vocabulary: places */
     int n_at;
-    int wide;         /* floats per row of the threads' buffer for outputs; 0: I */
+    int wide; /* floats per row of the threads' buffer for outputs; 0: I */
 
     work *work; /* [threads] */
     int threads;
@@ -413,53 +434,69 @@ static void run_group(call *c, int first, int n, work *w) {
     c->take(c, c->pair + first, s, n, c->to_masks ? w->y : w->x, w);
 }
 
-/* The first piece, of those from `from` on, that holds a prompt in the slots where sequence s has them; n if none does. */
-static int prompt_pieces(const call *c, int s, int from, int n, int n_prompt) {
+/* Prompts p0 .. p1-1 with sequences s0 .. s1-1: the part of a call whose pieces are in memory together. */
+typedef struct round {
+    int p0, p1, s0, s1;
+    int n_text, n_prompt; /* how many of each */
+    int n_piece, n_pair;
+} round_of;
+
+/* The first of the prompts' pieces for the place where sequence s has its slots; n_piece if there is none yet. */
+static int prompt_pieces(const call *c, const round_of *r, int s) {
     const int *slot = c->ask->batch->slot;
-    while (from < n && slot[c->piece[from].seq] != slot[s])
-        from += n_prompt;
-    return from;
+    int at = r->n_text;
+    while (at < r->n_piece && slot[c->piece[at].seq] != slot[s])
+        at += r->n_prompt;
+    return at;
 }
 
-/* Prompts p0 .. p1-1 with sequences s0 .. s1-1. */
-static int run_round(call *c, int p0, int p1, int s0, int s1, kh_err *err) {
-    kh_engine *e = c->e;
+/* The texts, then, for each place where slots stand, the prompts; and memory for all of them. */
+static bool make_pieces(call *c, round_of *r) {
     const kh_batch *b = c->ask->batch;
-    size_t H = (size_t)e->model->config.hidden, rows = 0, n_text = (size_t)(s1 - s0), n_prompt = (size_t)(p1 - p0);
-    /* The texts, then, for each place where slots stand, the prompts. */
-    int n_piece = 0, n_pair = 0;
-    if (!kh_grow(&c->piece, &c->piece_cap, n_text + n_text * n_prompt, sizeof *c->piece) ||
-        !kh_grow(&c->pair, &c->pair_cap, n_text * n_prompt, sizeof *c->pair) || !kh_grow(&c->span, &c->span_cap, n_text * n_prompt, sizeof *c->span) ||
-        !kh_grow(&c->cut, &c->cut_cap, n_text * n_prompt + 2, sizeof *c->cut))
-        return kh_fail_memory(err);
-    for (int s = s0; s < s1; s++) {
-        int length = (int)(b->start[s + 1] - b->start[s]);
-        c->piece[n_piece++] = (piece){ .prompt = -1, .seq = s, .rows = length - b->n_slot };
-    }
-    for (int s = s0; s < s1 && b->n_slot > 0; s++)
-        if (prompt_pieces(c, s, (int)n_text, n_piece, (int)n_prompt) == n_piece)
-            for (int p = p0; p < p1; p++)
-                c->piece[n_piece++] = (piece){ .prompt = p, .seq = s, .rows = b->n_slot };
-    for (int i = 0; i < n_piece; i++)
+    size_t H = (size_t)c->e->model->config.hidden, rows = 0;
+    if (!kh_grow(&c->piece, &c->piece_cap, (size_t)r->n_text * (size_t)(1 + r->n_prompt), sizeof *c->piece))
+        return false;
+    for (int s = r->s0; s < r->s1; s++)
+        c->piece[r->n_piece++] = (piece){ .prompt = -1, .seq = s, .rows = (int)(b->start[s + 1] - b->start[s]) - b->n_slot };
+    for (int s = r->s0; s < r->s1 && b->n_slot > 0; s++)
+        if (prompt_pieces(c, r, s) == r->n_piece)
+            for (int p = r->p0; p < r->p1; p++)
+                c->piece[r->n_piece++] = (piece){ .prompt = p, .seq = s, .rows = b->n_slot };
+    for (int i = 0; i < r->n_piece; i++)
         rows += (size_t)c->piece[i].rows;
     if (!kh_grow(&c->piece_memory, &c->memory_cap, rows * 4 * H, sizeof *c->piece_memory))
-        return kh_fail_memory(err);
+        return false;
     float *at = c->piece_memory;
-    for (int i = 0; i < n_piece; i++) {
+    for (int i = 0; i < r->n_piece; i++) {
         piece *p = &c->piece[i];
         size_t n = (size_t)p->rows * H;
         p->x = at, p->q = at + n, p->kv = at + 2 * n;
         at += 4 * n;
     }
+    return true;
+}
+
+/* Every prompt with every sequence, prompt after prompt. */
+static bool make_pairs(call *c, round_of *r) {
+    bool slots = c->ask->batch->n_slot > 0;
+    size_t n = (size_t)r->n_text * (size_t)r->n_prompt;
+    if (!kh_grow(&c->pair, &c->pair_cap, n, sizeof *c->pair) || !kh_grow(&c->span, &c->span_cap, n, sizeof *c->span) ||
+        !kh_grow(&c->cut, &c->cut_cap, n + 2, sizeof *c->cut))
+        return false;
+    for (int p = r->p0; p < r->p1; p++)
+        for (int s = r->s0; s < r->s1; s++)
+            c->pair[r->n_pair++] = (pair){ &c->piece[s - r->s0], slots ? &c->piece[prompt_pieces(c, r, s) + p - r->p0] : NULL };
+    return true;
+}
+
+static int run_round(call *c, int p0, int p1, int s0, int s1, kh_err *err) {
+    round_of r = { p0, p1, s0, s1, .n_text = s1 - s0, .n_prompt = p1 - p0 };
+    if (!make_pieces(c, &r) || !make_pairs(c, &r))
+        return kh_fail_memory(err);
 #pragma omp parallel for schedule(dynamic) num_threads(c->threads)
-    for (int i = 0; i < n_piece; i++)
-        compute_piece(e, c->ask, &c->piece[i], &c->work[omp_get_thread_num()]);
-    for (int p = p0; p < p1; p++)
-        for (int s = s0; s < s1; s++) {
-            int first = prompt_pieces(c, s, (int)n_text, n_piece, (int)n_prompt);
-            c->pair[n_pair++] = (pair){ &c->piece[s - s0], b->n_slot > 0 ? &c->piece[first + p - p0] : NULL };
-        }
-    int groups = cut_groups(c, n_pair);
+    for (int i = 0; i < r.n_piece; i++)
+        compute_piece(c->e, c->ask, &c->piece[i], &c->work[omp_get_thread_num()]);
+    int groups = cut_groups(c, r.n_pair);
 #pragma omp parallel for schedule(dynamic) num_threads(c->threads)
     for (int g = 0; g < groups; g++)
         run_group(c, c->cut[g], c->cut[g + 1] - c->cut[g], &c->work[omp_get_thread_num()]);
@@ -478,7 +515,8 @@ static int round_end(int from, int n, const size_t *start, size_t each) {
 }
 
 static bool work_new(const kh_engine *e, int rows, int wide, work *w) {
-    size_t n = (size_t)rows, H = (size_t)e->model->config.hidden, I = (size_t)(wide > e->model->config.inner ? wide : e->model->config.inner);
+    size_t n = (size_t)rows, H = (size_t)e->model->config.hidden,
+           I = (size_t)(wide > e->model->config.inner ? wide : e->model->config.inner);
     float *block = kh_aligned(n * (6 * H + I) * sizeof *block);
     w->scratch = kh_aligned(kh_kernels_scratch(rows, (int)H / e->model->config.heads));
     *w = (work){ block, block, block, block, block, block, w->scratch };
@@ -502,11 +540,20 @@ static void call_free(call *c) {
     dense_free(&c->label);
 }
 
+/* Threads cost more than they bring to a call of less than a millisecond or so. */
+static int worthwhile_threads(const call *c) {
+    const kh_config *g = &c->e->model->config;
+    const kh_batch *b = c->ask->batch;
+    double rows = (double)(b->start[b->n_seq] - b->start[0]) * (b->n_slot > 0 ? c->ask->n_prompt : 1);
+    double products = rows * g->layers * g->hidden * (4.0 * g->hidden + 2.0 * g->inner);
+    return products > 5e7 ? kh_threads() : 1;
+}
+
 /* Every prompt with every sequence. Frees what the call holds, also on failure. */
 static int call_run(call *c, kh_err *err) {
     const kh_batch *b = c->ask->batch;
     int rc = 0;
-    c->threads = kh_threads();
+    c->threads = worthwhile_threads(c);
     c->work = kh_calloc((size_t)c->threads, sizeof *c->work);
     bool ok = c->work != NULL;
     for (int t = 0; ok && t < c->threads; t++)
@@ -538,10 +585,13 @@ static int check_ask(const kh_engine *e, const kh_question *ask, kh_err *err) {
     if (b->n_slot > 0 && ask->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (b->max_len > kh_config_max_tokens(g))
-        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", b->max_len, kh_config_max_tokens(g));
+        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", b->max_len,
+            kh_config_max_tokens(g));
     for (size_t i = b->start[0]; i < b->start[b->n_seq]; i++)
         if (b->id[i] < 0 || b->id[i] >= g->vocab)
-            return kh_fail(err, KH_EMISMATCH, "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to the model?", (int)b->id[i], g->vocab);
+            return kh_fail(err, KH_EMISMATCH,
+                "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to the model?", (int)b->id[i],
+                g->vocab);
     return 0;
 }
 
@@ -559,7 +609,8 @@ static int pack_decoder(kh_engine *e, kh_err *err) {
     kh_weights *w = &e->model->w;
     if (e->decoder.w)
         return 0;
-    if (dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder, (kh_tensor *[2]){ &w->decoder_w }, (kh_tensor *[2]){ &w->decoder_b }))
+    if (dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder, (kh_tensor *[2]){ &w->decoder_w },
+            (kh_tensor *[2]){ &w->decoder_b }))
         return 0;
     dense_free(&e->decoder);
     e->decoder = (dense){ 0 };
@@ -623,7 +674,9 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
     kh_weights *w = &e->model->w;
     int H = e->model->config.hidden;
     float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row), *bias = floats(&w->decoder_b);
-    *d = (dense){ .k = H, .n = words->n_word, .w = kh_aligned(kh_packed_bytes(e->kernels, KH_F32, H, words->n_word)),
+    *d = (dense){ .k = H,
+        .n = words->n_word,
+        .w = kh_aligned(kh_packed_bytes(e->kernels, KH_F32, H, words->n_word)),
         .bias = kh_aligned((size_t)words->n_word * sizeof *bias) };
     bool ok = row && bias && d->w && d->bias;
     for (int k = 0; ok && k < words->n_word; k++) {
@@ -631,7 +684,7 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
         d->bias[k] = bias[words->word[k].id[0]];
     }
     if (ok)
-        e->kernels->pack(KH_F32, row, H, words->n_word, d->w, NULL);
+        e->kernels->pack(KH_F32, row, H, words->n_word, d->w);
     kh_free(row);
     kh_free(bias);
     return ok ? 0 : kh_fail_memory(err);
@@ -641,7 +694,9 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
-    call c = { .e = e, .ask = ask, .layers = e->model->config.layers, .to_masks = true, .take = single ? take_single : take_multiple };
+    call c = {
+        .e = e, .ask = ask, .layers = e->model->config.layers, .to_masks = true, .take = single ? take_single : take_multiple
+    };
     c.wide = single ? words->n_word : vocabulary_width(e);
     int rc = kh_model_needs_head(e->model, "scoring label words", err);
     if (rc == 0)
@@ -709,6 +764,13 @@ int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *ou
 
 void kh_single_init(kh_single *s, const int32_t *id, int n) {
     *s = (kh_single){ .start = { 0, (size_t)n }, .slot = -1, .n_mask = 1 };
-    s->batch = (kh_batch){ .n_row = 1, .n_variant = 1, .n_seq = 1, .max_len = n, .id = id, .start = s->start, .n_mask = &s->n_mask, .mask = &s->mask,
+    s->batch = (kh_batch){ .n_row = 1,
+        .n_variant = 1,
+        .n_seq = 1,
+        .max_len = n,
+        .id = id,
+        .start = s->start,
+        .n_mask = &s->n_mask,
+        .mask = &s->mask,
         .slot = &s->slot };
 }

@@ -34,13 +34,18 @@ const kh_kernels *kh_kernels_pick(void) {
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 size_t kh_packed_bytes(const kh_kernels *k, kh_precision precision, int n_in, int n_out) {
-    size_t per_word = precision == KH_F32 ? 1 : precision == KH_BF16 ? 2 : 4;
-    return round_up((size_t)n_out, (size_t)k->columns) * (((size_t)n_in + per_word - 1) / per_word) * 4;
+    size_t inputs = (size_t)n_in, columns = round_up((size_t)n_out, (size_t)k->columns);
+    switch (precision) {
+    case KH_BF16: return columns * ((inputs + 1) / 2) * 4;
+    case KH_INT8:
+        return columns * ((inputs + KH_INT8_GROUP - 1) / KH_INT8_GROUP) * (KH_INT8_GROUP + 8); /* and a step and a sum each */
+    default: return columns * inputs * 4;
+    }
 }
 
 size_t kh_kernels_scratch(int rows, int d) {
     size_t n = round_up((size_t)rows, 48), wide = round_up((size_t)d, 32); /* 48: whole tiles of every row of the table */
-    size_t product = 256 * 32 * 4 + n * 256 * 4 + n * 16;                  /* a block of W, a block of A, roundings */
+    size_t product = 256 * 32 * 4 + n * 256 * 4 + n * 16 * 16;             /* a block of W, a block of A, roundings */
     size_t attention = (n + 32) * wide * 4 + n * (n + 32) * 4;             /* keys or values packed, and the weights */
     return round_up(product + attention, 64);
 }

@@ -6,7 +6,7 @@
  *
  *     const kh_kernels *k = kh_kernels_pick();
  *     void *w = kh_aligned(kh_packed_bytes(k, KH_F32, K, N));
- *     k->pack(KH_F32, weight, K, N, w, NULL);                                 weight [N, K], as checkpoints store it
+ *     k->pack(KH_F32, weight, K, N, w);                                       weight [N, K], as checkpoints store it
  *     k->product(&(kh_product){ .a = x, .lda = K, .rows = T, .k = K, .n = N, .w = w, .bias = b, .c = y, .ldc = N }, scratch);
  *
  * Letters: T rows (tokens), K inputs, N outputs. */
@@ -14,6 +14,9 @@
 #define KH_MODEL_KERNELS_H
 
 #include "keyhole.h"
+
+/* int8 rounds so many values of k together. */
+enum { KH_INT8_GROUP = 64 };
 
 typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
 
@@ -23,7 +26,6 @@ typedef struct kh_product {
     size_t lda;
     int rows, k, n;
     const void *w;         /* packed [K, N] */
-    const float *scale;    /* int8: [2, N]: what one step of a weight is worth, and the sum of its column in steps; else NULL */
     const float *bias;     /* [N] or NULL */
     const float *residual; /* [rows, N], row stride ldc, added after the bias; or NULL; must not overlap c */
     kh_epilogue epilogue;
@@ -44,8 +46,8 @@ typedef struct kh_kernels {
     int columns; /* of a packed panel; N is rounded up to it */
     bool (*usable)(void);
 
-    /* Packs w [N, K]. scale: [2, N] for int8, else NULL. packed: kh_packed_bytes, 64-byte aligned. */
-    void (*pack)(kh_precision, const float *w, int k, int n, void *packed, float *scale);
+    /* Packs w [N, K] into kh_packed_bytes, 64-byte aligned. */
+    void (*pack)(kh_precision, const float *w, int k, int n, void *packed);
     /* scratch: kh_kernels_scratch bytes, 64-byte aligned, one per thread. */
     void (*product)(const kh_product *, void *scratch);
     /* out = softmax(q k^T / sqrt d) v, head by head, for one sequence. */

@@ -7,6 +7,9 @@
  *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane, exact for weights within TOP_WEIGHT
  *   TOP_WEIGHT the largest int8 weight: 127, or 63 where dot4 goes through saturating 16-bit sums
  *
+ * int8 rounds in groups of GROUP values of k: each group of a weight column and of a token has its own step, so that one
+ * large number spoils the rounding of its neighbours only.
+ *
  * The product is the classical one (Goto and van de Geijn 2008): W lies in panels of COLUMNS columns; K is cut into
  * blocks, so that a block of a panel stays in the first-level cache while all rows pass; a block of A is repacked, TILE
  * rows at a time, to be read in one stream. Each element of C is the sum over k in ascending order; between blocks it
@@ -20,6 +23,9 @@
 enum {
     COLUMNS = 2 * WIDTH,
     BLOCK_WORDS = 256, /* 32-bit words of A per row and block: a block of a panel is 16 KB at WIDTH 8, half of L1 */
+    GROUP_WORDS = KH_INT8_GROUP / 4,
+    GROUPS = BLOCK_WORDS / GROUP_WORDS, /* of a block */
+    GROUP_ROWS = GROUP_WORDS + 2,       /* rows of COLUMNS in a packed group: words, then steps, then column sums */
 };
 
 static inline v_f32 load(const float *p) {
@@ -132,50 +138,57 @@ static inline uint32_t bf16_bits(float x) {
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
-/* Columns of W as their steps are set: top weight = TOP_WEIGHT steps. */
-static void set_steps(const float *w, int k, int n, float *scale) {
-    for (int j = 0; j < n; j++) {
-        float top = 0;
-        for (int i = 0; i < k; i++) {
-            float x = fabsf(w[(size_t)j * (size_t)k + (size_t)i]);
-            top = x > top ? x : top;
-        }
-        scale[j] = top / TOP_WEIGHT;
-        scale[n + j] = 0;
-    }
-}
-
-/* One packed word: as many weights of consecutive k as fit in 32 bits. */
-static uint32_t pack_word(kh_precision precision, const float *w, int left, float step, float *column_sum) {
-    uint32_t word = 0;
-    switch (precision) {
-    case KH_F32: memcpy(&word, w, 4); break;
-    case KH_BF16: word = bf16_bits(w[0]) | (left > 1 ? bf16_bits(w[1]) << 16 : 0); break;
-    case KH_INT8:
-        for (int q = 0; q < 4 && q < left && step > 0; q++) {
-            int8_t v = (int8_t)lrintf(w[q] / step);
-            *column_sum += (float)v; /* whole numbers below 2^24: exact */
-            word |= (uint32_t)(uint8_t)v << 8 * q;
-        }
-        break;
-    case KH_PRECISION_AUTO: break; /* the engine has resolved it */
-    }
+/* One word of a column: as many weights of consecutive k as fit in 32 bits. */
+static uint32_t float_word(kh_precision precision, const float *w, int left) {
+    uint32_t word;
+    if (precision == KH_BF16)
+        return bf16_bits(w[0]) | (left > 1 ? bf16_bits(w[1]) << 16 : 0);
+    memcpy(&word, w, 4);
     return word;
 }
 
-static const int PER_WORD[] = { [KH_F32] = 1, [KH_BF16] = 2, [KH_INT8] = 4 };
+/* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart. */
+static void pack_group(const float *w, int n, uint32_t *out) {
+    float top = 0, sum = 0;
+    for (int i = 0; i < n; i++)
+        top = fabsf(w[i]) > top ? fabsf(w[i]) : top;
+    float step = top / TOP_WEIGHT;
+    for (int i = 0; i < KH_INT8_GROUP; i += 4) {
+        uint32_t word = 0;
+        for (int q = 0; q < 4 && i + q < n && step > 0; q++) {
+            int8_t v = (int8_t)lrintf(w[i + q] / step);
+            sum += (float)v; /* whole numbers: exact */
+            word |= (uint32_t)(uint8_t)v << 8 * q;
+        }
+        out[i / 4 * COLUMNS] = word;
+    }
+    memcpy(out + GROUP_WORDS * COLUMNS, &step, sizeof step);
+    memcpy(out + (GROUP_WORDS + 1) * COLUMNS, &sum, sizeof sum);
+}
 
-/* [N / COLUMNS][K / per word][COLUMNS] words; missing columns are zero. */
-static void pack(kh_precision precision, const float *w, int k, int n, void *packed, float *scale) {
-    uint32_t *out = packed;
-    if (precision == KH_INT8)
-        set_steps(w, k, n, scale);
-    for (int panel = 0; panel < n; panel += COLUMNS)
-        for (int i = 0; i < k; i += PER_WORD[precision])
-            for (int j = panel; j < panel + COLUMNS; j++) {
-                const float *at = w + (size_t)j * (size_t)k + (size_t)i;
-                *out++ = j < n ? pack_word(precision, at, k - i, scale ? scale[j] : 0, scale ? scale + n + j : NULL) : 0;
-            }
+/* Rows of COLUMNS words that the first k values of a panel take: k must end a block, or be K. */
+static size_t panel_rows(kh_precision precision, int k) {
+    switch (precision) {
+    case KH_BF16: return (size_t)(k + 1) / 2;
+    case KH_INT8: return (size_t)(k + KH_INT8_GROUP - 1) / KH_INT8_GROUP * GROUP_ROWS;
+    default: return (size_t)k;
+    }
+}
+
+/* Panel by panel, [panel_rows][COLUMNS] words each; missing columns are zero. */
+static void pack(kh_precision precision, const float *w, int k, int n, void *packed) {
+    size_t rows = panel_rows(precision, k);
+    memset(packed, 0, (size_t)(n + COLUMNS - 1) / COLUMNS * rows * COLUMNS * 4);
+    for (int j = 0; j < n; j++) {
+        const float *column = w + (size_t)j * (size_t)k;
+        uint32_t *out = (uint32_t *)packed + (size_t)(j / COLUMNS) * rows * COLUMNS + (size_t)(j % COLUMNS);
+        if (precision == KH_INT8)
+            for (int i = 0; i < k; i += KH_INT8_GROUP, out += GROUP_ROWS * COLUMNS)
+                pack_group(column + i, k - i < KH_INT8_GROUP ? k - i : KH_INT8_GROUP, out);
+        else
+            for (int i = 0; i < k; i += precision == KH_BF16 ? 2 : 1, out += COLUMNS)
+                *out = float_word(precision, column + i, k - i);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------- tiles */
@@ -224,8 +237,9 @@ static void tile_bf16(const void *a_words, const uint32_t *w, int words, v_f32 c
 }
 #endif
 
-/* Where the CPU has no bf16 products, a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS]. */
-static inline void widen(const uint32_t *w, int words, float *out) {
+#ifndef HAVE_DOT2
+/* Without bf16 products a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS]. */
+static void widen(const uint32_t *w, int words, float *out) {
     const v_int high = splat_int((int32_t)0xFFFF0000);
     for (int k = 0; k < words; k++, w += COLUMNS, out += 2 * COLUMNS)
         for (int half = 0; half < COLUMNS; half += WIDTH) {
@@ -234,6 +248,7 @@ static inline void widen(const uint32_t *w, int words, float *out) {
             store(out + COLUMNS + half, (v_f32)(pair & high));
         }
 }
+#endif
 
 #ifndef HAVE_DOT4
 static inline v_int dot4(v_int sum, v_int a, v_int w) {
@@ -243,13 +258,18 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 }
 #endif
 
-static void tile_int8(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
-    const int32_t *a = a_words;
+/* How a group of one token's activations was rounded: x = step * (q - zero), q in 0 .. 255. */
+typedef struct rounding {
+    float step, per_step, zero;
+} rounding;
+
+/* One group: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added to c. */
+static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[TILE][2]) {
     v_int sum[TILE][2];
 #pragma GCC unroll 16
     for (int i = 0; i < TILE; i++)
-        sum[i][0] = (v_int)c[i][0], sum[i][1] = (v_int)c[i][1];
-    for (int k = 0; k < words; k++, a += TILE, w += COLUMNS) {
+        sum[i][0] = sum[i][1] = splat_int(0);
+    for (int k = 0; k < GROUP_WORDS; k++, a += TILE, w += COLUMNS) {
         v_int w0 = load_int(w), w1 = load_int(w + WIDTH);
 #pragma GCC unroll 16
         for (int i = 0; i < TILE; i++) {
@@ -258,20 +278,25 @@ static void tile_int8(const void *a_words, const uint32_t *w, int words, v_f32 c
             sum[i][1] = dot4(sum[i][1], x, w1);
         }
     }
+    for (int half = 0; half < 2; half++) {
+        v_f32 step = (v_f32)load_int(w + half * WIDTH), total = (v_f32)load_int(w + COLUMNS + half * WIDTH);
 #pragma GCC unroll 16
-    for (int i = 0; i < TILE; i++)
-        c[i][0] = (v_f32)sum[i][0], c[i][1] = (v_f32)sum[i][1];
+        for (int i = 0; i < TILE; i++)
+            c[i][half] += (__builtin_convertvector(sum[i][half], v_f32) - splat(r[i].zero) * total) * (splat(r[i].step) * step);
+    }
+}
+
+/* r: [groups][stride], from the tile's first row on. */
+static void tile_int8(const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
+    for (int g = 0; g < groups; g++)
+        tile_group(
+            (const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
 }
 
 /* ------------------------------------------------------------------------------------------- gathering A */
 
-/* How one token's activations were rounded: x = step * (q - zero), q in 0 .. 255. */
-typedef struct rounding {
-    float step, per_step, zero;
-} rounding;
-
 /* The range always holds 0, so that 0 is exact. */
-static rounding row_rounding(const float *x, int k) {
+static rounding find_rounding(const float *x, int k) {
     v_f32 low = splat(0), high = splat(0);
     int i = 0;
     for (; i + WIDTH <= k; i += WIDTH) {
@@ -339,11 +364,21 @@ static void narrow_bytes(const float *x, int n, const rounding *r, uint8_t *out)
     }
 }
 
-static void gather_int8(const float *a, size_t lda, int rows, int depth, const rounding *r, float *out) {
+/* The block's groups of TILE rows, and how each was rounded: r [GROUPS][stride]. */
+static void gather_int8(const float *a, size_t lda, int rows, int depth, rounding *r, size_t stride, float *out) {
     float words[TILE][BLOCK_WORDS];
+    int groups = (depth + KH_INT8_GROUP - 1) / KH_INT8_GROUP;
     for (int i = 0; i < TILE && i < rows; i++)
-        narrow_bytes(a + (size_t)i * lda, depth, &r[i], (uint8_t *)words[i]);
-    gather_f32(words[0], BLOCK_WORDS, rows, (depth + 3) / 4, out);
+        for (int g = 0; g < groups; g++) {
+            const float *x = a + (size_t)i * lda + (size_t)(g * KH_INT8_GROUP);
+            int n = depth - g * KH_INT8_GROUP < KH_INT8_GROUP ? depth - g * KH_INT8_GROUP : KH_INT8_GROUP;
+            rounding *how = &r[(size_t)g * stride + (size_t)i];
+            if (n < KH_INT8_GROUP)
+                memset(&words[i][g * GROUP_WORDS], 0, GROUP_WORDS * sizeof(float));
+            *how = find_rounding(x, n);
+            narrow_bytes(x, n, how, (uint8_t *)&words[i][g * GROUP_WORDS]);
+        }
+    gather_f32(words[0], BLOCK_WORDS, rows, groups * GROUP_WORDS, out);
 }
 
 #ifdef HAVE_DOT2
@@ -361,27 +396,14 @@ static void gather_bf16(const float *a, size_t lda, int rows, int depth, float *
 
 /* ----------------------------------------------------------------------------------------------- product */
 
+/* Values of K that make a block. */
+static int block_depth(kh_precision precision) {
+    switch (precision) {
 #ifdef HAVE_DOT2
-enum { WIDENED = 0 };
-#else
-enum { WIDENED = 1 }; /* bf16 is multiplied as f32 */
+    case KH_BF16: return 2 * BLOCK_WORDS;
 #endif
-
-/* Values of K that a word of the gathered A holds. */
-static int per_a_word(kh_precision p) { return p == KH_BF16 && WIDENED ? 1 : PER_WORD[p]; }
-
-static void gather(const kh_product *p, int row, int k, int depth, const rounding *r, void *out) {
-    const float *a = p->a + (size_t)row * p->lda + (size_t)k;
-    int rows = p->rows - row;
-    switch (p->precision) {
-    case KH_F32: gather_f32(a, p->lda, rows, depth, out); break;
-#ifdef HAVE_DOT2
-    case KH_BF16: gather_bf16(a, p->lda, rows, depth, out); break;
-#else
-    case KH_BF16: gather_f32(a, p->lda, rows, depth, out); break;
-#endif
-    case KH_INT8: gather_int8(a, p->lda, rows, depth, r + row, out); break;
-    case KH_PRECISION_AUTO: break;
+    case KH_INT8: return 4 * BLOCK_WORDS;
+    default: return BLOCK_WORDS; /* bf16 without dot2 is multiplied as f32 */
     }
 }
 
@@ -410,12 +432,6 @@ static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[
         memcpy(c + (size_t)i * ldc, sum[i], (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
 }
 
-/* What a panel's columns need after their sums: loaded once for all tiles. */
-typedef struct column_ends {
-    v_f32 bias[2];
-    v_f32 step[2], total[2]; /* int8: what a step is worth, the sum of the column in steps */
-} column_ends;
-
 static inline void load_columns(const float *from, int n, v_f32 out[2]) {
     float x[COLUMNS] = { 0 };
     if (from)
@@ -423,20 +439,11 @@ static inline void load_columns(const float *from, int n, v_f32 out[2]) {
     out[0] = load(x), out[1] = load(x + WIDTH);
 }
 
-/* Sums of bytes as numbers: x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w). */
-static inline void dequantise(const column_ends *ends, const rounding *r, v_f32 sum[TILE][2]) {
-    for (int i = 0; i < TILE; i++)
-        for (int half = 0; half < 2; half++) {
-            v_f32 exact = __builtin_convertvector((v_int)sum[i][half], v_f32);
-            sum[i][half] = (exact - splat(r[i].zero) * ends->total[half]) * (splat(r[i].step) * ends->step[half]);
-        }
-}
-
 /* Bias, residual and bend of a finished tile. */
-static inline void finish(const kh_product *p, int row, int column, const column_ends *ends, v_f32 sum[TILE][2]) {
+static inline void finish(const kh_product *p, int row, int column, const v_f32 bias[2], v_f32 sum[TILE][2]) {
     for (int i = 0; i < TILE; i++)
         for (int half = 0; half < 2; half++)
-            sum[i][half] += ends->bias[half];
+            sum[i][half] += bias[half];
     if (p->residual) {
         v_f32 more[TILE][2];
         take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row, p->n - column, more);
@@ -450,23 +457,46 @@ static inline void finish(const kh_product *p, int row, int column, const column
                 sum[i][half] = bend(p->epilogue, sum[i][half]);
 }
 
-/* All tiles of one panel and one block of K. w: the words of the block. */
-static void panel_block(const kh_product *p, int column, const uint32_t *w, int words, const uint32_t *a, const rounding *r, bool first, bool last) {
-    static void (*const TILES[])(const void *, const uint32_t *, int, v_f32[TILE][2]) = {
-        [KH_F32] = tile_f32,
+/* One block of K, as all tiles need it. */
+typedef struct block {
+    int k, depth;
+    uint32_t *a; /* [padded rows, BLOCK_WORDS]: A, gathered */
+    rounding *r; /* [GROUPS, padded rows], for int8 */
+    size_t padded;
+    float *wide; /* [BLOCK_WORDS, COLUMNS]: room to widen bf16 weights */
+} block;
+
+static void gather(const kh_product *p, int row, const block *b) {
+    const float *a = p->a + (size_t)row * p->lda + (size_t)b->k;
+    float *out = (float *)(b->a + (size_t)row * BLOCK_WORDS);
+    int rows = p->rows - row;
+    switch (p->precision) {
+    case KH_INT8: gather_int8(a, p->lda, rows, b->depth, b->r + row, b->padded, out); break;
 #ifdef HAVE_DOT2
-        [KH_BF16] = tile_bf16,
-#else
-        [KH_BF16] = tile_f32,
+    case KH_BF16: gather_bf16(a, p->lda, rows, b->depth, out); break;
 #endif
-        [KH_INT8] = tile_int8,
-    };
+    default: gather_f32(a, p->lda, rows, b->depth, out); break;
+    }
+}
+
+static inline void tile(const kh_product *p, const block *b, int row, const uint32_t *w, v_f32 sum[TILE][2]) {
+    const uint32_t *a = b->a + (size_t)row * BLOCK_WORDS;
+    switch (p->precision) {
+    case KH_INT8: tile_int8(a, w, (b->depth + KH_INT8_GROUP - 1) / KH_INT8_GROUP, b->r + row, b->padded, sum); break;
+#ifdef HAVE_DOT2
+    case KH_BF16: tile_bf16(a, w, (b->depth + 1) / 2, sum); break;
+#endif
+    default: tile_f32(a, w, b->depth, sum); break;
+    }
+}
+
+/* All tiles of one panel and one block. */
+static void panel_block(const kh_product *p, const block *b, int column, const uint32_t *w) {
     int columns = p->n - column;
-    column_ends ends;
-    load_columns(p->bias ? p->bias + column : NULL, columns, ends.bias);
-    load_columns(p->precision == KH_INT8 ? p->scale + column : NULL, columns, ends.step);
-    load_columns(p->precision == KH_INT8 ? p->scale + p->n + column : NULL, columns, ends.total);
-    for (int row = 0; row < p->rows; row += TILE, a += TILE * BLOCK_WORDS) {
+    bool first = b->k == 0, last = b->k + b->depth == p->k;
+    v_f32 bias[2];
+    load_columns(p->bias ? p->bias + column : NULL, columns, bias);
+    for (int row = 0; row < p->rows; row += TILE) {
         float *c = p->c + (size_t)row * p->ldc + (size_t)column;
         v_f32 sum[TILE][2];
         if (first)
@@ -474,33 +504,32 @@ static void panel_block(const kh_product *p, int column, const uint32_t *w, int 
                 sum[i][0] = sum[i][1] = splat(0);
         else
             take_c(c, p->ldc, p->rows - row, columns, sum);
-        TILES[p->precision](a, w, words, sum);
-        if (last && p->precision == KH_INT8)
-            dequantise(&ends, r + row, sum);
+        tile(p, b, row, w, sum);
         if (last)
-            finish(p, row, column, &ends, sum);
+            finish(p, row, column, bias, sum);
         put_c(c, p->ldc, p->rows - row, columns, sum);
     }
 }
 
 static void product(const kh_product *p, void *scratch) {
-    int padded = (p->rows + TILE - 1) / TILE * TILE, per_word = PER_WORD[p->precision];
-    int panel_words = (p->k + per_word - 1) / per_word, block = BLOCK_WORDS * per_a_word(p->precision);
-    float *wide = scratch;                                            /* [BLOCK_WORDS, COLUMNS]: a widened block of W */
-    uint32_t *a = (uint32_t *)(wide + BLOCK_WORDS * COLUMNS);         /* [padded, BLOCK_WORDS]: a block of A */
-    rounding *r = (rounding *)(a + (size_t)padded * BLOCK_WORDS);     /* [padded], for int8 */
-    for (int i = 0; i < padded && p->precision == KH_INT8; i++)
-        r[i] = i < p->rows ? row_rounding(p->a + (size_t)i * p->lda, p->k) : (rounding){ 0 };
-    for (int k = 0; k < p->k; k += block) {
-        int depth = p->k - k < block ? p->k - k : block, words = (depth + per_word - 1) / per_word;
+    size_t padded = (size_t)(p->rows + TILE - 1) / TILE * TILE, panel = panel_rows(p->precision, p->k) * COLUMNS;
+    block b = { .wide = scratch, .padded = padded };
+    b.a = (uint32_t *)(b.wide + BLOCK_WORDS * COLUMNS);
+    b.r = (rounding *)(b.a + padded * BLOCK_WORDS);
+    for (; b.k < p->k; b.k += b.depth) {
+        b.depth = p->k - b.k < block_depth(p->precision) ? p->k - b.k : block_depth(p->precision);
         for (int row = 0; row < p->rows; row += TILE)
-            gather(p, row, k, depth, r, a + (size_t)row * BLOCK_WORDS);
+            gather(p, row, &b);
         for (int column = 0; column < p->n; column += COLUMNS) {
-            const uint32_t *w = (const uint32_t *)p->w + (size_t)column * (size_t)panel_words + (size_t)(k / per_word) * COLUMNS;
-            bool widened = p->precision == KH_BF16 && WIDENED;
-            if (widened)
-                widen(w, words, wide);
-            panel_block(p, column, widened ? (const uint32_t *)wide : w, widened ? depth : words, a, r, k == 0, k + depth == p->k);
+            const uint32_t *w =
+                (const uint32_t *)p->w + (size_t)(column / COLUMNS) * panel + panel_rows(p->precision, b.k) * COLUMNS;
+#ifndef HAVE_DOT2
+            if (p->precision == KH_BF16) {
+                widen(w, (b.depth + 1) / 2, b.wide);
+                w = (const uint32_t *)b.wide;
+            }
+#endif
+            panel_block(p, &b, column, w);
         }
     }
 }
@@ -550,11 +579,27 @@ static void attention(const kh_attention *t, void *scratch) {
     for (int h = 0; h < t->heads; h++) {
         size_t at = (size_t)h * (size_t)t->d;
         pack_rows(t->k + at, t->ldk, t->n, t->d, packed);
-        product(&(kh_product){ .a = t->q + at, .lda = t->ldq, .rows = t->n_query, .k = t->d, .n = t->n, .w = packed, .c = weight, .ldc = n_padded }, rest);
+        product(&(kh_product){ .a = t->q + at,
+                    .lda = t->ldq,
+                    .rows = t->n_query,
+                    .k = t->d,
+                    .n = t->n,
+                    .w = packed,
+                    .c = weight,
+                    .ldc = n_padded },
+            rest);
         for (int i = 0; i < t->n_query; i++)
             softmax(weight + (size_t)i * n_padded, t->n, scale);
         pack_columns(t->v + at, t->ldv, t->n, t->d, packed);
-        product(&(kh_product){ .a = weight, .lda = n_padded, .rows = t->n_query, .k = t->n, .n = t->d, .w = packed, .c = t->out + at, .ldc = t->ldo }, rest);
+        product(&(kh_product){ .a = weight,
+                    .lda = n_padded,
+                    .rows = t->n_query,
+                    .k = t->n,
+                    .n = t->d,
+                    .w = packed,
+                    .c = t->out + at,
+                    .ldc = t->ldo },
+            rest);
     }
 }
 

@@ -71,7 +71,10 @@ int kh_native_open(const kh_backend **out, void **self, const char *dir, const k
     native *n = kh_calloc(1, sizeof *n);
     if (!n)
         return kh_fail_memory(err);
-    int rc = kh_model_open(&model, dir, &(kh_model_opts){ .store = narrow ? KH_DTYPE_BF16 : KH_DTYPE_ANY, .need_head = "answering questions", .hooks = opts->hooks }, err);
+    int rc = kh_model_open(&model, dir,
+        &(kh_model_opts){
+            .store = narrow ? KH_DTYPE_BF16 : KH_DTYPE_ANY, .need_head = "answering questions", .hooks = opts->hooks },
+        err);
     if (rc == 0)
         rc = kh_engine_new(&n->engine, model, opts->precision, err);
     if (rc != 0) {

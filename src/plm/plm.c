@@ -69,7 +69,8 @@ kh_labeler *kh_plm_labeler(kh_plm *p, kh_err *err) {
 kh_scorer *kh_plm_scorer(kh_plm *p, kh_err *err) {
     if (p->access >= KH_ACCESS_LOGPROBS)
         return (kh_scorer *)p;
-    kh_fail(err, KH_EUNSUPPORTED, "the box was opened at access level %s, which does not let probabilities out; this needs logprobs", kh_access_name(p->access));
+    kh_fail(err, KH_EUNSUPPORTED,
+        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs", kh_access_name(p->access));
     return NULL;
 }
 
@@ -103,7 +104,8 @@ static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i])) {
             size_t pair = i / (size_t)n_label;
-            return kh_fail(err, KH_EFORMAT, "the model's answer to prompt %zu, row %zu is not a number: are its weights, or the prompt, too large?",
+            return kh_fail(err, KH_EFORMAT,
+                "the model's answer to prompt %zu, row %zu is not a number: are its weights, or the prompt, too large?",
                 pair / (size_t)n_row, pair % (size_t)n_row);
         }
     return 0;

@@ -41,7 +41,7 @@ static int normalize_content(kh_added_token *t, const kh_chain *normalizers, kh_
 int kh_added_ready(kh_added *a, const kh_chain *normalizers, kh_arena *arena, kh_err *err) {
     kh_norm norm = { 0 };
     int rc = 0;
-    /* Where two contents are normalized to one, special tokens come first, then the order of the file. */
+    /* Where two contents are normalized to one, the first counts: special tokens, then the order of the file. */
     for (int special = 1; special >= 0 && rc == 0; special--)
         for (int i = 0; i < a->n && rc == 0; i++) {
             kh_added_token *t = &a->token[i];

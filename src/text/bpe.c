@@ -5,8 +5,8 @@
  * whose entries may be stale and are checked when they come up: n symbols cost O(n log n), and a megabyte without a space
  * is no attack.
  *
- * Most words of a text are one token. For byte-level models those of up to 16 bytes stand, with the outcome of the joins
- * computed once on loading, in a hash table whose slots hold the whole word. */
+ * Most words of a text are one token. For byte-level models the joins of all short tokens are done once on loading, and
+ * those that come out as one token are looked up from then on. */
 #include "text/bpe.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHORT_WORD = 48, LONGEST_HASHED = 16, NO_RANK = INT32_MAX };
+enum { SHORT_WORD = 48, NO_RANK = INT32_MAX };
 
 /* ------------------------------------------------------------------------------------------------------- pairs */
 
@@ -57,7 +57,8 @@ static int unknown_part(const char *place, const char *token, size_t n, kh_err *
     return kh_fail(err, KH_EFORMAT, "%s: token \"%.*s\" is not in the vocabulary", place, n < 100 ? (int)n : 100, token);
 }
 
-int kh_bpe_merge(kh_bpe *m, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err) {
+int kh_bpe_merge(
+    kh_bpe *m, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err) {
     int32_t a = kh_vocab_id(m->vocab, left, n_left), b = kh_vocab_id(m->vocab, right, n_right);
     if (a < 0)
         return unknown_part(place, left, n_left, err);
@@ -153,7 +154,8 @@ static void queue_pair(const kh_bpe *m, const int32_t *s, const int32_t *next, i
 
 static int join_long(const kh_bpe *m, kh_bpe_scratch *w, int32_t *s, int n, int *left, kh_err *err) {
     /* One entry for each pair at first; each join removes one, takes one pair away and may queue two. */
-    if (!kh_grow(&w->link, &w->cap_link, (size_t)n * 2, sizeof *w->link) || !kh_grow(&w->heap, &w->cap_heap, (size_t)n * 2, sizeof *w->heap))
+    if (!kh_grow(&w->link, &w->cap_link, (size_t)n * 2, sizeof *w->link) ||
+        !kh_grow(&w->heap, &w->cap_heap, (size_t)n * 2, sizeof *w->heap))
         return kh_fail_memory(err);
     int32_t *prev = w->link, *next = w->link + n;
     size_t n_heap = 0;
@@ -199,128 +201,6 @@ static int join(const kh_bpe *m, kh_bpe_scratch *w, kh_ids *out, int from, kh_er
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------- words given as bytes */
-
-static uint64_t read8(const char *s) {
-    uint64_t x;
-    memcpy(&x, s, 8);
-    return x;
-}
-
-static uint32_t read4(const char *s) {
-    uint32_t x;
-    memcpy(&x, s, 4);
-    return x;
-}
-
-/* The whole word, 1 <= n <= LONGEST_HASHED bytes, in two numbers that together with n tell it from all others. */
-static void pack_word(const char *s, size_t n, uint64_t *low, uint64_t *high) {
-    *high = 0;
-    if (n >= 8) {
-        *low = read8(s);
-        *high = read8(s + n - 8);
-    } else if (n >= 4)
-        *low = read4(s) | (uint64_t)read4(s + n - 4) << 32;
-    else
-        *low = (uint64_t)(unsigned char)s[0] | (uint64_t)(unsigned char)s[n / 2] << 8 | (uint64_t)(unsigned char)s[n - 1] << 16;
-}
-
-static kh_bpe_word *find_word(const kh_bpe *m, const char *s, size_t n) {
-    uint64_t low, high;
-    pack_word(s, n, &low, &high);
-    uint64_t h = (low ^ (high * 0xD6E8FEB86659FD93u) ^ n) * 0x9E3779B97F4A7C15u;
-    for (size_t i = (size_t)(h >> 32 ^ h >> 13) & (m->cap_word - 1);; i = (i + 1) & (m->cap_word - 1)) {
-        kh_bpe_word *w = &m->word[i];
-        if (w->len == 0 || (w->low == low && w->high == high && w->len == n))
-            return w;
-    }
-}
-
-static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
-    int from = out->n, rc = kh_ids_room(out, n, err);
-    if (rc != 0)
-        return rc;
-    for (size_t i = 0; i < n; i++)
-        out->id[from + (int)i] = m->byte_id[(unsigned char)s[i]];
-    out->n = from + (int)n;
-    return join(m, w, out, from, err);
-}
-
-/* The id of a word of bytes that is in the vocabulary, or -1; *failed when out of memory. */
-static int32_t whole_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, bool *failed) {
-    if (w->text.max == 0)
-        w->text = kh_buf_init(KH_TEXT_MAX * 2);
-    kh_buf_reset(&w->text);
-    for (size_t i = 0; i < n; i++) {
-        char utf8[4];
-        kh_buf_bytes(&w->text, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)s[i]), utf8));
-    }
-    *failed = kh_buf_failed(&w->text);
-    return *failed ? -1 : kh_vocab_id(m->vocab, w->text.data, w->text.len);
-}
-
-static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
-    if (n <= LONGEST_HASHED) {
-        const kh_bpe_word *word = find_word(m, s, n);
-        if (word->len)
-            return kh_ids_push(out, word->id, err);
-    } else if (m->ignore_merges) {
-        bool failed;
-        int32_t id = whole_bytes(m, s, n, w, &failed);
-        if (failed)
-            return kh_fail_memory(err);
-        if (id >= 0)
-            return kh_ids_push(out, id, err);
-    }
-    return join_bytes(m, s, n, w, out, err);
-}
-
-/* The bytes that a token of printable characters stands for, at most LONGEST_HASHED; their number, or 0 if it cannot be. */
-static size_t token_bytes(const char *token, size_t n, char *bytes) {
-    size_t made = 0;
-    for (size_t i = 0; i < n;) {
-        int len, b = kh_char_byte(kh_utf8_next(token + i, n - i, &len, NULL));
-        if (b < 0 || made == LONGEST_HASHED)
-            return 0;
-        bytes[made++] = (char)b;
-        i += (size_t)len;
-    }
-    return made;
-}
-
-/* Which words are one token: those that the joins lead back to, or with ignore_merges all of the vocabulary. */
-static int hash_words(kh_bpe *m, kh_err *err) {
-    kh_bpe_scratch scratch = { 0 };
-    kh_ids ids = { 0 };
-    int rc = 0;
-    for (m->cap_word = 64; m->cap_word < (size_t)m->vocab->size * 2; m->cap_word *= 2)
-        ;
-    m->word = kh_calloc(m->cap_word, sizeof *m->word);
-    if (!m->word)
-        rc = kh_fail_memory(err);
-    for (int32_t id = 0; id < m->vocab->size && rc == 0; id++) {
-        char bytes[LONGEST_HASHED];
-        const char *token = m->vocab->token[id];
-        size_t n = token ? token_bytes(token, m->vocab->len[id], bytes) : 0;
-        if (n == 0 || kh_vocab_id(m->vocab, token, m->vocab->len[id]) != id)
-            continue;
-        ids.n = 0;
-        if (m->ignore_merges)
-            rc = kh_ids_push(&ids, id, err);
-        else
-            rc = join_bytes(m, bytes, n, &scratch, &ids, err);
-        if (rc == 0 && ids.n == 1) {
-            kh_bpe_word *w = find_word(m, bytes, n);
-            pack_word(bytes, n, &w->low, &w->high);
-            w->len = (uint32_t)n;
-            w->id = ids.id[0];
-        }
-    }
-    kh_ids_free(&ids);
-    kh_bpe_scratch_free(&scratch);
-    return rc;
-}
-
 /* -------------------------------------------------------------------------------------- words given as characters */
 
 /* What is not in the vocabulary waits: with fuse_unk it may grow, and what byte_fallback yields does not end the wait. */
@@ -333,14 +213,14 @@ static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch 
         size_t c_len = (size_t)len;
         bool ends = i + c_len == n;
         if ((i > 0 && *m->prefix) || (ends && *m->suffix)) {
-            kh_buf_reset(&w->text);
-            kh_buf_text(&w->text, i > 0 ? m->prefix : "");
-            kh_buf_bytes(&w->text, s + i, c_len);
-            kh_buf_text(&w->text, ends ? m->suffix : "");
-            if (kh_buf_failed(&w->text))
+            kh_buf_reset(&w->affixed);
+            kh_buf_text(&w->affixed, i > 0 ? m->prefix : "");
+            kh_buf_bytes(&w->affixed, s + i, c_len);
+            kh_buf_text(&w->affixed, ends ? m->suffix : "");
+            if (kh_buf_failed(&w->affixed))
                 return kh_fail_memory(err);
-            c = w->text.data;
-            c_len = w->text.len;
+            c = w->affixed.data;
+            c_len = w->affixed.len;
         }
         int32_t id = kh_vocab_id(m->vocab, c, c_len);
         if (id >= 0) {
@@ -362,9 +242,92 @@ static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch 
             rc = kh_ids_push(out, unk, err);
         unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
         if (unk < 0)
-            return kh_fail(err, KH_EMISMATCH, "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+            return kh_fail(err, KH_EMISMATCH,
+                "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
     }
     return rc == 0 && unk >= 0 ? kh_ids_push(out, unk, err) : rc;
+}
+
+/* ------------------------------------------------------------------------------------------- words given as bytes */
+
+/* The word with its bytes as printable characters, in w->text. */
+static int print_bytes(const char *s, size_t n, kh_bpe_scratch *w, kh_err *err) {
+    kh_buf_reset(&w->text);
+    for (size_t i = 0; i < n; i++) {
+        char utf8[4];
+        kh_buf_bytes(&w->text, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)s[i]), utf8));
+    }
+    return kh_buf_failed(&w->text) ? kh_fail_memory(err) : 0;
+}
+
+/* The ids of the bytes, joined. A byte that the vocabulary lacks sends the word the way of characters. */
+static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+    int from = out->n, rc = kh_ids_room(out, n, err);
+    if (rc != 0)
+        return rc;
+    int32_t *id = out->id + from, lacking = 0;
+    for (size_t i = 0; i < n; i++)
+        lacking |= id[i] = m->byte_id[(unsigned char)s[i]];
+    if (lacking >= 0)
+        out->n = from + (int)n;
+    else if ((rc = print_bytes(s, n, w, err)) == 0)
+        rc = put_symbols(m, w->text.data, w->text.len, w, out, err);
+    return rc ? rc : join(m, w, out, from, err);
+}
+
+static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+    int32_t id = kh_lexicon_find(&m->words, s, n);
+    if (id < 0 && m->ignore_merges && n > KH_LEXICON_MAX) {
+        int rc = print_bytes(s, n, w, err);
+        if (rc != 0)
+            return rc;
+        id = kh_vocab_id(m->vocab, w->text.data, w->text.len);
+    }
+    if (id >= 0)
+        return kh_ids_push(out, id, err);
+    return join_bytes(m, s, n, w, out, err);
+}
+
+/* The bytes that a token of printable characters stands for, at most KH_LEXICON_MAX; their number, or 0 if it cannot be. */
+static size_t token_bytes(const char *token, size_t n, char *bytes) {
+    size_t made = 0;
+    for (size_t i = 0; i < n;) {
+        int len, b = kh_char_byte(kh_utf8_next(token + i, n - i, &len, NULL));
+        if (b < 0 || made == KH_LEXICON_MAX)
+            return 0;
+        bytes[made++] = (char)b;
+        i += (size_t)len;
+    }
+    return made;
+}
+
+/* Which words are one token: those that the joins lead back to, or with ignore_merges all of the vocabulary. */
+static int hash_words(kh_bpe *m, kh_err *err) {
+    kh_bpe_scratch scratch = kh_bpe_scratch_init();
+    kh_ids ids = { 0 };
+    int rc = 0;
+    if (!kh_lexicon_reserve(&m->words, m->vocab->ids.n))
+        rc = kh_fail_memory(err);
+    for (int32_t id = 0; id < m->vocab->size && rc == 0; id++) {
+        char bytes[KH_LEXICON_MAX];
+        const char *token = m->vocab->token[id];
+        size_t n = token ? token_bytes(token, m->vocab->len[id], bytes) : 0;
+        bool known = n > 0;
+        for (size_t i = 0; i < n; i++)
+            known &= m->byte_id[(unsigned char)bytes[i]] >= 0;
+        if ((!known && !m->ignore_merges) || n == 0)
+            continue;
+        ids.n = 0;
+        if (m->ignore_merges)
+            rc = kh_ids_push(&ids, id, err);
+        else
+            rc = join_bytes(m, bytes, n, &scratch, &ids, err);
+        if (rc == 0 && ids.n == 1)
+            kh_lexicon_add(&m->words, bytes, n, ids.id[0]);
+    }
+    kh_ids_free(&ids);
+    kh_bpe_scratch_free(&scratch);
+    return rc;
 }
 
 int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
@@ -375,8 +338,6 @@ int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bp
         if (id >= 0)
             return kh_ids_push(out, id, err);
     }
-    if (w->text.max == 0)
-        w->text = kh_buf_init(KH_TEXT_MAX * 2);
     int from = out->n, rc = put_symbols(m, word, n, w, out, err);
     return rc ? rc : join(m, w, out, from, err);
 }
@@ -388,7 +349,6 @@ int kh_bpe_ready(kh_bpe *m, kh_err *err) {
     for (int b = 0; b < 256; b++) {
         char name[8], utf8[4];
         m->byte_id[b] = kh_vocab_id(m->vocab, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)b), utf8));
-        m->reads_bytes &= m->byte_id[b] >= 0;
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         m->fallback_id[b] = kh_vocab_id(m->vocab, name, 6);
     }
@@ -399,12 +359,17 @@ int kh_bpe_ready(kh_bpe *m, kh_err *err) {
 
 void kh_bpe_free(kh_bpe *m) {
     kh_free(m->pair);
-    kh_free(m->word);
+    kh_lexicon_free(&m->words);
     *m = (kh_bpe){ 0 };
+}
+
+kh_bpe_scratch kh_bpe_scratch_init(void) {
+    return (kh_bpe_scratch){ .text = kh_buf_init(KH_TEXT_MAX * 2), .affixed = kh_buf_init(KH_TEXT_MAX) };
 }
 
 void kh_bpe_scratch_free(kh_bpe_scratch *w) {
     kh_free(w->link);
     kh_free(w->heap);
     kh_buf_free(&w->text);
+    kh_buf_free(&w->affixed);
 }

@@ -4,18 +4,12 @@
 
 #include "base/buf.h"
 #include "text/vocab.h"
+#include "text/lexicon.h"
 
 typedef struct kh_bpe_pair {
     int32_t left, right; /* left -1: a free slot */
     int32_t rank, joined;
 } kh_bpe_pair;
-
-/* A short word of bytes that is one token. */
-typedef struct kh_bpe_word {
-    uint64_t low, high; /* its first and its last eight bytes, overlapping */
-    uint32_t len;       /* 0: a free slot */
-    int32_t id;
-} kh_bpe_word;
 
 typedef struct kh_bpe {
     const kh_vocab *vocab; /* the model's tokens, without added ones */
@@ -27,22 +21,23 @@ typedef struct kh_bpe {
     int32_t byte_id[256];     /* of the printable character that stands for a byte */
     int32_t fallback_id[256]; /* of <0x00> .. <0xFF> */
     bool reads_bytes;         /* words may be given as bytes instead of printable characters */
-    kh_bpe_word *word;        /* if so: the words that are one token */
-    size_t cap_word;
+    kh_lexicon words;           /* if so: those that are one token */
 } kh_bpe; /* zero it, fill the first block, add merges, then kh_bpe_ready */
 
 /* The next merge in order. `place` names it in sentences. */
-int kh_bpe_merge(kh_bpe *, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err);
+int kh_bpe_merge(
+    kh_bpe *, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err);
 int kh_bpe_ready(kh_bpe *, kh_err *err);
 void kh_bpe_free(kh_bpe *);
 
-/* Memory that words share; zero it once, free it at the end. */
+/* Memory that words share. */
 typedef struct kh_bpe_scratch {
     int32_t *link; /* two for each symbol: the previous and the next */
     uint64_t *heap;
     size_t cap_link, cap_heap;
-    kh_buf text;
+    kh_buf text, affixed;
 } kh_bpe_scratch;
+kh_bpe_scratch kh_bpe_scratch_init(void);
 void kh_bpe_scratch_free(kh_bpe_scratch *);
 
 /* Appends the ids of one word: characters of the vocabulary, or bytes if the model reads bytes. */

@@ -28,7 +28,8 @@ void *kh_chain_add(kh_chain *c, const kh_kind *kinds, const char *name, kh_arena
     return add_step(c, find_kind(kinds, name), arena);
 }
 
-static int load_sequence(kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj, const kh_source *from, kh_err *err) {
+static int load_sequence(
+    kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj, const kh_source *from, kh_err *err) {
     const json_t *list = json_object_get(obj, list_key);
     if (!json_is_array(list))
         return kh_fail(err, KH_EFORMAT, "%s: a Sequence needs a list \"%s\"", from->place, list_key);

@@ -48,7 +48,8 @@ static kh_list *begin(kh_unfold *u, const kh_list **from) {
 }
 
 /* Rewrites every string by itself. */
-static int map_items(kh_unfold *u, const void *self, void (*put)(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out), kh_err *err) {
+static int map_items(kh_unfold *u, const void *self,
+    void (*put)(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out), kh_err *err) {
     const kh_list *from;
     kh_list *to = begin(u, &from);
     int rc = 0;
@@ -212,7 +213,9 @@ static void put_metaspace(const void *self, int i, int n_items, const char *s, s
 
 static int run_metaspace(const void *self, void *u, kh_err *err) { return map_items(u, self, put_metaspace, err); }
 
-static int load_bpe(void *self, const json_t *obj, const kh_source *from, kh_err *err) { return load_text(obj, "suffix", self, from, err); }
+static int load_bpe(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
+    return load_text(obj, "suffix", self, from, err);
+}
 
 static void put_bpe(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
     put_replaced(s, n, *(const char *const *)self, i + 1 == n_items ? "" : " ", out);

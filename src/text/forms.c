@@ -21,11 +21,12 @@ typedef struct range {
 static const range newer[] = {
     { 0x7FD, 0x7FD }, { 0x897, 0x89F }, { 0x8CA, 0x8D3 }, { 0x9FE, 0x9FE }, { 0xC3C, 0xC3C }, { 0xD3B, 0xD3C }, { 0xEBA, 0xEBA },
     { 0x1715, 0x1715 }, { 0x1ABF, 0x1AFF }, { 0x1DF6, 0x1DFA }, { 0x32FF, 0x32FF }, { 0xA7F1, 0xA7F4 }, { 0xA82C, 0xA82C },
-    { 0xAB69, 0xAB69 }, { 0x10781, 0x107BA }, { 0x10D24, 0x10D27 }, { 0x10D69, 0x10D6D }, { 0x10EAB, 0x10EAC }, { 0x10EFA, 0x10EFF },
-    { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 }, { 0x1133B, 0x1133B }, { 0x11380, 0x113FF }, { 0x1145E, 0x1145E },
-    { 0x11839, 0x1183A }, { 0x11900, 0x1195F }, { 0x119E0, 0x119E0 }, { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 },
-    { 0x11D42, 0x11D45 }, { 0x11D97, 0x11D97 }, { 0x11F41, 0x11F42 }, { 0x16100, 0x1613F }, { 0x16D40, 0x16D7F }, { 0x16FF0, 0x16FF1 },
-    { 0x1E030, 0x1E08F }, { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF }, { 0x1E4EC, 0x1E4EF }, { 0x1E5EE, 0x1E5EF },
+    { 0xAB69, 0xAB69 }, { 0x10781, 0x107BA }, { 0x10D24, 0x10D27 }, { 0x10D69, 0x10D6D }, { 0x10EAB, 0x10EAC },
+    { 0x10EFA, 0x10EFF }, { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 }, { 0x1133B, 0x1133B },
+    { 0x11380, 0x113FF }, { 0x1145E, 0x1145E }, { 0x11839, 0x1183A }, { 0x11900, 0x1195F }, { 0x119E0, 0x119E0 },
+    { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 }, { 0x11D42, 0x11D45 }, { 0x11D97, 0x11D97 },
+    { 0x11F41, 0x11F42 }, { 0x16100, 0x1613F }, { 0x16D40, 0x16D7F }, { 0x16FF0, 0x16FF1 }, { 0x1E030, 0x1E08F },
+    { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF }, { 0x1E4EC, 0x1E4EF }, { 0x1E5EE, 0x1E5EF },
     { 0x1E6E3, 0x1E6F5 }, { 0x1F16C, 0x1F16C }, { 0x1FBF0, 0x1FBF9 },
 };
 
@@ -106,31 +107,32 @@ static bool flush_segment(segment *s, enum kh_form form, kh_buf *out) {
     return true;
 }
 
-/* Appends the decomposition of c to the segment; returns its length in UTF-8, or 0 when out of memory. */
-static size_t decompose(segment *s, enum kh_form form, uint32_t c) {
+/* Appends the decomposition of c to the segment. False when out of memory. */
+static bool decompose(segment *s, enum kh_form form, uint32_t c) {
     enum { LONGEST = 32 }; /* the longest in Unicode is 18 */
     if (!kh_grow(&s->c, &s->cap, s->n + LONGEST, sizeof *s->c))
-        return 0;
+        return false;
     int boundary = 0;
     int options = UTF8PROC_DECOMPOSE | (form & 2 ? UTF8PROC_COMPAT : 0);
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, s->c + s->n, LONGEST, (utf8proc_option_t)options, &boundary);
-    size_t bytes = 0;
-    for (utf8proc_ssize_t i = 0; i < n; i++) {
-        char utf8[4];
-        bytes += (size_t)kh_utf8_put((uint32_t)s->c[s->n++], utf8);
-    }
-    return bytes;
+    s->n += (size_t)utf8proc_decompose_char((utf8proc_int32_t)c, s->c + s->n, LONGEST, (utf8proc_option_t)options, &boundary);
+    return true;
 }
 
 bool kh_form_text(enum kh_form form, const char *s, size_t n, kh_buf *out, size_t *first) {
     segment seg = { 0 };
-    size_t original = *first, start = out->len;
     bool ok = true;
-    *first = 0;
+    bool whole = *first >= n;
+    if (*first > 0 && !whole) { /* how long that part becomes by itself */
+        size_t start = out->len, none = 0;
+        ok = kh_form_text(form, s, *first, out, &none);
+        *first = out->len - start;
+        if (ok)
+            out->len = start;
+    }
+    size_t start = out->len;
     for (size_t i = 0; ok && i < n;) {
         int len;
         uint32_t c = kh_utf8_next(s + i, n - i, &len, NULL);
-        size_t made = (size_t)len;
         bool apart = c < 0x80 || is_newer(c);
         if (c < 0x300 || apart)
             ok = flush_segment(&seg, form, out);
@@ -140,13 +142,11 @@ bool kh_form_text(enum kh_form form, const char *s, size_t n, kh_buf *out, size_
         else if (ok && is_newer(c))
             kh_buf_bytes(out, s + i, (size_t)len);
         else if (ok)
-            ok = (made = decompose(&seg, form, c)) > 0;
-        if (i < original)
-            *first += made;
+            ok = decompose(&seg, form, c);
         i += (size_t)len;
     }
     ok = ok && flush_segment(&seg, form, out) && !kh_buf_failed(out);
-    if (*first > out->len - start)
+    if (whole || *first > out->len - start)
         *first = out->len - start;
     kh_free(seg.c);
     kh_free(seg.spare);

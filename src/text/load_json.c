@@ -16,7 +16,8 @@
 
 int kh_tokenizer_load_ids(kh_tokenizer *t, json_t *vocab, const char *place, kh_err *err) {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
-        return kh_fail(err, KH_EFORMAT, "%s: the vocabulary must be an object of tokens and their ids, with at least one token", place);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: the vocabulary must be an object of tokens and their ids, with at least one token", place);
     for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
         const char *token = json_object_iter_key(at);
         const json_t *id = json_object_iter_value(at);
@@ -73,7 +74,8 @@ static int load_bpe(kh_tokenizer *t, json_t *obj, const char *place, kh_err *err
     t->model = KH_MODEL_BPE;
     int rc = kh_json_number_opt(obj, "dropout", &dropout, place, err);
     if (rc == 0 && dropout != 0)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: \"dropout\" is %g: tokenizing at random is not supported, set it to null", place, dropout);
+        rc = kh_fail(
+            err, KH_EUNSUPPORTED, "%s: \"dropout\" is %g: tokenizing at random is not supported, set it to null", place, dropout);
     if (rc == 0)
         rc = load_text(t, obj, "unk_token", &m->unk_token, place, err);
     if (rc == 0)
@@ -159,8 +161,8 @@ static int load_added(kh_tokenizer *t, const json_t *list, const char *name, kh_
         const struct {
             const char *key;
             bool *into;
-        } flags[] = { { "single_word", &a.single_word }, { "lstrip", &a.lstrip }, { "rstrip", &a.rstrip }, { "normalized", &a.normalized },
-            { "special", &a.special } };
+        } flags[] = { { "single_word", &a.single_word }, { "lstrip", &a.lstrip }, { "rstrip", &a.rstrip },
+            { "normalized", &a.normalized }, { "special", &a.special } };
         for (size_t k = 0; k < sizeof flags / sizeof *flags && rc == 0; k++)
             rc = kh_json_bool(obj, flags[k].key, flags[k].into, place, err);
         if (rc != 0)
@@ -193,7 +195,8 @@ int kh_tokenizer_load_json(kh_tokenizer *t, json_t *root, const char *name, kh_e
         char place[640];
         snprintf(place, sizeof place, "%.500s: %s", name, families[i].key);
         kh_source from = { place, &t->arena };
-        rc = kh_chain_load(families[i].chain, families[i].kinds, families[i].list_key, json_object_get(root, families[i].key), &from, err);
+        rc = kh_chain_load(
+            families[i].chain, families[i].kinds, families[i].list_key, json_object_get(root, families[i].key), &from, err);
     }
     return rc ? rc : load_added(t, json_object_get(root, "added_tokens"), name, err);
 }

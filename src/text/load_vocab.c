@@ -69,7 +69,8 @@ int kh_beside_role(const kh_beside *b, const char *role, const char **token, con
             v = json_object_get(v, "content");
         }
         if (!json_is_string(v))
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a token, or an object with the token as its \"content\"", paths[i], role);
+            return kh_fail(
+                err, KH_EFORMAT, "%s: \"%s\" must be a token, or an object with the token as its \"content\"", paths[i], role);
         *token = json_string_value(v);
     }
     return 0;
@@ -121,7 +122,8 @@ static int add_from_list(kh_tokenizer *t, const kh_beside *b, kh_err *err) {
         const char *token = json_object_iter_key(at);
         const json_t *id = json_object_iter_value(at);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= KH_VOCAB_MAX)
-            return kh_fail(err, KH_EFORMAT, "%s: the id of \"%.100s\" must be a whole number from 0 to %d", b->added_path, token, KH_VOCAB_MAX - 1);
+            return kh_fail(err, KH_EFORMAT, "%s: the id of \"%.100s\" must be a whole number from 0 to %d", b->added_path, token,
+                KH_VOCAB_MAX - 1);
         kh_added_token a = { .content = token, .n = strlen(token), .id = (int32_t)json_integer_value(id), .normalized = true };
         if (kh_added_find(&t->added, a.content, a.n))
             continue;
@@ -134,21 +136,25 @@ static int add_from_list(kh_tokenizer *t, const kh_beside *b, kh_err *err) {
 
 /* The token that plays a part, by the files or else by habit, made an added token if it is in the vocabulary. *id: its id, or
  * -1. strips: takes white space on its left, as RoBERTa's mask does. */
-static int add_role(kh_tokenizer *t, const kh_beside *b, const char *role, const char *habit, bool strips, int32_t *id, kh_err *err) {
+static int add_role(
+    kh_tokenizer *t, const kh_beside *b, const char *role, const char *habit, bool strips, int32_t *id, kh_err *err) {
     const char *token;
     const json_t *flags;
     int rc = kh_beside_role(b, role, &token, &flags, err);
     if (rc != 0)
         return rc;
+    char place[640];
+    bool mapped = flags && flags == json_object_get(b->map, role);
+    snprintf(place, sizeof place, "%.500s: %s", mapped ? b->map_path : b->config_path, role);
     kh_added_token a = { .content = token ? token : habit, .lstrip = strips, .special = true };
     a.n = strlen(a.content);
     *id = kh_tokenizer_find(t, a.content, a.n);
     if (*id < 0 || kh_added_find(&t->added, a.content, a.n))
         return 0;
     if (flags)
-        rc = read_flags(&a, flags, role, err);
+        rc = read_flags(&a, flags, place, err);
     a.special = true;
-    return rc ? rc : kh_tokenizer_add_token(t, &a, role, err);
+    return rc ? rc : kh_tokenizer_add_token(t, &a, place, err);
 }
 
 /* The next line of text from *at on, without its end; false at the end of the text. */
@@ -194,8 +200,8 @@ static bool frames(const kh_beside *b, int32_t cls, int32_t sep) {
     return cls >= 0 && sep >= 0 && cls != sep && !(class && strncmp(class, "GPT2", 4) == 0);
 }
 
-int kh_tokenizer_load_merges(kh_tokenizer *t, json_t *vocab, const char *vocab_path, const char *text, size_t n, const char *merges_path,
-    const kh_beside *b, kh_err *err) {
+int kh_tokenizer_load_merges(kh_tokenizer *t, json_t *vocab, const char *vocab_path, const char *text, size_t n,
+    const char *merges_path, const kh_beside *b, kh_err *err) {
     t->model = KH_MODEL_BPE;
     t->bpe.vocab = &t->vocab;
     t->bpe.prefix = t->bpe.suffix = "";
@@ -210,9 +216,9 @@ int kh_tokenizer_load_merges(kh_tokenizer *t, json_t *vocab, const char *vocab_p
     const struct {
         const char *role, *habit;
         bool strips;
-    } roles[] = { { "cls_token", "<s>", false }, { "sep_token", "</s>", false }, { "bos_token", roberta ? "<s>" : "<|endoftext|>", false },
-        { "eos_token", roberta ? "</s>" : "<|endoftext|>", false }, { "unk_token", "<unk>", false }, { "pad_token", "<pad>", false },
-        { "mask_token", "<mask>", true } };
+    } roles[] = { { "cls_token", "<s>", false }, { "sep_token", "</s>", false },
+        { "bos_token", roberta ? "<s>" : "<|endoftext|>", false }, { "eos_token", roberta ? "</s>" : "<|endoftext|>", false },
+        { "unk_token", "<unk>", false }, { "pad_token", "<pad>", false }, { "mask_token", "<mask>", true } };
     int32_t id[7] = { 0 };
     for (size_t i = 0; i < sizeof roles / sizeof *roles && rc == 0; i++)
         rc = add_role(t, b, roles[i].role, roles[i].habit, roles[i].strips, &id[i], err);
@@ -248,7 +254,8 @@ static int read_words(kh_tokenizer *t, const char *text, size_t n, const char *p
             return kh_fail_at(err, KH_EFORMAT, path, id + 1, "a token holds a NUL byte");
         int32_t other = kh_vocab_id(&t->vocab, line, len);
         if (other >= 0)
-            return kh_fail_at(err, KH_EFORMAT, path, id + 1, "token \"%.*s\" stands in line %d already", len < 100 ? (int)len : 100, line, other + 1);
+            return kh_fail_at(err, KH_EFORMAT, path, id + 1, "token \"%.*s\" stands in line %d already", len < 100 ? (int)len : 100,
+                line, other + 1);
         int rc = kh_vocab_add(&t->vocab, line, len, id, path, err);
         if (rc != 0)
             return rc;
@@ -290,8 +297,8 @@ int kh_tokenizer_load_words(kh_tokenizer *t, const char *text, size_t n, const c
         rc = add_bert_normalizer(t, b, err);
     if (rc == 0)
         rc = add_from_config(t, b, err);
-    static const char *const roles[][2] = { { "cls_token", "[CLS]" }, { "sep_token", "[SEP]" }, { "unk_token", "[UNK]" }, { "pad_token", "[PAD]" },
-        { "mask_token", "[MASK]" } };
+    static const char *const roles[][2] = { { "cls_token", "[CLS]" }, { "sep_token", "[SEP]" }, { "unk_token", "[UNK]" },
+        { "pad_token", "[PAD]" }, { "mask_token", "[MASK]" } };
     int32_t id[5] = { 0 };
     for (int i = 0; i < 5 && rc == 0; i++)
         rc = add_role(t, b, roles[i][0], roles[i][1], false, &id[i], err);

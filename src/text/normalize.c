@@ -113,7 +113,37 @@ static int run_nfc(const void *self, void *t, kh_err *err) { return (void)self, 
 static int run_nfd(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFD, err); }
 static int run_nfkc(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFKC, err); }
 static int run_nfkd(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFKD, err); }
-static int run_lowercase(const void *self, void *t, kh_err *err) { return (void)self, map_chars(t, put_lower, err); }
+
+/* Through a table, for text that is all ASCII: to[c] is what becomes of c, -1 if it goes. */
+static int map_ascii(kh_norm *t, const int8_t to[128], kh_err *err) {
+    kh_buf *out = begin(t);
+    size_t first = 0;
+    if (!kh_buf_reserve(out, t->n))
+        return kh_fail_memory(err);
+    char *put = out->data;
+    for (size_t i = 0; i < t->n; i++) {
+        int8_t c = to[(unsigned char)t->s[i]];
+        *put = (char)c;
+        put += c >= 0;
+        if (i + 1 == t->first)
+            first = (size_t)(put - out->data);
+    }
+    *put = '\0';
+    out->len = (size_t)(put - out->data);
+    return finish(t, first, err);
+}
+
+static int run_lowercase(const void *self, void *state, kh_err *err) {
+    (void)self;
+    kh_norm *t = state;
+    if (kh_ascii_prefix(t->s, t->n) < t->n)
+        return map_chars(t, put_lower, err);
+    int8_t to[128];
+    for (int c = 0; c < 128; c++)
+        to[c] = (int8_t)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+    return map_ascii(t, to, err);
+}
+
 static int run_strip_accents(const void *self, void *t, kh_err *err) { return (void)self, map_chars(t, put_unmarked, err); }
 
 /* ---------------------------------------------------------------------------------------------- BertNormalizer */
@@ -143,28 +173,11 @@ static int load_bert(void *self, const json_t *obj, const kh_source *from, kh_er
     return rc;
 }
 
-/* All four steps at once, for text without accents and ideographs. */
-static int run_bert_ascii(const kh_bert_normalizer *b, kh_norm *t, kh_err *err) {
-    kh_buf *out = begin(t);
-    size_t first = 0;
-    if (!kh_buf_reserve(out, t->n))
-        return kh_fail_memory(err);
-    for (size_t i = 0; i < t->n; i++) {
-        int8_t c = b->ascii[(unsigned char)t->s[i]];
-        if (c >= 0)
-            out->data[out->len++] = (char)c;
-        if (i < t->first)
-            first = out->len;
-    }
-    out->data[out->len] = '\0';
-    return finish(t, first, err);
-}
-
 static int run_bert(const void *self, void *state, kh_err *err) {
     const kh_bert_normalizer *b = self;
     kh_norm *t = state;
     if (kh_ascii_prefix(t->s, t->n) == t->n)
-        return run_bert_ascii(b, t, err);
+        return map_ascii(t, b->ascii, err); /* all four steps at once */
     int rc = 0;
     if (b->clean_text)
         rc = map_chars(t, put_clean, err);

@@ -55,44 +55,40 @@ static int load_around(void *self, const json_t *obj, const kh_source *from, kh_
     return rc ? rc : load_pair(obj, "sep", &a->sep, from, err);
 }
 
+/* Puts special tokens around each group: first before group 0, before before the others (NULL: nothing), after behind all.
+ * typed: around groups other than the first they are of type 1. */
+static int put_around(kh_parts *p, const int32_t *first, const int32_t *before, const int32_t *after, bool typed, kh_err *err) {
+    int rc = 0;
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        const kh_part *part = &p->part[i];
+        bool starts = i == 0 || p->part[i - 1].group != part->group, ends = i + 1 == p->n || p->part[i + 1].group != part->group;
+        const int32_t *front = part->group == 0 ? first : before;
+        int32_t type_id = typed && part->group > 0 ? 1 : 0;
+        if (starts && front)
+            rc = add_next(p, (kh_part){ front, 1, type_id, part->group }, err);
+        if (rc == 0)
+            rc = add_next(p, *part, err);
+        if (rc == 0 && ends)
+            rc = add_next(p, (kh_part){ after, 1, type_id, part->group }, err);
+    }
+    swap(p);
+    return rc;
+}
+
 /* Roberta: <s> A </s> </s> B </s>, all of type 0. */
 static int run_roberta(const void *self, void *state, kh_err *err) {
     const kh_around *a = self;
     kh_parts *p = state;
-    int rc = 0;
-    for (int i = 0; i < p->n && rc == 0; i++) {
-        kh_part part = p->part[i];
-        part.type_id = 0;
-        if (p->special)
-            rc = add_next(p, (kh_part){ i == 0 ? &a->cls : &a->sep, 1, 0 }, err);
-        if (rc == 0)
-            rc = add_next(p, part, err);
-        if (rc == 0 && p->special)
-            rc = add_next(p, (kh_part){ &a->sep, 1, 0 }, err);
-    }
-    swap(p);
-    return rc;
+    for (int i = 0; i < p->n; i++)
+        p->part[i].type_id = 0;
+    return p->special ? put_around(p, &a->cls, &a->sep, &a->sep, false, err) : 0;
 }
 
 /* Bert: [CLS] A [SEP] of type 0, B [SEP] of type 1. */
 static int run_bert(const void *self, void *state, kh_err *err) {
     const kh_around *a = self;
     kh_parts *p = state;
-    if (!p->special)
-        return 0;
-    int rc = 0;
-    for (int i = 0; i < p->n && rc == 0; i++) {
-        kh_part part = p->part[i];
-        part.type_id = i == 0 ? 0 : 1;
-        if (i == 0)
-            rc = add_next(p, (kh_part){ &a->cls, 1, 0 }, err);
-        if (rc == 0)
-            rc = add_next(p, part, err);
-        if (rc == 0)
-            rc = add_next(p, (kh_part){ &a->sep, 1, part.type_id }, err);
-    }
-    swap(p);
-    return rc;
+    return p->special ? put_around(p, &a->cls, NULL, &a->sep, true, err) : 0;
 }
 
 /* Moves offsets only. */
@@ -118,7 +114,8 @@ typedef struct template {
 static int load_special(template_piece *piece, const char *name, const json_t *tokens, const kh_source *from, kh_err *err) {
     const json_t *ids = json_object_get(json_object_get(tokens, name), "ids");
     if (!json_is_array(ids))
-        return kh_fail(err, KH_EFORMAT, "%s: special token \"%.100s\" has no list \"ids\" in \"special_tokens\"", from->place, name);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: special token \"%.100s\" has no list \"ids\" in \"special_tokens\"", from->place, name);
     size_t n = json_array_size(ids);
     int32_t *id = kh_arena_array(from->arena, n ? n : 1, sizeof *id);
     if (!id)
@@ -126,7 +123,8 @@ static int load_special(template_piece *piece, const char *name, const json_t *t
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(ids, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= KH_VOCAB_MAX)
-            return kh_fail(err, KH_EFORMAT, "%s: an id of special token \"%.100s\" is not a whole number from 0 to %d", from->place, name, KH_VOCAB_MAX - 1);
+            return kh_fail(err, KH_EFORMAT, "%s: an id of special token \"%.100s\" is not a whole number from 0 to %d", from->place,
+                name, KH_VOCAB_MAX - 1);
         id[i] = (int32_t)json_integer_value(v);
     }
     piece->id = id;
@@ -134,13 +132,15 @@ static int load_special(template_piece *piece, const char *name, const json_t *t
     return 0;
 }
 
-static int load_piece(template_piece *piece, const json_t *obj, const json_t *tokens, const char *key, const kh_source *from, kh_err *err) {
+static int load_piece(
+    template_piece *piece, const json_t *obj, const json_t *tokens, const char *key, const kh_source *from, kh_err *err) {
     const json_t *sequence = json_object_get(obj, "Sequence"), *special = json_object_get(obj, "SpecialToken");
     const json_t *v = sequence ? sequence : special;
     const char *name;
     int type_id = 0;
     if (!json_is_object(v) || json_object_size(obj) != 1)
-        return kh_fail(err, KH_EFORMAT, "%s: a piece of \"%s\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}", from->place, key);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: a piece of \"%s\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}", from->place, key);
     int rc = kh_json_string(v, "id", &name, from->place, err);
     if (rc == 0)
         rc = kh_json_int(v, "type_id", 0, 1 << 30, &type_id, from->place, err);
@@ -185,19 +185,20 @@ static int load_template(void *self, const json_t *obj, const kh_source *from, k
 static int run_template(const void *self, void *state, kh_err *err) {
     const template *t = self;
     kh_parts *p = state;
-    int rc = 0, k = p->n - 1;
+    int rc = 0, k = p->n > 0 ? p->part[p->n - 1].group : 0, group = 0;
     if (k > 1)
-        return kh_fail(err, KH_EUNSUPPORTED, "the tokenizer's TemplateProcessing follows a post-processor that already made %d parts", p->n);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "the tokenizer's TemplateProcessing follows a post-processor that already made %d parts", k + 1);
     for (int i = 0; i < t->n[k] && rc == 0; i++) {
         const template_piece *piece = &t->piece[k][i];
         if (piece->sequence < 0 && !p->special)
             continue;
-        kh_part part = { piece->id, piece->n, piece->type_id };
-        if (piece->sequence >= 0) {
-            part.id = p->part[piece->sequence].id;
-            part.n = p->part[piece->sequence].n;
-        }
-        rc = add_next(p, part, err);
+        if (piece->sequence < 0)
+            rc = add_next(p, (kh_part){ piece->id, piece->n, piece->type_id, group }, err);
+        for (int j = 0; j < p->n && piece->sequence >= 0 && rc == 0; j++)
+            if (p->part[j].group == piece->sequence)
+                rc = add_next(p, (kh_part){ p->part[j].id, p->part[j].n, piece->type_id, group }, err);
+        group++;
     }
     swap(p);
     return rc;
@@ -235,7 +236,7 @@ int kh_postprocessors_ends(const kh_chain *c, int32_t *first, int32_t *last, kh_
     kh_parts p = { .special = true };
     static const int32_t marker = -1; /* stands for the sequence */
     *first = *last = -1;
-    int rc = kh_parts_add(&p, (kh_part){ &marker, 1, 0 }, err);
+    int rc = kh_parts_add(&p, (kh_part){ &marker, 1, 0, 0 }, err);
     if (rc == 0)
         rc = kh_chain_run(c, &p, err);
     if (rc == 0 && p.n > 0) {

@@ -9,18 +9,19 @@ typedef struct kh_part {
     const int32_t *id;
     int n;
     int32_t type_id; /* token type of all of them */
+    int group;       /* parts that the next step takes as one, numbered from 0 in order */
 } kh_part;
 
 /* The state of post-processors: a list of parts. Ids are borrowed, from the encoded sequences and from the steps' data. */
 typedef struct kh_parts {
     kh_part *part;
-    int n; /* one for a single sequence, two for a pair, at first */
+    int n;
     size_t cap;
     kh_part *next; /* the list being written */
     int n_next;
     size_t cap_next;
     bool special; /* whether special tokens are added */
-} kh_parts;       /* start as {0} */
+} kh_parts;       /* start as {0}, then add one part for a single sequence, two for a pair, each a group of its own */
 
 int kh_parts_add(kh_parts *, kh_part, kh_err *err); /* to the list */
 void kh_parts_free(kh_parts *);

@@ -29,8 +29,9 @@ static int load_behavior(const json_t *obj, behavior *out, const kh_source *from
             *out = (behavior)i;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "%s: \"behavior\" is \"%.50s\", expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
-        from->place, name);
+    return kh_fail(err, KH_EFORMAT,
+        "%s: \"behavior\" is \"%.50s\", expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous", from->place,
+        name);
 }
 
 /* Cuts one piece from left to right: every stretch of it is given to cut_stretch, matching or not, and comes out alone, joined
@@ -112,7 +113,8 @@ static int cut_by_pattern(kh_pieces *p, const kh_piece *from, kh_scan *scan, beh
 }
 
 /* Runs `cut` on every piece that is not a token. */
-static int for_pieces(kh_pieces *p, const void *self, int (*cut)(const void *self, kh_pieces *, const kh_piece *, kh_err *), kh_err *err) {
+static int for_pieces(
+    kh_pieces *p, const void *self, int (*cut)(const void *self, kh_pieces *, const kh_piece *, kh_err *), kh_err *err) {
     int rc = 0;
     for (int i = 0; i < p->n && rc == 0; i++)
         rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err) : cut(self, p, &p->list[i], err);
@@ -138,8 +140,8 @@ typedef struct rewriter {
     kh_buf *out;
 } rewriter;
 
-static int rewrite_piece(rewriter *r, const kh_piece *from, const char *mark, size_t mark_len, void (*put)(kh_buf *, const char *, size_t, const void *),
-    const void *self, kh_err *err) {
+static int rewrite_piece(rewriter *r, const kh_piece *from, const char *mark, size_t mark_len,
+    void (*put)(kh_buf *, const char *, size_t, const void *), const void *self, kh_err *err) {
     kh_piece to = *from;
     const char *s = r->p->text + from->at;
     to.at = (uint32_t)r->out->len;
@@ -230,7 +232,9 @@ static int cut_words(kh_pieces *p, const kh_piece *from, unsigned alone, kh_err 
 static int cut_bert(const void *self, kh_pieces *p, const kh_piece *from, kh_err *err) {
     return (void)self, cut_words(p, from, KH_CHAR_BERT_PUNCT, err);
 }
-static int cut_white_space(const void *self, kh_pieces *p, const kh_piece *from, kh_err *err) { return (void)self, cut_words(p, from, 0, err); }
+static int cut_white_space(const void *self, kh_pieces *p, const kh_piece *from, kh_err *err) {
+    return (void)self, cut_words(p, from, 0, err);
+}
 
 /* \w+|[^\w\s]+ */
 static int cut_word_chars(const void *self, kh_pieces *p, const kh_piece *from, kh_err *err) {
@@ -302,7 +306,8 @@ static int run_split(const void *self, void *state, kh_err *err) {
     kh_scan scan;
     int rc = kh_scan_start(&scan, &s->pattern, err);
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err) : cut_by_pattern(p, &p->list[i], &scan, s->how, s->invert, err);
+        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
+                                : cut_by_pattern(p, &p->list[i], &scan, s->how, s->invert, err);
     kh_scan_end(&scan);
     kh_pieces_swap(p);
     return rc;
@@ -340,7 +345,8 @@ int kh_metaspace_load(void *self, const json_t *obj, const kh_source *from, kh_e
     else if (strcmp(scheme, "never") == 0)
         m->prepend = KH_PREPEND_NEVER;
     else
-        return kh_fail(err, KH_EFORMAT, "%s: \"prepend_scheme\" is \"%.50s\", expected always, first or never", from->place, scheme);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"prepend_scheme\" is \"%.50s\", expected always, first or never", from->place, scheme);
     if (!prefix && m->prepend != KH_PREPEND_NEVER)
         return kh_fail(err, KH_EFORMAT, "%s: \"add_prefix_space\" is false but \"prepend_scheme\" is not \"never\"", from->place);
     return 0;
@@ -377,7 +383,8 @@ static int run_metaspace(const void *self, void *state, kh_err *err) {
     kh_scan scan;
     rc = kh_scan_start(&scan, &mark, err);
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err) : cut_by_pattern(p, &p->list[i], &scan, MERGED_WITH_NEXT, false, err);
+        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
+                                : cut_by_pattern(p, &p->list[i], &scan, MERGED_WITH_NEXT, false, err);
     kh_scan_end(&scan);
     kh_pieces_swap(p);
     return rc;

@@ -163,8 +163,8 @@ static int rewrite(const char *s, size_t n, kh_buf *out, const char *place, kh_e
                 used = close ? (size_t)(close - (s + i)) + 2 : 1;
                 kh_buf_bytes(out, s + i, used);
             } else if (s[i] == '[' || (s[i] == '&' && i + 1 < n && s[i + 1] == '&'))
-                return kh_fail(err, KH_EUNSUPPORTED, "%s: the regular expression has \"%s\" inside [...], which is not supported", place,
-                    s[i] == '[' ? "[" : "&&");
+                return kh_fail(err, KH_EUNSUPPORTED, "%s: the regular expression has \"%s\" inside [...], which is not supported",
+                    place, s[i] == '[' ? "[" : "&&");
             else if (s[i] == ']' && i > class_start)
                 in_class = false;
         } else if (s[i] == '[') {
@@ -204,7 +204,8 @@ int kh_pattern_regex(kh_pattern *p, const char *source, size_t n, const char *pl
     if (!p->code) {
         PCRE2_UCHAR says[200] = "";
         pcre2_get_error_message(why, says, sizeof says);
-        rc = kh_fail(err, KH_EFORMAT, "%s: the regular expression \"%.*s\" is not valid: %s", place, n < 100 ? (int)n : 100, source, (char *)says);
+        rc = kh_fail(err, KH_EFORMAT, "%s: the regular expression \"%.*s\" is not valid: %s", place, n < 100 ? (int)n : 100, source,
+            (char *)says);
         goto done;
     }
     pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* without it, PCRE2 interprets */
@@ -226,7 +227,7 @@ int kh_pattern_load(kh_pattern *p, const json_t *obj, const char *key, kh_arena 
     if (!json_is_string(text))
         return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be {\"String\": ...} or {\"Regex\": ...}", place, key);
     size_t n = json_string_length(text);
-    if (is_regex)
+    if (is_regex || n == 0) /* the empty string is found everywhere */
         return kh_pattern_regex(p, json_string_value(text), n, place, err);
     p->literal = kh_arena_strndup(arena, json_string_value(text), n);
     p->literal_len = n;
@@ -265,7 +266,7 @@ void kh_scan_end(kh_scan *scan) {
 
 static int next_literal(kh_scan *scan, size_t *start, size_t *end) {
     const kh_pattern *p = scan->pattern;
-    const char *at = p->literal_len ? memmem(scan->text + scan->at, scan->n - scan->at, p->literal, p->literal_len) : NULL;
+    const char *at = memmem(scan->text + scan->at, scan->n - scan->at, p->literal, p->literal_len);
     if (!at)
         return 0;
     *start = (size_t)(at - scan->text);
@@ -279,19 +280,23 @@ static size_t char_length(const char *s) {
 }
 
 int kh_scan_next(kh_scan *scan, size_t *start, size_t *end, kh_err *err) {
+    if (scan->n == 0)
+        return 0;
     if (scan->pattern->literal)
         return next_literal(scan, start, end);
     while (scan->at <= scan->n) {
-        int rc = pcre2_match(scan->pattern->code, (PCRE2_SPTR)scan->text, scan->n, scan->at, PCRE2_NO_UTF_CHECK, scan->found, scan->limits);
+        int rc = pcre2_match(
+            scan->pattern->code, (PCRE2_SPTR)scan->text, scan->n, scan->at, PCRE2_NO_UTF_CHECK, scan->found, scan->limits);
         if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-            rc = pcre2_match(scan->pattern->code, (PCRE2_SPTR)scan->text, scan->n, scan->at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, scan->found,
-                scan->limits);
+            rc = pcre2_match(scan->pattern->code, (PCRE2_SPTR)scan->text, scan->n, scan->at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                scan->found, scan->limits);
         if (rc == PCRE2_ERROR_NOMATCH)
             return 0;
         if (rc < 0) {
             PCRE2_UCHAR says[200] = "";
             pcre2_get_error_message(rc, says, sizeof says);
-            return kh_fail(err, KH_ELIMIT, "the tokenizer's regular expression gave up at byte %zu of a text: %s", scan->at, (char *)says);
+            return kh_fail(
+                err, KH_ELIMIT, "the tokenizer's regular expression gave up at byte %zu of a text: %s", scan->at, (char *)says);
         }
         const PCRE2_SIZE *span = pcre2_get_ovector_pointer(scan->found);
         if (span[0] == span[1] && span[1] == scan->last_end) {

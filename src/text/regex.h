@@ -30,7 +30,7 @@ void kh_pattern_free(kh_pattern *);
  *     while (rc == 0 && (rc = kh_scan_next(&scan, &start, &end, err)) > 0) ...
  *     kh_scan_end(&scan);
  *
- * An empty match right after the last one is passed over. Text must be valid UTF-8. */
+ * An empty match right after the last one is passed over, and an empty text has no match. Text must be valid UTF-8. */
 typedef struct kh_scan {
     const kh_pattern *pattern;
     struct pcre2_real_match_data_8 *found;

@@ -115,9 +115,11 @@ int kh_tokenizer_ready(kh_tokenizer *t, const char *name, const kh_beside *besid
         return rc;
     int32_t max = kh_postprocessors_max_id(&t->postprocessors);
     if (max >= t->vocab.size)
-        return kh_fail(err, KH_EFORMAT, "%s: post_processor: id %d is outside the vocabulary, whose highest id is %d", name, max, t->vocab.size - 1);
+        return kh_fail(err, KH_EFORMAT, "%s: post_processor: id %d is outside the vocabulary, whose highest id is %d", name, max,
+            t->vocab.size - 1);
     const kh_chain *pre = &t->pretokenizers;
-    if (pre->n > 0 && strcmp(pre->step[pre->n - 1].kind->name, "ByteLevel") == 0 && t->model == KH_MODEL_BPE && t->bpe.reads_bytes) {
+    if (pre->n > 0 && strcmp(pre->step[pre->n - 1].kind->name, "ByteLevel") == 0 && t->model == KH_MODEL_BPE &&
+        t->bpe.reads_bytes) {
         t->raw_bytes = true;
         ((kh_byte_level *)pre->step[pre->n - 1].self)->raw = true;
     }
@@ -197,7 +199,8 @@ static int find_in_folder(const char *folder, char **path, kh_err *err) {
         }
         kh_free(candidate);
     }
-    return kh_fail(err, KH_EMISSING, "%s: holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt", folder);
+    return kh_fail(
+        err, KH_EMISSING, "%s: holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt", folder);
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -303,7 +306,7 @@ static int mend(work *w, const char **text, size_t *n, kh_err *err) {
 
 /* Appends the ids of one text, without special tokens around it. */
 static int encode_text(const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
-    work w = { 0 };
+    work w = { .bpe = kh_bpe_scratch_init() };
     kh_pieces *p = &w.pieces;
     int rc = mend(&w, &text, &n, err);
     if (rc == 0)
@@ -346,15 +349,15 @@ static int append_parts(const kh_parts *parts_made, kh_ids *out, kh_ids *type_id
     return rc;
 }
 
-static int encode(const kh_tokenizer *t, const char *const *text, const size_t *n, int n_text, unsigned flags, kh_ids *out, kh_ids *type_id,
-    kh_err *err) {
+static int encode(const kh_tokenizer *t, const char *const *text, const size_t *n, int n_text, unsigned flags, kh_ids *out,
+    kh_ids *type_id, kh_err *err) {
     kh_ids ids[2] = { { 0 } };
     kh_parts made = { .special = (flags & KH_ENCODE_FRAME) != 0 };
     int rc = 0;
     for (int i = 0; i < n_text && rc == 0; i++) {
         rc = encode_text(t, text[i], n[i], flags, &ids[i], err);
         if (rc == 0)
-            rc = kh_parts_add(&made, (kh_part){ ids[i].id, ids[i].n, i }, err);
+            rc = kh_parts_add(&made, (kh_part){ ids[i].id, ids[i].n, i, i }, err);
     }
     if (rc == 0)
         rc = kh_chain_run(&t->postprocessors, &made, err);
@@ -389,7 +392,8 @@ static const char *decoded(const kh_tokenizer *t, int32_t id, size_t *n) {
     return added->decoded;
 }
 
-int kh_tokenizer_decode(const kh_tokenizer *t, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err) {
+int kh_tokenizer_decode(
+    const kh_tokenizer *t, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err) {
     kh_unfold u;
     kh_unfold_init(&u);
     int rc = 0;
@@ -420,7 +424,9 @@ int kh_tokenizer_decode(const kh_tokenizer *t, const int32_t *id, int n_id, bool
 
 int kh_tokenizer_size(const kh_tokenizer *t) { return t->vocab.size; }
 
-const char *kh_tokenizer_token(const kh_tokenizer *t, int32_t id) { return id >= 0 && id < t->vocab.size ? t->vocab.token[id] : NULL; }
+const char *kh_tokenizer_token(const kh_tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->vocab.size ? t->vocab.token[id] : NULL;
+}
 
 int32_t kh_tokenizer_id(const kh_tokenizer *t, const char *token) { return kh_tokenizer_find(t, token, strlen(token)); }
 

@@ -37,8 +37,8 @@ int kh_tokenizer_load_json(kh_tokenizer *, json_t *root, const char *name, kh_er
 int kh_tokenizer_load_ids(kh_tokenizer *, json_t *vocab, const char *place, kh_err *err);
 
 /* load_vocab.c: from the files that came before tokenizer.json; `text` is the content of merges.txt or vocab.txt. */
-int kh_tokenizer_load_merges(kh_tokenizer *, json_t *vocab, const char *vocab_path, const char *text, size_t n, const char *merges_path,
-    const kh_beside *, kh_err *err);
+int kh_tokenizer_load_merges(kh_tokenizer *, json_t *vocab, const char *vocab_path, const char *text, size_t n,
+    const char *merges_path, const kh_beside *, kh_err *err);
 int kh_tokenizer_load_words(kh_tokenizer *, const char *text, size_t n, const char *path, const kh_beside *, kh_err *err);
 int kh_beside_open(kh_beside *, const char *path, kh_err *err); /* the files in the folder of path; missing ones are fine */
 void kh_beside_close(kh_beside *);

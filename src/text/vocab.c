@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 
@@ -12,12 +13,12 @@ static int shown(size_t n) { return n < 64 ? (int)n : 64; }
 
 int kh_vocab_name(kh_vocab *v, const char *token, size_t n, long long id, const char *place, kh_err *err) {
     if (id < 0 || id >= KH_VOCAB_MAX)
-        return kh_fail(err, KH_EFORMAT, "%s: token \"%.*s\" has id %lld, ids go from 0 to %d", place, shown(n), token, id, KH_VOCAB_MAX - 1);
-    if (n > INT_MAX)
-        return kh_fail(err, KH_ELIMIT, "%s: a token of %zu bytes is too long", place, n);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: token \"%.*s\" has id %lld, ids go from 0 to %d", place, shown(n), token, id, KH_VOCAB_MAX - 1);
+    assert(n <= INT_MAX); /* files are smaller */
     if (id < v->size && v->token[id])
-        return kh_fail(err, KH_EFORMAT, "%s: tokens \"%.*s\" and \"%.*s\" have the same id %lld", place, shown(v->len[id]), v->token[id],
-            shown(n), token, id);
+        return kh_fail(err, KH_EFORMAT, "%s: tokens \"%.*s\" and \"%.*s\" have the same id %lld", place, shown(v->len[id]),
+            v->token[id], shown(n), token, id);
     size_t need = (size_t)id + 1;
     if (!kh_grow(&v->token, &v->cap, need, sizeof *v->token) || !kh_grow(&v->len, &v->cap_len, need, sizeof *v->len))
         return kh_fail_memory(err);

@@ -7,17 +7,25 @@
 #include <string.h>
 
 int kh_wordpiece_ready(kh_wordpiece *m, kh_err *err) {
+    if (!kh_lexicon_reserve(&m->words, m->vocab->ids.n))
+        return kh_fail_memory(err);
     for (int32_t id = 0; id < m->vocab->size; id++) {
         const char *token = m->vocab->token[id];
-        if (token && !kh_trie_add(&m->trie, token, m->vocab->len[id], id))
+        size_t n = m->vocab->len[id];
+        if (token && !kh_trie_add(&m->trie, token, n, id))
             return kh_fail_memory(err);
+        if (token && n > 0 && n <= KH_LEXICON_MAX && (int)n <= m->max_chars)
+            kh_lexicon_add(&m->words, token, n, id);
     }
     m->middle = kh_trie_walk(&m->trie, 0, m->prefix, strlen(m->prefix));
     m->unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
     return 0;
 }
 
-void kh_wordpiece_free(kh_wordpiece *m) { kh_trie_free(&m->trie); }
+void kh_wordpiece_free(kh_wordpiece *m) {
+    kh_trie_free(&m->trie);
+    kh_lexicon_free(&m->words);
+}
 
 /* Whether s has more than max characters. */
 static bool is_longer(const char *s, size_t n, int max) {
@@ -31,11 +39,15 @@ static bool is_longer(const char *s, size_t n, int max) {
 
 static int put_unknown(const kh_wordpiece *m, kh_ids *out, kh_err *err) {
     if (m->unk < 0)
-        return kh_fail(err, KH_EMISMATCH, "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+        return kh_fail(err, KH_EMISMATCH, "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"",
+            m->unk_token);
     return kh_ids_push(out, m->unk, err);
 }
 
 int kh_wordpiece_encode(const kh_wordpiece *m, const char *word, size_t n, kh_ids *out, kh_err *err) {
+    int32_t whole = kh_lexicon_find(&m->words, word, n);
+    if (whole >= 0)
+        return kh_ids_push(out, whole, err);
     int from = out->n, rc = 0;
     if (is_longer(word, n, m->max_chars))
         return put_unknown(m, out, err);

@@ -4,12 +4,14 @@
 
 #include "text/trie.h"
 #include "text/vocab.h"
+#include "text/lexicon.h"
 
 typedef struct kh_wordpiece {
     const kh_vocab *vocab; /* the model's tokens, without added ones */
     const char *unk_token, *prefix; /* in the tokenizer's arena; prefix: of continuations, "##" */
     int max_chars;                  /* a longer word is unknown */
     kh_trie trie;
+    kh_lexicon words; /* tokens that are short; a word that is a token is its own longest */
     int32_t middle; /* the node where continuations start; -1: there are none */
     int32_t unk;    /* -1: not in the vocabulary */
 } kh_wordpiece;     /* zero it, fill the first three lines, then kh_wordpiece_ready */

@@ -23,7 +23,8 @@
 /* Squares of step sizes and variances within these stay finite whatever a caller does after a stop. */
 static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100, VARIANCE_MAX = 1e100;
 
-enum { WORTH_THREADS = 1 << 18 }; /* multiplications below which starting threads takes longer */
+/* Multiplications that take some milliseconds; for less, on a busy machine, threads are waited for longer than they help. */
+enum { WORTH_THREADS = 1 << 23 };
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
@@ -33,7 +34,7 @@ double cmaes_variance(const kh_cmaes *c, int i) { return *variance(c, i); }
 
 /* ------------------------------------------------------------------------------------------------ parameters */
 
-/* Weights (C10), and of their negative part the least of three sums that keep C positive definite (C11). */
+/* (C11) The negative weights add up to the least of three numbers. */
 static void set_weights(kh_cmaes *c, const double alpha[3]) {
     double negative = 0, least = fmin(alpha[0], fmin(alpha[1], alpha[2]));
     for (int i = c->mu; i < c->pop; i++)
@@ -42,6 +43,7 @@ static void set_weights(kh_cmaes *c, const double alpha[3]) {
         c->w[i] = c->o.active && negative < 0 ? c->w[i] * least / -negative : 0;
 }
 
+/* (C10) to (C13). */
 void cmaes_parameters(kh_cmaes *c) {
     double n = c->n, sum[2] = { 0, 0 }, squares[2] = { 0, 0 };
     c->mu = c->pop / 2;
@@ -56,7 +58,7 @@ void cmaes_parameters(kh_cmaes *c) {
     c->cs = (mueff + 2) / (n + mueff + 5);
     c->damps = 1 + 2 * fmax(0, sqrt((mueff - 1) / (n + 1)) - 1) + c->cs;
     c->cc = (4 + mueff / n) / (n + 4 + 2 * mueff / n);
-    /* The diagonal alone has n parameters instead of n^2 / 2 and can be learnt faster (Ros and Hansen 2008). */
+    /* (C13) The diagonal alone has n parameters instead of n^2 / 2 and can be learnt faster. */
     double faster = c->full ? 1 : (n + 2) / 3;
     c->c1 = fmin(1, faster * 2 / ((n + 1.3) * (n + 1.3) + mueff));
     c->cmu = fmin(1 - c->c1, faster * 2 * (0.25 + mueff + 1 / mueff - 2) / ((n + 2) * (n + 2) + mueff));
@@ -78,7 +80,8 @@ static double *take(double *memory, size_t *at, size_t n) {
 /* Sets every array pointer into c->memory, or, while that is NULL, only counts. Returns the size of the block. */
 static size_t layout(kh_cmaes *c) {
     size_t n = (size_t)c->n, pop = (size_t)c->pop, square = c->full ? n * n : 0, at = 0;
-    double **state[] = { &c->m, &c->ps, &c->pc, &c->best, &c->D }, **passing[] = { &c->zw, &c->yw }, **per_candidate[] = { &c->w, &c->len, &c->coef };
+    double **state[] = { &c->m, &c->ps, &c->pc, &c->best, &c->D };
+    double **passing[] = { &c->zw, &c->yw }, **per_candidate[] = { &c->w, &c->len, &c->coef };
     for (int i = 0; i < 5; i++)
         *state[i] = take(c->memory, &at, n);
     c->lo = take(c->memory, &at, c->bounded ? n : 0);
@@ -139,9 +142,11 @@ static int set_bounds(kh_cmaes *c, const kh_cmaes_opts *o, kh_err *err) {
         double wide = o->bound > 0 ? o->bound : INFINITY;
         double lo = o->lower ? o->lower[i] : -wide, hi = o->upper ? o->upper[i] : wide;
         if (!(lo < hi) || lo == INFINITY || hi == -INFINITY)
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the smaller", i, lo, hi);
+            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the smaller",
+                i, lo, hi);
         if ((isfinite(lo) && fabs(lo) > 1e100) || (isfinite(hi) && fabs(hi) > 1e100))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds beyond 1e+100 give none", i, lo, hi);
+            return kh_fail(err, KH_EARG,
+                "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds beyond 1e+100 give none", i, lo, hi);
         c->lo[i] = lo, c->hi[i] = hi;
     }
     return 0;
@@ -151,9 +156,11 @@ static int set_start(kh_cmaes *c, const double *x0, kh_err *err) {
     for (int i = 0; i < c->n; i++) {
         double x = x0 ? x0[i] : 0;
         if (!(fabs(x) <= 1e100))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is needed", i, x);
+            return kh_fail(
+                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is needed", i, x);
         if (c->bounded && (x < c->lo[i] || x > c->hi[i]))
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x, c->lo[i], c->hi[i]);
+            return kh_fail(
+                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x, c->lo[i], c->hi[i]);
         c->best[i] = x;
         c->m[i] = c->bounded ? kh_boundary_inverse(x, c->lo[i], c->hi[i]) : x;
     }
@@ -176,8 +183,14 @@ int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh
     kh_cmaes *c = kh_calloc(1, sizeof *c);
     if (!c)
         return kh_fail_memory(err);
-    *c = (kh_cmaes){ .o = o, .n = n, .pop = o.pop > 0 ? o.pop : 4 + (int)floor(3 * log(n)), .full = o.variant == KH_CMAES_FULL,
-        .bounded = o.lower || o.upper || o.bound > 0, .sigma = sigma, .best_f = INFINITY, .condition = 1 };
+    *c = (kh_cmaes){ .o = o,
+        .n = n,
+        .pop = o.pop > 0 ? o.pop : 4 + (int)floor(3 * log(n)),
+        .full = o.variant == KH_CMAES_FULL,
+        .bounded = o.lower || o.upper || o.bound > 0,
+        .sigma = sigma,
+        .best_f = INFINITY,
+        .condition = 1 };
     c->o.lower = c->o.upper = NULL;
     c->o.pop = c->pop;
     int rc = cmaes_alloc(c, err);

@@ -40,14 +40,14 @@ enum {
 };
 
 typedef struct kh_cmaes_opts {
-    int variant;         /* kh_cmaes_variant */
-    int pop;             /* candidates per generation, >= 2; 0: 4 + floor(3 ln n) */
-    bool active;         /* bad candidates count, too: negative weights */
+    int variant; /* kh_cmaes_variant */
+    int pop;     /* candidates per generation, >= 2; 0: 4 + floor(3 ln n) */
+    bool active; /* bad candidates count, too: negative weights */
     uint64_t seed;
-    double bound;        /* candidates stay within -bound .. bound; 0: no bounds */
-    double target;       /* stop at f <= target */
-    int max_evals;       /* 0: pop * (100 + 150 (n + 3)^2 / sqrt(pop)) */
-    double tolfun;       /* and the rest as the names of the stop reasons below say; 0 switches a tolerance off */
+    double bound;  /* candidates stay within -bound .. bound; 0: no bounds */
+    double target; /* stop at f <= target */
+    int max_evals; /* 0: pop * (100 + 150 (n + 3)^2 / sqrt(pop)) */
+    double tolfun; /* and the rest as the names of the stop reasons below say; 0 switches a tolerance off */
     double tolfunhist;
     double tolx;
     double tolfacupx;
@@ -55,28 +55,40 @@ typedef struct kh_cmaes_opts {
     double tolcondition;
     int tolflat;
     bool stagnation;
-    /* Bounds of each coordinate [n]; they are copied, and go before `bound`. NULL: none on that side; so is an infinity. */
+    /* Bounds of each coordinate [n], copied, instead of `bound` on that side; infinities are none. NULL: as `bound` says. */
     const double *lower, *upper;
 } kh_cmaes_opts;
 
 /* The rows of all fields above but lower and upper, for a table of options whose struct S holds a kh_cmaes_opts called m:
  *     static const kh_opt table[] = { KH_CMAES_ROWS(my_opts, cmaes), ... }; */
-#define KH_CMAES_ROWS(S, m) \
-    { "variant", KH_OPT_CHOICE, offsetof(S, m.variant), "full", .arg = "full|separable", .help = "all of the covariance matrix, or its diagonal" }, \
-    { "pop", KH_OPT_INT, offsetof(S, m.pop), "0", .max = KH_CMAES_MAX_POP, .arg = "N", .help = "candidates per generation; 0: 4 + floor(3 ln n)" }, \
-    { "active", KH_OPT_FLAG, offsetof(S, m.active), "true", .help = "learn from bad candidates, too" }, \
-    { "seed", KH_OPT_SEED, offsetof(S, m.seed), "1", .arg = "N", .help = "of the random numbers" }, \
-    { "bound", KH_OPT_NUMBER, offsetof(S, m.bound), "0", .max = 1e100, .arg = "B", .help = "stay within -B .. B; 0: no bounds" }, \
-    { "target", KH_OPT_NUMBER, offsetof(S, m.target), "-1e300", .arg = "F", .help = "stop at a value of at most F" }, \
-    { "max-evals", KH_OPT_INT, offsetof(S, m.max_evals), "0", .arg = "N", .help = "stop after N evaluations; 0: pop (100 + 150 (n + 3)^2 / sqrt(pop))" }, \
-    { "tolfun", KH_OPT_NUMBER, offsetof(S, m.tolfun), "1e-11", .max = 1e300, .arg = "F", .help = "stop if recent values differ by less; 0: never" }, \
-    { "tolfunhist", KH_OPT_NUMBER, offsetof(S, m.tolfunhist), "1e-12", .max = 1e300, .arg = "F", .help = "stop if recent best values differ by less" }, \
-    { "tolx", KH_OPT_NUMBER, offsetof(S, m.tolx), "1e-11", .max = 1e300, .arg = "X", .help = "stop if steps are shorter" }, \
-    { "tolfacupx", KH_OPT_NUMBER, offsetof(S, m.tolfacupx), "1e3", .max = 1e300, .arg = "R", .help = "stop if steps grew by this factor" }, \
-    { "tolupsigma", KH_OPT_NUMBER, offsetof(S, m.tolupsigma), "1e20", .max = 1e300, .arg = "R", .help = "stop if the step size grew so much more than C" }, \
-    { "tolcondition", KH_OPT_NUMBER, offsetof(S, m.tolcondition), "1e14", .max = 1e300, .arg = "R", .help = "stop if the condition number of C exceeds this" }, \
-    { "tolflat", KH_OPT_INT, offsetof(S, m.tolflat), "2", .arg = "N", .help = "stop after N generations of equal values; 0: never" }, \
-    { "stagnation", KH_OPT_FLAG, offsetof(S, m.stagnation), "true", .help = "stop if values no longer improve over a long time" }
+#define KH_CMAES_ROWS(S, m)                                                                                                        \
+    { "variant", KH_OPT_CHOICE, offsetof(S, m.variant), "full", .arg = "full|separable",                                           \
+        .help = "all of the covariance matrix, or its diagonal" },                                                                 \
+        { "pop", KH_OPT_INT, offsetof(S, m.pop), "0", .max = KH_CMAES_MAX_POP, .arg = "N",                                         \
+            .help = "candidates per generation; 0: 4 + floor(3 ln n)" },                                                           \
+        { "active", KH_OPT_FLAG, offsetof(S, m.active), "true", .help = "learn from bad candidates, too" },                        \
+        { "seed", KH_OPT_SEED, offsetof(S, m.seed), "1", .arg = "N", .help = "of the random numbers" },                            \
+        { "bound", KH_OPT_NUMBER, offsetof(S, m.bound), "0", .max = 1e100, .arg = "B",                                             \
+            .help = "stay within -B .. B; 0: no bounds" },                                                                         \
+        { "target", KH_OPT_NUMBER, offsetof(S, m.target), "-1e300", .arg = "F", .help = "stop at a value of at most F" },          \
+        { "max-evals", KH_OPT_INT, offsetof(S, m.max_evals), "0", .arg = "N",                                                      \
+            .help = "stop after N evaluations; 0: pop (100 + 150 (n + 3)^2 / sqrt(pop))" },                                        \
+        { "tolfun", KH_OPT_NUMBER, offsetof(S, m.tolfun), "1e-11", .max = 1e300, .arg = "F",                                       \
+            .help = "stop if recent values differ by less; 0: never" },                                                            \
+        { "tolfunhist", KH_OPT_NUMBER, offsetof(S, m.tolfunhist), "1e-12", .max = 1e300, .arg = "F",                               \
+            .help = "stop if recent best values differ by less" },                                                                 \
+        { "tolx", KH_OPT_NUMBER, offsetof(S, m.tolx), "1e-11", .max = 1e300, .arg = "X", .help = "stop if steps are shorter" },    \
+        { "tolfacupx", KH_OPT_NUMBER, offsetof(S, m.tolfacupx), "1e3", .max = 1e300, .arg = "R",                                   \
+            .help = "stop if steps grew by this factor" },                                                                         \
+        { "tolupsigma", KH_OPT_NUMBER, offsetof(S, m.tolupsigma), "1e20", .max = 1e300, .arg = "R",                                \
+            .help = "stop if the step size grew so much more than C" },                                                            \
+        { "tolcondition", KH_OPT_NUMBER, offsetof(S, m.tolcondition), "1e14", .max = 1e300, .arg = "R",                            \
+            .help = "stop if the condition number of C exceeds this" },                                                            \
+        { "tolflat", KH_OPT_INT, offsetof(S, m.tolflat), "2", .arg = "N",                                                          \
+            .help = "stop after N generations of equal values; 0: never" },                                                        \
+    {                                                                                                                              \
+        "stagnation", KH_OPT_FLAG, offsetof(S, m.stagnation), "true", .help = "stop if values no longer improve over a long time"  \
+    }
 
 /* The rows of a kh_cmaes_opts that stands alone. */
 extern const kh_opt kh_cmaes_table[];
@@ -84,20 +96,23 @@ kh_cmaes_opts kh_cmaes_defaults(void);
 
 /* Why a run should end, the most telling reason first. A caller may go on nevertheless; all stays defined.
  * name, name in results, sentence */
-#define KH_CMAES_STOPS(X) \
-    X(KH_CMAES_GOING, "none", "No stop condition is met.") \
-    X(KH_CMAES_TARGET, "target", "The target value was reached.") \
-    X(KH_CMAES_MAX_EVALS, "max-evals", "The limit of evaluations was reached.") \
-    X(KH_CMAES_ALL_NAN, "all-nan", "Every value of the last generation was not a number.") \
-    X(KH_CMAES_FLAT, "flat", "All candidates of several successive generations had the same value.") \
-    X(KH_CMAES_TOLFUN, "tolfun", "The values of the last generation and the best values of recent ones differ by less than tolfun.") \
-    X(KH_CMAES_TOLFUNHIST, "tolfunhist", "The best values of recent generations differ by less than tolfunhist.") \
-    X(KH_CMAES_TOLX, "tolx", "Steps became shorter than tolx in every coordinate.") \
-    X(KH_CMAES_TOLFACUPX, "tolfacupx", "Steps grew by more than the factor tolfacupx: the start was far too narrow, or f has no minimum.") \
-    X(KH_CMAES_TOLUPSIGMA, "tolupsigma", "The step size grew by more than tolupsigma times what the covariance explains.") \
-    X(KH_CMAES_CONDITION, "condition", "The covariance matrix is too ill-conditioned, or its entries too large or small, to go on.") \
-    X(KH_CMAES_NO_EFFECT_AXIS, "no-effect-axis", "A tenth of a step along a principal axis no longer changes the mean.") \
-    X(KH_CMAES_NO_EFFECT_COORD, "no-effect-coord", "A fifth of a step in some coordinate no longer changes the mean.") \
+#define KH_CMAES_STOPS(X)                                                                                                          \
+    X(KH_CMAES_GOING, "none", "No stop condition is met.")                                                                         \
+    X(KH_CMAES_TARGET, "target", "The target value was reached.")                                                                  \
+    X(KH_CMAES_MAX_EVALS, "max-evals", "The limit of evaluations was reached.")                                                    \
+    X(KH_CMAES_ALL_NAN, "all-nan", "Every value of the last generation was not a number.")                                         \
+    X(KH_CMAES_FLAT, "flat", "All candidates of several successive generations had the same value.")                               \
+    X(KH_CMAES_TOLFUN, "tolfun",                                                                                                   \
+        "The values of the last generation and the best values of recent ones differ by less than tolfun.")                        \
+    X(KH_CMAES_TOLFUNHIST, "tolfunhist", "The best values of recent generations differ by less than tolfunhist.")                  \
+    X(KH_CMAES_TOLX, "tolx", "Steps became shorter than tolx in every coordinate.")                                                \
+    X(KH_CMAES_TOLFACUPX, "tolfacupx",                                                                                             \
+        "Steps grew by more than the factor tolfacupx: the start was far too narrow, or f has no minimum.")                        \
+    X(KH_CMAES_TOLUPSIGMA, "tolupsigma", "The step size grew by more than tolupsigma times what the covariance explains.")         \
+    X(KH_CMAES_CONDITION, "condition",                                                                                             \
+        "The covariance matrix is too ill-conditioned, or its entries too large or small, to go on.")                              \
+    X(KH_CMAES_NO_EFFECT_AXIS, "no-effect-axis", "A tenth of a step along a principal axis no longer changes the mean.")           \
+    X(KH_CMAES_NO_EFFECT_COORD, "no-effect-coord", "A fifth of a step in some coordinate no longer changes the mean.")             \
     X(KH_CMAES_STAGNATION, "stagnation", "Best and median values have not improved over a long window of generations.")
 
 typedef enum kh_cmaes_reason {

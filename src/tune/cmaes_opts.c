@@ -34,7 +34,8 @@ static int check_row(const kh_opt *row, const void *field, kh_err *err) {
         any = false;
     }
     if (isnan(value) || (!any && (value < row->min || value > max)))
-        return kh_fail(err, KH_EARG, "CMA-ES: %s is %g; from %g to %g is allowed", row->name, value, any ? -INFINITY : row->min, any ? INFINITY : max);
+        return kh_fail(err, KH_EARG, "CMA-ES: %s is %g; from %g to %g is allowed", row->name, value, any ? -INFINITY : row->min,
+            any ? INFINITY : max);
     return 0;
 }
 
@@ -44,7 +45,8 @@ int cmaes_check(const kh_cmaes_opts *o, int n, double sigma, kh_err *err) {
             return KH_EARG;
     int most = o->variant == KH_CMAES_FULL ? KH_CMAES_MAX_FULL : KH_CMAES_MAX_SEPARABLE;
     if (n < 1 || n > most)
-        return kh_fail(err, KH_EARG, "CMA-ES: %d dimensions; the %s variant takes 1 to %d%s", n, o->variant == KH_CMAES_FULL ? "full" : "separable", most,
+        return kh_fail(err, KH_EARG, "CMA-ES: %d dimensions; the %s variant takes 1 to %d%s", n,
+            o->variant == KH_CMAES_FULL ? "full" : "separable", most,
             n > most && o->variant == KH_CMAES_FULL ? ", the separable one more" : "");
     if (o->pop == 1)
         return kh_fail(err, KH_EARG, "CMA-ES: a population of 1; at least 2 candidates are needed to compare");

@@ -108,7 +108,7 @@ static void history(walk *w, const kh_cmaes *c, double *ring) {
         reals(w, ring + g % CMAES_HISTORY, 1, -INFINITY, INFINITY);
 }
 
-/* All that stands behind the head and the options. */
+/* All that stands behind the head and the options. The limits are generous to every run, and keep what follows finite. */
 static void fields(walk *w, kh_cmaes *c) {
     size_t n = (size_t)c->n;
     int stop = (int)c->stop;
@@ -120,10 +120,11 @@ static void fields(walk *w, kh_cmaes *c) {
     whole_int(w, &c->flat, 0, INT_MAX);
     whole_int(w, &stop, KH_CMAES_GOING, KH_CMAES_STAGNATION);
     c->stop = (kh_cmaes_reason)stop;
-    double *vector[] = { c->m, c->ps, c->pc, c->best };
-    for (int i = 0; i < 4; i++)
-        reals(w, vector[i], n, -1e300, 1e300);
-    reals(w, c->D, n, 1e-150, 1e150);
+    reals(w, c->m, n, -1e300, 1e300);
+    reals(w, c->ps, n, -1e30, 1e30);
+    reals(w, c->pc, n, -1e75, 1e75);
+    reals(w, c->best, n, -1e300, 1e300);
+    reals(w, c->D, n, 1e-75, 1e75);
     if (c->bounded) {
         reals(w, c->lo, n, -INFINITY, 1e100);
         reals(w, c->hi, n, -1e100, INFINITY);
@@ -178,7 +179,8 @@ static int load_head(kh_cmaes *c, walk *w, const void *bytes, size_t n, const ch
     long long version = 0;
     whole(w, &version, LLONG_MIN, LLONG_MAX);
     if (version != VERSION)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: a CMA-ES state of version %lld; this program reads version %d", name, version, VERSION);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "%s: a CMA-ES state of version %lld; this program reads version %d", name, version, VERSION);
     walk end = { .in = (const unsigned char *)bytes + n - 8, .left = 8 };
     uint64_t sum = 0;
     bits(&end, &sum);
@@ -193,10 +195,11 @@ static int load_head(kh_cmaes *c, walk *w, const void *bytes, size_t n, const ch
     c->full = variant == KH_CMAES_FULL;
     c->evals = c->generation * c->pop;
     if (w->bad || c->n > (c->full ? KH_CMAES_MAX_FULL : KH_CMAES_MAX_SEPARABLE))
-        return kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has impossible sizes: %d dimensions, population %d", name, c->n, c->pop);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: the CMA-ES state has impossible sizes: %d dimensions, population %d", name, c->n, c->pop);
     if (n != state_bytes(c))
-        return kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has %zu bytes; %d dimensions and %lld generations make %zu", name, n, c->n, c->generation,
-            state_bytes(c));
+        return kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has %zu bytes; %d dimensions and %lld generations make %zu", name, n,
+            c->n, c->generation, state_bytes(c));
     return 0;
 }
 
@@ -206,8 +209,8 @@ static bool consistent(const kh_cmaes *c) {
     for (int i = 0; i < c->n && ok; i++) {
         ok = cmaes_variance(c, i) > 0;
         if (ok && c->bounded)
-            ok = c->lo[i] < c->hi[i] && c->best[i] >= c->lo[i] && c->best[i] <= c->hi[i] && (isinf(c->lo[i]) || c->lo[i] >= -1e100) &&
-                 (isinf(c->hi[i]) || c->hi[i] <= 1e100);
+            ok = c->lo[i] < c->hi[i] && c->best[i] >= c->lo[i] && c->best[i] <= c->hi[i] &&
+                (isinf(c->lo[i]) || c->lo[i] >= -1e100) && (isinf(c->hi[i]) || c->hi[i] <= 1e100);
     }
     return ok;
 }
@@ -221,8 +224,9 @@ int kh_cmaes_load(kh_cmaes **out, const void *bytes, size_t n, const char *name,
     int rc = load_head(c, &w, bytes, n, name, err);
     if (rc == 0) {
         options(&w, &c->o);
-        rc = w.bad ? kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has other options than this program", name) : cmaes_check(&c->o, c->n, 1, err);
-        if (rc && !w.bad)
+        if (w.bad)
+            rc = kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has other options than this program", name);
+        else if ((rc = cmaes_check(&c->o, c->n, 1, err)) != 0)
             kh_err_prefix(err, "%s", name);
     }
     if (rc == 0)

@@ -7,7 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-static const struct { const char *name, *text; } STOPS[] = {
+static const struct {
+    const char *name, *text;
+} STOPS[] = {
 #define KH_CMAES_STOP_ROW(id, name, sentence) { name, sentence },
     KH_CMAES_STOPS(KH_CMAES_STOP_ROW)
 #undef KH_CMAES_STOP_ROW
@@ -113,7 +115,7 @@ static bool stagnates(kh_cmaes *c) {
     int part = (int)(0.3 * window);
     long long first = c->generation - (long long)window, last = c->generation - part;
     return history_median(c, c->hist, last, part) >= history_median(c, c->hist, first, part) &&
-           history_median(c, c->hist_median, last, part) >= history_median(c, c->hist_median, first, part);
+        history_median(c, c->hist_median, last, part) >= history_median(c, c->hist_median, first, part);
 }
 
 kh_cmaes_reason cmaes_judge(kh_cmaes *c) {

@@ -1,0 +1,18 @@
+/* calibrate.h - the parts of calibration that tests and the file format want to see; the rest is in keyhole.h. */
+#ifndef KH_JUDGE_CALIBRATE_H
+#define KH_JUDGE_CALIBRATE_H
+
+#include "base/buf.h"
+#include "keyhole.h"
+
+/* Bounds of the parameters; files that leave them are refused. */
+#define KH_T_MIN 0.05
+#define KH_T_MAX 20.0
+#define KH_WEIGHT_MAX 20.0 /* of |w| and |b| */
+
+const char *kh_calibration_name(kh_calibration);
+void kh_calibrator_json(const kh_calibrator *, kh_buf *out);
+/* From JSON in memory; messages call it by `name`. */
+int kh_calibrator_parse(kh_calibrator *out, const char *json, size_t n, const char *name, kh_err *err);
+
+#endif

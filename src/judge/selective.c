@@ -1,0 +1,172 @@
+/* selective.c - when to answer: thresholds chosen on a few labelled rows, with promises that hold for finite samples.
+ *
+ * kh_selector_fit wants a threshold whose risk (share of wrong answers among those given) is at most r with probability
+ * 1 - delta, and the largest coverage it can have. Trying thresholds until one looks good would spoil the promise, so they are
+ * tested in a fixed order, from few accepted rows to many, each by the exact binomial test at the full delta, and the first
+ * failure ends it (fixed-sequence testing; Angelopoulos et al. 2021, "Learn then Test"). Nothing is lost to a correction for
+ * the number of thresholds, which is why it is preferred to Bonferroni here: development sets have 32 rows, not 3,200.
+ *
+ * The order is fixed by ranks, never by labels: first max(n_needed, n/10) rows, since fewer than n_needed could not pass even
+ * without an error and a longer start forgives the single early one; then up to n in twenty steps, since every further test is
+ * another chance to stop early. A threshold is the lowest uncertainty among the rows left out, which are not counted, so the
+ * accepted ones are a sample from what the threshold accepts. doc/judging.md, [18] to [20], has the argument and its condition.
+ *
+ * Binomial sums are taken exactly, term by term from the largest. */
+#include "judge/metrics.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N_STEP = 20 };
+
+/* ---------------------------------------------------------------------------------------------- binomial */
+
+static double log_gamma(double x) {
+    int sign; /* lgamma would write to a global */
+    return lgamma_r(x, &sign);
+}
+
+static double log_pmf(int k, int n, double p) {
+    return log_gamma(n + 1.0) - log_gamma(k + 1.0) - log_gamma(n - k + 1.0) + k * log(p) + (n - k) * log1p(-p);
+}
+
+/* Terms of the probability function from k down to 0, or up to n, until they no longer count. */
+static double sum_terms(int k, int n, double p, bool down) {
+    double term = exp(log_pmf(k, n, p)), sum = term;
+    for (int j = k; (down ? j > 0 : j < n) && term > sum * 1e-17;) {
+        if (down) {
+            term *= (double)j / (n - j + 1) * ((1 - p) / p);
+            j--;
+        } else {
+            term *= (double)(n - j) / (j + 1) * (p / (1 - p));
+            j++;
+        }
+        sum += term;
+    }
+    return sum;
+}
+
+/* [18] */
+double kh_binomial_cdf(int k, int n, double p) {
+    if (k < 0)
+        return 0;
+    if (k >= n || p <= 0)
+        return 1;
+    if (p >= 1)
+        return 0;
+    /* The tail that does not hold the mean: there terms only fall. */
+    double cdf = k <= n * p ? sum_terms(k, n, p, true) : 1 - sum_terms(k + 1, n, p, false);
+    return cdf < 0 ? 0 : cdf > 1 ? 1 : cdf;
+}
+
+double kh_binomial_upper(int k, int n, double delta) {
+    if (k >= n)
+        return 1;
+    double low = k > 0 ? (double)k / n : 0, high = 1; /* for delta < 1/2 the bound is above k/n */
+    if (kh_binomial_cdf(k, n, low) < delta)
+        low = 0;
+    for (int i = 0; i < 100 && high - low > 1e-15; i++) {
+        double mid = low + (high - low) / 2;
+        if (kh_binomial_cdf(k, n, mid) >= delta)
+            low = mid;
+        else
+            high = mid;
+    }
+    return high;
+}
+
+/* ---------------------------------------------------------------------------------------------- selector */
+
+static int check_selector(const double *u, int n, double max_risk, double delta, kh_err *err) {
+    if (!(max_risk > 0 && max_risk < 1))
+        return kh_fail(err, KH_EARG, "the largest risk is %g, expected between 0 and 1", max_risk);
+    if (!(delta > 0 && delta < 1))
+        return kh_fail(err, KH_EARG, "the probability of breaking the promise is %g, expected between 0 and 1", delta);
+    return kh_scores_check(u, n, "rows", err);
+}
+
+/* The fewest rows without error for which (1 - r)^m <= delta. */
+static int rows_needed(double max_risk, double delta) {
+    double m = ceil(log(delta) / log1p(-max_risk) - 1e-9);
+    return m < 1 ? 1 : m > INT32_MAX ? INT32_MAX : (int)m;
+}
+
+/* Accepting the first `rank` rows and all that tie with the last of them. */
+static kh_selector accept_first(const kh_selector *s, const kh_ranked *row, int rank) {
+    kh_selector t = *s;
+    int m = rank;
+    while (m < s->n && row[m].u == row[rank - 1].u)
+        m++;
+    t.n_accepted = m;
+    t.n_wrong = 0;
+    for (int i = 0; i < m; i++)
+        t.n_wrong += !row[i].good;
+    t.threshold = m < s->n ? row[m].u : INFINITY;
+    return t;
+}
+
+/* [19]: the last threshold before the first that fails. */
+static void search(kh_selector *s, const kh_ranked *row) {
+    kh_selector best = *s;
+    int start = s->n_needed > (s->n + 9) / 10 ? s->n_needed : (s->n + 9) / 10;
+    for (int step = 0, last = 0; step <= N_STEP && start <= s->n; step++) {
+        int rank = start + (int)((long long)step * (s->n - start) / N_STEP);
+        if (rank <= last) /* part of the ties accepted before */
+            continue;
+        kh_selector t = accept_first(s, row, rank);
+        if (kh_binomial_cdf(t.n_wrong, t.n_accepted, s->max_risk) > s->delta)
+            break;
+        best = t;
+        last = t.n_accepted;
+    }
+    *s = best;
+}
+
+int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk, double delta, kh_err *err) {
+    *out = (kh_selector){ .max_risk = max_risk, .delta = delta, .threshold = -INFINITY, .n = n, .risk = NAN, .risk_bound = NAN };
+    int rc = check_selector(u, n, max_risk, delta, err);
+    if (rc != 0)
+        return rc;
+    kh_ranked *row;
+    rc = kh_rank_rows(&row, u, good, n, err);
+    if (rc != 0)
+        return rc;
+    out->n_needed = rows_needed(max_risk, delta);
+    search(out, row);
+    kh_free(row);
+    int m = out->n_accepted;
+    out->coverage = (double)m / n;
+    out->coverage_high = kh_binomial_upper(m, n, delta / 2);
+    out->coverage_low = 1 - kh_binomial_upper(n - m, n, delta / 2);
+    if (m > 0) {
+        out->risk = (double)out->n_wrong / m;
+        out->risk_bound = kh_binomial_upper(out->n_wrong, m, delta);
+    }
+    return 0;
+}
+
+/* --------------------------------------------------------------------------------------------- OOD threshold */
+
+/* [21]: the ceil((n + 1) keep)-th smallest. */
+int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err) {
+    *t = INFINITY;
+    if (!(keep > 0 && keep < 1))
+        return kh_fail(err, KH_EARG, "the share of rows to keep is %g, expected between 0 and 1", keep);
+    int rc = kh_scores_check(u, n, "rows", err);
+    if (rc != 0)
+        return rc;
+    double rank = ceil((n + 1.0) * keep - 1e-9);
+    if (rank > n)
+        return 0;
+    double *sorted = kh_malloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return kh_fail_memory(err);
+    memcpy(sorted, u, (size_t)n * sizeof *sorted);
+    kh_sort_doubles(sorted, n);
+    *t = sorted[rank < 1 ? 0 : (int)rank - 1];
+    kh_free(sorted);
+    return 0;
+}
