@@ -26,20 +26,27 @@ typedef struct tune_opts {
 
 static const kh_opt tune_table[] = {
     { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below", .required = true },
-    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer", .required = true },
-    { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE", .help = "a built-in task or a task file", .required = true },
-    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR", .help = "a data folder: train.tsv, or ready-made splits", .required = true },
+    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+        .required = true },
+    { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE", .help = "a built-in task or a task file",
+        .required = true },
+    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR", .help = "a data folder: train.tsv, or ready-made splits",
+        .required = true },
     { "out", KH_OPT_TEXT, offsetof(tune_opts, out), .arg = "RUN", .help = "the folder for the result", .required = true },
     { "shots", KH_OPT_INT, offsetof(tune_opts, shots), "16", .min = 0, .max = 1000000, .arg = "K",
         .help = "rows of each class, for train and for dev; 0: the files train and dev whole" },
     { "seed", KH_OPT_SEED, offsetof(tune_opts, seed), "13", .arg = "N", .help = "of the few-shot split and of all random numbers" },
     { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647, .arg = "N",
         .help = "stop before asking the model more than N questions (one prompt, one row)" },
-    { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9, .arg = "S", .help = "stop after S seconds" },
+    { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9, .arg = "S",
+        .help = "stop after S seconds" },
     KH_SPACE_ROWS(tune_opts, space),
-    { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "of the model; bf16 is faster where the CPU has it" },
-    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs", .help = "what the model may let out" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact), .help = "do as the paper's published code does where it differs" },
+    { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
+        .help = "of the model; bf16 is faster where the CPU has it" },
+    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs",
+        .help = "what the model may let out" },
+    { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
+        .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
     { "force", KH_OPT_FLAG, offsetof(tune_opts, force), .help = "write over a result that is there" },
     { "json", KH_OPT_FLAG, offsetof(tune_opts, json), .help = "print the summary as JSON" },
@@ -110,7 +117,9 @@ static int print_summary(const tune_opts *o, const kh_posterior *p, double secon
         return 0;
     }
     kh_buf b = kh_buf_init(1 << 20);
-    kh_buf_printf(&b, "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,\"train_queries\":%lld,\"dev_queries\":%lld,\"seconds\":%.3f,\"stopped\":",
+    kh_buf_printf(&b,
+        "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,\"train_queries\":%lld,\"dev_queries\":"
+        "%lld,\"seconds\":%.3f,\"stopped\":",
         i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, seconds);
     kh_json_quote(&b, i.stopped, strlen(i.stopped));
     kh_buf_text(&b, ",\"out\":");
@@ -151,8 +160,17 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     kh_hooks hooks = { on_progress, cli_hooks.log, NULL };
     run_log log;
-    kh_tune_opts t = { .space = o->space, .seed = o->seed, .paper_exact = o->paper_exact, .max_queries = o->max_queries, .max_seconds = o->max_seconds,
-        .hooks = &hooks, .record = record, .user = &log, .model = o->model, .data = o->data, .shots = o->shots };
+    kh_tune_opts t = { .space = o->space,
+        .seed = o->seed,
+        .paper_exact = o->paper_exact,
+        .max_queries = o->max_queries,
+        .max_seconds = o->max_seconds,
+        .hooks = &hooks,
+        .record = record,
+        .user = &log,
+        .model = o->model,
+        .data = o->data,
+        .shots = o->shots };
     bool made = !kh_dir_exists(o->out);
     int rc = kh_dir_make(o->out, err);
     if (rc == 0)

@@ -193,9 +193,11 @@ static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
             row = NULL;
         value = "false";
     }
+    if (!row && p->variant_opts)
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"", (int)n, word, p->cmd->name,
+            p->cmd->variants->option, p->variant.name);
     if (!row)
-        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s%s%s%s%s\"", (int)n, word, p->cmd->name, p->variant_opts ? " --" : "",
-            p->variant_opts ? p->cmd->variants->option : "", p->variant_opts ? " " : "", p->variant_opts ? p->variant.name : "");
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
     if (row->type == KH_OPT_FLAG && !value)
         value = "true";
     if (!value) {

@@ -19,14 +19,16 @@ static int find_format(cli_rows *r, kh_err *err) {
     static const struct {
         const char *ext;
         int format;
-    } known[] = { { ".txt", CLI_ROWS_TEXT }, { ".tsv", CLI_ROWS_TSV }, { ".csv", CLI_ROWS_CSV }, { ".jsonl", CLI_ROWS_JSONL }, { ".json", CLI_ROWS_JSONL } };
+    } known[] = { { ".txt", CLI_ROWS_TEXT }, { ".tsv", CLI_ROWS_TSV }, { ".csv", CLI_ROWS_CSV }, { ".jsonl", CLI_ROWS_JSONL },
+        { ".json", CLI_ROWS_JSONL } };
     if (r->format == CLI_ROWS_AUTO && !r->path)
         r->format = CLI_ROWS_TEXT;
     const char *dot = r->path ? strrchr(kh_path_base(r->path), '.') : NULL;
     for (size_t i = 0; dot && r->format == CLI_ROWS_AUTO && i < sizeof known / sizeof known[0]; i++)
         if (strcasecmp(dot, known[i].ext) == 0)
             r->format = known[i].format;
-    return r->format != CLI_ROWS_AUTO ? 0 : kh_fail(err, CLI_USAGE, "%s: cannot tell its format by its name; give --format", r->path);
+    return r->format != CLI_ROWS_AUTO ? 0
+                                      : kh_fail(err, CLI_USAGE, "%s: cannot tell its format by its name; give --format", r->path);
 }
 
 static int open_rows(cli_rows *r, kh_err *err) {
@@ -79,7 +81,8 @@ static int read_text(const cli_rows *r, const char *s, size_t n, kh_row *out, kh
     if (!kh_utf8_valid(s, n))
         return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "not valid UTF-8");
     if (r->task->pair && !tab)
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "task \"%s\" takes two texts; a tab must stand between them", r->task->name);
+        return kh_fail_at(
+            err, KH_EFORMAT, r->name, r->line, "task \"%s\" takes two texts; a tab must stand between them", r->task->name);
     *out = (kh_row){ .a = s, .n_a = tab ? (size_t)(tab - s) : n, .label = -1, .line = r->line };
     kh_trim(&out->a, &out->n_a);
     if (tab) {
@@ -126,9 +129,13 @@ static long header_lines(const cli_rows *r) {
 }
 
 static int parse(cli_rows *r, const kh_buf *bytes, long before, kh_err *err) {
-    static const kh_format FORMATS[] = { [CLI_ROWS_TSV] = KH_FORMAT_TSV, [CLI_ROWS_CSV] = KH_FORMAT_CSV, [CLI_ROWS_CSV_NOHEADER] = KH_FORMAT_CSV_NOHEADER,
+    static const kh_format FORMATS[] = { [CLI_ROWS_TSV] = KH_FORMAT_TSV,
+        [CLI_ROWS_CSV] = KH_FORMAT_CSV,
+        [CLI_ROWS_CSV_NOHEADER] = KH_FORMAT_CSV_NOHEADER,
         [CLI_ROWS_JSONL] = KH_FORMAT_JSONL };
-    kh_dataset_opts o = { .format = FORMATS[r->format], .task = r->task, .unlabelled = true, .ignore_labels = true, .lines_before = before };
+    kh_dataset_opts o = {
+        .format = FORMATS[r->format], .task = r->task, .unlabelled = true, .ignore_labels = !r->labels, .lines_before = before
+    };
     return kh_dataset_parse(&r->data, bytes->data, bytes->len, r->name, &o, err);
 }
 

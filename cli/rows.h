@@ -17,6 +17,7 @@ typedef struct cli_rows {
     const char *path; /* NULL: standard input */
     int format;       /* auto: by the file's extension; standard input is text */
     const kh_task *task;
+    bool labels; /* read them, where rows have them; otherwise they are passed over */
     FILE *in;
     const char *name; /* for messages */
     long line;        /* read so far */

@@ -751,8 +751,8 @@ KH_API kh_tune_opts kh_tune_defaults(void);
 
 /* Tunes on the rows of train and chooses on those of dev. set: options of the method as "name=value" strings, ending in NULL;
  * NULL: its defaults ("keyhole tune --method NAME --help" lists them). What can be refused is refused before the first query. */
-KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *, const kh_task *, const kh_dataset *train,
-    const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
+KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *, const kh_task *,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
 
 #ifdef __cplusplus
 }

@@ -122,6 +122,9 @@ ok predict_jsonl $?
 run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --text && [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tp_bad\tp_good\ttext')" ] &&
     [ "$(awk -F'\t' 'NF == 7' "$work/out" | wc -l)" -eq 25 ] && [ "$(sed -n '2p' "$work/out" | cut -f 1)" = 2 ]
 ok tsv_output $?
+run 0 predict "$work/bbt" "$data/test.tsv" --output probs && cp "$work/out" "$work/in" && run 0 metrics - && says out "accuracy" &&
+    [ "$(head -1 "$work/in" | cut -d ']' -f 2)" = ',"label":1}' ]
+ok output_for_metrics $?
 { printf 'label\ttext\n'; for i in $(seq 700); do printf '0\tboats %d\n' "$i"; done; printf '0\tbroken \xff\n'; } >"$work/long.tsv"
 run 1 predict "$work/manual" "$work/long.tsv" && says err "long.tsv:702:" && [ "$(wc -l <"$work/out")" -gt 500 ] && head -n 701 "$work/long.tsv" >"$work/fine.tsv" &&
     run 0 predict "$work/manual" "$work/fine.tsv" && [ "$(wc -l <"$work/out")" -eq 700 ] && says out '"line":701,'

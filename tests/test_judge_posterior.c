@@ -41,7 +41,8 @@ static kh_posterior *soft_posterior(int n, bool apart) {
     kh_err err;
     float z[D];
     kh_rng r = kh_rng_stream(11, KH_RNG_TEST, 0, 0);
-    if (kh_posterior_new(&p, "test", plm, task, &err) != 0 || kh_space_init(&space, &o, plm, 1, &err) != 0 || kh_posterior_set_space(p, &space, &err) != 0)
+    if (kh_posterior_new(&p, "test", plm, task, &err) != 0 || kh_space_init(&space, &o, plm, 1, &err) != 0 ||
+        kh_posterior_set_space(p, &space, &err) != 0)
         fail_msg("%s", err.msg);
     kh_space_free(&space);
     for (int s = 0; s < n; s++) {
@@ -118,10 +119,22 @@ static void check_round_trip(kh_posterior *p) {
     kh_posterior_free(p);
 }
 
-static void one_sample_comes_back(void **state) { (void)state; check_round_trip(soft_posterior(1, false)); }
-static void samples_of_one_projection_come_back(void **state) { (void)state; check_round_trip(soft_posterior(9, false)); }
-static void samples_of_own_projections_come_back(void **state) { (void)state; check_round_trip(soft_posterior(9, true)); }
-static void demonstrations_come_back(void **state) { (void)state; check_round_trip(demo_posterior(3, 6)); }
+static void one_sample_comes_back(void **state) {
+    (void)state;
+    check_round_trip(soft_posterior(1, false));
+}
+static void samples_of_one_projection_come_back(void **state) {
+    (void)state;
+    check_round_trip(soft_posterior(9, false));
+}
+static void samples_of_own_projections_come_back(void **state) {
+    (void)state;
+    check_round_trip(soft_posterior(9, true));
+}
+static void demonstrations_come_back(void **state) {
+    (void)state;
+    check_round_trip(demo_posterior(3, 6));
+}
 
 static void info_says_what_was_saved(void **state) {
     (void)state;
@@ -178,7 +191,8 @@ static void broken_samples_are_refused(void **state) {
     static const struct {
         float z, weight;
         const char *says;
-    } all[] = { { NAN, 0.25f, "is not finite" }, { 0, -1, "the weight of sample 2 is -1" }, { 0, 0.5f, "the weights add up to 1.25, expected 1" } };
+    } all[] = { { NAN, 0.25f, "is not finite" }, { 0, -1, "the weight of sample 2 is -1" },
+        { 0, 0.5f, "the weights add up to 1.25, expected 1" } };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         kh_posterior *p = soft_posterior(4, false), *q;
         kh_err err;
@@ -279,13 +293,18 @@ static void another_task_is_refused(void **state) {
     static const struct {
         const char *json, *says;
     } all[] = {
-        { "{\"name\":\"x\",\"template\":\"{text} It is {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
+        { "{\"name\":\"x\",\"template\":\"{text} It is {mask} "
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
             "with the template \"{prompt} . {text} It was {mask} .\"; that of task \"x\" is \"{prompt} . {text} It is {mask} .\"" },
-        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"fine\",\"words\":[\"better\"]}]}",
+        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"fine\",\"words\":[\"better\"]}]}",
             "whose label 1 is \"good\"; in task \"x\" it is \"fine\"" },
-        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"small\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
+        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"small\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
             "whose label \"bad\" has the words \"lower\"; in task \"x\" they are \"small\"" },
-        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]},{\"name\":\"odd\",\"words\":[\"small\"]}]}",
+        { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]},{\"name\":\"odd\","
+          "\"words\":[\"small\"]}]}",
             "task \"toy\" with 2 labels; task \"x\" has 3" },
     };
     kh_posterior *p = soft_posterior(1, false);
@@ -420,8 +439,11 @@ static void a_manual_prompt_predicts_the_template(void **state) {
     assert_int_equal(kh_posterior_add(p, NULL, 0, NULL), 0);
     predict(p, plm, kh_dataset_rows(data), ROWS, out);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS, &(kh_batch_opts){ .max_len = 128 }, NULL), 0);
-    assert_int_equal(kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS,
+                         &(kh_batch_opts){ .max_len = 128 }, NULL),
+        0);
+    assert_int_equal(
+        kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL), 0);
     for (int i = 0; i < ROWS * 2; i++)
         assert_true(fabs(out[i] - exp(logprob[i])) < 2e-7);
     kh_batch_free(batch);
@@ -433,8 +455,9 @@ static void a_manual_prompt_predicts_the_template(void **state) {
 static void as_many_demonstrations_as_fit(void **state) {
     (void)state;
     kh_posterior *p = demo_posterior(1, 30);
-    static const char LONG[] = "the boats were green and the wall was small because they wrote about the harbour light every evening when the "
-                               "daughter of the engineer would come from the north with some news about the machine";
+    static const char LONG[] =
+        "the boats were green and the wall was small because they wrote about the harbour light every evening when the "
+        "daughter of the engineer would come from the north with some news about the machine";
     kh_row rows[] = { kh_dataset_rows(data)[0], { LONG, NULL, sizeof LONG - 1, 0, -1, 0 }, { LONG, NULL, 60, 0, -1, 0 } };
     double out[3 * 2];
     predict(p, plm, rows, 3, out);
@@ -449,11 +472,14 @@ static void as_many_demonstrations_as_fit(void **state) {
             kh_batch *batch;
             kh_demos_template(&p->demos, task, 0, used[i], &text);
             shown.plain = text.data;
-            int rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), &shown, words, &rows[i], 1, &(kh_batch_opts){ .max_len = 128, .paper_exact = true }, NULL);
+            int rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), &shown, words, &rows[i], 1,
+                &(kh_batch_opts){ .max_len = 128, .paper_exact = true }, NULL);
             assert_true(rc == 0 || rc == KH_ELIMIT); /* the latter if not even an empty text fits */
             bool fits = rc == 0 && batch->n_row == 1;
             if (fits)
-                assert_int_equal(kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL), 0);
+                assert_int_equal(
+                    kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL),
+                    0);
             kh_batch_free(batch);
             kh_buf_free(&text);
             if (fits)
@@ -481,13 +507,6 @@ static void texts_longer_than_the_model_are_cut(void **state) {
         assert_true(fabs(out[0] + out[1] - 1) < 1e-12);
         kh_posterior_free(p);
     }
-}
-
-static void entropy_and_best_label(void **state) {
-    (void)state;
-    assert_true(fabs(kh_entropy((double[]){ 0.5, 0.5 }, 2) - log(2)) < 1e-15);
-    assert_true(kh_entropy((double[]){ 1, 0, 0 }, 3) == 0);
-    assert_int_equal(kh_best_label((double[]){ 0.2, 0.4, 0.4 }, 3), 1);
 }
 
 static void memory_may_run_out_anywhere(void **state) {
@@ -544,7 +563,6 @@ int main(void) {
         cmocka_unit_test(a_manual_prompt_predicts_the_template),
         cmocka_unit_test(as_many_demonstrations_as_fit),
         cmocka_unit_test(texts_longer_than_the_model_are_cut),
-        cmocka_unit_test(entropy_and_best_label),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests_name("posterior", tests, open_all, close_all);

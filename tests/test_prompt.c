@@ -273,7 +273,8 @@ static void wrong_spaces_are_refused(void **state) {
     (void)state;
     kh_space_opts o = tiny_space();
     o.dim = M * H + 1;
-    refuse(&o, "dimension 161 is larger than the prompt itself: 5 slots of 32 numbers are 160; take fewer dimensions or more slots");
+    refuse(
+        &o, "dimension 161 is larger than the prompt itself: 5 slots of 32 numbers are 160; take fewer dimensions or more slots");
     o = tiny_space();
     o.p0 = KH_P0_IDS;
     refuse(&o, "P0 takes the vocabulary ids 1000 to 1004, but the vocabulary has");
@@ -354,8 +355,8 @@ static void targets_ask_what_questions_ask(void **state) {
 
 /* --------------------------------------------------------------------------------------------- demonstrations */
 
-static const kh_row DEMO[] = { { "one {x}", NULL, 7, 0, 0, 0 }, { "two", NULL, 3, 0, 0, 0 }, { "three", NULL, 5, 0, 1, 0 }, { "four\\n!", NULL, 7, 0, 0, 0 },
-    { "five", NULL, 4, 0, 1, 0 } };
+static const kh_row DEMO[] = { { "one {x}", NULL, 7, 0, 0, 0 }, { "two", NULL, 3, 0, 0, 0 }, { "three", NULL, 5, 0, 1, 0 },
+    { "four\\n!", NULL, 7, 0, 0, 0 }, { "five", NULL, 4, 0, 1, 0 } };
 
 static void demonstrations_stand_before_the_template(void **state) {
     (void)state;

@@ -77,8 +77,10 @@ static void every_method_costs_what_it_promises(void **state) {
     check_cost("bbt", SET("budget-generations=7", "pop=5", "dev-every=3"), 1, 7 * 5 * TRAIN, 3 * DEV); /* after 3, 6 and the last */
     check_cost("bbt", SET("budget-generations=6", "pop=5", "dev-every=3"), 1, 6 * 5 * TRAIN, 2 * DEV);
     check_cost("ensemble", SET("members=3", "budget-generations=4", "pop=5", "dev-every=4"), 3, 3 * 4 * 5 * TRAIN, 3 * DEV);
-    check_cost("elbo", SET("budget-generations=4", "pop=5", "draws=2", "samples=7", "dev-every=2"), 7, 4 * 5 * 2 * TRAIN, 2 * 7 * DEV);
-    check_cost("elbo", SET("budget-generations=2", "pop=5", "draws=2", "samples=7", "dev-all=true"), 7, 2 * 5 * 2 * TRAIN, 2 * 5 * 2 * DEV);
+    check_cost(
+        "elbo", SET("budget-generations=4", "pop=5", "draws=2", "samples=7", "dev-every=2"), 7, 4 * 5 * 2 * TRAIN, 2 * 7 * DEV);
+    check_cost("elbo", SET("budget-generations=2", "pop=5", "draws=2", "samples=7", "dev-all=true"), 7, 2 * 5 * 2 * TRAIN,
+        2 * 5 * 2 * DEV);
 }
 
 static void defaults_are_the_paper_s(void **state) {
@@ -87,11 +89,17 @@ static void defaults_are_the_paper_s(void **state) {
         const char *method, *options;
     } all[] = {
         { "icl", "{\"demos\":32,\"orders\":1,\"balanced\":true}" },
-        { "bbt", "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\",\"dev-every\":20,\"variant\":\"full\",\"active\":true}" },
-        { "ensemble", "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":0,\"loss\":\"ce\",\"dev-every\":20,"
-                      "\"variant\":\"full\",\"active\":true}" },
-        { "elbo", "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,\"prior-variance\":50,\"common-noise\":true,\"sigma\":1,"
-                  "\"bound\":0,\"dev-every\":20,\"dev-all\":false,\"variant\":\"full\",\"active\":true}" },
+        { "bbt",
+            "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\",\"dev-every\":20,\"variant\":"
+            "\"full\",\"active\":true}" },
+        { "ensemble",
+            "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":0,\"loss\":"
+            "\"ce\",\"dev-every\":20,"
+            "\"variant\":\"full\",\"active\":true}" },
+        { "elbo",
+            "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,\"prior-variance\":50,\"common-"
+            "noise\":true,\"sigma\":1,"
+            "\"bound\":0,\"dev-every\":20,\"dev-all\":false,\"variant\":\"full\",\"active\":true}" },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const kh_method *m;
@@ -116,7 +124,8 @@ static void paper_exact_is_the_published_code(void **state) {
     assert_non_null(strstr(p->options, "\"dev-all\":true"));
     assert_true(p->paper_exact);
     kh_posterior_free(p);
-    p = tune_with("elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3", "kl-weight=1"), &o); /* what is said goes before */
+    p = tune_with(
+        "elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3", "kl-weight=1"), &o); /* what is said goes before */
     assert_non_null(strstr(p->options, "\"kl-weight\":1,"));
     kh_posterior_free(p);
     p = tune_with("ensemble", SET("members=2", "budget-generations=1", "pop=5"), &o);
@@ -165,7 +174,8 @@ static void dev_metric_is_that_of_the_result(void **state) {
     (void)state;
     static const char *const METHODS[] = { "bbt", "ensemble", "elbo", "icl", "manual" };
     for (int m = 0; m < 5; m++) {
-        const char *const *set = m == 0 ? SET("budget-generations=9", "dev-every=2") : m == 1 ? SET("budget-generations=5", "members=3", "dev-every=2")
+        const char *const *set = m == 0 ? SET("budget-generations=9", "dev-every=2")
+            : m == 1                    ? SET("budget-generations=5", "members=3", "dev-every=2")
             : m == 2                    ? SET("budget-generations=5", "draws=2", "samples=9", "dev-every=2")
                                         : NULL;
         kh_posterior *p = tune(METHODS[m], set);
@@ -228,7 +238,11 @@ static void same_seed_same_files_with_any_threads(void **state) {
             kh_tune_opts o = options();
             o.seed = i < 2 ? 13 : 14;
             kh_threads_set(i + 1);
-            kh_posterior *p = tune_with(METHODS[m], m < 2 ? NULL : m == 3 ? SET("budget-generations=6", "members=2", "dev-every=2") : SET("budget-generations=6", "dev-every=2"), &o);
+            kh_posterior *p = tune_with(METHODS[m],
+                m < 2        ? NULL
+                    : m == 3 ? SET("budget-generations=6", "members=2", "dev-every=2")
+                             : SET("budget-generations=6", "dev-every=2"),
+                &o);
             assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
             read_files(files[i]);
             kh_posterior_free(p);
@@ -379,7 +393,8 @@ static void labels_do_not_serve_methods_that_need_more(void **state) {
     w.box = tiny_open(KH_ACCESS_LABELS);
     for (int i = 0; i < 3; i++) {
         char says[128];
-        snprintf(says, sizeof says, "method %s needs a box that lets out logprobs; this one was opened at access level labels", METHODS[i]);
+        snprintf(says, sizeof says, "method %s needs a box that lets out logprobs; this one was opened at access level labels",
+            METHODS[i]);
         w.method = METHODS[i];
         refuse(&w, KH_EUNSUPPORTED, says);
     }
@@ -436,7 +451,9 @@ static void memory_may_run_out_anywhere(void **state) {
     static const char *const METHODS[] = { "icl", "ensemble", "elbo" };
     kh_threads_set(1);
     for (int m = 0; m < 3; m++) {
-        const char *const *set = m == 0 ? NULL : m == 1 ? SET("budget-generations=1", "pop=2", "members=2") : SET("budget-generations=1", "pop=2", "draws=1", "samples=2");
+        const char *const *set = m == 0 ? NULL
+            : m == 1                    ? SET("budget-generations=1", "pop=2", "members=2")
+                                        : SET("budget-generations=1", "pop=2", "draws=1", "samples=2");
         long n = 1;
         for (bool done = false; !done; n++) {
             kh_posterior *p;

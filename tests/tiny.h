@@ -64,8 +64,9 @@ static inline kh_plm *tiny_open(kh_access access) {
     return plm;
 }
 
-static const char TINY_TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-                                "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+static const char TINY_TASK[] =
+    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+    "{\"name\":\"good\",\"words\":[\"better\"]}]}";
 
 static inline const kh_task *tiny_task(void) {
     const kh_task *task;
@@ -81,7 +82,8 @@ static inline kh_dataset *tiny_rows(int n, uint64_t seed, int only_class) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, "label\ttext\n");
     for (int i = 0; i < n; i++)
-        kh_buf_printf(&b, "%d\tthe boats number %u were %s\n", only_class >= 0 ? only_class : i % 2, kh_rng_below(&r, 10000), i % 2 ? "green" : "small");
+        kh_buf_printf(&b, "%d\tthe boats number %u were %s\n", only_class >= 0 ? only_class : i % 2, kh_rng_below(&r, 10000),
+            i % 2 ? "green" : "small");
     kh_dataset *d;
     kh_err err;
     if (kh_dataset_parse(&d, b.data, b.len, "rows.tsv", NULL, &err) != 0)

@@ -87,9 +87,19 @@ int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_er
 }
 
 kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
-    return (kh_posterior_info){ .method = p->method, .access = p->access, .samples = p->n, .dim = p->soft ? p->space.dim : 0, .task = p->task,
-        .model = p->model, .precision = p->precision, .fingerprint = p->fingerprint, .seed = p->seed, .train_queries = p->train_queries,
-        .dev_queries = p->dev_queries, .dev = p->dev, .stopped = p->stopped };
+    return (kh_posterior_info){ .method = p->method,
+        .access = p->access,
+        .samples = p->n,
+        .dim = p->soft ? p->space.dim : 0,
+        .task = p->task,
+        .model = p->model,
+        .precision = p->precision,
+        .fingerprint = p->fingerprint,
+        .seed = p->seed,
+        .train_queries = p->train_queries,
+        .dev_queries = p->dev_queries,
+        .dev = p->dev,
+        .stopped = p->stopped };
 }
 
 /* --------------------------------------------------------------------------------------------------- saving */
@@ -152,7 +162,8 @@ static int read_array(const kh_safetensors *f, const char *name, int rank, const
         return kh_fail(err, KH_EFORMAT, "%s: no array \"%s\"", kh_safetensors_path(f), name);
     kh_shape_text(a->shape, a->rank, have, sizeof have);
     if (a->dtype != KH_DTYPE_F32 || strcmp(want, have) != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %s of shape %s, expected F32 of shape %s", kh_safetensors_path(f), name, a->type, have, want);
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %s of shape %s, expected F32 of shape %s", kh_safetensors_path(f), name,
+            a->type, have, want);
     *out = kh_malloc(a->bytes);
     return *out ? kh_safetensors_read(f, a, 0, a->bytes, *out, err) : kh_fail_memory(err);
 }

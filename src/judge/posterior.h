@@ -10,7 +10,7 @@
 #include "prompt/subspace.h"
 
 struct kh_posterior {
-    const char *version; /* of keyhole, that made it */
+    const char *version;          /* of keyhole, that made it */
     const char *method, *options; /* its name, and what it was told: a JSON object */
     kh_access access;
     uint64_t seed;
@@ -22,9 +22,9 @@ struct kh_posterior {
     float *weight; /* [n], they add up to one */
     size_t cap_z, cap_weight, cap_seed;
     bool soft;
-    kh_space space;  /* if soft */
+    kh_space space;       /* if soft */
     uint64_t *projection; /* [n] the seed of each sample's A; NULL without soft prompt */
-    kh_demos demos;  /* n_order is n, or 0: none */
+    kh_demos demos;       /* n_order is n, or 0: none */
 
     /* What it belongs to. */
     const kh_task *task; /* owned */

@@ -40,11 +40,13 @@ static bool one_projection(const kh_posterior *p) {
 
 static void put_space(kh_buf *out, const kh_posterior *p) {
     const kh_space *s = &p->space;
-    kh_buf_printf(out, "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    \"p0\": [", kh_inject_name(s->inject), s->slots,
-        s->hidden, s->dim);
+    kh_buf_printf(out, "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    \"p0\": [",
+        kh_inject_name(s->inject), s->slots, s->hidden, s->dim);
     for (int i = 0; i < s->slots; i++)
         kh_buf_printf(out, "%s%d", i ? "," : "", (int)s->slot_id[i]);
-    kh_buf_printf(out, "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, \"generator\": \"" KH_PROJECTION_GENERATOR "\", \"seeds\": [",
+    kh_buf_printf(out,
+        "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, \"generator\": \"" KH_PROJECTION_GENERATOR
+        "\", \"seeds\": [",
         kh_projection_name(s->projection), s->mean, s->std);
     int n = one_projection(p) ? 1 : p->n; /* one seed for all samples, or one for each */
     for (int i = 0; i < n; i++) {
@@ -82,7 +84,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     put_pair(out, "method", p->method);
     kh_buf_printf(out, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
     kh_json_u64(out, p->seed);
-    kh_buf_printf(out, ", \"paper_exact\": %s,\n  \"options\": %s,\n", p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
+    kh_buf_printf(
+        out, ", \"paper_exact\": %s,\n  \"options\": %s,\n", p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
     kh_buf_printf(out, "  \"samples\": %d, \"samples_hash\": \"%016" PRIx64 "\",\n", p->n, samples);
     if (p->soft)
         put_space(out, p);
@@ -99,7 +102,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     kh_buf_text(out, "},\n  \"data\": {");
     put_pair(out, "path", p->data);
     kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots, p->train_rows, p->dev_rows);
-    kh_buf_printf(out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, \"dev\": %.17g, ", p->train_queries, p->dev_queries, p->dev);
+    kh_buf_printf(
+        out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, \"dev\": %.17g, ", p->train_queries, p->dev_queries, p->dev);
     put_pair(out, "stopped", p->stopped);
     kh_buf_text(out, ",\n  \"task\": ");
     kh_task_json(p->task, out);
@@ -129,14 +133,16 @@ static int get_object(reader *r, const json_t *obj, const char *key, const json_
 
 static int get_array(reader *r, const json_t *obj, const char *key, size_t most, const json_t **out) {
     *out = json_object_get(obj, key);
-    return json_is_array(*out) && json_array_size(*out) <= most ? 0 :
-        kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu elements", r->name, key, most);
+    return json_is_array(*out) && json_array_size(*out) <= most
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu elements", r->name, key, most);
 }
 
 static int element_int(reader *r, const json_t *array, size_t i, int min, int max, const char *what, int *out) {
     const json_t *v = json_array_get(array, i);
     if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return kh_fail(r->err, KH_EFORMAT, "%s: element %zu of \"%s\" must be a whole number from %d to %d", r->name, i, what, min, max);
+        return kh_fail(
+            r->err, KH_EFORMAT, "%s: element %zu of \"%s\" must be a whole number from %d to %d", r->name, i, what, min, max);
     *out = (int)json_integer_value(v);
     return 0;
 }
@@ -151,8 +157,9 @@ static int read_u64(reader *r, const json_t *v, const char *what, int base, uint
     bool digits = *s && strspn(s, base == 16 ? "0123456789abcdef" : "0123456789") == strlen(s);
     errno = 0;
     *out = digits ? strtoull(s, NULL, base) : 0;
-    return digits && errno == 0 ? 0 :
-        kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what, base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
+    return digits && errno == 0 ? 0
+                                : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
+                                      base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
 }
 
 static int read_projection(reader *r, const json_t *o) {
@@ -169,11 +176,14 @@ static int read_projection(reader *r, const json_t *o) {
     if (rc == 0)
         rc = kh_json_string(o, "generator", &generator, r->name, r->err);
     if (rc == 0 && strcmp(generator, KH_PROJECTION_GENERATOR) != 0)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: the projection was drawn by \"%s\", but this version draws by \"" KH_PROJECTION_GENERATOR "\"", r->name, generator);
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: the projection was drawn by \"%s\", but this version draws by \"" KH_PROJECTION_GENERATOR "\"", r->name,
+            generator);
     if (rc == 0)
         rc = get_array(r, o, "seeds", (size_t)p->n, &seeds);
     if (rc == 0 && json_array_size(seeds) != 1 && json_array_size(seeds) != (size_t)p->n)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: %zu seeds of projections for %d samples; there must be one, or as many as samples", r->name, json_array_size(seeds), p->n);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: %zu seeds of projections for %d samples; there must be one, or as many as samples",
+            r->name, json_array_size(seeds), p->n);
     if (rc == 0 && !kh_grow(&p->projection, &p->cap_seed, (size_t)p->n, sizeof *p->projection))
         rc = kh_fail_memory(r->err);
     for (size_t i = 0; rc == 0 && i < (size_t)p->n; i++)
@@ -201,7 +211,8 @@ static int read_space(reader *r, const json_t *root) {
     if (rc == 0)
         rc = kh_json_int(o, "dim", 1, MAX_DIM, &s->dim, r->name, r->err);
     if (rc == 0 && (long long)s->dim > (long long)s->slots * s->hidden)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: dimension %d is larger than the prompt of %d x %d", r->name, s->dim, s->slots, s->hidden);
+        rc = kh_fail(
+            r->err, KH_EFORMAT, "%s: dimension %d is larger than the prompt of %d x %d", r->name, s->dim, s->slots, s->hidden);
     if (rc == 0)
         rc = get_array(r, o, "p0", MAX_SLOTS, &p0);
     if (rc == 0 && json_array_size(p0) != (size_t)s->slots)
@@ -224,7 +235,8 @@ static int read_demo_row(reader *r, const json_t *o, kh_row *row) {
     if (rc == 0)
         rc = kh_json_int(o, "label", 0, r->p->task->n_label - 1, &row->label, r->name, r->err);
     if (rc == 0 && (!row->a || (row->b != NULL) != r->p->task->pair))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must have %s", r->name, r->p->task->pair ? "\"text\" and \"text_b\"" : "\"text\" and no \"text_b\"");
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must have %s", r->name,
+            r->p->task->pair ? "\"text\" and \"text_b\"" : "\"text\" and no \"text_b\"");
     if (rc == 0) {
         row->n_a = strlen(row->a);
         row->n_b = row->b ? strlen(row->b) : 0;
@@ -235,7 +247,8 @@ static int read_demo_row(reader *r, const json_t *o, kh_row *row) {
 static int read_order(reader *r, const json_t *order, int index) {
     kh_demos *d = &r->p->demos;
     if (!json_is_array(order) || json_array_size(order) != (size_t)d->n_shown)
-        return kh_fail(r->err, KH_EFORMAT, "%s: order %d of the demonstrations must be an array of %d rows, as the first is", r->name, index, d->n_shown);
+        return kh_fail(r->err, KH_EFORMAT, "%s: order %d of the demonstrations must be an array of %d rows, as the first is",
+            r->name, index, d->n_shown);
     int rc = 0;
     for (int i = 0; i < d->n_shown && rc == 0; i++)
         rc = element_int(r, order, (size_t)i, 0, d->n - 1, "orders", &d->order[(size_t)index * (size_t)d->n_shown + (size_t)i]);
@@ -253,7 +266,9 @@ static int read_demos(reader *r, const json_t *root) {
         rc = get_array(r, o, "rows", MAX_ROWS, &rows);
     if (rc == 0)
         rc = get_array(r, o, "orders", (size_t)p->n, &orders);
-    if (rc == 0 && (json_array_size(orders) != (size_t)p->n || !json_is_array(json_array_get(orders, 0)) || json_array_size(json_array_get(orders, 0)) > MAX_ROWS))
+    if (rc == 0 &&
+        (json_array_size(orders) != (size_t)p->n || !json_is_array(json_array_get(orders, 0)) ||
+            json_array_size(json_array_get(orders, 0)) > MAX_ROWS))
         rc = kh_fail(r->err, KH_EFORMAT, "%s: \"orders\" must hold an array for each of %d samples", r->name, p->n);
     if (rc != 0)
         return rc;
@@ -340,7 +355,8 @@ static int read_head(reader *r, const json_t *root, uint64_t *samples) {
     const char *access;
     int format, rc = kh_json_int(root, "format", 1, INT32_MAX, &format, r->name, r->err);
     if (rc == 0 && format > FORMAT)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in format %d by a later keyhole; this one reads up to %d", r->name, format, FORMAT);
+        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in format %d by a later keyhole; this one reads up to %d", r->name,
+            format, FORMAT);
     if (rc == 0)
         rc = keep_string(r, root, "keyhole", &p->version);
     if (rc == 0)

@@ -52,31 +52,22 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
     }
 }
 
-int kh_best_label(const double *p, int n_label) {
-    int best = 0;
-    for (int k = 1; k < n_label; k++)
-        best = p[k] > p[best] ? k : best;
-    return best;
-}
-
-double kh_entropy(const double *p, int n_label) {
-    double h = 0;
-    for (int k = 0; k < n_label; k++)
-        h -= p[k] > 0 ? p[k] * log(p[k]) : 0;
-    return h > 0 ? h : 0;
-}
-
 /* ---------------------------------------------------------------------------------------- does it belong here */
 
 static int check_model(const kh_posterior *post, const kh_plm *plm, kh_err *err) {
     kh_plm_info info = kh_plm_describe(plm);
     uint64_t tokenizer = kh_tokenizer_fingerprint(kh_plm_tokenizer(plm));
     if (post->soft && post->space.hidden != info.hidden)
-        return kh_fail(err, KH_EMISMATCH, "the posterior was made with another model: its prompts have %d numbers a slot, this model has %d", post->space.hidden, info.hidden);
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with another model: its prompts have %d numbers a slot, this model has %d", post->space.hidden,
+            info.hidden);
     if (post->tokenizer != tokenizer)
-        return kh_fail(err, KH_EMISMATCH, "the posterior was made with another tokenizer: fingerprint %016" PRIx64 ", this one has %016" PRIx64, post->tokenizer, tokenizer);
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with another tokenizer: fingerprint %016" PRIx64 ", this one has %016" PRIx64, post->tokenizer,
+            tokenizer);
     if (post->fingerprint != info.fingerprint)
-        return kh_fail(err, KH_EMISMATCH, "the posterior was made with other weights (%s): fingerprint %016" PRIx64 ", this model has %016" PRIx64,
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with other weights (%s): fingerprint %016" PRIx64 ", this model has %016" PRIx64,
             post->model ? post->model : "of a model not known by path", post->fingerprint, info.fingerprint);
     return 0;
 }
@@ -85,17 +76,22 @@ static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
 static int check_labels(const kh_task *was, const kh_task *is, kh_err *err) {
     if (was->n_label != is->n_label)
-        return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" with %d labels; task \"%s\" has %d", was->name, was->n_label, is->name, is->n_label);
+        return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" with %d labels; task \"%s\" has %d", was->name,
+            was->n_label, is->name, is->n_label);
     for (int k = 0; k < was->n_label; k++) {
         const kh_label *a = &was->label[k], *b = &is->label[k];
         bool words = a->n_word == b->n_word;
         for (int i = 0; i < a->n_word && words; i++)
             words = same(a->word[i], b->word[i]);
         if (!same(a->name, b->name))
-            return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" whose label %d is \"%s\"; in task \"%s\" it is \"%s\"", was->name, k, a->name, is->name, b->name);
+            return kh_fail(err, KH_EMISMATCH,
+                "the posterior was made for task \"%s\" whose label %d is \"%s\"; in task \"%s\" it is \"%s\"", was->name, k,
+                a->name, is->name, b->name);
         if (!words)
-            return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" whose label \"%s\" has the words \"%s\"%s; in task \"%s\" they are \"%s\"%s", was->name, a->name,
-                a->word[0], a->n_word > 1 ? ", ..." : "", is->name, b->word[0], b->n_word > 1 ? ", ..." : "");
+            return kh_fail(err, KH_EMISMATCH,
+                "the posterior was made for task \"%s\" whose label \"%s\" has the words \"%s\"%s; in task \"%s\" they are "
+                "\"%s\"%s",
+                was->name, a->name, a->word[0], a->n_word > 1 ? ", ..." : "", is->name, b->word[0], b->n_word > 1 ? ", ..." : "");
     }
     return 0;
 }
@@ -104,7 +100,9 @@ static int check_task(const kh_posterior *post, const kh_task *is, kh_err *err) 
     const kh_task *was = post->task;
     const char *a = post->soft ? was->soft : was->plain, *b = post->soft ? is->soft : is->plain;
     if (!same(a, b))
-        return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" with the template \"%s\"; that of task \"%s\" is \"%s\"", was->name, a, is->name, b);
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made for task \"%s\" with the template \"%s\"; that of task \"%s\" is \"%s\"", was->name, a,
+            is->name, b);
     return check_labels(was, is, err);
 }
 
@@ -138,7 +136,8 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
     int rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), p->task, p->words, rows, n, &p->batch, err);
     for (int s = 0; s < post->n && rc == 0; s += PROMPTS_AT_ONCE) {
         int some = post->n - s < PROMPTS_AT_ONCE ? post->n - s : PROMPTS_AT_ONCE;
-        kh_question q = { batch, p->words, post->soft ? post->space.inject : KH_INJECT_NONE, post->soft ? p->prompts + (size_t)s * size : NULL, some };
+        kh_question q = { batch, p->words, post->soft ? post->space.inject : KH_INJECT_NONE,
+            post->soft ? p->prompts + (size_t)s * size : NULL, some };
         rc = kh_ask(p->scorer, p->labeler, &q, logprob, err);
         if (rc == 0)
             kh_mixture_add(out, logprob, post->weight + s, some, n, p->task->n_label);
@@ -219,7 +218,8 @@ static int ask_group(kh_predictor *p, int order, int k, group *g, float *logprob
         int kept = 0, next = 0;
         for (int i = 0; i < g->n; i++)
             if (next < batch->n_row && batch->row[next] == i)
-                memcpy(logprob + (size_t)g->index[i] * (size_t)n_label, answer + (size_t)next++ * (size_t)n_label, (size_t)n_label * sizeof *answer);
+                memcpy(logprob + (size_t)g->index[i] * (size_t)n_label, answer + (size_t)next++ * (size_t)n_label,
+                    (size_t)n_label * sizeof *answer);
             else {
                 g->row[kept] = g->row[i];
                 g->index[kept++] = g->index[i];
@@ -309,7 +309,8 @@ int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh
     for (int first = 0; first < n && rc == 0; first += ROWS_AT_ONCE) {
         int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
         double *part = out + (size_t)first * (size_t)n_label;
-        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, part, err) : ask_prompts(p, rows + first, some, logprob, part, err);
+        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, part, err)
+                                        : ask_prompts(p, rows + first, some, logprob, part, err);
         if (rc == 0)
             kh_mixture_finish(part, some, n_label);
     }

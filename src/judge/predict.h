@@ -5,14 +5,9 @@
 #include "keyhole.h"
 
 /* The weighted mean of distributions given as logarithms: logprob [n_sample, n_row, n_label], weight [n_sample] -> p [n_row,
- * n_label], summed in the order of the samples. doc/methods.md, eq. 1 and 2. Adds to p, which the caller has zeroed. */
+ * n_label], summed in the order of the samples. doc/methods.md, T1 and T2. Adds to p, which the caller has zeroed. */
 void kh_mixture_add(double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label);
 /* Makes each row of p add up to one, which rounded weights do not quite. */
 void kh_mixture_finish(double *p, int n_row, int n_label);
-
-/* The label with the largest probability; the first of equals. */
-int kh_best_label(const double *p, int n_label);
-/* -sum p log p, in nats. */
-double kh_entropy(const double *p, int n_label);
 
 #endif

@@ -70,7 +70,8 @@ kh_scorer *kh_plm_scorer(kh_plm *p, kh_err *err) {
     if (p->access >= KH_ACCESS_LOGPROBS)
         return (kh_scorer *)p;
     kh_fail(err, KH_EUNSUPPORTED,
-        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs", kh_access_name(p->access));
+        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs",
+        kh_access_name(p->access));
     return NULL;
 }
 
@@ -78,7 +79,9 @@ int kh_plm_embedding_stats(kh_plm *p, double *mean, double *std, kh_err *err) {
     return p->backend->embedding_stats(p->self, mean, std, err);
 }
 
-int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) { return p->backend->embedding_row(p->self, id, row, err); }
+int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
+    return p->backend->embedding_row(p->self, id, row, err);
+}
 
 /* ----------------------------------------------------------------------------------------------- asking */
 

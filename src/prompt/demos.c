@@ -36,9 +36,12 @@ static bool copy_row(kh_row *out, kh_arena *arena, const kh_row *row) {
     return out->a && (out->b || !row->b);
 }
 
-int kh_demos_draw(kh_demos *out, kh_arena *arena, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err) {
+int kh_demos_draw(
+    kh_demos *out, kh_arena *arena, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err) {
     int kept = most < n ? most : n, rc = 0;
-    *out = (kh_demos){ .n = n, .n_order = n_order, .row = kh_arena_array(arena, (size_t)n, sizeof *out->row),
+    *out = (kh_demos){ .n = n,
+        .n_order = n_order,
+        .row = kh_arena_array(arena, (size_t)n, sizeof *out->row),
         .order = kh_arena_array(arena, (size_t)n_order * (size_t)kept, sizeof *out->order) };
     int *order = kh_malloc((size_t)n * sizeof *order);
     if (!out->row || !out->order || !order)

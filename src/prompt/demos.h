@@ -18,7 +18,8 @@ typedef struct kh_demos {
 
 /* Draws orders of at most `most` of the rows. balanced: classes take turns, so that any start of an order shows each class
  * equally often; otherwise a plain shuffle. */
-int kh_demos_draw(kh_demos *out, kh_arena *, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err);
+int kh_demos_draw(
+    kh_demos *out, kh_arena *, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err);
 
 /* Appends the task's plain template with the first `n` demonstrations of order number `order` in front. */
 void kh_demos_template(const kh_demos *, const kh_task *, int order, int n, kh_buf *out);

@@ -44,8 +44,9 @@ kh_space_opts kh_space_defaults(void) {
 
 static int ids_in_order(kh_space *s, int size, kh_err *err) {
     if (size < FIRST_ID + s->slots)
-        return kh_fail(err, KH_EARG, "P0 takes the vocabulary ids %d to %d, but the vocabulary has %d tokens; take P0 from a text or at random",
-            FIRST_ID, FIRST_ID + s->slots - 1, size);
+        return kh_fail(err, KH_EARG,
+            "P0 takes the vocabulary ids %d to %d, but the vocabulary has %d tokens; take P0 from a text or at random", FIRST_ID,
+            FIRST_ID + s->slots - 1, size);
     for (int i = 0; i < s->slots; i++)
         s->slot_id[i] = FIRST_ID + i;
     return 0;
@@ -99,7 +100,7 @@ static int choose_ids(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t
 
 /* --------------------------------------------------------------------------------------------- the numbers */
 
-/* doc/methods.md, eq. 3 and 4. */
+/* doc/methods.md, T4 and T5. */
 static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
     double mean, std;
     if (s->projection == KH_PROJECTION_UNIFORM) {
@@ -111,7 +112,9 @@ static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
         return rc;
     double rest = (double)s->dim - std * std;
     if (!(rest > 0))
-        return kh_fail(err, KH_EARG, "the word embeddings have a standard deviation of %g, too large to scale a projection of %d dimensions from it; take a uniform one",
+        return kh_fail(err, KH_EARG,
+            "the word embeddings have a standard deviation of %g, too large to scale a projection of %d dimensions from it; take a "
+            "uniform one",
             std, s->dim);
     s->mean = mean / rest;
     s->std = std / sqrt(rest);
@@ -120,14 +123,19 @@ static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
 
 int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t seed, kh_err *err) {
     kh_plm_info info = kh_plm_describe(plm);
-    *s = (kh_space){ .dim = o->dim, .slots = o->slots, .hidden = info.hidden, .inject = (kh_inject)o->inject,
+    *s = (kh_space){ .dim = o->dim,
+        .slots = o->slots,
+        .hidden = info.hidden,
+        .inject = (kh_inject)o->inject,
         .projection = (kh_projection)o->projection };
     if (o->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (o->slots < 1 || o->slots >= info.max_len)
-        return kh_fail(err, KH_EARG, "a soft prompt of %d slots does not fit the model's sequences of %d tokens", o->slots, info.max_len);
+        return kh_fail(
+            err, KH_EARG, "a soft prompt of %d slots does not fit the model's sequences of %d tokens", o->slots, info.max_len);
     if (o->dim < 1 || (long long)o->dim > (long long)o->slots * info.hidden)
-        return kh_fail(err, KH_EARG, "dimension %d is larger than the prompt itself: %d slots of %d numbers are %lld; take fewer dimensions or more slots",
+        return kh_fail(err, KH_EARG,
+            "dimension %d is larger than the prompt itself: %d slots of %d numbers are %lld; take fewer dimensions or more slots",
             o->dim, o->slots, info.hidden, (long long)o->slots * info.hidden);
     int rc = choose_ids(s, o, plm, seed, err);
     return rc == 0 ? scale_projection(s, plm, err) : rc;
@@ -149,6 +157,9 @@ void kh_space_free(kh_space *s) {
 }
 
 kh_batch_opts kh_space_batch(const kh_space *s, const kh_plm *plm, bool paper_exact) {
-    return (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len, .n_slot = s->slots, .slot_id = s->slot_id,
-        .placement = s->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE, .paper_exact = paper_exact };
+    return (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len,
+        .n_slot = s->slots,
+        .slot_id = s->slot_id,
+        .placement = s->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE,
+        .paper_exact = paper_exact };
 }

@@ -17,9 +17,9 @@ enum { BLOCK = 1024 }; /* rows of A that one thread draws, packs and multiplies 
 struct kh_subspace {
     kh_space space;
     const kh_kernels *kernels;
-    int rows, n_block;  /* m h, and blocks of it */
-    void **block;       /* [n_block] packed [d, BLOCK] */
-    float *p0;          /* [m h] the vectors of P0; NULL where the slots' ids hold them */
+    int rows, n_block; /* m h, and blocks of it */
+    void **block;      /* [n_block] packed [d, BLOCK] */
+    float *p0;         /* [m h] the vectors of P0; NULL where the slots' ids hold them */
 };
 
 static int block_rows(const kh_subspace *s, int b) { return s->rows - b * BLOCK < BLOCK ? s->rows - b * BLOCK : BLOCK; }
@@ -28,7 +28,8 @@ static int block_rows(const kh_subspace *s, int b) { return s->rows - b * BLOCK 
 static void draw_row(const kh_space *s, uint64_t seed, int row, float *out) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_PROJECTION, (uint32_t)row, 0);
     for (int k = 0; k < s->dim; k++)
-        out[k] = (float)(s->projection == KH_PROJECTION_NORMAL ? s->mean + s->std * kh_rng_normal(&r) : s->std * (2 * kh_rng_uniform(&r) - 1));
+        out[k] = (float)(s->projection == KH_PROJECTION_NORMAL ? s->mean + s->std * kh_rng_normal(&r)
+                                                               : s->std * (2 * kh_rng_uniform(&r) - 1));
 }
 
 static bool fill_block(kh_subspace *s, int b, uint64_t seed) {
@@ -39,7 +40,7 @@ static bool fill_block(kh_subspace *s, int b, uint64_t seed) {
     for (int i = 0; ok && i < n; i++)
         draw_row(&s->space, seed, b * BLOCK + i, a + (size_t)i * (size_t)d);
     if (ok)
-        s->kernels->pack(KH_F32, a, d, n, s->block[b], NULL);
+        s->kernels->pack(KH_F32, a, d, n, s->block[b]);
     kh_free(a);
     return ok;
 }
@@ -103,8 +104,16 @@ int kh_subspace_prompts(const kh_subspace *s, const float *z, int n, float *prom
         return kh_fail_memory(err);
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int b = 0; b < s->n_block; b++)
-        s->kernels->product(&(kh_product){ .precision = KH_F32, .a = z, .lda = (size_t)d, .rows = n, .k = d, .n = block_rows(s, b), .w = s->block[b],
-                                .bias = s->p0 ? s->p0 + (size_t)b * BLOCK : NULL, .c = prompts + (size_t)b * BLOCK, .ldc = (size_t)s->rows },
+        s->kernels->product(&(kh_product){ .precision = KH_F32,
+                                .a = z,
+                                .lda = (size_t)d,
+                                .rows = n,
+                                .k = d,
+                                .n = block_rows(s, b),
+                                .w = s->block[b],
+                                .bias = s->p0 ? s->p0 + (size_t)b * BLOCK : NULL,
+                                .c = prompts + (size_t)b * BLOCK,
+                                .ldc = (size_t)s->rows },
             scratch + (size_t)omp_get_thread_num() * scratch_bytes);
     kh_free(scratch);
     return 0;

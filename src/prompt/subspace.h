@@ -19,10 +19,12 @@
 /* The rows of a kh_space_opts called m in a struct S, for a table of options. */
 #define KH_SPACE_ROWS(S, m) \
     { "dim", KH_OPT_INT, offsetof(S, m.dim), "500", .min = 1, .max = 1 << 20, .arg = "N", .help = "dimension of z" }, \
-    { "slots", KH_OPT_INT, offsetof(S, m.slots), "50", .min = 1, .max = 1 << 16, .arg = "N", .help = "vectors of the soft prompt" }, \
+    { "slots", KH_OPT_INT, offsetof(S, m.slots), "50", .min = 1, .max = 1 << 16, .arg = "N", \
+        .help = "vectors of the soft prompt" }, \
     { "inject", KH_OPT_CHOICE, offsetof(S, m.inject), "post-ln-add", .arg = "none|post-ln-add|embed-prefix|embed-inplace", \
         .help = "where the soft prompt enters the model" }, \
-    { "projection", KH_OPT_CHOICE, offsetof(S, m.projection), "normal", .arg = "normal|uniform", .help = "entries of the matrix A" }, \
+    { "projection", KH_OPT_CHOICE, offsetof(S, m.projection), "normal", .arg = "normal|uniform", \
+        .help = "entries of the matrix A" }, \
     { "p0", KH_OPT_CHOICE, offsetof(S, m.p0), "ids", .arg = "ids|random|text", \
         .help = "the prompt at z = 0: vocabulary ids 1000, 1001, ...; random ones; or --p0-text" }, \
     { "p0-text", KH_OPT_TEXT, offsetof(S, m.p0_text), .arg = "TEXT", .help = "its tokens, repeated, are the prompt at z = 0" }
@@ -37,8 +39,8 @@ typedef struct kh_space {
     int dim, slots, hidden; /* d, m, h */
     kh_inject inject;
     kh_projection projection;
-    double mean, std;  /* of A's entries if normal; if uniform they are within -std .. std */
-    int32_t *slot_id;  /* [slots] P0: the ids whose place, or whose vectors, the prompt takes */
+    double mean, std; /* of A's entries if normal; if uniform they are within -std .. std */
+    int32_t *slot_id; /* [slots] P0: the ids whose place, or whose vectors, the prompt takes */
 } kh_space;
 
 /* Reads what it needs from the box; asks it nothing. Refuses a dimension larger than the prompt. Free it also on failure. */

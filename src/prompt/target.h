@@ -9,7 +9,7 @@
 #include "prompt/subspace.h"
 
 typedef struct kh_target {
-    kh_scorer *scorer;   /* NULL for a method that may see labels only */
+    kh_scorer *scorer; /* NULL for a method that may see labels only */
     kh_labeler *labeler;
     const kh_subspace *space;
     const kh_batch *batch;

@@ -2,7 +2,7 @@
  *
  * CMA-ES minimises the train loss over z. Every dev_every-th generation, and the last one, the generation's best z by train
  * loss is scored on dev; the best of those is the result, the later one of equals. An ensemble is several such searches
- * with seeds of their own and, unless told otherwise, projections of their own. doc/methods.md, eq. 10 and 11. */
+ * with seeds of their own and, unless told otherwise, projections of their own. doc/methods.md, T10 and T11. */
 #include "tune/cmaes.h"
 #include "tune/method.h"
 
@@ -24,13 +24,19 @@ typedef struct bbt_opts {
 } bbt_opts;
 
 #define BBT_ROWS(default_bound) \
-    { "budget-generations", KH_OPT_INT, offsetof(bbt_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N", .help = "generations of a search" }, \
-    { "pop", KH_OPT_INT, offsetof(bbt_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N", .help = "candidates per generation" }, \
+    { "budget-generations", KH_OPT_INT, offsetof(bbt_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N", \
+        .help = "generations of a search" }, \
+    { "pop", KH_OPT_INT, offsetof(bbt_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N", \
+        .help = "candidates per generation" }, \
     { "sigma", KH_OPT_NUMBER, offsetof(bbt_opts, sigma), "1", .min = 1e-9, .max = 1e9, .arg = "X", .help = "first step size" }, \
-    { "bound", KH_OPT_NUMBER, offsetof(bbt_opts, bound), default_bound, .min = 0, .max = 1e9, .arg = "X", .help = "z stays within -X .. X; 0: no bounds" }, \
-    { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, .help = "what is minimised on the train rows" }, \
-    { "dev-every", KH_OPT_INT, offsetof(bbt_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N", .help = "generations between two looks at the dev rows" }, \
-    { "variant", KH_OPT_CHOICE, offsetof(bbt_opts, variant), "full", .arg = "full|separable", .help = "covariance of CMA-ES: all of it, or its diagonal" }, \
+    { "bound", KH_OPT_NUMBER, offsetof(bbt_opts, bound), default_bound, .min = 0, .max = 1e9, .arg = "X", \
+        .help = "z stays within -X .. X; 0: no bounds" }, \
+    { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, \
+        .help = "what is minimised on the train rows" }, \
+    { "dev-every", KH_OPT_INT, offsetof(bbt_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N", \
+        .help = "generations between two looks at the dev rows" }, \
+    { "variant", KH_OPT_CHOICE, offsetof(bbt_opts, variant), "full", .arg = "full|separable", \
+        .help = "covariance of CMA-ES: all of it, or its diagonal" }, \
     { "active", KH_OPT_FLAG, offsetof(bbt_opts, active), "true", .help = "learn from bad candidates, too" }
 
 static const kh_opt bbt_table[] = { BBT_ROWS("100"), { 0 } };
@@ -49,10 +55,10 @@ typedef struct search {
     const bbt_opts *o;
     int dim, gen;
     kh_cmaes *es;
-    double *x, *f; /* [pop, dim], [pop]: the generation's candidates and losses */
-    float *z;      /* [pop, dim]: the candidates as prompts are made of them */
-    int top;       /* the best of them */
-    double best;   /* the least loss so far */
+    double *x, *f;   /* [pop, dim], [pop]: the generation's candidates and losses */
+    float *z;        /* [pop, dim]: the candidates as prompts are made of them */
+    int top;         /* the best of them */
+    double best;     /* the least loss so far */
     float *chosen;   /* [dim]: the best on dev so far, */
     double *answers; /* [dev rows, labels] with these answers there */
     double dev;      /* and this metric; NaN: none yet */
@@ -69,9 +75,16 @@ static int search_new(search *s, const bbt_opts *o, const kh_tuning *t, uint64_t
     c.active = o->active;
     c.bound = o->bound;
     c.seed = seed;
-    *s = (search){ .o = o, .dim = dim, .x = kh_malloc(n * sizeof *s->x), .f = kh_malloc((size_t)o->pop * sizeof *s->f),
-        .z = kh_malloc(n * sizeof *s->z), .chosen = kh_calloc((size_t)dim, sizeof *s->chosen),
-        .answers = kh_calloc(kh_dev_size(t), sizeof *s->answers), .scratch = kh_calloc(kh_dev_size(t), sizeof *s->scratch), .best = INFINITY, .dev = NAN };
+    *s = (search){ .o = o,
+        .dim = dim,
+        .x = kh_malloc(n * sizeof *s->x),
+        .f = kh_malloc((size_t)o->pop * sizeof *s->f),
+        .z = kh_malloc(n * sizeof *s->z),
+        .chosen = kh_calloc((size_t)dim, sizeof *s->chosen),
+        .answers = kh_calloc(kh_dev_size(t), sizeof *s->answers),
+        .scratch = kh_calloc(kh_dev_size(t), sizeof *s->scratch),
+        .best = INFINITY,
+        .dev = NAN };
     if (!s->x || !s->f || !s->z || !s->chosen || !s->answers || !s->scratch)
         return kh_fail_memory(err);
     return kh_cmaes_new(&s->es, NULL, dim, o->sigma, &c, err);
@@ -129,8 +142,9 @@ static int search_run(search *s, kh_tuning *t, const kh_subspace *space, const c
         if (rc == 0 && s->gen % o->dev_every == 0)
             rc = search_judge(s, t, space, err);
         if (rc == 0)
-            kh_tuning_report(t, phase, &(kh_generation){ member, s->gen, (long)(member < 0 ? 0 : member) * o->generations + s->gen,
-                (long)(member < 0 ? 1 : o->members) * o->generations, s->f[s->top], s->best, s->dev });
+            kh_tuning_report(t, phase,
+                &(kh_generation){ member, s->gen, (long)(member < 0 ? 0 : member) * o->generations + s->gen,
+                    (long)(member < 0 ? 1 : o->members) * o->generations, s->f[s->top], s->best, s->dev });
     }
     return rc == 0 && s->gen > 0 && s->judged < s->gen ? search_judge(s, t, space, err) : rc;
 }

@@ -14,22 +14,33 @@
 #include <math.h>
 #include <string.h>
 
-static const double LEAST_VARIANCE = 1e-30;         /* keeps the logarithm of a variance that CMA-ES put at 0 finite */
-static const uint32_t RETURNED = UINT32_MAX;        /* the "generation" of the draws that are returned */
+static const double LEAST_VARIANCE = 1e-30;  /* keeps the logarithm of a variance that CMA-ES put at 0 finite */
+static const uint32_t RETURNED = UINT32_MAX; /* the "generation" of the draws that are returned */
 
 const kh_opt kh_elbo_table[] = {
-    { "budget-generations", KH_OPT_INT, offsetof(kh_elbo_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N", .help = "generations" },
-    { "pop", KH_OPT_INT, offsetof(kh_elbo_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N", .help = "candidates per generation" },
-    { "draws", KH_OPT_INT, offsetof(kh_elbo_opts, draws), "10", .min = 1, .max = 1 << 12, .arg = "N", .help = "draws of z for each candidate" },
-    { "samples", KH_OPT_INT, offsetof(kh_elbo_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", .help = "draws of z returned" },
-    { "kl-weight", KH_OPT_NUMBER, offsetof(kh_elbo_opts, kl_weight), "1", .min = 0, .max = 1e9, .arg = "X", .help = "weight of the divergence from the prior; 1 is the bound itself" },
-    { "prior-variance", KH_OPT_NUMBER, offsetof(kh_elbo_opts, prior), "50", .min = 1e-9, .max = 1e9, .arg = "X", .help = "of each coordinate of z" },
-    { "common-noise", KH_OPT_FLAG, offsetof(kh_elbo_opts, common), "true", .help = "the same noise for all candidates of a generation" },
+    { "budget-generations", KH_OPT_INT, offsetof(kh_elbo_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N",
+        .help = "generations" },
+    { "pop", KH_OPT_INT, offsetof(kh_elbo_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N",
+        .help = "candidates per generation" },
+    { "draws", KH_OPT_INT, offsetof(kh_elbo_opts, draws), "10", .min = 1, .max = 1 << 12, .arg = "N",
+        .help = "draws of z for each candidate" },
+    { "samples", KH_OPT_INT, offsetof(kh_elbo_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N",
+        .help = "draws of z returned" },
+    { "kl-weight", KH_OPT_NUMBER, offsetof(kh_elbo_opts, kl_weight), "1", .min = 0, .max = 1e9, .arg = "X",
+        .help = "weight of the divergence from the prior; 1 is the bound itself" },
+    { "prior-variance", KH_OPT_NUMBER, offsetof(kh_elbo_opts, prior), "50", .min = 1e-9, .max = 1e9, .arg = "X",
+        .help = "of each coordinate of z" },
+    { "common-noise", KH_OPT_FLAG, offsetof(kh_elbo_opts, common), "true",
+        .help = "the same noise for all candidates of a generation" },
     { "sigma", KH_OPT_NUMBER, offsetof(kh_elbo_opts, sigma), "1", .min = 1e-9, .max = 1e9, .arg = "X", .help = "first step size" },
-    { "bound", KH_OPT_NUMBER, offsetof(kh_elbo_opts, bound), "0", .min = 0, .max = 1e9, .arg = "X", .help = "means and variances stay within -X .. X; 0: no bounds" },
-    { "dev-every", KH_OPT_INT, offsetof(kh_elbo_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N", .help = "generations between two looks at the dev rows" },
-    { "dev-all", KH_OPT_FLAG, offsetof(kh_elbo_opts, dev_all), .help = "score every candidate on dev, with the draws of its generation" },
-    { "variant", KH_OPT_CHOICE, offsetof(kh_elbo_opts, variant), "full", .arg = "full|separable", .help = "covariance of CMA-ES: all of it, or its diagonal" },
+    { "bound", KH_OPT_NUMBER, offsetof(kh_elbo_opts, bound), "0", .min = 0, .max = 1e9, .arg = "X",
+        .help = "means and variances stay within -X .. X; 0: no bounds" },
+    { "dev-every", KH_OPT_INT, offsetof(kh_elbo_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N",
+        .help = "generations between two looks at the dev rows" },
+    { "dev-all", KH_OPT_FLAG, offsetof(kh_elbo_opts, dev_all),
+        .help = "score every candidate on dev, with the draws of its generation" },
+    { "variant", KH_OPT_CHOICE, offsetof(kh_elbo_opts, variant), "full", .arg = "full|separable",
+        .help = "covariance of CMA-ES: all of it, or its diagonal" },
     { "active", KH_OPT_FLAG, offsetof(kh_elbo_opts, active), "true", .help = "learn from bad candidates, too" },
     { 0 },
 };
@@ -71,8 +82,14 @@ int kh_elbo_new(kh_elbo **out, int dim, const kh_elbo_opts *o, uint64_t seed, kh
     c.seed = seed;
     int rc = e && start ? 0 : kh_fail_memory(err);
     if (rc == 0) {
-        *e = (kh_elbo){ .o = o, .dim = dim, .seed = seed, .best = INFINITY, .x = kh_malloc(pop * 2 * d * sizeof *e->x), .loss = kh_malloc(pop * sizeof *e->loss),
-            .z = kh_malloc(pop * draws * d * sizeof *e->z), .nll = kh_malloc(pop * draws * sizeof *e->nll) };
+        *e = (kh_elbo){ .o = o,
+            .dim = dim,
+            .seed = seed,
+            .best = INFINITY,
+            .x = kh_malloc(pop * 2 * d * sizeof *e->x),
+            .loss = kh_malloc(pop * sizeof *e->loss),
+            .z = kh_malloc(pop * draws * d * sizeof *e->z),
+            .nll = kh_malloc(pop * draws * sizeof *e->nll) };
         for (size_t i = 0; i < d; i++)
             start[d + i] = 1;
         rc = e->x && e->loss && e->z && e->nll ? kh_cmaes_new(&e->es, start, 2 * dim, o->sigma, &c, err) : kh_fail_memory(err);
@@ -104,7 +121,8 @@ int kh_elbo_step(kh_elbo *e, const kh_objective *nll, kh_err *err) {
     for (int k = 0; k < o->pop; k++)
         for (int s = 0; s < o->draws; s++) {
             uint32_t stream = (uint32_t)(o->common ? s : k * o->draws + s);
-            kh_elbo_draw(kh_elbo_candidate(e, k), e->dim, e->seed, (uint32_t)e->gen, stream, e->z + ((size_t)k * (size_t)o->draws + (size_t)s) * (size_t)e->dim);
+            kh_elbo_draw(kh_elbo_candidate(e, k), e->dim, e->seed, (uint32_t)e->gen, stream,
+                e->z + ((size_t)k * (size_t)o->draws + (size_t)s) * (size_t)e->dim);
         }
     int rc = nll->value(nll->self, e->z, o->pop * o->draws, e->nll, err);
     if (rc != 0)
@@ -136,8 +154,11 @@ typedef struct choice {
 
 static int choice_new(choice *c, const kh_tuning *t, const kh_elbo_opts *o, kh_err *err) {
     size_t d = (size_t)t->space.dim;
-    *c = (choice){ .lambda = kh_malloc(2 * d * sizeof *c->lambda), .z = kh_malloc((size_t)o->samples * d * sizeof *c->z),
-        .answers = kh_malloc(kh_dev_size(t) * sizeof *c->answers), .ce = NAN, .dev = NAN };
+    *c = (choice){ .lambda = kh_malloc(2 * d * sizeof *c->lambda),
+        .z = kh_malloc((size_t)o->samples * d * sizeof *c->z),
+        .answers = kh_malloc(kh_dev_size(t) * sizeof *c->answers),
+        .ce = NAN,
+        .dev = NAN };
     return c->lambda && c->z && c->answers ? 0 : kh_fail_memory(err);
 }
 
@@ -153,7 +174,8 @@ static void draw_returned(const kh_elbo *e, const double *lambda, float *z) {
 }
 
 /* Scores one candidate by n draws of it, and keeps it if none was better. */
-static int consider(choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, int candidate, const float *z, int n, kh_err *err) {
+static int consider(
+    choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, int candidate, const float *z, int n, kh_err *err) {
     int rc = kh_tuning_dev(t, space, z, n, c->answers, err);
     double ce = rc == 0 ? kh_dev_ce(t, c->answers) : 0;
     if (rc == 0 && !(ce > c->ce)) { /* later wins ties, and anything wins against none */
@@ -193,7 +215,8 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
     likelihood.scale = t->train->n_row; /* N times the mean cross-entropy is -log p(data | z) */
     kh_objective nll = kh_objective_of(&likelihood);
     int rc = 0;
-    while (rc == 0 && e->gen < o->generations && kh_cmaes_stop(e->es) == KH_CMAES_GOING && kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
+    while (rc == 0 && e->gen < o->generations && kh_cmaes_stop(e->es) == KH_CMAES_GOING &&
+        kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
         rc = kh_elbo_step(e, &nll, err);
         if (rc == 0 && (o->dev_all || e->gen % o->dev_every == 0))
             rc = look_at_dev(c, t, space, e, err);

@@ -1,6 +1,6 @@
 /* elbo.h - gradient-free variational inference: a Gaussian over z, fitted by CMA-ES to the evidence lower bound.
  *
- * q = N(mu, diag |v|) over z in R^d; lambda = (mu, v) in R^2d is what CMA-ES moves. doc/methods.md, eq. 12 to 15.
+ * q = N(mu, diag |v|) over z in R^d; lambda = (mu, v) in R^2d is what CMA-ES moves. doc/methods.md, T12 to T15.
  *
  *     kh_elbo *e;
  *     if (kh_elbo_new(&e, dim, &opts, seed, err)) ...
@@ -30,12 +30,12 @@ typedef struct kh_elbo {
     int dim, gen;
     uint64_t seed;
     struct kh_cmaes *es;
-    double *x;           /* [pop, 2 dim]: the generation's candidates, */
-    double *loss;        /* [pop]: -ELBO of each, */
-    float *z;            /* [pop, draws, dim]: their draws, */
-    double *nll;         /* [pop, draws]: and what the objective said of those */
-    int top;             /* the best candidate of the generation */
-    double best;         /* the least loss so far */
+    double *x;    /* [pop, 2 dim]: the generation's candidates, */
+    double *loss; /* [pop]: -ELBO of each, */
+    float *z;     /* [pop, draws, dim]: their draws, */
+    double *nll;  /* [pop, draws]: and what the objective said of those */
+    int top;      /* the best candidate of the generation */
+    double best;  /* the least loss so far */
 } kh_elbo;
 
 /* o must outlive it. */

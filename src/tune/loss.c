@@ -1,8 +1,6 @@
 /* loss.c - see loss.h. Sums are taken in double and in the order of the rows. */
 #include "tune/loss.h"
 
-#include "judge/predict.h"
-
 #include <math.h>
 
 static const double MARGIN = 2; /* of the hinge loss, as in BBT */
@@ -73,12 +71,13 @@ double kh_metric_of(kh_metric metric, const float *logprob, const int *label, in
 double kh_metric_of_p(kh_metric metric, const double *p, const int *label, int n, int n_label) {
     tally t = { 0 };
     for (int i = 0; i < n; i++)
-        count(&t, kh_best_label(p + (size_t)i * (size_t)n_label, n_label), label[i]);
+        count(&t, kh_predicted(p + (size_t)i * (size_t)n_label, n_label), label[i]);
     return value_of(metric, &t, n);
 }
 
 double kh_loss_value(kh_loss loss, kh_metric metric, const float *logprob, const int *label, int n, int n_label) {
-    static double (*const OF_ROW[])(const float *, int, int) = { [KH_LOSS_CE] = cross_entropy, [KH_LOSS_HINGE] = hinge, [KH_LOSS_BRIER] = brier };
+    static double (*const OF_ROW[])(
+        const float *, int, int) = { [KH_LOSS_CE] = cross_entropy, [KH_LOSS_HINGE] = hinge, [KH_LOSS_BRIER] = brier };
     if (loss == KH_LOSS_METRIC)
         return -kh_metric_of(metric, logprob, label, n, n_label);
     double sum = 0;

@@ -1,4 +1,4 @@
-/* loss.h - what is minimised: pure functions of log-probabilities and labels (doc/methods.md, eq. 6 to 9). */
+/* loss.h - what is minimised: pure functions of log-probabilities and labels (doc/methods.md, T6 to T9). */
 #ifndef KH_TUNE_LOSS_H
 #define KH_TUNE_LOSS_H
 

@@ -8,7 +8,11 @@
 #include <string.h>
 
 static const kh_method *const METHODS[] = {
-    &kh_method_manual, &kh_method_icl, &kh_method_bbt, &kh_method_ensemble, &kh_method_elbo,
+    &kh_method_manual,
+    &kh_method_icl,
+    &kh_method_bbt,
+    &kh_method_ensemble,
+    &kh_method_elbo,
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -36,8 +40,10 @@ int kh_method_find(const kh_method **out, const char *name, kh_err *err) {
 
 static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
     kh_access have = kh_plm_describe(plm).access;
-    return have >= m->access ? 0 : kh_fail(err, KH_EUNSUPPORTED, "method %s needs a box that lets out %s; this one was opened at access level %s", m->name,
-        kh_access_name(m->access), kh_access_name(have));
+    return have >= m->access
+        ? 0
+        : kh_fail(err, KH_EUNSUPPORTED, "method %s needs a box that lets out %s; this one was opened at access level %s", m->name,
+              kh_access_name(m->access), kh_access_name(have));
 }
 
 /* Every class must be seen, both to learn it and to choose by it. */
@@ -47,7 +53,8 @@ static int check_classes(const kh_row *row, int n, const kh_task *task, const ch
         for (int i = 0; i < n && !there; i++)
             there = row[i].label == k;
         if (!there)
-            return kh_fail(err, KH_EFORMAT, "the %s rows hold none of class %d (\"%s\"); every class of task \"%s\" must be there", part, k, task->label[k].name, task->name);
+            return kh_fail(err, KH_EFORMAT, "the %s rows hold none of class %d (\"%s\"); every class of task \"%s\" must be there",
+                part, k, task->label[k].name, task->name);
     }
     for (int i = 0; i < n; i++)
         if (row[i].label < 0)
@@ -60,8 +67,10 @@ static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts
     if (o->max_queries < 0 || o->max_seconds < 0)
         return kh_fail(err, KH_EARG, "a budget cannot be negative");
     long long least = m->least ? m->least(t, opts) : 0;
-    return o->max_queries == 0 || o->max_queries >= least ? 0 : kh_fail(err, KH_EARG,
-        "a budget of %lld queries is too small: one generation of %s and its check on dev take %lld", o->max_queries, m->name, least);
+    return o->max_queries == 0 || o->max_queries >= least
+        ? 0
+        : kh_fail(err, KH_EARG, "a budget of %lld queries is too small: one generation of %s and its check on dev take %lld",
+              o->max_queries, m->name, least);
 }
 
 static int encode(kh_tuning *t, kh_err *err) {
@@ -127,12 +136,17 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
     return 0;
 }
 
-int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm, const kh_task *task, const kh_dataset *train, const kh_dataset *dev,
-    const kh_tune_opts *o, kh_err *err) {
+int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm, const kh_task *task,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
     *out = NULL;
     kh_posterior *p = NULL;
-    kh_tuning t = { .plm = plm, .task = task, .train_row = kh_dataset_rows(train), .n_train = kh_dataset_size(train),
-        .dev_row = kh_dataset_rows(dev), .n_dev = kh_dataset_size(dev), .o = o };
+    kh_tuning t = { .plm = plm,
+        .task = task,
+        .train_row = kh_dataset_rows(train),
+        .n_train = kh_dataset_size(train),
+        .dev_row = kh_dataset_rows(dev),
+        .n_dev = kh_dataset_size(dev),
+        .o = o };
     int rc = prepare(&t, m, opts, err);
     if (rc == 0)
         rc = kh_posterior_new(&p, m->name, plm, task, err);
@@ -157,16 +171,17 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
     for (; set && *set && rc == 0; set++) {
         size_t n = strcspn(*set, "=");
         const kh_opt *row = kh_opts_find(m->opts, *set, n);
-        rc = !row || (*set)[n] != '=' ? kh_fail(err, KH_EARG, "method %s has no option \"%s\"; options are written name=value", m->name, *set)
-                                      : kh_opts_set(row, opts, *set + n + 1, err);
+        rc = !row || (*set)[n] != '='
+            ? kh_fail(err, KH_EARG, "method %s has no option \"%s\"; options are written name=value", m->name, *set)
+            : kh_opts_set(row, opts, *set + n + 1, err);
     }
     return rc;
 }
 
 kh_tune_opts kh_tune_defaults(void) { return (kh_tune_opts){ .space = kh_space_defaults() }; }
 
-int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm, const kh_task *task, const kh_dataset *train, const kh_dataset *dev,
-    const kh_tune_opts *o, kh_err *err) {
+int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm, const kh_task *task,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
     const kh_method *m;
     *out = NULL;
     int rc = kh_method_find(&m, method, err);

@@ -28,7 +28,7 @@ const kh_method *kh_method_at(int i); /* NULL after the last */
 int kh_method_find(const kh_method **out, const char *name, kh_err *err);
 
 /* kh_tune with options that are already in the method's own struct. */
-int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *, const kh_task *, const kh_dataset *train, const kh_dataset *dev,
-    const kh_tune_opts *, kh_err *err);
+int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *, const kh_task *, const kh_dataset *train,
+    const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
 
 #endif

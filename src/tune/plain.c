@@ -54,15 +54,19 @@ typedef struct icl_opts {
 } icl_opts;
 
 static const kh_opt icl_table[] = {
-    { "demos", KH_OPT_INT, offsetof(icl_opts, demos), "32", .min = 1, .max = 1 << 16, .arg = "N", .help = "demonstrations in front of a row; fewer if fewer fit" },
-    { "orders", KH_OPT_INT, offsetof(icl_opts, orders), "1", .min = 1, .max = 1 << 12, .arg = "N", .help = "orders of demonstrations to average over" },
+    { "demos", KH_OPT_INT, offsetof(icl_opts, demos), "32", .min = 1, .max = 1 << 16, .arg = "N",
+        .help = "demonstrations in front of a row; fewer if fewer fit" },
+    { "orders", KH_OPT_INT, offsetof(icl_opts, orders), "1", .min = 1, .max = 1 << 12, .arg = "N",
+        .help = "orders of demonstrations to average over" },
     { "balanced", KH_OPT_FLAG, offsetof(icl_opts, balanced), "true", .help = "classes take turns in an order" },
     { 0 },
 };
 
 static void icl_exact(void *opts) { ((icl_opts *)opts)->balanced = false; }
 
-static long long dev_for_each_order(const kh_tuning *t, const void *opts) { return (long long)t->n_dev * ((const icl_opts *)opts)->orders; }
+static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
+    return (long long)t->n_dev * ((const icl_opts *)opts)->orders;
+}
 
 static int run_icl(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const icl_opts *o = opts;

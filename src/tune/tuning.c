@@ -58,7 +58,8 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     put_dev(dev, sizeof dev, g->dev);
     if (g->member >= 0)
         snprintf(member, sizeof member, "member=%d ", g->member);
-    snprintf(line, sizeof line, "%sgen=%d queries=%lld loss=%.6f best=%.6f dev=%s", member, g->gen, kh_tuning_queries(t), g->loss, g->best, dev);
+    snprintf(line, sizeof line, "%sgen=%d queries=%lld loss=%.6f best=%.6f dev=%s", member, g->gen, kh_tuning_queries(t), g->loss,
+        g->best, dev);
     if (t->o->record)
         t->o->record(t->o->user, line);
     double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
@@ -91,9 +92,7 @@ static int train_loss(void *self, const float *z, int n, double *f, kh_err *err)
     return rc;
 }
 
-kh_objective kh_objective_of(kh_train_loss *l) {
-    return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l };
-}
+kh_objective kh_objective_of(kh_train_loss *l) { return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l }; }
 
 size_t kh_dev_size(const kh_tuning *t) { return (size_t)t->dev->n_row * (size_t)t->words->n_label; }
 

@@ -18,8 +18,8 @@ typedef struct kh_tuning {
     kh_words *words;
     const kh_row *train_row, *dev_row;
     int n_train, n_dev;
-    kh_space space;         /* methods with a soft prompt: where to search, */
-    kh_batch *train, *dev;  /* and the rows encoded for it */
+    kh_space space;        /* methods with a soft prompt: where to search, */
+    kh_batch *train, *dev; /* and the rows encoded for it */
     const kh_tune_opts *o;
 
     /* The books. */
@@ -29,7 +29,7 @@ typedef struct kh_tuning {
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
-void kh_tuning_begin(kh_tuning *); /* opens the books */
+void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 
 /* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
