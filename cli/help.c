@@ -52,12 +52,17 @@ static void print_choices(FILE *out, const char *choices) {
     }
 }
 
-static void print_option(FILE *out, const kh_opt *row) {
+/* The words of an option, and the space up to its help. */
+static void print_words(FILE *out, const kh_opt *row) {
     char words[256];
     if (option_words(row, words, sizeof words) > 24)
         fprintf(out, "  %s\n  %-24s  ", words, "");
     else
         fprintf(out, "  %-24s  ", words);
+}
+
+static void print_option(FILE *out, const kh_opt *row) {
+    print_words(out, row);
     fputs(row->help, out);
     if (row->required)
         fputs(" (needed)", out);
@@ -68,8 +73,29 @@ static void print_option(FILE *out, const kh_opt *row) {
     fputc('\n', out);
 }
 
-/* The list of variants, or the options of the chosen one. */
-static void print_variants(FILE *out, const cli_variants *v, const cli_variant *chosen) {
+/* Whether a variant before number i has the option too. */
+static bool seen_before(const cli_variants *v, int i, const char *option) {
+    cli_variant each;
+    for (int j = 0; j < i && v->at(j, &each); j++)
+        if (kh_opts_find(each.opts, option, strlen(option)))
+            return true;
+    return false;
+}
+
+/* An option of variants, with the names of those that have it; their defaults may differ. */
+static void print_shared_option(FILE *out, const cli_variants *v, const kh_opt *row) {
+    cli_variant each;
+    print_words(out, row);
+    fputs(row->help, out);
+    for (int j = 0, n = 0; v->at(j, &each); j++)
+        if (kh_opts_find(each.opts, row->name, strlen(row->name)))
+            fprintf(out, "%s%s", n++ ? ", " : " [", each.name);
+    fputs("]\n", out);
+}
+
+/* The list of variants and all their options, or the options of the chosen one. */
+static void print_variants(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
+    const cli_variants *v = cmd->variants;
     cli_variant each;
     if (chosen) {
         fprintf(out, "\noptions of --%s %s (%s):\n", v->option, chosen->name, chosen->summary);
@@ -80,6 +106,11 @@ static void print_variants(FILE *out, const cli_variants *v, const cli_variant *
     fprintf(out, "\nvalues of --%s:\n", v->option);
     for (int i = 0; v->at(i, &each); i++)
         fprintf(out, "  %-24s  %s\n", each.name, each.summary);
+    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has the defaults:\n", cmd->name, v->option);
+    for (int i = 0; v->at(i, &each); i++)
+        for (const kh_opt *row = each.opts; row && row->name; row++)
+            if (!seen_before(v, i, row->name))
+                print_shared_option(out, v, row);
 }
 
 void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
@@ -91,7 +122,7 @@ void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen
           "  --help                    explain this command\n",
         out);
     if (cmd->variants)
-        print_variants(out, cmd->variants, chosen);
+        print_variants(out, cmd, chosen);
 }
 
 /* ---------------------------------------------------------------------------------------------- man page */
