@@ -458,13 +458,16 @@ static void as_many_demonstrations_as_fit(void **state) {
     static const char LONG[] =
         "the boats were green and the wall was small because they wrote about the harbour light every evening when the "
         "daughter of the engineer would come from the north with some news about the machine";
-    kh_row rows[] = { kh_dataset_rows(data)[0], { LONG, NULL, sizeof LONG - 1, 0, -1, 0 }, { LONG, NULL, 60, 0, -1, 0 } };
-    double out[3 * 2];
-    predict(p, plm, rows, 3, out);
+    enum { N = 14 };
+    kh_row rows[N] = { kh_dataset_rows(data)[0], { LONG, NULL, sizeof LONG - 1, 0, -1, 0 }, { LONG, NULL, 60, 0, -1, 0 } };
+    for (int i = 3; i < N; i++) /* rows of many lengths, whose first word is cut otherwise at the start of a text */
+        rows[i] = (kh_row){ LONG + 4, NULL, (size_t)(5 * i), 0, -1, 0 };
+    double out[N * 2];
+    predict(p, plm, rows, N, out);
     kh_words *words;
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
-    int used[3];
-    for (int i = 0; i < 3; i++) {
+    int used[N];
+    for (int i = 0; i < N; i++) {
         float logprob[2] = { 0 };
         for (used[i] = 30; used[i] >= 0; used[i]--) { /* the plain way: take demonstrations away until it fits */
             kh_buf text = kh_buf_init(KH_BUF_MAX);

@@ -205,6 +205,28 @@ static void an_ensemble_of_one_is_bbt(void **state) {
     kh_posterior_free(ensemble);
 }
 
+/* Two dev rows that differ in their labels alone: every prompt is right about one of them, so all are equal on dev. */
+static void the_later_of_equals_is_kept(void **state) {
+    (void)state;
+    static const char ROWS[] = "label\ttext\n0\tgreen boats\n1\tgreen boats\n";
+    kh_dataset *ties;
+    kh_tune_opts o = options();
+    kh_posterior *p[3];
+    assert_int_equal(kh_dataset_parse(&ties, ROWS, sizeof ROWS - 1, "rows.tsv", NULL, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        const char *const *set = i == 0 ? SET("budget-generations=4", "dev-every=4")
+            : i == 1                    ? SET("budget-generations=4", "dev-every=1")
+                                        : SET("budget-generations=3", "dev-every=1");
+        assert_int_equal(kh_tune(&p[i], "bbt", set, plm, task, train, ties, &o, NULL), 0);
+        assert_true(p[i]->dev == 0.5);
+    }
+    assert_memory_equal(p[0]->z, p[1]->z, 12 * sizeof *p[0]->z);
+    assert_memory_not_equal(p[1]->z, p[2]->z, 12 * sizeof *p[0]->z);
+    for (int i = 0; i < 3; i++)
+        kh_posterior_free(p[i]);
+    kh_dataset_close(ties);
+}
+
 static void members_have_seeds_and_projections_of_their_own(void **state) {
     (void)state;
     kh_posterior *p = tune("ensemble", SET("budget-generations=2", "members=3"));
@@ -480,6 +502,7 @@ int main(void) {
         cmocka_unit_test(every_loss_falls),
         cmocka_unit_test(dev_metric_is_that_of_the_result),
         cmocka_unit_test(an_ensemble_of_one_is_bbt),
+        cmocka_unit_test(the_later_of_equals_is_kept),
         cmocka_unit_test(members_have_seeds_and_projections_of_their_own),
         cmocka_unit_test(same_seed_same_files_with_any_threads),
         cmocka_unit_test(every_injection_mode_works),

@@ -232,25 +232,30 @@ static int ask_group(kh_predictor *p, int order, int k, group *g, float *logprob
     return rc;
 }
 
-/* One chunk of rows with every order. The tokens of demonstrations and row are added to guess how many fit; a row that
- * turns out too long, because its first word is cut otherwise behind a text, moves on to fewer. */
+/* Whether k demonstrations of an order, whose tokens are given, leave room for a row that takes `more` than an empty one. */
+static bool has_room(const kh_predictor *p, const int *tokens, int k, int more) {
+    return k == 0 || (tokens[k] <= p->batch.max_len && tokens[k] + more <= p->batch.max_len);
+}
+
+/* One chunk of rows with every order. A row's tokens are counted behind one demonstration, as its first word may be cut
+ * otherwise at the start of a text; behind more of them it takes as many. Should a tokenizer not add up like that, the row
+ * turns out too long and moves on to fewer demonstrations. */
 static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob, double *out, kh_err *err) {
     const kh_demos *d = &p->post->demos;
-    int length[ROWS_AT_ONCE], rc = 0;
-    for (int i = 0; i < n && rc == 0; i++)
-        rc = measure(p, 0, 0, &rows[i], &length[i], err);
+    int more[ROWS_AT_ONCE], rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = measure(p, 0, d->n_shown > 0, &rows[i], &more[i], err);
+        more[i] -= p->tokens[d->n_shown > 0];
+    }
     for (int o = 0; o < d->n_order && rc == 0; o++) {
         const int *tokens = p->tokens + (size_t)o * ((size_t)d->n_shown + 1);
         group g = { .n = 0 };
         for (int k = d->n_shown; k >= 0 && rc == 0; k--) {
-            for (int i = 0; i < n; i++) {
-                bool fits = k == 0 || tokens[k] + length[i] - tokens[0] <= p->batch.max_len;
-                bool fitted = k < d->n_shown && tokens[k + 1] + length[i] - tokens[0] <= p->batch.max_len;
-                if (fits && !fitted) {
+            for (int i = 0; i < n; i++)
+                if (has_room(p, tokens, k, more[i]) && (k == d->n_shown || !has_room(p, tokens, k + 1, more[i]))) {
                     g.row[g.n] = rows[i];
                     g.index[g.n++] = i;
                 }
-            }
             if (g.n > 0)
                 rc = ask_group(p, o, k, &g, logprob, err);
         }
