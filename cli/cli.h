@@ -11,6 +11,21 @@
 
 #include <stdio.h>
 
+/* Options that depend on the value of another one: each method of tuning has its own. */
+typedef struct cli_variant {
+    const char *name, *summary;
+    const kh_opt *opts; /* NULL: none */
+    size_t opts_size;
+    void (*preset)(void *opts); /* changes the defaults if the preset flag is given; NULL: does not */
+} cli_variant;
+
+typedef struct cli_variants {
+    const char *option;  /* whose value is the name of a variant: a text of the command's own options */
+    const char *preset;  /* a flag of the command that changes the variant's defaults; NULL: none */
+    size_t offset;       /* of the void * in the command's options that will point to the variant's */
+    bool (*at)(int i, cli_variant *out); /* variant number i; false after the last */
+} cli_variants;
+
 typedef struct cli_command {
     const char *name;    /* "tokenize", or two words: "data stats" */
     const char *args;    /* positional arguments as --help shows them, e.g. "DIR|FILE"; "" for none */
@@ -20,6 +35,7 @@ typedef struct cli_command {
     const kh_opt *opts;  /* NULL: none */
     size_t opts_size;
     int (*run)(void *opts, int n_args, char **args, kh_err *err);
+    const cli_variants *variants; /* NULL: none */
 } cli_command;
 
 extern const cli_command *const cli_commands[]; /* ends in NULL */
@@ -27,6 +43,7 @@ extern const cli_command *const cli_commands[]; /* ends in NULL */
 extern const cli_command cmd_tokenize, cmd_tokenizer_train;
 extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_task_list, cmd_task_show, cmd_task_check;
 extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random;
+extern const cli_command cmd_tune, cmd_predict;
 extern const cli_command cmd_metrics, cmd_calibrate;
 extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_cmaes;
 
@@ -43,7 +60,7 @@ int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 /* help.c */
 void cli_print_overview(FILE *out);
 void cli_print_family(FILE *out, const char *word); /* commands that start with this word */
-void cli_print_help(FILE *out, const cli_command *);
+void cli_print_help(FILE *out, const cli_command *, const cli_variant *chosen); /* NULL: none was chosen */
 extern const cli_command cmd_help;
 
 #endif

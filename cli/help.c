@@ -52,12 +52,17 @@ static void print_choices(FILE *out, const char *choices) {
     }
 }
 
-static void print_option(FILE *out, const kh_opt *row) {
+/* The words of an option, and the space up to its help. */
+static void print_words(FILE *out, const kh_opt *row) {
     char words[256];
     if (option_words(row, words, sizeof words) > 24)
         fprintf(out, "  %s\n  %-24s  ", words, "");
     else
         fprintf(out, "  %-24s  ", words);
+}
+
+static void print_option(FILE *out, const kh_opt *row) {
+    print_words(out, row);
     fputs(row->help, out);
     if (row->required)
         fputs(" (needed)", out);
@@ -68,7 +73,47 @@ static void print_option(FILE *out, const kh_opt *row) {
     fputc('\n', out);
 }
 
-void cli_print_help(FILE *out, const cli_command *cmd) {
+/* Whether a variant before number i has the option too. */
+static bool seen_before(const cli_variants *v, int i, const char *option) {
+    cli_variant each;
+    for (int j = 0; j < i && v->at(j, &each); j++)
+        if (kh_opts_find(each.opts, option, strlen(option)))
+            return true;
+    return false;
+}
+
+/* An option of variants, with the names of those that have it; their defaults may differ. */
+static void print_shared_option(FILE *out, const cli_variants *v, const kh_opt *row) {
+    cli_variant each;
+    print_words(out, row);
+    fputs(row->help, out);
+    for (int j = 0, n = 0; v->at(j, &each); j++)
+        if (kh_opts_find(each.opts, row->name, strlen(row->name)))
+            fprintf(out, "%s%s", n++ ? ", " : " [", each.name);
+    fputs("]\n", out);
+}
+
+/* The list of variants and all their options, or the options of the chosen one. */
+static void print_variants(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
+    const cli_variants *v = cmd->variants;
+    cli_variant each;
+    if (chosen) {
+        fprintf(out, "\noptions of --%s %s (%s):\n", v->option, chosen->name, chosen->summary);
+        for (const kh_opt *row = chosen->opts; row && row->name; row++)
+            print_option(out, row);
+        return;
+    }
+    fprintf(out, "\nvalues of --%s:\n", v->option);
+    for (int i = 0; v->at(i, &each); i++)
+        fprintf(out, "  %-24s  %s\n", each.name, each.summary);
+    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has the defaults:\n", cmd->name, v->option);
+    for (int i = 0; v->at(i, &each); i++)
+        for (const kh_opt *row = each.opts; row && row->name; row++)
+            if (!seen_before(v, i, row->name))
+                print_shared_option(out, v, row);
+}
+
+void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
     fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args,
         cmd->summary, cmd->text);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
@@ -76,6 +121,8 @@ void cli_print_help(FILE *out, const cli_command *cmd) {
     fputs("  --threads N               threads to use; 0 means one for each core (0)\n"
           "  --help                    explain this command\n",
         out);
+    if (cmd->variants)
+        print_variants(out, cmd, chosen);
 }
 
 /* ---------------------------------------------------------------------------------------------- man page */
@@ -96,17 +143,8 @@ static void roff(FILE *out, const char *s) {
     }
 }
 
-static void man_command(FILE *out, const cli_command *cmd) {
-    fputs(".SS \"keyhole ", out);
-    roff(out, cmd->name);
-    fprintf(out, "%s", *cmd->args ? " " : "");
-    roff(out, cmd->args);
-    fputs(" [options]\"\n", out);
-    roff(out, cmd->summary);
-    fputs(".\n.PP\n.nf\n", out);
-    roff(out, cmd->text);
-    fputs("\n.fi\n", out);
-    for (const kh_opt *row = cmd->opts; row && row->name; row++) {
+static void man_options(FILE *out, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++) {
         char words[256];
         option_words(row, words, sizeof words);
         fputs(".TP\n.B ", out);
@@ -130,6 +168,29 @@ static void man_command(FILE *out, const cli_command *cmd) {
     }
 }
 
+static void man_command(FILE *out, const cli_command *cmd) {
+    fputs(".SS \"keyhole ", out);
+    roff(out, cmd->name);
+    fprintf(out, "%s", *cmd->args ? " " : "");
+    roff(out, cmd->args);
+    fputs(" [options]\"\n", out);
+    roff(out, cmd->summary);
+    fputs(".\n.PP\n.nf\n", out);
+    roff(out, cmd->text);
+    fputs("\n.fi\n", out);
+    man_options(out, cmd->opts);
+    cli_variant v;
+    for (int i = 0; cmd->variants && cmd->variants->at(i, &v); i++) {
+        fprintf(out, ".PP\n\\-\\-%s ", cmd->variants->option);
+        roff(out, v.name);
+        fputs(": ", out);
+        roff(out, v.summary);
+        fputs("\n.RS\n", out);
+        man_options(out, v.opts);
+        fputs(".RE\n", out);
+    }
+}
+
 static void print_man(FILE *out) {
     fprintf(out, ".TH KEYHOLE 1 \"\" \"keyhole %s\" \"User Commands\"\n", kh_version());
     fputs(".SH NAME\nkeyhole \\- a trustworthy text classifier from a frozen language model that is only asked, never opened\n"
@@ -149,10 +210,17 @@ static void print_man(FILE *out) {
 
 /* -------------------------------------------------------------------------------------------- completion */
 
-static void completion_case(FILE *out, const cli_command *cmd) {
-    fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
-    for (const kh_opt *row = cmd->opts; row && row->name; row++)
+static void completion_options(FILE *out, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++)
         fprintf(out, " --%s%s", row->type == KH_OPT_FLAG && row->value ? "no-" : "", row->name);
+}
+
+static void completion_case(FILE *out, const cli_command *cmd) {
+    cli_variant v;
+    fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
+    completion_options(out, cmd->opts);
+    for (int i = 0; cmd->variants && cmd->variants->at(i, &v); i++)
+        completion_options(out, v.opts);
     fputs("\" ;;\n", out);
 }
 
@@ -206,7 +274,7 @@ static int help_of(int n_args, char **args, kh_err *err) {
     size_t n = strlen(name);
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) == 0) {
-            cli_print_help(stdout, *c);
+            cli_print_help(stdout, *c, NULL);
             return 0;
         }
         if (strncmp((*c)->name, name, n) == 0 && (*c)->name[n] == ' ') {

@@ -14,6 +14,7 @@ const cli_command *const cli_commands[] = {
     &cmd_data_check, &cmd_data_stats, &cmd_data_split,
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
     &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random,
+    &cmd_tune, &cmd_predict,
     &cmd_metrics, &cmd_calibrate,
     &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_cmaes,
     &cmd_help,
@@ -110,12 +111,72 @@ static const kh_opt common_table[] = {
 typedef struct parsed {
     const cli_command *cmd;
     void *opts;
+    cli_variant variant; /* name NULL: none */
+    void *variant_opts;
     common_opts common;
     char **args; /* positional ones, moved to the front of argv */
     int n_args;
 } parsed;
 
 static bool is_option(const char *word) { return word[0] == '-' && word[1] != '\0'; }
+
+/* The value of --name among the words, before they are parsed, or NULL; that of a flag is "". The last one counts. */
+static const char *peek(const char *name, bool flag, char **argv, int argc) {
+    size_t n = strlen(name);
+    const char *value = NULL;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, name, n) != 0)
+            continue;
+        const char *rest = argv[i] + 2 + n;
+        if (*rest == '=')
+            value = rest + 1;
+        else if (!*rest && (flag || i + 1 < argc))
+            value = flag ? "" : argv[i + 1];
+    }
+    return value;
+}
+
+static int unknown_variant(const cli_variants *v, const char *name, kh_err *err) {
+    kh_buf all = kh_buf_init(1 << 12);
+    cli_variant each;
+    for (int i = 0; v->at(i, &each); i++)
+        kh_buf_printf(&all, "%s%s", i ? ", " : "", each.name);
+    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option, all.data ? all.data : "a few", name);
+    kh_buf_free(&all);
+    return rc;
+}
+
+/* Finds the variant that the words ask for and readies its options. */
+static int choose_variant(parsed *p, char **argv, int argc, kh_err *err) {
+    const cli_variants *v = p->cmd->variants;
+    const char *name = v ? peek(v->option, false, argv, argc) : NULL;
+    if (!name)
+        return 0;
+    int i = 0;
+    while (v->at(i, &p->variant) && strcmp(p->variant.name, name) != 0)
+        i++;
+    if (!v->at(i, &p->variant))
+        return unknown_variant(v, name, err);
+    p->variant_opts = kh_calloc(1, p->variant.opts_size + 1);
+    if (!p->variant_opts)
+        return kh_fail_memory(err);
+    kh_opts_init(p->variant.opts, p->variant_opts);
+    if (v->preset && p->variant.preset && peek(v->preset, true, argv, argc))
+        p->variant.preset(p->variant_opts);
+    memcpy((char *)p->opts + v->offset, &p->variant_opts, sizeof p->variant_opts);
+    return 0;
+}
+
+/* The row called `name` and the struct that it fills: of the command, of its variant, or of every command. */
+static const kh_opt *find_row(parsed *p, const char *name, size_t n, void **into) {
+    const kh_opt *row = kh_opts_find(p->cmd->opts, name, n);
+    *into = p->opts;
+    if (!row && p->variant_opts && (row = kh_opts_find(p->variant.opts, name, n)) != NULL)
+        *into = p->variant_opts;
+    if (!row && (row = kh_opts_find(common_table, name, n)) != NULL)
+        *into = &p->common;
+    return row;
+}
 
 /* The option in argv[*i]: "--name value", "--name=value", "--flag", "--no-flag"; a list takes every value up to the next
  * option. Leaves *i at the last word used. */
@@ -124,16 +185,17 @@ static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
     if (argv[*i][1] != '-')
         return kh_fail(err, CLI_USAGE, "unknown option \"%s\": options are long and start with two dashes", argv[*i]);
     size_t n = equals ? (size_t)(equals - word) : strlen(word);
-    void *into = p->opts;
+    void *into;
     const char *value = equals ? equals + 1 : NULL;
-    const kh_opt *row = kh_opts_find(p->cmd->opts, word, n);
-    if (!row && n > 3 && !equals && memcmp(word, "no-", 3) == 0 && (row = kh_opts_find(p->cmd->opts, word + 3, n - 3)) != NULL) {
+    const kh_opt *row = find_row(p, word, n, &into);
+    if (!row && n > 3 && !equals && memcmp(word, "no-", 3) == 0 && (row = find_row(p, word + 3, n - 3, &into)) != NULL) {
         if (row->type != KH_OPT_FLAG)
             row = NULL;
         value = "false";
     }
-    if (!row && (row = kh_opts_find(common_table, word, n)) != NULL)
-        into = &p->common;
+    if (!row && p->variant_opts)
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"", (int)n, word, p->cmd->name,
+            p->cmd->variants->option, p->variant.name);
     if (!row)
         return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
     if (row->type == KH_OPT_FLAG && !value)
@@ -188,9 +250,11 @@ static int run_command(const cli_command *cmd, char **argv, int argc, kh_err *er
     if (!p.opts)
         return kh_fail_memory(err);
     kh_opts_init(cmd->opts, p.opts);
-    int rc = parse(&p, argv, argc, err);
+    int rc = choose_variant(&p, argv, argc, err);
+    if (rc == 0)
+        rc = parse(&p, argv, argc, err);
     if (rc == 0 && p.common.help) {
-        cli_print_help(stdout, cmd);
+        cli_print_help(stdout, cmd, p.variant_opts ? &p.variant : NULL);
         goto done;
     }
     if (rc == 0)
@@ -200,7 +264,10 @@ static int run_command(const cli_command *cmd, char **argv, int argc, kh_err *er
     kh_threads_set(p.common.threads);
     rc = cmd->run(p.opts, p.n_args, p.args, err);
 done:
+    if (p.variant_opts)
+        kh_opts_free(p.variant.opts, p.variant_opts);
     kh_opts_free(cmd->opts, p.opts);
+    kh_free(p.variant_opts);
     kh_free(p.opts);
     return rc;
 }

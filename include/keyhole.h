@@ -198,6 +198,8 @@ typedef struct kh_dataset_opts { /* {0} is the default */
     kh_format format;
     const kh_task *task;   /* checks one or two texts, names the labels; must outlive the call only */
     bool unlabelled;       /* rows without a label are kept, as -1; otherwise a file without labels is refused */
+    bool ignore_labels;    /* with unlabelled: a column of labels is passed over, whatever stands in it */
+    long lines_before;     /* for a part of a file: lines left out between the header, if there is one, and the rows */
     bool newline_escape;   /* as the task's */
     bool skip_bad_rows;    /* leave malformed rows out and count them instead of failing at the first */
     int max_reports;       /* how many of the skipped rows are logged through hooks; 0 means 5 */
@@ -377,6 +379,7 @@ typedef enum kh_access {
     KH_ACCESS_LOGPROBS, /* log-probabilities of the labels */
     KH_ACCESS_WEIGHTS,  /* everything, gradients included */
 } kh_access;
+KH_API const char *kh_access_name(kh_access); /* "labels", "logprobs", "weights" */
 
 /* How the engine holds weights and multiplies. The result is a pure function of (weights, precision, kind of CPU, inputs). */
 typedef enum kh_precision {
@@ -415,6 +418,11 @@ typedef struct kh_meter {
 } kh_meter;
 KH_API kh_meter kh_plm_meter(const kh_plm *);
 
+/* What soft prompts are made from: mean and standard deviation of the word-embedding matrix, and its rows [hidden]. A box
+ * of any access level gives them, and they are not queries. */
+KH_API int kh_plm_embedding_stats(kh_plm *, double *mean, double *std, kh_err *err);
+KH_API int kh_plm_embedding_row(kh_plm *, int32_t id, float *row, kh_err *err);
+
 /* A question: every prompt with every row of a batch. */
 typedef struct kh_question {
     const kh_batch *batch;
@@ -442,6 +450,73 @@ KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *
  * allowance. label [n_prompt, n_row], -1 where a prompt was not asked; may be NULL. What is asked depends on the arguments
  * alone, never on threads. */
 KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, int allowance, int chunk, int *errors, int *label, kh_err *err);
+
+/* ------------------------------------------------------------------------------ z -> soft prompt (src/prompt) */
+
+/* How the entries of the matrix A are distributed. The names are what artefacts record. */
+#define KH_PROJECTIONS(X) \
+    X(KH_PROJECTION_NORMAL, "normal")   /* scaled from the word embeddings (the paper) */ \
+    X(KH_PROJECTION_UNIFORM, "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */
+
+typedef enum kh_projection {
+#define KH_PROJECTION_ENUM(name, text) name,
+    KH_PROJECTIONS(KH_PROJECTION_ENUM)
+#undef KH_PROJECTION_ENUM
+} kh_projection;
+
+/* Where P0, the prompt at z = 0, comes from. */
+typedef enum kh_p0 {
+    KH_P0_IDS,    /* the vocabulary ids 1000, 1001, ... */
+    KH_P0_RANDOM, /* ids drawn by the seed */
+    KH_P0_TEXT,   /* the tokens of a text, repeated until the slots are full */
+} kh_p0;
+
+/* The soft prompts P = A z + P0 in which methods search. */
+typedef struct kh_space_opts {
+    int dim;    /* of z */
+    int slots;  /* rows of P */
+    int inject; /* kh_inject: where P enters the model */
+    int projection;      /* kh_projection */
+    int p0;              /* kh_p0 */
+    const char *p0_text; /* for KH_P0_TEXT */
+} kh_space_opts;
+KH_API kh_space_opts kh_space_defaults(void); /* the paper's: 500, 50, post-ln-add, normal, ids */
+
+/* ------------------------------------------------------------------- posteriors and predictions (src/judge) */
+
+/* What every method of tuning returns: weighted samples of z and all that is needed to use them again. In a folder it is
+ * posterior.safetensors (z, weights) and posterior.json (the rest). A manual prompt and in-context learning are posteriors,
+ * too: one without z, one with demonstrations. */
+typedef struct kh_posterior kh_posterior;
+
+KH_API int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err);
+/* Makes the folder if it is not there. The same posterior gives the same bytes. */
+KH_API int kh_posterior_save(const kh_posterior *, const char *dir, kh_err *err);
+KH_API void kh_posterior_free(kh_posterior *);
+
+typedef struct kh_posterior_info {
+    const char *method;
+    kh_access access;    /* KH_ACCESS_LABELS: samples vote; otherwise their probabilities are averaged */
+    int samples, dim;    /* dim 0: no soft prompt */
+    const kh_task *task; /* as it was when tuning */
+    const char *model, *precision; /* the folder it was tuned on, and how */
+    uint64_t fingerprint;          /* of weights and tokenizer */
+    uint64_t seed;
+    long long train_queries, dev_queries; /* what it cost */
+    double dev;          /* the task's metric on the dev rows */
+    const char *stopped; /* why tuning ended */
+} kh_posterior_info;
+KH_API kh_posterior_info kh_posterior_describe(const kh_posterior *); /* lives as long as the posterior */
+
+/* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL: the posterior's own), is
+ * refused with a sentence that names what differs. Posterior, box and task must outlive it. */
+typedef struct kh_predictor kh_predictor;
+KH_API int kh_predictor_new(kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *, kh_err *err);
+KH_API void kh_predictor_free(kh_predictor *);
+
+/* p [n, n_label]: the predictive distribution of each row, the weighted mean of softmax, or of votes. Texts that are too
+ * long are cut. A row's distribution depends on that row alone. */
+KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
 
 /* ---------------------------------------------------------- what a set of answers is worth (src/judge) */
 
@@ -658,6 +733,30 @@ KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *la
     kh_err *err);
 KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
 KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
+
+/* ------------------------------------------------------------------------- questions -> a posterior (src/tune) */
+
+/* The name of method number i ("manual", "icl", "bbt", ...), or NULL after the last. */
+KH_API const char *kh_method_name(int i);
+
+typedef struct kh_tune_opts {
+    kh_space_opts space;
+    uint64_t seed;       /* the same seed gives the same posterior, bit for bit, with any number of threads */
+    bool paper_exact;    /* the published code's ways where they differ from ours */
+    long long max_queries; /* stop before asking more; 0: no limit */
+    double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
+    const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is returned; NULL: none */
+    void (*record)(void *user, const char *line); /* one line of key=value pairs for each generation; NULL: none */
+    void *user;
+    const char *model, *data; /* for the record: where they come from; NULL: not known */
+    int shots;
+} kh_tune_opts;
+KH_API kh_tune_opts kh_tune_defaults(void);
+
+/* Tunes on the rows of train and chooses on those of dev. set: options of the method as "name=value" strings, ending in NULL;
+ * NULL: its defaults ("keyhole tune --method NAME --help" lists them). What can be refused is refused before the first query. */
+KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *, const kh_task *,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
 
 #ifdef __cplusplus
 }

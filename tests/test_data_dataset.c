@@ -688,6 +688,57 @@ static void shared_files_have_the_rows_they_should(void **state) {
         }
 }
 
+/* ------------------------------------------------------------------------------------------- parts of files */
+
+static void labels_may_be_passed_over(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        kh_format format;
+    } all[] = {
+        { "label\ttext\nnonsense\tone\n7\ttwo\n", KH_FORMAT_TSV },
+        { "{\"label\":\"nonsense\",\"text\":\"one\"}\n{\"label\":[7],\"text\":\"two\"}\n", KH_FORMAT_JSONL },
+        { "nonsense,one\n7,two\n", KH_FORMAT_CSV_NOHEADER },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        kh_dataset *d;
+        kh_err err;
+        kh_dataset_opts o = { .format = all[i].format, .task = kh_task_builtin(0), .unlabelled = true };
+        assert_int_not_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
+        o.ignore_labels = true;
+        assert_int_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
+        assert_int_equal(kh_dataset_size(d), 2);
+        assert_int_equal(kh_dataset_rows(d)[1].label, -1);
+        kh_dataset_close(d);
+    }
+}
+
+static void lines_count_from_the_whole_file(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        kh_format format;
+        long first;
+    } all[] = {
+        { "text\none\n\ntwo\n", KH_FORMAT_TSV, 102 },
+        { "{\"text\":\"one\"}\n\n{\"text\":\"two\"}\n", KH_FORMAT_JSONL, 101 },
+        { "0,one\n\n0,two\n", KH_FORMAT_CSV_NOHEADER, 101 },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        kh_dataset *d;
+        kh_dataset_opts o = { .format = all[i].format, .unlabelled = true, .lines_before = 100 };
+        assert_int_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, NULL), 0);
+        assert_int_equal(kh_dataset_rows(d)[0].line, all[i].first);
+        assert_int_equal(kh_dataset_rows(d)[1].line, all[i].first + 2);
+        kh_dataset_close(d);
+    }
+    kh_dataset *d;
+    kh_err err;
+    kh_dataset_opts o = { .unlabelled = true, .lines_before = 100, .format = KH_FORMAT_TSV };
+    assert_int_equal(kh_dataset_parse(&d, "text\n\xFF\n", 7, "part", &o, &err), KH_EFORMAT);
+    assert_says(&err, "part:102:");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tsv_with_label_and_text),
@@ -727,6 +778,8 @@ int main(void) {
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_allocation_may_fail_with_a_list_of_labels),
         cmocka_unit_test(shared_files_have_the_rows_they_should),
+        cmocka_unit_test(labels_may_be_passed_over),
+        cmocka_unit_test(lines_count_from_the_whole_file),
     };
     return cmocka_run_group_tests_name("data_dataset", tests, NULL, NULL);
 }

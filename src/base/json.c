@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -153,4 +154,9 @@ void kh_json_quote(kh_buf *out, const char *s, size_t n) {
             kh_buf_bytes(out, utf8, (size_t)kh_utf8_put(c, utf8));
     }
     kh_buf_char(out, '"');
+}
+
+void kh_json_u64(kh_buf *out, uint64_t n) {
+    const char *quote = n > (uint64_t)1 << 53 ? "\"" : "";
+    kh_buf_printf(out, "%s%" PRIu64 "%s", quote, n, quote);
 }

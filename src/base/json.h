@@ -39,4 +39,7 @@ int kh_json_string_opt(const json_t *obj, const char *key, const char **out, con
 /* Appends s as a JSON string, quotes included. Bytes that are not UTF-8 become U+FFFD. */
 void kh_json_quote(kh_buf *out, const char *s, size_t n);
 
+/* Appends a whole number; one that other readers of JSON would round or refuse (above 2^53) as a string of digits. */
+void kh_json_u64(kh_buf *out, uint64_t);
+
 #endif

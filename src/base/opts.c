@@ -140,7 +140,7 @@ static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
     switch (row->type) {
     case KH_OPT_FLAG: kh_buf_text(out, *(const bool *)value ? "true" : "false"); break;
     case KH_OPT_INT: kh_buf_printf(out, "%d", *(const int *)value); break;
-    case KH_OPT_SEED: kh_buf_printf(out, "%llu", (unsigned long long)*(const uint64_t *)value); break;
+    case KH_OPT_SEED: kh_json_u64(out, *(const uint64_t *)value); break;
     case KH_OPT_NUMBER: kh_buf_printf(out, "%.17g", *(const double *)value); break;
     case KH_OPT_TEXT: put_text(*(const char *const *)value, out); break;
     case KH_OPT_CHOICE: put_choice(row, *(const int *)value, out); break;

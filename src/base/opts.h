@@ -51,7 +51,7 @@ const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n);
 /* Sets one option from text. KH_EARG with a sentence when the value does not fit. */
 int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err);
 
-/* Appends the options as one JSON object, in the order of the table. */
+/* Appends the options as one JSON object, in the order of the table. Seeds above 2^53 are strings. */
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out);
 
 #endif

@@ -23,6 +23,9 @@ typedef enum kh_purpose {
     KH_RNG_PROJECTION = 3, /* the matrix A; i = row */
     KH_RNG_PROMPT = 4,     /* random P0 */
     KH_RNG_CMAES = 5,      /* i = generation, j = candidate */
+    KH_RNG_VARIATION = 20, /* noise of a variational distribution; i = generation, j = draw */
+    KH_RNG_MEMBER = 21,    /* seeds of ensemble members; i = member */
+    KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
 } kh_purpose;

@@ -209,9 +209,9 @@ static int read_fields(reader *r, const kh_table *t, kh_err *err) {
         return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line, "%d columns, but %d in the first row", t->n_field, r->n_column);
     kh_field a = t->field[r->at_a], b = r->at_b >= 0 ? t->field[r->at_b] : (kh_field){ 0 };
     int code = -1, rc = 0;
-    if (r->at_label >= 0)
+    if (r->at_label >= 0 && !r->o->ignore_labels)
         rc = read_label(r, t->field[r->at_label].s, t->field[r->at_label].n, t->row_line, &code, err);
-    if (rc == 0 && r->at_name >= 0)
+    if (rc == 0 && r->at_name >= 0 && !r->o->ignore_labels)
         rc = kh_labels_learn(&r->labels, code, t->field[r->at_name].s, t->field[r->at_name].n, err);
     if (rc != 0)
         return rc;
@@ -242,6 +242,8 @@ static int read_table(reader *r, char *at, char *end, kh_err *err) {
     if (d->format == KH_FORMAT_CSV && r->o->format == KH_FORMAT_AUTO && !looks_like_header(&t))
         d->format = KH_FORMAT_CSV_NOHEADER;
     bool header = d->format != KH_FORMAT_CSV_NOHEADER;
+    t.line += r->o->lines_before;
+    t.row_line += header ? 0 : r->o->lines_before;
     r->labels.from_one = !header;
     rc = header ? read_header(r, &t, err) : guess_columns(r, &t, err);
     if (rc != 0)
@@ -282,7 +284,7 @@ static int object_label(reader *r, const json_t *object, long line, int *code, k
     const json_t *v = c->label ? json_object_get(object, c->label) : NULL, *name;
     char digits[32];
     *code = -1;
-    if (!v || json_is_null(v))
+    if (!v || json_is_null(v) || r->o->ignore_labels)
         return r->o->unlabelled ? 0 : kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" is missing", c->label);
     int rc;
     if (json_is_string(v)) {
@@ -342,7 +344,7 @@ static int read_line(reader *r, char *at, size_t n, long line, kh_err *err) {
 static int read_jsonl(reader *r, char *at, char *end, kh_err *err) {
     kh_err why;
     int rc = 0;
-    for (long line = 1; at < end && rc == 0; line++) {
+    for (long line = 1 + r->o->lines_before; at < end && rc == 0; line++) {
         char *stop = kh_line_end(at, end);
         const char *s = at;
         size_t n = (size_t)(stop - at);

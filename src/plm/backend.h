@@ -13,6 +13,9 @@ typedef struct kh_backend {
     int (*score)(void *self, const kh_question *, float *logits, kh_err *err);
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
+    /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden]. */
+    int (*embedding_stats)(void *self, double *mean, double *std, kh_err *err);
+    int (*embedding_row)(void *self, int32_t id, float *row, kh_err *err);
     void (*close)(void *self);
 } kh_backend;
 

@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "model/engine.h"
 
+#include <math.h>
+
 typedef struct native {
     kh_engine *engine;
 } native;
@@ -23,13 +25,44 @@ static void describe(const void *self, kh_plm_info *info) {
     info->kernels = kh_engine_kernels(e)->name;
 }
 
+/* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double. */
+static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
+    const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
+    float *row = kh_malloc((size_t)word->cols * sizeof *row);
+    double sum = 0, squares = 0, n = (double)word->rows * (double)word->cols;
+    if (!row)
+        return kh_fail_memory(err);
+    for (int r = 0; r < word->rows; r++) {
+        double row_sum = 0, row_squares = 0;
+        kh_tensor_row(word, r, row);
+        for (int i = 0; i < word->cols; i++) {
+            row_sum += (double)row[i];
+            row_squares += (double)row[i] * (double)row[i];
+        }
+        sum += row_sum;
+        squares += row_squares;
+    }
+    kh_free(row);
+    *mean = sum / n;
+    *std = sqrt(squares / n - *mean * *mean);
+    return 0;
+}
+
+static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
+    const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
+    if (id < 0 || id >= word->rows)
+        return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d", (int)id, word->rows);
+    kh_tensor_row(word, id, row);
+    return 0;
+}
+
 static void close_native(void *self) {
     if (self)
         kh_engine_free(((native *)self)->engine);
     kh_free(self);
 }
 
-static const kh_backend NATIVE = { "native", score, describe, close_native };
+static const kh_backend NATIVE = { "native", score, describe, embedding_stats, embedding_row, close_native };
 
 int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
     /* What will be packed as bf16 or less is read as bf16: a large model is never in memory as f32. */

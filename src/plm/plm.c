@@ -57,7 +57,7 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
 
-static const char *access_name(kh_access a) {
+const char *kh_access_name(kh_access a) {
     return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
 }
 
@@ -70,8 +70,17 @@ kh_scorer *kh_plm_scorer(kh_plm *p, kh_err *err) {
     if (p->access >= KH_ACCESS_LOGPROBS)
         return (kh_scorer *)p;
     kh_fail(err, KH_EUNSUPPORTED,
-        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs", access_name(p->access));
+        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs",
+        kh_access_name(p->access));
     return NULL;
+}
+
+int kh_plm_embedding_stats(kh_plm *p, double *mean, double *std, kh_err *err) {
+    return p->backend->embedding_stats(p->self, mean, std, err);
+}
+
+int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
+    return p->backend->embedding_row(p->self, id, row, err);
 }
 
 /* ----------------------------------------------------------------------------------------------- asking */

@@ -1,0 +1,324 @@
+/* predict.c - a posterior at work: rows -> predictive distributions.
+ *
+ * Prompts are made once, when the predictor is: a projection at a time, so that only one A is in memory however many an
+ * ensemble has. Then rows pass in chunks, each with all prompts; sums are taken in the order of the samples. With
+ * demonstrations, rows are asked in groups that have room for equally many of them. */
+#include "judge/predict.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "data/task.h"
+#include "judge/posterior.h"
+#include "prompt/target.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    ROWS_AT_ONCE = 64,
+    PROMPTS_AT_ONCE = 32,
+};
+
+struct kh_predictor {
+    const kh_posterior *post;
+    kh_plm *plm;
+    const kh_task *task;
+    kh_scorer *scorer; /* NULL: samples vote */
+    kh_labeler *labeler;
+    kh_words *words;
+    kh_batch_opts batch;
+    float *prompts; /* [n, slots, hidden] */
+    int *tokens;    /* demonstrations: [n_order, n_shown + 1] what the first k of them take in tokens */
+};
+
+/* -------------------------------------------------------------------------------------------- pure functions */
+
+void kh_mixture_add(double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
+    size_t n = (size_t)n_row * (size_t)n_label;
+    for (int s = 0; s < n_sample; s++)
+        for (size_t i = 0; i < n; i++)
+            p[i] += (double)weight[s] * exp((double)logprob[(size_t)s * n + i]);
+}
+
+void kh_mixture_finish(double *p, int n_row, int n_label) {
+    for (int i = 0; i < n_row; i++, p += n_label) {
+        double total = 0;
+        for (int k = 0; k < n_label; k++)
+            total += p[k];
+        for (int k = 0; k < n_label; k++)
+            p[k] /= total;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- does it belong here */
+
+static int check_model(const kh_posterior *post, const kh_plm *plm, kh_err *err) {
+    kh_plm_info info = kh_plm_describe(plm);
+    uint64_t tokenizer = kh_tokenizer_fingerprint(kh_plm_tokenizer(plm));
+    if (post->soft && post->space.hidden != info.hidden)
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with another model: its prompts have %d numbers a slot, this model has %d", post->space.hidden,
+            info.hidden);
+    if (post->tokenizer != tokenizer)
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with another tokenizer: fingerprint %016" PRIx64 ", this one has %016" PRIx64, post->tokenizer,
+            tokenizer);
+    if (post->fingerprint != info.fingerprint)
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made with other weights (%s): fingerprint %016" PRIx64 ", this model has %016" PRIx64,
+            post->model ? post->model : "of a model not known by path", post->fingerprint, info.fingerprint);
+    return 0;
+}
+
+static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static int check_labels(const kh_task *was, const kh_task *is, kh_err *err) {
+    if (was->n_label != is->n_label)
+        return kh_fail(err, KH_EMISMATCH, "the posterior was made for task \"%s\" with %d labels; task \"%s\" has %d", was->name,
+            was->n_label, is->name, is->n_label);
+    for (int k = 0; k < was->n_label; k++) {
+        const kh_label *a = &was->label[k], *b = &is->label[k];
+        bool words = a->n_word == b->n_word;
+        for (int i = 0; i < a->n_word && words; i++)
+            words = same(a->word[i], b->word[i]);
+        if (!same(a->name, b->name))
+            return kh_fail(err, KH_EMISMATCH,
+                "the posterior was made for task \"%s\" whose label %d is \"%s\"; in task \"%s\" it is \"%s\"", was->name, k,
+                a->name, is->name, b->name);
+        if (!words)
+            return kh_fail(err, KH_EMISMATCH,
+                "the posterior was made for task \"%s\" whose label \"%s\" has the words \"%s\"%s; in task \"%s\" they are "
+                "\"%s\"%s",
+                was->name, a->name, a->word[0], a->n_word > 1 ? ", ..." : "", is->name, b->word[0], b->n_word > 1 ? ", ..." : "");
+    }
+    return 0;
+}
+
+static int check_task(const kh_posterior *post, const kh_task *is, kh_err *err) {
+    const kh_task *was = post->task;
+    const char *a = post->soft ? was->soft : was->plain, *b = post->soft ? is->soft : is->plain;
+    if (!same(a, b))
+        return kh_fail(err, KH_EMISMATCH,
+            "the posterior was made for task \"%s\" with the template \"%s\"; that of task \"%s\" is \"%s\"", was->name, a,
+            is->name, b);
+    return check_labels(was, is, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------- prompts */
+
+static int make_prompts(kh_predictor *p, kh_err *err) {
+    const kh_posterior *post = p->post;
+    const kh_space *s = &post->space;
+    size_t size = (size_t)s->slots * (size_t)s->hidden, dim = (size_t)s->dim;
+    int rc = 0;
+    p->prompts = kh_calloc((size_t)post->n * size, sizeof *p->prompts);
+    if (!p->prompts)
+        return kh_fail_memory(err);
+    for (int first = 0, n; first < post->n && rc == 0; first += n) { /* runs of samples that share their A */
+        kh_subspace *space;
+        for (n = 1; first + n < post->n && post->projection[first + n] == post->projection[first];)
+            n++;
+        rc = kh_subspace_new(&space, s, p->plm, post->projection[first], err);
+        if (rc == 0)
+            rc = kh_subspace_prompts(space, post->z + (size_t)first * dim, n, p->prompts + (size_t)first * size, err);
+        kh_subspace_free(space);
+    }
+    return rc;
+}
+
+/* One chunk of rows with all prompts. */
+static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logprob, double *out, kh_err *err) {
+    const kh_posterior *post = p->post;
+    size_t size = (size_t)post->space.slots * (size_t)post->space.hidden;
+    kh_batch *batch;
+    int rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), p->task, p->words, rows, n, &p->batch, err);
+    for (int s = 0; s < post->n && rc == 0; s += PROMPTS_AT_ONCE) {
+        int some = post->n - s < PROMPTS_AT_ONCE ? post->n - s : PROMPTS_AT_ONCE;
+        kh_question q = { batch, p->words, post->soft ? post->space.inject : KH_INJECT_NONE,
+            post->soft ? p->prompts + (size_t)s * size : NULL, some };
+        rc = kh_ask(p->scorer, p->labeler, &q, logprob, err);
+        if (rc == 0)
+            kh_mixture_add(out, logprob, post->weight + s, some, n, p->task->n_label);
+    }
+    kh_batch_free(batch);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------------- demonstrations */
+
+/* The task with k demonstrations of an order in front of its template, which lives in *text. */
+static int shown(const kh_predictor *p, int order, int k, kh_buf *text, kh_task *out, kh_err *err) {
+    *text = kh_buf_init(KH_BUF_MAX);
+    kh_demos_template(&p->post->demos, p->task, order, k, text);
+    *out = *p->task;
+    out->plain = text->data;
+    return kh_buf_failed(text) ? kh_fail_memory(err) : 0;
+}
+
+/* How many tokens the longest sequence of a row has with k demonstrations before it, uncut. */
+static int measure(const kh_predictor *p, int order, int k, const kh_row *row, int *tokens, kh_err *err) {
+    kh_buf text;
+    kh_task task;
+    kh_batch *batch = NULL;
+    kh_batch_opts whole = { .max_len = INT_MAX / 2 };
+    int rc = shown(p, order, k, &text, &task, err);
+    if (rc == 0)
+        rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), &task, p->words, row, 1, &whole, err);
+    *tokens = rc == 0 ? batch->max_len : 0;
+    kh_batch_free(batch);
+    kh_buf_free(&text);
+    return rc;
+}
+
+static int measure_demos(kh_predictor *p, kh_err *err) {
+    const kh_demos *d = &p->post->demos;
+    kh_row empty = { .a = "", .b = p->task->pair ? "" : NULL, .label = -1 };
+    int rc = 0;
+    p->tokens = kh_calloc((size_t)d->n_order * ((size_t)d->n_shown + 1), sizeof *p->tokens);
+    if (!p->tokens)
+        return kh_fail_memory(err);
+    for (int o = 0; o < d->n_order && rc == 0; o++) {
+        int *tokens = p->tokens + (size_t)o * ((size_t)d->n_shown + 1);
+        for (int k = 0; k <= d->n_shown && rc == 0; k++)
+            if (k > 0 && tokens[k - 1] > p->batch.max_len)
+                tokens[k] = tokens[k - 1]; /* none of the longer ones fits either */
+            else
+                rc = measure(p, o, k, &empty, &tokens[k], err);
+    }
+    return rc;
+}
+
+/* Rows that an order asks with equally many demonstrations in front. */
+typedef struct group {
+    kh_row row[ROWS_AT_ONCE];
+    int index[ROWS_AT_ONCE]; /* which row of the chunk */
+    int n;
+} group;
+
+/* Asks a group with k demonstrations. Rows that are too long with so many (k > 0) stay in the group for fewer; the others
+ * leave it with their answers in logprob. */
+static int ask_group(kh_predictor *p, int order, int k, group *g, float *logprob, kh_err *err) {
+    int n_label = p->task->n_label;
+    kh_batch_opts o = p->batch;
+    o.paper_exact = k > 0; /* leave long rows out and say which, rather than cut them */
+    kh_buf text;
+    kh_task task;
+    kh_batch *batch = NULL;
+    float *answer = kh_calloc((size_t)g->n * (size_t)n_label, sizeof *answer);
+    int rc = shown(p, order, k, &text, &task, err);
+    if (rc == 0 && !answer)
+        rc = kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), &task, p->words, g->row, g->n, &o, err);
+    if (rc == 0)
+        rc = kh_ask(p->scorer, p->labeler, &(kh_question){ batch, p->words, KH_INJECT_NONE, NULL, 1 }, answer, err);
+    if (rc == 0) {
+        int kept = 0, next = 0;
+        for (int i = 0; i < g->n; i++)
+            if (next < batch->n_row && batch->row[next] == i)
+                memcpy(logprob + (size_t)g->index[i] * (size_t)n_label, answer + (size_t)next++ * (size_t)n_label,
+                    (size_t)n_label * sizeof *answer);
+            else {
+                g->row[kept] = g->row[i];
+                g->index[kept++] = g->index[i];
+            }
+        g->n = kept;
+    }
+    kh_batch_free(batch);
+    kh_buf_free(&text);
+    kh_free(answer);
+    return rc;
+}
+
+/* Whether k demonstrations of an order, whose tokens are given, leave room for a row that takes `more` than an empty one. */
+static bool has_room(const kh_predictor *p, const int *tokens, int k, int more) {
+    return k == 0 || (tokens[k] <= p->batch.max_len && tokens[k] + more <= p->batch.max_len);
+}
+
+/* One chunk of rows with every order. A row's tokens are counted behind one demonstration, as its first word may be cut
+ * otherwise at the start of a text; behind more of them it takes as many. Should a tokenizer not add up like that, the row
+ * turns out too long and moves on to fewer demonstrations. */
+static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob, double *out, kh_err *err) {
+    const kh_demos *d = &p->post->demos;
+    int more[ROWS_AT_ONCE], rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = measure(p, 0, d->n_shown > 0, &rows[i], &more[i], err);
+        more[i] -= p->tokens[d->n_shown > 0];
+    }
+    for (int o = 0; o < d->n_order && rc == 0; o++) {
+        const int *tokens = p->tokens + (size_t)o * ((size_t)d->n_shown + 1);
+        group g = { .n = 0 };
+        for (int k = d->n_shown; k >= 0 && rc == 0; k--) {
+            for (int i = 0; i < n; i++)
+                if (has_room(p, tokens, k, more[i]) && (k == d->n_shown || !has_room(p, tokens, k + 1, more[i]))) {
+                    g.row[g.n] = rows[i];
+                    g.index[g.n++] = i;
+                }
+            if (g.n > 0)
+                rc = ask_group(p, o, k, &g, logprob, err);
+        }
+        if (rc == 0)
+            kh_mixture_add(out, logprob, p->post->weight + o, 1, n, p->task->n_label);
+    }
+    return rc;
+}
+
+/* ----------------------------------------------------------------------------------------------- the predictor */
+
+int kh_predictor_new(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, kh_err *err) {
+    *out = NULL;
+    kh_predictor *p = kh_calloc(1, sizeof *p);
+    if (!p)
+        return kh_fail_memory(err);
+    *p = (kh_predictor){ .post = post, .plm = plm, .task = task ? task : post->task };
+    p->batch = post->soft ? kh_space_batch(&post->space, plm, false) : (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len };
+    int rc = check_model(post, plm, err);
+    if (rc == 0)
+        rc = check_task(post, p->task, err);
+    if (rc == 0 && post->access >= KH_ACCESS_LOGPROBS && !(p->scorer = kh_plm_scorer(plm, err)))
+        rc = KH_EUNSUPPORTED;
+    if (rc == 0) {
+        p->labeler = kh_plm_labeler(plm, err);
+        rc = kh_words_new(&p->words, p->task, kh_plm_tokenizer(plm), post->paper_exact, err);
+    }
+    if (rc == 0 && post->soft)
+        rc = make_prompts(p, err);
+    if (rc == 0 && post->demos.n_order > 0)
+        rc = measure_demos(p, err);
+    if (rc != 0)
+        kh_predictor_free(p);
+    else
+        *out = p;
+    return rc;
+}
+
+void kh_predictor_free(kh_predictor *p) {
+    if (!p)
+        return;
+    kh_words_free(p->words);
+    kh_free(p->prompts);
+    kh_free(p->tokens);
+    kh_free(p);
+}
+
+int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
+    int n_label = p->task->n_label, rc = 0;
+    int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
+    float *logprob = kh_malloc((size_t)samples * ROWS_AT_ONCE * (size_t)n_label * sizeof *logprob);
+    if (!logprob)
+        return kh_fail_memory(err);
+    for (size_t i = 0; i < (size_t)n * (size_t)n_label; i++)
+        out[i] = 0;
+    for (int first = 0; first < n && rc == 0; first += ROWS_AT_ONCE) {
+        int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
+        double *part = out + (size_t)first * (size_t)n_label;
+        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, part, err)
+                                        : ask_prompts(p, rows + first, some, logprob, part, err);
+        if (rc == 0)
+            kh_mixture_finish(part, some, n_label);
+    }
+    kh_free(logprob);
+    return rc;
+}

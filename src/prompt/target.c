@@ -1,0 +1,56 @@
+/* target.c - z of a population become prompts, some at a time, and prompts become answers. */
+#include "prompt/target.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <math.h>
+
+enum { AT_ONCE = 64 }; /* prompts in memory: 13 MB for RoBERTa-large's 50 x 1024 */
+
+typedef int ask_fn(const kh_target *, const kh_question *, int first, void *out, kh_err *err);
+
+static int ask_logprobs(const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
+    return kh_plm_score(t->scorer, q, (float *)out + (size_t)first * (size_t)t->batch->n_row * (size_t)t->words->n_label, err);
+}
+
+static int ask_labels(const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
+    return kh_plm_answer(t->labeler, q, (int *)out + (size_t)first * (size_t)t->batch->n_row, err);
+}
+
+static int ask_all(const kh_target *t, ask_fn *ask, const float *z, int n, void *out, kh_err *err) {
+    const kh_space *s = kh_subspace_space(t->space);
+    size_t size = (size_t)s->slots * (size_t)s->hidden;
+    float *prompts = kh_malloc((size_t)(n < AT_ONCE ? n : AT_ONCE) * size * sizeof *prompts);
+    int rc = prompts ? 0 : kh_fail_memory(err);
+    for (int first = 0; first < n && rc == 0; first += AT_ONCE) {
+        int some = n - first < AT_ONCE ? n - first : AT_ONCE;
+        rc = kh_subspace_prompts(t->space, z + (size_t)first * (size_t)s->dim, some, prompts, err);
+        if (rc == 0)
+            rc = ask(t, &(kh_question){ t->batch, t->words, s->inject, prompts, some }, first, out, err);
+    }
+    kh_free(prompts);
+    return rc;
+}
+
+int kh_target_score(const kh_target *t, const float *z, int n, float *logprob, kh_err *err) {
+    return ask_all(t, ask_logprobs, z, n, logprob, err);
+}
+
+int kh_target_answer(const kh_target *t, const float *z, int n, int *label, kh_err *err) {
+    return ask_all(t, ask_labels, z, n, label, err);
+}
+
+int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob, kh_err *err) {
+    if (scorer)
+        return kh_plm_score(scorer, q, logprob, err);
+    int n_label = q->words->n_label;
+    size_t pairs = (size_t)(q->batch->n_slot > 0 ? q->n_prompt : 1) * (size_t)q->batch->n_row;
+    int *label = kh_calloc(pairs + 1, sizeof *label);
+    int rc = label ? kh_plm_answer(labeler, q, label, err) : kh_fail_memory(err);
+    for (size_t i = 0; rc == 0 && i < pairs; i++)
+        for (int k = 0; k < n_label; k++)
+            logprob[i * (size_t)n_label + (size_t)k] = label[i] == k ? 0 : -INFINITY;
+    kh_free(label);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* target.h - a question with a hole for z: box, subspace and batch. What every method of tuning asks.
+ *
+ *     kh_target t = { .scorer = scorer, .space = space, .batch = batch, .words = words };
+ *     kh_target_score(&t, z, 20, logprob, err);
+ */
+#ifndef KH_PROMPT_TARGET_H
+#define KH_PROMPT_TARGET_H
+
+#include "prompt/subspace.h"
+
+typedef struct kh_target {
+    kh_scorer *scorer; /* NULL for a method that may see labels only */
+    kh_labeler *labeler;
+    const kh_subspace *space;
+    const kh_batch *batch;
+    const kh_words *words;
+} kh_target;
+
+/* z [n, d] -> logprob [n, n_row, n_label]. */
+int kh_target_score(const kh_target *, const float *z, int n, float *logprob, kh_err *err);
+/* z [n, d] -> label [n, n_row]. */
+int kh_target_answer(const kh_target *, const float *z, int n, int *label, kh_err *err);
+
+/* One question about a batch: log-probabilities if `scorer` is not NULL, else the labels' votes as log-probabilities, 0 for
+ * the label and minus infinity for the others. For code that weighs answers of either kind. */
+int kh_ask(kh_scorer *, kh_labeler *, const kh_question *, float *logprob, kh_err *err);
+
+#endif

@@ -1,0 +1,202 @@
+/* method.c - the table of methods, and the way from two data sets to a posterior. */
+#include "tune/method.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "data/dataset.h"
+
+#include <string.h>
+
+static const kh_method *const METHODS[] = {
+    &kh_method_manual,
+    &kh_method_icl,
+    &kh_method_bbt,
+    &kh_method_ensemble,
+    &kh_method_elbo,
+};
+
+enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
+
+const kh_method *kh_method_at(int i) { return i >= 0 && i < N_METHOD ? METHODS[i] : NULL; }
+
+const char *kh_method_name(int i) { return i >= 0 && i < N_METHOD ? METHODS[i]->name : NULL; }
+
+int kh_method_find(const kh_method **out, const char *name, kh_err *err) {
+    for (int i = 0; i < N_METHOD; i++)
+        if (strcmp(METHODS[i]->name, name) == 0) {
+            *out = METHODS[i];
+            return 0;
+        }
+    *out = NULL;
+    kh_buf all = kh_buf_init(1 << 12);
+    for (int i = 0; i < N_METHOD; i++)
+        kh_buf_printf(&all, "%s%s", i ? ", " : "", METHODS[i]->name);
+    int rc = kh_fail(err, KH_EARG, "unknown method \"%s\"; there are %s", name, all.data ? all.data : "others");
+    kh_buf_free(&all);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------- before the first query */
+
+static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
+    kh_access have = kh_plm_describe(plm).access;
+    return have >= m->access
+        ? 0
+        : kh_fail(err, KH_EUNSUPPORTED, "method %s needs a box that lets out %s; this one was opened at access level %s", m->name,
+              kh_access_name(m->access), kh_access_name(have));
+}
+
+/* Every class must be seen, both to learn it and to choose by it. */
+static int check_classes(const kh_row *row, int n, const kh_task *task, const char *part, kh_err *err) {
+    for (int k = 0; k < task->n_label; k++) {
+        bool there = false;
+        for (int i = 0; i < n && !there; i++)
+            there = row[i].label == k;
+        if (!there)
+            return kh_fail(err, KH_EFORMAT, "the %s rows hold none of class %d (\"%s\"); every class of task \"%s\" must be there",
+                part, k, task->label[k].name, task->name);
+    }
+    for (int i = 0; i < n; i++)
+        if (row[i].label < 0)
+            return kh_fail(err, KH_EFORMAT, "row %d of the %s rows has no label", i, part);
+    return 0;
+}
+
+static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+    const kh_tune_opts *o = t->o;
+    if (o->max_queries < 0 || o->max_seconds < 0)
+        return kh_fail(err, KH_EARG, "a budget cannot be negative");
+    long long least = m->least ? m->least(t, opts) : 0;
+    return o->max_queries == 0 || o->max_queries >= least
+        ? 0
+        : kh_fail(err, KH_EARG, "a budget of %lld queries is too small: one generation of %s and its check on dev take %lld",
+              o->max_queries, m->name, least);
+}
+
+static int encode(kh_tuning *t, kh_err *err) {
+    kh_batch_opts o = kh_space_batch(&t->space, t->plm, t->o->paper_exact);
+    const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
+    int rc = kh_batch_encode(&t->train, tok, t->task, t->words, t->train_row, t->n_train, &o, err);
+    if (rc == 0)
+        rc = kh_batch_encode(&t->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
+    if (rc == 0 && (t->train->n_row == 0 || t->dev->n_row == 0))
+        rc = kh_fail(err, KH_EFORMAT, "no %s row is short enough for the model", t->train->n_row == 0 ? "train" : "dev");
+    return rc;
+}
+
+/* Fills t; what it holds is freed by tuning_free, also on failure. */
+static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+    int rc = check_access(m, t->plm, err);
+    if (rc == 0)
+        rc = check_classes(t->train_row, t->n_train, t->task, "train", err);
+    if (rc == 0)
+        rc = check_classes(t->dev_row, t->n_dev, t->task, "dev", err);
+    if (rc == 0)
+        rc = kh_words_new(&t->words, t->task, kh_plm_tokenizer(t->plm), t->o->paper_exact, err);
+    if (rc == 0 && m->soft)
+        rc = kh_space_init(&t->space, &t->o->space, t->plm, t->o->seed, err);
+    if (rc == 0 && m->soft)
+        rc = encode(t, err);
+    if (rc == 0)
+        rc = check_budget(t, m, opts, err);
+    t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
+    t->labeler = rc == 0 ? kh_plm_labeler(t->plm, err) : NULL;
+    kh_tuning_begin(t);
+    return rc;
+}
+
+static void tuning_free(kh_tuning *t) {
+    kh_words_free(t->words);
+    kh_batch_free(t->train);
+    kh_batch_free(t->dev);
+    kh_space_free(&t->space);
+}
+
+/* ------------------------------------------------------------------------------------------------------ tuning */
+
+/* What the posterior says of the run, apart from its samples. */
+static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+    const kh_tune_opts *o = t->o;
+    kh_buf json = kh_buf_init(1 << 20);
+    kh_opts_json(m->opts, opts, &json);
+    p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
+    kh_buf_free(&json);
+    p->model = kh_posterior_keep(p, o->model);
+    p->data = kh_posterior_keep(p, o->data);
+    p->stopped = kh_posterior_keep(p, t->stopped);
+    if (!p->options || (o->model && !p->model) || (o->data && !p->data) || !p->stopped)
+        return kh_fail_memory(err);
+    p->seed = o->seed;
+    p->paper_exact = o->paper_exact;
+    p->shots = o->shots;
+    p->train_rows = t->train ? t->train->n_row : t->n_train;
+    p->dev_rows = t->dev ? t->dev->n_row : t->n_dev;
+    p->dev_queries = t->dev_queries;
+    p->train_queries = kh_tuning_queries(t) - t->dev_queries;
+    return 0;
+}
+
+int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm, const kh_task *task,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
+    *out = NULL;
+    kh_posterior *p = NULL;
+    kh_tuning t = { .plm = plm,
+        .task = task,
+        .train_row = kh_dataset_rows(train),
+        .n_train = kh_dataset_size(train),
+        .dev_row = kh_dataset_rows(dev),
+        .n_dev = kh_dataset_size(dev),
+        .o = o };
+    int rc = prepare(&t, m, opts, err);
+    if (rc == 0)
+        rc = kh_posterior_new(&p, m->name, plm, task, err);
+    if (rc == 0 && m->soft)
+        rc = kh_posterior_set_space(p, &t.space, err);
+    if (rc == 0) {
+        p->paper_exact = o->paper_exact;
+        rc = m->run(&t, opts, p, err);
+    }
+    if (rc == 0)
+        rc = sign(p, &t, m, opts, err);
+    tuning_free(&t);
+    if (rc != 0)
+        kh_posterior_free(p);
+    else
+        *out = p;
+    return rc;
+}
+
+static int set_options(const kh_method *m, void *opts, const char *const *set, kh_err *err) {
+    int rc = 0;
+    for (; set && *set && rc == 0; set++) {
+        size_t n = strcspn(*set, "=");
+        const kh_opt *row = kh_opts_find(m->opts, *set, n);
+        rc = !row || (*set)[n] != '='
+            ? kh_fail(err, KH_EARG, "method %s has no option \"%s\"; options are written name=value", m->name, *set)
+            : kh_opts_set(row, opts, *set + n + 1, err);
+    }
+    return rc;
+}
+
+kh_tune_opts kh_tune_defaults(void) { return (kh_tune_opts){ .space = kh_space_defaults() }; }
+
+int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm, const kh_task *task,
+    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
+    const kh_method *m;
+    *out = NULL;
+    int rc = kh_method_find(&m, method, err);
+    if (rc != 0)
+        return rc;
+    void *opts = kh_calloc(1, m->opts_size + 1);
+    if (!opts)
+        return kh_fail_memory(err);
+    kh_opts_init(m->opts, opts);
+    if (o->paper_exact && m->exact)
+        m->exact(opts);
+    rc = set_options(m, opts, set, err);
+    if (rc == 0)
+        rc = kh_method_run(out, m, opts, plm, task, train, dev, o, err);
+    kh_opts_free(m->opts, opts);
+    kh_free(opts);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* method.h - a method of tuning is a row in a table: name, access level, options, and the function that runs it.
+ *
+ * To add one: write src/tune/NAME.c with a `const kh_method`, name it here and in the table of method.c. The command line
+ * takes its options and its help from the row. */
+#ifndef KH_TUNE_METHOD_H
+#define KH_TUNE_METHOD_H
+
+#include "base/opts.h"
+#include "tune/tuning.h"
+
+typedef struct kh_method {
+    const char *name;
+    const char *summary; /* one line, no full stop */
+    kh_access access;    /* the least that the box must let out */
+    bool soft;           /* searches soft prompts */
+    const kh_opt *opts;  /* its own options; NULL: none */
+    size_t opts_size;
+    void (*exact)(void *opts); /* the published code's settings where they differ from the defaults; NULL: nowhere */
+    /* Queries that the least useful run takes, one generation and its dev rows; NULL: no matter. */
+    long long (*least)(const kh_tuning *, const void *opts);
+    /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the end. */
+    int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);
+} kh_method;
+
+extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble, kh_method_elbo;
+
+const kh_method *kh_method_at(int i); /* NULL after the last */
+int kh_method_find(const kh_method **out, const char *name, kh_err *err);
+
+/* kh_tune with options that are already in the method's own struct. */
+int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *, const kh_task *, const kh_dataset *train,
+    const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
+
+#endif

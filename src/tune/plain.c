@@ -1,0 +1,88 @@
+/* plain.c - the methods without a soft prompt: the template alone, and demonstrations in front of it. Nothing is tuned; the
+ * dev rows are asked once, to say what the result is worth. */
+#include "tune/method.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+/* The metric of a finished posterior on the dev rows. */
+static int judge_on_dev(kh_tuning *t, kh_posterior *p, kh_err *err) {
+    kh_predictor *predictor = NULL;
+    int n_label = t->task->n_label;
+    double *answer = kh_malloc((size_t)t->n_dev * (size_t)n_label * sizeof *answer);
+    int *label = kh_malloc((size_t)t->n_dev * sizeof *label);
+    int rc = answer && label ? kh_predictor_new(&predictor, p, t->plm, t->task, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
+    if (rc == 0) {
+        for (int i = 0; i < t->n_dev; i++)
+            label[i] = t->dev_row[i].label;
+        p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, n_label);
+        t->dev_queries = kh_tuning_queries(t);
+        kh_tuning_stop(t, "there is nothing to tune");
+    }
+    kh_predictor_free(predictor);
+    kh_free(answer);
+    kh_free(label);
+    return rc;
+}
+
+static long long dev_once(const kh_tuning *t, const void *opts) {
+    (void)opts;
+    return t->n_dev;
+}
+
+static int run_manual(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    (void)opts;
+    int rc = kh_posterior_add(p, NULL, 0, err);
+    return rc == 0 ? judge_on_dev(t, p, err) : rc;
+}
+
+const kh_method kh_method_manual = {
+    .name = "manual",
+    .summary = "the template alone, nothing tuned",
+    .access = KH_ACCESS_LABELS,
+    .least = dev_once,
+    .run = run_manual,
+};
+
+/* --------------------------------------------------------------------------------------- in-context learning */
+
+typedef struct icl_opts {
+    int demos, orders;
+    bool balanced;
+} icl_opts;
+
+static const kh_opt icl_table[] = {
+    { "demos", KH_OPT_INT, offsetof(icl_opts, demos), "32", .min = 1, .max = 1 << 16, .arg = "N",
+        .help = "demonstrations in front of a row; fewer if fewer fit" },
+    { "orders", KH_OPT_INT, offsetof(icl_opts, orders), "1", .min = 1, .max = 1 << 12, .arg = "N",
+        .help = "orders of demonstrations to average over" },
+    { "balanced", KH_OPT_FLAG, offsetof(icl_opts, balanced), "true", .help = "classes take turns in an order" },
+    { 0 },
+};
+
+static void icl_exact(void *opts) { ((icl_opts *)opts)->balanced = false; }
+
+static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
+    return (long long)t->n_dev * ((const icl_opts *)opts)->orders;
+}
+
+static int run_icl(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    const icl_opts *o = opts;
+    int rc = kh_demos_draw(&p->demos, &p->arena, t->train_row, t->n_train, o->demos, o->orders, o->balanced, t->o->seed, err);
+    for (int i = 0; i < o->orders && rc == 0; i++)
+        rc = kh_posterior_add(p, NULL, 0, err);
+    return rc == 0 ? judge_on_dev(t, p, err) : rc;
+}
+
+const kh_method kh_method_icl = {
+    .name = "icl",
+    .summary = "in-context learning: few-shot rows shown in front of the row in question",
+    .access = KH_ACCESS_LABELS,
+    .opts = icl_table,
+    .opts_size = sizeof(icl_opts),
+    .exact = icl_exact,
+    .least = dev_for_each_order,
+    .run = run_icl,
+};

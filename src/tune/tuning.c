@@ -1,0 +1,128 @@
+/* tuning.c - see tuning.h. */
+#include "tune/tuning.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/hooks.h"
+#include "judge/predict.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+/* ---------------------------------------------------------------------------------------------------- budget */
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void kh_tuning_begin(kh_tuning *t) {
+    t->start = kh_plm_meter(t->plm);
+    t->started = seconds();
+}
+
+long long kh_tuning_queries(const kh_tuning *t) { return kh_plm_meter(t->plm).queries - t->start.queries; }
+
+void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(t->stopped, sizeof t->stopped, fmt, args);
+    va_end(args);
+}
+
+bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
+    const kh_tune_opts *o = t->o;
+    if (t->stopped[0])
+        return false;
+    if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
+        kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
+    else if (have && o->max_seconds > 0 && seconds() - t->started >= o->max_seconds)
+        kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
+    return !t->stopped[0];
+}
+
+/* -------------------------------------------------------------------------------------------------- progress */
+
+static void put_dev(char *out, size_t cap, double dev) {
+    if (isnan(dev))
+        snprintf(out, cap, "-");
+    else
+        snprintf(out, cap, "%.4f", dev);
+}
+
+void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
+    char dev[32], member[32] = "", line[256], note[320];
+    put_dev(dev, sizeof dev, g->dev);
+    if (g->member >= 0)
+        snprintf(member, sizeof member, "member=%d ", g->member);
+    snprintf(line, sizeof line, "%sgen=%d queries=%lld loss=%.6f best=%.6f dev=%s", member, g->gen, kh_tuning_queries(t), g->loss,
+        g->best, dev);
+    if (t->o->record)
+        t->o->record(t->o->user, line);
+    double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
+    snprintf(note, sizeof note, "%s left=%.0fs", line, left);
+    if (kh_report_progress(t->o->hooks, phase, g->done, g->total, note) != 0)
+        kh_tuning_stop(t, "stopped on request");
+}
+
+/* ---------------------------------------------------------------------------------------------------- asking */
+
+static kh_target target_of(const kh_tuning *t, const kh_subspace *space, const kh_batch *batch) {
+    return (kh_target){ t->scorer, t->labeler, space, batch, t->words };
+}
+
+kh_train_loss kh_tuning_loss(const kh_tuning *t, const kh_subspace *space, kh_loss loss) {
+    return (kh_train_loss){ target_of(t, space, t->train), loss, t->task->metric, 1 };
+}
+
+static int train_loss(void *self, const float *z, int n, double *f, kh_err *err) {
+    const kh_train_loss *l = self;
+    int n_row = l->target.batch->n_row, n_label = l->target.words->n_label;
+    size_t size = (size_t)n_row * (size_t)n_label;
+    float *logprob = kh_malloc((size_t)n * size * sizeof *logprob);
+    if (!logprob)
+        return kh_fail_memory(err);
+    int rc = kh_target_score(&l->target, z, n, logprob, err);
+    for (int i = 0; i < n && rc == 0; i++)
+        f[i] = l->scale * kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
+    kh_free(logprob);
+    return rc;
+}
+
+kh_objective kh_objective_of(kh_train_loss *l) { return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l }; }
+
+size_t kh_dev_size(const kh_tuning *t) { return (size_t)t->dev->n_row * (size_t)t->words->n_label; }
+
+int kh_tuning_dev(kh_tuning *t, const kh_subspace *space, const float *z, int n, double *p, kh_err *err) {
+    float *logprob = kh_malloc((size_t)n * kh_dev_size(t) * sizeof *logprob), *weight = kh_malloc((size_t)n * sizeof *weight);
+    int rc = logprob && weight ? 0 : kh_fail_memory(err);
+    kh_target target = target_of(t, space, t->dev);
+    if (rc == 0)
+        rc = kh_target_score(&target, z, n, logprob, err);
+    if (rc == 0) {
+        t->dev_queries += (long long)n * t->dev->n_row;
+        for (int i = 0; i < n; i++)
+            weight[i] = (float)(1.0 / n);
+        for (size_t i = 0; i < kh_dev_size(t); i++)
+            p[i] = 0;
+        kh_mixture_add(p, logprob, weight, n, t->dev->n_row, t->words->n_label);
+        kh_mixture_finish(p, t->dev->n_row, t->words->n_label);
+    }
+    kh_free(logprob);
+    kh_free(weight);
+    return rc;
+}
+
+double kh_dev_metric(const kh_tuning *t, const double *p) {
+    return kh_metric_of_p(t->task->metric, p, t->dev->label, t->dev->n_row, t->words->n_label);
+}
+
+double kh_dev_ce(const kh_tuning *t, const double *p) {
+    double sum = 0;
+    for (int i = 0; i < t->dev->n_row; i++)
+        sum -= log(p[(size_t)i * (size_t)t->words->n_label + (size_t)t->dev->label[i]]);
+    return sum / t->dev->n_row;
+}

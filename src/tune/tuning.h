@@ -1,0 +1,73 @@
+/* tuning.h - what a method is given: the box, the rows, the space to search, a seed and a budget.
+ *
+ * kh_tune (method.c) makes one and checks all that can be checked before the first query. A method asks through
+ * kh_objective_of and kh_tuning_dev, and calls kh_tuning_may before each generation and kh_tuning_report after it. */
+#ifndef KH_TUNE_TUNING_H
+#define KH_TUNE_TUNING_H
+
+#include "judge/posterior.h"
+#include "prompt/target.h"
+#include "tune/loss.h"
+
+typedef struct kh_tuning {
+    /* The question. */
+    kh_plm *plm;
+    kh_scorer *scorer; /* NULL if the method is to see labels only */
+    kh_labeler *labeler;
+    const kh_task *task;
+    kh_words *words;
+    const kh_row *train_row, *dev_row;
+    int n_train, n_dev;
+    kh_space space;        /* methods with a soft prompt: where to search, */
+    kh_batch *train, *dev; /* and the rows encoded for it */
+    const kh_tune_opts *o;
+
+    /* The books. */
+    kh_meter start;
+    double started; /* seconds of a clock that only goes forward */
+    long long dev_queries;
+    char stopped[256]; /* why the run ends; empty while it goes on */
+} kh_tuning;
+
+void kh_tuning_begin(kh_tuning *);              /* opens the books */
+long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
+
+/* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
+ * only when something is there to return (`have`). */
+bool kh_tuning_may(kh_tuning *, long long queries, bool have);
+void kh_tuning_stop(kh_tuning *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One generation is done: a line for the record and progress. done of total counts generations of the whole run. dev NaN:
+ * not known yet. member < 0: there are none. If the caller of kh_tune wants to stop, t->stopped is filled. */
+typedef struct kh_generation {
+    int member, gen;
+    long done, total;
+    double loss, best, dev;
+} kh_generation;
+void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
+
+/* A function of many z at once. */
+typedef struct kh_objective {
+    int dim;
+    int (*value)(void *self, const float *z, int n, double *f, kh_err *err); /* z [n, dim] -> f [n] */
+    void *self;
+} kh_objective;
+
+/* The loss of each z [n, d] on the train rows; scale multiplies it. */
+typedef struct kh_train_loss {
+    kh_target target;
+    kh_loss loss;
+    kh_metric metric;
+    double scale;
+} kh_train_loss;
+kh_train_loss kh_tuning_loss(const kh_tuning *, const kh_subspace *, kh_loss);
+kh_objective kh_objective_of(kh_train_loss *);
+
+/* The dev rows by the mixture of n equally weighted z: p [dev->n_row, n_label]. */
+int kh_tuning_dev(kh_tuning *, const kh_subspace *, const float *z, int n, double *p, kh_err *err);
+/* What such answers are worth: the task's metric, and the mean cross-entropy. */
+double kh_dev_metric(const kh_tuning *, const double *p);
+double kh_dev_ce(const kh_tuning *, const double *p);
+size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
+
+#endif
