@@ -1,37 +1,6 @@
 #!/bin/bash
 # cli_calibrate.sh - keyhole calibrate and keyhole metrics, as a user types them.
-n=0 failed=0
-here=$(mktemp -d)
-trap 'rm -rf "$here"' EXIT
-
-# ok NAME COMMAND... - passes if the command succeeds.
-ok() {
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@"; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# out: /' "$here/out" | head -n 40
-        sed 's/^/# err: /' "$here/err" | head -n 40
-        failed=1
-    fi
-}
-
-# run STATUS ARGS... - runs keyhole; true if it ends with that status.
-run() {
-    local want=$1 got
-    shift
-    "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
-    got=$?
-    [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
-}
-out_has() { grep -qF -- "$1" "$here/out"; }
-err_has() { grep -qF -- "$1" "$here/err"; }
-both() { run "$1" "${@:3}" && out_has "$2"; }
-# says STATUS TEXT ARGS... - the text must be on standard error.
-says() { run "$1" "${@:3}" && err_has "$2"; }
+. tests/tap.sh
 
 # Logits of a classifier that is much too sure: right three times in four, at a margin of 4 or 6.
 for i in $(seq 0 39); do

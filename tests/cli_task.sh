@@ -1,32 +1,6 @@
 #!/bin/bash
 # cli_task.sh - keyhole task list, show and check, as a user types them.
-n=0 failed=0
-here=$(mktemp -d)
-trap 'rm -rf "$here"' EXIT
-
-ok() {
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@"; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# out: /' "$here/out"
-        sed 's/^/# err: /' "$here/err"
-        failed=1
-    fi
-}
-run() {
-    local want=$1 got
-    shift
-    "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
-    got=$?
-    [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
-}
-out_has() { grep -qF -- "$1" "$here/out"; }
-both() { run "$1" "${@:3}" && out_has "$2"; }
-fails() { run "$1" "${@:3}" && grep -qF -- "$2" "$here/err"; }
+. tests/tap.sh
 
 bpe=tests/vectors/tokenizers/tiny-bpe.json
 wordpiece=tests/vectors/tokenizers/tiny-wordpiece.json
@@ -55,7 +29,7 @@ ok "several tokens are usable" both 0 "is usable" task check "$here/long.json" -
 ok "first token of the paper" both 1 'problem: "the the" (a) and "the and" (b) become the same tokens and cannot be told apart' task check "$here/long.json" --model $bpe --paper-exact
 ok "the first counts" out_has "; the first counts"
 task '"t"' '"T"' >"$here/same.json"
-ok "words that fall together" fails 1 "task \"mine\" cannot be used with $wordpiece" task check "$here/same.json" --model $wordpiece
+ok "words that fall together" says 1 "task \"mine\" cannot be used with $wordpiece" task check "$here/same.json" --model $wordpiece
 ok "are named" out_has 'problem: "t" (a) and "T" (b) become the same tokens'
 ok "and shown" both 0 'problem: "t" (a) and "T" (b)' task show "$here/same.json" --model $wordpiece
 task '"t"' '"😀"' >"$here/unknown.json"
@@ -65,11 +39,11 @@ ok "ids and tokens as JSON" both 0 '{"word": "the", "label": "a", "ids": [' task
 ok "a tokenizer without a mask" both 1 "problem: the tokenizer has no mask token" task check "$here/good.json" --model $maskless
 
 printf '{"name":"x","template":"{text} {msk}"}' >"$here/typo.json"
-ok "a misspelt placeholder" fails 1 'typo.json: "template": "{text} {msk}" has an unknown placeholder at "{msk}"' task check "$here/typo.json"
-ok "an unknown task" fails 1 "sst9: neither a task file nor a built-in task (sst2," task show sst9
-ok "a missing model" fails 1 "nowhere" task show sst2 --model "$here/nowhere"
-ok "--json and --model do not go together" fails 2 "use \"task check --json --model\"" task show sst2 --json --model $bpe
-ok "show wants a name" fails 2 "NAME|FILE is needed" task show
+ok "a misspelt placeholder" says 1 'typo.json: "template": "{text} {msk}" has an unknown placeholder at "{msk}"' task check "$here/typo.json"
+ok "an unknown task" says 1 "sst9: neither a task file nor a built-in task (sst2," task show sst9
+ok "a missing model" says 1 "nowhere" task show sst2 --model "$here/nowhere"
+ok "--json and --model do not go together" says 2 "use \"task check --json --model\"" task show sst2 --json --model $bpe
+ok "show wants a name" says 2 "NAME|FILE is needed" task show
 ok "help teaches" both 0 "keyhole task show agnews --model DIR" task show --help
 echo "1..$n"
 exit $failed

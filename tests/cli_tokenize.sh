@@ -1,22 +1,7 @@
 #!/bin/bash
 # cli_tokenize.sh - keyhole tokenize and keyhole bench tokenize, as a user types them.
-n=0 failed=0
-here=$(mktemp -d)
-trap 'rm -rf "$here"' EXIT
+. tests/tap.sh
 
-ok() {
-    local name=$1
-    shift
-    n=$((n + 1))
-    if "$@"; then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        sed 's/^/# out: /' "$here/out"
-        sed 's/^/# err: /' "$here/err"
-        failed=1
-    fi
-}
 # with INPUT STATUS ARGUMENT...: runs keyhole with this standard input (printf's escapes), expects the exit status.
 with() {
     local input=$1 want=$2 got
