@@ -5,7 +5,7 @@
  * a normal kernel and allows one error less. Errors are whole numbers, so that ties are ties.
  *
  * Every loop ends: a population may have at most `max-misses` batches in a row without an acceptance. */
-#include "tune/abc.h"
+#include "tune/labels.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -14,43 +14,51 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct abc_opts {
+    kh_labels_opts labels; /* first: labels.c looks for it there */
+    int samples, first_draws, max_misses, early, tolerance;
+    double min_rate;
+    int generations, importance; /* ABC-SMC */
+    double kernel_mean;
+} abc_opts;
+
 enum { BATCH = 20 };
 
 #define OWN_ROWS \
-    { "samples", KH_OPT_INT, offsetof(kh_abc_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", \
+    { "samples", KH_OPT_INT, offsetof(abc_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", \
         .help = "members of a population" }, \
-    { "first-draws", KH_OPT_INT, offsetof(kh_abc_opts, first_draws), "1", .min = 1, .max = 1 << 16, .arg = "N", \
+    { "first-draws", KH_OPT_INT, offsetof(abc_opts, first_draws), "1", .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "prior draws whose least error count is the first tolerance" }, \
-    { "max-misses", KH_OPT_INT, offsetof(kh_abc_opts, max_misses), "50", .min = 1, .max = 1 << 20, .arg = "N", \
+    { "max-misses", KH_OPT_INT, offsetof(abc_opts, max_misses), "50", .min = 1, .max = 1 << 20, .arg = "N", \
         .help = "batches of 20 candidates without an acceptance before the run ends" }, \
-    { "min-rate", KH_OPT_NUMBER, offsetof(kh_abc_opts, min_rate), "0", .min = 0, .max = 1, .arg = "X", \
+    { "min-rate", KH_OPT_NUMBER, offsetof(abc_opts, min_rate), "0", .min = 0, .max = 1, .arg = "X", \
         .help = "share of candidates accepted below which the run ends" }, \
-    { "early-rejection", KH_OPT_CHOICE, offsetof(kh_abc_opts, early), "on", .arg = "off|on", \
+    { "early-rejection", KH_OPT_CHOICE, offsetof(abc_opts, early), "on", .arg = "off|on", \
         .help = "stop asking about a candidate that has too many errors; accepts the same" }
 
 #define REJECTION_ROWS \
-    { "tolerance", KH_OPT_INT, offsetof(kh_abc_opts, tolerance), "-1", .min = -1, .max = 1 << 30, .arg = "N", \
+    { "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "-1", .min = -1, .max = 1 << 30, .arg = "N", \
         .help = "errors allowed; -1: as many as the best of the first draws makes" }
 
 #define SMC_ROWS \
-    { "tolerance", KH_OPT_INT, offsetof(kh_abc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
+    { "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
         .help = "errors allowed in the last generation" }, \
-    { "budget-generations", KH_OPT_INT, offsetof(kh_abc_opts, generations), "1000", .min = 1, .max = 1 << 30, .arg = "N", \
+    { "budget-generations", KH_OPT_INT, offsetof(abc_opts, generations), "1000", .min = 1, .max = 1 << 30, .arg = "N", \
         .help = "generations" }, \
-    { "weights", KH_OPT_CHOICE, offsetof(kh_abc_opts, importance), "uniform", .arg = "uniform|importance", \
+    { "weights", KH_OPT_CHOICE, offsetof(abc_opts, importance), "uniform", .arg = "uniform|importance", \
         .help = "of the members; importance weights are correct, and collapse in many dimensions" }, \
-    { "kernel-mean", KH_OPT_NUMBER, offsetof(kh_abc_opts, kernel_mean), "0", .min = 0, .max = 1e9, .arg = "X", \
+    { "kernel-mean", KH_OPT_NUMBER, offsetof(abc_opts, kernel_mean), "0", .min = 0, .max = 1e9, .arg = "X", \
         .help = "scale the kernel's variances to this mean; 0: they are those of the population" }
 
-const kh_opt kh_rejection_table[] = { KH_LABELS_ROWS(kh_abc_opts, labels), OWN_ROWS, REJECTION_ROWS, { 0 } };
-const kh_opt kh_abc_smc_table[] = { KH_LABELS_ROWS(kh_abc_opts, labels), OWN_ROWS, SMC_ROWS, { 0 } };
+static const kh_opt rejection_table[] = { KH_LABELS_ROWS(abc_opts, labels), OWN_ROWS, REJECTION_ROWS, { 0 } };
+static const kh_opt smc_table[] = { KH_LABELS_ROWS(abc_opts, labels), OWN_ROWS, SMC_ROWS, { 0 } };
 static const kh_opt toy_rejection_table[] = { OWN_ROWS, REJECTION_ROWS, { 0 } };
 static const kh_opt toy_smc_table[] = { OWN_ROWS, SMC_ROWS, { 0 } };
 
 /* --------------------------------------------------------------------------------------------------- the state */
 
 typedef struct abc {
-    const kh_abc_opts *o;
+    const abc_opts *o;
     kh_simulator *s;
     kh_watch *w;
     uint64_t seed;
@@ -64,7 +72,7 @@ typedef struct abc {
     int accepted, misses;
 } abc;
 
-static int abc_new(abc *a, const kh_abc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int abc_new(abc *a, const abc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
     *a = (abc){ .o = o, .s = s, .w = w, .seed = seed };
     int rc = kh_population_new(&a->now, o->samples, s, err);
     if (rc == 0)
@@ -277,7 +285,7 @@ static int hand_over(abc *a, kh_population *out, int rc) {
 }
 
 static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
-    const kh_abc_opts *o = opts;
+    const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
     if (rc == 0)
@@ -292,7 +300,7 @@ static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, 
 }
 
 static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
-    const kh_abc_opts *o = opts;
+    const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
     if (rc == 0)
@@ -312,18 +320,20 @@ static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, ui
 /* The published code: the first tolerance is the best of 20 draws, the kernel's variances have mean 10, all rows are asked, and
  * votes are not calibrated. */
 static void exact(void *opts) {
-    kh_abc_opts *o = opts;
+    abc_opts *o = opts;
     o->first_draws = 20;
     o->kernel_mean = 10;
     o->early = false;
     o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
+/* ----------------------------------------------------------------------------------------------------- the rows */
+
 const kh_sampler kh_sampler_abc_rejection = {
     .name = "abc-rejection",
     .summary = "prior draws with few enough errors",
     .opts = toy_rejection_table,
-    .opts_size = sizeof(kh_abc_opts),
+    .opts_size = sizeof(abc_opts),
     .exact = exact,
     .run = run_rejection,
 };
@@ -332,7 +342,41 @@ const kh_sampler kh_sampler_abc_smc = {
     .name = "abc-smc",
     .summary = "the paper's sequential ABC: perturbed populations, one error less each",
     .opts = toy_smc_table,
-    .opts_size = sizeof(kh_abc_opts),
+    .opts_size = sizeof(abc_opts),
     .exact = exact,
     .run = run_abc_smc,
+};
+
+static long long least(const kh_tuning *t, const void *opts) { return kh_labels_least(t, ((const abc_opts *)opts)->samples); }
+
+static int rejection_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    return kh_labels_run(t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
+}
+
+const kh_method kh_method_abc_rejection = {
+    .name = "abc-rejection",
+    .summary = "labels only: prior draws with few enough errors",
+    .access = KH_ACCESS_LABELS,
+    .soft = true,
+    .opts = rejection_table,
+    .opts_size = sizeof(abc_opts),
+    .exact = exact,
+    .least = least,
+    .run = rejection_on_box,
+};
+
+static int abc_smc_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    return kh_labels_run(t, &kh_sampler_abc_smc, opts, ((const abc_opts *)opts)->samples, p, err);
+}
+
+const kh_method kh_method_abc_smc = {
+    .name = "abc-smc",
+    .summary = "labels only: the paper's sequential ABC",
+    .access = KH_ACCESS_LABELS,
+    .soft = true,
+    .opts = smc_table,
+    .opts_size = sizeof(abc_opts),
+    .exact = exact,
+    .least = least,
+    .run = abc_smc_on_box,
 };

@@ -16,7 +16,7 @@
  *
  * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b follows the share of moves that
  * are accepted. Which members move and how often depends on the run's state alone. */
-#include "tune/smc.h"
+#include "tune/labels.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -33,43 +33,51 @@ enum {
     FEWEST = 10,     /* a tenth of the population is too few to go on from, unless retries are used up */
 };
 
+enum { ACCEPT_HARD, ACCEPT_SOFT };
+
+typedef struct smc_opts {
+    kh_labels_opts labels; /* first: labels.c looks for it there */
+    int samples, accept, tolerance, levels, max_moves, first_draws, early;
+    double survivors, target, unmoved, step, noise, min_rate;
+} smc_opts;
+
 static const double LEAST_STEP = 1e-3;
 static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
 
 #define OWN_ROWS \
-    { "samples", KH_OPT_INT, offsetof(kh_smc_opts, samples), "50", .min = 2, .max = 1 << 16, .arg = "N", \
+    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "50", .min = 2, .max = 1 << 16, .arg = "N", \
         .help = "members of the population" }, \
-    { "accept", KH_OPT_CHOICE, offsetof(kh_smc_opts, accept), "hard", .arg = "hard|soft", \
+    { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
         .help = "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
-    { "tolerance", KH_OPT_INT, offsetof(kh_smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
+    { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
         .help = "hard: errors allowed in the last level" }, \
-    { "label-noise", KH_OPT_NUMBER, offsetof(kh_smc_opts, noise), "0.1", .min = 1e-6, .max = 0.49, .arg = "X", \
+    { "label-noise", KH_OPT_NUMBER, offsetof(smc_opts, noise), "0.1", .min = 1e-6, .max = 0.49, .arg = "X", \
         .help = "soft: how probable a wrong label is" }, \
-    { "budget-levels", KH_OPT_INT, offsetof(kh_smc_opts, levels), "1000", .min = 1, .max = 1 << 20, .arg = "N", .help = "levels" }, \
-    { "first-draws", KH_OPT_INT, offsetof(kh_smc_opts, first_draws), "20", .min = 1, .max = 1 << 16, .arg = "N", \
+    { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, .max = 1 << 20, .arg = "N", .help = "levels" }, \
+    { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "hard: prior draws whose median error count is the first tolerance" }, \
-    { "survivors", KH_OPT_NUMBER, offsetof(kh_smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
+    { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of the population that meets the next level; soft: its effective size" }, \
-    { "max-moves", KH_OPT_INT, offsetof(kh_smc_opts, max_moves), "8", .min = 1, .max = 1 << 16, .arg = "N", \
+    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), "8", .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "sweeps of moves in a level, at most" }, \
-    { "unmoved", KH_OPT_NUMBER, offsetof(kh_smc_opts, unmoved), "0.2", .min = 1e-6, .max = 0.99, .arg = "X", \
+    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), "0.2", .min = 1e-6, .max = 0.99, .arg = "X", \
         .help = "sweeps are made until a member has stayed where it was with this probability" }, \
-    { "acceptance", KH_OPT_NUMBER, offsetof(kh_smc_opts, target), "0.25", .min = 0.01, .max = 0.99, .arg = "X", \
+    { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.25", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of moves to be accepted, which the step size is adapted to" }, \
-    { "step", KH_OPT_NUMBER, offsetof(kh_smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
-    { "min-rate", KH_OPT_NUMBER, offsetof(kh_smc_opts, min_rate), "0.01", .min = 0, .max = 1, .arg = "X", \
+    { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
+    { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, .arg = "X", \
         .help = "share of moves accepted in a level below which the run ends" }, \
-    { "early-rejection", KH_OPT_CHOICE, offsetof(kh_smc_opts, early), "on", .arg = "off|on", \
+    { "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", .arg = "off|on", \
         .help = "stop asking about a candidate that has too many errors; accepts the same" }
 
-const kh_opt kh_smc_table[] = { KH_LABELS_ROWS_EVERY(kh_smc_opts, labels, "0"), OWN_ROWS, { 0 } };
+static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"), OWN_ROWS, { 0 } };
 static const kh_opt toy_table[] = { OWN_ROWS, { 0 } };
 
 /* --------------------------------------------------------------------------------------------------- the state */
 
 typedef struct smc {
-    const kh_smc_opts *o;
+    const smc_opts *o;
     kh_simulator *s;
     kh_watch *w;
     uint64_t seed;
@@ -92,7 +100,7 @@ typedef struct smc {
     long tried, accepted; /* moves of this level */
 } smc;
 
-static int smc_new(smc *m, const kh_smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
     int classes = s->n_class > 1 ? s->n_class : 2;
     *m = (smc){ .o = o, .s = s, .w = w, .seed = seed, .b = o->step, .eps = s->n_error,
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
@@ -200,7 +208,7 @@ static int first_tolerance(smc *m, kh_err *err) {
 }
 
 static int start(smc *m, kh_err *err) {
-    bool soft = m->o->accept == KH_ACCEPT_SOFT;
+    bool soft = m->o->accept == ACCEPT_SOFT;
     int rc = soft ? 0 : first_tolerance(m, err);
     if (rc == 0 && !m->w->stopped[0])
         rc = fill(m, m->o->samples, soft, err);
@@ -312,7 +320,7 @@ static void propose(smc *m, int slot, int member, uint32_t number) {
         z[j] = (float)(keep * (double)from[j] + noise * kh_rng_normal(&r));
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
-    if (m->o->accept == KH_ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
+    if (m->o->accept == ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
         double more = -log(u) / (m->power * m->rate), most = m->s->n_error - m->now.errors[member];
         m->allowance[slot] = m->now.errors[member] + (int)(more < most ? more : most);
     }
@@ -368,7 +376,7 @@ static int move(smc *m, kh_err *err) {
 /* --------------------------------------------------------------------------------------------------------- the run */
 
 static bool is_last(const smc *m) {
-    return m->level == m->o->levels || (m->o->accept == KH_ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
+    return m->level == m->o->levels || (m->o->accept == ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
 }
 
 static int report(smc *m, kh_err *err) {
@@ -383,8 +391,8 @@ static int report(smc *m, kh_err *err) {
         best = p->errors[i] < best ? p->errors[i] : best;
     }
     p->tolerance = m->eps;
-    p->rate = m->o->accept == KH_ACCEPT_SOFT ? m->power * m->rate : 0;
-    if (m->o->accept == KH_ACCEPT_SOFT)
+    p->rate = m->o->accept == ACCEPT_SOFT ? m->power * m->rate : 0;
+    if (m->o->accept == ACCEPT_SOFT)
         snprintf(target, sizeof target, "power=%.4f", m->power);
     else
         snprintf(target, sizeof target, "eps=%d", m->eps);
@@ -397,9 +405,9 @@ static int report(smc *m, kh_err *err) {
 
 /* Why the run ends by itself, if it does. */
 static void reason(smc *m) {
-    if (m->o->accept == KH_ACCEPT_SOFT && m->power >= 1)
+    if (m->o->accept == ACCEPT_SOFT && m->power >= 1)
         kh_watch_stop(m->w, "the likelihood counts in full");
-    else if (m->o->accept == KH_ACCEPT_HARD && m->eps <= m->o->tolerance)
+    else if (m->o->accept == ACCEPT_HARD && m->eps <= m->o->tolerance)
         kh_watch_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
         kh_watch_stop(m->w, "all %d levels are done", m->o->levels);
@@ -409,7 +417,7 @@ static void reason(smc *m) {
 
 static int one_level(smc *m, kh_err *err) {
     m->level++;
-    if (m->o->accept == KH_ACCEPT_SOFT)
+    if (m->o->accept == ACCEPT_SOFT)
         raise_power(m);
     else {
         bool lower = lower_tolerance(m);
@@ -445,6 +453,26 @@ const kh_sampler kh_sampler_smc = {
     .name = "smc",
     .summary = "sequential Monte Carlo with moves that keep to the prior; works in many dimensions",
     .opts = toy_table,
-    .opts_size = sizeof(kh_smc_opts),
+    .opts_size = sizeof(smc_opts),
     .run = run,
+};
+
+static long long least(const kh_tuning *t, const void *opts) { return kh_labels_least(t, ((const smc_opts *)opts)->samples); }
+
+static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    return kh_labels_run(t, &kh_sampler_smc, opts, ((const smc_opts *)opts)->samples, p, err);
+}
+
+static void exact(void *opts) { ((smc_opts *)opts)->labels.calibrate = KH_CALIBRATE_NONE; }
+
+const kh_method kh_method_smc = {
+    .name = "smc",
+    .summary = "labels only: sequential Monte Carlo that works in many dimensions; the one to take",
+    .access = KH_ACCESS_LABELS,
+    .soft = true,
+    .opts = smc_table,
+    .opts_size = sizeof(smc_opts),
+    .exact = exact,
+    .least = least,
+    .run = run_on_box,
 };

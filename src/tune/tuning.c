@@ -66,7 +66,10 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     if (t->o->record)
         t->o->record(t->o->user, line);
     double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
-    snprintf(note, sizeof note, "%s left=%.0fs", line, left);
+    if (g->total > 0)
+        snprintf(note, sizeof note, "%s left=%.0fs", line, left);
+    else
+        snprintf(note, sizeof note, "%s", line);
     if (kh_report_progress(t->o->hooks, phase, g->done, g->total, note) != 0)
         kh_tuning_stop(t, "stopped on request");
 }
