@@ -431,9 +431,9 @@ static void put_settings(kh_buf *out, const kh_bpe_opts *o) {
     kh_buf_text(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
     put_added(out, o);
     kh_buf_printf(out,
-        "  \"normalizer\": null,\n"
+        "  \"normalizer\": %s,\n"
         "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, \"trim_offsets\": true, \"use_regex\": true},\n",
-        prefix);
+        o->words.lowercase ? "{\"type\": \"Lowercase\"}" : "null", prefix);
     if (o->style == KH_BPE_ROBERTA)
         kh_buf_printf(out,
             "  \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", %d], \"cls\": [\"<s>\", %d], "
