@@ -28,6 +28,11 @@ typedef enum kh_purpose {
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
+    KH_RNG_ABC = 40,       /* approximate Bayesian computation; i = generation, j = candidate */
+    KH_RNG_SMC = 41,       /* sequential Monte Carlo; i = sweep, j = particle */
+    KH_RNG_RESAMPLE = 42,  /* i = level */
+    KH_RNG_SIMULATE = 43,  /* noise of toy problems; i = round, j = candidate */
+    KH_RNG_OBSERVE = 44,   /* what toy problems observed; i = 0, or 1 for draws from their posterior, j = draw */
 } kh_purpose;
 
 typedef struct kh_rng {
