@@ -28,6 +28,13 @@ typedef enum kh_purpose {
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
+    KH_RNG_FLOW = 40,      /* weights of a flow; i = transform + 1, j = layer; 0, 0: those that read the context */
+    KH_RNG_FLOW_ORDER = 41, /* the order of coordinates in a flow; i = transform */
+    KH_RNG_SNPE_DRAW = 42,  /* draws from the prior or the posterior; i = round, j = draw */
+    KH_RNG_SNPE_SPLIT = 43, /* which simulations are held out; i = round */
+    KH_RNG_SNPE_EPOCH = 44, /* shuffles of the simulations; i = round, j = epoch */
+    KH_RNG_SNPE_ATOMS = 45, /* atoms; i = round, j = step; j = 2^32 - 1: those of the held-out simulations */
+    KH_RNG_SNPE_RESULT = 46, /* draws that are returned; i = round, j = draw */
 } kh_purpose;
 
 typedef struct kh_rng {
