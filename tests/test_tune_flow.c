@@ -64,16 +64,18 @@ static double weighted(flow_case *c) {
 
 static void the_density_integrates_to_one(void **state) {
     (void)state;
-    enum { N = 600 };
+    enum { N = 300 };
     static double z[2 * N], logq[N];
     static int of[N];
     flow_case c;
     kh_flow_work *w;
     start(&c, 2, 3, 4, 9, 2);
+    for (size_t i = 0; i < kh_flow_size(c.f); i++)
+        kh_flow_weights(c.f)[i] *= 0.6; /* all but a thousandth of its mass shall lie on the grid */
     assert_int_equal(kh_flow_work_new(&w, c.f, N, CONTEXTS, NULL), 0);
     kh_flow_context(c.f, w, c.x, CONTEXTS);
     for (int x = 0; x < CONTEXTS; x++) {
-        const double from = -30, step = 60.0 / N;
+        const double from = -20, step = 40.0 / N;
         double sum = 0;
         for (int i = 0; i < N; i++) {
             for (int j = 0; j < N; j++) {
@@ -85,7 +87,7 @@ static void the_density_integrates_to_one(void **state) {
             for (int j = 0; j < N; j++)
                 sum += exp(logq[j]) * step * step;
         }
-        if (fabs(sum - 1) > 2e-3)
+        if (fabs(sum - 1) > 1e-3)
             fail_msg("the integral given x number %d is %.6f", x, sum);
     }
     kh_flow_work_free(w);

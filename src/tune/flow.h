@@ -15,14 +15,14 @@
  *     u_i = y_i exp(l_i) + t_i,   (l, t) = network(y, x),   l held within -B .. B by a smooth function
  *
  * so the Jacobian is triangular and its logarithm is the sum of l. The last u is standard normal. The network has L layers
- * of H tanh units. Unit k has degree m_k = floor(k D / H): it sees y_j with j < m_k, units of no higher degree in the layer
+ * of H units, h = a / sqrt(1 + a^2). Unit k has degree m_k = floor(k D / H): it sees y_j with j < m_k, units of no higher degree in the layer
  * before, and all of x; output i sees units of degree at most i. Weights that would break this order are zero and stay zero.
  * Degree 0 lets y_0 depend on x, and degrees spread over all of 0 .. D - 1 make use of every coordinate when D > H.
  *
  * Units stand in the order of their degrees, so a draw costs no more than a density: when y_i has been found, exactly the
  * units of degree i + 1 become computable, and nothing is computed twice.
  *
- * z and x are standardised inside; q is the density of z as it is given. All numbers are double. A call uses one thread and its
+ * z and x are standardised inside, and x held within 5 spreads; q is the density of z as it is given. All numbers are double. A call uses one thread and its
  * own kh_flow_work; several threads may use one flow, each with a work of its own. Bits do not depend on threads as long as
  * BLAS is held (blas.h), which the caller does. doc/methods.md, S1 to S4. */
 #ifndef KH_TUNE_FLOW_H
