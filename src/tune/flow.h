@@ -15,9 +15,9 @@
  *     u_i = y_i exp(l_i) + t_i,   (l, t) = network(y, x),   l held within -B .. B by a smooth function
  *
  * so the Jacobian is triangular and its logarithm is the sum of l. The last u is standard normal. The network has L layers
- * of H units, h = a / sqrt(1 + a^2). Unit k has degree m_k = floor(k D / H): it sees y_j with j < m_k, units of no higher degree in the layer
- * before, and all of x; output i sees units of degree at most i. Weights that would break this order are zero and stay zero.
- * Degree 0 lets y_0 depend on x, and degrees spread over all of 0 .. D - 1 make use of every coordinate when D > H.
+ * of H units, h = a / sqrt(1 + a^2). Unit k has degree m_k = floor(k D / H): it sees y_j with j < m_k, units of no higher degree
+ * in the layer before, and all of x; output i sees units of degree at most i. Weights that would break this order are zero and
+ * stay zero. Degree 0 lets y_0 depend on x, and degrees spread over all of 0 .. D - 1 use every coordinate when D > H.
  *
  * Units stand in the order of their degrees, so a draw costs no more than a density: when y_i has been found, exactly the
  * units of degree i + 1 become computable, and nothing is computed twice.

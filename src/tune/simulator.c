@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +48,8 @@ void kh_population_put(kh_population *p, int to, const kh_population *other, int
 
 void kh_population_copy(kh_population *p, const kh_population *from) {
     p->n = from->n;
+    p->tolerance = from->tolerance;
+    p->rate = from->rate;
     for (int i = 0; i < from->n; i++) {
         kh_population_put(p, i, from, i);
         p->weight[i] = from->weight[i];
@@ -71,6 +74,11 @@ int kh_population_ancestors(const kh_population *p) {
         different += !seen;
     }
     return different;
+}
+
+void kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
+    for (int j = 0; j < s->dim; j++)
+        z[j] = (float)(sqrt(s->prior_var) * kh_rng_normal(r));
 }
 
 bool kh_watch_may(kh_watch *w, long long queries, bool have) {

@@ -14,6 +14,7 @@
 #define KH_TUNE_SIMULATOR_H
 
 #include "base/opts.h"
+#include "base/rng.h"
 #include "keyhole.h"
 
 /* Some z to try. A simulator that is random draws the noise of z number i from a stream named by (round, first + i), so what
@@ -30,10 +31,11 @@ struct kh_simulator {
     double prior_var; /* the prior is N(0, prior_var I) */
 
     int n_error;  /* the largest count of errors */
+    int n_class;  /* what an answer may be: an error is one of n_class - 1; 0: two */
     int n_answer; /* answers that come with a count, e.g. a label for each row; 0: none */
-    /* errors [n]: exact if not more than the allowance, otherwise any number above it: that is where asking may stop. answer
-     * [n, n_answer] (NULL: not wanted) holds what was answered by those within the allowance. */
-    int (*errors)(kh_simulator *, const kh_candidates *, int allowance, int *errors, int *answer, kh_err *err);
+    /* errors [n]: exact if not more than the candidate's allowance [n], otherwise any number above it: that is where asking may
+     * stop. answer [n, n_answer] holds what was answered by those within their allowance. */
+    int (*errors)(kh_simulator *, const kh_candidates *, const int *allowance, int *errors, int *answer, kh_err *err);
 
     int n_obs;             /* numbers in an observation; 0: this simulator only counts errors */
     const float *observed; /* [n_obs] */
@@ -46,8 +48,12 @@ struct kh_simulator {
 
 /* ------------------------------------------------------------------------------------------------- what comes out */
 
+/* Members are draws from the prior given at most `tolerance` errors; or, if rate > 0, from the prior times
+ * exp(-rate * errors). Errors that are not known are -1. */
 typedef struct kh_population {
     int n, dim, n_answer;
+    int tolerance;
+    double rate;
     float *z;       /* [n, dim] */
     double *weight; /* [n] they add up to one */
     int *errors;    /* [n] */
@@ -61,9 +67,12 @@ int kh_population_new(kh_population *, int n, const kh_simulator *, kh_err *err)
 void kh_population_free(kh_population *);
 /* Member `to` becomes what member `from` of another population (or the same) is, weight apart. */
 void kh_population_put(kh_population *, int to, const kh_population *other, int from);
-void kh_population_copy(kh_population *, const kh_population *from); /* of the same size */
+void kh_population_copy(kh_population *, const kh_population *from); /* made for at least as many */
 double kh_population_ess(const kh_population *);                     /* (sum w)^2 / sum w^2 */
 int kh_population_ancestors(const kh_population *);                  /* how many different ones */
+
+/* A draw from the prior. */
+void kh_prior_draw(const kh_simulator *, kh_rng *, float *z);
 
 /* ------------------------------------------------------------------------------------------------- who looks on */
 
@@ -101,6 +110,6 @@ typedef struct kh_sampler {
     int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_watch *, kh_err *err);
 } kh_sampler;
 
-extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_snpe;
+extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc, kh_sampler_snpe;
 
 #endif

@@ -10,55 +10,60 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "tune/blas.h"
+#include "tune/labels.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static const double REACH = 8;                /* standard deviations of the prior: of 10^12 coordinates one lies beyond */
-static const uint32_t RESULTS = (uint32_t)1 << 31; /* added to the round of candidates that are results */
-enum { TRIES = 20 };                          /* draws for each one wanted, at most */
+static const double REACH = 8; /* standard deviations of the prior: not one in 10^14 of its coordinates lies beyond */
+
+enum { TRIES = 20 }; /* draws for each one wanted, at most */
+
+enum { GIVEN_OBSERVED, GIVEN_BEST };
 
 typedef struct snpe_opts {
+    kh_labels_opts labels; /* first: labels.c looks for it there */
     int rounds, simulations, samples;
     kh_flow_opts flow;
     kh_fit_opts fit;
     double holdout;
-    int condition; /* 0 observed, 1 best */
+    int condition;
 } snpe_opts;
 
-static const kh_opt snpe_table[] = {
-    { "rounds", KH_OPT_INT, offsetof(snpe_opts, rounds), "5", .min = 1, .max = 1000, .arg = "N", .help = "rounds" },
-    { "simulations", KH_OPT_INT, offsetof(snpe_opts, simulations), "1000", .min = 10, .max = 1 << 20, .arg = "N",
-        .help = "simulations of a round" },
-    { "samples", KH_OPT_INT, offsetof(snpe_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N",
-        .help = "draws of z returned" },
-    { "transforms", KH_OPT_INT, offsetof(snpe_opts, flow.transforms), "10", .min = 1, .max = 1000, .arg = "N",
-        .help = "transforms of the flow" },
-    { "hidden", KH_OPT_INT, offsetof(snpe_opts, flow.hidden), "60", .min = 1, .max = 1 << 14, .arg = "N",
-        .help = "units in a layer of a transform" },
-    { "layers", KH_OPT_INT, offsetof(snpe_opts, flow.layers), "2", .min = 1, .max = 100, .arg = "N",
-        .help = "layers of units in a transform" },
-    { "atoms", KH_OPT_INT, offsetof(snpe_opts, fit.atoms), "10", .min = 2, .max = 1 << 16, .arg = "N",
-        .help = "z among which the true one is to be told, in rounds after the first" },
-    { "combined", KH_OPT_FLAG, offsetof(snpe_opts, fit.combined),
-        .help = "add -log q of the first round's simulations to the atomic loss" },
-    { "batch", KH_OPT_INT, offsetof(snpe_opts, fit.batch), "50", .min = 2, .max = 1 << 20, .arg = "N",
-        .help = "simulations in a step of learning" },
-    { "rate", KH_OPT_NUMBER, offsetof(snpe_opts, fit.rate), "0.0005", .min = 1e-9, .max = 1, .arg = "X",
-        .help = "of Adam's steps" },
-    { "clip", KH_OPT_NUMBER, offsetof(snpe_opts, fit.clip), "5", .min = 1e-9, .max = 1e9, .arg = "X",
-        .help = "longest gradient that is followed in full" },
-    { "holdout", KH_OPT_NUMBER, offsetof(snpe_opts, holdout), "0.1", .min = 0.01, .max = 0.5, .arg = "X",
-        .help = "share of the simulations that only tell when to stop" },
-    { "patience", KH_OPT_INT, offsetof(snpe_opts, fit.patience), "20", .min = 1, .max = 1 << 20, .arg = "N",
-        .help = "epochs without improvement before a round stops learning" },
-    { "max-epochs", KH_OPT_INT, offsetof(snpe_opts, fit.max_epochs), "500", .min = 1, .max = 1 << 20, .arg = "N",
-        .help = "epochs of a round at most" },
-    { "condition", KH_OPT_CHOICE, offsetof(snpe_opts, condition), "observed", .arg = "observed|best",
-        .help = "the posterior given what was observed, or given the round's simulation that is nearest to it" },
-    { 0 },
-};
+#define OWN_ROWS \
+    { "rounds", KH_OPT_INT, offsetof(snpe_opts, rounds), "5", .min = 1, .max = 1000, .arg = "N", .help = "rounds" }, \
+    { "simulations", KH_OPT_INT, offsetof(snpe_opts, simulations), "1000", .min = 10, .max = 1 << 20, .arg = "N", \
+        .help = "simulations of a round" }, \
+    { "samples", KH_OPT_INT, offsetof(snpe_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "draws of z returned" }, \
+    { "transforms", KH_OPT_INT, offsetof(snpe_opts, flow.transforms), "10", .min = 1, .max = 1000, .arg = "N", \
+        .help = "transforms of the flow" }, \
+    { "hidden", KH_OPT_INT, offsetof(snpe_opts, flow.hidden), "60", .min = 1, .max = 1 << 14, .arg = "N", \
+        .help = "units in a layer of a transform" }, \
+    { "layers", KH_OPT_INT, offsetof(snpe_opts, flow.layers), "2", .min = 1, .max = 100, .arg = "N", \
+        .help = "layers of units in a transform" }, \
+    { "atoms", KH_OPT_INT, offsetof(snpe_opts, fit.atoms), "10", .min = 2, .max = 1 << 16, .arg = "N", \
+        .help = "z among which the true one is to be told, in rounds after the first" }, \
+    { "combined", KH_OPT_FLAG, offsetof(snpe_opts, fit.combined), \
+        .help = "add -log q of the first round's simulations to the atomic loss" }, \
+    { "batch", KH_OPT_INT, offsetof(snpe_opts, fit.batch), "50", .min = 2, .max = 1 << 20, .arg = "N", \
+        .help = "simulations in a step of learning" }, \
+    { "rate", KH_OPT_NUMBER, offsetof(snpe_opts, fit.rate), "0.0005", .min = 1e-9, .max = 1, .arg = "X", \
+        .help = "of Adam's steps" }, \
+    { "clip", KH_OPT_NUMBER, offsetof(snpe_opts, fit.clip), "5", .min = 1e-9, .max = 1e9, .arg = "X", \
+        .help = "longest gradient that is followed in full" }, \
+    { "holdout", KH_OPT_NUMBER, offsetof(snpe_opts, holdout), "0.1", .min = 0.01, .max = 0.5, .arg = "X", \
+        .help = "share of the simulations that only tell when to stop" }, \
+    { "patience", KH_OPT_INT, offsetof(snpe_opts, fit.patience), "20", .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "epochs without improvement before a round stops learning" }, \
+    { "max-epochs", KH_OPT_INT, offsetof(snpe_opts, fit.max_epochs), "500", .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "epochs of a round at most" }, \
+    { "condition", KH_OPT_CHOICE, offsetof(snpe_opts, condition), "observed", .arg = "observed|best", \
+        .help = "the posterior given what was observed, or given the round's simulation that is nearest to it" }
+
+static const kh_opt snpe_table[] = { KH_LABELS_ROWS(snpe_opts, labels), OWN_ROWS, { 0 } };
+static const kh_opt toy_table[] = { OWN_ROWS, { 0 } };
 
 typedef struct snpe {
     const snpe_opts *o;
@@ -75,12 +80,6 @@ typedef struct snpe {
 } snpe;
 
 /* ---------------------------------------------------------------------------------------------------------------- draws */
-
-static void draw_prior(const snpe *s, uint32_t draw, float *z) {
-    kh_rng r = kh_rng_stream(s->seed, KH_RNG_SNPE_PRIOR, (uint32_t)s->round, draw);
-    for (int j = 0; j < s->sim->dim; j++)
-        z[j] = (float)(sqrt(s->sim->prior_var) * kh_rng_normal(&r));
-}
 
 /* True if all of z could have come from the prior. */
 static bool within_reach(const snpe *s, const double *z) {
@@ -146,8 +145,10 @@ static int propose(snpe *s, float *z, int n, kh_err *err) {
     s->acceptance = 1;
     if (s->round > 1)
         rc = draw_posterior(s, KH_RNG_SNPE_DRAW, z, n, &got, err);
-    for (int i = got; i < n && rc == 0; i++)
-        draw_prior(s, (uint32_t)i, z + (size_t)i * (size_t)s->sim->dim);
+    for (int i = got; i < n && rc == 0; i++) {
+        kh_rng r = kh_rng_stream(s->seed, KH_RNG_SNPE_PRIOR, (uint32_t)s->round, (uint32_t)i);
+        kh_prior_draw(s->sim, &r, z + (size_t)i * (size_t)s->sim->dim);
+    }
     return rc;
 }
 
@@ -218,7 +219,7 @@ static int standardise(snpe *s, kh_err *err) {
 static void condition(snpe *s) {
     int n_obs = s->sim->n_obs, best = -1;
     double least = INFINITY;
-    for (int i = s->sims.n - s->o->simulations; i < s->sims.n && s->o->condition == 1; i++) {
+    for (int i = s->sims.n - s->o->simulations; i < s->sims.n && s->o->condition == GIVEN_BEST; i++) {
         const float *x = s->sims.x + (size_t)i * (size_t)n_obs;
         double far = 0;
         for (int j = 0; j < n_obs; j++)
@@ -233,27 +234,26 @@ static void condition(snpe *s) {
 
 /* -------------------------------------------------------------------------------------------------------------- rounds */
 
-/* The round's population; and what its members answer, if the simulator has answers. */
-static int draw_population(snpe *s, kh_err *err) {
+/* The round's population. If the flow has run away, the one of the round before stays, and the run ends. */
+static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
     kh_population *p = &s->now;
     int got, rc = draw_posterior(s, KH_RNG_SNPE_RESULT, p->z, s->o->samples, &got, err);
     if (rc != 0)
         return rc;
-    if (got == 0)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "round %d of snpe: none of %d draws from the flow lies within %g standard deviations of the prior; give it more "
-            "simulations, or a lower rate",
+    if (got == 0) {
+        char what[256];
+        snprintf(what, sizeof what, "round %d: none of %d draws from the flow lies within %g standard deviations of the prior",
             s->round, s->o->samples * TRIES, REACH);
+        kh_watch_stop(w, "%s", what);
+        return s->round > 1 ? 0 : kh_fail(err, KH_EUNSUPPORTED, "snpe, %s; lower --rate or give it more --simulations", what);
+    }
     p->n = got;
     for (int i = 0; i < got; i++) {
         p->weight[i] = 1.0 / got;
         p->errors[i] = -1;
         p->ancestor[i] = i;
     }
-    if (s->sim->n_answer > 0)
-        rc = s->sim->errors(
-            s->sim, &(kh_candidates){ p->z, got, RESULTS + (uint32_t)s->round, 0 }, s->sim->n_error, p->errors, p->answer, err);
-    return rc;
+    return 0;
 }
 
 static int run_round(snpe *s, kh_watch *w, kh_err *err) {
@@ -267,17 +267,13 @@ static int run_round(snpe *s, kh_watch *w, kh_err *err) {
         rc = kh_fit(s->flow, &s->sims, s->round, &s->o->fit, s->seed, &fit, err);
     if (rc == 0) {
         condition(s);
-        rc = draw_population(s, err);
+        rc = draw_population(s, w, err);
     }
     if (rc != 0)
         return rc;
     char facts[160];
     snprintf(facts, sizeof facts, "train=%.4f valid=%.4f epochs=%d acceptance=%.4f", fit.train, fit.valid, fit.epochs, acceptance);
     return kh_watch_done(w, &s->now, &(kh_step){ s->round, s->round, s->o->rounds, facts }, s->round == s->o->rounds, err);
-}
-
-static long long round_cost(const kh_simulator *sim, const snpe_opts *o) {
-    return ((long long)o->simulations + (sim->n_answer > 0 ? o->samples : 0)) * sim->cost;
 }
 
 static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
@@ -290,8 +286,8 @@ static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
     if (rc == 0)
         rc = kh_flow_new(&s->flow, s->sim->dim, s->sim->n_obs, &s->o->flow, s->seed, err);
     if (rc == 0)
-        rc = kh_population_new(&s->now, s->o->samples, s->sim, err);
-    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, round_cost(s->sim, s->o), s->round > 0))
+        rc = kh_population_new(&s->now, s->o->samples, &(kh_simulator){ .dim = s->sim->dim }, err); /* answers are not kept */
+    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, (long long)s->o->simulations * s->sim->cost, s->round > 0))
         rc = run_round(s, w, err);
     return rc;
 }
@@ -314,14 +310,39 @@ static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uin
     return rc;
 }
 
-/* The published code looks for z that do as well as the best that was seen. */
-static void snpe_exact(void *opts) { ((snpe_opts *)opts)->condition = 1; }
+/* The published code conditions on the best that was seen instead of what is wanted. */
+static void exact(void *opts) {
+    snpe_opts *o = opts;
+    o->condition = GIVEN_BEST;
+    o->labels.calibrate = KH_CALIBRATE_NONE;
+}
 
 const kh_sampler kh_sampler_snpe = {
     .name = "snpe",
     .summary = "a masked autoregressive flow taught by simulations, in rounds (SNPE-C)",
+    .opts = toy_table,
+    .opts_size = sizeof(snpe_opts),
+    .exact = exact,
+    .run = run_snpe,
+};
+
+static long long least(const kh_tuning *t, const void *opts) {
+    const snpe_opts *o = opts;
+    return (long long)o->simulations * t->train->n_row + (long long)o->samples * t->dev->n_row;
+}
+
+static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    return kh_labels_run(t, &kh_sampler_snpe, opts, ((const snpe_opts *)opts)->samples, p, err);
+}
+
+const kh_method kh_method_snpe = {
+    .name = "snpe",
+    .summary = "labels only: a flow learns p(z | labels) from simulations, in rounds (SNPE-C)",
+    .access = KH_ACCESS_LABELS,
+    .soft = true,
     .opts = snpe_table,
     .opts_size = sizeof(snpe_opts),
-    .exact = snpe_exact,
-    .run = run_snpe,
+    .exact = exact,
+    .least = least,
+    .run = run_on_box,
 };

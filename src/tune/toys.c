@@ -70,7 +70,7 @@ static int count_of(double off, double width, int most) {
     return count < most ? (int)count : most;
 }
 
-static int linear_errors(kh_simulator *s, const kh_candidates *c, int allowance, int *errors, int *answer, kh_err *err) {
+static int linear_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         kh_rng r = noise(s->self, c, i);
@@ -128,18 +128,17 @@ static void linear_part(const kh_toy *t, int i, int k, double *p, double *mean, 
 
 /* ------------------------------------------------------------------------------------------------------ signs */
 
-static int signs_errors(kh_simulator *s, const kh_candidates *c, int allowance, int *errors, int *answer, kh_err *err) {
+static int signs_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
     (void)err;
     for (int i = 0; i < c->n; i++) {
         const float *z = z_of(s, c, i);
         int asked = 0;
         errors[i] = 0;
-        while (asked < s->n_error && errors[i] <= allowance)
+        while (asked < s->n_error && errors[i] <= allowance[i])
             for (int end = asked + CHUNK < s->n_error ? asked + CHUNK : s->n_error; asked < end; asked++) {
                 bool up = z[asked] > 0;
                 errors[i] += up != (s->observed[asked] > 0);
-                if (answer)
-                    answer[(size_t)i * (size_t)s->n_answer + (size_t)asked] = up;
+                answer[(size_t)i * (size_t)s->n_answer + (size_t)asked] = up;
             }
         s->asked += asked;
         s->saved += s->n_error - asked;
@@ -212,7 +211,7 @@ static int moons_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_e
     return 0;
 }
 
-static int moons_errors(kh_simulator *s, const kh_candidates *c, int allowance, int *errors, int *answer, kh_err *err) {
+static int moons_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         double x[2];
@@ -330,7 +329,8 @@ static void others(const kh_toy *t, int but, int most, double *sum, double *scra
 
 bool kh_toy_moments(const kh_toy *t, int tolerance, double *mean, double *var) {
     int most = tolerance < t->sim.n_error ? tolerance : t->sim.n_error;
-    double *sum = kh_malloc(((size_t)t->sim.n_error + 1) * sizeof *sum), *scratch = kh_malloc(((size_t)t->sim.n_error + 1) * sizeof *scratch);
+    size_t bytes = ((size_t)t->sim.n_error + 1) * sizeof(double);
+    double *sum = kh_malloc(bytes), *scratch = kh_malloc(bytes);
     bool known = t->problem->part && tolerance >= 0 && sum && scratch;
     for (int i = 0; i < t->sim.dim && known; i++) {
         double total = 0, first = 0, second = 0;
