@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double REACH = 8; /* standard deviations of the prior: not one in 10^14 of its coordinates lies beyond */
-
 enum { TRIES = 20 }; /* draws for each one wanted, at most */
 
 enum { GIVEN_OBSERVED, GIVEN_BEST };
@@ -27,7 +25,7 @@ typedef struct snpe_opts {
     int rounds, simulations, samples;
     kh_flow_opts flow;
     kh_fit_opts fit;
-    double holdout;
+    double holdout, reach;
     int condition;
 } snpe_opts;
 
@@ -59,6 +57,8 @@ typedef struct snpe_opts {
         .help = "epochs without improvement before a round stops learning" }, \
     { "max-epochs", KH_OPT_INT, offsetof(snpe_opts, fit.max_epochs), "500", .min = 1, .max = 1 << 20, .arg = "N", \
         .help = "epochs of a round at most" }, \
+    { "reach", KH_OPT_NUMBER, offsetof(snpe_opts, reach), "8", .min = 1e-9, .max = 1e9, .arg = "X", \
+        .help = "draws with a coordinate beyond so many of the prior's standard deviations are refused" }, \
     { "condition", KH_OPT_CHOICE, offsetof(snpe_opts, condition), "observed", .arg = "observed|best", \
         .help = "the posterior given what was observed, or given the round's simulation that is nearest to it" }
 
@@ -84,7 +84,7 @@ typedef struct snpe {
 /* True if all of z could have come from the prior. */
 static bool within_reach(const snpe *s, const double *z) {
     for (int j = 0; j < s->sim->dim; j++)
-        if (!(fabs(z[j]) <= REACH * sqrt(s->sim->prior_var)))
+        if (!(fabs(z[j]) <= s->o->reach * sqrt(s->sim->prior_var)))
             return false;
     return true;
 }
@@ -243,7 +243,7 @@ static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
     if (got == 0) {
         char what[256];
         snprintf(what, sizeof what, "round %d: none of %d draws from the flow lies within %g standard deviations of the prior",
-            s->round, s->o->samples * TRIES, REACH);
+            s->round, s->o->samples * TRIES, s->o->reach);
         kh_watch_stop(w, "%s", what);
         return s->round > 1 ? 0 : kh_fail(err, KH_EUNSUPPORTED, "snpe, %s; lower --rate or give it more --simulations", what);
     }
