@@ -233,7 +233,7 @@ static void same_bits_with_any_threads(void **state) {
         run r = { 0 };
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 4, 1, NULL), 0);
         kh_threads_set(i == 1 ? 2 : 1);
-        assert_int_equal(snpe(&r, kh_toy_simulator(toy), SET(TINY), i < 2 ? 1 : 2, NULL), 0);
+        assert_int_equal(snpe(&r, kh_toy_simulator(toy), SET(TINY, "hidden=200"), i < 2 ? 1 : 2, NULL), 0);
         z[i] = r.p.z;
         r.p.z = NULL;
         kh_population_free(&r.p);

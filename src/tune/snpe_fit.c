@@ -17,6 +17,10 @@ enum {
     PIECE = 128, /* pairs in work at a time: their traces stay in the cache's reach */
 };
 
+/* Products of a batch, and numbers in a vector, from which threads are worth starting. */
+static const double WORTH_THREADS = 4e6;
+static const size_t WORTH_THREADS_SUM = 1 << 16;
+
 /* ------------------------------------------------------------------------------------------------------- simulations */
 
 int kh_simulations_grow(kh_simulations *s, int n, kh_err *err) {
@@ -156,7 +160,8 @@ static void run_share(const fit *f, share *s, int first, int n, int n_atom, doub
 
 /* The sum of the losses of the n items of the batch. If `teach`, share 0 gets the gradient of their mean. */
 static double run_batch(fit *f, int n, int n_atom, bool teach) {
-#pragma omp parallel for schedule(dynamic) num_threads(kh_threads())
+    size_t size = kh_flow_size(f->flow);
+#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) if ((double)n * n_atom * (double)size > WORTH_THREADS)
     for (int k = 0; k < SHARES; k++) {
         int first = (int)((long long)n * k / SHARES), end = (int)((long long)n * (k + 1) / SHARES);
         run_share(f, &f->share[k], first, end - first, n_atom, 1.0 / n, teach);
@@ -166,9 +171,8 @@ static double run_batch(fit *f, int n, int n_atom, bool teach) {
         loss += f->share[k].loss;
     if (!teach)
         return loss;
-    size_t size = kh_flow_size(f->flow);
     double *sum = f->share[0].grad;
-#pragma omp parallel for schedule(static) num_threads(kh_threads())
+#pragma omp parallel for schedule(static) num_threads(kh_threads()) if (size > WORTH_THREADS_SUM)
     for (size_t i = 0; i < size; i++)
         for (int k = 1; k < SHARES; k++)
             sum[i] += f->share[k].grad[i];
@@ -207,7 +211,7 @@ static void adam(fit *f) {
     f->step++;
     double norm = sqrt(square), shorten = norm > f->o->clip ? f->o->clip / norm : 1;
     double rate = f->o->rate * sqrt(1 - pow(0.999, (double)f->step)) / (1 - pow(0.9, (double)f->step));
-#pragma omp parallel for schedule(static) num_threads(kh_threads())
+#pragma omp parallel for schedule(static) num_threads(kh_threads()) if (size > WORTH_THREADS_SUM)
     for (size_t i = 0; i < size; i++) {
         double d = g[i] * shorten;
         f->first[i] = 0.9 * f->first[i] + 0.1 * d;
