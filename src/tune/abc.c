@@ -305,6 +305,7 @@ static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, ui
     int rc = abc_new(&a, o, s, seed, w, err);
     if (rc == 0)
         rc = first_tolerance(&a, err);
+    a.eps = a.eps > o->tolerance ? a.eps : o->tolerance;
     for (a.gen = 1; rc == 0 && a.gen <= o->generations && a.eps >= o->tolerance && !w->stopped[0]; a.gen++, a.eps--) {
         if (a.gen > 1)
             set_kernel(&a);

@@ -9,7 +9,7 @@
  * is reversible under the prior whatever b is (Crank-Nicolson; Cotter et al. 2013), so that the only question left is whether
  * z' makes few enough errors ("hard"), or how much less likely its errors make the labels ("soft").
  *
- * hard: the first population is drawn from the prior by rejection, with the median error count of a few draws as tolerance. A
+ * hard: the first population is drawn from the prior by rejection, with a tolerance that a quarter of a few draws meets. A
  * level lowers the tolerance to the count that a given share of the population meets, but by one at least; members above it are
  * replaced by copies of the others, and the copies are moved.
  * soft: a level raises the power of the likelihood as far as the effective sample size allows, resamples and moves all.
@@ -56,14 +56,14 @@ static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
         .help = "soft: how probable a wrong label is" }, \
     { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, .max = 1 << 20, .arg = "N", .help = "levels" }, \
     { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, .max = 1 << 16, .arg = "N", \
-        .help = "hard: prior draws whose median error count is the first tolerance" }, \
+        .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
     { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of the population that meets the next level; soft: its effective size" }, \
-    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), "8", .min = 1, .max = 1 << 16, .arg = "N", \
+    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), "6", .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "sweeps of moves in a level, at most" }, \
-    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), "0.2", .min = 1e-6, .max = 0.99, .arg = "X", \
+    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), "0.3", .min = 1e-6, .max = 0.99, .arg = "X", \
         .help = "sweeps are made until a member has stayed where it was with this probability" }, \
-    { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.25", .min = 0.01, .max = 0.99, .arg = "X", \
+    { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of moves to be accepted, which the step size is adapted to" }, \
     { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
     { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, .arg = "X", \
@@ -185,8 +185,9 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     return rc;
 }
 
-/* L7: the median error count of a few prior draws is the first tolerance. The best of them is kept in case that nothing else
- * is found within the budget. */
+/* L7: the first tolerance is the error count that a quarter of a few prior draws meets. To go there by rejection takes no more
+ * queries than by levels from a wider one, and gives independent members. The best of the draws is kept in case that nothing
+ * else is found within the budget. */
 static int first_tolerance(smc *m, kh_err *err) {
     int rc = 0, n = m->o->first_draws, drawn = 0;
     while (rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, drawn > 0)) {
@@ -201,7 +202,7 @@ static int first_tolerance(smc *m, kh_err *err) {
     }
     sort_ints(m->sorted, drawn);
     if (drawn > 0)
-        m->eps = m->sorted[(drawn - 1) / 2] > m->o->tolerance ? m->sorted[(drawn - 1) / 2] : m->o->tolerance;
+        m->eps = m->sorted[(drawn - 1) / 4] > m->o->tolerance ? m->sorted[(drawn - 1) / 4] : m->o->tolerance;
     m->now.n = 1;
     m->sweep++;
     return rc;
