@@ -57,7 +57,8 @@ static const kh_sampler reference = {
     .opts_size = sizeof(exact_opts),
 };
 
-static const kh_sampler *const METHODS[] = { &reference, &kh_sampler_abc_rejection, &kh_sampler_abc_smc, &kh_sampler_smc, NULL };
+static const kh_sampler *const METHODS[] = { &reference, &kh_sampler_abc_rejection, &kh_sampler_abc_smc, &kh_sampler_smc,
+    &kh_sampler_snpe, NULL };
 
 static bool method_at(int i, cli_variant *out) {
     const kh_sampler *m = METHODS[i];

@@ -110,6 +110,6 @@ typedef struct kh_sampler {
     int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_watch *, kh_err *err);
 } kh_sampler;
 
-extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc;
+extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc, kh_sampler_snpe;
 
 #endif
