@@ -277,7 +277,7 @@ static void a_posterior_keeps_its_calibration(void **state) {
 static void a_query_budget_is_never_exceeded(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++)
-        for (long long budget = 20 * TRAIN + 12 * DEV; budget < 3000; budget += 333) {
+        for (long long budget = 20 * TRAIN + 12 * DEV; budget < 3000; budget += 1100) {
             kh_tune_opts o = options();
             o.max_queries = budget;
             kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
@@ -297,6 +297,19 @@ static void too_small_a_budget_is_refused(void **state) {
     assert_int_equal(kh_tune(&p, "smc", SET("samples=12"), plm, task, train, dev, &o, &err), KH_EARG);
     assert_says(&err, "one generation of smc and its check on dev take 440");
     assert_int_equal(kh_plm_meter(plm).queries, before);
+}
+
+static void a_small_budget_makes_a_small_population(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    o.max_queries = 12 * TRAIN * 25;
+    kh_posterior *p = tune_with("smc", NULL, &o);
+    assert_int_equal(p->n, 25);
+    kh_posterior_free(p);
+    o.max_queries = 12 * TRAIN * 10;
+    p = tune_with("smc", NULL, &o);
+    assert_true(p->n > 0 && p->n <= 20); /* and what there is of it when the budget ends */
+    kh_posterior_free(p);
 }
 
 static int stop_at_once(void *user, const kh_progress *p) {
@@ -333,7 +346,7 @@ static void memory_may_run_out_anywhere(void **state) {
             kh_posterior_free(p);
             if (all)
                 break;
-            step = n < 200 ? 1 : 7; /* the later ones repeat, batch after batch */
+            step = n < 120 ? 1 : 13; /* the later ones repeat, batch after batch */
         }
 }
 
@@ -348,6 +361,7 @@ int main(void) {
         cmocka_unit_test(a_posterior_keeps_its_calibration),
         cmocka_unit_test(a_query_budget_is_never_exceeded),
         cmocka_unit_test(too_small_a_budget_is_refused),
+        cmocka_unit_test(a_small_budget_makes_a_small_population),
         cmocka_unit_test(a_caller_may_stop_it),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

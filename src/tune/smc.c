@@ -27,10 +27,13 @@
 
 enum {
     BATCH = 20,
-    MAX_MISSES = 50, /* batches without an acceptance before the first population is given up */
-    BISECTIONS = 50, /* for the power of the likelihood */
-    RETRIES = 4,     /* levels in a row at one tolerance, if too few members are below it */
-    FEWEST = 10,     /* a tenth of the population is too few to go on from, unless retries are used up */
+    MAX_MISSES = 50,    /* batches without an acceptance before the first population is given up */
+    MOST_MEMBERS = 50,  /* unless told otherwise; */
+    LEAST_MEMBERS = 20, /* with a budget, so many that a member's part of it would pay for */
+    MEMBER_COST = 12,   /* z: four for the first population, one for dev, the rest for levels */
+    BISECTIONS = 50,    /* for the power of the likelihood */
+    RETRIES = 4,        /* levels in a row at one tolerance, if too few members are below it */
+    FEWEST = 10,        /* a tenth of the population is too few to go on from, unless retries are used up */
 };
 
 enum { ACCEPT_HARD, ACCEPT_SOFT };
@@ -46,8 +49,8 @@ static const double STEP_RANGE = 2; /* a move's b is within a factor of this fro
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
 
 #define OWN_ROWS \
-    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "50", .min = 2, .max = 1 << 16, .arg = "N", \
-        .help = "members of the population" }, \
+    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
+        .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
     { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
         .help = "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
     { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
@@ -99,6 +102,12 @@ typedef struct smc {
     double ess;           /* members that met this level, or their effective number */
     long tried, accepted; /* moves of this level */
 } smc;
+
+/* How many members: as told, or as a budget of queries allows if a z costs so many of them. */
+static int members(const smc_opts *o, long long budget, int cost) {
+    long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
+    return o->samples > 0 ? o->samples : n > MOST_MEMBERS ? MOST_MEMBERS : n < LEAST_MEMBERS ? LEAST_MEMBERS : (int)n;
+}
 
 static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
     int classes = s->n_class > 1 ? s->n_class : 2;
@@ -434,8 +443,10 @@ static int one_level(smc *m, kh_err *err) {
 }
 
 static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+    smc_opts o = *(const smc_opts *)opts;
+    o.samples = members(&o, 0, s->cost);
     smc m;
-    int rc = smc_new(&m, opts, s, seed, w, err);
+    int rc = smc_new(&m, &o, s, seed, w, err);
     if (rc == 0)
         rc = start(&m, err);
     if (rc == 0)
@@ -458,10 +469,14 @@ const kh_sampler kh_sampler_smc = {
     .run = run,
 };
 
-static long long least(const kh_tuning *t, const void *opts) { return kh_labels_least(t, ((const smc_opts *)opts)->samples); }
+static long long least(const kh_tuning *t, const void *opts) {
+    return kh_labels_least(t, members(opts, t->o->max_queries, t->train->n_row));
+}
 
 static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(t, &kh_sampler_smc, opts, ((const smc_opts *)opts)->samples, p, err);
+    smc_opts o = *(const smc_opts *)opts;
+    o.samples = members(&o, t->o->max_queries, t->train->n_row);
+    return kh_labels_run(t, &kh_sampler_smc, &o, o.samples, p, err);
 }
 
 static void exact(void *opts) { ((smc_opts *)opts)->labels.calibrate = KH_CALIBRATE_NONE; }
