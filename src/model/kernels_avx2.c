@@ -3,14 +3,14 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-enum { WIDTH = 8, TILE = 6, TOP_WEIGHT = 63 };
+enum { WIDTH = 8, TILE = 6, INT8_ROWS = 3, TOP_SUM = 128 };
 typedef float v_f32 __attribute__((vector_size(32)));
 typedef int v_int __attribute__((vector_size(32)));
 
-#define HAVE_DOT4
-static inline v_int dot4(v_int sum, v_int a, v_int w) {
-    __m256i pairs = _mm256_maddubs_epi16((__m256i)a, (__m256i)w);
-    return sum + (v_int)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#define HAVE_DOT8
+static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) {
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)a0, (__m256i)w0), more = _mm256_maddubs_epi16((__m256i)a1, (__m256i)w1);
+    return sum + (v_int)_mm256_madd_epi16(_mm256_add_epi16(pairs, more), _mm256_set1_epi16(1));
 }
 
 #include "model/kernels_body.h"

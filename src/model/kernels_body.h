@@ -4,8 +4,11 @@
  *   WIDTH     floats in a vector register
  *   TILE      rows of C that a tile keeps in registers: TILE * 2 accumulators, 2 registers for W, the rest for A
  *   HAVE_DOT2 v_f32 dot2(v_f32 sum, v_int a, v_int w): two bf16 products per lane
- *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane, exact for weights within TOP_WEIGHT
- *   TOP_WEIGHT the largest int8 weight: 127, or 63 where dot4 goes through saturating 16-bit sums
+ *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane
+ *   HAVE_DOT8 v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1): two dot4, exact for weights within TOP_SUM
+ *   TOP_SUM   where dot8 adds four products in 16 bits, the largest sum of those of their four weights that have the same
+ *             sign; 4 * 127 where it has no such limit
+ *   INT8_ROWS rows of a tile that are multiplied together in int8; divides TILE
  *
  * int8 rounds in groups of GROUP values of k: each group of a weight column and of a token has its own step, so that one
  * large number spoils the rounding of its neighbours only.
@@ -147,16 +150,40 @@ static uint32_t float_word(kh_precision precision, const float *w, int left) {
     return word;
 }
 
+/* The largest sum of weights of one sign among four that dot8 adds in 16 bits: two of a word and their likes of the next. */
+static float largest_sum(const float w[KH_INT8_GROUP]) {
+    float top = 0;
+    for (int i = 0; i < KH_INT8_GROUP; i += i % 8 == 2 ? 6 : 2) {
+        const float four[] = { w[i], w[i + 1], w[i + 4], w[i + 5] };
+        float above = 0, below = 0;
+        for (int q = 0; q < 4; q++) {
+            above += four[q] > 0 ? four[q] : 0;
+            below -= four[q] < 0 ? four[q] : 0;
+        }
+        top = above > top ? above : top;
+        top = below > top ? below : top;
+    }
+    return top;
+}
+
+/* The smallest step that keeps weights within 127 and their sums within TOP_SUM, also when all are rounded away from 0. */
+static float find_step(const float w[KH_INT8_GROUP]) {
+    float top = 0;
+    for (int i = 0; i < KH_INT8_GROUP; i++)
+        top = fabsf(w[i]) > top ? fabsf(w[i]) : top;
+    float sum = TOP_SUM < 4 * 127 ? largest_sum(w) / (TOP_SUM - 2) : 0;
+    return sum > top / 127 ? sum : top / 127;
+}
+
 /* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart. */
 static void pack_group(const float *w, int n, uint32_t *out) {
-    float top = 0, sum = 0;
-    for (int i = 0; i < n; i++)
-        top = fabsf(w[i]) > top ? fabsf(w[i]) : top;
-    float step = top / TOP_WEIGHT;
+    float group[KH_INT8_GROUP] = { 0 }, sum = 0;
+    memcpy(group, w, (size_t)n * sizeof *w);
+    float step = find_step(group);
     for (int i = 0; i < KH_INT8_GROUP; i += 4) {
         uint32_t word = 0;
-        for (int q = 0; q < 4 && i + q < n && step > 0; q++) {
-            int8_t v = (int8_t)lrintf(w[i + q] / step);
+        for (int q = 0; q < 4 && step > 0; q++) {
+            int8_t v = (int8_t)lrintf(group[i + q] / step);
             sum += (float)v; /* whole numbers: exact */
             word |= (uint32_t)(uint8_t)v << 8 * q;
         }
@@ -259,30 +286,35 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 }
 #endif
 
+#ifndef HAVE_DOT8
+static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) { return dot4(dot4(sum, a0, w0), a1, w1); }
+#endif
+
 /* How a group of one token's activations was rounded: x = step * (q - zero), q in 0 .. 255. */
 typedef struct rounding {
     float step, per_step, zero;
 } rounding;
 
-/* One group: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added to c. */
-static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[TILE][2]) {
-    v_int sum[TILE][2];
+/* One group of INT8_ROWS rows: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added
+ * to c. */
+static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[INT8_ROWS][2]) {
+    v_int sum[INT8_ROWS][2];
 #pragma GCC unroll 16
-    for (int i = 0; i < TILE; i++)
+    for (int i = 0; i < INT8_ROWS; i++)
         sum[i][0] = sum[i][1] = splat_int(0);
-    for (int k = 0; k < GROUP_WORDS; k++, a += TILE, w += COLUMNS) {
-        v_int w0 = load_int(w), w1 = load_int(w + WIDTH);
+    for (int k = 0; k < GROUP_WORDS; k += 2, a += 2 * TILE, w += 2 * COLUMNS) {
+        v_int w0 = load_int(w), w1 = load_int(w + WIDTH), w2 = load_int(w + COLUMNS), w3 = load_int(w + COLUMNS + WIDTH);
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++) {
-            v_int x = splat_int(a[i]);
-            sum[i][0] = dot4(sum[i][0], x, w0);
-            sum[i][1] = dot4(sum[i][1], x, w1);
+        for (int i = 0; i < INT8_ROWS; i++) {
+            v_int x = splat_int(a[i]), y = splat_int(a[TILE + i]);
+            sum[i][0] = dot8(sum[i][0], x, w0, y, w2);
+            sum[i][1] = dot8(sum[i][1], x, w1, y, w3);
         }
     }
     for (int half = 0; half < 2; half++) {
         v_f32 step = (v_f32)load_int(w + half * WIDTH), total = (v_f32)load_int(w + COLUMNS + half * WIDTH);
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++)
+        for (int i = 0; i < INT8_ROWS; i++)
             c[i][half] += (__builtin_convertvector(sum[i][half], v_f32) - splat(r[i].zero) * total) * (splat(r[i].step) * step);
     }
 }
@@ -290,9 +322,10 @@ static inline void tile_group(const int32_t *a, const uint32_t *w, const roundin
 /* r: [groups][stride], from the tile's first row on. */
 static __attribute__((noinline)) void tile_int8(
     const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
-    for (int g = 0; g < groups; g++)
-        tile_group(
-            (const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
+    const int32_t *a = a_words;
+    for (int g = 0; g < groups; g++, a += GROUP_WORDS * TILE, w += GROUP_ROWS * COLUMNS, r += stride)
+        for (int i = 0; i < TILE; i += INT8_ROWS)
+            tile_group(a + i, w, r + i, c + i);
 }
 
 /* ------------------------------------------------------------------------------------------- gathering A */
