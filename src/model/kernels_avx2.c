@@ -13,6 +13,13 @@ static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) {
     return sum + (v_int)_mm256_madd_epi16(_mm256_add_epi16(pairs, more), _mm256_set1_epi16(1));
 }
 
+#define HAVE_CHOOSE
+static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) {
+    return (v_f32)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+}
+static inline v_f32 larger(v_f32 a, v_f32 b) { return (v_f32)_mm256_max_ps((__m256)a, (__m256)b); }
+static inline v_f32 smaller(v_f32 a, v_f32 b) { return (v_f32)_mm256_min_ps((__m256)a, (__m256)b); }
+
 #include "model/kernels_body.h"
 
 static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
