@@ -86,6 +86,28 @@ fi
 run 1 fill-mask --model "$model" "$(yes '[MASK]' | head -n 200 | tr '\n' ' ')" && says err 'a sequence of 202 tokens is longer than the 128'
 ok too_long_a_text $?
 
+printf '[MASK] a\nb [MASK] c [MASK]\n[MASK]\nd e f g [MASK]\n[MASK] [MASK] [MASK]\n' >"$work/texts"
+# same_for_any_batch ARGS...: about those texts
+same_for_any_batch() {
+    for batch in 1 2 3 32; do
+        "$KEYHOLE" "$@" --batch $batch --threads 2 <"$work/texts" >"$work/batch$batch" 2>"$work/err" &&
+            [ -s "$work/batch1" ] && cmp -s "$work/batch1" "$work/batch$batch" || return 1
+    done
+}
+same_for_any_batch fill-mask --model "$model" --json && [ "$(wc -l <"$work/batch32")" -eq 5 ]
+ok fill_mask_does_not_depend_on_the_batch $?
+
+same_for_any_batch features --model "$model" --pool none
+ok features_do_not_depend_on_the_batch $?
+
+printf '[MASK]\na [MASK]\nx\n[MASK]\n' | "$KEYHOLE" fill-mask --model "$model" --json >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && says err 'standard input: line 3: the text has no mask' && [ "$(wc -l <"$work/out")" -eq 2 ]
+ok fill_mask_answers_what_came_before_a_bad_text $?
+
+printf '2 5 6\n2 7\n2 x\n' | "$KEYHOLE" features --model tests/vectors/models/roberta --ids >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && says err 'standard input: line 3: expected token ids' && [ "$(wc -l <"$work/out")" -eq 2 ]
+ok features_of_what_came_before_bad_ids $?
+
 echo "2 5 6" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids --pool none >"$work/out" 2>"$work/err" &&
     [ "$(wc -l <"$work/out")" -eq 4 ] && [ "$(head -n 1 "$work/out" | wc -w)" -eq 32 ]
 ok features_of_every_token $?
