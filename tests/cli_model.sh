@@ -147,6 +147,17 @@ ok inspect_of_nothing $?
 run 2 inspect && says err 'MODEL is needed'
 ok inspect_needs_a_model $?
 
+run 0 bench engine --arch bert-tiny --precision f32,int8 --rows 2 --reps 1 && says out 'bert-tiny, 2 sequences' && says out 'of peak' &&
+    says out '6 layers x 256' && [ "$(grep -c '^  int8 .* /s .* %' "$work/out")" -eq 2 ] && [ "$(grep -c '^  bf16' "$work/out")" -eq 0 ]
+ok bench_engine_prints_its_table $?
+
+run 0 bench engine --arch bert-tiny --precision bf16 --rows 2 --reps 1 --slots 5 --length 20 --json && says out '"precision":"bf16"' &&
+    [ "$(wc -l <"$work/out")" -eq 1 ]
+ok bench_engine_times_one_case $?
+
+run 2 bench engine --arch bert-tiny --precision f64 && says err '--precision takes f32, bf16 and int8, separated by commas; got "f64"'
+ok bench_engine_of_unknown_precision $?
+
 run 0 fill-mask --help && says out 'keyhole fill-mask --model'
 ok help_teaches $?
 

@@ -1,5 +1,7 @@
 /* kernels_avx2.c - the kernels for CPUs with AVX2 and FMA. Without bf16 and VNNI instructions bf16 weights are widened in
- * registers, and bytes are multiplied by VPMADDUBSW, whose 16-bit sums would saturate with weights beyond +-63. */
+ * registers. Bytes are multiplied by VPMADDUBSW; two of its results are added in 16 bits before VPMADDWD widens them, three
+ * multiplications for what takes four otherwise. No sum overflows, because pack chooses steps that keep the four weights of
+ * a sum, those of one sign, within 128: 255 * 128 < 2^15. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -24,5 +26,5 @@ static inline v_f32 smaller(v_f32 a, v_f32 b) { return (v_f32)_mm256_min_ps((__m
 
 static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const kh_kernels kh_kernels_avx2 = { "avx2", COLUMNS, usable, pack, product, attention, layer_norm, gelu };
+const kh_kernels kh_kernels_avx2 = { "avx2", COLUMNS, usable, pack, product, attention, layer_norm, gelu, spin };
 #endif

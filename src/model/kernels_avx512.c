@@ -18,5 +18,5 @@ static bool usable(void) {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
 }
 
-const kh_kernels kh_kernels_avx512 = { "avx512", COLUMNS, usable, pack, product, attention, layer_norm, gelu };
+const kh_kernels kh_kernels_avx512 = { "avx512", COLUMNS, usable, pack, product, attention, layer_norm, gelu, spin };
 #endif

@@ -691,3 +691,20 @@ static void layer_norm(const float *x, int rows, int n, float eps, const float *
             y[i] = (x[i] - mean) * share * gain[i] + bias[i];
     }
 }
+
+/* Multiply-adds in as many registers as keep the units busy: the most that products could reach. */
+static double spin(int rounds, float *result) {
+    enum { SUMS = 12 };
+    v_f32 sum[SUMS], factor = splat(0.999f), more = splat(1e-3f);
+#pragma GCC unroll 16
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = splat((float)i);
+    for (int r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (int i = 0; i < SUMS; i++)
+            sum[i] = sum[i] * factor + more;
+    for (int i = 1; i < SUMS; i++)
+        sum[0] += sum[i];
+    *result = sum_lanes(sum[0]);
+    return 2.0 * SUMS * WIDTH * rounds;
+}
