@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-enum { WIDTH = 16, TILE = 12, TOP_WEIGHT = 127 };
+enum { WIDTH = 16, TILE = 12, INT8_ROWS = 12, TOP_SUM = 4 * 127 };
 typedef float v_f32 __attribute__((vector_size(64)));
 typedef int v_int __attribute__((vector_size(64)));
 
@@ -18,5 +18,5 @@ static bool usable(void) {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
 }
 
-const kh_kernels kh_kernels_avx512 = { "avx512", COLUMNS, usable, pack, product, attention, layer_norm, gelu };
+const kh_kernels kh_kernels_avx512 = { "avx512", COLUMNS, usable, pack, product, attention, layer_norm, gelu, spin };
 #endif
