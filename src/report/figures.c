@@ -50,8 +50,8 @@ int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
             kh_buf_printf(&s, "%.6f %.6f %.6f %.4f\n", (e->bin[b].low + e->bin[b].high) / 2, e->bin[b].accuracy, e->bin[b].confidence,
                 0.35 + 1.4 * sqrt((double)e->bin[b].n / e->rows.n));
     kh_buf_printf(&s,
-        "EOD\nset xrange [%g:1]\nset yrange [0:1]\nset xlabel 'confidence'\nset ylabel 'accuracy'\nset key top left\n"
-        "set style fill transparent solid 0.22 noborder\n"
+        "EOD\nset xrange [%g:1]\nset yrange [0:1]\nset xlabel 'confidence'\nset ylabel 'accuracy'\n"
+        "set style fill transparent solid 0.25 noborder\n"
         "plot $bins using 1:2:(%.6f) with boxes lc " KH_PLOT_FIRST " title 'accuracy in the bin', "
         "x with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED " title 'as sure as right', "
         "$bins using 3:2:4 with points pt 7 ps variable lc " KH_PLOT_FIRST " notitle\n",
@@ -83,7 +83,7 @@ int kh_figure_risk(kh_page *g, kh_buf *out, kh_err *err) {
             e->coverage);
     kh_buf_printf(&s,
         "set xrange [0:1]\nset yrange [0:*]\nset xlabel 'coverage: share of rows answered'\nset ylabel 'risk: share of them wrong'\n"
-        "set key top left\nset samples 400\n"
+        "set samples 400\n"
         "plot $maxp using 1:2 with lines lw 2 lc " KH_PLOT_FIRST " title 'most confident first'%s, "
         "x > %.9f ? (x - %.9f) / x : 0 with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED " title 'by an oracle'%s\n",
         e->n_label > 2 ? ", $entropy using 1:2 with lines lw 1.5 lc " KH_PLOT_SECOND " title 'lowest entropy first'" : "", e->m.accuracy,
@@ -120,8 +120,8 @@ int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err)
         kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED "\n", e->decisions.ood,
             e->decisions.ood);
     kh_buf_printf(&s,
-        "set xrange [0:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\nset key top left\n"
-        "set style fill transparent solid 0.3 noborder\nset boxwidth %.6f\n"
+        "set xrange [0:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
+        "set style fill transparent solid 0.4 noborder\nset boxwidth %.6f\n"
         "plot $inside using 1:2 with boxes lc " KH_PLOT_FIRST " title 'its own texts', "
         "$outside using 1:2 with boxes lc " KH_PLOT_SECOND " title 'from elsewhere'%s\n",
         max, score == KH_SCORE_MAXP ? "uncertainty: 1 - max p" : "uncertainty: entropy in nats", max / HISTOGRAM_BINS * 0.96,
@@ -179,7 +179,7 @@ static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *e
             n++;
         }
     kh_buf_printf(&s, "set xlabel '%s'\nset ylabel '%s'\nset xtics format '%%.0s%%c'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
-        x < 0 ? "generations" : "queries", what->axis, what->key[1] ? "top right" : "off");
+        x < 0 ? "generations" : "queries", what->axis, what->key[1] ? "on" : "off");
     kh_buf_bytes(&s, plot.data, plot.len);
     kh_buf_char(&s, '\n');
     kh_buf_text(&caption, what->caption);

@@ -45,11 +45,11 @@ static void close_table(kh_buf *b) { kh_buf_text(b, "</tbody>\n</table>\n</div>\
 /* What the numbers come to, in one or two sentences. */
 static void put_lede(kh_buf *b, const kh_eval *e) {
     double gap = 100 * (e->m.confidence - e->m.accuracy);
-    kh_buf_printf(b, "<p class=\"lede\">On %d %s rows it is right in <strong>%.1f %%</strong>", e->rows.n,
+    kh_buf_printf(b, "<p class=\"lede\">On %d %s rows it is right in <strong>%.1f&nbsp;%%</strong>", e->rows.n,
         kh_eval_split_name(e->o->split), 100 * e->m.accuracy);
     if (has_intervals(e))
-        kh_buf_printf(b, " (%g %% interval %.1f to %.1f)", 100 * e->o->bootstrap.level, 100 * e->low.accuracy, 100 * e->high.accuracy);
-    kh_buf_printf(b, " and claims to be right in <strong>%.1f %%</strong>: %s", 100 * e->m.confidence,
+        kh_buf_printf(b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level, 100 * e->low.accuracy, 100 * e->high.accuracy);
+    kh_buf_printf(b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: %s", 100 * e->m.confidence,
         fabs(gap) < 1     ? "it is as sure as it may be."
             : gap > 0 ? "it is too sure of itself"
                       : "it is less sure than it could be");
@@ -64,7 +64,7 @@ static void put_tile(kh_buf *b, const char *name, double x, double low, double h
     if (isnan(x))
         kh_buf_text(b, "–");
     else
-        kh_buf_printf(b, percent ? "%.1f %%" : "%.3f", scale * x);
+        kh_buf_printf(b, percent ? "%.1f&nbsp;%%" : "%.3f", scale * x);
     if (interval && !isnan(low))
         kh_buf_printf(b, percent ? "<small>%.1f to %.1f</small>" : "<small>%.3f to %.3f</small>", scale * low, scale * high);
     kh_buf_text(b, "</dd></div>\n");
@@ -96,8 +96,8 @@ static void put_top(kh_buf *b, const kh_page *g) {
     const kh_posterior *p = e->post;
     static const struct {
         const char *id, *name;
-    } parts[] = { { "numbers", "All numbers" }, { "calibration", "Calibration" }, { "answering", "When to answer" },
-        { "elsewhere", "Texts from elsewhere" }, { "confusion", "Confusion" }, { "rows", "Rows to look at" }, { "run", "The run" },
+    } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" }, { "elsewhere", "Texts from elsewhere" },
+        { "confusion", "Confusion" }, { "rows", "Rows to look at" }, { "numbers", "All numbers" }, { "run", "The run" },
         { "behind", "Behind the numbers" } };
     kh_buf_text(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
@@ -115,7 +115,7 @@ static void put_top(kh_buf *b, const kh_page *g) {
     put_tiles(b, e);
     kh_buf_text(b, "<nav aria-label=\"Sections\">\n<ul>\n");
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (i != 3 || e->n_outside > 0)
+        if (i != 2 || e->n_outside > 0)
             kh_buf_printf(b, "<li><a href=\"#%s\">%s</a></li>\n", parts[i].id, parts[i].name);
     kh_buf_text(b, "</ul>\n</nav>\n</header>\n<main>\n");
 }
@@ -143,7 +143,7 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     open_table(b, NULL, "What the answers are worth");
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">value</th>");
     if (has_intervals(e))
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g %% interval</th>", 100 * e->o->bootstrap.level);
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_metrics_name(i); i++) {
         const char *which = better[kh_metrics_better(i) + 1];
@@ -191,7 +191,7 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
-    kh_buf_printf(b, "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g %% wrong, with probability %g %%. ",
+    kh_buf_printf(b, "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with probability %g&nbsp;%%. ",
         100 * s->max_risk, 100 * (1 - s->delta));
     if (s->n_accepted == 0) {
         kh_buf_printf(b, "The %d dev rows cannot show it, so it would abstain always; it takes at least %d answers, all right.</p>\n", s->n,
@@ -201,21 +201,21 @@ static void put_selector(kh_buf *b, const kh_eval *e) {
     kh_buf_printf(b, "Chosen on %d dev rows: answer %s", s->n, isinf(s->threshold) ? "always" : "where ");
     if (!isinf(s->threshold))
         kh_buf_printf(b, "%s is below %.4g", e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);
-    kh_buf_printf(b, " (%d wrong of %d there). To expect: %.1f %% of rows answered, %.1f to %.1f. ", s->n_wrong, s->n_accepted,
+    kh_buf_printf(b, " (%d wrong of %d there). To expect: %.1f&nbsp;%% of rows answered, %.1f to %.1f. ", s->n_wrong, s->n_accepted,
         100 * s->coverage, 100 * s->coverage_low, 100 * s->coverage_high);
-    kh_buf_printf(b, "On these rows: <strong>%.1f %% answered, ", 100 * e->coverage);
+    kh_buf_printf(b, "On these rows: <strong>%.1f&nbsp;%% answered, ", 100 * e->coverage);
     if (isnan(e->risk))
         kh_buf_text(b, "so no risk to speak of</strong>.</p>\n");
     else
-        kh_buf_printf(b, "%.1f %% of the answers wrong</strong>.</p>\n", 100 * e->risk);
+        kh_buf_printf(b, "%.1f&nbsp;%% of the answers wrong</strong>.</p>\n", 100 * e->risk);
 }
 
 static void put_conformal(kh_buf *b, const kh_eval *e) {
     const kh_conformal *c = &e->decisions.conformal;
-    kh_buf_printf(b, "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g %%%s. The dev rows can promise %.1f %% at best%s. ",
+    kh_buf_printf(b, "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The dev rows can promise %.1f&nbsp;%% at best%s. ",
         100 * (1 - c->alpha), c->per_class ? " within every class" : "", 100 * (1 - c->min_alpha),
         c->alpha < c->min_alpha ? ", too little for it: sets of all classes are given where rows are too few" : "");
-    kh_buf_printf(b, "On these rows: <strong>%.1f %% hold it</strong>, with %.2f classes on average; %.1f %% are empty.</p>\n",
+    kh_buf_printf(b, "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; %.1f&nbsp;%% are empty.</p>\n",
         100 * e->covered, e->set_size, 100 * e->empty);
 }
 
@@ -249,7 +249,7 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) 
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">1 − max p</th>"
                    "<th scope=\"col\" class=\"n\">entropy</th>");
     if (has_intervals(e))
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g %% interval</th>", 100 * e->o->bootstrap.level);
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_ood_name(i); i++) {
         kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s</small></th><td class=\"n\">", kh_ood_name(i), kh_ood_text(i));
@@ -264,8 +264,8 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) 
     close_table(b);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
-            "<p>The threshold that lets %g %% of its own texts pass, chosen on dev, calls <strong>%.1f %%</strong> of these foreign, "
-            "and %.1f %% of its own.</p>\n",
+            "<p>The threshold that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls <strong>%.1f&nbsp;%%</strong> of these foreign, "
+            "and %.1f&nbsp;%% of its own.</p>\n",
             100 * e->decisions.opts.keep, 100 * o->flagged, 100 * e->flagged);
 }
 
@@ -359,7 +359,7 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
     kh_decomposition parts = kh_judged_parts(&e->rows, i, e->n_label);
     kh_buf_text(b, "<p class=\"said\">says <b>");
     put_name(b, label[said].name);
-    kh_buf_printf(b, "</b> with %.1f %%; %s <b>", 100 * p[said], said == e->label[i] ? "right, it is" : "wrong, it is");
+    kh_buf_printf(b, "</b> with %.1f&nbsp;%%; %s <b>", 100 * p[said], said == e->label[i] ? "right, it is" : "wrong, it is");
     put_name(b, label[e->label[i]].name);
     kh_buf_printf(b, "</b>. Entropy %.3f", parts.total);
     if (!isnan(parts.ambiguity) && e->post->n > 1)
@@ -367,7 +367,7 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
     kh_buf_text(b, e->post->n > 1 ? ". Votes of the prompts: " : ". ");
     for (int k = 0; k < n; k++) {
         put_name(b, label[order[k]].name);
-        kh_buf_printf(b, " %.0f %%%s", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]), k + 1 < n ? ", " : "");
+        kh_buf_printf(b, " %.0f&nbsp;%%%s", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]), k + 1 < n ? ", " : "");
     }
     if (e->decided) {
         kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, NULL);
@@ -565,7 +565,6 @@ static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
 
 int kh_page_write(kh_page *g, kh_buf *b, kh_err *err) {
     put_top(b, g);
-    put_numbers(b, g->eval);
     int rc = put_calibration(b, g, err);
     if (rc == 0)
         rc = put_answering(b, g, err);
@@ -575,6 +574,8 @@ int kh_page_write(kh_page *g, kh_buf *b, kh_err *err) {
         put_confusion(b, g->eval);
     if (rc == 0)
         rc = put_rows(b, g->eval, err);
+    if (rc == 0)
+        put_numbers(b, g->eval);
     if (rc == 0)
         rc = put_run(b, g, err);
     if (rc == 0)

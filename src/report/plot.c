@@ -27,10 +27,10 @@ static const char PREAMBLE[] =
     "set border 3 lc " KH_PLOT_MUTED "\n"
     "set tics nomirror out scale 0.6\n"
     "set grid lt 1 lw 0.8 lc " KH_PLOT_GRID "\n"
-    "set key samplen 1.6 spacing 1.15 textcolor rgb 'black'\n"
+    "set key above left Left reverse horizontal samplen 1.6 width -3 textcolor rgb 'black'\n"
     "set xlabel textcolor rgb 'black'\n"
     "set ylabel textcolor rgb 'black'\n"
-    "set lmargin 8\nset bmargin 3.6\nset tmargin 1\nset rmargin 2\n";
+    "set lmargin 9.5\nset bmargin 3.6\nset rmargin 2\n";
 
 /* ---------------------------------------------------------------------------------------------------- running */
 
