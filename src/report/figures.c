@@ -149,7 +149,7 @@ static const struct series {
 };
 
 /* The lines that have the number, members apart, thinned. */
-static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int x) {
+static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int x, double unit) {
     int member = kh_runlog_find(l, "member"), step = l->n > LOG_POINTS ? l->n / LOG_POINTS + 1 : 1;
     double last = NAN;
     kh_buf_printf(s, "$s%d << EOD\n", name);
@@ -160,26 +160,34 @@ static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int 
         if (!isnan(last) && m != last)
             kh_buf_text(s, "\n");
         last = m;
-        kh_buf_printf(s, "%.9g %.9g\n", at, y);
+        kh_buf_printf(s, "%.9g %.9g\n", at / unit, y);
     }
     kh_buf_text(s, "EOD\n");
+}
+
+static double largest(const kh_runlog *l, int column) {
+    double max = 0;
+    for (int i = 0; i < l->n; i++)
+        max = kh_runlog_at(l, i, column) > max ? kh_runlog_at(l, i, column) : max;
+    return max;
 }
 
 static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *err) {
     const kh_runlog *l = g->log;
     int x = kh_runlog_find(l, "queries"), column[2], n = 0;
+    bool thousands = x >= 0 && largest(l, x) >= 10000;
     kh_buf s = kh_buf_init(1 << 24), caption = kh_buf_init(1 << 16), plot = kh_buf_init(1 << 12);
     static const char *const COLOUR[] = { KH_PLOT_FIRST, KH_PLOT_SECOND };
     for (int i = 0; i < 2 && what->key[i]; i++)
         if ((column[n] = kh_runlog_find(l, what->key[i])) >= 0 && kh_runlog_count(l, column[n]) > 0) {
             bool few = kh_runlog_count(l, column[n]) < 40;
-            put_series(&s, l, n, column[n], x);
+            put_series(&s, l, n, column[n], x, thousands ? 1000 : 1);
             kh_buf_printf(&plot, "%s $s%d using 1:2 with %s lw %s lc %s %s '%s'", n ? "," : "plot", n, few ? "linespoints pt 7 ps 0.4" : "lines",
                 i ? "2" : "1.5", COLOUR[i], "title", what->label[i]);
             n++;
         }
-    kh_buf_printf(&s, "set xlabel '%s'\nset ylabel '%s'\nset xtics format '%%.0s%%c'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
-        x < 0 ? "generations" : "queries", what->axis, what->key[1] ? "on" : "off");
+    kh_buf_printf(&s, "set xlabel '%s'\nset ylabel '%s'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
+        x < 0 ? "generations" : thousands ? "queries, in thousands" : "queries", what->axis, what->key[1] ? "on" : "off");
     kh_buf_bytes(&s, plot.data, plot.len);
     kh_buf_char(&s, '\n');
     kh_buf_text(&caption, what->caption);

@@ -30,7 +30,7 @@ static const char PREAMBLE[] =
     "set key above left Left reverse horizontal samplen 1.6 width -3 textcolor rgb 'black'\n"
     "set xlabel textcolor rgb 'black'\n"
     "set ylabel textcolor rgb 'black'\n"
-    "set lmargin 9.5\nset bmargin 3.6\nset rmargin 2\n";
+    "set bmargin 3.6\nset rmargin 2\n";
 
 /* ---------------------------------------------------------------------------------------------------- running */
 

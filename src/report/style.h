@@ -37,7 +37,7 @@ static const char KH_STYLE[] =
     ".missing{color:var(--muted);border:1px dashed var(--line);border-radius:.5rem;padding:1rem;font-size:.9375rem}\n"
     ".scroll{overflow-x:auto;margin:.75rem 0}\n"
     "table{border-collapse:collapse;font-size:.9375rem;font-variant-numeric:tabular-nums}\n"
-    "caption{text-align:left;color:var(--muted);font-size:.875rem;padding-bottom:.35rem}\n"
+    "caption{text-align:left;white-space:nowrap;color:var(--muted);font-size:.875rem;padding-bottom:.35rem}\n"
     "th,td{padding:.32rem 1.1rem .32rem 0;text-align:left;vertical-align:baseline;font-weight:400}\n"
     "thead th{color:var(--muted);font-size:.8125rem;border-bottom:1px solid var(--line)}\n"
     "tbody tr+tr>*{border-top:1px solid var(--grid)}\n"
