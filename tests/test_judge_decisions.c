@@ -8,6 +8,9 @@
 
 #include <math.h>
 
+/* cmocka's own compares floats. */
+#define assert_near(a, b, within) assert_true(fabs((double)(a) - (double)(b)) <= (within))
+
 enum { N = 60, K = 2 };
 
 static char dir[80];
@@ -107,7 +110,7 @@ static void parts_can_be_left_out(void **state) {
     assert_false(one.abstain);
     assert_int_equal(one.set_size, -1);
     assert_true(one.foreign);
-    assert_float_equal(one.score, log(2), 1e-9);
+    assert_near(one.score, log(2), 1e-9);
     kh_decisions_free(&d);
 }
 
@@ -323,10 +326,10 @@ static void parts_agree_with_the_definition(void **state) {
             for (int k = 0; k < L; k++)
                 p[s * L + k] = exp((double)logprob[(s * R + row) * L + k]);
         kh_decomposition d = kh_uncertainty_parts(p, w, S, L);
-        assert_float_equal(ambiguity[row], d.ambiguity, 1e-6);
+        assert_near(ambiguity[row], d.ambiguity, 1e-6);
         for (int k = 0; k < L; k++)
             total += votes[row * L + k];
-        assert_float_equal(total, 1, 1e-6);
+        assert_near(total, 1, 1e-6);
         int first = kh_predicted(p, L);
         assert_true(votes[row * L + first] >= 0.5);
     }

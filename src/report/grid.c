@@ -38,12 +38,16 @@ void kh_grid_free(kh_grid *t) {
 
 /* ------------------------------------------------------------------------------------------------ for terminals */
 
+static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
+
 /* Columns on a terminal. */
 static int width_of(const char *s) {
     size_t n = strlen(s);
     int width = 0;
-    for (int len; n > 0; s += len, n -= (size_t)len)
-        width += utf8proc_charwidth((utf8proc_int32_t)kh_utf8_next(s, n, &len, NULL));
+    for (int len; n > 0; s += len, n -= (size_t)len) {
+        uint32_t c = kh_utf8_next(s, n, &len, NULL);
+        width += is_control(c) ? 1 : utf8proc_charwidth((utf8proc_int32_t)c);
+    }
     return width;
 }
 
@@ -52,7 +56,7 @@ static void put_plain(kh_buf *out, const char *s) {
     size_t n = strlen(s);
     for (int len; n > 0; s += len, n -= (size_t)len) {
         uint32_t c = kh_utf8_next(s, n, &len, NULL);
-        if (c < 0x20 || (c >= 0x7F && c < 0xA0))
+        if (is_control(c))
             kh_buf_char(out, ' ');
         else
             kh_buf_bytes(out, s, (size_t)len);
@@ -83,9 +87,9 @@ static void put_text(const kh_grid *t, kh_buf *out) {
         bool left = col < t->n_left, last = col + 1 == t->n_col;
         put_spaces(out, 2);
         put_spaces(out, left ? 0 : pad);
-        kh_buf_text(out, c->strong && t->colour ? "\033[1m" : "");
+        kh_buf_text(out, !c->strong ? "" : t->colour ? "\033[1m" : "*");
         put_plain(out, c->text);
-        kh_buf_text(out, !c->strong ? "" : t->colour ? "\033[0m" : "*");
+        kh_buf_text(out, c->strong && t->colour ? "\033[0m" : "");
         put_spaces(out, left && !last ? pad : 0);
         kh_buf_text(out, last ? "\n" : "");
     }
