@@ -36,7 +36,8 @@ static const kh_opt eval_table[] = {
     { "per-class", KH_OPT_FLAG, offsetof(eval_opts, e.decide.per_class), .help = "--alpha holds within every class" },
     { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
         .help = "share of its own texts that are not to be called foreign" },
-    { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy", .help = "what decides: 1 - max p, or entropy" },
+    { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
+        .help = "what decides: 1 - max p, or entropy" },
     { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0, .max = 1000000, .arg = "N",
         .help = "resamples for intervals; 0: none" },
     { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
@@ -46,8 +47,10 @@ static const kh_opt eval_table[] = {
     { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR",
         .help = "where the model is now; without it, where it was when tuning" },
     { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
-    { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR", .help = "where results.json and report.html go; without it, RUN" },
-    { "rows-out", KH_OPT_TEXT, offsetof(eval_opts, rows_out), .arg = "FILE", .help = "every row with what was said of it, as JSONL" },
+    { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
+        .help = "where results.json and report.html go; without it, RUN" },
+    { "rows-out", KH_OPT_TEXT, offsetof(eval_opts, rows_out), .arg = "FILE",
+        .help = "every row with what was said of it, as JSONL" },
     { "report", KH_OPT_FLAG, offsetof(eval_opts, report), "true", .help = "write report.html" },
     { "json", KH_OPT_FLAG, offsetof(eval_opts, json), .help = "print results.json instead of tables" },
     { 0 },
@@ -123,13 +126,15 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
     }
     kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
     if (d->opts.max_risk > 0 && s->n_accepted == 0)
-        kh_buf_printf(out, "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all right\n", s->n, s->max_risk,
-            s->n_needed);
+        kh_buf_printf(out, "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all right\n", s->n,
+            s->max_risk, s->n_needed);
     else if (d->opts.max_risk > 0)
-        kh_buf_printf(out, "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these answers %.4f are wrong\n",
+        kh_buf_printf(out,
+            "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these answers %.4f are wrong\n",
             100 * e->coverage, s->max_risk, 100 * s->coverage, e->risk);
     if (d->opts.alpha > 0)
-        kh_buf_printf(out, "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can promise %.4g at best\n",
+        kh_buf_printf(out,
+            "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can promise %.4g at best\n",
             1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
     if (isinf(d->ood))
         kh_buf_printf(out, "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n, d->opts.keep);
@@ -138,6 +143,8 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
     kh_buf_text(out, isfinite(d->ood) ? "\n" : "");
+    if (e->o->split == KH_EVAL_DEV)
+        kh_buf_text(out, "  These rows were chosen on and judged on at once: judge on test rows for what to expect.\n");
 }
 
 static void put_text(const kh_eval *e, kh_buf *out) {
@@ -176,7 +183,8 @@ static int write_report(const kh_eval *e, const char *run, const char *dir, cons
 }
 
 /* results.json last: a folder that has one has the rest, too. */
-static int write_all(const eval_opts *o, const kh_eval *e, const char *run, const char *options, const kh_buf *results, kh_err *err) {
+static int write_all(
+    const eval_opts *o, const kh_eval *e, const char *run, const char *options, const kh_buf *results, kh_err *err) {
     const char *dir = o->out ? o->out : run;
     int rc = o->out ? kh_dir_make(o->out, err) : 0;
     if (rc == 0 && e->decided)

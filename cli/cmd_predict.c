@@ -213,12 +213,13 @@ static int open_decisions(predict *u, kh_err *err) {
     int rc = kh_decisions_open(&u->decisions, u->run.dir, err);
     u->decides = rc == 0;
     if (rc == KH_EMISSING && u->o->output != OUT_PROBS)
-        fprintf(stderr, "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when to abstain\n", u->run.dir);
+        fprintf(stderr, "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when to abstain\n",
+            u->run.dir);
     if (rc == KH_EMISSING)
         return 0;
     if (rc == 0 && u->decisions.n_label != u->task->n_label)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again", u->run.dir,
-            u->decisions.n_label, u->task->n_label);
+        rc = kh_fail(err, KH_EMISMATCH, "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again",
+            u->run.dir, u->decisions.n_label, u->task->n_label);
     return rc;
 }
 

@@ -94,7 +94,7 @@ same_bytes() {
 ok "the same bytes again, with another number of threads" same_bytes
 as_json() { run 0 eval "$here/elbo" --json --no-report --bootstrap 0 --out "$here/elsewhere" && cmp "$here/out" "$here/elsewhere/results.json" && [ ! -e "$here/elsewhere/report.html" ]; }
 ok "the data of tuning, JSON, no report, another folder" as_json
-dev_split() { run 0 eval "$here/elbo" --split dev --no-report --out "$here/elsewhere" && out_has "32 dev rows"; }
+dev_split() { run 0 eval "$here/elbo" --split dev --no-report --out "$here/elsewhere" && out_has "32 dev rows" && out_has "These rows were chosen on and judged on at once"; }
 ok "other splits" dev_split
 some_rows() { run 0 eval "$here/elbo" --rows 10 --bootstrap 0 --no-report --out "$here/elsewhere" && out_has "10 test rows" && grep -q '"rows": 10, "of": 40' "$here/elsewhere/results.json"; }
 ok "some rows" some_rows

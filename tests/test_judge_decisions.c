@@ -201,12 +201,14 @@ static void none_is_said_so(void **state) {
     kh_decisions_free(&e);
 }
 
-#define HEAD "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":2,\"score\":\"maxp\",\"seed\":0,"
+#define HEAD                                                                                                                       \
+    "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":2,\"score\":\"maxp\",\"seed\":0,"
 #define OOD ",\"ood\":{\"keep\":0.9,\"threshold\":null}}"
-#define SELECTOR(answers, risk) \
-    "{\"max_risk\":" risk ",\"delta\":0.1,\"answers\":\"" answers "\",\"threshold\":null,\"rows\":2,\"accepted\":0,\"wrong\":0,\"needed\":22," \
+#define SELECTOR(answers, risk)                                                                                                    \
+    "{\"max_risk\":" risk ",\"delta\":0.1,\"answers\":\"" answers                                                                  \
+    "\",\"threshold\":null,\"rows\":2,\"accepted\":0,\"wrong\":0,\"needed\":22,"                                                   \
     "\"risk\":null,\"risk_bound\":null,\"coverage\":0,\"coverage_low\":0,\"coverage_high\":1}"
-#define CONFORMAL(alpha, start, scores) \
+#define CONFORMAL(alpha, start, scores)                                                                                            \
     "{\"alpha\":" alpha ",\"per_class\":false,\"min_alpha\":0.3,\"start\":" start ",\"scores\":" scores "}"
 
 static void every_malformed_file_has_its_sentence(void **state) {
@@ -222,7 +224,8 @@ static void every_malformed_file_has_its_sentence(void **state) {
         { HEAD "\"selector\":3,\"conformal\":null" OOD, "\"selector\" must be an object or null" },
         { HEAD "\"selector\":" SELECTOR("always", "0.1") ",\"conformal\":null" OOD, "contradicts itself: it answers \"always\"" },
         { HEAD "\"selector\":" SELECTOR("never", "7") ",\"conformal\":null" OOD, "contradicts itself" },
-        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("2", "[0,2,2]", "[0,1]") OOD, "\"alpha\" is 2, expected between 0 and 1" },
+        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("2", "[0,2,2]", "[0,1]") OOD,
+            "\"alpha\" is 2, expected between 0 and 1" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2]", "[0,1]") OOD, "\"start\" must hold 3 numbers" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,9,2]", "[0,1]") OOD, "must ascend, class by class" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,0]") OOD, "must ascend, class by class" },
@@ -239,7 +242,8 @@ static void every_malformed_file_has_its_sentence(void **state) {
     }
     kh_decisions d;
     uint64_t stamp;
-    static const char good[] = HEAD "\"selector\":" SELECTOR("never", "0.1") ",\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[0,1]") OOD;
+    static const char good[] =
+        HEAD "\"selector\":" SELECTOR("never", "0.1") ",\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[0,1]") OOD;
     assert_int_equal(kh_decisions_parse(&d, good, sizeof good - 1, "d.json", &stamp, NULL), 0);
     assert_int_equal(stamp, 0xab);
     kh_decisions_free(&d);
@@ -277,11 +281,13 @@ static void every_allocation_may_fail(void **state) {
 
 static void foreign_rows_take_their_template_and_our_words(void **state) {
     (void)state;
-    static const char PAIR[] = "{\"name\":\"pair\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"a\",\"words\":[\"new\"]},"
-                               "{\"name\":\"b\",\"words\":[\"old\"]},{\"name\":\"c\",\"words\":[\"boat\"]}]}";
+    static const char PAIR[] =
+        "{\"name\":\"pair\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"a\",\"words\":[\"new\"]},"
+        "{\"name\":\"b\",\"words\":[\"old\"]},{\"name\":\"c\",\"words\":[\"boat\"]}]}";
     /* The same by hand: a task of that template with our labels. */
-    static const char MIXED[] = "{\"name\":\"mixed\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-                                "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char MIXED[] =
+        "{\"name\":\"mixed\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     const kh_task *pair, *mixed;
     kh_err err;
     assert_int_equal(kh_task_parse(&pair, PAIR, sizeof PAIR - 1, "pair.json", &err), 0);

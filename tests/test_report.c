@@ -40,12 +40,18 @@ static void marks_are_escaped(void **state) {
 static void the_unseen_is_shown(void **state) {
     (void)state;
     html_of("a\0b\x01", 4, "a[U+0000]b[U+0001]");
-    html_of("\xE2\x80\xAE" "evil", 7, "[U+202E]evil");
+    html_of("\xE2\x80\xAE"
+            "evil",
+        7, "[U+202E]evil");
     html_of("\xE2\x81\xA6", 3, "[U+2066]");
     html_of("\xC2\x85", 2, "[U+0085]");
     html_of("\xEF\xBB\xBF", 3, "[U+FEFF]");
     html_of("\xEF\xBF\xBE", 3, "[U+FFFE]");
-    html_of("a\xFF" "b", 3, "a\xEF\xBF\xBD" "b");
+    html_of("a\xFF"
+            "b",
+        3,
+        "a\xEF\xBF\xBD"
+        "b");
 }
 
 static void foreign_text_is_isolated_and_cut(void **state) {
@@ -100,7 +106,8 @@ static void tables_for_documents(void **state) {
     grid_is(KH_GRID_CSV, false, "method,value\n\"a|b_<\\&%,\"\"\",0.50 ± 0.25\n\"'=cmd\x1b[0m\",7\n");
     grid_is(KH_GRID_LATEX, false,
         "\\begin{tabular}{lr}\n\\hline\nmethod & value \\\\\n\\hline\n"
-        "a|b\\_\\textless{}\\textbackslash{}\\&\\%,\" & \\textbf{0.50 $\\pm$ 0.25} \\\\\n=cmd\x1b[0m & 7 \\\\\n\\hline\n\\end{tabular}\n");
+        "a|b\\_\\textless{}\\textbackslash{}\\&\\%,\" & \\textbf{0.50 $\\pm$ 0.25} \\\\\n=cmd\x1b[0m & 7 "
+        "\\\\\n\\hline\n\\end{tabular}\n");
     grid_is(KH_GRID_HTML, false,
         "<table>\n<thead>\n<tr><th scope=\"col\">method</th><th scope=\"col\" class=\"n\">value</th></tr>\n</thead>\n<tbody>\n"
         "<tr><th scope=\"row\">a|b_&lt;\\&amp;%,&quot;</th><td class=\"n\"><strong>0.50 ± 0.25</strong></td></tr>\n"
@@ -109,19 +116,23 @@ static void tables_for_documents(void **state) {
 
 /* ----------------------------------------------------------------------------------------------------------- plots */
 
-static const char SVG[] = "<?xml version=\"1.0\"?>\n<svg\n viewBox=\"0 0 470 310\"\n>\n<title>Gnuplot</title>\n<g id=\"gnuplot_canvas\">\n"
-                          "<defs><circle id='gpDot' stroke='currentColor'/><filter id='textbox'>x</filter></defs>\n"
-                          "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n</g>\n"
-                          "<g fill=\"none\" color=\"black\" stroke=\"rgb(  0,   0, 241)\"><title>plot</title>"
-                          "<use xlink:href='#gpDot' color='rgb(  0,   0, 242)'/><text fill=\"black\">1</text><p fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n\n";
+static const char SVG[] =
+    "<?xml version=\"1.0\"?>\n<svg\n viewBox=\"0 0 470 310\"\n>\n<title>Gnuplot</title>\n<g id=\"gnuplot_canvas\">\n"
+    "<defs><circle id='gpDot' stroke='currentColor'/><filter id='textbox'>x</filter></defs>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n</g>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"rgb(  0,   0, 241)\"><title>plot</title>"
+    "<use xlink:href='#gpDot' color='rgb(  0,   0, 242)'/><text fill=\"black\">1</text><p "
+    "fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n\n";
 
 static void an_svg_is_made_fit_for_a_page(void **state) {
     (void)state;
     kh_buf b = kh_buf_init(1 << 16);
     assert_true(kh_plot_inline(SVG, sizeof SVG - 1, 4, "T<", "D", &b));
     assert_text(&b,
-        "<svg viewBox=\"0 0 470 310\" role=\"img\" aria-labelledby=\"plot4-title plot4-desc\">\n<title id=\"plot4-title\">T&lt;</title>\n"
-        "<desc id=\"plot4-desc\">D</desc>\n<g id=\"plot4-gnuplot_canvas\">\n<defs><circle id='plot4-gpDot' stroke='currentColor'/></defs>\n\n"
+        "<svg viewBox=\"0 0 470 310\" role=\"img\" aria-labelledby=\"plot4-title plot4-desc\">\n<title "
+        "id=\"plot4-title\">T&lt;</title>\n"
+        "<desc id=\"plot4-desc\">D</desc>\n<g id=\"plot4-gnuplot_canvas\">\n<defs><circle id='plot4-gpDot' "
+        "stroke='currentColor'/></defs>\n\n"
         "<g fill=\"none\" stroke=\"var(--first)\"><use xlink:href='#plot4-gpDot' color='var(--second)'/>"
         "<text fill=\"currentColor\">1</text><p fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n");
 }
@@ -131,7 +142,7 @@ static void what_is_no_svg_is_refused(void **state) {
     kh_buf b = kh_buf_init(1 << 16);
     assert_false(kh_plot_inline("nonsense", 8, 1, "", "", &b));
     assert_false(kh_plot_inline(SVG, sizeof SVG - 20, 1, "", "", &b)); /* cut off */
-    for (size_t n = 0; n < sizeof SVG; n++) /* and nothing is read beyond its end */
+    for (size_t n = 0; n < sizeof SVG; n++)                            /* and nothing is read beyond its end */
         kh_plot_inline(SVG, n, 1, "", "", &b);
     kh_buf_free(&b);
 }
@@ -192,7 +203,8 @@ static void gnuplot_draws(void **state) {
 
 static void a_log_is_read_by_its_keys(void **state) {
     (void)state;
-    static const char text[] = "gen=1 queries=640 loss=0.52 dev=-\nnonsense\n\ngen=2 queries=1280 loss=inf dev=0.5 eps=3\n=7 toolongakeytobeakeyofalog=1\ngen=3";
+    static const char text[] = "gen=1 queries=640 loss=0.52 dev=-\nnonsense\n\ngen=2 queries=1280 loss=inf dev=0.5 eps=3\n=7 "
+                               "toolongakeytobeakeyofalog=1\ngen=3";
     kh_runlog l;
     assert_int_equal(kh_runlog_parse(&l, text, sizeof text - 1, NULL), 0);
     assert_int_equal(l.n, 3);
@@ -259,7 +271,8 @@ static void weights_and_degenerate_clouds(void **state) {
 static char *result_json(const char *method, const char *options, int seed, double accuracy, double ece) {
     kh_buf b = kh_buf_init(1 << 16);
     kh_buf_printf(&b,
-        "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"%s\",\"seed\":%d,\"options\":%s},\"model\":{\"path\":\"models/m\"},"
+        "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"%s\",\"seed\":%d,\"options\":%s},\"model\":{\"path\":"
+        "\"models/m\"},"
         "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":10},\"metrics\":{\"accuracy\":{\"value\":%g},\"ece\":{\"value\":%g},"
         "\"f1\":{\"value\":null},\"aurrrc_min\":{\"value\":0.1}},\"ood\":[{\"name\":\"rte\",\"maxp\":{\"auroc\":{\"value\":0.7}},"
         "\"entropy\":{\"auroc\":{\"value\":0.8},\"fpr95\":{\"value\":%g}}}]}",
@@ -308,9 +321,11 @@ static void malformed_results_have_their_sentences(void **state) {
         { "{\"schema\":\"keyhole-results\",\"version\":1}", "\"run\" must be an object" },
         { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1}}",
             "\"metrics\" must be an object" },
-        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{\"ece\":3}}",
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{"
+          "\"ece\":3}}",
             "\"ece\" must be an object with a \"value\"" },
-        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{},\"ood\":[{\"name\":\"x\"}]}",
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{},"
+          "\"ood\":[{\"name\":\"x\"}]}",
             "\"maxp\" must be an object" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -329,8 +344,8 @@ static void malformed_results_have_their_sentences(void **state) {
 
 static void seeds_share_a_line_and_the_best_is_marked(void **state) {
     (void)state;
-    kh_result runs[] = { result("bbt", "{}", 1, 0.8, 0.1), result("bbt", "{}", 2, 0.9, 0.2), result("elbo", "{\"pop\":5}", 1, 0.85, 0.05),
-        result("elbo", "{\"pop\":9}", 1, 0.7, 0.3) };
+    kh_result runs[] = { result("bbt", "{}", 1, 0.8, 0.1), result("bbt", "{}", 2, 0.9, 0.2),
+        result("elbo", "{\"pop\":5}", 1, 0.85, 0.05), result("elbo", "{\"pop\":9}", 1, 0.7, 0.3) };
     static const char *const metrics[] = { "accuracy", "ece", "f1", "aurrrc_min" };
     kh_comparison c;
     kh_err err;
@@ -364,11 +379,13 @@ static void comparison_formats(void **state) {
     b = kh_buf_init(1 << 16);
     kh_comparison_put(&c, KH_GRID_CSV, false, &b);
     assert_text(&b,
-        "model,task,method,seeds,accuracy,accuracy_sd,f1,f1_sd\nmodels/m,sst2,elbo pop=5,1,0.85,,,\nmodels/m,sst2,elbo pop=9,1,0.7,,,\n");
+        "model,task,method,seeds,accuracy,accuracy_sd,f1,f1_sd\nmodels/m,sst2,elbo pop=5,1,0.85,,,\nmodels/m,sst2,elbo "
+        "pop=9,1,0.7,,,\n");
     b = kh_buf_init(1 << 16);
     kh_comparison_json(&c, &b);
-    assert_non_null(strstr(b.data, "\"options\": {\"pop\":5,\"x\":1}, \"seeds\": 1, \"metrics\": {\n   \"accuracy\": {\"mean\": 0.85, \"sd\": null, "
-                                   "\"best\": true}"));
+    assert_non_null(strstr(b.data,
+        "\"options\": {\"pop\":5,\"x\":1}, \"seeds\": 1, \"metrics\": {\n   \"accuracy\": {\"mean\": 0.85, \"sd\": null, "
+        "\"best\": true}"));
     kh_buf_free(&b);
     kh_comparison_free(&c);
     kh_result_free(&runs[0]);
@@ -450,8 +467,9 @@ static int open_all(void **state) {
     mkdir(folder, 0700);
     write_rows(folder, "train.tsv", 40, "the boats were green");
     write_rows(folder, "test.tsv", 30, "<script>small boats</script>");
-    write_text(folder, "other.json", "{\"name\":\"o<b>\",\"template\":\"{mask} : {text}\",\"labels\":[{\"name\":\"x\",\"words\":[\"new\"]},"
-                                     "{\"name\":\"y\",\"words\":[\"old\"]}]}");
+    write_text(folder, "other.json",
+        "{\"name\":\"o<b>\",\"template\":\"{mask} : {text}\",\"labels\":[{\"name\":\"x\",\"words\":[\"new\"]},"
+        "{\"name\":\"y\",\"words\":[\"old\"]}]}");
     return 0;
 }
 
@@ -592,7 +610,11 @@ static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
     static const char LINES[] = "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 eps=8 acceptance=0.4 ess=60\n";
     kh_err err;
     assert_int_equal(kh_runlog_parse(&log, LINES, sizeof LINES - 1, NULL), 0);
-    kh_page g = { .eval = e, .log = &log, .run = "a <run>", .options = "{\"rows\":0,\"data\":\"<d>\",\"out\":null}", .plotter = { .program = program } };
+    kh_page g = { .eval = e,
+        .log = &log,
+        .run = "a <run>",
+        .options = "{\"rows\":0,\"data\":\"<d>\",\"out\":null}",
+        .plotter = { .program = program } };
     *out = kh_buf_init(KH_BUF_MAX);
     if (kh_page_write(&g, out, &err) != 0)
         fail_msg("%s", err.msg);

@@ -87,16 +87,16 @@ static void put_number(kh_buf *b, const char *key, double x) {
 }
 
 static void put_selector(kh_buf *b, const kh_selector *s) {
-    kh_buf_printf(b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk, s->delta,
-        kh_selector_answers(s));
+    kh_buf_printf(
+        b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk, s->delta, kh_selector_answers(s));
     put_number(b, "threshold", s->threshold);
-    kh_buf_printf(b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong,
-        s->n_needed);
+    kh_buf_printf(
+        b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong, s->n_needed);
     put_number(b, "risk", s->risk);
     kh_buf_text(b, ", ");
     put_number(b, "risk_bound", s->risk_bound);
-    kh_buf_printf(b, ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}", s->coverage,
-        s->coverage_low, s->coverage_high);
+    kh_buf_printf(b, ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}", s->coverage, s->coverage_low,
+        s->coverage_high);
 }
 
 static void put_conformal(kh_buf *b, const kh_conformal *c) {
@@ -134,8 +134,9 @@ int kh_decisions_save(const kh_decisions *d, const char *run, kh_err *err) {
     uint64_t stamp = 0;
     int rc = path ? kh_posterior_stamp(run, &stamp, err) : kh_fail_memory(err);
     if (rc == 0) {
-        kh_buf_printf(&b, "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", \"posterior\": \"%016" PRIx64
-            "\",\n", VERSION, kh_version(), stamp);
+        kh_buf_printf(&b,
+            "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", \"posterior\": \"%016" PRIx64 "\",\n",
+            VERSION, kh_version(), stamp);
         kh_decisions_json(d, &b);
         kh_buf_text(&b, "\n}\n");
         rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
@@ -195,8 +196,8 @@ static int read_scores(reader *r, const json_t *start, const json_t *scores) {
     kh_conformal *c = &r->d->conformal;
     size_t n = json_array_size(scores);
     if (!json_is_array(start) || !json_is_array(scores) || json_array_size(start) != (size_t)c->n_label + 1 || n > MAX_ROWS)
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"start\" must hold %d numbers and \"scores\" at most %d", r->name, c->n_label + 1,
-            MAX_ROWS);
+        return kh_fail(
+            r->err, KH_EFORMAT, "%s: \"start\" must hold %d numbers and \"scores\" at most %d", r->name, c->n_label + 1, MAX_ROWS);
     c->start = kh_calloc((size_t)c->n_label + 1, sizeof *c->start);
     c->score = kh_malloc(n * sizeof *c->score);
     if (!c->start || !c->score)
@@ -204,7 +205,8 @@ static int read_scores(reader *r, const json_t *start, const json_t *scores) {
     bool good = true;
     for (size_t k = 0; k <= (size_t)c->n_label && good; k++) {
         json_int_t v = json_integer_value(json_array_get(start, k));
-        good = v >= (k ? c->start[k - 1] : 0) && v <= (json_int_t)n && (k > 0 || v == 0) && (k < (size_t)c->n_label || v == (json_int_t)n);
+        good = v >= (k ? c->start[k - 1] : 0) && v <= (json_int_t)n && (k > 0 || v == 0) &&
+            (k < (size_t)c->n_label || v == (json_int_t)n);
         c->start[k] = (int)v;
     }
     for (size_t i = 0; i < n && good; i++) {

@@ -58,8 +58,8 @@ typedef struct sums {
     double *p, *votes, *ambiguity; /* the last two may be NULL */
 } sums;
 
-void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row,
-    int n_label) {
+void kh_mixture_parts(
+    double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
     for (int s = 0; s < n_sample; s++)
         for (int i = 0; i < n_row; i++, logprob += n_label) {
             int best = 0;
@@ -304,7 +304,8 @@ static kh_task mix_tasks(const kh_task *template, const kh_task *words) {
     return mixed;
 }
 
-static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, bool foreign, kh_err *err) {
+static int new_predictor(
+    kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, bool foreign, kh_err *err) {
     *out = NULL;
     kh_predictor *p = kh_calloc(1, sizeof *p);
     if (!p)

@@ -31,8 +31,8 @@ static int check_seeds(const kh_result *runs, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
             if (runs[i].seed == runs[j].seed && same_group(&runs[i], &runs[j]))
-                return kh_fail(err, KH_EARG, "%s and %s are the same method with the same seed; name one of them", runs[j].run,
-                    runs[i].run);
+                return kh_fail(
+                    err, KH_EARG, "%s and %s are the same method with the same seed; name one of them", runs[j].run, runs[i].run);
     return 0;
 }
 
@@ -104,7 +104,8 @@ int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const c
             for (int k = 0; k < runs[i].n; k++)
                 known |= strcmp(runs[i].metric[k].name, metric[m]) == 0;
         if (!known)
-            rc = kh_fail(err, KH_EARG, "no run has a metric \"%s\"; \"keyhole compare RUN --metrics all\" shows which there are", metric[m]);
+            rc = kh_fail(
+                err, KH_EARG, "no run has a metric \"%s\"; \"keyhole compare RUN --metrics all\" shows which there are", metric[m]);
     }
     if (rc == 0)
         mark_best(out);
@@ -139,7 +140,8 @@ static void name_group(const kh_comparison *c, const kh_group *g, kh_buf *out) {
         for (int i = 0; i < c->n; i++) {
             json_t *other = NULL;
             const kh_result *r = c->group[i].first;
-            if (strcmp(r->method, g->first->method) == 0 && kh_json_parse(r->options, strlen(r->options), "options", &other, NULL) == 0)
+            if (strcmp(r->method, g->first->method) == 0 &&
+                kh_json_parse(r->options, strlen(r->options), "options", &other, NULL) == 0)
                 differs |= !json_equal(value, json_object_get(other, key));
             json_decref(other);
         }

@@ -174,7 +174,8 @@ static int drop_last_class(kh_dataset **data, kh_err *err) {
 static int open_outside(const kh_eval *e, kh_outside *out, const char *pair, kh_err *err) {
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair || !equals[1])
-        return kh_fail(err, KH_EARG, "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte; got \"%s\"", pair);
+        return kh_fail(
+            err, KH_EARG, "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte; got \"%s\"", pair);
     char *name = kh_strndup(pair, (size_t)(equals - pair));
     kh_dataset *data = NULL;
     int rc = name ? kh_task_open(&out->task, name, err) : kh_fail_memory(err);

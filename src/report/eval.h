@@ -49,15 +49,15 @@ typedef struct kh_eval {
     const char *data; /* the folder */
     int n_label;
     kh_judged rows, dev;
-    int *label, *dev_label;   /* true classes */
-    kh_metrics m, low, high;  /* without bootstrap low and high are NaN */
+    int *label, *dev_label;  /* true classes */
+    kh_metrics m, low, high; /* without bootstrap low and high are NaN */
     kh_bin bin[KH_BINS];
     kh_curve_point *point[2]; /* risk against coverage, by kh_score */
     int n_point[2];
-    int *confusion;           /* [n_label, n_label] rows are true classes */
-    kh_outside *outside;      /* [n_outside] */
+    int *confusion;      /* [n_label, n_label] rows are true classes */
+    kh_outside *outside; /* [n_outside] */
     int n_outside;
-    bool decided;             /* there were dev rows to decide on; otherwise `why` */
+    bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
     kh_decisions decisions;
     double coverage, risk;           /* of the rows under the decisions; NaN without */

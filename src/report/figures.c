@@ -1,5 +1,5 @@
-/* figures.c - the plots of the report: a script for gnuplot each, made of numbers and words of our own. Names from data stand in the
- * captions, which are HTML. */
+/* figures.c - the plots of the report: a script for gnuplot each, made of numbers and words of our own. Names from data stand
+ * in the captions, which are HTML. */
 #include "report/page.h"
 
 #include "base/err.h"
@@ -13,8 +13,8 @@
 enum { CURVE_POINTS = 400, HISTOGRAM_BINS = 25, LOG_POINTS = 1000 };
 
 /* Puts the plot, its caption and the <figure> around them. */
-static int put_figure(kh_page *g, const kh_buf *script, const char *title, const char *desc, const kh_buf *caption, kh_buf *out,
-    kh_err *err) {
+static int put_figure(
+    kh_page *g, const kh_buf *script, const char *title, const char *desc, const kh_buf *caption, kh_buf *out, kh_err *err) {
     kh_buf_text(out, "<figure>\n");
     int rc = kh_plot_svg(&g->plotter, script, title, desc, out, err);
     if (rc < 0)
@@ -47,8 +47,8 @@ int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
     kh_buf_text(&s, "$bins << EOD\n");
     for (int b = 0; b < KH_BINS; b++)
         if (e->bin[b].n > 0)
-            kh_buf_printf(&s, "%.6f %.6f %.6f %.4f\n", (e->bin[b].low + e->bin[b].high) / 2, e->bin[b].accuracy, e->bin[b].confidence,
-                0.35 + 1.4 * sqrt((double)e->bin[b].n / e->rows.n));
+            kh_buf_printf(&s, "%.6f %.6f %.6f %.4f\n", (e->bin[b].low + e->bin[b].high) / 2, e->bin[b].accuracy,
+                e->bin[b].confidence, 0.35 + 1.4 * sqrt((double)e->bin[b].n / e->rows.n));
     kh_buf_printf(&s,
         "EOD\nset xrange [%g:1]\nset yrange [0:1]\nset xlabel 'confidence'\nset ylabel 'accuracy'\n"
         "set style fill transparent solid 0.25 noborder\n"
@@ -56,10 +56,11 @@ int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
         "x with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED " title 'as sure as right', "
         "$bins using 3:2:4 with points pt 7 ps variable lc " KH_PLOT_FIRST " notitle\n",
         low, width * 0.94);
-    kh_buf_text(&caption, "On the dashed line a classifier is as often right as it claims; below it, it claims too much. "
-                          "Points stand at the mean confidence of a bin; the larger, the more rows.");
-    return finish(g, &s, "Reliability", "Accuracy against confidence in ten bins; the numbers are in the table below.", &caption, out,
-        err);
+    kh_buf_text(&caption,
+        "On the dashed line a classifier is as often right as it claims; below it, it claims too much. "
+        "Points stand at the mean confidence of a bin; the larger, the more rows.");
+    return finish(
+        g, &s, "Reliability", "Accuracy against confidence in ten bins; the numbers are in the table below.", &caption, out, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------- answering */
@@ -82,16 +83,18 @@ int kh_figure_risk(kh_page *g, kh_buf *out, kh_err *err) {
         kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_SECOND "\n", e->coverage,
             e->coverage);
     kh_buf_printf(&s,
-        "set xrange [0:1]\nset yrange [0:*]\nset xlabel 'coverage: share of rows answered'\nset ylabel 'risk: share of them wrong'\n"
+        "set xrange [0:1]\nset yrange [0:*]\nset xlabel 'coverage: share of rows answered'\nset ylabel 'risk: share of them "
+        "wrong'\n"
         "set samples 400\n"
         "plot $maxp using 1:2 with lines lw 2 lc " KH_PLOT_FIRST " title 'most confident first'%s, "
         "x > %.9f ? (x - %.9f) / x : 0 with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED " title 'by an oracle'%s\n",
-        e->n_label > 2 ? ", $entropy using 1:2 with lines lw 1.5 lc " KH_PLOT_SECOND " title 'lowest entropy first'" : "", e->m.accuracy,
-        e->m.accuracy, line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_SECOND " title 'chosen coverage'" : "");
-    kh_buf_text(&caption, "What is gained by leaving the least certain rows unanswered: the lower the curve on its left, the better the "
-                          "classifier knows where it errs. An oracle would answer all right rows first.");
-    return finish(g, &s, "Risk against coverage", "Share of wrong answers among the rows answered, most certain rows first.", &caption, out,
-        err);
+        e->n_label > 2 ? ", $entropy using 1:2 with lines lw 1.5 lc " KH_PLOT_SECOND " title 'lowest entropy first'" : "",
+        e->m.accuracy, e->m.accuracy, line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_SECOND " title 'chosen coverage'" : "");
+    kh_buf_text(&caption,
+        "What is gained by leaving the least certain rows unanswered: the lower the curve on its left, the better the "
+        "classifier knows where it errs. An oracle would answer all right rows first.");
+    return finish(g, &s, "Risk against coverage", "Share of wrong answers among the rows answered, most certain rows first.",
+        &caption, out, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------- elsewhere */
@@ -117,8 +120,8 @@ int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err)
     put_histogram(&s, "outside", &o->rows, e, score, max);
     bool line = e->decided && isfinite(e->decisions.ood);
     if (line)
-        kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED "\n", e->decisions.ood,
-            e->decisions.ood);
+        kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED "\n",
+            e->decisions.ood, e->decisions.ood);
     kh_buf_printf(&s,
         "set xrange [0:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
         "set style fill transparent solid 0.4 noborder\nset boxwidth %.6f\n"
@@ -128,10 +131,10 @@ int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err)
         line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_MUTED " title 'threshold'" : "");
     kh_buf_printf(&caption, "%d rows of ", o->rows.n);
     kh_html_foreign(&caption, o->rows.name, strlen(o->rows.name), 80);
-    kh_buf_printf(&caption, " beside %d of its own. Texts that are none of its business should be the less certain ones, to the right.",
-        e->rows.n);
-    return finish(g, &s, "Uncertainty here and elsewhere", "Histograms of the uncertainty of rows from the task and from elsewhere.",
-        &caption, out, err);
+    kh_buf_printf(&caption,
+        " beside %d of its own. Texts that are none of its business should be the less certain ones, to the right.", e->rows.n);
+    return finish(g, &s, "Uncertainty here and elsewhere",
+        "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out, err);
 }
 
 /* --------------------------------------------------------------------------------------------------------- the run */
@@ -141,11 +144,15 @@ static const struct series {
     const char *key[2], *label[2]; /* drawn together; the second may be NULL */
     const char *title, *axis, *caption;
 } SERIES[] = {
-    { { "loss", "best" }, { "of the generation", "best so far" }, "Loss", "loss on train", "The loss on the train rows, generation by generation." },
-    { { "dev", NULL }, { "dev", NULL }, "Choice on dev", "metric on dev", "What the dev rows say of the candidates, by which the result was chosen." },
+    { { "loss", "best" }, { "of the generation", "best so far" }, "Loss", "loss on train",
+        "The loss on the train rows, generation by generation." },
+    { { "dev", NULL }, { "dev", NULL }, "Choice on dev", "metric on dev",
+        "What the dev rows say of the candidates, by which the result was chosen." },
     { { "eps", NULL }, { "tolerance", NULL }, "Tolerance", "tolerance", "The error that a sample may make to be accepted." },
-    { { "acceptance", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted", "Share of proposed samples that were accepted." },
-    { { "ess", NULL }, { "effective samples", NULL }, "Effective sample size", "samples", "How many equally weighted samples the weighted ones are worth." },
+    { { "acceptance", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted",
+        "Share of proposed samples that were accepted." },
+    { { "ess", NULL }, { "effective samples", NULL }, "Effective sample size", "samples",
+        "How many equally weighted samples the weighted ones are worth." },
 };
 
 /* The lines that have the number, members apart, thinned. */
@@ -182,12 +189,15 @@ static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *e
         if ((column[n] = kh_runlog_find(l, what->key[i])) >= 0 && kh_runlog_count(l, column[n]) > 0) {
             bool few = kh_runlog_count(l, column[n]) < 40;
             put_series(&s, l, n, column[n], x, thousands ? 1000 : 1);
-            kh_buf_printf(&plot, "%s $s%d using 1:2 with %s lw %s lc %s %s '%s'", n ? "," : "plot", n, few ? "linespoints pt 7 ps 0.4" : "lines",
-                i ? "2" : "1.5", COLOUR[i], "title", what->label[i]);
+            kh_buf_printf(&plot, "%s $s%d using 1:2 with %s lw %s lc %s %s '%s'", n ? "," : "plot", n,
+                few ? "linespoints pt 7 ps 0.4" : "lines", i ? "2" : "1.5", COLOUR[i], "title", what->label[i]);
             n++;
         }
     kh_buf_printf(&s, "set xlabel '%s'\nset ylabel '%s'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
-        x < 0 ? "generations" : thousands ? "queries, in thousands" : "queries", what->axis, what->key[1] ? "on" : "off");
+        x < 0           ? "generations"
+            : thousands ? "queries, in thousands"
+                        : "queries",
+        what->axis, what->key[1] ? "on" : "off");
     kh_buf_bytes(&s, plot.data, plot.len);
     kh_buf_char(&s, '\n');
     kh_buf_text(&caption, what->caption);
@@ -218,15 +228,18 @@ int kh_figure_plane(kh_page *g, kh_buf *out, kh_err *err) {
         heaviest = (double)e->post->weight[i] > heaviest ? (double)e->post->weight[i] : heaviest;
     kh_buf_text(&s, "$samples << EOD\n");
     for (int i = 0; i < e->n_xy; i++)
-        kh_buf_printf(&s, "%.9g %.9g %.4f\n", e->xy[2 * i], e->xy[2 * i + 1], 0.2 + 0.5 * sqrt((double)e->post->weight[i] / heaviest));
+        kh_buf_printf(
+            &s, "%.9g %.9g %.4f\n", e->xy[2 * i], e->xy[2 * i + 1], 0.2 + 0.5 * sqrt((double)e->post->weight[i] / heaviest));
     kh_buf_printf(&s,
         "EOD\nset xlabel 'first direction: %.0f %% of the variance'\nset ylabel 'second: %.0f %%'\nset key off\n"
-        "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\nset xzeroaxis lc " KH_PLOT_GRID "\nset yzeroaxis lc " KH_PLOT_GRID "\n"
+        "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\nset xzeroaxis lc " KH_PLOT_GRID
+        "\nset yzeroaxis lc " KH_PLOT_GRID "\n"
         "plot $samples using 1:2:3 with points pt 7 ps variable lc " KH_PLOT_FIRST "\n",
         100 * e->share[0], 100 * e->share[1]);
-    kh_buf_printf(&caption, "%s%d prompts of the posterior, projected from %s onto the two directions in which they differ most; "
-                            "the larger a point, the more weight its prompt has.",
+    kh_buf_printf(&caption,
+        "%s%d prompts of the posterior, projected from %s onto the two directions in which they differ most; "
+        "the larger a point, the more weight its prompt has.",
         e->n_xy < e->post->n ? "The first " : "The ", e->n_xy, e->of_prompts ? "their soft prompts" : "z");
-    return finish(g, &s, "The posterior", "Samples of the posterior on the plane of their first two principal components.", &caption, out,
-        err);
+    return finish(g, &s, "The posterior", "Samples of the posterior on the plane of their first two principal components.",
+        &caption, out, err);
 }

@@ -189,7 +189,10 @@ static void put_html(const kh_grid *t, kh_buf *out) {
         const char *tag = head || col == 0 ? "th" : "td";
         kh_buf_text(out, i == 0 ? "<thead>\n" : i == t->n_col ? "<tbody>\n" : "");
         kh_buf_text(out, col == 0 ? "<tr>" : "");
-        kh_buf_printf(out, "<%s%s%s>", tag, head ? " scope=\"col\"" : col == 0 ? " scope=\"row\"" : "",
+        kh_buf_printf(out, "<%s%s%s>", tag,
+            head           ? " scope=\"col\""
+                : col == 0 ? " scope=\"row\""
+                           : "",
             col < t->n_left ? "" : " class=\"n\"");
         kh_buf_text(out, c->strong ? "<strong>" : "");
         kh_html_text(out, c->text, strlen(c->text));

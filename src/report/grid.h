@@ -24,7 +24,7 @@ typedef struct kh_cell {
 typedef struct kh_grid {
     const char *caption; /* NULL: none */
     int n_col;
-    int n_left; /* columns of words, from the left; the others are numbers and stand to the right */
+    int n_left;  /* columns of words, from the left; the others are numbers and stand to the right */
     bool colour; /* text: strong cells by the terminal's bold; otherwise by a star */
     kh_cell *cell;
     int n;

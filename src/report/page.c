@@ -48,9 +48,10 @@ static void put_lede(kh_buf *b, const kh_eval *e) {
     kh_buf_printf(b, "<p class=\"lede\">On %d %s rows it is right in <strong>%.1f&nbsp;%%</strong>", e->rows.n,
         kh_eval_split_name(e->o->split), 100 * e->m.accuracy);
     if (has_intervals(e))
-        kh_buf_printf(b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level, 100 * e->low.accuracy, 100 * e->high.accuracy);
+        kh_buf_printf(
+            b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level, 100 * e->low.accuracy, 100 * e->high.accuracy);
     kh_buf_printf(b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: %s", 100 * e->m.confidence,
-        fabs(gap) < 1     ? "it is as sure as it may be."
+        fabs(gap) < 1 ? "it is as sure as it may be."
             : gap > 0 ? "it is too sure of itself"
                       : "it is less sure than it could be");
     if (fabs(gap) >= 1)
@@ -99,8 +100,9 @@ static void put_top(kh_buf *b, const kh_page *g) {
     } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" }, { "elsewhere", "Texts from elsewhere" },
         { "confusion", "Confusion" }, { "rows", "Rows to look at" }, { "numbers", "All numbers" }, { "run", "The run" },
         { "behind", "Behind the numbers" } };
-    kh_buf_text(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                   "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
+    kh_buf_text(b,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
     kh_html_text(b, p->task->name, strlen(p->task->name));
     kh_buf_text(b, " by ");
     kh_html_text(b, p->method, strlen(p->method));
@@ -147,8 +149,8 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_metrics_name(i); i++) {
         const char *which = better[kh_metrics_better(i) + 1];
-        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s%s%s</small></th><td class=\"n\">", kh_metrics_name(i), kh_metrics_text(i),
-            *which ? "; " : "", which);
+        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s%s%s</small></th><td class=\"n\">", kh_metrics_name(i),
+            kh_metrics_text(i), *which ? "; " : "", which);
         put_value(b, kh_metrics_value(&e->m, i));
         kh_buf_text(b, "</td>");
         if (has_intervals(e))
@@ -171,8 +173,9 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
     int rc = kh_figure_reliability(g, b, err);
     kh_buf_text(b, "<div>\n");
     open_table(b, NULL, "Confidence and accuracy, bin by bin");
-    kh_buf_text(b, "<thead><tr><th scope=\"col\">confidence</th><th scope=\"col\" class=\"n\">rows</th><th scope=\"col\" class=\"n\">mean</th>"
-                   "<th scope=\"col\" class=\"n\">accuracy</th></tr></thead>\n<tbody>\n");
+    kh_buf_text(b,
+        "<thead><tr><th scope=\"col\">confidence</th><th scope=\"col\" class=\"n\">rows</th><th scope=\"col\" class=\"n\">mean</th>"
+        "<th scope=\"col\" class=\"n\">accuracy</th></tr></thead>\n<tbody>\n");
     for (int i = 0; i < KH_BINS; i++) {
         const kh_bin *bin = &e->bin[i];
         kh_buf_printf(b, "<tr><th scope=\"row\">%.2f to %.2f</th><td class=\"n\">%d</td>", bin->low, bin->high, bin->n);
@@ -191,16 +194,19 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
-    kh_buf_printf(b, "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with probability %g&nbsp;%%. ",
+    kh_buf_printf(b,
+        "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with probability %g&nbsp;%%. ",
         100 * s->max_risk, 100 * (1 - s->delta));
     if (s->n_accepted == 0) {
-        kh_buf_printf(b, "The %d dev rows cannot show it, so it would abstain always; it takes at least %d answers, all right.</p>\n", s->n,
+        kh_buf_printf(b,
+            "The %d dev rows cannot show it, so it would abstain always; it takes at least %d answers, all right.</p>\n", s->n,
             s->n_needed);
         return;
     }
     kh_buf_printf(b, "Chosen on %d dev rows: answer %s", s->n, isinf(s->threshold) ? "always" : "where ");
     if (!isinf(s->threshold))
-        kh_buf_printf(b, "%s is below %.4g", e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);
+        kh_buf_printf(
+            b, "%s is below %.4g", e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);
     kh_buf_printf(b, " (%d wrong of %d there). To expect: %.1f&nbsp;%% of rows answered, %.1f to %.1f. ", s->n_wrong, s->n_accepted,
         100 * s->coverage, 100 * s->coverage_low, 100 * s->coverage_high);
     kh_buf_printf(b, "On these rows: <strong>%.1f&nbsp;%% answered, ", 100 * e->coverage);
@@ -212,10 +218,13 @@ static void put_selector(kh_buf *b, const kh_eval *e) {
 
 static void put_conformal(kh_buf *b, const kh_eval *e) {
     const kh_conformal *c = &e->decisions.conformal;
-    kh_buf_printf(b, "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The dev rows can promise %.1f&nbsp;%% at best%s. ",
+    kh_buf_printf(b,
+        "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The dev rows can promise %.1f&nbsp;%% "
+        "at best%s. ",
         100 * (1 - c->alpha), c->per_class ? " within every class" : "", 100 * (1 - c->min_alpha),
         c->alpha < c->min_alpha ? ", too little for it: sets of all classes are given where rows are too few" : "");
-    kh_buf_printf(b, "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; %.1f&nbsp;%% are empty.</p>\n",
+    kh_buf_printf(b,
+        "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; %.1f&nbsp;%% are empty.</p>\n",
         100 * e->covered, e->set_size, 100 * e->empty);
 }
 
@@ -235,8 +244,9 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
     if (e->decided && e->decisions.opts.alpha > 0)
         put_conformal(b, e);
     if (e->decided)
-        kh_buf_text(b, "<p class=\"dim\">The dev rows also chose among candidates when tuning, so promises made on them are a little "
-                       "optimistic.</p>\n");
+        kh_buf_text(b,
+            "<p class=\"dim\">The dev rows also chose among candidates when tuning, so promises made on them are a little "
+            "optimistic.</p>\n");
     kh_buf_text(b, "</div>\n</div>\n");
     end_section(b);
     return rc;
@@ -246,8 +256,9 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
     open_table(b, NULL, "Told apart by 1 − max p and by entropy");
-    kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">1 − max p</th>"
-                   "<th scope=\"col\" class=\"n\">entropy</th>");
+    kh_buf_text(b,
+        "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">1 − max p</th>"
+        "<th scope=\"col\" class=\"n\">entropy</th>");
     if (has_intervals(e))
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
@@ -264,7 +275,8 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) 
     close_table(b);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
-            "<p>The threshold that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls <strong>%.1f&nbsp;%%</strong> of these foreign, "
+            "<p>The threshold that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls <strong>%.1f&nbsp;%%</strong> of "
+            "these foreign, "
             "and %.1f&nbsp;%% of its own.</p>\n",
             100 * e->decisions.opts.keep, 100 * o->flagged, 100 * e->flagged);
 }
@@ -275,8 +287,9 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
     if (e->n_outside == 0)
         return 0;
     put_section(b, "elsewhere", "Texts from elsewhere");
-    kh_buf_text(b, "<p>Rows of other tasks, in their own templates, with the label words of this one. A classifier that knows its limits is "
-                   "less certain of them.</p>\n");
+    kh_buf_text(b,
+        "<p>Rows of other tasks, in their own templates, with the label words of this one. A classifier that knows its limits is "
+        "less certain of them.</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
         put_name(b, e->outside[i].rows.name);
@@ -464,7 +477,8 @@ static void put_log_table(kh_buf *b, const kh_runlog *l) {
 static int put_run(kh_buf *b, kh_page *g, kh_err *err) {
     const kh_posterior *p = g->eval->post;
     put_section(b, "run", "The run");
-    kh_buf_printf(b, "<p>%lld questions to the model while tuning, %lld of them on dev rows; %d prompt%s in the posterior. It stopped because: ",
+    kh_buf_printf(b,
+        "<p>%lld questions to the model while tuning, %lld of them on dev rows; %d prompt%s in the posterior. It stopped because: ",
         p->train_queries + p->dev_queries, p->dev_queries, p->n, p->n == 1 ? "" : "s");
     put_foreign(b, p->stopped ? p->stopped : "not known");
     kh_buf_text(b, ".</p>\n<div class=\"pair\">\n");
@@ -580,7 +594,10 @@ int kh_page_write(kh_page *g, kh_buf *b, kh_err *err) {
         rc = put_run(b, g, err);
     if (rc == 0)
         rc = put_behind(b, g, err);
-    kh_buf_printf(b, "</main>\n<footer>\n<p>Made by keyhole %s. The equations of all numbers are in doc/judging.md; the same numbers for programs "
-                     "in results.json.</p>\n</footer>\n</body>\n</html>\n", kh_version());
+    kh_buf_printf(b,
+        "</main>\n<footer>\n<p>Made by keyhole %s. The equations of all numbers are in doc/judging.md; the same numbers for "
+        "programs "
+        "in results.json.</p>\n</footer>\n</body>\n</html>\n",
+        kh_version());
     return rc == 0 && kh_buf_failed(b) ? kh_fail_memory(err) : rc;
 }

@@ -22,15 +22,14 @@ extern char **environ;
 enum { WIDTH = 470, HEIGHT = 310 };
 static const size_t SVG_MAX = (size_t)32 << 20;
 
-static const char PREAMBLE[] =
-    "set encoding utf8\n"
-    "set border 3 lc " KH_PLOT_MUTED "\n"
-    "set tics nomirror out scale 0.6\n"
-    "set grid lt 1 lw 0.8 lc " KH_PLOT_GRID "\n"
-    "set key above left Left reverse horizontal samplen 1.6 width -3 textcolor rgb 'black'\n"
-    "set xlabel textcolor rgb 'black'\n"
-    "set ylabel textcolor rgb 'black'\n"
-    "set bmargin 3.6\nset rmargin 2\n";
+static const char PREAMBLE[] = "set encoding utf8\n"
+                               "set border 3 lc " KH_PLOT_MUTED "\n"
+                               "set tics nomirror out scale 0.6\n"
+                               "set grid lt 1 lw 0.8 lc " KH_PLOT_GRID "\n"
+                               "set key above left Left reverse horizontal samplen 1.6 width -3 textcolor rgb 'black'\n"
+                               "set xlabel textcolor rgb 'black'\n"
+                               "set ylabel textcolor rgb 'black'\n"
+                               "set bmargin 3.6\nset rmargin 2\n";
 
 /* ---------------------------------------------------------------------------------------------------- running */
 
@@ -169,7 +168,8 @@ static void put_canvas(kh_buf *out, const char *s, const char *end, int n) {
             used = (size_t)(stop - s) + 8;
         else if (starts(s, end, "<filter") && (stop = memmem(s, (size_t)(end - s), "</filter>", 9)) != NULL)
             used = (size_t)(stop - s) + 9;
-        else if (starts(s, end, "<g fill=\"none\"") && (stop = memchr(s, '>', (size_t)(end - s))) != NULL && starts(stop, end, ">\n</g>"))
+        else if (starts(s, end, "<g fill=\"none\"") && (stop = memchr(s, '>', (size_t)(end - s))) != NULL &&
+            starts(stop, end, ">\n</g>"))
             used = (size_t)(stop - s) + 6;
         else if (starts(s, end, "rgb(") && (used = colour_at(s, end, &name)) > 0 && name)
             kh_buf_text(out, name);
@@ -201,8 +201,9 @@ bool kh_plot_inline(const char *svg, size_t len, int n, const char *title, const
         end--;
     if (!canvas || (size_t)(end - canvas) < sizeof END - 1 || memcmp(end - (sizeof END - 1), END, sizeof END - 1) != 0)
         return false;
-    kh_buf_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"plot%d-title plot%d-desc\">\n<title id=\"plot%d-title\">",
-        WIDTH, HEIGHT, n, n, n);
+    kh_buf_printf(out,
+        "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"plot%d-title plot%d-desc\">\n<title id=\"plot%d-title\">", WIDTH,
+        HEIGHT, n, n, n);
     kh_html_text(out, title, strlen(title));
     kh_buf_printf(out, "</title>\n<desc id=\"plot%d-desc\">", n);
     kh_html_text(out, desc, strlen(desc));

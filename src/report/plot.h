@@ -1,7 +1,8 @@
 /* plot.h - plots by gnuplot, as SVG that can stand inside a page.
  *
  *     kh_plotter g = { .program = "gnuplot" };
- *     if (kh_plot_svg(&g, script, "Reliability", "Accuracy against confidence in ten bins", &page, err) > 0) ...   g.why says what is missing
+ *     if (kh_plot_svg(&g, script, "Reliability", "Accuracy against confidence", &page, err) > 0)
+ *         ...                                                                     g.why says what is missing
  *
  * A script holds numbers and words of our own only, never text from data. Colours by these names become those of the page,
  * light or dark; black is the colour of its text. */

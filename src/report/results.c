@@ -58,7 +58,8 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
     kh_buf_printf(b, ", \"paper_exact\": %s, \"samples\": %d,\n    \"options\": %s,\n    ", p->paper_exact ? "true" : "false", p->n,
         p->options ? p->options : "{}");
     put_string(b, "data", p->data);
-    kh_buf_printf(b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots, p->train_queries, p->dev_queries);
+    kh_buf_printf(
+        b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots, p->train_queries, p->dev_queries);
     put_number(b, "dev", p->dev);
     kh_buf_text(b, ", ");
     put_string(b, "stopped", p->stopped);
@@ -80,8 +81,8 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
 static void put_eval(kh_buf *b, const kh_eval *e, const char *options) {
     kh_buf_text(b, "  \"eval\": {");
     put_string(b, "data", e->data);
-    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ", kh_eval_split_name(e->o->split), e->rows.n,
-        e->rows.of, e->queries);
+    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ", kh_eval_split_name(e->o->split),
+        e->rows.n, e->rows.of, e->queries);
     put_string(b, "backend", e->box.backend);
     kh_buf_text(b, ", ");
     put_string(b, "precision", e->box.precision);
@@ -118,8 +119,8 @@ static void put_curve(kh_buf *b, const kh_eval *e, kh_score s) {
 static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "  \"reliability\": [");
     for (int i = 0; i < KH_BINS; i++)
-        kh_buf_printf(b, "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, \"accuracy\": %.9g}", i ? "," : "",
-            e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence, e->bin[i].accuracy);
+        kh_buf_printf(b, "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, \"accuracy\": %.9g}",
+            i ? "," : "", e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence, e->bin[i].accuracy);
     kh_buf_text(b, "],\n  \"risk_coverage\": {");
     put_curve(b, e, KH_SCORE_MAXP);
     kh_buf_text(b, ",\n    ");
@@ -127,8 +128,11 @@ static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "},\n  \"confusion\": [");
     for (int i = 0; i < e->n_label; i++)
         for (int k = 0; k < e->n_label; k++)
-            kh_buf_printf(b, "%s%d%s", k ? ", " : i ? ", [" : "[", e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k],
-                k + 1 == e->n_label ? "]" : "");
+            kh_buf_printf(b, "%s%d%s",
+                k       ? ", "
+                    : i ? ", ["
+                        : "[",
+                e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k], k + 1 == e->n_label ? "]" : "");
     kh_buf_text(b, "],\n");
 }
 
@@ -143,8 +147,8 @@ static void put_outside(kh_buf *b, const kh_eval *e, const kh_outside *o) {
         kh_buf_printf(b, ",\n      \"%s\": {", kh_score_name((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++) {
             kh_buf_text(b, i ? ",\n        " : "");
-            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i), kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i),
-                e->o->bootstrap.n_resample > 0);
+            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i), kh_ood_value(&o->low[s], i),
+                kh_ood_value(&o->high[s], i), e->o->bootstrap.n_resample > 0);
         }
         kh_buf_char(b, '}');
     }
@@ -173,7 +177,8 @@ static void put_decisions(kh_buf *b, const kh_eval *e) {
 }
 
 void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_buf *b) {
-    kh_buf_printf(b, "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n", KH_RESULTS_VERSION, kh_version());
+    kh_buf_printf(
+        b, "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n", KH_RESULTS_VERSION, kh_version());
     put_run(b, e, run);
     put_eval(b, e, options);
     put_metrics(b, e);

@@ -19,7 +19,7 @@ typedef struct kh_result {
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;
-    } *metric;
+    } * metric;
     int n;
     size_t cap;
 } kh_result;

@@ -1,16 +1,17 @@
-/* style.h - the style sheet of the report. Two colours that differ for every kind of eye, text for the rest; dark where the reader's
- * system is; nothing wider than the window; on paper, black on white without what can be opened. */
+/* style.h - the style sheet of the report. Two colours that differ for every kind of eye, text for the rest; dark where the
+ * reader's system is; nothing wider than the window; on paper, black on white. */
 #ifndef KH_REPORT_STYLE_H
 #define KH_REPORT_STYLE_H
 
 static const char KH_STYLE[] =
-    ":root{color-scheme:light dark;--bg:#fcfbf9;--fg:#1b1f24;--muted:#636a73;--line:#dcdcd8;--grid:#e4e3df;--soft:#f4f2ee;"
+    ":root{color-scheme:light dark;--bg:#fcfbf9;--fg:#1b1f24;--muted:#636a73;--line:#dcdcd8;--grid:#e4e3df;"
     "--first:#1d5fa5;--second:#b4501f;--tint:29,95,165}\n"
-    "@media (prefers-color-scheme:dark){:root{--bg:#15181b;--fg:#e4e6e8;--muted:#9ba3ac;--line:#31373d;--grid:#2a2f34;--soft:#1d2125;"
+    "@media (prefers-color-scheme:dark){:root{--bg:#15181b;--fg:#e4e6e8;--muted:#9ba3ac;--line:#31373d;--grid:#2a2f34;"
     "--first:#74b3f0;--second:#f0986c;--tint:116,179,240}}\n"
     "*{box-sizing:border-box}\n"
     "html{-webkit-text-size-adjust:100%}\n"
-    "body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}\n"
+    "body{margin:0;background:var(--bg);color:var(--fg);"
+    "font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}\n"
     "header,main,footer{max-width:64rem;margin:0 auto;padding:0 1.25rem}\n"
     "header{padding-top:2.75rem}\n"
     "h1{font-size:2rem;line-height:1.15;letter-spacing:-.015em;font-weight:650;margin:.15rem 0 .6rem;overflow-wrap:anywhere}\n"
@@ -48,14 +49,13 @@ static const char KH_STYLE[] =
     ".matrix td.hit{font-weight:600}\n"
     ".matrix thead th{padding:.3rem .7rem;text-align:right}\n"
     ".wide{overflow-wrap:anywhere}\n"
-    "details{margin:.75rem 0}\n"
-    "summary{cursor:pointer;color:var(--first);font-size:.9375rem}\n"
     ".rows{list-style:none;margin:.75rem 0;padding:0}\n"
     ".rows li{border-top:1px solid var(--grid);padding:.8rem 0;overflow-wrap:anywhere}\n"
     ".rows p{margin:0;max-width:none}\n"
     ".rows .said{color:var(--muted);font-size:.875rem;margin-top:.25rem}\n"
     ".rows .said b{color:var(--fg);font-weight:600}\n"
-    ".votes{display:flex;height:.5rem;max-width:22rem;margin:.45rem 0 .1rem;border-radius:.25rem;overflow:hidden;background:var(--grid)}\n"
+    ".votes{display:flex;height:.5rem;max-width:22rem;margin:.45rem 0 .1rem;border-radius:.25rem;overflow:hidden;"
+    "background:var(--grid)}\n"
     ".votes span{background:var(--first)}\n"
     ".votes span+span{background:var(--second);margin-left:2px}\n"
     ".votes span+span~span{opacity:.6}\n"
