@@ -120,7 +120,7 @@ static void a_text_is_decided_alike_wherever_it_stands(void **state) {
     bool in[2];
     int sizes[3] = { 0 };
     for (int i = 0; i < 200; i++) { /* all rows tie: the text alone decides */
-        char text[16];
+        char text[32];
         snprintf(text, sizeof text, "text %d", i);
         kh_row row = { .a = text, .n_a = strlen(text), .line = i }, again = row;
         again.line = 1000 - i;
