@@ -18,8 +18,7 @@ static const char USUAL[] = "accuracy,nll,ece,aurrrc,auroc_error,ood";
 
 static const kh_opt compare_table[] = {
     { "metrics", KH_OPT_TEXT, offsetof(compare_opts, metrics), .arg = "LIST",
-        .help =
-            "names separated by commas, as in results.json, e.g. ece,ood.rte.entropy.auroc; \"ood\" or \"all\" for many at once" },
+        .help = "names of results.json and commas, e.g. ece,ood.rte.entropy.auroc; also \"ood\" or \"all\"" },
     { "format", KH_OPT_CHOICE, offsetof(compare_opts, format), "table", .arg = KH_GRID_FORMATS, .help = "of the output" },
     { "json", KH_OPT_FLAG, offsetof(compare_opts, json), .help = "print JSON" },
     { 0 },

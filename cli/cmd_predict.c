@@ -54,13 +54,13 @@ typedef struct answer {
 
 static answer answer_of(predict *u, const kh_row *row, int i) {
     int n = u->task->n_label;
-    answer a = { .p = u->said.p + (size_t)i * (size_t)n, .ambiguity = u->said.ambiguity[i] };
+    answer a = { .p = u->said.p + (size_t)i * (size_t)n };
+    kh_decomposition parts = kh_explained_parts(&u->said, i, n);
     a.best = kh_predicted(a.p, n);
     a.confidence = a.p[a.best];
-    a.entropy = kh_uncertainty(KH_SCORE_ENTROPY, a.p, n);
-    if (a.ambiguity > a.entropy) /* by rounding alone: entropy is concave */
-        a.ambiguity = a.entropy;
-    a.disagreement = a.entropy - a.ambiguity;
+    a.entropy = parts.total;
+    a.ambiguity = parts.ambiguity;
+    a.disagreement = parts.disagreement;
     a.d = u->decides ? kh_decide(&u->decisions, row, a.p, u->in) : (kh_decision){ .score = 1 - a.confidence, .set_size = -1 };
     return a;
 }

@@ -558,6 +558,8 @@ typedef struct kh_decomposition {
     double total, ambiguity, disagreement;
 } kh_decomposition;
 KH_API kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int n_sample, int n_label);
+/* The same for row number `row` of what a predictor explained; ambiguity and disagreement are NaN where samples only vote. */
+KH_API kh_decomposition kh_explained_parts(const kh_explained *, int row, int n_label);
 
 /* -- metrics -- */
 

@@ -358,6 +358,14 @@ int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh
     return kh_predictor_explain(p, rows, n, &(kh_explained){ .p = out }, err);
 }
 
+/* Samples answer in floats: what they disagree by less than those can say is rounding. */
+kh_decomposition kh_explained_parts(const kh_explained *e, int row, int n_label) {
+    double total = kh_uncertainty(KH_SCORE_ENTROPY, e->p + (size_t)row * (size_t)n_label, n_label), ambiguity = e->ambiguity[row];
+    if (total - ambiguity < 1e-7)
+        ambiguity = total;
+    return (kh_decomposition){ total, ambiguity, total - ambiguity };
+}
+
 static void zero(double *x, size_t n) {
     for (size_t i = 0; x && i < n; i++)
         x[i] = 0;

@@ -25,12 +25,7 @@ const char *kh_eval_split_name(int split) {
 kh_answers kh_eval_answers(const kh_eval *e) { return (kh_answers){ e->rows.p, e->label, e->rows.n, e->n_label }; }
 
 kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
-    kh_decomposition d = { .total = kh_uncertainty(KH_SCORE_ENTROPY, j->p + (size_t)row * (size_t)n_label, n_label),
-        .ambiguity = j->ambiguity[row] };
-    if (d.ambiguity > d.total)
-        d.ambiguity = d.total;
-    d.disagreement = d.total - d.ambiguity;
-    return d;
+    return kh_explained_parts(&(kh_explained){ j->p, j->votes, j->ambiguity }, row, n_label);
 }
 
 /* ------------------------------------------------------------------------------------------------- the rows */

@@ -77,7 +77,7 @@ void kh_eval_free(kh_eval *);
 
 const char *kh_eval_split_name(int split);
 kh_answers kh_eval_answers(const kh_eval *);
-/* The row's own parts of uncertainty, ambiguity never above the entropy. */
+/* The row's own parts of uncertainty. */
 kh_decomposition kh_judged_parts(const kh_judged *, int row, int n_label);
 
 /* One JSON object a line for every row judged, those from elsewhere too. */
