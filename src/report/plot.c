@@ -26,7 +26,7 @@ static const char PREAMBLE[] = "set encoding utf8\n"
                                "set border 3 lc " KH_PLOT_MUTED "\n"
                                "set tics nomirror out scale 0.6\n"
                                "set grid lt 1 lw 0.8 lc " KH_PLOT_GRID "\n"
-                               "set key above left Left reverse horizontal samplen 1.6 width -3 textcolor rgb 'black'\n"
+                               "set key above left Left reverse horizontal maxcols 2 samplen 1.6 width -3 textcolor rgb 'black'\n"
                                "set xlabel textcolor rgb 'black'\n"
                                "set ylabel textcolor rgb 'black'\n"
                                "set bmargin 3.6\nset rmargin 2\n";
