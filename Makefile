@@ -156,6 +156,7 @@ $(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
 
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all
+	@tools/setup.sh gnuplot-nox || true
 	@tools/demo.sh $(OUT)/keyhole
 
 bench: all

@@ -28,6 +28,7 @@ typedef enum kh_purpose {
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
+    KH_RNG_EVAL = 32,      /* which rows are judged, if not all */
     KH_RNG_ABC = 40,       /* approximate Bayesian computation; i = generation, j = candidate */
     KH_RNG_SMC = 41,       /* sequential Monte Carlo; i = sweep, j = particle */
     KH_RNG_RESAMPLE = 42,  /* i = level */

@@ -1,0 +1,261 @@
+/* cmd_eval.c - keyhole eval: a tuned classifier judged, its decisions fitted, a page about it written. */
+#include "run.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "report/grid.h"
+#include "report/page.h"
+#include "report/results.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct eval_opts {
+    kh_eval_opts e;
+    const char *model, *out, *rows_out;
+    int precision, score;
+    bool report, json;
+} eval_opts;
+
+static const kh_opt eval_table[] = {
+    { "data", KH_OPT_TEXT, offsetof(eval_opts, e.data), .arg = "DIR",
+        .help = "the data folder with the rows to judge on; without it, that of tuning" },
+    { "split", KH_OPT_CHOICE, offsetof(eval_opts, e.split), "test", .arg = "test|dev|train", .help = "which rows of it" },
+    { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
+        .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
+    { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR",
+        .help = "rows from elsewhere: a task (or task file), whose template they take, and their folder; may be repeated" },
+    { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0, .max = 0.999, .arg = "R",
+        .help = "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
+    { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999, .arg = "P",
+        .help = "how probable it may be that --max-risk is missed" },
+    { "alpha", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.alpha), "0.1", .min = 0, .max = 0.999, .arg = "A",
+        .help = "sets of classes that miss the true one with probability A at most; 0: none" },
+    { "per-class", KH_OPT_FLAG, offsetof(eval_opts, e.decide.per_class), .help = "--alpha holds within every class" },
+    { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
+        .help = "share of its own texts that are not to be called foreign" },
+    { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
+        .help = "what decides: 1 - max p, or entropy" },
+    { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0, .max = 1000000, .arg = "N",
+        .help = "resamples for intervals; 0: none" },
+    { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
+        .help = "of the intervals" },
+    { "seed", KH_OPT_SEED, offsetof(eval_opts, e.seed), "0", .arg = "N",
+        .help = "of --rows, the bootstrap and ties in conformal sets" },
+    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR",
+        .help = "where the model is now; without it, where it was when tuning" },
+    { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
+    { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
+        .help = "where results.json and report.html go; without it, RUN" },
+    { "rows-out", KH_OPT_TEXT, offsetof(eval_opts, rows_out), .arg = "FILE",
+        .help = "every row with what was said of it, as JSONL" },
+    { "report", KH_OPT_FLAG, offsetof(eval_opts, report), "true", .help = "write report.html" },
+    { "json", KH_OPT_FLAG, offsetof(eval_opts, json), .help = "print results.json instead of tables" },
+    { 0 },
+};
+
+/* -------------------------------------------------------------------------------------------------- for people */
+
+static void add_number(kh_grid *t, double x) {
+    if (isnan(x))
+        kh_grid_add(t, "-");
+    else
+        kh_grid_add(t, "%.4f", x);
+}
+
+static void add_interval(kh_grid *t, const kh_eval *e, double low, double high) {
+    if (e->o->bootstrap.n_resample == 0)
+        return;
+    if (isnan(low) || isnan(high))
+        kh_grid_add(t, "-");
+    else
+        kh_grid_add(t, "%.4f to %.4f", low, high);
+}
+
+static void put_metrics(const kh_eval *e, kh_buf *out) {
+    bool interval = e->o->bootstrap.n_resample > 0;
+    kh_grid t = { .n_col = interval ? 4 : 3, .n_left = 1 };
+    kh_grid_add(&t, "metric");
+    kh_grid_add(&t, "value");
+    if (interval)
+        kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
+    kh_grid_add(&t, "better");
+    for (int i = 0; kh_metrics_name(i); i++) {
+        static const char *const BETTER[] = { "less", "", "more" };
+        kh_grid_add(&t, "%s", kh_metrics_name(i));
+        add_number(&t, kh_metrics_value(&e->m, i));
+        add_interval(&t, e, kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i));
+        kh_grid_add(&t, "%s", BETTER[kh_metrics_better(i) + 1]);
+    }
+    kh_grid_put(&t, KH_GRID_TEXT, out);
+    kh_grid_free(&t);
+    if (!isnan(e->disagreement))
+        kh_buf_printf(out, "  entropy %.4f = ambiguity %.4f + disagreement between prompts %.4f\n", e->m.entropy, e->ambiguity,
+            e->disagreement);
+}
+
+static void put_outside(const kh_eval *e, const kh_outside *o, kh_buf *out) {
+    bool interval = e->o->bootstrap.n_resample > 0;
+    kh_grid t = { .n_col = interval ? 5 : 3, .n_left = 1 };
+    kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
+    kh_grid_add(&t, "metric");
+    for (int s = 0; s < 2; s++) {
+        kh_grid_add(&t, s ? "entropy" : "1 - max p");
+        if (interval)
+            kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
+    }
+    for (int i = 0; kh_ood_name(i); i++) {
+        kh_grid_add(&t, "%s", kh_ood_name(i));
+        for (int s = 0; s < 2; s++) {
+            add_number(&t, kh_ood_value(&o->value[s], i));
+            add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
+        }
+    }
+    kh_grid_put(&t, KH_GRID_TEXT, out);
+    kh_grid_free(&t);
+}
+
+static void put_decisions(const kh_eval *e, kh_buf *out) {
+    const kh_decisions *d = &e->decisions;
+    const kh_selector *s = &d->selector;
+    if (!e->decided) {
+        kh_buf_printf(out, "\nno decisions, as there are no dev rows to choose them on: %s\n", e->why);
+        return;
+    }
+    kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
+    if (d->opts.max_risk > 0 && s->n_accepted == 0)
+        kh_buf_printf(out, "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all right\n", s->n,
+            s->max_risk, s->n_needed);
+    else if (d->opts.max_risk > 0)
+        kh_buf_printf(out,
+            "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these answers %.4f are wrong\n",
+            100 * e->coverage, s->max_risk, 100 * s->coverage, e->risk);
+    if (d->opts.alpha > 0)
+        kh_buf_printf(out,
+            "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can promise %.4g at best\n",
+            1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
+    if (isinf(d->ood))
+        kh_buf_printf(out, "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n, d->opts.keep);
+    else
+        kh_buf_printf(out, "  foreign above %.6g: %.4f of these rows", d->ood, e->flagged);
+    for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
+        kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
+    kh_buf_text(out, isfinite(d->ood) ? "\n" : "");
+    if (e->o->split == KH_EVAL_DEV)
+        kh_buf_text(out, "  These rows were chosen on and judged on at once: judge on test rows for what to expect.\n");
+}
+
+static void put_text(const kh_eval *e, kh_buf *out) {
+    kh_posterior_info i = kh_posterior_describe(e->post);
+    kh_buf_printf(out, "%s by %s: %d %s rows, %d classes, %lld questions\n", i.task->name, i.method, e->rows.n,
+        kh_eval_split_name(e->o->split), e->n_label, e->queries);
+    put_metrics(e, out);
+    for (int k = 0; k < e->n_outside; k++)
+        put_outside(e, &e->outside[k], out);
+    put_decisions(e, out);
+}
+
+/* --------------------------------------------------------------------------------------------------- the files */
+
+static int write_file(const char *dir, const char *name, const kh_buf *bytes, kh_err *err) {
+    char *path = kh_path_join(dir, name);
+    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err) : kh_file_write(path, bytes->data, bytes->len, err);
+    kh_free(path);
+    return rc;
+}
+
+static int write_report(const kh_eval *e, const char *run, const char *dir, const char *options, kh_err *err) {
+    kh_runlog log;
+    kh_buf page = kh_buf_init(KH_BUF_MAX);
+    int rc = kh_runlog_open(&log, run, err);
+    kh_page g = { .eval = e, .log = &log, .run = run, .options = options, .plotter = { .program = "gnuplot" } };
+    if (rc == 0)
+        rc = kh_page_write(&g, &page, err);
+    if (rc == 0)
+        rc = write_file(dir, KH_PAGE_NAME, &page, err);
+    if (rc == 0 && g.plotter.why[0])
+        fprintf(stderr, "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox\n", dir, g.plotter.why);
+    kh_buf_free(&page);
+    kh_runlog_free(&log);
+    return rc;
+}
+
+/* results.json last: a folder that has one has the rest, too. */
+static int write_all(
+    const eval_opts *o, const kh_eval *e, const char *run, const char *options, const kh_buf *results, kh_err *err) {
+    const char *dir = o->out ? o->out : run;
+    int rc = o->out ? kh_dir_make(o->out, err) : 0;
+    if (rc == 0 && e->decided)
+        rc = kh_decisions_save(&e->decisions, run, err);
+    if (rc == 0 && o->rows_out) {
+        kh_buf rows = kh_buf_init(KH_BUF_MAX);
+        kh_eval_rows_json(e, &rows);
+        rc = kh_buf_failed(&rows) ? kh_fail_memory(err) : kh_file_write(o->rows_out, rows.data, rows.len, err);
+        kh_buf_free(&rows);
+    }
+    if (rc == 0 && o->report)
+        rc = write_report(e, run, dir, options, err);
+    return rc == 0 ? write_file(dir, KH_RESULTS_NAME, results, err) : rc;
+}
+
+static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args;
+    eval_opts *o = opts;
+    cli_run run = { 0 };
+    kh_eval e = { .o = &o->e };
+    kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX), results = kh_buf_init(KH_BUF_MAX);
+    o->e.decide.score = (kh_score)o->score;
+    o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
+    o->e.hooks = &cli_hooks;
+    int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
+    if (rc == 0 && (rc = kh_eval_run(&e, run.posterior, run.plm, &o->e, err)) == KH_EARG)
+        rc = err->code = CLI_USAGE;
+    if (rc == 0) {
+        kh_opts_json(eval_table, o, &options);
+        rc = kh_buf_failed(&options) ? kh_fail_memory(err) : 0;
+    }
+    if (rc == 0) {
+        kh_results_json(&e, args[0], options.data, &results);
+        rc = write_all(o, &e, args[0], options.data, &results, err);
+    }
+    if (rc == 0) {
+        put_text(&e, &text);
+        const kh_buf *shown = o->json ? &results : &text;
+        rc = kh_buf_failed(shown) ? kh_fail_memory(err) : 0;
+        if (rc == 0)
+            fwrite(shown->data, 1, shown->len, stdout);
+    }
+    if (rc == 0 && !o->json)
+        printf("\nsaved %s/" KH_RESULTS_NAME "%s\n", o->out ? o->out : args[0], o->report ? " and " KH_PAGE_NAME : "");
+    kh_buf_free(&text);
+    kh_buf_free(&options);
+    kh_buf_free(&results);
+    kh_eval_free(&e);
+    cli_run_free(&run);
+    return rc;
+}
+
+const cli_command cmd_eval = {
+    .name = "eval",
+    .args = "RUN",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "Judge a tuned classifier: accuracy, calibration, abstention, foreign texts; a report",
+    .text = "RUN is what \"keyhole tune\" made. The rows of --data it has not seen are classified\n"
+            "and judged; doc/judging.md defines every number. With --ood, rows of other tasks,\n"
+            "in their own templates with RUN's label words: a classifier that knows its limits\n"
+            "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
+            "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
+            "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it.\n\n"
+            "Written are results.json (doc/results.md) and report.html, one file with plots by\n"
+            "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
+            "  keyhole eval run --data data/sst2\n"
+            "  keyhole eval run --data data/sst2 --ood rte=data/rte imdb=data/imdb --rows 2000\n"
+            "  keyhole eval run --max-risk 0.05 --alpha 0.1 --json | jq .metrics.ece.value\n"
+            "  keyhole eval run --rows-out rows.jsonl --no-report",
+    .opts = eval_table,
+    .opts_size = sizeof(eval_opts),
+    .run = run_eval,
+};

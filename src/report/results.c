@@ -1,0 +1,357 @@
+/* results.c - see results.h. Nothing in the file depends on the clock: the same evaluation gives the same bytes. */
+#include "report/results.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "data/task.h"
+#include "judge/decisions.h"
+#include "judge/posterior.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CURVE_POINTS = 200 };
+static const size_t JSON_MAX = (size_t)256 << 20;
+
+/* -------------------------------------------------------------------------------------------------- writing */
+
+static void put_string(kh_buf *b, const char *key, const char *s) {
+    kh_buf_printf(b, "\"%s\": ", key);
+    if (s)
+        kh_json_quote(b, s, strlen(s));
+    else
+        kh_buf_text(b, "null");
+}
+
+static void put_number(kh_buf *b, const char *key, double x) {
+    if (isfinite(x))
+        kh_buf_printf(b, "\"%s\": %.12g", key, x);
+    else
+        kh_buf_printf(b, "\"%s\": null", key);
+}
+
+/* "accuracy": {"value": 0.9, "low": 0.88, "high": 0.92} */
+static void put_interval(kh_buf *b, const char *key, double value, double low, double high, bool interval) {
+    kh_buf_printf(b, "\"%s\": {", key);
+    put_number(b, "value", value);
+    if (interval) {
+        kh_buf_text(b, ", ");
+        put_number(b, "low", low);
+        kh_buf_text(b, ", ");
+        put_number(b, "high", high);
+    }
+    kh_buf_char(b, '}');
+}
+
+static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
+    const kh_posterior *p = e->post;
+    kh_buf_text(b, "  \"run\": {");
+    put_string(b, "path", run);
+    kh_buf_text(b, ", ");
+    put_string(b, "method", p->method);
+    kh_buf_printf(b, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
+    kh_json_u64(b, p->seed);
+    kh_buf_printf(b, ", \"paper_exact\": %s, \"samples\": %d,\n    \"options\": %s,\n    ", p->paper_exact ? "true" : "false", p->n,
+        p->options ? p->options : "{}");
+    put_string(b, "data", p->data);
+    kh_buf_printf(
+        b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots, p->train_queries, p->dev_queries);
+    put_number(b, "dev", p->dev);
+    kh_buf_text(b, ", ");
+    put_string(b, "stopped", p->stopped);
+    kh_buf_text(b, ", ");
+    put_string(b, "keyhole", p->version);
+    kh_buf_text(b, "},\n  \"model\": {");
+    put_string(b, "path", p->model);
+    kh_buf_printf(b, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\"},\n  \"task\": {", p->fingerprint,
+        p->tokenizer);
+    put_string(b, "name", p->task->name);
+    kh_buf_printf(b, ", \"metric\": \"%s\", \"labels\": [", kh_metric_name(p->task->metric));
+    for (int k = 0; k < e->n_label; k++) {
+        kh_buf_text(b, k ? ", " : "");
+        kh_json_quote(b, p->task->label[k].name, strlen(p->task->label[k].name));
+    }
+    kh_buf_text(b, "]},\n");
+}
+
+static void put_eval(kh_buf *b, const kh_eval *e, const char *options) {
+    kh_buf_text(b, "  \"eval\": {");
+    put_string(b, "data", e->data);
+    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ", kh_eval_split_name(e->o->split),
+        e->rows.n, e->rows.of, e->queries);
+    put_string(b, "backend", e->box.backend);
+    kh_buf_text(b, ", ");
+    put_string(b, "precision", e->box.precision);
+    kh_buf_text(b, ", ");
+    put_string(b, "kernels", e->box.kernels);
+    kh_buf_printf(b, ",\n    \"options\": %s},\n", options);
+}
+
+static void put_metrics(kh_buf *b, const kh_eval *e) {
+    kh_buf_text(b, "  \"metrics\": {");
+    for (int i = 0; kh_metrics_name(i); i++) {
+        kh_buf_text(b, i ? ",\n    " : "\n    ");
+        put_interval(b, kh_metrics_name(i), kh_metrics_value(&e->m, i), kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i),
+            e->o->bootstrap.n_resample > 0);
+    }
+    kh_buf_text(b, "},\n  \"uncertainty\": {");
+    put_number(b, "total", e->m.entropy);
+    kh_buf_text(b, ", ");
+    put_number(b, "ambiguity", e->ambiguity);
+    kh_buf_text(b, ", ");
+    put_number(b, "disagreement", e->disagreement);
+    kh_buf_text(b, "},\n");
+}
+
+/* At most CURVE_POINTS of the points, the first and the last among them. */
+static void put_curve(kh_buf *b, const kh_eval *e, kh_score s) {
+    int n = e->n_point[s], step = n > CURVE_POINTS ? n / (CURVE_POINTS - 1) + 1 : 1;
+    kh_buf_printf(b, "\"%s\": [", kh_score_name(s));
+    for (int i = 0; i < n; i = i + 1 < n && i + step >= n ? n - 1 : i + step)
+        kh_buf_printf(b, "%s[%.9g, %.9g]", i ? ", " : "", e->point[s][i].coverage, e->point[s][i].risk);
+    kh_buf_char(b, ']');
+}
+
+static void put_arrays(kh_buf *b, const kh_eval *e) {
+    kh_buf_text(b, "  \"reliability\": [");
+    for (int i = 0; i < KH_BINS; i++)
+        kh_buf_printf(b, "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, \"accuracy\": %.9g}",
+            i ? "," : "", e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence, e->bin[i].accuracy);
+    kh_buf_text(b, "],\n  \"risk_coverage\": {");
+    put_curve(b, e, KH_SCORE_MAXP);
+    kh_buf_text(b, ",\n    ");
+    put_curve(b, e, KH_SCORE_ENTROPY);
+    kh_buf_text(b, "},\n  \"confusion\": [");
+    for (int i = 0; i < e->n_label; i++)
+        for (int k = 0; k < e->n_label; k++)
+            kh_buf_printf(b, "%s%d%s",
+                k       ? ", "
+                    : i ? ", ["
+                        : "[",
+                e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k], k + 1 == e->n_label ? "]" : "");
+    kh_buf_text(b, "],\n");
+}
+
+static void put_outside(kh_buf *b, const kh_eval *e, const kh_outside *o) {
+    kh_buf_text(b, "\n    {");
+    put_string(b, "name", o->rows.name);
+    kh_buf_text(b, ", ");
+    put_string(b, "data", kh_dataset_path(o->rows.data));
+    kh_buf_printf(b, ", \"rows\": %d, \"of\": %d, ", o->rows.n, o->rows.of);
+    put_number(b, "flagged", o->flagged);
+    for (int s = 0; s < 2; s++) {
+        kh_buf_printf(b, ",\n      \"%s\": {", kh_score_name((kh_score)s));
+        for (int i = 0; kh_ood_name(i); i++) {
+            kh_buf_text(b, i ? ",\n        " : "");
+            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i), kh_ood_value(&o->low[s], i),
+                kh_ood_value(&o->high[s], i), e->o->bootstrap.n_resample > 0);
+        }
+        kh_buf_char(b, '}');
+    }
+    kh_buf_char(b, '}');
+}
+
+static void put_decisions(kh_buf *b, const kh_eval *e) {
+    if (!e->decided) {
+        kh_buf_text(b, "  \"decisions\": null, ");
+        put_string(b, "undecided", e->why);
+        return;
+    }
+    kh_buf_text(b, "  \"decisions\": {\n");
+    kh_decisions_json(&e->decisions, b);
+    kh_buf_text(b, "},\n  \"outcome\": {");
+    struct {
+        const char *key;
+        double x;
+    } found[] = { { "coverage", e->coverage }, { "risk", e->risk }, { "covered", e->covered }, { "mean_size", e->set_size },
+        { "empty", e->empty }, { "flagged", e->flagged } };
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
+        kh_buf_text(b, i ? ", " : "");
+        put_number(b, found[i].key, found[i].x);
+    }
+    kh_buf_char(b, '}');
+}
+
+void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_buf *b) {
+    kh_buf_printf(
+        b, "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n", KH_RESULTS_VERSION, kh_version());
+    put_run(b, e, run);
+    put_eval(b, e, options);
+    put_metrics(b, e);
+    put_arrays(b, e);
+    kh_buf_text(b, "  \"ood\": [");
+    for (int i = 0; i < e->n_outside; i++) {
+        kh_buf_text(b, i ? "," : "");
+        put_outside(b, e, &e->outside[i]);
+    }
+    kh_buf_text(b, "],\n");
+    put_decisions(b, e);
+    kh_buf_text(b, "\n}\n");
+}
+
+/* -------------------------------------------------------------------------------------------------- reading */
+
+typedef struct reader {
+    kh_result *r;
+    const char *name;
+    kh_err *err;
+} reader;
+
+static int add_metric(reader *r, const char *prefix, const char *key, const json_t *metric) {
+    const json_t *value = json_object_get(metric, "value");
+    if (!json_is_number(value) && !json_is_null(value))
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s%s\" must be an object with a \"value\"", r->name, prefix, key);
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_buf_text(&b, prefix);
+    kh_buf_text(&b, key);
+    if (!kh_grow(&r->r->metric, &r->r->cap, (size_t)r->r->n + 1, sizeof *r->r->metric) || kh_buf_failed(&b)) {
+        kh_buf_free(&b);
+        return kh_fail_memory(r->err);
+    }
+    r->r->metric[r->r->n++] = (struct kh_named){ kh_buf_take(&b, NULL), json_is_number(value) ? json_number_value(value) : NAN };
+    return 0;
+}
+
+static int add_metrics(reader *r, const char *prefix, json_t *object, const char *what) {
+    const char *key;
+    json_t *metric;
+    if (!json_is_object(object))
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, what);
+    int rc = 0;
+    json_object_foreach(object, key, metric) if (rc == 0) rc = add_metric(r, prefix, key, metric);
+    return rc;
+}
+
+static int add_outside(reader *r, const json_t *o) {
+    const char *name;
+    int rc = kh_json_string(o, "name", &name, r->name, r->err);
+    for (int s = 0; s < 2 && rc == 0; s++) {
+        const char *score = kh_score_name((kh_score)s);
+        kh_buf prefix = kh_buf_init(KH_BUF_MAX);
+        kh_buf_printf(&prefix, "ood.%s.%s.", name, score);
+        rc = kh_buf_failed(&prefix) ? kh_fail_memory(r->err) : add_metrics(r, prefix.data, json_object_get(o, score), score);
+        kh_buf_free(&prefix);
+    }
+    return rc;
+}
+
+static int keep(reader *r, const json_t *o, const char *key, char **out) {
+    const char *s = NULL;
+    int rc = kh_json_string_opt(o, key, &s, r->name, r->err);
+    if (rc == 0 && !(*out = kh_strdup(s ? s : "")))
+        rc = kh_fail_memory(r->err);
+    return rc;
+}
+
+static int read_head(reader *r, const json_t *root) {
+    const char *schema;
+    int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
+    if (rc == 0 && strcmp(schema, "keyhole-results") != 0)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-results\"", r->name, schema);
+    if (rc == 0)
+        rc = kh_json_int(root, "version", 1, INT32_MAX, &version, r->name, r->err);
+    if (rc == 0 && version > KH_RESULTS_VERSION)
+        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
+            version, KH_RESULTS_VERSION);
+    static const char *const parts[] = { "run", "model", "task", "eval" };
+    for (size_t i = 0; i < 4 && rc == 0; i++)
+        if (!json_is_object(json_object_get(root, parts[i])))
+            rc = kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, parts[i]);
+    return rc;
+}
+
+static int read_run(reader *r, const json_t *root) {
+    const json_t *run = json_object_get(root, "run"), *seed = json_object_get(run, "seed");
+    int rc = keep(r, run, "method", &r->r->method);
+    if (rc == 0)
+        rc = keep(r, json_object_get(root, "model"), "path", &r->r->model);
+    if (rc == 0)
+        rc = keep(r, json_object_get(root, "task"), "name", &r->r->task);
+    if (rc == 0)
+        rc = kh_json_int(json_object_get(root, "eval"), "rows", 1, INT32_MAX, &r->r->rows, r->name, r->err);
+    if (rc != 0)
+        return rc;
+    r->r->seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10) : (uint64_t)json_integer_value(seed);
+    const json_t *options = json_object_get(run, "options");
+    char *text = json_is_object(options) ? json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    r->r->options = kh_strdup(text ? text : "{}");
+    free(text);
+    return r->r->options ? 0 : kh_fail_memory(r->err);
+}
+
+int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name, kh_err *err) {
+    *out = (kh_result){ 0 };
+    json_t *root;
+    reader r = { out, name, err };
+    int rc = kh_json_parse(text, n, name, &root, err);
+    if (rc == 0 && !json_is_object(root))
+        rc = kh_fail(err, KH_EFORMAT, "%s: must hold a JSON object", name);
+    if (rc == 0)
+        rc = read_head(&r, root);
+    if (rc == 0)
+        rc = read_run(&r, root);
+    if (rc == 0)
+        rc = add_metrics(&r, "", json_object_get(root, "metrics"), "metrics");
+    const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
+    for (size_t i = 0; rc == 0 && i < json_array_size(ood); i++)
+        rc = add_outside(&r, json_array_get(ood, i));
+    json_decref(root);
+    return rc;
+}
+
+int kh_result_open(kh_result *out, const char *run, kh_err *err) {
+    *out = (kh_result){ 0 };
+    char *path = kh_path_join(run, KH_RESULTS_NAME);
+    kh_buf text = kh_buf_init(0);
+    int rc = path ? 0 : kh_fail_memory(err);
+    if (rc == 0 && !kh_file_exists(path))
+        rc = kh_fail(err, KH_EMISSING, "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+    if (rc == 0)
+        rc = kh_file_read(path, JSON_MAX, &text, err);
+    if (rc == 0)
+        rc = kh_result_parse(out, text.data, text.len, path, err);
+    if (rc == 0 && !(out->run = kh_strdup(run)))
+        rc = kh_fail_memory(err);
+    kh_buf_free(&text);
+    kh_free(path);
+    return rc;
+}
+
+void kh_result_free(kh_result *r) {
+    char *const strings[] = { r->run, r->model, r->task, r->method, r->options };
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
+        kh_free(strings[i]);
+    for (int i = 0; i < r->n; i++)
+        kh_free(r->metric[i].name);
+    kh_free(r->metric);
+    *r = (kh_result){ 0 };
+}
+
+double kh_result_value(const kh_result *r, const char *name) {
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(r->metric[i].name, name) == 0)
+            return r->metric[i].value;
+    return NAN;
+}
+
+int kh_result_better(const char *name) {
+    const char *dot = strrchr(name, '.');
+    bool ood = strncmp(name, "ood.", 4) == 0;
+    const char *last = dot ? dot + 1 : name;
+    for (int i = 0; ood && kh_ood_name(i); i++)
+        if (strcmp(kh_ood_name(i), last) == 0) {
+            static const int BETTER[] = {
+#define OOD_BETTER(field, better, text) better,
+                KH_OOD_METRICS(OOD_BETTER)
+            };
+            return BETTER[i];
+        }
+    for (int i = 0; !ood && kh_metrics_name(i); i++)
+        if (strcmp(kh_metrics_name(i), last) == 0)
+            return kh_metrics_better(i);
+    return 0;
+}

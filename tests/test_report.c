@@ -1,0 +1,714 @@
+/* test_report.c - the pieces of a report: text in pages, tables in five formats, plots with and without gnuplot, logs, principal
+ * components, results side by side; and an evaluation in which every allocation fails once. */
+#include "tiny.h"
+
+#include "judge/posterior.h"
+#include "prompt/subspace.h"
+#include "report/compare.h"
+#include "report/html.h"
+#include "report/page.h"
+#include "report/pca.h"
+#include "report/results.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+/* cmocka's own compares floats. */
+#define assert_near(a, b, within) assert_true(fabs((double)(a) - (double)(b)) <= (within))
+
+static void assert_text(kh_buf *b, const char *want) {
+    assert_false(kh_buf_failed(b));
+    assert_string_equal(b->data ? b->data : "", want);
+    kh_buf_free(b);
+}
+
+/* ------------------------------------------------------------------------------------------------------ text in pages */
+
+static void html_of(const char *s, size_t n, const char *want) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_html_text(&b, s, n);
+    assert_text(&b, want);
+}
+
+static void marks_are_escaped(void **state) {
+    (void)state;
+    html_of("<script>alert(\"x\" & 'y')</script>", 33, "&lt;script&gt;alert(&quot;x&quot; &amp; &#39;y&#39;)&lt;/script&gt;");
+    html_of("a\tb\nc\rd", 7, "a b c d");
+    html_of("ü€𝄞", 9, "ü€𝄞");
+}
+
+static void the_unseen_is_shown(void **state) {
+    (void)state;
+    html_of("a\0b\x01", 4, "a[U+0000]b[U+0001]");
+    html_of("\xE2\x80\xAE"
+            "evil",
+        7, "[U+202E]evil");
+    html_of("\xE2\x81\xA6", 3, "[U+2066]");
+    html_of("\xC2\x85", 2, "[U+0085]");
+    html_of("\xEF\xBB\xBF", 3, "[U+FEFF]");
+    html_of("\xEF\xBF\xBE", 3, "[U+FFFE]");
+    html_of("a\xFF"
+            "b",
+        3,
+        "a\xEF\xBF\xBD"
+        "b");
+}
+
+static void foreign_text_is_isolated_and_cut(void **state) {
+    (void)state;
+    kh_buf b = kh_buf_init(1 << 10);
+    kh_html_foreign(&b, "שלום<b>", 11, 5);
+    assert_text(&b, "<bdi>שלום&lt;…</bdi>");
+    b = kh_buf_init(1 << 10);
+    kh_html_foreign(&b, "ab", 2, 2);
+    assert_text(&b, "<bdi>ab</bdi>");
+}
+
+/* ---------------------------------------------------------------------------------------------------------- tables */
+
+static kh_grid sample_grid(void) {
+    kh_grid t = { .n_col = 2, .n_left = 1 };
+    kh_grid_add(&t, "method");
+    kh_grid_add(&t, "value");
+    kh_grid_add(&t, "%s", "a|b_<\\&%,\"");
+    kh_grid_add(&t, "%.2f ± %.2f", 0.5, 0.25);
+    kh_grid_strong(&t);
+    kh_grid_add(&t, "%s", "=cmd\x1b[0m");
+    kh_grid_add(&t, "%d", 7);
+    return t;
+}
+
+static void grid_is(kh_grid_format format, bool colour, const char *want) {
+    kh_grid t = sample_grid();
+    t.colour = colour;
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_grid_put(&t, format, &b);
+    assert_text(&b, want);
+    kh_grid_free(&t);
+}
+
+static void tables_for_terminals(void **state) {
+    (void)state;
+    grid_is(KH_GRID_TEXT, false,
+        "  method             value\n"
+        "  a|b_<\\&%,\"  *0.50 ± 0.25\n"
+        "  =cmd [0m               7\n");
+    grid_is(KH_GRID_TEXT, true,
+        "  method            value\n"
+        "  a|b_<\\&%,\"  \033[1m0.50 ± 0.25\033[0m\n"
+        "  =cmd [0m              7\n");
+}
+
+static void tables_for_documents(void **state) {
+    (void)state;
+    grid_is(KH_GRID_MARKDOWN, false,
+        "| method | value |\n|---|---:|\n| a\\|b\\_&lt;\\\\&amp;%,\" | **0.50 ± 0.25** |\n| =cmd\x1b\\[0m | 7 |\n");
+    grid_is(KH_GRID_CSV, false, "method,value\n\"a|b_<\\&%,\"\"\",0.50 ± 0.25\n\"'=cmd\x1b[0m\",7\n");
+    grid_is(KH_GRID_LATEX, false,
+        "\\begin{tabular}{lr}\n\\hline\nmethod & value \\\\\n\\hline\n"
+        "a|b\\_\\textless{}\\textbackslash{}\\&\\%,\" & \\textbf{0.50 $\\pm$ 0.25} \\\\\n=cmd\x1b[0m & 7 "
+        "\\\\\n\\hline\n\\end{tabular}\n");
+    grid_is(KH_GRID_HTML, false,
+        "<table>\n<thead>\n<tr><th scope=\"col\">method</th><th scope=\"col\" class=\"n\">value</th></tr>\n</thead>\n<tbody>\n"
+        "<tr><th scope=\"row\">a|b_&lt;\\&amp;%,&quot;</th><td class=\"n\"><strong>0.50 ± 0.25</strong></td></tr>\n"
+        "<tr><th scope=\"row\">=cmd[U+001B][0m</th><td class=\"n\">7</td></tr>\n</tbody>\n</table>\n");
+}
+
+/* ----------------------------------------------------------------------------------------------------------- plots */
+
+static const char SVG[] =
+    "<?xml version=\"1.0\"?>\n<svg\n viewBox=\"0 0 470 310\"\n>\n<title>Gnuplot</title>\n<g id=\"gnuplot_canvas\">\n"
+    "<defs><circle id='gpDot' stroke='currentColor'/><filter id='textbox'>x</filter></defs>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n</g>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"rgb(  0,   0, 241)\"><title>plot</title>"
+    "<use xlink:href='#gpDot' color='rgb(  0,   0, 242)'/><text fill=\"black\">1</text><p "
+    "fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n\n";
+
+static void an_svg_is_made_fit_for_a_page(void **state) {
+    (void)state;
+    kh_buf b = kh_buf_init(1 << 16);
+    assert_true(kh_plot_inline(SVG, sizeof SVG - 1, 4, "T<", "D", &b));
+    assert_text(&b,
+        "<svg viewBox=\"0 0 470 310\" role=\"img\" aria-labelledby=\"plot4-title plot4-desc\">\n<title "
+        "id=\"plot4-title\">T&lt;</title>\n"
+        "<desc id=\"plot4-desc\">D</desc>\n<g id=\"plot4-gnuplot_canvas\">\n<defs><circle id='plot4-gpDot' "
+        "stroke='currentColor'/></defs>\n\n"
+        "<g fill=\"none\" stroke=\"var(--first)\"><use xlink:href='#plot4-gpDot' color='var(--second)'/>"
+        "<text fill=\"currentColor\">1</text><p fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n");
+}
+
+static void what_is_no_svg_is_refused(void **state) {
+    (void)state;
+    kh_buf b = kh_buf_init(1 << 16);
+    assert_false(kh_plot_inline("nonsense", 8, 1, "", "", &b));
+    assert_false(kh_plot_inline(SVG, sizeof SVG - 20, 1, "", "", &b)); /* cut off */
+    for (size_t n = 0; n < sizeof SVG; n++)                            /* and nothing is read beyond its end */
+        kh_plot_inline(SVG, n, 1, "", "", &b);
+    kh_buf_free(&b);
+}
+
+static int plot(kh_plotter *g, const char *text, kh_buf *out) {
+    kh_buf script = kh_buf_init(1 << 16);
+    kh_buf_text(&script, text);
+    int rc = kh_plot_svg(g, &script, "A plot", "of x", out, NULL);
+    kh_buf_free(&script);
+    return rc;
+}
+
+static void without_gnuplot_it_says_so_once(void **state) {
+    (void)state;
+    kh_plotter g = { .program = "gnuplot-that-is-not-there" };
+    kh_buf b = kh_buf_init(1 << 20);
+    assert_int_equal(plot(&g, "plot x\n", &b), 1);
+    assert_true(g.missing && b.len == 0);
+    assert_string_equal(g.why, "gnuplot-that-is-not-there cannot be started: No such file or directory");
+    assert_int_equal(plot(&g, "plot x\n", &b), 1);
+    kh_buf_free(&b);
+}
+
+static void a_program_that_draws_nothing(void **state) {
+    (void)state;
+    kh_plotter g = { .program = "true" }, h = { .program = "cat" };
+    kh_buf b = kh_buf_init(1 << 20);
+    assert_int_equal(plot(&g, "plot x\n", &b), 1);
+    assert_non_null(strstr(g.why, "true could not draw it"));
+    int rc = plot(&h, "plot x\n", &b); /* cat -d is wrong usage */
+    assert_int_equal(rc, 1);
+    assert_int_equal(b.len, 0);
+    kh_buf_free(&b);
+}
+
+static bool have_gnuplot(void) { return system("command -v gnuplot >/dev/null 2>&1") == 0; }
+
+static void gnuplot_draws(void **state) {
+    (void)state;
+    if (!have_gnuplot())
+        test_skip("gnuplot is not there");
+    kh_plotter g = { .program = "gnuplot" };
+    kh_buf b = kh_buf_init(1 << 20);
+    assert_int_equal(plot(&g, "plot x lc " KH_PLOT_FIRST " title 'x'\n", &b), 0);
+    assert_non_null(strstr(b.data, "var(--first)"));
+    assert_non_null(strstr(b.data, "plot1-gnuplot_canvas"));
+    assert_null(strstr(b.data, "<?xml"));
+    assert_null(strstr(b.data, "rgb(  0,   0, 24"));
+    size_t before = b.len;
+    assert_int_equal(plot(&g, "plot $nothing\n", &b), 1);
+    assert_int_equal(b.len, before);
+    assert_non_null(strstr(g.why, "gnuplot could not draw it: "));
+    assert_false(g.missing);
+    kh_buf_free(&b);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ logs */
+
+static void a_log_is_read_by_its_keys(void **state) {
+    (void)state;
+    static const char text[] = "gen=1 queries=640 loss=0.52 dev=-\nnonsense\n\ngen=2 queries=1280 loss=inf dev=0.5 eps=3\n=7 "
+                               "toolongakeytobeakeyofalog=1\ngen=3";
+    kh_runlog l;
+    assert_int_equal(kh_runlog_parse(&l, text, sizeof text - 1, NULL), 0);
+    assert_int_equal(l.n, 3);
+    int loss = kh_runlog_find(&l, "loss"), dev = kh_runlog_find(&l, "dev"), gen = kh_runlog_find(&l, "gen");
+    assert_int_equal(l.n_key, 5);
+    assert_near(kh_runlog_at(&l, 0, loss), 0.52, 0);
+    assert_true(isnan(kh_runlog_at(&l, 1, loss)) && isnan(kh_runlog_at(&l, 0, dev)) && kh_runlog_at(&l, 1, dev) == 0.5);
+    assert_near(kh_runlog_at(&l, 2, gen), 3, 0);
+    assert_int_equal(kh_runlog_count(&l, dev), 1);
+    assert_int_equal(kh_runlog_find(&l, "nothing"), -1);
+    kh_runlog_free(&l);
+}
+
+static void a_log_of_many_keys_is_bounded(void **state) {
+    (void)state;
+    kh_buf b = kh_buf_init(1 << 16);
+    for (int i = 0; i < 100; i++)
+        kh_buf_printf(&b, "k%d=%d ", i, i);
+    kh_runlog l;
+    assert_int_equal(kh_runlog_parse(&l, b.data, b.len, NULL), 0);
+    assert_int_equal(l.n_key, KH_RUNLOG_KEYS);
+    assert_near(kh_runlog_at(&l, 0, 31), 31, 0);
+    kh_runlog_free(&l);
+    kh_buf_free(&b);
+    assert_int_equal(kh_runlog_open(&l, "/nowhere", NULL), 0); /* no log is an empty one */
+    assert_int_equal(l.n, 0);
+    kh_runlog_free(&l);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- PCA */
+
+static void principal_components_of_a_known_cloud(void **state) {
+    (void)state;
+    /* Four points: +-3 along (1,1,0)/sqrt 2, +-1 along (0,0,1). */
+    float a = (float)(3 / sqrt(2.0));
+    float x[] = { a + 5, a, 0, 5 - a, -a, 0, 5, 0, 1, 5, 0, -1 };
+    double xy[8], share[2];
+    assert_int_equal(kh_pca_plane(x, NULL, 4, 3, xy, share, NULL), 0);
+    assert_near(share[0], 0.9, 1e-6);
+    assert_near(share[1], 0.1, 1e-6);
+    assert_near(fabs(xy[0]), 3, 1e-5);
+    assert_near(xy[0], -xy[2], 1e-5);
+    assert_near(fabs(xy[5]), 1, 1e-5);
+    assert_near(xy[4], 0, 1e-5);
+}
+
+static void weights_and_degenerate_clouds(void **state) {
+    (void)state;
+    float x[] = { 0, 0, 4, 0, 2, 7 }, weight[] = { 0.5f, 0.5f, 0 }; /* the third point has no weight, but a place */
+    double xy[6], share[2];
+    assert_int_equal(kh_pca_plane(x, weight, 3, 2, xy, share, NULL), 0);
+    assert_near(share[0], 1, 1e-9);
+    assert_near(fabs(xy[0]), 2, 1e-6);
+    assert_near(xy[4], 0, 1e-6);
+    assert_int_equal(kh_pca_plane(x, NULL, 1, 2, xy, share, NULL), 0); /* one point */
+    assert_true(xy[0] == 0 && xy[1] == 0 && share[0] == 0);
+    float same[] = { 1, 2, 1, 2 };
+    assert_int_equal(kh_pca_plane(same, NULL, 2, 2, xy, share, NULL), 0);
+    assert_true(share[0] == 0 && xy[0] == 0 && xy[3] == 0);
+}
+
+/* --------------------------------------------------------------------------------------------------- results, compare */
+
+static char *result_json(const char *method, const char *options, int seed, double accuracy, double ece) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_buf_printf(&b,
+        "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"%s\",\"seed\":%d,\"options\":%s},\"model\":{\"path\":"
+        "\"models/m\"},"
+        "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":10},\"metrics\":{\"accuracy\":{\"value\":%g},\"ece\":{\"value\":%g},"
+        "\"f1\":{\"value\":null},\"aurrrc_min\":{\"value\":0.1}},\"ood\":[{\"name\":\"rte\",\"maxp\":{\"auroc\":{\"value\":0.7}},"
+        "\"entropy\":{\"auroc\":{\"value\":0.8},\"fpr95\":{\"value\":%g}}}]}",
+        method, seed, options, accuracy, ece, ece);
+    return kh_buf_take(&b, NULL);
+}
+
+static kh_result result(const char *method, const char *options, int seed, double accuracy, double ece) {
+    char *json = result_json(method, options, seed, accuracy, ece);
+    kh_result r;
+    kh_err err;
+    if (kh_result_parse(&r, json, strlen(json), "results.json", &err) != 0)
+        fail_msg("%s", err.msg);
+    char name[64];
+    snprintf(name, sizeof name, "%s-%d", method, seed);
+    r.run = kh_strdup(name);
+    kh_free(json);
+    return r;
+}
+
+static void results_are_read_by_name(void **state) {
+    (void)state;
+    kh_result r = result("bbt", "{\"pop\":20}", 13, 0.9, 0.05);
+    assert_near(kh_result_value(&r, "accuracy"), 0.9, 1e-12);
+    assert_near(kh_result_value(&r, "ood.rte.entropy.auroc"), 0.8, 1e-12);
+    assert_true(isnan(kh_result_value(&r, "f1")) && isnan(kh_result_value(&r, "nothing")));
+    assert_int_equal(r.seed, 13);
+    assert_int_equal(r.rows, 10);
+    assert_int_equal(kh_result_better("accuracy"), 1);
+    assert_int_equal(kh_result_better("ece"), -1);
+    assert_int_equal(kh_result_better("ood.rte.entropy.auroc"), 1);
+    assert_int_equal(kh_result_better("ood.rte.entropy.fpr95"), -1);
+    assert_int_equal(kh_result_better("aurrrc_min"), 0);
+    kh_result_free(&r);
+}
+
+static void malformed_results_have_their_sentences(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *says;
+    } cases[] = {
+        { "3", "must hold a JSON object" },
+        { "{}", "\"schema\"" },
+        { "{\"schema\":\"other\"}", "\"schema\" is \"other\", expected \"keyhole-results\"" },
+        { "{\"schema\":\"keyhole-results\",\"version\":2}", "written in version 2 by a later keyhole; this one reads up to 1" },
+        { "{\"schema\":\"keyhole-results\",\"version\":1}", "\"run\" must be an object" },
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1}}",
+            "\"metrics\" must be an object" },
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{"
+          "\"ece\":3}}",
+            "\"ece\" must be an object with a \"value\"" },
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{},"
+          "\"ood\":[{\"name\":\"x\"}]}",
+            "\"maxp\" must be an object" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kh_result r;
+        kh_err err = { 0 };
+        assert_true(kh_result_parse(&r, cases[i].json, strlen(cases[i].json), "r.json", &err) < 0);
+        assert_says(&err, cases[i].says);
+        kh_result_free(&r);
+    }
+    kh_result r;
+    kh_err err;
+    assert_int_equal(kh_result_open(&r, "/nowhere", &err), KH_EMISSING);
+    assert_says(&err, "/nowhere: no results.json in it; \"keyhole eval /nowhere --data DIR\" makes one");
+    kh_result_free(&r);
+}
+
+static void seeds_share_a_line_and_the_best_is_marked(void **state) {
+    (void)state;
+    kh_result runs[] = { result("bbt", "{}", 1, 0.8, 0.1), result("bbt", "{}", 2, 0.9, 0.2),
+        result("elbo", "{\"pop\":5}", 1, 0.85, 0.05), result("elbo", "{\"pop\":9}", 1, 0.7, 0.3) };
+    static const char *const metrics[] = { "accuracy", "ece", "f1", "aurrrc_min" };
+    kh_comparison c;
+    kh_err err;
+    if (kh_comparison_make(&c, runs, 4, metrics, 4, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(c.n, 3);
+    assert_int_equal(c.group[0].n, 2);
+    assert_near(c.group[0].mean[0], 0.85, 1e-12);
+    assert_near(c.group[0].sd[0], sqrt(0.005), 1e-12);
+    assert_true(c.group[0].best[0] && c.group[1].best[0] && !c.group[2].best[0]); /* a tie is shared */
+    assert_true(!c.group[0].best[1] && c.group[1].best[1]);
+    assert_false(c.group[0].best[3] || c.group[0].best[2]); /* nobody is best where nothing is better */
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_comparison_put(&c, KH_GRID_MARKDOWN, false, &b);
+    assert_non_null(strstr(b.data, "| bbt | 2 | **0.8500 ± 0.0707** | 0.1500 ± 0.0707 | - |"));
+    kh_buf_free(&b);
+    kh_comparison_free(&c);
+    for (int i = 0; i < 4; i++)
+        kh_result_free(&runs[i]);
+}
+
+static void comparison_formats(void **state) {
+    (void)state;
+    kh_result runs[] = { result("elbo", "{\"pop\":5,\"x\":1}", 1, 0.85, 0.05), result("elbo", "{\"pop\":9,\"x\":1}", 1, 0.7, 0.3) };
+    static const char *const metrics[] = { "accuracy", "f1" };
+    kh_comparison c;
+    assert_int_equal(kh_comparison_make(&c, runs, 2, metrics, 2, NULL), 0);
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_comparison_put(&c, KH_GRID_TEXT, false, &b);
+    assert_text(&b, "  method      seeds  accuracy  f1\n  elbo pop=5      1   *0.8500   -\n  elbo pop=9      1    0.7000   -\n");
+    b = kh_buf_init(1 << 16);
+    kh_comparison_put(&c, KH_GRID_CSV, false, &b);
+    assert_text(&b,
+        "model,task,method,seeds,accuracy,accuracy_sd,f1,f1_sd\nmodels/m,sst2,elbo pop=5,1,0.85,,,\nmodels/m,sst2,elbo "
+        "pop=9,1,0.7,,,\n");
+    b = kh_buf_init(1 << 16);
+    kh_comparison_json(&c, &b);
+    assert_non_null(strstr(b.data,
+        "\"options\": {\"pop\":5,\"x\":1}, \"seeds\": 1, \"metrics\": {\n   \"accuracy\": {\"mean\": 0.85, \"sd\": null, "
+        "\"best\": true}"));
+    kh_buf_free(&b);
+    kh_comparison_free(&c);
+    kh_result_free(&runs[0]);
+    kh_result_free(&runs[1]);
+}
+
+static void refusals_of_compare(void **state) {
+    (void)state;
+    kh_result runs[] = { result("bbt", "{}", 1, 0.8, 0.1), result("bbt", "{}", 1, 0.9, 0.2) };
+    static const char *const metrics[] = { "speed" };
+    kh_comparison c;
+    kh_err err;
+    assert_int_equal(kh_comparison_make(&c, runs, 2, metrics, 1, &err), KH_EARG);
+    assert_says(&err, "bbt-1 and bbt-1 are the same method with the same seed; name one of them");
+    kh_comparison_free(&c);
+    assert_int_equal(kh_comparison_make(&c, runs, 1, metrics, 1, &err), KH_EARG);
+    assert_says(&err, "no run has a metric \"speed\"");
+    kh_comparison_free(&c);
+    kh_result_free(&runs[0]);
+    kh_result_free(&runs[1]);
+}
+
+static void compare_survives_every_allocation(void **state) {
+    (void)state;
+    char *json = result_json("bbt", "{\"pop\":5}", 1, 0.8, 0.1);
+    for (long n = 1;; n++) {
+        kh_result r;
+        kh_comparison c = { 0 };
+        kh_buf b = kh_buf_init(1 << 16);
+        static const char *const metrics[] = { "accuracy" };
+        kh_err err;
+        kh_alloc_fail_at(n, true);
+        int rc = kh_result_parse(&r, json, strlen(json), "r", &err);
+        if (rc == 0)
+            rc = kh_comparison_make(&c, &r, 1, metrics, 1, &err);
+        if (rc == 0)
+            kh_comparison_put(&c, KH_GRID_HTML, false, &b);
+        bool done = kh_alloc_count() < n, failed = rc != 0 || kh_buf_failed(&b);
+        kh_alloc_fail_at(0, false);
+        kh_comparison_free(&c);
+        kh_result_free(&r);
+        kh_buf_free(&b);
+        if (done) {
+            assert_false(failed);
+            break;
+        }
+        assert_true(failed);
+    }
+    kh_free(json);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- eval */
+
+static kh_plm *plm;
+static const kh_task *task;
+static char folder[80], other_task[96];
+
+static void write_text(const char *dir, const char *name, const char *text) {
+    char *path = kh_path_join(dir, name);
+    assert_int_equal(kh_file_write(path, text, strlen(text), NULL), 0);
+    kh_free(path);
+}
+
+static void write_rows(const char *dir, const char *name, int n, const char *words) {
+    kh_buf b = kh_buf_init(1 << 20);
+    kh_buf_text(&b, "label\ttext\n");
+    for (int i = 0; i < n; i++)
+        kh_buf_printf(&b, "%d\t%s %d\n", i % 2, words, i);
+    write_text(dir, name, b.data);
+    kh_buf_free(&b);
+}
+
+static int open_all(void **state) {
+    tiny_setup(state);
+    plm = tiny_open(KH_ACCESS_LOGPROBS);
+    task = tiny_task();
+    snprintf(folder, sizeof folder, "/tmp/keyhole-test-data-%ld", (long)getpid());
+    snprintf(other_task, sizeof other_task, "%s/other.json", folder);
+    mkdir(folder, 0700);
+    write_rows(folder, "train.tsv", 40, "the boats were green");
+    write_rows(folder, "test.tsv", 30, "<script>small boats</script>");
+    write_text(folder, "other.json",
+        "{\"name\":\"o<b>\",\"template\":\"{mask} : {text}\",\"labels\":[{\"name\":\"x\",\"words\":[\"new\"]},"
+        "{\"name\":\"y\",\"words\":[\"old\"]}]}");
+    return 0;
+}
+
+static int close_all(void **state) {
+    static const char *const FILES[] = { "train.tsv", "test.tsv", "other.json", NULL };
+    tiny_remove(folder, FILES);
+    kh_task_close(task);
+    kh_plm_close(plm);
+    return tiny_teardown(state);
+}
+
+/* Three prompts, two projections. */
+static kh_posterior *posterior(void) {
+    kh_posterior *p;
+    kh_space space;
+    kh_space_opts o = tiny_space();
+    kh_rng r = kh_rng_stream(11, KH_RNG_TEST, 0, 0);
+    assert_int_equal(kh_posterior_new(&p, "m<i>", plm, task, NULL), 0);
+    assert_int_equal(kh_space_init(&space, &o, plm, 1, NULL), 0);
+    assert_int_equal(kh_posterior_set_space(p, &space, NULL), 0);
+    kh_space_free(&space);
+    for (int s = 0; s < 3; s++) {
+        float z[12];
+        for (int i = 0; i < 12; i++)
+            z[i] = (float)(4 * kh_rng_normal(&r));
+        assert_int_equal(kh_posterior_add(p, z, (uint64_t)(s == 0), NULL), 0);
+    }
+    p->options = kh_posterior_keep(p, "{\"pop\":20,\"text\":\"<x>\"}");
+    p->stopped = kh_posterior_keep(p, "all done");
+    p->data = kh_posterior_keep(p, folder);
+    p->shots = 8;
+    p->seed = 13;
+    return p;
+}
+
+static kh_eval_opts eval_opts(const char **ood) {
+    static char pair[256];
+    snprintf(pair, sizeof pair, "%s=%s", other_task, folder);
+    *ood = pair;
+    return (kh_eval_opts){ .decide = kh_decision_defaults(), .bootstrap = { 20, 0.95, 0 }, .ood = { ood, 1, 1 } };
+}
+
+static void an_evaluation_adds_up(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    kh_eval e;
+    kh_err err;
+    if (kh_eval_run(&e, p, plm, &o, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(e.rows.n, 30);
+    assert_int_equal(e.dev.n, 16);
+    assert_int_equal(e.n_outside, 1);
+    assert_int_equal(e.queries, 3 * (30 + 16 + 30));
+    kh_answers a = kh_eval_answers(&e);
+    kh_metrics m;
+    assert_int_equal(kh_metrics_compute(&m, &a, 0, NULL), 0);
+    assert_true(m.nll == e.m.nll && m.aurrrc_entropy == e.m.aurrrc_entropy);
+    assert_true(e.low.accuracy <= e.m.accuracy && e.m.accuracy <= e.high.accuracy);
+    int total = 0, hits = 0;
+    for (int i = 0; i < 4; i++) {
+        total += e.confusion[i];
+        hits += i % 3 == 0 ? e.confusion[i] : 0;
+    }
+    assert_int_equal(total, 30);
+    assert_near(hits / 30.0, e.m.accuracy, 1e-12);
+    assert_true(e.of_prompts && e.n_xy == 3);
+    assert_near(e.share[0] + e.share[1], 1, 1e-9);
+    for (int i = 0; i < e.rows.n; i++) {
+        kh_decomposition d = kh_judged_parts(&e.rows, i, 2);
+        assert_true(d.disagreement >= 0 && d.ambiguity <= d.total);
+        assert_near(e.rows.votes[2 * i] + e.rows.votes[2 * i + 1], 1, 1e-6);
+    }
+    assert_near(e.ambiguity + e.disagreement, e.m.entropy, 1e-9);
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
+static void rows_are_drawn_by_the_seed(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    kh_eval_opts o = { .decide = kh_decision_defaults(), .rows = 7, .seed = 5 };
+    long line[7];
+    for (int turn = 0; turn < 2; turn++) {
+        kh_eval e;
+        assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+        assert_int_equal(e.rows.n, 7);
+        assert_int_equal(e.rows.of, 30);
+        assert_true(isnan(e.low.accuracy)); /* no bootstrap, no interval */
+        for (int i = 0; i < 7; i++) {
+            assert_true(i == 0 || e.rows.row[i].line > e.rows.row[i - 1].line);
+            assert_true(turn == 0 || line[i] == e.rows.row[i].line);
+            line[i] = e.rows.row[i].line;
+        }
+        kh_eval_free(&e);
+    }
+    kh_posterior_free(p);
+}
+
+static void refusals_of_eval(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    kh_err err;
+    kh_eval e;
+    const char *bad[] = { "nothing" };
+    kh_eval_opts o = { .decide = kh_decision_defaults(), .ood = { bad, 1, 1 } };
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_EARG);
+    assert_says(&err, "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte; got \"nothing\"");
+    kh_eval_free(&e);
+    p->data = NULL;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_EARG);
+    assert_says(&err, "does not say what data it was tuned on; give --data");
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
+static int stop_at_once(void *user, const kh_progress *progress) {
+    (void)user, (void)progress;
+    return 1;
+}
+
+static void it_can_be_stopped(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    kh_hooks hooks = { .progress = stop_at_once };
+    kh_eval_opts o = { .decide = kh_decision_defaults(), .hooks = &hooks };
+    kh_eval e;
+    kh_err err;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_STOPPED);
+    assert_says(&err, "stopped on request");
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
+static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
+    kh_runlog log;
+    static const char LINES[] = "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 eps=8 acceptance=0.4 ess=60\n";
+    kh_err err;
+    assert_int_equal(kh_runlog_parse(&log, LINES, sizeof LINES - 1, NULL), 0);
+    kh_page g = { .eval = e,
+        .log = &log,
+        .run = "a <run>",
+        .options = "{\"rows\":0,\"data\":\"<d>\",\"out\":null}",
+        .plotter = { .program = program } };
+    *out = kh_buf_init(KH_BUF_MAX);
+    if (kh_page_write(&g, out, &err) != 0)
+        fail_msg("%s", err.msg);
+    kh_runlog_free(&log);
+}
+
+static void a_page_without_gnuplot_has_its_tables(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    kh_eval e;
+    kh_buf page;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    page_of(&e, "no-gnuplot-here", &page);
+    static const char *const wanted[] = { "<h1><bdi>toy</bdi> by <bdi>m&lt;i&gt;</bdi></h1>", "no-gnuplot-here cannot be started",
+        "Confidence and accuracy, bin by bin", "&lt;script&gt;small boats&lt;/script&gt;", "a &lt;run&gt;", "<bdi>o&lt;b&gt;</bdi>",
+        "aurrrc_entropy", "Votes of the prompts", "&lt;d&gt;", "Effective sample size", "all done", "fpr95" };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (!strstr(page.data, wanted[i]))
+            fail_msg("not in the page: %s", wanted[i]);
+    assert_null(strstr(page.data, "<svg"));
+    assert_null(strstr(page.data, "<script"));
+    kh_buf_free(&page);
+    kh_buf again;
+    page_of(&e, "no-gnuplot-here", &again);
+    kh_buf_free(&again);
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
+static void every_allocation_may_fail(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    long step = 1;
+    for (long n = 1;; n += step) { /* every one at first, then some */
+        kh_eval e;
+        kh_err err;
+        kh_buf results = kh_buf_init(KH_BUF_MAX), rows = kh_buf_init(KH_BUF_MAX), page = kh_buf_init(KH_BUF_MAX);
+        kh_runlog log = { 0 };
+        kh_page g = { .eval = &e, .log = &log, .run = "r", .options = "{}", .plotter = { .program = "none", .missing = true } };
+        kh_alloc_fail_at(n, true);
+        int rc = kh_eval_run(&e, p, plm, &o, &err);
+        if (rc == 0) {
+            kh_results_json(&e, "r", "{}", &results);
+            kh_eval_rows_json(&e, &rows);
+            rc = kh_page_write(&g, &page, &err);
+        }
+        bool done = kh_alloc_count() < n, failed = rc != 0 || kh_buf_failed(&results) || kh_buf_failed(&rows);
+        kh_alloc_fail_at(0, false);
+        kh_eval_free(&e);
+        kh_buf_free(&results);
+        kh_buf_free(&rows);
+        kh_buf_free(&page);
+        if (done) {
+            assert_false(failed);
+            break;
+        }
+        assert_true(failed);
+        step = n < 300 ? 1 : 97;
+    }
+    kh_posterior_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(marks_are_escaped),
+        cmocka_unit_test(the_unseen_is_shown),
+        cmocka_unit_test(foreign_text_is_isolated_and_cut),
+        cmocka_unit_test(tables_for_terminals),
+        cmocka_unit_test(tables_for_documents),
+        cmocka_unit_test(an_svg_is_made_fit_for_a_page),
+        cmocka_unit_test(what_is_no_svg_is_refused),
+        cmocka_unit_test(without_gnuplot_it_says_so_once),
+        cmocka_unit_test(a_program_that_draws_nothing),
+        cmocka_unit_test(gnuplot_draws),
+        cmocka_unit_test(a_log_is_read_by_its_keys),
+        cmocka_unit_test(a_log_of_many_keys_is_bounded),
+        cmocka_unit_test(principal_components_of_a_known_cloud),
+        cmocka_unit_test(weights_and_degenerate_clouds),
+        cmocka_unit_test(results_are_read_by_name),
+        cmocka_unit_test(malformed_results_have_their_sentences),
+        cmocka_unit_test(seeds_share_a_line_and_the_best_is_marked),
+        cmocka_unit_test(comparison_formats),
+        cmocka_unit_test(refusals_of_compare),
+        cmocka_unit_test(compare_survives_every_allocation),
+        cmocka_unit_test(an_evaluation_adds_up),
+        cmocka_unit_test(rows_are_drawn_by_the_seed),
+        cmocka_unit_test(refusals_of_eval),
+        cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(a_page_without_gnuplot_has_its_tables),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
