@@ -14,8 +14,9 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 }
 
 #include "model/kernels_body.h"
+#include "model/ops_body.h"
 
 static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const kh_kernels kh_kernels_avx2 = { "avx2", COLUMNS, usable, pack, product, attention, layer_norm, gelu };
+const kh_kernels kh_kernels_avx2 = { "avx2", COLUMNS, usable, pack, product, attention, layer_norm, gelu, &train_ops };
 #endif
