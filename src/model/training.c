@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "model/safetensors.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,39 +63,33 @@ static void put_json(const kh_training *t, kh_buf *b) {
     kh_buf_text(b, "\n}\n");
 }
 
-/* The state that training.json names now, to be removed when it names another; "" if there is none. */
-static void old_state(const char *path, char out[NAME]) {
-    json_t *root = NULL;
-    const char *name = NULL;
-    out[0] = '\0';
-    if (kh_file_exists(path) && kh_json_read(path, JSON_MAX, &root, NULL) == 0 &&
-        kh_json_string(root, "state", &name, path, NULL) == 0 && strlen(name) < NAME && !strchr(name, '/'))
-        snprintf(out, NAME, "%s", name);
-    json_decref(root);
+/* Removes states other than this one, and what a kill left of one. */
+static void remove_old(const char *dir, const char *current) {
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;)
+        if (strncmp(e->d_name, "training-", 9) == 0 && strcmp(e->d_name, current) != 0)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
 }
 
 int kh_training_save(kh_training *t, kh_err *err) {
-    char name[NAME], old[NAME];
+    char name[NAME];
     state_name(t->step, name);
-    char *json_path = kh_path_join(t->o->out, "training.json"), *path = kh_path_join(t->o->out, name), *old_path = NULL;
+    char *json_path = kh_path_join(t->o->out, "training.json"), *path = kh_path_join(t->o->out, name);
     kh_buf json = kh_buf_init(JSON_MAX);
     put_json(t, &json);
     int rc = json_path && path && !kh_buf_failed(&json) ? 0 : kh_fail_memory(err);
     if (rc != 0)
         goto done;
-    old_state(json_path, old);
-    if (strcmp(old, name) != 0 && (rc = save_vectors(t, path, err)) != 0)
+    if ((rc = save_vectors(t, path, err)) != 0 || (rc = kh_file_write(json_path, json.data, json.len, err)) != 0 ||
+        (rc = kh_training_save_model(t, err)) != 0 || (rc = kh_training_save_log(t, err)) != 0)
         goto done;
-    if ((rc = kh_file_write(json_path, json.data, json.len, err)) != 0 || (rc = kh_training_save_model(t, err)) != 0 ||
-        (rc = kh_training_save_log(t, err)) != 0)
-        goto done;
-    if (old[0] && strcmp(old, name) != 0 && (old_path = kh_path_join(t->o->out, old)) != NULL)
-        unlink(old_path);
+    remove_old(t->o->out, name);
 done:
     kh_buf_free(&json);
     kh_free(json_path);
     kh_free(path);
-    kh_free(old_path);
     return rc;
 }
 
