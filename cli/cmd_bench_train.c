@@ -121,7 +121,7 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
 
 static int train_once(bench *b, double *seconds, kh_err *err) {
     kh_packed text = { b->o->batch, b->start, b->slot, b->at, b->first_at };
-    kh_loss loss = { .target = b->target, .scale = 1.0 / b->places };
+    kh_lm_loss loss = { .target = b->target, .scale = 1.0 / b->places };
     kh_adamw_opts adamw = kh_adamw_defaults();
     double value, began = now();
     adamw.clip = 1;

@@ -21,7 +21,7 @@ typedef struct fixture {
     int n_id[N_SEQ];
     kh_slot slot[MAX_T];
     kh_packed text;
-    kh_loss loss;
+    kh_lm_loss loss;
     kh_inject inject;
     double *prompt, *prefix, *d_prompt, *d_prefix;
     size_t n_prompt, n_prefix; /* numbers */
@@ -78,9 +78,9 @@ static void setup(fixture *f, const char *arch, kh_inject inject, bool prefix, b
         for (size_t j = 0; p->row->fill == KH_FILL_ONE && j < (size_t)p->cols; j++)
             f->w[p->at + j] += 1;
     }
-    f->loss = (kh_loss){ .target = f->target, .scale = 0.2 };
+    f->loss = (kh_lm_loss){ .target = f->target, .scale = 0.2 };
     if (labels)
-        f->loss = (kh_loss){ f->target, WORDS, LABEL_OF, N_WORD, 2, 0.2 };
+        f->loss = (kh_lm_loss){ f->target, WORDS, LABEL_OF, N_WORD, 2, 0.2 };
     make_text(f);
     f->n_prompt = inject ? (size_t)(N_PROMPT * c.hidden) : 0;
     f->n_prefix = prefix ? (size_t)(c.layers * 2 * N_PREFIX * c.hidden) : 0;

@@ -28,19 +28,19 @@ typedef struct kh_packed {
 /* -log of the probability of a target at every place, added up and multiplied by scale. Without tokens the target is a token
  * and competes with the whole vocabulary. With them it is a label: only the logits of these tokens count, and those of a
  * label's tokens are joined by log-sum-exp. */
-typedef struct kh_loss {
+typedef struct kh_lm_loss {
     const int32_t *target; /* [n_at] */
     const int32_t *token;  /* [n_token] or NULL */
     const int *label;      /* [n_token] */
     int n_token, n_label;
     double scale;
-} kh_loss;
+} kh_lm_loss;
 
 #define KH_PASS(real) \
     { \
         const real *w; /* the weights, as kh_params lays them out */ \
         const kh_packed *text; \
-        const kh_loss *loss; \
+        const kh_lm_loss *loss; \
         const real *prompt; /* [n_prompt, H], or NULL */ \
         int n_prompt; \
         const real *prefix; /* [L, 2, n_prefix, H]: keys and values before those of every sequence; or NULL */ \

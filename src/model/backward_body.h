@@ -279,7 +279,7 @@ static void forward_layer(const pass *p, int l, real *out) {
 }
 
 static void forward_head(pass *p) {
-    const kh_loss *loss = p->in->loss;
+    const kh_lm_loss *loss = p->in->loss;
     const real *bias = p->w.decoder_b.data;
     size_t h = p->h, n = (size_t)p->n_logit;
     linear(p, p->r, (int)h, h, p->out, p->w.head_w.data, p->w.head_b.data, NULL, p->head_slope, h);
@@ -298,7 +298,7 @@ static void forward_head(pass *p) {
 /* ----------------------------------------------------------------------------------------------------- loss */
 
 /* One place with labels: log p(label) = lse of the label's logits - lse of all. x becomes the gradient. */
-static double label_loss(const kh_loss *loss, int32_t target, real *x, real *logprob) {
+static double label_loss(const kh_lm_loss *loss, int32_t target, real *x, real *logprob) {
     double max = -INFINITY, all = 0, own = 0;
     for (int j = 0; j < loss->n_token; j++)
         max = (double)x[j] > max ? (double)x[j] : max;
@@ -321,7 +321,7 @@ static double label_loss(const kh_loss *loss, int32_t target, real *x, real *log
 }
 
 static double loss_of_logits(const pass *p) {
-    const kh_loss *loss = p->in->loss;
+    const kh_lm_loss *loss = p->in->loss;
     double sum = 0;
     for (size_t i = 0; i < (size_t)p->r; i++) {
         real *x = p->logits + i * (size_t)p->n_logit;
@@ -337,7 +337,7 @@ static double loss_of_logits(const pass *p) {
 
 /* logits hold their gradient; d_rows becomes that of the last layer's output. */
 static void backward_head(pass *p) {
-    const kh_loss *loss = p->in->loss;
+    const kh_lm_loss *loss = p->in->loss;
     size_t h = p->h, n = (size_t)p->n_logit;
     bool some = loss->token, weights = p->in->dw;
     real *d = p->d_rows, *db = p->dw.decoder_b.data;

@@ -16,7 +16,7 @@ enum { PIECE = 1 << 16 }; /* numbers that a thread adds at a time */
 typedef struct shard {
     kh_packed text;
     kh_pass_f32 pass;
-    kh_loss loss;
+    kh_lm_loss loss;
     float *d; /* [size] */
     double value;
     int rc;

@@ -233,7 +233,7 @@ static int fill_batch(kh_training *t, kh_err *err) {
 /* The loss of a batch, added up and multiplied by scale. */
 static int run_batch(kh_training *t, const kh_masked *b, double scale, bool gradients, double *value, kh_err *err) {
     kh_packed text = kh_masked_text(b);
-    kh_loss loss = { .target = b->target, .scale = scale };
+    kh_lm_loss loss = { .target = b->target, .scale = scale };
     return kh_gradient_run(t->gradient, &(kh_pass_f32){ .w = t->w, .text = &text, .loss = &loss }, gradients, value, err);
 }
 
