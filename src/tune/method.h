@@ -24,6 +24,7 @@ typedef struct kh_method {
 } kh_method;
 
 extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble, kh_method_elbo;
+extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
 extern const kh_method kh_method_prompt_tuning, kh_method_model_tuning;
 
 const kh_method *kh_method_at(int i); /* NULL after the last */
