@@ -247,8 +247,10 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
         least = loss < least ? loss : least;
         if (++done % o->dev_every == 0 && (rc = judge(d, &better, err)) == 0)
             without = better ? 0 : without + 1;
+        char facts[KH_FACTS];
+        kh_loss_facts(facts, loss, least);
         if (rc == 0)
-            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, loss, least, d->best_dev });
+            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts });
     }
     if (rc == 0)
         memcpy(d->x, d->best, d->n * sizeof *d->x);
