@@ -231,6 +231,7 @@ const cli_command cmd_tune = {
             "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
             "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
             "  keyhole tune --method elbo --budget-time 600 ...\n"
+            "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
             "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),

@@ -40,12 +40,15 @@ small=(--budget-generations 4 --dev-every 2 --pop 5)
 
 # ---- every method, tuned and used
 echo "the boats were small" >"$work/in"
-for method in manual icl bbt ensemble elbo; do
+for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc; do
     opts=()
     case $method in
     bbt) opts=("${small[@]}") ;;
     ensemble) opts=("${small[@]}" --members 2) ;;
     elbo) opts=("${small[@]}" --draws 2 --samples 4) ;;
+    abc-rejection) opts=(--access labels --samples 5) ;;
+    abc-smc) opts=(--access labels --samples 5 --budget-generations 2) ;;
+    smc) opts=(--access labels --samples 5 --budget-levels 2) ;;
     esac
     run 0 tune --method $method "${common[@]}" "${opts[@]}" --out "$work/$method" && says out "dev       accuracy" && says out "stopped" &&
         [ -s "$work/$method/posterior.json" ] && [ -s "$work/$method/posterior.safetensors" ] && [ -e "$work/$method/log.txt" ] &&
@@ -85,7 +88,7 @@ run 1 tune --method bbt "${common[@]}" --budget-queries 5 --out "$work/none" && 
 ok a_refused_run_leaves_nothing $?
 run 2 tune --method bbt "${common[@]}" --budget-queries 0 --out "$work/none" && says err "--budget-queries takes a whole number from 1"
 ok zero_budget $?
-run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of manual, icl, bbt, ensemble, elbo; got "guess"'
+run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of manual, icl, bbt, ensemble, elbo, abc-rejection, abc-smc, smc, snpe; got "guess"'
 ok unknown_method $?
 run 2 tune --method bbt "${common[@]}" --kl-weight 1 --out "$work/none" && says err 'unknown option --kl-weight for "keyhole tune --method bbt"'
 ok options_of_another_method $?
