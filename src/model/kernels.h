@@ -59,6 +59,7 @@ typedef struct kh_kernels {
     void (*gelu)(float *x, size_t n);
     /* rounds of operations that touch no memory, for benchmarks: returns how many, *result is worthless. */
     double (*spin)(int rounds, float *result);
+    const struct kh_ops_f32 *train; /* ops.h */
 } kh_kernels;
 
 /* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names (generic, avx2, avx512). */

@@ -4,7 +4,8 @@ typedef float v_f32 __attribute__((vector_size(16)));
 typedef int v_int __attribute__((vector_size(16)));
 
 #include "model/kernels_body.h"
+#include "model/ops_body.h"
 
 static bool usable(void) { return true; }
 
-const kh_kernels kh_kernels_generic = { "generic", COLUMNS, usable, pack, product, attention, layer_norm, gelu, spin };
+const kh_kernels kh_kernels_generic = { "generic", COLUMNS, usable, pack, product, attention, layer_norm, gelu, spin, &train_ops };
