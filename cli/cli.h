@@ -49,6 +49,8 @@ extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_cmaes;
 
 /* Fails as wrong usage: exit 2 and a pointer to --help. */
 enum { CLI_USAGE = -1000 };
+/* CLI_SIGNAL - number: ended by a signal, in good order; exit 128 + number, as a shell would say. */
+enum { CLI_SIGNAL = -2000 };
 
 /* Progress and log on stderr: a bar that redraws itself on a terminal, plain lines otherwise. */
 extern const kh_hooks cli_hooks;

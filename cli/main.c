@@ -304,6 +304,8 @@ static int finish(int rc, const kh_err *err, const cli_command *cmd) {
     if (rc >= 0)
         return 0;
     fprintf(stderr, "keyhole: %s\n", err->msg);
+    if (rc <= CLI_SIGNAL)
+        return 128 + CLI_SIGNAL - rc;
     if (rc != CLI_USAGE)
         return 1;
     fprintf(stderr, "Try \"keyhole %s%s--help\".\n", cmd ? cmd->name : "", cmd ? " " : "");

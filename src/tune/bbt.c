@@ -163,7 +163,16 @@ static long long one_generation(const kh_tuning *t, const void *opts) {
     return (long long)((const bbt_opts *)opts)->pop * t->train->n_row + t->dev->n_row;
 }
 
+static void all_searches(const kh_tuning *t, const bbt_opts *o, int members, kh_plan *most) {
+    long long looks = (o->generations + o->dev_every - 1) / o->dev_every;
+    most->candidates = (long long)members * o->generations * o->pop;
+    most->train = most->candidates * t->train->n_row;
+    most->dev = members * looks * t->dev->n_row;
+}
+
 /* -------------------------------------------------------------------------------------------------------- BBT */
+
+static void all_of_bbt(const kh_tuning *t, const void *opts, kh_plan *most) { all_searches(t, opts, 1, most); }
 
 static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     kh_subspace *space;
@@ -191,6 +200,7 @@ const kh_method kh_method_bbt = {
     .opts = bbt_table,
     .opts_size = sizeof(bbt_opts),
     .least = one_generation,
+    .most = all_of_bbt,
     .run = run_bbt,
 };
 
@@ -222,6 +232,10 @@ static int run_member(kh_tuning *t, const bbt_opts *o, int member, kh_posterior 
     return rc;
 }
 
+static void all_of_ensemble(const kh_tuning *t, const void *opts, kh_plan *most) {
+    all_searches(t, opts, ((const bbt_opts *)opts)->members, most);
+}
+
 static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const bbt_opts *o = opts;
     double *sum = kh_calloc(kh_dev_size(t), sizeof *sum);
@@ -247,5 +261,6 @@ const kh_method kh_method_ensemble = {
     .opts_size = sizeof(bbt_opts),
     .exact = ensemble_exact,
     .least = one_generation,
+    .most = all_of_ensemble,
     .run = run_ensemble,
 };

@@ -209,6 +209,14 @@ static long long one_generation(const kh_tuning *t, const void *opts) {
     return (long long)o->pop * o->draws * t->train->n_row + dev_cost(t, o);
 }
 
+static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most) {
+    const kh_elbo_opts *o = opts;
+    long long looks = o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
+    most->candidates = (long long)o->pop * o->generations;
+    most->train = most->candidates * o->draws * t->train->n_row;
+    most->dev = looks * dev_cost(t, o);
+}
+
 static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh_err *err) {
     const kh_elbo_opts *o = e->o;
     kh_train_loss likelihood = kh_tuning_loss(t, space, KH_LOSS_CE);
@@ -279,5 +287,6 @@ const kh_method kh_method_elbo = {
     .opts_size = sizeof(kh_elbo_opts),
     .exact = elbo_exact,
     .least = one_generation,
+    .most = all_generations,
     .run = run_elbo,
 };

@@ -7,6 +7,7 @@
 
 #include "judge/posterior.h"
 #include "prompt/target.h"
+#include "run/run.h"
 #include "tune/loss.h"
 
 typedef struct kh_tuning {
@@ -26,6 +27,7 @@ typedef struct kh_tuning {
     kh_meter start;
     double started; /* seconds of a clock that only goes forward */
     long long dev_queries;
+    double kept; /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
@@ -45,6 +47,18 @@ typedef struct kh_generation {
     double loss, best, dev;
 } kh_generation;
 void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
+
+/* For methods whose own computing takes long: states to go on from when a run is resumed, instead of computing all again.
+ *
+ *     if (kh_tuning_due(t))                                        now and then, where it costs little
+ *         rc = kh_tuning_keep(t, "search", member, bytes, n, err);
+ *     ...
+ *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as they were then; 0: none
+ *
+ * A state must be one that the same run with larger budgets would pass through. Without a run nothing is kept. */
+bool kh_tuning_due(const kh_tuning *);
+int kh_tuning_keep(kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
+int kh_tuning_recall(kh_tuning *, const char *name, int number, kh_buf *bytes, kh_err *err);
 
 /* A function of many z at once. */
 typedef struct kh_objective {
