@@ -750,6 +750,9 @@ typedef struct kh_run_opts {
      * resumed. NULL: never. */
     int (*stop)(void *user);
     void *user;
+    /* Methods whose own computing takes long keep their state after so many seconds, to go on from there; 0: ten, < 0: whenever
+     * they can. */
+    double keep_seconds;
 } kh_run_opts;
 
 /* Takes hold of the folder, which is made if it is not there. kh_tune, given the run, does the rest. */

@@ -98,3 +98,39 @@ void kh_run_info_free(kh_run_info *i) {
     kh_free(i->memory);
     *i = (kh_run_info){ 0 };
 }
+
+int kh_run_read_options(const char *dir, void (*each)(void *, const kh_run_option *), void *user, kh_err *err) {
+    kh_journal j = { 0 };
+    sqlite3_stmt *s = NULL;
+    int rc = kh_journal_open(&j, dir, false, err);
+    if (rc == 0)
+        rc = kh_journal_prepare(&j, &s, "SELECT name, value, budget FROM options ORDER BY rowid", err);
+    while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
+        const char *name = (const char *)sqlite3_column_text(s, 0), *value = (const char *)sqlite3_column_text(s, 1);
+        each(user, &(kh_run_option){ name ? name : "", value ? value : "", sqlite3_column_int(s, 2) != 0 });
+        rc = 0;
+    }
+    sqlite3_finalize(s);
+    kh_journal_close(&j);
+    return rc;
+}
+
+int kh_run_read_lines(const char *dir, int first, void (*each)(void *, const char *, const char *), void *user, int *next, kh_err *err) {
+    kh_journal j = { 0 };
+    sqlite3_stmt *s = NULL;
+    *next = first;
+    int rc = kh_journal_open(&j, dir, false, err);
+    if (rc == 0)
+        rc = kh_journal_prepare(&j, &s, "SELECT n, line, facts FROM generations WHERE n >= ? ORDER BY n", err);
+    if (rc == 0)
+        rc = kh_journal_bind(&j, s, err, "i", (long long)first);
+    while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
+        const char *line = (const char *)sqlite3_column_text(s, 1), *facts = (const char *)sqlite3_column_text(s, 2);
+        each(user, line ? line : "", facts ? facts : "{}");
+        *next = sqlite3_column_int(s, 0) + 1;
+        rc = 0;
+    }
+    sqlite3_finalize(s);
+    kh_journal_close(&j);
+    return rc;
+}

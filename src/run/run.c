@@ -32,6 +32,7 @@
     X(PUT_KEPT, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
     X(GET_KEPT, \
         "SELECT answers, generations, prompts, queries, dev_queries, tokens, seconds, bytes FROM kept WHERE name = ? AND number = ?") \
+    X(DROP_KEPT, "DELETE FROM kept WHERE name = ? AND number = ?") \
     X(PUT_EVENT, "INSERT INTO events (at, session, what, text) VALUES (?, ?, ?, ?)")
 
 enum {
@@ -264,6 +265,8 @@ static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
 const kh_tape *kh_run_tape(kh_run *r) { return &r->tape; }
 bool kh_run_resumed(const kh_run *r) { return r->resumed; }
 bool kh_run_replaying(const kh_run *r) { return r->replaying; }
+/* A state of some megabytes every ten seconds takes a thousandth of the time. */
+double kh_run_keep_seconds(const kh_run *r) { return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds; }
 double kh_run_spent(const kh_run *r) { return r->spent; }
 double kh_run_rate(const kh_run *r) { return r->rate; }
 
@@ -298,7 +301,7 @@ static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budge
 
 static int write_options(kh_run *r, const kh_run_option *o, int n, kh_err *err) {
     sqlite3_stmt *s = NULL;
-    int rc = kh_journal_prepare(&r->j, &s, "INSERT OR REPLACE INTO options VALUES (?, ?, ?)", err);
+    int rc = kh_journal_prepare(&r->j, &s, "INSERT INTO options VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", err);
     for (int i = 0; i < n && rc == 0; i++)
         rc = kh_journal_do(&r->j, s, err, "tti", o[i].name, o[i].value, (long long)o[i].budget);
     sqlite3_finalize(s);
@@ -366,7 +369,7 @@ static int start_session(kh_run *r, kh_err *err) {
         rc = kh_journal_do(&r->j, s, err, "iitid", r->session, (long long)r->epoch, kh_version(), (long long)getpid(), wall());
     sqlite3_finalize(s);
     if (rc == 0)
-        rc = kh_journal_exec(&r->j, "UPDATE run SET state = 'running'", err);
+        rc = kh_journal_exec(&r->j, "UPDATE run SET state = 'running', ended = NULL, stopped = NULL, dev = NULL", err);
     return rc;
 }
 
@@ -532,11 +535,17 @@ void kh_run_event(kh_run *r, const char *what, const char *text) {
 /* ---------------------------------------------------------------------------------------------------------- states */
 
 int kh_run_keep(kh_run *r, const char *name, int number, const kh_run_books *b, const void *bytes, size_t n, kh_err *err) {
-    int rc = ensure_writing(r, err);
+    int rc = r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg) : ensure_writing(r, err);
     if (rc == 0)
         rc = kh_journal_do(&r->j, r->stmt[PUT_KEPT], err, "tidiiiiiidb", name, (long long)number, wall(), r->last,
             (long long)r->n_generation, b->meter.prompts, b->meter.queries, b->dev_queries, b->meter.tokens, b->meter.seconds, bytes, n);
     return settle(r, rc, err);
+}
+
+/* Rides along with the next commit. */
+int kh_run_forget(kh_run *r, const char *name, int number, kh_err *err) {
+    int rc = ensure_writing(r, err);
+    return rc == 0 ? kh_journal_do(&r->j, r->stmt[DROP_KEPT], err, "ti", name, (long long)number) : rc;
 }
 
 static int report_lines(kh_run *r, int upto, void (*line)(void *, const char *), void *user, kh_err *err) {

@@ -50,6 +50,7 @@ const kh_tape *kh_run_tape(kh_run *);
 bool kh_run_resumed(const kh_run *);
 /* The last answer came from the journal: the clock of this process says nothing yet. */
 bool kh_run_replaying(const kh_run *);
+double kh_run_keep_seconds(const kh_run *);
 double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
 /* Queries a second, from what the journal holds of earlier processes; 0: nothing yet. */
 double kh_run_rate(const kh_run *);
@@ -60,6 +61,7 @@ void kh_run_event(kh_run *, const char *what, const char *text);
 
 /* States from which to go on without computing all that led to them. Keeps the latest of each (name, number). */
 int kh_run_keep(kh_run *, const char *name, int number, const kh_run_books *, const void *bytes, size_t n, kh_err *err);
+int kh_run_forget(kh_run *, const char *name, int number, kh_err *err);
 /* 1: *out (empty before) holds the bytes, and what happened up to then counts as done: its answers are used, and each line of
  * its generations that was not reported yet is given to `line` (may be NULL). 0: nothing was kept. */
 int kh_run_recall(kh_run *, const char *name, int number, kh_run_books *, kh_buf *out, void (*line)(void *user, const char *line),
@@ -67,5 +69,13 @@ int kh_run_recall(kh_run *, const char *name, int number, kh_run_books *, kh_buf
 
 /* result NULL: the method has failed, or was stopped, for the reason in `why`. */
 int kh_run_end(kh_run *, const kh_run_result *, const kh_err *why, kh_err *err);
+
+/* -- for those who only look (info.c); a process may be at work on the run -- */
+
+/* Every option, in the order in which they were given. */
+int kh_run_read_options(const char *dir, void (*each)(void *user, const kh_run_option *), void *user, kh_err *err);
+/* The lines of generations from number `first` on; *next becomes the number after the last. */
+int kh_run_read_lines(const char *dir, int first, void (*each)(void *user, const char *line, const char *facts), void *user, int *next,
+    kh_err *err);
 
 #endif

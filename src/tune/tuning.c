@@ -74,13 +74,13 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
 
 /* ---------------------------------------------------------------------------------------------------- states */
 
-/* Seconds between two states: keeping one of some megabytes then takes a hundredth of the time. */
-enum { KEEP_EVERY = 2 };
-
-bool kh_tuning_due(const kh_tuning *t) { return t->o->run && !kh_run_replaying(t->o->run) && seconds() - t->kept >= KEEP_EVERY; }
+bool kh_tuning_due(const kh_tuning *t) {
+    kh_run *run = t->o->run;
+    return run && !kh_run_replaying(run) && seconds() - t->kept >= kh_run_keep_seconds(run);
+}
 
 int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
-    if (!t->o->run)
+    if (!t->o->run || kh_run_replaying(t->o->run))
         return 0;
     kh_meter now = kh_plm_meter(t->plm);
     kh_run_books books = { .meter = { .prompts = now.prompts - t->start.prompts,
@@ -90,6 +90,10 @@ int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes
         .dev_queries = t->dev_queries };
     t->kept = seconds();
     return kh_run_keep(t->o->run, name, number, &books, bytes, n, err);
+}
+
+int kh_tuning_forget(kh_tuning *t, const char *name, int number, kh_err *err) {
+    return t->o->run && !kh_run_replaying(t->o->run) ? kh_run_forget(t->o->run, name, number, err) : 0;
 }
 
 int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, kh_err *err) {

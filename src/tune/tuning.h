@@ -55,9 +55,12 @@ void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
  *     ...
  *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as they were then; 0: none
  *
- * A state must be one that the same run with larger budgets would pass through. Without a run nothing is kept. */
+ * A state serves a run with the same options, budgets included; when a budget changes, states are forgotten, and all is computed
+ * again from the recorded answers. Without a run nothing is kept,
+ * and nothing while answers still come from the journal. */
 bool kh_tuning_due(const kh_tuning *);
 int kh_tuning_keep(kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
+int kh_tuning_forget(kh_tuning *, const char *name, int number, kh_err *err);
 int kh_tuning_recall(kh_tuning *, const char *name, int number, kh_buf *bytes, kh_err *err);
 
 /* A function of many z at once. */
