@@ -179,7 +179,8 @@ static int set_care(kh_run *r, double seconds, kh_err *err) {
     if (careful == r->careful)
         return 0;
     r->careful = careful;
-    return kh_journal_exec(&r->j, careful ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
+    int rc = settle(r, 0, err); /* SQLite takes no such change inside a transaction */
+    return rc != 0 ? rc : kh_journal_exec(&r->j, careful ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
 }
 
 /* -------------------------------------------------------------------------------------------------------- the tape */
