@@ -41,16 +41,16 @@ whole() {
     took=$((($(date +%s%N) - start) / 1000000))
 }
 
-# killed METHOD TIMES: kills a run TIMES times with SIGKILL, at random moments of what is left, and lets it end. The result
+# killed METHOD TIMES: kills a run TIMES times with SIGKILL, at random moments, and lets it end. The result
 # must be that of the whole run, and the journal must hold no more than its answers.
 killed() {
-    local method=$1 times=$2 run=$here/$1-killed pid ms landed=0 want_queries want_answers k
+    local method=$1 times=$2 run=$here/$1-killed pid ms landed=0 want_queries want_answers
     rm -rf "$run"
-    for k in $(seq "$times"); do
+    for _ in $(seq "$times"); do
         # shellcheck disable=SC2046
         "$KEYHOLE" tune --method "$method" "${common[@]}" $(options_of "$method") --out "$run" --resume >"$here/out" 2>"$here/err" &
         pid=$!
-        ms=$((took / times * k * (RANDOM % 100 + 20) / 100 + RANDOM % 40))
+        ms=$((30 + RANDOM % (2 * took / times + 1))) # each goes on for a random share of what is left
         sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
         kill -KILL $pid 2>/dev/null && landed=$((landed + 1))
         wait $pid 2>/dev/null
