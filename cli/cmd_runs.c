@@ -56,8 +56,9 @@ static void put_json(kh_buf *out, const char *dir, const kh_run_info *i) {
         kh_buf_text(out, "\"dev\":null,");
     else
         kh_buf_printf(out, "\"dev\":%.17g,", i->dev);
-    kh_buf_printf(out, "\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"answers\":%lld,\"sessions\":%d,\"started\":%.3f,\"seconds\":%.3f",
-        i->done, i->total, i->queries, i->answers, i->sessions, i->started, i->seconds);
+    kh_buf_printf(out,
+        "\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"answers\":%lld,\"sessions\":%d,\"started\":%.3f,\"seconds\":%.3f", i->done,
+        i->total, i->queries, i->answers, i->sessions, i->started, i->seconds);
 }
 
 static int print(kh_buf *b, kh_err *err) {

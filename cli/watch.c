@@ -88,8 +88,8 @@ static void json_line(cli_watch *w) {
     double speed = rate(w, m), left = seconds_left(w, m, speed);
     kh_buf_text(&b, "{\"phase\":");
     kh_json_quote(&b, w->phase, strlen(w->phase));
-    kh_buf_printf(&b, ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done, w->total, m.queries,
-        m.replayed, m.tokens);
+    kh_buf_printf(&b, ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done, w->total,
+        m.queries, m.replayed, m.tokens);
     if (speed > 0)
         kh_buf_printf(&b, ",\"queries_per_second\":%.6g", speed);
     if (left >= 0)
@@ -131,7 +131,8 @@ void cli_watch_forecast(const kh_forecast *f, double price, bool json, FILE *out
     char time[32];
     double seconds = f->query_seconds * (double)f->queries;
     if (json) {
-        fprintf(out, "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%d,\"warm_up_queries\":%lld",
+        fprintf(out,
+            "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%d,\"warm_up_queries\":%lld",
             f->candidates, f->queries, f->tokens, f->train_rows, f->dev_rows, f->warm_up);
         if (f->query_seconds > 0)
             fprintf(out, ",\"seconds\":%.6g", seconds);

@@ -16,9 +16,9 @@ typedef struct cli_watch {
     kh_forecast forecast;
     bool known; /* the forecast has been told */
 
-    double drawn;      /* when the bar was last drawn */
-    double started;    /* when the first answer that the box itself gave was seen, */
-    long long before;  /* and what it had been asked by then */
+    double drawn;     /* when the bar was last drawn */
+    double started;   /* when the first answer that the box itself gave was seen, */
+    long long before; /* and what it had been asked by then */
     char phase[64], note[512];
     long done, total;
 } cli_watch;

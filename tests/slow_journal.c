@@ -70,7 +70,8 @@ static void journalling_costs_little(void **state) {
     o.space = tiny_space();
     o.record = record_line;
     double start = cpu();
-    if (kh_run_open(&run, dir, &(kh_run_opts){ 0 }, &err) != 0 || kh_run_begin(run, &(kh_run_card){ .method = "bbt" }, NULL, 0, &err) != 0)
+    if (kh_run_open(&run, dir, &(kh_run_opts){ 0 }, &err) != 0 ||
+        kh_run_begin(run, &(kh_run_card){ .method = "bbt" }, NULL, 0, &err) != 0)
         fail_msg("%s", err.msg);
     timed t = { .tape = kh_run_tape(run) };
     double opened = cpu() - start;

@@ -435,6 +435,13 @@ static void readers_see_what_was_written(void **state) {
 
 /* ------------------------------------------------------------------------------------------------------- what breaks */
 
+static void refuse(attempt *a, int code, const char *says) {
+    int rc = go(a);
+    if (rc != code)
+        fail_msg("code %d, expected %d: %s", rc, code, a->err.msg);
+    assert_says(&a->err, says);
+}
+
 /* Every write of a run in turn finds the disk full; what was committed stays, and the run goes on from there. */
 static void a_full_disk_costs_nothing_but_time(void **state) {
     (void)state;
@@ -468,6 +475,47 @@ static void a_full_disk_costs_nothing_but_time(void **state) {
     }
     kh_buf_free(&a.lines);
     result_free(&want);
+}
+
+static void other_failures_have_sentences_of_their_own(void **state) {
+    (void)state;
+    static const struct {
+        int code;
+        const char *says;
+    } faults[] = {
+        { SQLITE_READONLY,
+            "run.sqlite: cannot open or write (attempt to write a readonly database); is the folder write-protected?" },
+        { SQLITE_BUSY, "run.sqlite: another program has locked it; close that one, then go on" },
+        { SQLITE_CORRUPT, "run.sqlite: damaged, or not a database (database disk image is malformed)" },
+    };
+    for (int i = 0; i < 3; i++) {
+        attempt a = attempt_of("bbt");
+        clear();
+        faulty_fail(20, faults[i].code);
+        int rc = go(&a);
+        faulty_fail(0, 0);
+        assert_true(rc == KH_EIO || rc == KH_EFORMAT);
+        assert_says(&a.err, faults[i].says);
+        go_well(&a);
+        kh_buf_free(&a.lines);
+    }
+}
+
+static void a_damaged_state_is_told(void **state) {
+    (void)state;
+    static const char *const SAYS[] = { "the kept state of a search is damaged: 3 bytes", "",
+        "the kept state of a fit is damaged" };
+    for (int k = 0; k < N_SHORT; k += 2) { /* bbt and elbo */
+        attempt a = attempt_of(SHORT[k].name);
+        a.run.keep_seconds = -1;
+        a.pieces = 4;
+        clear();
+        assert_int_equal(go(&a), KH_STOPPED);
+        a.pieces = -1;
+        do_journal("UPDATE kept SET bytes = x'010203'");
+        refuse(&a, KH_EFORMAT, SAYS[k]);
+        kh_buf_free(&a.lines);
+    }
 }
 
 static void memory_may_run_out_anywhere(void **state) {
@@ -517,13 +565,6 @@ static void memory_may_run_out_anywhere(void **state) {
     kh_threads_set(0);
     kh_buf_free(&a.lines);
     result_free(&want);
-}
-
-static void refuse(attempt *a, int code, const char *says) {
-    int rc = go(a);
-    if (rc != code)
-        fail_msg("code %d, expected %d: %s", rc, code, a->err.msg);
-    assert_says(&a->err, says);
 }
 
 static void other_questions_are_noticed(void **state) {
@@ -577,6 +618,12 @@ static void what_is_not_a_journal_is_refused(void **state) {
     do_journal("PRAGMA user_version = 99");
     refuse(&a, KH_EUNSUPPORTED, "run.sqlite: written by a newer keyhole (schema 99, this one knows 1); use that one");
     unlink(path);
+    do_journal("PRAGMA user_version = 0");
+    kh_run_info i;
+    kh_err err;
+    assert_int_equal(kh_run_info_read(&i, dir, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "run.sqlite: of an older keyhole (schema 0, now 1); resuming the run brings it up to date");
+    unlink(path);
     do_journal("PRAGMA application_id = 7");
     refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
     unlink(path);
@@ -594,7 +641,8 @@ static void changed_terms_are_named(void **state) {
     assert_int_equal(go(&a), KH_STOPPED);
     a.pieces = -1;
     a.set = SET("budget-generations=6", "pop=5", "dev-every=4", "loss=hinge");
-    refuse(&a, KH_EMISMATCH, "holds another run: --pop was 4 and is 5 now, --loss was \"ce\" and is \"hinge\" now; give what was given");
+    refuse(&a, KH_EMISMATCH,
+        "holds another run: --pop was 4 and is 5 now, --loss was \"ce\" and is \"hinge\" now; give what was given");
     a.set = small("bbt");
     a.o.seed = 14;
     refuse(&a, KH_EMISMATCH, "--seed was 13 and is 14 now");
@@ -639,7 +687,8 @@ static void a_folder_that_is_taken_is_refused(void **state) {
     a.run.resume = true;
     go_well(&a);
     a.run.resume = false;
-    refuse(&a, KH_EARG, "holds a posterior already, of a finished run of bbt; --force writes over it, --resume with a larger budget goes on");
+    refuse(&a, KH_EARG,
+        "holds a posterior already, of a finished run of bbt; --force writes over it, --resume with a larger budget goes on");
     a.run.overwrite = true;
     go_well(&a);
     assert_int_equal(a.used.replayed, 0);
@@ -714,6 +763,8 @@ int main(void) {
         cmocka_unit_test(the_journal_answers_in_sql),
         cmocka_unit_test(readers_see_what_was_written),
         cmocka_unit_test(a_full_disk_costs_nothing_but_time),
+        cmocka_unit_test(other_failures_have_sentences_of_their_own),
+        cmocka_unit_test(a_damaged_state_is_told),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(other_questions_are_noticed),
         cmocka_unit_test(damage_is_told),

@@ -109,9 +109,9 @@ typedef struct asking {
     kh_tape_kind kind;
     kh_ask_fn *ask;
     double *rate;
-    kh_question q;     /* the prompts, and the rows of the block at hand */
-    size_t prompt;     /* floats of a prompt */
-    size_t unit;       /* cells of a unit in this block */
+    kh_question q; /* the prompts, and the rows of the block at hand */
+    size_t prompt; /* floats of a prompt */
+    size_t unit;   /* cells of a unit in this block */
     int n_prompt;
     size_t known_from; /* queries that *rate was measured on */
     kh_tape_key *key;  /* [n_prompt] */

@@ -18,14 +18,15 @@ static const char SELECT_RUN[] =
 static const char SELECT_REST[] =
     "SELECT (SELECT coalesce(sum(rows), 0) FROM answers), (SELECT count(*) FROM answers),"
     "  (SELECT done FROM generations ORDER BY n DESC LIMIT 1), (SELECT total FROM generations ORDER BY n DESC LIMIT 1),"
-    "  (SELECT json_extract(facts, '$.dev') FROM generations WHERE json_extract(facts, '$.dev') IS NOT NULL ORDER BY n DESC LIMIT 1),"
+    "  (SELECT json_extract(facts, '$.dev') FROM generations WHERE json_extract(facts, '$.dev') IS NOT NULL ORDER BY n DESC LIMIT "
+    "1),"
     "  (SELECT count(*) FROM sessions), (SELECT sum(max(coalesce(ended, last, started) - started, 0)) FROM sessions"
     "    LEFT JOIN (SELECT session, max(at) AS last FROM answers GROUP BY session) ON session = id)";
 
 /* Copies the texts of the row into one block of memory. */
 static int take_texts(kh_run_info *i, sqlite3_stmt *s, kh_err *err) {
-    const char **field[N_TEXT] = { &i->method, &i->task, &i->model, &i->data, &i->seed, &i->access, &i->version, &i->state, &i->stopped,
-        &i->metric };
+    const char **field[N_TEXT] = { &i->method, &i->task, &i->model, &i->data, &i->seed, &i->access, &i->version, &i->state,
+        &i->stopped, &i->metric };
     size_t at[N_TEXT];
     kh_buf all = kh_buf_init(1 << 24);
     for (int k = 0; k < N_TEXT; k++) {
@@ -115,7 +116,8 @@ int kh_run_read_options(const char *dir, void (*each)(void *, const kh_run_optio
     return rc;
 }
 
-int kh_run_read_lines(const char *dir, int first, void (*each)(void *, const char *, const char *), void *user, int *next, kh_err *err) {
+int kh_run_read_lines(
+    const char *dir, int first, void (*each)(void *, const char *, const char *), void *user, int *next, kh_err *err) {
     kh_journal j = { 0 };
     sqlite3_stmt *s = NULL;
     *next = first;

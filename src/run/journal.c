@@ -17,8 +17,8 @@ enum { APPLICATION = 0x6b657968 }; /* "keyh" */
 
 /* Step k brings a database of version k to version k + 1. Steps are never changed, only added. */
 static const char *const STEPS[] = {
-    "CREATE TABLE run (id INTEGER PRIMARY KEY CHECK (id = 1), method TEXT, task TEXT, model TEXT, data TEXT, seed TEXT, access TEXT,"
-    "  version TEXT, state TEXT, started REAL, ended REAL, metric TEXT, dev REAL, samples INTEGER, queries INTEGER,"
+    "CREATE TABLE run (id INTEGER PRIMARY KEY CHECK (id = 1), method TEXT, task TEXT, model TEXT, data TEXT, seed TEXT,"
+    "  access TEXT, version TEXT, state TEXT, started REAL, ended REAL, metric TEXT, dev REAL, samples INTEGER, queries INTEGER,"
     "  train_queries INTEGER, dev_queries INTEGER, seconds REAL, stopped TEXT);"
     "CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT, budget INTEGER);"
     "CREATE TABLE sessions (id INTEGER PRIMARY KEY, epoch INTEGER, version TEXT, pid INTEGER, started REAL, ended REAL, how TEXT);"
@@ -40,18 +40,21 @@ int kh_journal_fail(const kh_journal *j, kh_err *err) {
     switch (code & 0xff) {
     case SQLITE_NOMEM: return kh_fail_memory(err);
     case SQLITE_FULL:
-        return kh_fail(err, KH_EIO, "%s: the disk is full; what was recorded is safe: make room, then go on with --resume", j->path);
+        return kh_fail(
+            err, KH_EIO, "%s: the disk is full; what was recorded is safe: make room, then go on with --resume", j->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return kh_fail(err, KH_EFORMAT,
-            "%s: damaged, or not a database (%s); \"sqlite3 %s .recover\" saves what can be read, --force starts the run again", j->path,
-            sqlite3_errmsg(j->db), j->path);
+            "%s: damaged, or not a database (%s); \"sqlite3 %s .recover\" saves what can be read, --force starts the run again",
+            j->path, sqlite3_errmsg(j->db), j->path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED: return kh_fail(err, KH_EIO, "%s: another program has locked it; close that one, then go on", j->path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
-    case SQLITE_AUTH: return kh_fail(err, KH_EIO, "%s: cannot open or write (%s); is the folder write-protected?", j->path, sqlite3_errmsg(j->db));
+    case SQLITE_AUTH:
+        return kh_fail(
+            err, KH_EIO, "%s: cannot open or write (%s); is the folder write-protected?", j->path, sqlite3_errmsg(j->db));
     default:
         if (os == ENOSPC || os == EDQUOT)
             return kh_fail(
@@ -174,8 +177,8 @@ static int open_to_read(kh_journal *j, kh_err *err) {
         rc = open ? identify(j, &version, err) : kh_journal_fail(j, err);
     }
     if (rc == 0 && version < VERSION)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date", j->path,
-            version, VERSION);
+        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date",
+            j->path, version, VERSION);
     return rc;
 }
 

@@ -30,7 +30,6 @@ int kh_journal_step(const kh_journal *, sqlite3_stmt *, kh_err *err);
  * their number. Texts and bytes must live until the statement is stepped. */
 int kh_journal_bind(const kh_journal *, sqlite3_stmt *, kh_err *err, const char *kinds, ...);
 /* Binds, and steps to the end. */
-#define kh_journal_do(j, stmt, err, ...) \
-    (kh_journal_bind(j, stmt, err, __VA_ARGS__) == 0 ? kh_journal_step(j, stmt, err) : KH_EIO)
+#define kh_journal_do(j, stmt, err, ...) (kh_journal_bind(j, stmt, err, __VA_ARGS__) == 0 ? kh_journal_step(j, stmt, err) : KH_EIO)
 
 #endif

@@ -22,8 +22,8 @@ static bool is_current(const kh_lock *l) {
 static int refuse(const kh_lock *l, const char *dir, kh_err *err) {
     char pid[32] = { 0 };
     ssize_t n = pread(l->fd, pid, sizeof pid - 1, 0);
-    return kh_fail(err, KH_EIO, "%s: another process%s%s is at work on this run; wait for it, or end it first", dir, n > 0 ? " " : "",
-        n > 0 ? pid : "");
+    return kh_fail(err, KH_EIO, "%s: another process%s%s is at work on this run; wait for it, or end it first", dir,
+        n > 0 ? " " : "", n > 0 ? pid : "");
 }
 
 int kh_lock_take(kh_lock *l, const char *dir, kh_err *err) {

@@ -20,19 +20,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STATEMENTS(X) \
-    X(BEGIN, "BEGIN IMMEDIATE") \
-    X(COMMIT, "COMMIT") \
-    X(PUT_ANSWER, \
-        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?)") \
-    X(GET_ANSWER, "SELECT answer, seconds FROM answers WHERE id = ?") \
-    X(PUT_GENERATION, \
-        "INSERT OR REPLACE INTO generations (n, at, phase, done, total, line, facts) VALUES (?, ?, ?, ?, ?, ?, ?)") \
-    X(GET_LINES, "SELECT line FROM generations WHERE n >= ? AND n < ? ORDER BY n") \
-    X(PUT_KEPT, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
-    X(GET_KEPT, \
-        "SELECT answers, generations, prompts, queries, dev_queries, tokens, seconds, bytes FROM kept WHERE name = ? AND number = ?") \
-    X(DROP_KEPT, "DELETE FROM kept WHERE name = ? AND number = ?") \
+#define STATEMENTS(X)                                                                                                              \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                                                    \
+    X(COMMIT, "COMMIT")                                                                                                            \
+    X(PUT_ANSWER,                                                                                                                  \
+        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")        \
+    X(GET_ANSWER, "SELECT answer, seconds FROM answers WHERE id = ?")                                                              \
+    X(PUT_GENERATION, "INSERT OR REPLACE INTO generations (n, at, phase, done, total, line, facts) VALUES (?, ?, ?, ?, ?, ?, ?)")  \
+    X(GET_LINES, "SELECT line FROM generations WHERE n >= ? AND n < ? ORDER BY n")                                                 \
+    X(PUT_KEPT, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                            \
+    X(GET_KEPT,                                                                                                                    \
+        "SELECT answers, generations, prompts, queries, dev_queries, tokens, seconds, bytes FROM kept WHERE name = ? AND number "  \
+        "= ?")                                                                                                                     \
+    X(DROP_KEPT, "DELETE FROM kept WHERE name = ? AND number = ?")                                                                 \
     X(PUT_EVENT, "INSERT INTO events (at, session, what, text) VALUES (?, ?, ?, ?)")
 
 enum {
@@ -65,9 +65,9 @@ struct kh_run {
     entry *entries; /* by their numbers in `index` */
     int n_entry;
     size_t cap_entry;
-    kh_map index;   /* key -> entry */
+    kh_map index; /* key -> entry */
     kh_arena keys;
-    int unused;     /* answers of this epoch that have not been asked for again */
+    int unused; /* answers of this epoch that have not been asked for again */
     bool replaying;
     double spent, rate;
     bool careful; /* commits wait for the disk */
@@ -108,8 +108,10 @@ static int check_folder(const kh_run *r, kh_err *err) {
             "%s: holds a posterior already, of a finished run of %s; --force writes over it, --resume with a larger budget goes on",
             r->dir, i.method);
     else
-        rc = kh_fail(err, KH_EARG, "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, --force starts "
-            "again", r->dir, i.method, i.queries);
+        rc = kh_fail(err, KH_EARG,
+            "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, --force starts "
+            "again",
+            r->dir, i.method, i.queries);
     kh_run_info_free(&i);
     return rc;
 }
@@ -218,7 +220,8 @@ static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n
     entry *e = find_entry(r, key);
     if (!e && r->unused > 0)
         return kh_fail(err, KH_EMISMATCH,
-            "%s: %d recorded answers belong to other questions than are asked now: the program, or the arithmetic of this machine, is not "
+            "%s: %d recorded answers belong to other questions than are asked now: the program, or the arithmetic of this machine, "
+            "is not "
             "what it was when the run began; resume it there, or start again with --force",
             r->j.path, r->unused);
     r->replaying = e != NULL;
@@ -288,7 +291,8 @@ static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budge
         if (rc == 0 && (!was || strcmp(was, o[i].value) != 0)) {
             *budgets |= o[i].budget;
             if (!o[i].budget)
-                kh_buf_printf(&diff, "%s%s was %.80s and is %.80s now", found++ ? ", " : "", o[i].name, was ? was : "not there", o[i].value);
+                kh_buf_printf(
+                    &diff, "%s%s was %.80s and is %.80s now", found++ ? ", " : "", o[i].name, was ? was : "not there", o[i].value);
         }
         sqlite3_reset(s);
     }
@@ -302,7 +306,8 @@ static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budge
 
 static int write_options(kh_run *r, const kh_run_option *o, int n, kh_err *err) {
     sqlite3_stmt *s = NULL;
-    int rc = kh_journal_prepare(&r->j, &s, "INSERT INTO options VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", err);
+    int rc = kh_journal_prepare(
+        &r->j, &s, "INSERT INTO options VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", err);
     for (int i = 0; i < n && rc == 0; i++)
         rc = kh_journal_do(&r->j, s, err, "tti", o[i].name, o[i].value, (long long)o[i].budget);
     sqlite3_finalize(s);
@@ -314,11 +319,12 @@ static int write_card(kh_run *r, const kh_run_card *c, kh_err *err) {
     char seed[32];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);
     int rc = kh_journal_prepare(&r->j, &s,
-        "INSERT INTO run (id, method, task, model, data, seed, access, metric, version, started) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO run (id, method, task, model, data, seed, access, metric, version, started) VALUES (1, ?, ?, ?, ?, ?, ?, ?, "
+        "?, ?)",
         err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, s, err, "ttttttttd", c->method, c->task, c->model, c->data, seed, c->access, c->metric, kh_version(),
-            wall());
+        rc = kh_journal_do(
+            &r->j, s, err, "ttttttttd", c->method, c->task, c->model, c->data, seed, c->access, c->metric, kh_version(), wall());
     sqlite3_finalize(s);
     return rc;
 }
@@ -328,14 +334,16 @@ static int load_answers(kh_run *r, kh_err *err) {
     sqlite3_stmt *s = NULL;
     double queries = 0, seconds = 0;
     int rc = kh_journal_prepare(&r->j, &s,
-        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds FROM answers a JOIN sessions s ON s.id = a.session ORDER BY a.id", err);
+        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds FROM answers a JOIN sessions s ON s.id = a.session ORDER BY a.id",
+        err);
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
         if (sqlite3_column_bytes(s, 1) != (int)sizeof(kh_tape_key))
             rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again", r->j.path,
                 (long long)sqlite3_column_int64(s, 0));
         else
-            rc = add_entry(r, sqlite3_column_blob(s, 1), &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
+            rc = add_entry(
+                r, sqlite3_column_blob(s, 1), &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
         queries += sqlite3_column_double(s, 3);
         seconds += sqlite3_column_double(s, 4);
     }
@@ -539,7 +547,8 @@ int kh_run_keep(kh_run *r, const char *name, int number, const kh_run_books *b, 
     int rc = r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg) : ensure_writing(r, err);
     if (rc == 0)
         rc = kh_journal_do(&r->j, r->stmt[PUT_KEPT], err, "tidiiiiiidb", name, (long long)number, wall(), r->last,
-            (long long)r->n_generation, b->meter.prompts, b->meter.queries, b->dev_queries, b->meter.tokens, b->meter.seconds, bytes, n);
+            (long long)r->n_generation, b->meter.prompts, b->meter.queries, b->dev_queries, b->meter.tokens, b->meter.seconds,
+            bytes, n);
     return settle(r, rc, err);
 }
 
@@ -566,8 +575,8 @@ static int report_lines(kh_run *r, int upto, void (*line)(void *, const char *),
     return rc;
 }
 
-int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_buf *out, void (*line)(void *, const char *), void *user,
-    kh_err *err) {
+int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_buf *out, void (*line)(void *, const char *),
+    void *user, kh_err *err) {
     sqlite3_stmt *s = r->stmt[GET_KEPT];
     int rc = kh_journal_bind(&r->j, s, err, "ti", name, (long long)number);
     if (rc == 0)
@@ -598,8 +607,8 @@ static int write_result(kh_run *r, const kh_run_result *x, kh_err *err) {
     int rc = kh_journal_prepare(&r->j, &s,
         "UPDATE run SET dev = ?, samples = ?, queries = ?, train_queries = ?, dev_queries = ?, seconds = ?, stopped = ?", err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, s, err, "diiiidt", x->dev, (long long)x->samples, x->train_queries + x->dev_queries, x->train_queries,
-            x->dev_queries, x->seconds, x->stopped);
+        rc = kh_journal_do(&r->j, s, err, "diiiidt", x->dev, (long long)x->samples, x->train_queries + x->dev_queries,
+            x->train_queries, x->dev_queries, x->seconds, x->stopped);
     sqlite3_finalize(s);
     if (rc == 0 && kh_journal_prepare(&r->j, &s, "DELETE FROM generations WHERE n >= ?", err) == 0) {
         rc = kh_journal_do(&r->j, s, err, "i", (long long)r->n_generation);

@@ -75,7 +75,7 @@ int kh_run_end(kh_run *, const kh_run_result *, const kh_err *why, kh_err *err);
 /* Every option, in the order in which they were given. */
 int kh_run_read_options(const char *dir, void (*each)(void *user, const kh_run_option *), void *user, kh_err *err);
 /* The lines of generations from number `first` on; *next becomes the number after the last. */
-int kh_run_read_lines(const char *dir, int first, void (*each)(void *user, const char *line, const char *facts), void *user, int *next,
-    kh_err *err);
+int kh_run_read_lines(
+    const char *dir, int first, void (*each)(void *user, const char *line, const char *facts), void *user, int *next, kh_err *err);
 
 #endif

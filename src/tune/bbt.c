@@ -180,7 +180,12 @@ static int recall_search(search *s, kh_tuning *t, int member, kh_err *err) {
     size_t n;
     kh_cmaes *es = NULL;
     int rc = kh_tuning_recall(t, "search", member, &b, err);
-    if (rc == 1 && (rc = take_search(s, t, &b, &rest, &n, err)) == 0 && (rc = kh_cmaes_load(&es, rest, n, "the kept state", err)) == 0) {
+    if (rc == 1) {
+        rc = take_search(s, t, &b, &rest, &n, err);
+        if (rc == 0)
+            rc = kh_cmaes_load(&es, rest, n, "the kept state", err);
+    }
+    if (rc == 0 && es) {
         kh_cmaes_free(s->es);
         s->es = es;
     }

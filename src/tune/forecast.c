@@ -38,7 +38,8 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
         m->most(t, opts, &most);
     f.candidates = most.candidates;
     f.queries = most.train + most.dev;
-    f.row_tokens = (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) / (double)(f.queries ? f.queries : 1);
+    f.row_tokens =
+        (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) / (double)(f.queries ? f.queries : 1);
     if (o->max_queries > 0 && (f.queries == 0 || f.queries > o->max_queries))
         f.queries = o->max_queries;
     if (f.row_tokens == 0)
