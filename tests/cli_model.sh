@@ -122,7 +122,7 @@ ok random_model_that_is_impossible $?
 run 1 inspect "$work/nothing" && says err 'there is no such folder; a model is a folder with config.json and model.safetensors'
 ok inspect_of_nothing $?
 
-run 2 inspect && says err 'MODEL is needed'
+run 2 inspect && says err 'MODEL|RUN is needed'
 ok inspect_needs_a_model $?
 
 run 0 fill-mask --help && says out 'keyhole fill-mask --model'

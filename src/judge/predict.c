@@ -303,6 +303,15 @@ void kh_predictor_free(kh_predictor *p) {
     kh_free(p);
 }
 
+/* Shares of votes into probabilities. The calibrator was fitted on numbers of votes. */
+static void calibrate(const kh_posterior *post, double *p, int n) {
+    if (!post->calibrated)
+        return;
+    for (size_t i = 0; i < (size_t)n * (size_t)post->calibrator.n_label; i++)
+        p[i] *= post->n;
+    kh_calibrator_apply(&post->calibrator, p, n, p);
+}
+
 int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
@@ -318,6 +327,8 @@ int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh
                                         : ask_prompts(p, rows + first, some, logprob, part, err);
         if (rc == 0)
             kh_mixture_finish(part, some, n_label);
+        if (rc == 0)
+            calibrate(p->post, part, some);
     }
     kh_free(logprob);
     return rc;
