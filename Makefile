@@ -11,8 +11,8 @@ MODE     ?= release
 
 # ---- what the build needs, by Debian package name -----------------------------------------------------------------
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
-PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libcmocka-dev libopenblas-dev liblapacke-dev
-PKGS     := jansson libpcre2-8
+PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libsqlite3-dev libcmocka-dev libopenblas-dev liblapacke-dev
+PKGS     := jansson libpcre2-8 sqlite3
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror

@@ -44,11 +44,14 @@ extern const cli_command cmd_tokenize, cmd_tokenizer_train;
 extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_task_list, cmd_task_show, cmd_task_check;
 extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random;
 extern const cli_command cmd_tune, cmd_eval, cmd_predict, cmd_compare, cmd_pretrain;
+extern const cli_command cmd_runs, cmd_log;
 extern const cli_command cmd_metrics, cmd_calibrate;
 extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_train, cmd_bench_cmaes, cmd_bench_sbi;
 
 /* Fails as wrong usage: exit 2 and a pointer to --help. */
 enum { CLI_USAGE = -1000 };
+/* CLI_SIGNAL - number: ended by a signal, in good order; exit 128 + number, as a shell would say. */
+enum { CLI_SIGNAL = -2000 };
 
 /* Progress and log on stderr: a bar that redraws itself on a terminal, plain lines otherwise. */
 extern const kh_hooks cli_hooks;

@@ -1,9 +1,10 @@
-/* cmd_inspect.c - keyhole inspect: what a model folder holds. */
+/* cmd_inspect.c - keyhole inspect: what a model folder, or the folder of a run, holds. */
 #include "cli.h"
 
 #include "base/err.h"
 #include "base/json.h"
 #include "model/model.h"
+#include "runs.h"
 
 #include <string.h>
 
@@ -108,6 +109,8 @@ static int run_inspect(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args;
     const inspect_opts *o = opts;
     kh_model *m;
+    if (cli_is_run(args[0]))
+        return cli_inspect_run(args[0], o->json, err);
     int rc = kh_model_open(&m, args[0], NULL, err);
     if (rc != 0)
         return rc;
@@ -131,16 +134,20 @@ static int run_inspect(void *opts, int n_args, char **args, kh_err *err) {
 
 const cli_command cmd_inspect = {
     .name = "inspect",
-    .args = "MODEL",
+    .args = "MODEL|RUN",
     .min_args = 1,
     .max_args = 1,
-    .summary = "Say what a model folder holds",
+    .summary = "Say what a model folder, or the folder of a run, holds",
     .text = "Loads the model, which checks every tensor, and prints its sizes, how its\n"
             "numbers are stored, whether it has a masked-language-model head, its tokenizer,\n"
             "and its fingerprint: a hash over sizes and weights that results are recorded\n"
             "with. Tensors that no part of the model uses are listed.\n"
             "\n"
+            "Of a run it prints where it stands and all that decides its result, also while\n"
+            "it goes on.\n"
+            "\n"
             "  keyhole inspect roberta-base\n"
+            "  keyhole inspect RUN\n"
             "  keyhole inspect DIR --json",
     .opts = inspect_table,
     .opts_size = sizeof(inspect_opts),

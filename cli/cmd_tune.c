@@ -8,8 +8,8 @@
 #include "data/task.h"
 #include "judge/posterior.h"
 #include "tune/method.h"
+#include "watch.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ typedef struct tune_opts {
     kh_space_opts space;
     uint64_t seed;
     int shots, precision, access, max_queries;
-    double max_seconds;
-    bool paper_exact, force, json, skip;
+    double max_seconds, price;
+    bool paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
 
 static const kh_opt tune_table[] = {
@@ -48,8 +48,14 @@ static const kh_opt tune_table[] = {
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
-    { "force", KH_OPT_FLAG, offsetof(tune_opts, force), .help = "write over a result that is there" },
+    { "resume", KH_OPT_FLAG, offsetof(tune_opts, resume),
+        .help = "go on with the run in RUN, if there is one; budgets may have changed" },
+    { "force", KH_OPT_FLAG, offsetof(tune_opts, force), .help = "write over a run or a result that is there" },
+    { "dry-run", KH_OPT_FLAG, offsetof(tune_opts, dry), .help = "stop after the forecast of what the run would cost" },
+    { "price-per-1k-tokens", KH_OPT_NUMBER, offsetof(tune_opts, price), .min = 0, .max = 1e6, .arg = "X",
+        .help = "what the model's owner takes, for forecast and progress" },
     { "json", KH_OPT_FLAG, offsetof(tune_opts, json), .help = "print the summary as JSON" },
+    { "json-progress", KH_OPT_FLAG, offsetof(tune_opts, json_progress), .help = "progress as JSON lines on standard error" },
     { 0 },
 };
 
@@ -62,56 +68,85 @@ static bool method_at(int i, cli_variant *out) {
 
 static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opts, method_opts), method_at };
 
-/* ---------------------------------------------------------------------------------------- log, progress, Ctrl-C */
+/* Everything that is opened on the way. */
+typedef struct tune {
+    const tune_opts *o;
+    const kh_task *task;
+    kh_split split;
+    kh_plm *plm;
+    kh_posterior *posterior;
+    kh_run *run;
+    cli_watch watch;
+    FILE *log;
+    bool log_failed;
+} tune;
 
-static volatile sig_atomic_t interrupted;
+/* ------------------------------------------------------------------------------------------------ log, progress, Ctrl-C */
 
-static void interrupt(int signal) {
-    (void)signal;
-    interrupted = 1;
-}
-
-/* Ctrl-C ends the run after the generation and keeps what was found; a second one ends the program. */
-static int on_progress(void *user, const kh_progress *p) {
-    cli_hooks.progress(user, p);
-    return interrupted;
-}
-
-typedef struct run_log {
-    FILE *file;
-    bool failed;
-} run_log;
-
-static void record(void *user, const char *line) {
-    run_log *log = user;
-    log->failed |= fprintf(log->file, "%s\n", line) < 0 || fflush(log->file) != 0;
-}
-
-static int log_open(run_log *log, const char *dir, kh_err *err) {
-    char *path = kh_path_join(dir, "log.txt");
-    *log = (run_log){ .file = path ? fopen(path, "w") : NULL };
-    int rc = log->file ? 0 : path ? kh_fail_errno(err, path, "cannot write") : kh_fail_memory(err);
+static int log_open(tune *u, kh_err *err) {
+    char *path = kh_path_join(u->o->out, "log.txt");
+    u->log = path ? fopen(path, "w") : NULL;
+    int rc = u->log ? 0 : path ? kh_fail_errno(err, path, "cannot write") : kh_fail_memory(err);
     kh_free(path);
     return rc;
 }
 
-static int log_close(run_log *log, const char *dir, kh_err *err) {
-    bool bad = log->file && (fclose(log->file) != 0 || log->failed);
-    log->file = NULL;
-    return bad ? kh_fail(err, KH_EIO, "%s/log.txt: cannot write; is the disk full?", dir) : 0;
+/* The file is made with the first line, so that a run that is refused leaves none. */
+static void record(void *user, const char *line) {
+    tune *u = user;
+    if (!u->log && !u->log_failed)
+        u->log_failed = log_open(u, NULL) != 0;
+    if (u->log)
+        u->log_failed |= fprintf(u->log, "%s\n", line) < 0 || fflush(u->log) != 0;
+}
+
+static int log_close(tune *u, bool wanted, kh_err *err) {
+    int rc = !u->log && !u->log_failed && wanted ? log_open(u, err) : 0;
+    bool bad = u->log_failed | (u->log && fclose(u->log) != 0);
+    u->log = NULL;
+    return rc != 0 ? rc : bad ? kh_fail(err, KH_EIO, "%s/log.txt: cannot write; is the disk full?", u->o->out) : 0;
+}
+
+/* Before each piece of a question: draws the bar, and stops when a signal has come. */
+static int between_pieces(void *user) {
+    cli_watch_tick(&((tune *)user)->watch);
+    return cli_watch_signal();
+}
+
+static int on_forecast(void *user, const kh_forecast *f) {
+    tune *u = user;
+    u->watch.forecast = *f;
+    u->watch.known = true;
+    if (u->o->dry)
+        cli_watch_forecast(f, u->o->price, u->o->json, stdout);
+    else if (!u->o->json_progress)
+        cli_watch_forecast(f, u->o->price, false, stderr);
+    return u->o->dry;
+}
+
+static int say_interrupted(const tune *u, kh_err *err) {
+    kh_meter m = kh_plm_meter(u->plm);
+    return kh_fail(err, CLI_SIGNAL - cli_watch_signal(),
+        "interrupted after %lld queries; every answer is kept in %s: the same command with --resume goes on", m.queries, u->o->out);
 }
 
 /* ------------------------------------------------------------------------------------------------------ summary */
 
-static int print_summary(const tune_opts *o, const kh_posterior *p, double seconds, kh_err *err) {
-    kh_posterior_info i = kh_posterior_describe(p);
+static int print_summary(const tune *u, kh_err *err) {
+    const tune_opts *o = u->o;
+    kh_meter m = kh_plm_meter(u->plm);
+    kh_posterior_info i = kh_posterior_describe(u->posterior);
     long long queries = i.train_queries + i.dev_queries;
     const char *metric = kh_metric_name(i.task->metric);
     if (!o->json) {
         printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
         printf("dev       %s %.4f\n", metric, i.dev);
         printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries, i.dev_queries);
-        printf("seconds   %.1f\n", seconds);
+        if (m.replayed > 0)
+            printf("resumed   %lld of them were answered before\n", m.replayed);
+        if (o->price > 0)
+            printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
+        printf("seconds   %.1f\n", m.seconds);
         printf("stopped   %s\n", i.stopped);
         printf("saved     %s\n", o->out);
         return 0;
@@ -119,8 +154,8 @@ static int print_summary(const tune_opts *o, const kh_posterior *p, double secon
     kh_buf b = kh_buf_init(1 << 20);
     kh_buf_printf(&b,
         "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,\"train_queries\":%lld,\"dev_queries\":"
-        "%lld,\"seconds\":%.3f,\"stopped\":",
-        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, seconds);
+        "%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%.3f,\"stopped\":",
+        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, m.replayed, m.tokens, m.seconds);
     kh_json_quote(&b, i.stopped, strlen(i.stopped));
     kh_buf_text(&b, ",\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
@@ -134,15 +169,6 @@ static int print_summary(const tune_opts *o, const kh_posterior *p, double secon
 
 /* ---------------------------------------------------------------------------------------------------- the command */
 
-/* Everything that is opened on the way. */
-typedef struct tune {
-    const tune_opts *o;
-    const kh_task *task;
-    kh_split split;
-    kh_plm *plm;
-    kh_posterior *posterior;
-} tune;
-
 /* The least of the levels above labels that the method can do with; labels, if asked for, stays labels. */
 static kh_access access_for(const tune_opts *o, const kh_method *m) {
     return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
@@ -150,9 +176,12 @@ static kh_access access_for(const tune_opts *o, const kh_method *m) {
 
 static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
-    if (kh_posterior_exists(o->out) && !o->force)
-        return kh_fail(err, KH_EARG, "%s: holds a posterior already; --force writes over it", o->out);
-    int rc = kh_task_open(&u->task, o->task, err);
+    if (o->resume && o->force)
+        return kh_fail(err, CLI_USAGE, "--resume goes on with a run and --force writes over it; give one of them");
+    kh_run_opts run = { .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u };
+    int rc = o->dry ? 0 : kh_run_open(&u->run, o->out, &run, err);
+    if (rc == 0)
+        rc = kh_task_open(&u->task, o->task, err);
     if (rc != 0)
         return rc;
     kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
@@ -163,8 +192,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
 
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
-    kh_hooks hooks = { on_progress, cli_hooks.log, NULL };
-    run_log log;
+    u->watch = (cli_watch){ .plm = u->plm, .price = o->price, .json = o->json_progress };
+    kh_hooks hooks = { cli_watch_progress, cli_hooks.log, &u->watch };
     kh_tune_opts t = { .space = o->space,
         .seed = o->seed,
         .paper_exact = o->paper_exact,
@@ -172,32 +201,23 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .max_seconds = o->max_seconds,
         .hooks = &hooks,
         .record = record,
-        .user = &log,
+        .user = u,
         .model = o->model,
         .data = o->data,
         .folder = o->out,
-        .shots = o->shots };
-    bool made = !kh_dir_exists(o->out);
-    int rc = kh_dir_make(o->out, err);
+        .shots = o->shots,
+        .run = u->run,
+        .forecast = on_forecast };
+    cli_watch_signals();
+    int rc = kh_method_run(&u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
+    int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
     if (rc == 0)
-        rc = log_open(&log, o->out, err);
-    if (rc == 0) {
-        struct sigaction on = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
-        sigaction(SIGINT, &on, NULL);
-        rc = kh_method_run(&u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
-        int closed = log_close(&log, o->out, rc == 0 ? err : NULL);
-        rc = rc ? rc : closed;
-    }
+        rc = closed;
+    if (rc == KH_STOPPED)
+        return o->dry ? rc : say_interrupted(u, err);
     if (rc == 0)
         rc = kh_posterior_save(u->posterior, o->out, err);
-    if (rc != 0 && made) { /* a refused run leaves no folder behind */
-        char *path = kh_path_join(o->out, "log.txt");
-        if (path)
-            unlink(path);
-        kh_free(path);
-        rmdir(o->out);
-    }
-    return rc;
+    return rc == 0 ? kh_run_finish(u->run, err) : rc;
 }
 
 static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
@@ -210,7 +230,8 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = run_method(&u, m, err);
     if (rc == 0)
-        rc = print_summary(u.o, u.posterior, kh_plm_meter(u.plm).seconds, err);
+        rc = print_summary(&u, err);
+    kh_run_close(u.run);
     kh_posterior_free(u.posterior);
     kh_plm_close(u.plm);
     kh_split_close(&u.split);
@@ -224,14 +245,21 @@ const cli_command cmd_tune = {
     .summary = "Make a classifier of a frozen model and a few labelled rows",
     .text = "The model is asked, never opened: no gradients. What comes out is a posterior, one\n"
             "or many soft prompts with weights, in the folder RUN: posterior.safetensors,\n"
-            "posterior.json and log.txt with one line a generation. \"keyhole predict RUN\" uses\n"
+            "posterior.json, run.sqlite, log.txt with a line a generation. \"keyhole predict RUN\" uses\n"
             "it. The same seed gives the same posterior, bit for bit, with any number of\n"
-            "threads. Every run ends: after its generations, or when a budget is used up;\n"
-            "Ctrl-C ends it early and keeps what was found.\n\n"
+            "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
+            "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
+            "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
+            "when the same command is given with --resume, asks nothing twice and ends in the\n"
+            "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
+            "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
+            "one at once.\n\n"
             "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
             "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
             "  keyhole tune --method elbo --budget-time 600 ...\n"
             "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
+            "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
+            "  keyhole tune ... --resume\n"
             "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),

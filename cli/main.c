@@ -15,6 +15,7 @@ const cli_command *const cli_commands[] = {
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
     &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_pretrain,
     &cmd_tune, &cmd_eval, &cmd_predict, &cmd_compare,
+    &cmd_runs, &cmd_log,
     &cmd_metrics, &cmd_calibrate,
     &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_train, &cmd_bench_cmaes, &cmd_bench_sbi,
     &cmd_help,
@@ -304,6 +305,8 @@ static int finish(int rc, const kh_err *err, const cli_command *cmd) {
     if (rc >= 0)
         return 0;
     fprintf(stderr, "keyhole: %s\n", err->msg);
+    if (rc <= CLI_SIGNAL)
+        return 128 + CLI_SIGNAL - rc;
     if (rc != CLI_USAGE)
         return 1;
     fprintf(stderr, "Try \"keyhole %s%s--help\".\n", cmd ? cmd->name : "", cmd ? " " : "");

@@ -411,9 +411,11 @@ typedef struct kh_plm_info {
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
 
-/* What the box was asked so far. A query is one prompt with one row. */
+/* What the box was asked so far. A query is one prompt with one row. Answers that a resumed run had already (src/run) count as
+ * if they were given now, in `seconds` too, but not as calls. */
 typedef struct kh_meter {
     long long calls, prompts, queries, tokens;
+    long long replayed; /* of the queries: not asked in this process */
     double seconds;
 } kh_meter;
 KH_API kh_meter kh_plm_meter(const kh_plm *);
@@ -792,10 +794,64 @@ KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *la
 KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
 KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
 
+/* ---------------------------------------------------------------------- everything that must survive (src/run) */
+
+/* A run is a folder. Its run.sqlite (doc/run-schema.md) holds every answer of the box before anyone uses it; so a run that was
+ * interrupted, in whatever way, can be begun again with the same options, gets from the journal what was already answered, and
+ * ends in the same bits. One process at a time works on a run. */
+typedef struct kh_run kh_run;
+
+typedef struct kh_run_opts {
+    bool resume;    /* go on with the run that is in the folder, if there is one; without, it is refused */
+    bool overwrite; /* start again; what is there is removed when the new run begins */
+    /* Called before each piece of a question, a few seconds' work at most; non-zero ends the run with KH_STOPPED, to be
+     * resumed. NULL: never. */
+    int (*stop)(void *user);
+    void *user;
+    /* Methods whose own computing takes long keep their state after so many seconds, to go on from there; 0: ten, < 0: whenever
+     * they can. */
+    double keep_seconds;
+} kh_run_opts;
+
+/* Takes hold of the folder, which is made if it is not there. kh_tune, given the run, does the rest. */
+KH_API int kh_run_open(kh_run **out, const char *dir, const kh_run_opts *, kh_err *err);
+/* The results are saved: the run is done. */
+KH_API int kh_run_finish(kh_run *, kh_err *err);
+/* A run that never began leaves nothing behind. */
+KH_API void kh_run_close(kh_run *);
+
+/* What is known of a run; strings live until kh_run_info_free. */
+typedef struct kh_run_info {
+    const char *method, *task, *model, *data, *seed, *access, *version;
+    const char *state;   /* "running"; "interrupted", which --resume mends; "failed"; "finished" */
+    const char *stopped; /* why it ended, or NULL */
+    const char *metric;
+    double dev;         /* the metric on the dev rows as of now; NaN: not known */
+    long long queries;  /* asked so far */
+    long long answers;  /* in the journal */
+    long done, total;   /* generations */
+    int sessions;       /* processes that have worked on it */
+    double started;     /* seconds since 1970 */
+    double seconds;     /* that they worked */
+    char *memory;
+} kh_run_info;
+/* Reads it from the folder, also while a process is at work on it. */
+KH_API int kh_run_info_read(kh_run_info *out, const char *dir, kh_err *err);
+KH_API void kh_run_info_free(kh_run_info *);
+
 /* ------------------------------------------------------------------------- questions -> a posterior (src/tune) */
 
 /* The name of method number i ("manual", "icl", "bbt", ...), or NULL after the last. */
 KH_API const char *kh_method_name(int i);
+
+/* Numbers are upper limits: a run may stop before. */
+typedef struct kh_forecast {
+    long long candidates, queries, tokens; /* 0: the method cannot tell */
+    int train_rows, dev_rows;
+    double row_tokens;                     /* of a row with its prompt, on average */
+    double query_seconds;                  /* from a question or two to warm up, which nothing else counts; 0: not tried */
+    long long warm_up;                     /* queries that it took */
+} kh_forecast;
 
 typedef struct kh_tune_opts {
     kh_space_opts space;
@@ -809,6 +865,9 @@ typedef struct kh_tune_opts {
     const char *model, *data; /* for the record: where they come from; NULL: not known */
     int shots;
     const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is refused */
+    kh_run *run; /* where the run is kept, so that it can be resumed; NULL: nowhere */
+    /* What the run will cost at most, told before the first query; non-zero ends it there, with KH_STOPPED. NULL: not wanted. */
+    int (*forecast)(void *user, const struct kh_forecast *);
 } kh_tune_opts;
 KH_API kh_tune_opts kh_tune_defaults(void);
 

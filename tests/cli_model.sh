@@ -144,7 +144,7 @@ ok random_model_that_is_impossible $?
 run 1 inspect "$work/nothing" && says err 'there is no such folder; a model is a folder with config.json and model.safetensors'
 ok inspect_of_nothing $?
 
-run 2 inspect && says err 'MODEL is needed'
+run 2 inspect && says err 'MODEL|RUN is needed'
 ok inspect_needs_a_model $?
 
 run 0 bench engine --arch bert-tiny --precision f32,int8 --rows 2 --reps 1 && says out 'bert-tiny, 2 sequences' && says out 'of peak' &&

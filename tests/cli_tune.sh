@@ -82,7 +82,7 @@ run 0 tune --method bbt "${common[@]}" --pop 5 --budget-queries 100 --out "$work
 ok query_budget $?
 run 0 tune --method bbt "${common[@]}" --pop 5 --budget-time 0.001 --out "$work/time" && says out "the budget of 0.001 seconds is used up"
 ok time_budget $?
-run 1 tune --method bbt "${common[@]}" "${small[@]}" --out "$work/bbt" && says err "holds a posterior already; --force writes over it"
+run 1 tune --method bbt "${common[@]}" "${small[@]}" --out "$work/bbt" && says err "holds a posterior already, of a finished run of bbt; --force writes over it"
 ok a_result_is_not_overwritten $?
 run 1 tune --method bbt "${common[@]}" --budget-queries 5 --out "$work/none" && says err "a budget of 5 queries is too small" && [ ! -e "$work/none" ]
 ok a_refused_run_leaves_nothing $?

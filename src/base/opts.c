@@ -156,11 +156,13 @@ static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
     }
 }
 
+void kh_opts_value(const kh_opt *row, const void *opts, kh_buf *out) { put_value(row, (const char *)opts + row->offset, out); }
+
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out) {
     kh_buf_char(out, '{');
     for (const kh_opt *row = table; row && row->name; row++) {
         kh_buf_printf(out, "%s\"%s\":", row == table ? "" : ",", row->name);
-        put_value(row, (const char *)opts + row->offset, out);
+        kh_opts_value(row, opts, out);
     }
     kh_buf_char(out, '}');
 }

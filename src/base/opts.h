@@ -54,4 +54,7 @@ int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err);
 /* Appends the options as one JSON object, in the order of the table. Seeds above 2^53 are strings. */
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out);
 
+/* Appends the value of one option as JSON. */
+void kh_opts_value(const kh_opt *row, const void *opts, kh_buf *out);
+
 #endif

@@ -3,6 +3,7 @@
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
  * exactly what the functions that take them do. */
 #include "plm/backend.h"
+#include "plm/tape.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -18,6 +19,8 @@ struct kh_plm {
     kh_access access;
     kh_tokenizer *tokenizer;
     kh_meter meter;
+    const kh_tape *tape; /* NULL: answers are not kept */
+    double rate;         /* queries a second, of the last piece that went through the tape */
 };
 
 int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
@@ -56,6 +59,7 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
+void kh_plm_set_tape(kh_plm *p, const kh_tape *tape) { p->tape = tape; }
 
 const char *kh_access_name(kh_access a) {
     return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
@@ -96,11 +100,23 @@ static double now(void) {
 static void count(kh_plm *p, const kh_question *q, double seconds) {
     const kh_batch *b = q->batch;
     long long n = prompts_of(q);
-    p->meter.calls++;
     p->meter.prompts += n;
     p->meter.queries += n * b->n_row;
     p->meter.tokens += n * (long long)(b->start[b->n_seq] - b->start[0]);
     p->meter.seconds += seconds;
+}
+
+void kh_plm_count(kh_plm *p, const kh_question *q, double seconds) {
+    count(p, q, seconds);
+    p->meter.replayed += (long long)prompts_of(q) * q->batch->n_row;
+}
+
+void kh_plm_count_replayed(kh_plm *p, const kh_meter *before) {
+    p->meter.prompts += before->prompts;
+    p->meter.queries += before->queries;
+    p->meter.tokens += before->tokens;
+    p->meter.seconds += before->seconds;
+    p->meter.replayed += before->queries;
 }
 
 static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err *err) {
@@ -125,12 +141,14 @@ static int ask(kh_plm *p, const kh_question *q, float *logits, kh_err *err) {
     int rc = p->backend->score(p->self, q, logits, err);
     if (rc != 0)
         return rc;
+    p->meter.calls++;
     count(p, q, now() - start);
     return check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
 }
 
-int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
-    int n_label = q->words->n_label, rc = ask((kh_plm *)s, q, logprob, err);
+static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
+    float *logprob = out;
+    int n_label = q->words->n_label, rc = ask(p, q, logprob, err);
     size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
     for (size_t i = 0; rc == 0 && i < pairs; i++) {
         float *x = logprob + i * (size_t)n_label;
@@ -152,23 +170,35 @@ static int best_label(const float *x, int n_label) {
     return best;
 }
 
-int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
-    int n_label = q->words->n_label;
+static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
+    int n_label = q->words->n_label, *label = out;
     size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
     float *logits = kh_calloc(pairs * (size_t)n_label, sizeof *logits);
     if (!logits)
         return kh_fail_memory(err);
-    int rc = ask((kh_plm *)l, q, logits, err);
+    int rc = ask(p, q, logits, err);
     for (size_t i = 0; rc == 0 && i < pairs; i++)
         label[i] = best_label(logits + i * (size_t)n_label, n_label);
     kh_free(logits);
     return rc;
 }
 
+/* From the tape what it knows, the rest from the box. */
+static int ask_tape(kh_plm *p, const kh_question *q, kh_tape_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
+    return p->tape ? kh_tape_ask(p->tape, p, q, kind, fn, &p->rate, out, err) : fn(p, q, out, err);
+}
+
+int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
+    return ask_tape((kh_plm *)s, q, KH_TAPE_LOGPROBS, ask_logprobs, logprob, err);
+}
+
+int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
+    return ask_tape((kh_plm *)l, q, KH_TAPE_LABELS, ask_labels, label, err);
+}
+
 /* -------------------------------------------------------------------------------------- early rejection */
 
-/* Rows [first, first + n) of a batch, borrowed. */
-static kh_batch rows_of(const kh_batch *b, int first, int n) {
+kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     kh_batch part = *b;
     int seq = first * b->n_variant;
     part.n_row = n;
@@ -247,7 +277,7 @@ int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience 
         label[i] = -1;
     for (int first = 0; rc == 0 && first < b->n_row && r.n > 0; first += chunk) {
         int n = b->n_row - first < chunk ? b->n_row - first : chunk;
-        kh_batch part = rows_of(&ordered, first, n);
+        kh_batch part = kh_batch_part(&ordered, first, n);
         kh_question some = { &part, q->words, q->inject, r.n < n_prompt ? r.rows : q->prompt, r.n };
         rc = kh_plm_answer(l, &some, answer, err);
         for (int i = 0; rc == 0 && i < r.n * n; i++) {

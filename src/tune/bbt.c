@@ -130,13 +130,76 @@ static int search_judge(search *s, kh_tuning *t, const kh_subspace *space, kh_er
     return rc;
 }
 
+/* ---- the state of a search, and the result of a member, as bytes that the same run reads again */
+
+typedef struct saved {
+    int gen, judged;
+    double best, dev;
+} saved;
+
+/* A search without its optimiser: what it has found, and the last generation's best. */
+static void put_search(const search *s, const kh_tuning *t, kh_buf *out) {
+    saved head = { s->gen, s->judged, s->best, s->dev };
+    kh_buf_bytes(out, &head, sizeof head);
+    kh_buf_bytes(out, s->chosen, (size_t)s->dim * sizeof *s->chosen);
+    kh_buf_bytes(out, s->z + (size_t)s->top * (size_t)s->dim, (size_t)s->dim * sizeof *s->z);
+    kh_buf_bytes(out, s->answers, kh_dev_size(t) * sizeof *s->answers);
+}
+
+/* What is left after it in *rest, *n. */
+static int take_search(search *s, const kh_tuning *t, const kh_buf *in, const char **rest, size_t *n, kh_err *err) {
+    size_t z = (size_t)s->dim * sizeof *s->z, answers = kh_dev_size(t) * sizeof *s->answers;
+    saved head;
+    if (in->len < sizeof head + 2 * z + answers)
+        return kh_fail(err, KH_EFORMAT, "the kept state of a search is damaged: %zu bytes", in->len);
+    const char *at = in->data;
+    memcpy(&head, at, sizeof head);
+    memcpy(s->chosen, at += sizeof head, z);
+    memcpy(s->z, at += z, z);
+    memcpy(s->answers, at += z, answers);
+    s->gen = head.gen, s->judged = head.judged, s->best = head.best, s->dev = head.dev;
+    s->top = 0;
+    *rest = at + answers;
+    *n = in->len - (size_t)(*rest - in->data);
+    return 0;
+}
+
+static int keep_search(const search *s, kh_tuning *t, int member, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    put_search(s, t, &b);
+    int rc = kh_cmaes_save(s->es, &b, err);
+    if (rc == 0)
+        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "search", member, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+static int recall_search(search *s, kh_tuning *t, int member, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    const char *rest;
+    size_t n;
+    kh_cmaes *es = NULL;
+    int rc = kh_tuning_recall(t, "search", member, &b, err);
+    if (rc == 1) {
+        rc = take_search(s, t, &b, &rest, &n, err);
+        if (rc == 0)
+            rc = kh_cmaes_load(&es, rest, n, "the kept state", err);
+    }
+    if (rc == 0 && es) {
+        kh_cmaes_free(s->es);
+        s->es = es;
+    }
+    kh_buf_free(&b);
+    return rc;
+}
+
 /* A whole search. Its queries stay within the budget, the last look at dev included. */
 static int search_run(search *s, kh_tuning *t, const kh_subspace *space, const char *phase, int member, kh_err *err) {
     const bbt_opts *o = s->o;
     kh_train_loss on_train = kh_tuning_loss(t, space, (kh_loss)o->loss);
     kh_objective loss = kh_objective_of(&on_train);
     long long cost = (long long)o->pop * t->train->n_row + t->dev->n_row;
-    int rc = 0;
+    int rc = recall_search(s, t, member < 0 ? 0 : member, err);
     while (rc == 0 && s->gen < o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING && kh_tuning_may(t, cost, s->gen > 0)) {
         rc = search_step(s, &loss, err);
         if (rc == 0 && s->gen % o->dev_every == 0)
@@ -148,6 +211,8 @@ static int search_run(search *s, kh_tuning *t, const kh_subspace *space, const c
                 &(kh_generation){ member, s->gen, (long)(member < 0 ? 0 : member) * o->generations + s->gen,
                     (long)(member < 0 ? 1 : o->members) * o->generations, s->dev, facts });
         }
+        if (rc == 0 && kh_tuning_due(t))
+            rc = keep_search(s, t, member < 0 ? 0 : member, err);
     }
     return rc == 0 && s->gen > 0 && s->judged < s->gen ? search_judge(s, t, space, err) : rc;
 }
@@ -166,7 +231,16 @@ static long long one_generation(const kh_tuning *t, const void *opts) {
     return (long long)((const bbt_opts *)opts)->pop * t->train->n_row + t->dev->n_row;
 }
 
+static void all_searches(const kh_tuning *t, const bbt_opts *o, int members, kh_plan *most) {
+    long long looks = (o->generations + o->dev_every - 1) / o->dev_every;
+    most->candidates = (long long)members * o->generations * o->pop;
+    most->train = most->candidates * t->train->n_row;
+    most->dev = members * looks * t->dev->n_row;
+}
+
 /* -------------------------------------------------------------------------------------------------------- BBT */
+
+static void all_of_bbt(const kh_tuning *t, const void *opts, kh_plan *most) { all_searches(t, opts, 1, most); }
 
 static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     kh_subspace *space;
@@ -194,6 +268,7 @@ const kh_method kh_method_bbt = {
     .opts = bbt_table,
     .opts_size = sizeof(bbt_opts),
     .least = one_generation,
+    .most = all_of_bbt,
     .run = run_bbt,
 };
 
@@ -205,16 +280,44 @@ static uint64_t member_seed(uint64_t seed, int member) {
     return member == 0 ? seed : kh_rng_u64(&r);
 }
 
+static int keep_member(const search *s, kh_tuning *t, int member, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    put_search(s, t, &b);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "member", member, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc == 0 ? kh_tuning_forget(t, "search", member, err) : rc;
+}
+
+/* 1: the member is done, and s holds its result. */
+static int recall_member(search *s, kh_tuning *t, int member, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    const char *rest;
+    size_t n;
+    int rc = kh_tuning_recall(t, "member", member, &b, err);
+    if (rc == 1) {
+        int taken = take_search(s, t, &b, &rest, &n, err);
+        rc = taken == 0 ? 1 : taken;
+    }
+    kh_buf_free(&b);
+    return rc;
+}
+
 /* Adds the member's sample to the posterior and its answers on dev to `sum`. */
 static int run_member(kh_tuning *t, const bbt_opts *o, int member, kh_posterior *p, double *sum, kh_err *err) {
     uint64_t seed = member_seed(t->o->seed, member), projection = o->share ? t->o->seed : seed;
-    kh_subspace *space;
+    kh_subspace *space = NULL;
     search s = { 0 };
-    int rc = kh_subspace_new(&space, &t->space, t->plm, projection, err);
-    if (rc == 0)
-        rc = search_new(&s, o, t, seed, err);
-    if (rc == 0)
-        rc = search_run(&s, t, space, "ensemble", member, err);
+    int rc = search_new(&s, o, t, seed, err);
+    int known = rc == 0 ? recall_member(&s, t, member, err) : rc;
+    if (known < 0)
+        rc = known;
+    else if (known == 0) {
+        rc = kh_subspace_new(&space, &t->space, t->plm, projection, err);
+        if (rc == 0)
+            rc = search_run(&s, t, space, "ensemble", member, err);
+        if (rc == 0 && !t->stopped[0])
+            rc = keep_member(&s, t, member, err);
+    }
     if (rc == 0 && s.gen > 0) {
         rc = kh_posterior_add(p, s.chosen, projection, err);
         for (size_t i = 0; i < kh_dev_size(t); i++)
@@ -223,6 +326,10 @@ static int run_member(kh_tuning *t, const bbt_opts *o, int member, kh_posterior 
     search_free(&s);
     kh_subspace_free(space);
     return rc;
+}
+
+static void all_of_ensemble(const kh_tuning *t, const void *opts, kh_plan *most) {
+    all_searches(t, opts, ((const bbt_opts *)opts)->members, most);
 }
 
 static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
@@ -250,5 +357,6 @@ const kh_method kh_method_ensemble = {
     .opts_size = sizeof(bbt_opts),
     .exact = ensemble_exact,
     .least = one_generation,
+    .most = all_of_ensemble,
     .run = run_ensemble,
 };

@@ -154,7 +154,7 @@ typedef struct choice {
 
 static int choice_new(choice *c, const kh_tuning *t, const kh_elbo_opts *o, kh_err *err) {
     size_t d = (size_t)t->space.dim;
-    *c = (choice){ .lambda = kh_malloc(2 * d * sizeof *c->lambda),
+    *c = (choice){ .lambda = kh_calloc(2 * d, sizeof *c->lambda),
         .z = kh_malloc((size_t)o->samples * d * sizeof *c->z),
         .answers = kh_malloc(kh_dev_size(t) * sizeof *c->answers),
         .ce = NAN,
@@ -209,12 +209,65 @@ static long long one_generation(const kh_tuning *t, const void *opts) {
     return (long long)o->pop * o->draws * t->train->n_row + dev_cost(t, o);
 }
 
+/* ---- the state of a fit as bytes that the same run reads again */
+
+typedef struct saved {
+    int gen, judged;
+    double best, ce, dev;
+} saved;
+
+/* The lambdas: the one kept, and the last generation's best. */
+static int keep_fit(const kh_elbo *e, const choice *c, kh_tuning *t, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    saved head = { e->gen, c->judged, e->best, c->ce, c->dev };
+    size_t lambda = 2 * (size_t)e->dim * sizeof *c->lambda;
+    kh_buf_bytes(&b, &head, sizeof head);
+    kh_buf_bytes(&b, c->lambda, lambda);
+    kh_buf_bytes(&b, kh_elbo_candidate(e, e->top), lambda);
+    int rc = kh_cmaes_save(e->es, &b, err);
+    if (rc == 0)
+        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "fit", 0, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+static int recall_fit(kh_elbo *e, choice *c, kh_tuning *t, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_cmaes *es = NULL;
+    saved head;
+    size_t lambda = 2 * (size_t)e->dim * sizeof *c->lambda, used = sizeof head + 2 * lambda;
+    int rc = kh_tuning_recall(t, "fit", 0, &b, err);
+    if (rc == 1)
+        rc = b.len < used ? kh_fail(err, KH_EFORMAT, "the kept state of a fit is damaged: %zu bytes", b.len)
+                          : kh_cmaes_load(&es, b.data + used, b.len - used, "the kept state", err);
+    if (rc == 0 && es) {
+        memcpy(&head, b.data, sizeof head);
+        memcpy(c->lambda, b.data + sizeof head, lambda);
+        memcpy(e->x, b.data + sizeof head + lambda, lambda);
+        e->top = 0;
+        e->gen = head.gen, e->best = head.best;
+        c->judged = head.judged, c->ce = head.ce, c->dev = head.dev;
+        kh_cmaes_free(e->es);
+        e->es = es;
+    }
+    kh_buf_free(&b);
+    return rc;
+}
+
+static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most) {
+    const kh_elbo_opts *o = opts;
+    long long looks = o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
+    most->candidates = (long long)o->pop * o->generations;
+    most->train = most->candidates * o->draws * t->train->n_row;
+    most->dev = looks * dev_cost(t, o);
+}
+
 static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh_err *err) {
     const kh_elbo_opts *o = e->o;
     kh_train_loss likelihood = kh_tuning_loss(t, space, KH_LOSS_CE);
     likelihood.scale = t->train->n_row; /* N times the mean cross-entropy is -log p(data | z) */
     kh_objective nll = kh_objective_of(&likelihood);
-    int rc = 0;
+    int rc = recall_fit(e, c, t, err);
     while (rc == 0 && e->gen < o->generations && kh_cmaes_stop(e->es) == KH_CMAES_GOING &&
         kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
         rc = kh_elbo_step(e, &nll, err);
@@ -225,6 +278,8 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
             kh_loss_facts(facts, e->loss[e->top], e->best);
             kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts });
         }
+        if (rc == 0 && kh_tuning_due(t))
+            rc = keep_fit(e, c, t, err);
     }
     return rc == 0 && c->judged < e->gen ? look_at_dev(c, t, space, e, err) : rc;
 }
@@ -282,5 +337,6 @@ const kh_method kh_method_elbo = {
     .opts_size = sizeof(kh_elbo_opts),
     .exact = elbo_exact,
     .least = one_generation,
+    .most = all_generations,
     .run = run_elbo,
 };

@@ -110,7 +110,6 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
         rc = check_budget(t, m, opts, err);
     t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
     t->labeler = rc == 0 ? kh_plm_labeler(t->plm, err) : NULL;
-    kh_tuning_begin(t);
     return rc;
 }
 
@@ -146,6 +145,35 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
     return 0;
 }
 
+/* Between the first line of the journal and the last. */
+static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
+    kh_run *run = t->o->run;
+    kh_err why = { 0 };
+    int rc = run ? kh_tuning_begin_run(t, m, opts, &why) : 0;
+    bool begun = run && rc == 0;
+    if (rc == 0)
+        rc = kh_tuning_forecast(t, m, opts, &why);
+    kh_tuning_begin(t);
+    if (begun)
+        kh_plm_set_tape(t->plm, kh_run_tape(run));
+    if (rc == 0)
+        rc = m->run(t, opts, p, &why);
+    kh_plm_set_tape(t->plm, NULL);
+    if (rc == 0)
+        rc = sign(p, t, m, opts, &why);
+    if (begun) {
+        kh_meter used = kh_plm_meter(t->plm);
+        kh_run_result result = { p->dev, p->n, p->train_queries, p->dev_queries, used.seconds - t->start.seconds, t->stopped };
+        kh_err late = { 0 };
+        int ended = kh_run_end(run, rc == 0 ? &result : NULL, &why, &late);
+        if (rc == 0 && ended != 0) {
+            rc = ended;
+            why = late;
+        }
+    }
+    return rc == 0 ? 0 : kh_fail(err, rc, "%s", why.msg);
+}
+
 int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm, const kh_task *task,
     const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
     *out = NULL;
@@ -164,10 +192,8 @@ int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_p
         rc = kh_posterior_set_space(p, &t.space, err);
     if (rc == 0) {
         p->paper_exact = o->paper_exact;
-        rc = m->run(&t, opts, p, err);
+        rc = run_method(&t, m, opts, p, err);
     }
-    if (rc == 0)
-        rc = sign(p, &t, m, opts, err);
     tuning_free(&t);
     if (rc != 0)
         kh_posterior_free(p);

@@ -8,6 +8,12 @@
 #include "base/opts.h"
 #include "tune/tuning.h"
 
+typedef struct kh_plan {
+    long long candidates;
+    long long train, dev; /* queries on these rows */
+} kh_plan;
+
+/* Options whose names start with "budget-" may change when a run is resumed: all that they may decide is when it ends. */
 typedef struct kh_method {
     const char *name;
     const char *summary; /* one line, no full stop */
@@ -19,6 +25,8 @@ typedef struct kh_method {
     void (*exact)(void *opts); /* the published code's settings where they differ from the defaults; NULL: nowhere */
     /* Queries that the least useful run takes, one generation and its dev rows; NULL: no matter. */
     long long (*least)(const kh_tuning *, const void *opts);
+    /* What the longest run takes, budgets of queries and time apart; NULL: cannot be told. */
+    void (*most)(const kh_tuning *, const void *opts, kh_plan *);
     /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the end. */
     int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);
 } kh_method;
@@ -29,6 +37,11 @@ extern const kh_method kh_method_prompt_tuning, kh_method_model_tuning;
 
 const kh_method *kh_method_at(int i); /* NULL after the last */
 int kh_method_find(const kh_method **out, const char *name, kh_err *err);
+
+/* Tells the caller of kh_tune what the run will cost (forecast.c); KH_STOPPED if that is enough. */
+int kh_tuning_forecast(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
+/* Begins the run in its folder, or takes it up again if all that decides its result is the same (terms.c). */
+int kh_tuning_begin_run(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
 
 /* kh_tune with options that are already in the method's own struct. */
 int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *, const kh_task *, const kh_dataset *train,

@@ -32,6 +32,11 @@ static long long dev_once(const kh_tuning *t, const void *opts) {
     return t->n_dev;
 }
 
+static void all_of_manual(const kh_tuning *t, const void *opts, kh_plan *most) {
+    most->candidates = 1;
+    most->dev = dev_once(t, opts);
+}
+
 static int run_manual(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     (void)opts;
     int rc = kh_posterior_add(p, NULL, 0, err);
@@ -43,6 +48,7 @@ const kh_method kh_method_manual = {
     .summary = "the template alone, nothing tuned",
     .access = KH_ACCESS_LABELS,
     .least = dev_once,
+    .most = all_of_manual,
     .run = run_manual,
 };
 
@@ -68,6 +74,11 @@ static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
     return (long long)t->n_dev * ((const icl_opts *)opts)->orders;
 }
 
+static void all_of_icl(const kh_tuning *t, const void *opts, kh_plan *most) {
+    most->candidates = ((const icl_opts *)opts)->orders;
+    most->dev = dev_for_each_order(t, opts);
+}
+
 static int run_icl(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const icl_opts *o = opts;
     int rc = kh_demos_draw(&p->demos, &p->arena, t->train_row, t->n_train, o->demos, o->orders, o->balanced, t->o->seed, err);
@@ -84,5 +95,6 @@ const kh_method kh_method_icl = {
     .opts_size = sizeof(icl_opts),
     .exact = icl_exact,
     .least = dev_for_each_order,
+    .most = all_of_icl,
     .run = run_icl,
 };

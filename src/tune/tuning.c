@@ -21,7 +21,9 @@ static double seconds(void) {
 
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
-    t->started = seconds();
+    t->started = t->kept = seconds();
+    if (t->o->run)
+        t->started -= kh_run_spent(t->o->run);
 }
 
 long long kh_tuning_queries(const kh_tuning *t) { return kh_plm_meter(t->plm).queries - t->start.queries; }
@@ -39,7 +41,7 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
         return false;
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
         kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && seconds() - t->started >= o->max_seconds)
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && seconds() - t->started >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
     return !t->stopped[0];
 }
@@ -63,6 +65,8 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     if (g->member >= 0)
         snprintf(member, sizeof member, "member=%d ", g->member);
     snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, kh_tuning_queries(t), g->facts, dev);
+    if (t->o->run)
+        kh_run_generation(t->o->run, phase, g->done, g->total, line);
     if (t->o->record)
         t->o->record(t->o->user, line);
     double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
@@ -72,6 +76,47 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
         snprintf(note, sizeof note, "%s", line);
     if (kh_report_progress(t->o->hooks, phase, g->done, g->total, note) != 0)
         kh_tuning_stop(t, "stopped on request");
+}
+
+/* ---------------------------------------------------------------------------------------------------- states */
+
+bool kh_tuning_due(const kh_tuning *t) {
+    kh_run *run = t->o->run;
+    return run && !kh_run_replaying(run) && seconds() - t->kept >= kh_run_keep_seconds(run);
+}
+
+int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
+    if (!t->o->run || kh_run_replaying(t->o->run))
+        return 0;
+    kh_meter now = kh_plm_meter(t->plm);
+    kh_run_books books = { .meter = { .prompts = now.prompts - t->start.prompts,
+                               .queries = now.queries - t->start.queries,
+                               .tokens = now.tokens - t->start.tokens,
+                               .seconds = now.seconds - t->start.seconds },
+        .dev_queries = t->dev_queries };
+    t->kept = seconds();
+    return kh_run_keep(t->o->run, name, number, &books, bytes, n, err);
+}
+
+int kh_tuning_forget(kh_tuning *t, const char *name, int number, kh_err *err) {
+    return t->o->run && !kh_run_replaying(t->o->run) ? kh_run_forget(t->o->run, name, number, err) : 0;
+}
+
+int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, kh_err *err) {
+    kh_run_books books;
+    if (!t->o->run)
+        return 0;
+    int rc = kh_run_recall(t->o->run, name, number, &books, bytes, t->o->record, t->o->user, err);
+    if (rc != 1)
+        return rc;
+    kh_meter now = kh_plm_meter(t->plm);
+    books.meter.prompts -= now.prompts - t->start.prompts; /* what has been counted already */
+    books.meter.queries -= now.queries - t->start.queries;
+    books.meter.tokens -= now.tokens - t->start.tokens;
+    books.meter.seconds -= now.seconds - t->start.seconds;
+    kh_plm_count_replayed(t->plm, &books.meter);
+    t->dev_queries = books.dev_queries;
+    return 1;
 }
 
 /* ---------------------------------------------------------------------------------------------------- asking */

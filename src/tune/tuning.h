@@ -7,6 +7,7 @@
 
 #include "judge/posterior.h"
 #include "prompt/target.h"
+#include "run/run.h"
 #include "tune/loss.h"
 
 typedef struct kh_tuning {
@@ -26,6 +27,7 @@ typedef struct kh_tuning {
     kh_meter start;
     double started; /* seconds of a clock that only goes forward */
     long long dev_queries;
+    double kept; /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
@@ -50,6 +52,21 @@ void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
 
 enum { KH_FACTS = 256 }; /* bytes that will do for facts */
 void kh_loss_facts(char facts[KH_FACTS], double loss, double best); /* of methods that minimise: this generation's, and so far */
+
+/* For methods whose own computing takes long: states to go on from when a run is resumed, instead of computing all again.
+ *
+ *     if (kh_tuning_due(t))                                        now and then, where it costs little
+ *         rc = kh_tuning_keep(t, "search", member, bytes, n, err);
+ *     ...
+ *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as they were then; 0: none
+ *
+ * A state serves a run with the same options, budgets included; when a budget changes, states are forgotten, and all is computed
+ * again from the recorded answers. Without a run nothing is kept,
+ * and nothing while answers still come from the journal. */
+bool kh_tuning_due(const kh_tuning *);
+int kh_tuning_keep(kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
+int kh_tuning_forget(kh_tuning *, const char *name, int number, kh_err *err);
+int kh_tuning_recall(kh_tuning *, const char *name, int number, kh_buf *bytes, kh_err *err);
 
 /* A function of many z at once. */
 typedef struct kh_objective {

@@ -1,0 +1,58 @@
+/* forecast.c - what a run will cost at most, told before the first query. */
+#include "tune/method.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { WARM_ROWS = 8 };
+
+static double tokens_of(const kh_batch *b) { return b && b->n_row > 0 ? (double)b->start[b->n_seq] / b->n_row : 0; }
+
+/* Two questions of a few rows, with no prompt but P0; the second is timed. */
+static int warm_up(const kh_tuning *t, kh_forecast *f, kh_err *err) {
+    int n = t->train->n_row < WARM_ROWS ? t->train->n_row : WARM_ROWS, label[WARM_ROWS];
+    kh_batch rows = kh_batch_part(t->train, 0, n);
+    float *prompt = kh_calloc((size_t)t->space.slots * (size_t)t->space.hidden, sizeof *prompt);
+    kh_question q = { &rows, t->words, t->space.inject, prompt, 1 };
+    int rc = prompt ? kh_plm_answer(t->labeler, &q, label, err) : kh_fail_memory(err);
+    double before = kh_plm_meter(t->plm).seconds;
+    if (rc == 0)
+        rc = kh_plm_answer(t->labeler, &q, label, err);
+    f->query_seconds = (kh_plm_meter(t->plm).seconds - before) / n;
+    f->warm_up = 2LL * n;
+    kh_free(prompt);
+    return rc;
+}
+
+int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+    const kh_tune_opts *o = t->o;
+    if (!o->forecast)
+        return 0;
+    kh_plan most = { 0 };
+    kh_forecast f = { .train_rows = t->train ? t->train->n_row : t->n_train, .dev_rows = t->dev ? t->dev->n_row : t->n_dev };
+    int rc = 0;
+    if (m->most)
+        m->most(t, opts, &most);
+    f.candidates = most.candidates;
+    f.queries = most.train + most.dev;
+    f.row_tokens =
+        (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) / (double)(f.queries ? f.queries : 1);
+    if (o->max_queries > 0 && (f.queries == 0 || f.queries > o->max_queries))
+        f.queries = o->max_queries;
+    if (f.row_tokens == 0)
+        f.row_tokens = tokens_of(t->train);
+    f.tokens = (long long)(f.row_tokens * (double)f.queries + 0.5);
+    if (o->run && kh_run_resumed(o->run) && kh_run_rate(o->run) > 0)
+        f.query_seconds = 1 / kh_run_rate(o->run);
+    else if (t->train) {
+        rc = warm_up(t, &f, err);
+        char text[64];
+        snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up, f.query_seconds * (double)f.warm_up / 2);
+        if (rc == 0 && o->run)
+            kh_run_event(o->run, "warm-up", text);
+    }
+    return rc != 0 ? rc : o->forecast(o->user, &f) != 0 ? kh_fail(err, KH_STOPPED, "stopped after the forecast") : 0;
+}

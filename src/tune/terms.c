@@ -1,0 +1,127 @@
+/* terms.c - the terms of a run: everything that decides its result, in words that a person can compare. A run is resumed under
+ * the same terms, budgets apart. */
+#include "tune/method.h"
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "data/task.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TERMS = 128 };
+
+typedef struct terms {
+    kh_run_option term[MAX_TERMS];
+    int n;
+    bool failed;
+    kh_arena arena;
+} terms;
+
+static void add(terms *t, const char *name, const char *value, bool budget) {
+    char *copy = kh_arena_strndup(&t->arena, value, strlen(value));
+    if (!copy || t->n == MAX_TERMS)
+        t->failed = true;
+    else
+        t->term[t->n++] = (kh_run_option){ name, copy, budget };
+}
+
+static void add_number(terms *t, const char *name, double value, bool budget) {
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    add(t, name, text, budget);
+}
+
+static void add_hash(terms *t, const char *name, uint64_t hash) {
+    char text[32];
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    add(t, name, text, false);
+}
+
+/* The method's own options as a user would type them. */
+static void add_options(terms *t, const kh_opt *table, const void *opts) {
+    for (const kh_opt *row = table; row && row->name; row++) {
+        kh_buf value = kh_buf_init(1 << 20), name = kh_buf_init(256);
+        kh_opts_value(row, opts, &value);
+        kh_buf_printf(&name, "--%s", row->name);
+        char *copy = kh_buf_failed(&name) ? NULL : kh_arena_strndup(&t->arena, name.data, name.len);
+        if (!copy || kh_buf_failed(&value))
+            t->failed = true;
+        else
+            add(t, copy, value.data, strncmp(row->name, "budget-", 7) == 0);
+        kh_buf_free(&value);
+        kh_buf_free(&name);
+    }
+}
+
+static uint64_t hash_text(uint64_t h, const char *s, size_t n) {
+    h = kh_hash64_more(h, &n, sizeof n);
+    return s ? kh_hash64_more(h, s, n) : h;
+}
+
+static uint64_t hash_rows(const kh_row *row, int n) {
+    uint64_t h = KH_HASH64_START;
+    for (int i = 0; i < n; i++) {
+        h = hash_text(h, row[i].a, row[i].n_a);
+        h = hash_text(h, row[i].b, row[i].b ? row[i].n_b : 0);
+        h = kh_hash64_more(h, &row[i].label, sizeof row[i].label);
+    }
+    return h;
+}
+
+static void add_task(terms *t, const kh_task *task) {
+    kh_buf json = kh_buf_init(1 << 24);
+    kh_task_json(task, &json);
+    t->failed |= kh_buf_failed(&json);
+    if (!t->failed)
+        add_hash(t, "the hash of the task", kh_hash64(json.data, json.len));
+    kh_buf_free(&json);
+}
+
+static void add_space(terms *t, const kh_space *s) {
+    add_number(t, "--dim", s->dim, false);
+    add_number(t, "--slots", s->slots, false);
+    add(t, "--inject", kh_inject_name(s->inject), false);
+    add(t, "--projection", kh_projection_name(s->projection), false);
+    add_hash(t, "the hash of the prompt at z = 0", kh_hash64(s->slot_id, (size_t)s->slots * sizeof *s->slot_id));
+}
+
+static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void *opts) {
+    const kh_tune_opts *o = u->o;
+    kh_plm_info box = kh_plm_describe(u->plm);
+    char seed[32];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
+    add(t, "--method", m->name, false);
+    add(t, "--seed", seed, false);
+    add(t, "the task", u->task->name, false);
+    add_task(t, u->task);
+    add_hash(t, "the hash of the train rows", hash_rows(u->train_row, u->n_train));
+    add_hash(t, "the hash of the dev rows", hash_rows(u->dev_row, u->n_dev));
+    add_hash(t, "the model's fingerprint", box.fingerprint);
+    add(t, "--precision", box.precision, false);
+    add(t, "the kernel", box.kernels, false);
+    add(t, "--access", kh_access_name(box.access), false);
+    add(t, "--paper-exact", o->paper_exact ? "true" : "false", false);
+    if (m->soft)
+        add_space(t, &u->space);
+    add_options(t, m->opts, opts);
+    add_number(t, "--budget-queries", (double)o->max_queries, true);
+    add_number(t, "--budget-time", o->max_seconds, true);
+}
+
+int kh_tuning_begin_run(kh_tuning *u, const kh_method *m, const void *opts, kh_err *err) {
+    const kh_tune_opts *o = u->o;
+    terms t = { .n = 0 };
+    collect(&t, u, m, opts);
+    kh_run_card card = { .method = m->name,
+        .task = u->task->name,
+        .model = o->model,
+        .data = o->data,
+        .access = kh_access_name(m->access),
+        .metric = kh_metric_name(u->task->metric),
+        .seed = o->seed };
+    int rc = t.failed ? kh_fail_memory(err) : kh_run_begin(o->run, &card, t.term, t.n, err);
+    kh_arena_free(&t.arena);
+    return rc;
+}
