@@ -122,7 +122,9 @@ static int read_file(kh_lines *train, kh_lines *held_out, const kh_tokenizer *t,
 
 int kh_corpus_read(kh_corpus *c, const kh_tokenizer *t, const kh_corpus_opts *o, kh_err *err) {
     size_t files = (size_t)o->n_file;
-    *c = (kh_corpus){ .n_file = o->n_file, .file = kh_calloc(files, sizeof *c->file), .weight = kh_calloc(files, sizeof *c->weight) };
+    *c = (kh_corpus){
+        .n_file = o->n_file, .file = kh_calloc(files, sizeof *c->file), .weight = kh_calloc(files, sizeof *c->weight)
+    };
     int rc = c->file && c->weight ? 0 : kh_fail_memory(err);
     for (int i = 0; i < o->n_file && rc == 0; i++) {
         c->weight[i] = o->weight[i];
