@@ -23,12 +23,14 @@ typedef struct train_opts {
 static const kh_opt train_table[] = {
     { "layers", KH_OPT_INT, AT(layers), "6", .min = 1, .max = 1024, .arg = "N", .help = "layers" },
     { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 16, .max = 1 << 14, .arg = "N", .help = "hidden size" },
-    { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N", .help = "attention heads; 0: one for each 64 of the hidden size" },
+    { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N",
+        .help = "attention heads; 0: one for each 64 of the hidden size" },
     { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 16, .arg = "N", .help = "feed-forward size; 0: four times the hidden size" },
     { "vocab", KH_OPT_INT, AT(vocab), "30522", .min = 16, .max = 1 << 20, .arg = "N", .help = "vocabulary" },
     { "seq", KH_OPT_INT, AT(seq), "64", .min = 8, .max = 1 << 14, .arg = "N", .help = "tokens of a sequence" },
     { "batch", KH_OPT_INT, AT(batch), "64", .min = 1, .max = 1 << 14, .arg = "N", .help = "sequences of a step" },
-    { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.01, .max = 0.9, .arg = "X", .help = "share of tokens to be guessed" },
+    { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.01, .max = 0.9, .arg = "X",
+        .help = "share of tokens to be guessed" },
     { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N", .help = "parts of a batch that threads share" },
     { "reps", KH_OPT_INT, AT(reps), "5", .min = 1, .max = 10000, .arg = "N", .help = "steps; the best counts" },
     { "json", KH_OPT_FLAG, AT(json), .help = "print JSON" },
@@ -98,7 +100,8 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
     if (rc != 0 || (rc = kh_params_init(&b->params, &c, err)) != 0)
         return rc;
     size_t tokens = (size_t)b->tokens, seqs = (size_t)o->batch + 1, widest = (size_t)(c.inner > c.vocab ? c.inner : c.vocab);
-    size_t rows = tokens / (size_t)o->shards + (size_t)o->seq, third = rows * (size_t)(c.inner > 3 * c.hidden ? c.inner : 3 * c.hidden);
+    size_t rows = tokens / (size_t)o->shards + (size_t)o->seq,
+           third = rows * (size_t)(c.inner > 3 * c.hidden ? c.inner : 3 * c.hidden);
     third = third > widest * (size_t)c.hidden ? third : widest * (size_t)c.hidden;
     third = third > rows * widest / 4 ? third : rows * widest / 4;
     b->room_size = third;

@@ -23,29 +23,33 @@ typedef struct pretrain_opts {
 
 #define AT(field) offsetof(pretrain_opts, field)
 static const kh_opt pretrain_table[] = {
-    { "corpus", KH_OPT_LIST, AT(corpus), .arg = "FILE[:WEIGHT]", .help = "plain text, one text a line; weight 2 comes twice as often",
-        .required = true },
+    { "corpus", KH_OPT_LIST, AT(corpus), .arg = "FILE[:WEIGHT]",
+        .help = "plain text, one text a line; weight 2 comes twice as often", .required = true },
     { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR", .help = "whose ids the model learns", .required = true },
     { "out", KH_OPT_TEXT, AT(out), .arg = "DIR", .help = "the model's folder", .required = true },
     { "resume", KH_OPT_FLAG, AT(resume), .help = "go on where the run in --out was stopped or killed" },
     { "init", KH_OPT_TEXT, AT(init), .arg = "DIR", .help = "start from this model instead of random weights" },
     { "config", KH_OPT_TEXT, AT(config), .arg = "FILE", .help = "a config.json whose sizes the fresh model has" },
     { "arch", KH_OPT_TEXT, AT(arch), .arg = "NAME", .help = "or those of roberta-base, bert-base, roberta-large, bert-large" },
-    { "family", KH_OPT_CHOICE, AT(family), "roberta", .arg = "roberta|bert", .help = "or a model of this family with these sizes:" },
+    { "family", KH_OPT_CHOICE, AT(family), "roberta", .arg = "roberta|bert",
+        .help = "or a model of this family with these sizes:" },
     { "layers", KH_OPT_INT, AT(layers), "6", .min = 1, .max = 1024, .arg = "N", .help = "layers" },
     { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 1, .max = 1 << 16, .arg = "N", .help = "hidden size" },
-    { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N", .help = "attention heads; 0: one for each 64 of the hidden size" },
+    { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N",
+        .help = "attention heads; 0: one for each 64 of the hidden size" },
     { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 20, .arg = "N", .help = "feed-forward size; 0: four times the hidden size" },
     { "positions", KH_OPT_INT, AT(positions), "514", .min = 3, .max = 1 << 20, .arg = "N", .help = "rows of the position table" },
     { "steps", KH_OPT_INT, AT(steps), "0", .arg = "N", .help = "steps in all; or --tokens" },
     { "tokens", KH_OPT_NUMBER, AT(tokens), "0", .min = 0, .max = 1e15, .arg = "N", .help = "tokens in all, e.g. 2e8" },
-    { "batch-tokens", KH_OPT_INT, AT(batch_tokens), "4096", .min = 8, .max = 1 << 24, .arg = "N", .help = "tokens of a step, at least" },
+    { "batch-tokens", KH_OPT_INT, AT(batch_tokens), "4096", .min = 8, .max = 1 << 24, .arg = "N",
+        .help = "tokens of a step, at least" },
     { "seq-len", KH_OPT_INT, AT(seq_len), "64", .min = 8, .max = 1 << 16, .arg = "N", .help = "tokens of a sequence, at most" },
     { "seq-schedule", KH_OPT_TEXT, AT(seq_schedule), .arg = "LIST",
         .help = "lengths one after the other, each with its share of the steps: 32:0.5,64:0.3,128:0.2" },
     { "windows", KH_OPT_CHOICE, AT(windows), "lines", .arg = "lines|joined", .help = "sequences end with their line, or run on" },
     { "lr", KH_OPT_NUMBER, AT(lr), "1e-3", .min = 0, .max = 10, .arg = "X", .help = "highest learning rate" },
-    { "warmup", KH_OPT_NUMBER, AT(warmup), "0.02", .min = 0, .max = 1e9, .arg = "N", .help = "steps to reach it; below 1, a share of all" },
+    { "warmup", KH_OPT_NUMBER, AT(warmup), "0.02", .min = 0, .max = 1e9, .arg = "N",
+        .help = "steps to reach it; below 1, a share of all" },
     { "decay", KH_OPT_CHOICE, AT(decay), "linear", .arg = "constant|linear|cosine", .help = "how the rate falls after that" },
     { "floor", KH_OPT_NUMBER, AT(floor), "0", .min = 0, .max = 1, .arg = "X", .help = "share of --lr that is left at the end" },
     { "weight-decay", KH_OPT_NUMBER, AT(weight_decay), "0.01", .min = 0, .max = 1, .arg = "X", .help = "of matrices only" },
@@ -53,17 +57,20 @@ static const kh_opt pretrain_table[] = {
     { "beta1", KH_OPT_NUMBER, AT(beta1), "0.9", .min = 0, .max = 0.9999999, .arg = "X", .help = "of AdamW's first moment" },
     { "beta2", KH_OPT_NUMBER, AT(beta2), "0.98", .min = 0, .max = 0.9999999, .arg = "X", .help = "of AdamW's second moment" },
     { "eps", KH_OPT_NUMBER, AT(eps), "1e-6", .min = 1e-12, .max = 1, .arg = "X", .help = "of AdamW" },
-    { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.001, .max = 0.9, .arg = "X", .help = "share of tokens to be guessed" },
+    { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.001, .max = 0.9, .arg = "X",
+        .help = "share of tokens to be guessed" },
     { "whole-word", KH_OPT_FLAG, AT(whole_word), .help = "mask all tokens of a word together" },
     { "valid", KH_OPT_TEXT, AT(valid), .arg = "FILE", .help = "held-out text" },
     { "valid-share", KH_OPT_NUMBER, AT(valid_share), "0.002", .min = 0, .max = 0.5, .arg = "X", .help = "or a share of all lines" },
     { "eval-every", KH_OPT_INT, AT(eval_every), "0", .arg = "STEPS", .help = "how often to look at held-out text; 0: 40 times" },
-    { "eval-tokens", KH_OPT_INT, AT(eval_tokens), "32768", .min = 64, .max = 1 << 28, .arg = "N", .help = "of held-out text, at most" },
+    { "eval-tokens", KH_OPT_INT, AT(eval_tokens), "32768", .min = 64, .max = 1 << 28, .arg = "N",
+        .help = "of held-out text, at most" },
     { "probe-task", KH_OPT_LIST, AT(probe_task), .arg = "NAME|FILE", .help = "also measure this task without tuning" },
     { "probe-data", KH_OPT_LIST, AT(probe_data), .arg = "DIR", .help = "on the test rows of this folder, one for each task" },
     { "probe-rows", KH_OPT_INT, AT(probe_rows), "500", .min = 1, .max = 1 << 30, .arg = "N", .help = "rows of each, at most" },
     { "checkpoint-every", KH_OPT_NUMBER, AT(checkpoint_every), "300", .min = 0, .max = 1e9, .arg = "SECONDS", .help = "how often" },
-    { "budget-time", KH_OPT_NUMBER, AT(budget_time), "0", .min = 0, .max = 1e9, .arg = "SECONDS", .help = "stop then; --resume goes on" },
+    { "budget-time", KH_OPT_NUMBER, AT(budget_time), "0", .min = 0, .max = 1e9, .arg = "SECONDS",
+        .help = "stop then; --resume goes on" },
     { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16", .help = "how model.safetensors stores numbers" },
     { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N",
         .help = "parts of a batch that threads share; another number gives other bits" },
@@ -236,8 +243,9 @@ static int probe(void *user, const char *dir, int i, double *value, kh_err *err)
 
 static void print_result(const pretrain_opts *o, const kh_pretrained *r) {
     if (o->json)
-        printf("{\"out\":\"%s\",\"step\":%ld,\"tokens\":%lld,\"seconds\":%.1f,\"loss\":%.5f,\"held_out\":%.5f,\"stopped\":\"%s\"}\n", o->out,
-            r->step, r->tokens, r->seconds, r->loss, isnan(r->held_out) ? -1 : r->held_out, r->stopped);
+        printf(
+            "{\"out\":\"%s\",\"step\":%ld,\"tokens\":%lld,\"seconds\":%.1f,\"loss\":%.5f,\"held_out\":%.5f,\"stopped\":\"%s\"}\n",
+            o->out, r->step, r->tokens, r->seconds, r->loss, isnan(r->held_out) ? -1 : r->held_out, r->stopped);
     else
         printf("%s: step %ld, %lld tokens in %.0f s, loss %.4f, held-out loss %.4f (stopped: %s)\n", o->out, r->step, r->tokens,
             r->seconds, r->loss, r->held_out, r->stopped);
@@ -251,19 +259,45 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
     char **path = kh_calloc(files, sizeof *path);
     double *weight = kh_calloc(files, sizeof *weight);
     kh_pretrain_opts p = {
-        .corpus = { .file = (const char *const *)path, .weight = weight, .n_file = o->corpus.n, .valid = o->valid,
-            .valid_share = o->valid_share, .hooks = &hooks },
-        .tokenizer = o->tokenizer, .init = o->init, .out = o->out, .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype),
-        .batch_tokens = o->batch_tokens, .joined = o->windows == 1,
-        .adamw = { .lr = o->lr, .beta1 = o->beta1, .beta2 = o->beta2, .eps = o->eps, .weight_decay = o->weight_decay, .clip = o->clip,
-            .warmup = o->warmup, .decay = o->decay, .floor = o->floor },
-        .mask_rate = o->mask_rate, .whole_word = o->whole_word, .seed = o->seed, .shards = o->shards, .resume = o->resume,
-        .checkpoint_every = o->checkpoint_every, .eval_tokens = o->eval_tokens, .budget = o->budget_time, .hooks = &hooks,
-        .probe_name = o->probe_task.item, .n_probe = o->probe_task.n, .probe = probe, .user = opts,
+        .corpus = { .file = (const char *const *)path,
+            .weight = weight,
+            .n_file = o->corpus.n,
+            .valid = o->valid,
+            .valid_share = o->valid_share,
+            .hooks = &hooks },
+        .tokenizer = o->tokenizer,
+        .init = o->init,
+        .out = o->out,
+        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype),
+        .batch_tokens = o->batch_tokens,
+        .joined = o->windows == 1,
+        .adamw = { .lr = o->lr,
+            .beta1 = o->beta1,
+            .beta2 = o->beta2,
+            .eps = o->eps,
+            .weight_decay = o->weight_decay,
+            .clip = o->clip,
+            .warmup = o->warmup,
+            .decay = o->decay,
+            .floor = o->floor },
+        .mask_rate = o->mask_rate,
+        .whole_word = o->whole_word,
+        .seed = o->seed,
+        .shards = o->shards,
+        .resume = o->resume,
+        .checkpoint_every = o->checkpoint_every,
+        .eval_tokens = o->eval_tokens,
+        .budget = o->budget_time,
+        .hooks = &hooks,
+        .probe_name = o->probe_task.item,
+        .n_probe = o->probe_task.n,
+        .probe = probe,
+        .user = opts,
     };
     int rc = path && weight ? 0 : kh_fail_memory(err);
     if (rc == 0 && o->probe_task.n != o->probe_data.n)
-        rc = kh_fail(err, CLI_USAGE, "%d --probe-task and %d --probe-data: each task needs one folder", o->probe_task.n, o->probe_data.n);
+        rc = kh_fail(
+            err, CLI_USAGE, "%d --probe-task and %d --probe-data: each task needs one folder", o->probe_task.n, o->probe_data.n);
     for (int i = 0; i < o->corpus.n && rc == 0; i++)
         rc = split_weight(o->corpus.item[i], &path[i], &weight[i], err);
     if (rc == 0 && (rc = choose_steps(&p, o, err)) == 0 && (rc = read_schedule(&p, o, err)) == 0)

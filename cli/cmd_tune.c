@@ -243,8 +243,9 @@ const cli_command cmd_tune = {
     .name = "tune",
     .args = "",
     .summary = "Make a classifier of a frozen model and a few labelled rows",
-    .text = "The model is asked, never opened: no gradients. What comes out is a posterior, one\n"
-            "or many soft prompts with weights, in the folder RUN: posterior.safetensors,\n"
+    .text = "The model is asked, never opened: no gradients, except by prompt-tuning and\n"
+            "model-tuning, which show what the closed box costs. What comes out is a posterior,\n"
+            "one or many soft prompts with weights, in the folder RUN: posterior.safetensors,\n"
             "posterior.json, run.sqlite, log.txt with a line a generation. \"keyhole predict RUN\" uses\n"
             "it. The same seed gives the same posterior, bit for bit, with any number of\n"
             "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
@@ -258,6 +259,7 @@ const cli_command cmd_tune = {
             "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
             "  keyhole tune --method elbo --budget-time 600 ...\n"
             "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
+            "  keyhole tune --method prompt-tuning ...        the same prompt, by gradients\n"
             "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
             "  keyhole tune ... --resume\n"
             "  keyhole tune --method elbo --help              the options of one method",

@@ -172,11 +172,17 @@ static void check_gradients(const char *arch, kh_inject inject, bool prefix, boo
 }
 
 static void bert_all_weights(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_NONE, false, false); }
-static void roberta_added_prompt(void **state) { (void)state, check_gradients("roberta-tiny", KH_INJECT_POST_LN_ADD, false, false); }
-static void roberta_prompt_in_front(void **state) { (void)state, check_gradients("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true); }
+static void roberta_added_prompt(void **state) {
+    (void)state, check_gradients("roberta-tiny", KH_INJECT_POST_LN_ADD, false, false);
+}
+static void roberta_prompt_in_front(void **state) {
+    (void)state, check_gradients("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true);
+}
 static void bert_prompt_inside(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_EMBED_INPLACE, false, true); }
 static void roberta_prefixes(void **state) { (void)state, check_gradients("roberta-tiny", KH_INJECT_NONE, true, true); }
-static void bert_prompt_and_prefixes(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_POST_LN_ADD, true, false); }
+static void bert_prompt_and_prefixes(void **state) {
+    (void)state, check_gradients("bert-tiny", KH_INJECT_POST_LN_ADD, true, false);
+}
 
 /* ------------------------------------------------------------------------------------------------- against PyTorch */
 
@@ -264,9 +270,15 @@ static void check_torch(const char *name, const char *arch, kh_inject inject, bo
 }
 
 static void pytorch_bert(void **state) { (void)state, check_torch("bert", "bert-tiny", KH_INJECT_NONE, false, false); }
-static void pytorch_added(void **state) { (void)state, check_torch("roberta-added", "roberta-tiny", KH_INJECT_POST_LN_ADD, false, true); }
-static void pytorch_front(void **state) { (void)state, check_torch("roberta-front", "roberta-tiny", KH_INJECT_EMBED_PREFIX, true, false); }
-static void pytorch_inside(void **state) { (void)state, check_torch("bert-inside", "bert-tiny", KH_INJECT_EMBED_INPLACE, true, true); }
+static void pytorch_added(void **state) {
+    (void)state, check_torch("roberta-added", "roberta-tiny", KH_INJECT_POST_LN_ADD, false, true);
+}
+static void pytorch_front(void **state) {
+    (void)state, check_torch("roberta-front", "roberta-tiny", KH_INJECT_EMBED_PREFIX, true, false);
+}
+static void pytorch_inside(void **state) {
+    (void)state, check_torch("bert-inside", "bert-tiny", KH_INJECT_EMBED_INPLACE, true, true);
+}
 
 /* ------------------------------------------------------------------------------------------------------------ f32 */
 
@@ -299,8 +311,9 @@ static void f32_follows_double(void **state) {
     assert_int_equal(kh_backward_f64(&tape, &f.params, &p, &exact, NULL), 0);
     kh_tape_f64_free(&tape);
     float *w = floats_of(f.w, f.params.size), *prompt = floats_of(f.prompt, f.n_prompt), *prefix = floats_of(f.prefix, f.n_prefix);
-    kh_pass_f32 pass = { .w = w, .text = &f.text, .loss = &f.loss, .prompt = prompt, .n_prompt = N_PROMPT, .prefix = prefix,
-        .n_prefix = N_PREFIX };
+    kh_pass_f32 pass = {
+        .w = w, .text = &f.text, .loss = &f.loss, .prompt = prompt, .n_prompt = N_PROMPT, .prefix = prefix, .n_prefix = N_PREFIX
+    };
     for (int shards = 1; shards <= 5; shards += 2) {
         kh_gradient *g, *h;
         unsigned all = KH_WRT_WEIGHTS | KH_WRT_PROMPT | KH_WRT_PREFIX;

@@ -37,7 +37,8 @@ static const char *write_lines(const char *name, int n) {
 static void read_corpus(kh_corpus *c, const char *path, double share) {
     kh_err err;
     const double one = 1;
-    if (kh_corpus_read(c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = share }, &err) != 0)
+    if (kh_corpus_read(c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = share }, &err) !=
+        0)
         fail_msg("%s", err.msg);
 }
 
@@ -237,7 +238,9 @@ static int use_everything(const char *path, kh_err *err) {
     kh_masker m = { 0 };
     kh_masked b = { 0 };
     const kh_window *w;
-    int file, rc = kh_corpus_read(&c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = 0.3 }, err);
+    int file,
+        rc =
+            kh_corpus_read(&c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = 0.3 }, err);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     if (rc == 0)
         rc = kh_sampler_init(&s, &c, 10, false, 1, 0, err);

@@ -139,7 +139,8 @@ static void patience_ends_it(void **state) {
     kh_posterior_free(p);
 }
 
-static void assert_refused(const char *method, kh_plm *box, const kh_task *which, const kh_tune_opts *o, int code, const char *says) {
+static void assert_refused(
+    const char *method, kh_plm *box, const kh_task *which, const kh_tune_opts *o, int code, const char *says) {
     kh_posterior *p;
     kh_err err;
     assert_int_equal(kh_tune(&p, method, SET("epochs=1"), box, which, train, dev, o, &err), code);
@@ -160,12 +161,14 @@ static void refusals(void **state) {
     o = options();
     o.folder = NULL;
     assert_refused("model-tuning", plm, task, &o, KH_EARG, "must be told a folder for it");
-    static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"a\",\"words\":[\"lower\"]},"
-                               "{\"name\":\"b\",\"words\":[\"unbelievably xyzzy\"]}]}";
+    static const char LONG[] =
+        "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"a\",\"words\":[\"lower\"]},"
+        "{\"name\":\"b\",\"words\":[\"unbelievably xyzzy\"]}]}";
     const kh_task *several;
     assert_int_equal(kh_task_parse(&several, LONG, sizeof LONG - 1, "long.json", NULL), 0);
     o = options();
-    assert_refused("prompt-tuning", plm, several, &o, KH_EUNSUPPORTED, "has several tokens, which methods with gradients do not take");
+    assert_refused(
+        "prompt-tuning", plm, several, &o, KH_EUNSUPPORTED, "has several tokens, which methods with gradients do not take");
     kh_task_close(several);
 }
 

@@ -22,12 +22,12 @@
 
 /* What a layer leaves for the way back. */
 typedef struct kh_layer_tape {
-    const real *x;    /* [T, H] its input */
-    real *rows;       /* [M, H] its input where it has queries: x itself, or gathered */
-    real *q, *k, *v;  /* [M, H], [T, H], [T, H], lying ldq and ldk apart */
+    const real *x;   /* [T, H] its input */
+    real *rows;      /* [M, H] its input where it has queries: x itself, or gathered */
+    real *q, *k, *v; /* [M, H], [T, H], [T, H], lying ldq and ldk apart */
     size_t ldq, ldk;
-    real *p;          /* attention: sequence after sequence, head after head, [queries, ld] */
-    real *mix;        /* [M, H] what the heads made */
+    real *p;                 /* attention: sequence after sequence, head after head, [queries, ld] */
+    real *mix;               /* [M, H] what the heads made */
     real *hat1, *share1, *y; /* [M, H], [M], [M, H] LayerNorm after attention */
     real *act, *slope;       /* [M, I] */
     real *hat2, *share2;     /* [M, H], [M] */
@@ -36,18 +36,18 @@ typedef struct kh_layer_tape {
 /* One pass: its input, its memory, its sizes. */
 typedef struct pass {
     const kh_config *c;
-    const SUFFIX(kh_ops) *ops;
-    const SUFFIX(kh_pass) *in;
+    const SUFFIX(kh_ops) * ops;
+    const SUFFIX(kh_pass) * in;
     kh_weights w, dw; /* views */
     layer_tape *layer;
     size_t h, inner; /* H, I */
     int t, r, head_size;
-    int n_logit;             /* tokens that compete */
-    real *hat0, *share0, *x0; /* [T, H], [T], [T, H] embeddings */
-    real *out;               /* [R, H] of the last layer */
+    int n_logit;                                         /* tokens that compete */
+    real *hat0, *share0, *x0;                            /* [T, H], [T], [T, H] embeddings */
+    real *out;                                           /* [R, H] of the last layer */
     real *head, *head_slope, *head_hat, *head_share, *z; /* [R, H], ... the head */
-    real *decoder, *d_decoder; /* [n_token, H] rows of the decoder, if only some are wanted */
-    real *logits;            /* [R, n_logit] */
+    real *decoder, *d_decoder;                           /* [n_token, H] rows of the decoder, if only some are wanted */
+    real *logits;                                        /* [R, n_logit] */
     real *d, *d_rows, *d_qkv, *d_inner, *d_p; /* on the way back: [T, H], [M, H], [T, 3H], [M, I], one head's attention */
 } pass;
 
@@ -72,8 +72,8 @@ static void product_tn(int m, int n, int k, const real *a, size_t lda, const rea
 }
 
 /* y [m, n] = x [m, k] w [n, k]^T + bias + more */
-static void linear(const pass *p, int m, int n, size_t k, const real *x, const real *w, const real *bias, const real *more, real *y,
-    size_t ldy) {
+static void linear(
+    const pass *p, int m, int n, size_t k, const real *x, const real *w, const real *bias, const real *more, real *y, size_t ldy) {
     p->ops->fill(y, ldy, m, n, bias, more, (size_t)n);
     product_nt(m, n, (int)k, x, k, w, k, 1, y, ldy);
 }
@@ -170,7 +170,7 @@ static size_t cut_all(pass *p, real *memory) {
     return c.used;
 }
 
-static int make_room(SUFFIX(kh_tape) *tape, pass *p, kh_err *err) {
+static int make_room(SUFFIX(kh_tape) * tape, pass *p, kh_err *err) {
     size_t layers = (size_t)p->c->layers;
     if (tape->n_layer < p->c->layers) {
         kh_free(tape->layers);
@@ -195,7 +195,7 @@ static int make_room(SUFFIX(kh_tape) *tape, pass *p, kh_err *err) {
     return 0;
 }
 
-void SUFFIX2(kh_tape, _free)(SUFFIX(kh_tape) *tape) {
+void SUFFIX2(kh_tape, _free)(SUFFIX(kh_tape) * tape) {
     kh_free(tape->memory);
     kh_free(tape->layers);
     kh_free(tape->layer);
@@ -452,7 +452,7 @@ static void backward_embeddings(const pass *p) {
         p->ops->column_sums(d, h, p->t, (int)h, p->dw.type.data);
 }
 
-int SUFFIX(kh_backward)(SUFFIX(kh_tape) *tape, const kh_params *params, const SUFFIX(kh_pass) *in, double *loss, kh_err *err) {
+int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const SUFFIX(kh_pass) * in, double *loss, kh_err *err) {
     const kh_config *c = &params->config;
     const kh_packed *text = in->text;
     pass p = { .c = c,

@@ -122,7 +122,9 @@ static int read_file(kh_lines *train, kh_lines *held_out, const kh_tokenizer *t,
 
 int kh_corpus_read(kh_corpus *c, const kh_tokenizer *t, const kh_corpus_opts *o, kh_err *err) {
     size_t files = (size_t)o->n_file;
-    *c = (kh_corpus){ .n_file = o->n_file, .file = kh_calloc(files, sizeof *c->file), .weight = kh_calloc(files, sizeof *c->weight) };
+    *c = (kh_corpus){
+        .n_file = o->n_file, .file = kh_calloc(files, sizeof *c->file), .weight = kh_calloc(files, sizeof *c->weight)
+    };
     int rc = c->file && c->weight ? 0 : kh_fail_memory(err);
     for (int i = 0; i < o->n_file && rc == 0; i++) {
         c->weight[i] = o->weight[i];
@@ -179,7 +181,7 @@ int kh_windows_make(kh_windows *w, const kh_lines *l, int longest, bool joined, 
 
 int kh_sampler_init(kh_sampler *s, const kh_corpus *c, int longest, bool joined, uint64_t seed, int phase, kh_err *err) {
     size_t n = (size_t)c->n_file;
-    *s = (kh_sampler){ .corpus = c,
+    *s = (kh_sampler){ .n_file = c->n_file,
         .seed = seed,
         .phase = phase,
         .windows = kh_calloc(n, sizeof *s->windows),
@@ -203,7 +205,7 @@ int kh_sampler_init(kh_sampler *s, const kh_corpus *c, int longest, bool joined,
 }
 
 void kh_sampler_free(kh_sampler *s) {
-    for (int i = 0; s->corpus && i < s->corpus->n_file; i++) {
+    for (int i = 0; i < s->n_file; i++) {
         if (s->windows)
             kh_free(s->windows[i].item);
         if (s->order)
@@ -218,7 +220,7 @@ void kh_sampler_free(kh_sampler *s) {
 }
 
 int kh_sampler_next(kh_sampler *s, kh_rng *rng, int *file, const kh_window **window, kh_err *err) {
-    int f = *file = kh_rng_categorical(rng, s->share, s->corpus->n_file);
+    int f = *file = kh_rng_categorical(rng, s->share, s->n_file);
     kh_windows *w = &s->windows[f];
     long epoch = (long)(s->drawn[f] / w->n);
     if (!s->order[f] && !(s->order[f] = kh_malloc(w->n * sizeof **s->order)))

@@ -56,7 +56,7 @@ int kh_windows_make(kh_windows *, const kh_lines *, int longest, bool joined, kh
 
 /* Which windows come next. */
 typedef struct kh_sampler {
-    const kh_corpus *corpus;
+    int n_file;
     uint64_t seed;
     int phase;
     kh_windows *windows; /* [n_file] */

@@ -30,9 +30,9 @@ int kh_masker_init(kh_masker *m, const kh_tokenizer *t, const kh_config *c, doub
         .first_position = c->first_position };
     if (m->mask < 0 || m->bos < 0 || m->eos < 0)
         return kh_fail(err, KH_EUNSUPPORTED, "the tokenizer has no %s token, which pre-training needs",
-            m->mask < 0  ? "mask"
-            : m->bos < 0 ? "beginning-of-sequence ([CLS], <s>)"
-                         : "end-of-sequence ([SEP], </s>)");
+            m->mask < 0      ? "mask"
+                : m->bos < 0 ? "beginning-of-sequence ([CLS], <s>)"
+                             : "end-of-sequence ([SEP], </s>)");
     if (m->vocab > c->vocab)
         return kh_fail(err, KH_EMISMATCH, "the tokenizer has %d tokens, but the model has room for %d", m->vocab, c->vocab);
     m->special = kh_calloc((size_t)m->vocab, sizeof *m->special);
@@ -125,7 +125,9 @@ int kh_masked_add(kh_masked *b, kh_masker *m, const int32_t *id, int n, kh_rng *
     int at = kh_masked_tokens(b), targets = kh_masked_targets(b);
     kh_slot *slot = b->slot + at;
     for (int i = 0; i < n + 2; i++)
-        slot[i] = (kh_slot){ .id = i == 0 ? m->bos : i == n + 1 ? m->eos : id[i - 1],
+        slot[i] = (kh_slot){ .id = i == 0 ? m->bos
+                : i == n + 1              ? m->eos
+                                          : id[i - 1],
             .embedded = -1,
             .added = -1,
             .position = m->first_position + i };

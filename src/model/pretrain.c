@@ -109,7 +109,8 @@ static int start_held_out(kh_training *t, kh_err *err) {
     size_t tokens = 0, step;
     for (size_t i = 0; i < w.n; i++)
         tokens += (size_t)w.item[i].n + 2;
-    step = tokens > (size_t)o->eval_tokens && o->eval_tokens > 0 ? (tokens + (size_t)o->eval_tokens - 1) / (size_t)o->eval_tokens : 1;
+    step =
+        tokens > (size_t)o->eval_tokens && o->eval_tokens > 0 ? (tokens + (size_t)o->eval_tokens - 1) / (size_t)o->eval_tokens : 1;
     for (size_t i = 0; i < w.n && rc == 0; i += step) {
         kh_rng rng = kh_rng_stream(o->seed, KH_RNG_HELD_OUT, (uint32_t)i, 0);
         if (t->n_held_out == 0 || kh_masked_tokens(&t->held_out[t->n_held_out - 1]) >= o->batch_tokens) {
@@ -129,16 +130,16 @@ static int start_held_out(kh_training *t, kh_err *err) {
 static void describe(kh_training *t, const kh_tokenizer *tokenizer) {
     const kh_pretrain_opts *o = t->o;
     kh_buf *r = &t->recipe;
-    kh_buf_printf(r, "params=%zu tokenizer=%016llx seed=%llu batch-tokens=%d shards=%d mask=%g whole-word=%d joined=%d", t->params.size,
-        (unsigned long long)kh_tokenizer_fingerprint(tokenizer), (unsigned long long)o->seed, o->batch_tokens, o->shards, o->mask_rate,
-        o->whole_word, o->joined);
+    kh_buf_printf(r, "params=%zu tokenizer=%016llx seed=%llu batch-tokens=%d shards=%d mask=%g whole-word=%d joined=%d",
+        t->params.size, (unsigned long long)kh_tokenizer_fingerprint(tokenizer), (unsigned long long)o->seed, o->batch_tokens,
+        o->shards, o->mask_rate, o->whole_word, o->joined);
     for (int i = 0; i < o->n_phase; i++)
         kh_buf_printf(r, "%s%d:%g", i ? "," : " phases=", o->phase[i].length, o->phase[i].share);
     for (int i = 0; i < t->corpus.n_file; i++)
         kh_buf_printf(r, "%s%zu:%g", i ? "," : " corpus=", t->corpus.file[i].n, t->corpus.weight[i]);
     const kh_adamw_opts *a = &o->adamw;
-    kh_buf_printf(&t->schedule, "steps=%ld lr=%g beta1=%g beta2=%g eps=%g weight-decay=%g clip=%g warmup=%g decay=%d floor=%g", o->steps,
-        a->lr, a->beta1, a->beta2, a->eps, a->weight_decay, a->clip, a->warmup, a->decay, a->floor);
+    kh_buf_printf(&t->schedule, "steps=%ld lr=%g beta1=%g beta2=%g eps=%g weight-decay=%g clip=%g warmup=%g decay=%d floor=%g",
+        o->steps, a->lr, a->beta1, a->beta2, a->eps, a->weight_decay, a->clip, a->warmup, a->decay, a->floor);
     kh_buf_text(&t->log, "step\ttokens\tseconds\tloss\theld_out\tlr");
     for (int i = 0; i < o->n_probe; i++)
         kh_buf_printf(&t->log, "\t%s", o->probe_name[i]);
@@ -149,7 +150,8 @@ static int check_lengths(const kh_training *t, kh_err *err) {
     int most = kh_config_max_tokens(&t->params.config);
     for (int i = 0; i < t->o->n_phase; i++)
         if (t->o->phase[i].length > most)
-            return kh_fail(err, KH_EARG, "sequences of %d tokens are longer than the %d that the model can take", t->o->phase[i].length, most);
+            return kh_fail(
+                err, KH_EARG, "sequences of %d tokens are longer than the %d that the model can take", t->o->phase[i].length, most);
     return 0;
 }
 
@@ -168,7 +170,8 @@ static int start(kh_training *t, bool *resumed, kh_err *err) {
         (rc = start_model(t, there, err)) != 0 || (rc = check_lengths(t, err)) != 0 ||
         (rc = kh_masker_init(&t->masker, tokenizer, &t->params.config, o->mask_rate, o->whole_word, err)) != 0 ||
         (rc = start_optimiser(t, err)) != 0 || (rc = kh_corpus_read(&t->corpus, tokenizer, &o->corpus, err)) != 0 ||
-        (rc = start_held_out(t, err)) != 0 || (rc = kh_gradient_new(&t->gradient, &t->params, o->shards, KH_WRT_WEIGHTS, 0, 0, err)) != 0)
+        (rc = start_held_out(t, err)) != 0 ||
+        (rc = kh_gradient_new(&t->gradient, &t->params, o->shards, KH_WRT_WEIGHTS, 0, 0, err)) != 0)
         goto done;
     describe(t, tokenizer);
     t->drawn = kh_calloc((size_t)t->corpus.n_file, sizeof *t->drawn);
@@ -240,10 +243,12 @@ static int run_batch(kh_training *t, const kh_masked *b, double scale, bool grad
 static int train_step(kh_training *t, double *rate, kh_err *err) {
     int phase = wanted_phase(t->o, t->step), rc = phase == t->phase ? 0 : start_phase(t, phase, err);
     double loss;
-    if (rc != 0 || (rc = fill_batch(t, err)) != 0 || (rc = run_batch(t, &t->batch, 1.0 / kh_masked_targets(&t->batch), true, &loss, err)) != 0)
+    if (rc != 0 || (rc = fill_batch(t, err)) != 0 ||
+        (rc = run_batch(t, &t->batch, 1.0 / kh_masked_targets(&t->batch), true, &loss, err)) != 0)
         return rc;
     if (!isfinite(loss))
-        return kh_fail(err, KH_ELIMIT, "the loss at step %ld is not a number; a lower --lr, a longer --warmup or --clip may help", t->step);
+        return kh_fail(
+            err, KH_ELIMIT, "the loss at step %ld is not a number; a lower --lr, a longer --warmup or --clip may help", t->step);
     *rate = kh_adamw_rate(&t->o->adamw, t->step, t->o->steps);
     kh_adamw_step(&t->adamw, &t->o->adamw, *rate, t->w, kh_gradient_weights(t->gradient), NULL);
     t->loss_sum = SMOOTH * t->loss_sum + (1 - SMOOTH) * loss;

@@ -49,8 +49,8 @@ static int save_vectors(kh_training *t, const char *path, kh_err *err) {
 static void put_json(const kh_training *t, kh_buf *b) {
     char name[NAME];
     state_name(t->step, name);
-    kh_buf_printf(b, "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n", STATE_VERSION, name, t->step,
-        t->phase);
+    kh_buf_printf(b, "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n", STATE_VERSION, name,
+        t->step, t->phase);
     kh_buf_printf(b, "  \"tokens\": %lld,\n  \"seconds\": %.3f,\n  \"loss_sum\": %.17g,\n  \"loss_weight\": %.17g,\n", t->tokens,
         t->seconds, t->loss_sum, t->loss_weight);
     kh_buf_text(b, "  \"drawn\": [");
@@ -102,8 +102,8 @@ static int load_vectors(kh_training *t, const char *path, kh_err *err) {
     for (int i = 0; i < 3 && rc == 0; i++) {
         const kh_array *a = kh_safetensors_find(f, VECTORS[i]);
         if (!a || a->dtype != KH_DTYPE_F32 || a->bytes != t->params.size * sizeof **vector)
-            rc = kh_fail(err, KH_EMISMATCH, "%s: has no \"%s\" of %zu numbers in F32; it belongs to another model", path, VECTORS[i],
-                t->params.size);
+            rc = kh_fail(err, KH_EMISMATCH, "%s: has no \"%s\" of %zu numbers in F32; it belongs to another model", path,
+                VECTORS[i], t->params.size);
         else
             rc = kh_safetensors_read(f, a, 0, a->bytes, vector[i], err);
     }
@@ -134,15 +134,15 @@ static int load_log(kh_training *t, kh_err *err) {
     return rc;
 }
 
-static int check_text(const json_t *root, const char *key, const kh_buf *now, const char *path, bool strict, const kh_hooks *hooks,
-    kh_err *err) {
+static int check_text(
+    const json_t *root, const char *key, const kh_buf *now, const char *path, bool strict, const kh_hooks *hooks, kh_err *err) {
     const char *then;
     int rc = kh_json_string(root, key, &then, path, err);
     if (rc != 0 || strcmp(then, now->data) == 0)
         return rc;
     if (strict)
-        return kh_fail(err, KH_EMISMATCH, "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then,
-            now->data);
+        return kh_fail(
+            err, KH_EMISMATCH, "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then, now->data);
     kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"", path, then, now->data);
     return 0;
 }

@@ -15,9 +15,10 @@
 static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
     uint64_t both[2] = { m->fingerprint, kh_tokenizer_fingerprint(kh_plm_tokenizer(t->plm)) };
     uint64_t have = kh_hash64(both, sizeof both), want = kh_plm_describe(t->plm).fingerprint;
-    return have == want ? 0
-                        : kh_fail(err, KH_EMISMATCH,
-                              "%s: is not the model that answers: fingerprint %016" PRIx64 ", expected %016" PRIx64, m->dir, have, want);
+    return have == want
+        ? 0
+        : kh_fail(err, KH_EMISMATCH, "%s: is not the model that answers: fingerprint %016" PRIx64 ", expected %016" PRIx64, m->dir,
+              have, want);
 }
 
 static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
@@ -204,8 +205,14 @@ static int judge(kh_descent *d, bool *better, kh_err *err) {
 static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
     const kh_descent_opts *o = d->o;
     const kh_batch *train = d->box->train;
-    kh_adamw_opts how = { .lr = o->lr, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = o->weight_decay, .clip = o->clip,
-        .warmup = o->warmup, .decay = KH_DECAY_LINEAR };
+    kh_adamw_opts how = { .lr = o->lr,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .eps = 1e-8,
+        .weight_decay = o->weight_decay,
+        .clip = o->clip,
+        .warmup = o->warmup,
+        .decay = KH_DECAY_LINEAR };
     long steps = (long)((train->n_row + o->batch - 1) / o->batch) * o->epochs;
     kh_rng rng = kh_rng_stream(d->t->o->seed, KH_RNG_HEADS, 0, (uint32_t)number);
     int rc = 0;

@@ -97,8 +97,17 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_WEIGHTS, 0, 0, err);
-    kh_descent d = { .t = t, .box = &box, .o = &o->descent, .phase = "model-tuning", .x = box.w, .n = box.params.size,
-        .segment = segment, .n_segment = n_segment, .gradient = g, .pass = model_pass, .slope = kh_gradient_weights };
+    kh_descent d = { .t = t,
+        .box = &box,
+        .o = &o->descent,
+        .phase = "model-tuning",
+        .x = box.w,
+        .n = box.params.size,
+        .segment = segment,
+        .n_segment = n_segment,
+        .gradient = g,
+        .pass = model_pass,
+        .slope = kh_gradient_weights };
     if (rc == 0)
         rc = kh_descent_run(&d, err);
     if (rc == 0)

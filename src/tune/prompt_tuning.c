@@ -49,8 +49,18 @@ static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh
         rc = kh_subspace_new(&l.space, &t->space, t->plm, 0, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PROMPT, t->space.slots, 0, err);
-    kh_descent d = { .t = t, .box = &box, .o = &o->descent, .phase = "prompt-tuning", .x = l.z, .n = n,
-        .segment = &(kh_segment){ n, true }, .n_segment = 1, .gradient = g, .pass = prompt_pass, .slope = kh_gradient_prompt, .self = &l };
+    kh_descent d = { .t = t,
+        .box = &box,
+        .o = &o->descent,
+        .phase = "prompt-tuning",
+        .x = l.z,
+        .n = n,
+        .segment = &(kh_segment){ n, true },
+        .n_segment = 1,
+        .gradient = g,
+        .pass = prompt_pass,
+        .slope = kh_gradient_prompt,
+        .self = &l };
     if (rc == 0)
         rc = kh_descent_run(&d, err);
     if (rc == 0)
