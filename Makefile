@@ -96,8 +96,9 @@ $(OUT)/tests/%.o: tests/%.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -Itests $(KH_CFLAGS) -c -o $@ $<
 
-# The kernels: one file per instruction set, chosen at run time. Contraction into FMA is theirs to use (doc/decisions.md).
-$(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast
+# The kernels: one file per instruction set, chosen at run time. Contraction into FMA is theirs to use (doc/decisions.md); without
+# errno a square root is one instruction.
+$(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast -fno-math-errno
 ifeq ($(shell uname -m),x86_64)
 $(OUT)/src/model/kernels_avx2.o: KH_CFLAGS += -mavx2 -mfma
 $(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512

@@ -36,8 +36,8 @@ static const kh_opt bench_table[] = {
     { "precision", KH_OPT_TEXT, offsetof(bench_opts, precision), "f32,bf16,int8", .arg = "LIST",
         .help = "which, separated by commas" },
     { "rows", KH_OPT_INT, offsetof(bench_opts, rows), "32", .min = 1, .max = 100000, .arg = "N", .help = "sequences" },
-    { "length", KH_OPT_INT, offsetof(bench_opts, length), "80", .min = 4, .max = 100000, .arg = "T",
-        .help = "tokens of a sequence, slots included" },
+    { "length", KH_OPT_INT, offsetof(bench_opts, length), "0", .max = 100000, .arg = "T",
+        .help = "tokens of a sequence, slots included; 80 if another case is described" },
     { "longest", KH_OPT_INT, offsetof(bench_opts, longest), "0", .max = 100000, .arg = "T",
         .help = "ragged: lengths from --length to this" },
     { "slots", KH_OPT_INT, offsetof(bench_opts, slots), "0", .max = 1000, .arg = "N", .help = "rows of a soft prompt" },
@@ -49,11 +49,14 @@ static const kh_opt bench_table[] = {
     { 0 },
 };
 
-static double now(void) {
+static double clock_of(clockid_t id) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+static double now(void) { return clock_of(CLOCK_MONOTONIC); }
+/* Of all threads together: other programs do not count. */
+static double cpu_now(void) { return clock_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 /* Resident memory now, in bytes, without what was freed; 0 where the system does not tell. */
 static double resident(void) {
@@ -97,7 +100,7 @@ static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err
         .prompt = kh_calloc(n_float + 1, sizeof *in->prompt) };
     if (!in->id || !in->start || !in->mask || !in->slot || !in->prompt)
         return kh_fail_memory(err);
-    if (o->length < o->slots + 4)
+    if (o->length < 4 || o->length < o->slots + 4)
         return kh_fail(err, CLI_USAGE, "--length %d leaves no room for text behind --slots %d", o->length, o->slots);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (int s = 0; s < o->rows; s++) {
@@ -140,62 +143,167 @@ static int ask_once(kh_engine *e, const bench_opts *o, const input *in, float *l
     return rc;
 }
 
-static void report(const bench_opts *o, const kh_engine *e, double load, double bytes, double best, double pairs) {
-    const char *precision = kh_precision_name(kh_engine_precision(e)), *kernels = kh_engine_kernels(e)->name;
+/* A case, measured: the best of the calls. */
+typedef struct timing {
+    double seconds, cpu; /* cpu: of all threads */
+    double pairs;        /* prompts x sequences */
+    double operations;   /* of the products and attention that were needed; 0 with slots, where some are shared */
+} timing;
+
+/* Multiplications and additions of one sequence of T tokens: the last layer has keys and values for all and the rest for one. */
+static double operations_of(const kh_config *c, double T) {
+    double H = c->hidden, dense = 2 * H * H + 2 * H * c->inner, pairs = 2 * T * H;
+    return 2 * ((c->layers - 1) * T * (2 * H * H + dense + pairs) + T * 2 * H * H + dense + pairs);
+}
+
+static int time_case(kh_engine *e, const bench_opts *o, timing *t, kh_err *err) {
+    const kh_config *config = &kh_engine_model(e)->config;
+    input in = { 0 };
+    *t = (timing){ .seconds = 1e30, .cpu = 1e30, .pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1) };
+    int rc = input_make(&in, o, config, err);
+    for (int s = 0; rc == 0 && s < o->rows && o->slots == 0; s++)
+        t->operations += operations_of(config, (double)(in.start[s + 1] - in.start[s]));
+    float *logits = rc == 0 ? kh_calloc((size_t)t->pairs * 2, sizeof *logits) : NULL;
+    if (rc == 0 && !logits)
+        rc = kh_fail_memory(err);
+    for (int i = 0; rc == 0 && i < o->reps; i++) {
+        double start = now(), cpu = cpu_now();
+        rc = ask_once(e, o, &in, logits, err);
+        double seconds = now() - start;
+        cpu = cpu_now() - cpu;
+        t->seconds = seconds < t->seconds ? seconds : t->seconds;
+        t->cpu = cpu < t->cpu ? cpu : t->cpu;
+    }
+    kh_free(logits);
+    input_free(&in);
+    return rc;
+}
+
+/* Operations a second that one core can do at most, in f32. */
+static double peak_of(const kh_kernels *k) {
+    double best = 0;
+    for (int i = 0; i < 20; i++) {
+        float result;
+        double start = clock_of(CLOCK_THREAD_CPUTIME_ID), n = k->spin(200000, &result);
+        double rate = n / (clock_of(CLOCK_THREAD_CPUTIME_ID) - start);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+/* An engine and what opening it took. */
+typedef struct opened {
+    kh_engine *e;
+    double seconds, bytes;
+} opened;
+
+static int open_engine(opened *x, const char *dir, kh_precision precision, kh_err *err) {
+    kh_model *model;
+    double start = now(), before = resident();
+    *x = (opened){ 0 };
+    int rc = kh_model_open(&model, dir,
+        &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
+    if (rc == 0)
+        rc = kh_engine_new(&x->e, model, precision, err);
+    x->seconds = now() - start;
+    x->bytes = resident() - before;
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------- reports */
+
+static void put_case(const bench_opts *o, const opened *x, const timing *t) {
+    const char *precision = kh_precision_name(kh_engine_precision(x->e)), *kernels = kh_engine_kernels(x->e)->name;
     const char *name = o->model ? o->model : o->arch;
     if (o->json)
         printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%d,\"length\":%d,\"longest\":%d,"
                "\"prompts\":%d,"
                "\"separate\":%s,\"seconds\":%.4f,\"sequences_per_second\":%.3f,\"load_seconds\":%.2f,\"resident_gb\":%.3f}\n",
             name, precision, kernels, kh_threads(), o->rows, o->length, o->longest > o->length ? o->longest : o->length, o->prompts,
-            o->separate ? "true" : "false", best, pairs / best, load, bytes / 1e9);
+            o->separate ? "true" : "false", t->seconds, t->pairs / t->seconds, x->seconds, x->bytes / 1e9);
     else
         printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident %6.3f GB\n", precision, kernels,
-            pairs / best, best, load, bytes / 1e9);
-    fflush(stdout);
+            t->pairs / t->seconds, t->seconds, x->seconds, x->bytes / 1e9);
 }
 
-static int bench_precision(const bench_opts *o, const char *dir, kh_precision precision, kh_err *err) {
-    kh_model *model;
-    kh_engine *e = NULL;
-    input in = { 0 };
-    double pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1), best = 1e30;
-    double start = now(), before = resident();
-    int rc = kh_model_open(&model, dir,
-        &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
+/* The case that the options describe. */
+static int bench_case(const bench_opts *o, const opened *x, kh_err *err) {
+    timing t;
+    int rc = time_case(x->e, o, &t, err);
     if (rc == 0)
-        rc = kh_engine_new(&e, model, precision, err);
-    double load = now() - start, bytes = resident() - before;
-    if (rc == 0)
-        rc = input_make(&in, o, &kh_engine_model(e)->config, err);
-    float *logits = rc == 0 ? kh_calloc((size_t)pairs * 2, sizeof *logits) : NULL;
-    if (rc == 0 && !logits)
-        rc = kh_fail_memory(err);
-    for (int i = 0; rc == 0 && i < o->reps; i++) {
-        start = now();
-        rc = ask_once(e, o, &in, logits, err);
-        best = now() - start < best ? now() - start : best;
-    }
-    if (rc == 0)
-        report(o, e, load, bytes, best, pairs);
-    kh_free(logits);
-    input_free(&in);
-    kh_engine_free(e);
+        put_case(o, x, &t);
     return rc;
 }
 
-static int bench_all(const bench_opts *o, const char *dir, kh_err *err) {
-    int rc = 0;
-    for (const char *at = o->precision; rc == 0 && *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        int p = KH_F32;
-        while (p < KH_PRECISION_AUTO &&
-            (strlen(kh_precision_name((kh_precision)p)) != n || memcmp(at, kh_precision_name((kh_precision)p), n) != 0))
-            p++;
-        if (p == KH_PRECISION_AUTO)
-            return kh_fail(err, CLI_USAGE, "--precision takes f32, bf16 and int8, separated by commas; got \"%.*s\"", (int)n, at);
-        rc = bench_precision(o, dir, (kh_precision)p, err);
-        at += n;
+/* The table's row of the model itself: equal lengths, and ragged ones, as texts have them. */
+static int bench_model(const bench_opts *o, const opened *x, kh_err *err) {
+    bench_opts equal = *o, ragged = *o;
+    timing t, r;
+    equal.length = ragged.length = 80;
+    ragged.longest = 110;
+    int rc = time_case(x->e, &equal, &t, err);
+    if (rc == 0)
+        rc = time_case(x->e, &ragged, &r, err);
+    if (rc == 0)
+        printf("  %-9s %12.2f /s %12.2f /s %8.0f %% %10.2f s %10.3f GB\n", kh_precision_name(kh_engine_precision(x->e)),
+            t.pairs / t.seconds, r.pairs / r.seconds, 100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), x->seconds,
+            x->bytes / 1e9);
+    return rc;
+}
+
+/* The table's row of the small shape: a population of prompts in one call, and in a call for each. */
+static int bench_small(const bench_opts *o, const opened *x, kh_err *err) {
+    bench_opts equal = *o, together = *o;
+    timing t, one, many;
+    equal.length = together.length = 80;
+    together.slots = 50;
+    together.prompts = 20;
+    bench_opts separate = together;
+    separate.separate = true;
+    int rc = time_case(x->e, &equal, &t, err);
+    if (rc == 0)
+        rc = time_case(x->e, &together, &one, err);
+    if (rc == 0)
+        rc = time_case(x->e, &separate, &many, err);
+    if (rc == 0)
+        printf("  %-9s %12.1f /s %8.0f %% %12.1f /s %12.1f /s %8.2f\n", kh_precision_name(kh_engine_precision(x->e)),
+            t.pairs / t.seconds, 100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), one.pairs / one.seconds,
+            many.pairs / many.seconds, many.seconds / one.seconds);
+    return rc;
+}
+
+typedef int bench_fn(const bench_opts *, const opened *, kh_err *);
+
+/* The next precision of the list. Returns 1, or 0 at the end, or < 0. */
+static int next_precision(const char **at, kh_precision *out, kh_err *err) {
+    if (!**at)
+        return 0;
+    size_t n = strcspn(*at, ",");
+    for (int p = KH_F32; p < KH_PRECISION_AUTO; p++) {
+        const char *name = kh_precision_name((kh_precision)p);
+        if (strlen(name) == n && memcmp(*at, name, n) == 0) {
+            *at += n + ((*at)[n] == ',');
+            *out = (kh_precision)p;
+            return 1;
+        }
+    }
+    return kh_fail(err, CLI_USAGE, "--precision takes f32, bf16 and int8, separated by commas; got \"%.*s\"", (int)n, *at);
+}
+
+/* One of the above in each precision of the list. */
+static int bench_all(const bench_opts *o, const char *dir, bench_fn *fn, kh_err *err) {
+    const char *at = o->precision;
+    kh_precision precision;
+    int rc;
+    while ((rc = next_precision(&at, &precision, err)) > 0) {
+        opened x;
+        rc = open_engine(&x, dir, precision, err);
+        if (rc == 0)
+            rc = fn(o, &x, err);
+        kh_engine_free(x.e);
+        fflush(stdout);
+        if (rc != 0)
+            break;
     }
     return rc;
 }
@@ -206,22 +314,14 @@ static void set(int *field, int value) {
 }
 
 /* A random model in a folder of its own under TMPDIR, removed afterwards. */
-static int bench_random(const bench_opts *o, kh_err *err) {
-    const kh_config *arch = kh_arch_find(o->arch);
-    if (!arch)
-        return kh_fail(err, CLI_USAGE, "--arch \"%s\" is not known", o->arch);
-    kh_random_opts r = { .config = *arch, .dtype = KH_DTYPE_BF16, .std = 0.02, .hooks = NULL };
-    set(&r.config.layers, o->layers);
-    set(&r.config.hidden, o->hidden);
-    set(&r.config.heads, o->heads);
-    set(&r.config.inner, o->inner);
-    set(&r.config.vocab, o->vocab);
+static int bench_random(const bench_opts *o, const kh_config *config, bench_fn *fn, kh_err *err) {
+    kh_random_opts r = { .config = *config, .dtype = KH_DTYPE_BF16, .std = 0.02, .hooks = NULL };
     char *dir = kh_path_join(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", "keyhole-bench-XXXXXX");
     if (!dir)
         return kh_fail_memory(err);
     int rc = mkdtemp(dir) ? kh_random_model_write(dir, &r, err) : kh_fail_errno(err, dir, "cannot make the folder");
     if (rc == 0)
-        rc = bench_all(o, dir, err);
+        rc = bench_all(o, dir, fn, err);
     static const char *const FILES[] = { "config.json", "model.safetensors" };
     for (int i = 0; i < 2; i++) {
         char *file = kh_path_join(dir, FILES[i]);
@@ -234,12 +334,57 @@ static int bench_random(const bench_opts *o, kh_err *err) {
     return rc;
 }
 
+/* The model that --model or --arch names. */
+static int bench_named(const bench_opts *o, bench_fn *fn, kh_err *err) {
+    if (o->model)
+        return bench_all(o, o->model, fn, err);
+    kh_config config = *kh_arch_find(o->arch);
+    set(&config.layers, o->layers);
+    set(&config.hidden, o->hidden);
+    set(&config.heads, o->heads);
+    set(&config.inner, o->inner);
+    set(&config.vocab, o->vocab);
+    return bench_random(o, &config, fn, err);
+}
+
+/* The cases of bench/README.md that need no peer. */
+static int bench_table_of(const bench_opts *o, kh_err *err) {
+    kh_config small = *kh_arch_find("bert-base");
+    small.layers = 6, small.hidden = 256, small.heads = 4, small.inner = 1024;
+    small.vocab = 1000; /* no word is asked for */
+    printf("%s, %d sequences, %d threads, %s kernels; the best of %d calls\n", o->model ? o->model : o->arch, o->rows, kh_threads(),
+        kh_kernels_pick()->name, o->reps);
+    printf("  %-9s %15s %15s %10s %12s %13s\n", "precision", "80 tokens", "80 to 110", "of peak", "loaded in", "resident");
+    int rc = bench_named(o, bench_model, err);
+    if (rc != 0)
+        return rc;
+    printf("6 layers x 256; a population is 20 prompts of 50 rows with every sequence\n");
+    printf("  %-9s %15s %10s %15s %15s %8s\n", "precision", "80 tokens", "of peak", "population", "in 20 calls", "ratio");
+    rc = bench_random(o, &small, bench_small, err);
+    if (rc == 0)
+        printf("of peak: of what the cores can multiply and add in f32, measured beside it, by processor time\n");
+    return rc;
+}
+
 static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
-    const bench_opts *o = opts;
-    if (!o->model == !o->arch)
+    bench_opts o = *(const bench_opts *)opts;
+    if (!o.model == !o.arch)
         return kh_fail(err, CLI_USAGE, "give either --model DIR or --arch NAME");
-    return o->model ? bench_all(o, o->model, err) : bench_random(o, err);
+    if (o.arch && !kh_arch_find(o.arch))
+        return kh_fail(err, CLI_USAGE, "--arch \"%s\" is not known", o.arch);
+    const char *at = o.precision; /* a wrong list is said before anything is timed */
+    kh_precision each;
+    int rc;
+    while ((rc = next_precision(&at, &each, err)) > 0)
+        ;
+    if (rc < 0)
+        return rc;
+    if (!o.json && !o.separate && o.length == 0 && o.longest == 0 && o.slots == 0)
+        return bench_table_of(&o, err);
+    if (o.length == 0)
+        o.length = 80;
+    return bench_named(&o, bench_case, err);
 }
 
 const cli_command cmd_bench_engine = {
@@ -247,14 +392,17 @@ const cli_command cmd_bench_engine = {
     .args = "",
     .summary = "Time the engine on sequences of random tokens",
     .text = "Loads a model (or makes a random one) in each precision and prints how many\n"
-            "sequences it answers in a second, how long loading took and what it occupies.\n"
+            "sequences it answers in a second, how long loading took and what it occupies;\n"
+            "then a small shape: its share of what the cores can do, and a population of\n"
+            "prompts in one call against one call for each. With --length, --longest,\n"
+            "--slots, --separate or --json it times only the case that these describe.\n"
             "Numbers mean something only beside others from the same machine and hour:\n"
             "\"make bench-peers\" runs PyTorch and ONNX Runtime next to this.\n"
             "\n"
-            "  keyhole bench engine --arch roberta-large\n"
+            "  keyhole bench engine --arch roberta-large --precision f32,bf16,int8\n"
             "  keyhole bench engine --arch roberta-large --precision int8 --length 80 --longest 110\n"
             "  keyhole bench engine --arch roberta-base --slots 50 --prompts 20\n"
-            "  keyhole bench engine --arch bert-base --layers 6 --hidden 256 --heads 4 --inner 1024",
+            "  keyhole bench engine --arch bert-base --layers 6 --hidden 256 --heads 4 --inner 1024 --length 80",
     .opts = bench_table,
     .opts_size = sizeof(bench_opts),
     .run = run_bench,

@@ -16,7 +16,7 @@ static const char *const pool_name[] = { "none", "mean", "cls" };
 
 typedef struct features_opts {
     const char *model, *layer;
-    int pool, precision;
+    int pool, precision, batch;
     bool json, json_input, ids;
 } features_opts;
 
@@ -29,6 +29,7 @@ static const kh_opt features_table[] = {
         .help = "every token, their mean (special tokens included), or the first token" },
     { "precision", KH_OPT_CHOICE, offsetof(features_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
         .help = "how the model multiplies" },
+    CLI_BATCH_OPTION(features_opts, batch),
     { "ids", KH_OPT_FLAG, offsetof(features_opts, ids),
         .help = "each line holds token ids instead of text; no tokenizer is needed" },
     { "json", KH_OPT_FLAG, offsetof(features_opts, json), .help = "print one JSON object for each text" },
@@ -41,8 +42,7 @@ typedef struct extractor {
     kh_engine *engine;
     kh_tokenizer *tokenizer; /* NULL with --ids */
     int layer;
-    kh_ids ids;
-    float *hidden; /* [T, H] */
+    float *hidden; /* of a chunk: [sum of T, H] */
     size_t hidden_cap;
     kh_buf out;
 } extractor;
@@ -63,7 +63,7 @@ static int parse_layer(extractor *e, kh_err *err) {
 }
 
 /* "0 31414 232 2", separated by white space */
-static int parse_ids(extractor *e, const char *text, size_t n, kh_err *err) {
+static int parse_ids(const char *text, size_t n, kh_ids *ids, kh_err *err) {
     if (strlen(text) != n)
         return kh_fail(err, KH_EFORMAT, "expected token ids, found a NUL byte");
     for (char *end;; text = end) {
@@ -73,9 +73,9 @@ static int parse_ids(extractor *e, const char *text, size_t n, kh_err *err) {
             break;
         if (errno || id < 0 || id > INT32_MAX)
             return kh_fail(err, KH_EFORMAT, "expected token ids, found \"%.*s\"", (int)(end - text), text);
-        if (!kh_grow(&e->ids.id, &e->ids.cap, (size_t)e->ids.n + 1, sizeof *e->ids.id))
+        if (!kh_grow(&ids->id, &ids->cap, (size_t)ids->n + 1, sizeof *ids->id))
             return kh_fail_memory(err);
-        e->ids.id[e->ids.n++] = (int32_t)id;
+        ids->id[ids->n++] = (int32_t)id;
     }
     text += strspn(text, " \t");
     return *text ? kh_fail(err, KH_EFORMAT, "expected token ids, found \"%.40s\"", text) : 0;
@@ -96,17 +96,17 @@ static void pool_mean(float *x, int tokens, int hidden) {
     }
 }
 
-static void put_json(extractor *e, const float *x, int rows, const char *text, size_t n) {
+static void put_json(extractor *e, const cli_chunk *c, int i, const float *x, int rows) {
     int hidden = kh_engine_model(e->engine)->config.hidden;
     kh_buf_char(&e->out, '{');
     if (!e->opts->ids) {
         kh_buf_text(&e->out, "\"text\":");
-        kh_json_quote(&e->out, text, n);
+        kh_json_quote(&e->out, c->bytes.data + c->text[i], c->text[i + 1] - c->text[i]);
         kh_buf_char(&e->out, ',');
     }
     kh_buf_text(&e->out, "\"ids\":[");
-    for (int i = 0; i < e->ids.n; i++)
-        kh_buf_printf(&e->out, "%s%d", i ? "," : "", e->ids.id[i]);
+    for (size_t t = c->start[i]; t < c->start[i + 1]; t++)
+        kh_buf_printf(&e->out, "%s%d", t > c->start[i] ? "," : "", c->ids.id[t]);
     kh_buf_printf(&e->out, "],\"layer\":%d,\"pool\":\"%s\",\"features\":[", e->layer, pool_name[e->opts->pool]);
     for (int t = 0; t < rows; t++) {
         kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : t ? ",[" : "[");
@@ -127,52 +127,52 @@ static void put_plain(extractor *e, const float *x, int rows) {
         kh_buf_char(&e->out, '\n');
 }
 
-static int extract(extractor *e, const char *text, size_t n, kh_err *err) {
-    e->ids.n = 0;
-    int rc = e->opts->ids ? parse_ids(e, text, n, err) : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, &e->ids, err);
-    int hidden = kh_engine_model(e->engine)->config.hidden;
+static int encode_text(void *user, const char *text, size_t n, kh_ids *ids, kh_err *err) {
+    extractor *e = user;
+    int before = ids->n;
+    int rc = e->opts->ids ? parse_ids(text, n, ids, err) : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, ids, err);
     kh_single single;
-    if (rc != 0)
-        return rc;
-    if (!kh_grow(&e->hidden, &e->hidden_cap, (size_t)e->ids.n * (size_t)hidden, sizeof *e->hidden))
+    kh_single_init(&single, ids->id + before, ids->n - before);
+    return rc != 0 ? rc : kh_engine_check(e->engine, &(kh_question){ .batch = &single.batch }, err);
+}
+
+static int extract(void *user, const cli_chunk *c, kh_err *err) {
+    extractor *e = user;
+    int hidden = kh_engine_model(e->engine)->config.hidden;
+    if (!kh_grow(&e->hidden, &e->hidden_cap, (size_t)c->ids.n * (size_t)hidden, sizeof *e->hidden))
         return kh_fail_memory(err);
-    kh_single_init(&single, e->ids.id, e->ids.n);
-    if ((rc = kh_engine_hidden(e->engine, &(kh_question){ .batch = &single.batch }, e->layer, e->hidden, err)) != 0)
-        return rc;
-    float *x = e->hidden;
-    if (e->opts->pool == POOL_MEAN)
-        pool_mean(x, e->ids.n, hidden);
-    int rows = e->opts->pool == POOL_NONE ? e->ids.n : 1;
-    kh_buf_reset(&e->out);
-    if (e->opts->json)
-        put_json(e, x, rows, text, n);
-    else
-        put_plain(e, x, rows);
-    if (kh_buf_failed(&e->out))
-        return kh_fail_memory(err);
-    fwrite(e->out.data, 1, e->out.len, stdout);
-    return 0;
+    int rc = kh_engine_hidden(e->engine, &(kh_question){ .batch = &c->batch }, e->layer, e->hidden, err);
+    for (int i = 0; rc == 0 && i < c->n; i++) {
+        float *x = e->hidden + c->start[i] * (size_t)hidden;
+        int tokens = (int)(c->start[i + 1] - c->start[i]), rows = e->opts->pool == POOL_NONE ? tokens : 1;
+        if (e->opts->pool == POOL_MEAN)
+            pool_mean(x, tokens, hidden);
+        kh_buf_reset(&e->out);
+        if (e->opts->json)
+            put_json(e, c, i, x, rows);
+        else
+            put_plain(e, x, rows);
+        if (kh_buf_failed(&e->out))
+            return kh_fail_memory(err);
+        fwrite(e->out.data, 1, e->out.len, stdout);
+    }
+    fflush(stdout);
+    return rc;
 }
 
 static int run_features(void *opts, int n_args, char **args, kh_err *err) {
     extractor e = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
     cli_texts texts = { .args = args, .n_args = n_args, .json = e.opts->json_input };
-    const char *text;
-    size_t n;
     int rc = e.opts->ids ? 0 : kh_tokenizer_open(&e.tokenizer, e.opts->model, err);
     kh_model *model;
     if (rc == 0 && (rc = kh_model_open(&model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) == 0 &&
         (rc = kh_engine_new(&e.engine, model, (kh_precision)e.opts->precision, err)) == 0)
         rc = parse_layer(&e, err);
-    while (rc == 0 && (rc = cli_texts_next(&texts, &text, &n, err)) > 0) {
-        rc = extract(&e, text, n, err);
-        if (rc != 0)
-            rc = cli_texts_fail(&texts, err);
-    }
+    if (rc == 0)
+        rc = cli_texts_ask(&texts, &(cli_asker){ encode_text, extract, &e }, e.opts->batch, err);
     cli_texts_free(&texts);
     kh_engine_free(e.engine);
     kh_tokenizer_close(e.tokenizer);
-    kh_ids_free(&e.ids);
     kh_free(e.hidden);
     kh_buf_free(&e.out);
     return rc;

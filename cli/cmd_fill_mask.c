@@ -10,8 +10,7 @@
 
 typedef struct fill_opts {
     const char *model;
-    int top;
-    int precision;
+    int top, precision, batch;
     bool json, json_input;
 } fill_opts;
 
@@ -22,18 +21,20 @@ static const kh_opt fill_table[] = {
         .help = "how many tokens for each mask" },
     { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
         .help = "how the model multiplies" },
+    CLI_BATCH_OPTION(fill_opts, batch),
     { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
     { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
     { 0 },
 };
+
+enum { CHUNK_MASKS = 64 }; /* each takes as many numbers as the vocabulary has tokens */
 
 typedef struct filler {
     const fill_opts *opts;
     kh_engine *engine;
     kh_tokenizer *tokenizer;
     int32_t mask;
-    kh_ids ids;
-    int *at; /* places of masks */
+    int *at; /* places of masks among the ids of a chunk */
     size_t at_cap;
     int n_at;
     float *logprob; /* [n_at, V] */
@@ -78,20 +79,21 @@ static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *er
     return 0;
 }
 
-static int put_result(filler *f, const char *text, size_t n, kh_err *err) {
+/* One text of a chunk, whose masks are `first` to `after` - 1 of the chunk's. */
+static int put_result(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
     bool json = f->opts->json;
     int vocab = kh_engine_model(f->engine)->config.vocab, top = f->opts->top < vocab ? f->opts->top : vocab;
     kh_buf_reset(&f->out);
     kh_buf_text(&f->out, json ? "{\"text\":" : "");
-    kh_json_quote(&f->out, text, n);
+    kh_json_quote(&f->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
     kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
-    for (int m = 0; m < f->n_at; m++) {
+    for (int m = first; m < after; m++) {
         const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
         find_best(logprob, vocab, f->best, top);
         if (json)
-            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m ? "," : "", f->at[m]);
-        else if (f->n_at > 1)
-            kh_buf_printf(&f->out, " mask %d of %d\n", m + 1, f->n_at);
+            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "", f->at[m] - (int)c->start[text]);
+        else if (after - first > 1)
+            kh_buf_printf(&f->out, " mask %d of %d\n", m - first + 1, after - first);
         for (int i = 0; i < top; i++) {
             int rc = put_token(f, i, f->best[i], (double)logprob[f->best[i]], err);
             if (rc != 0)
@@ -106,38 +108,51 @@ static int put_result(filler *f, const char *text, size_t n, kh_err *err) {
     return 0;
 }
 
-static int find_masks(filler *f, kh_err *err) {
-    f->n_at = 0;
-    for (int i = 0; i < f->ids.n; i++) {
-        if (f->ids.id[i] != f->mask)
+/* The masks of the ids from `first` on join those of the texts before. */
+static int find_masks(filler *f, const kh_ids *ids, int first, kh_err *err) {
+    int before = f->n_at;
+    for (int i = first; i < ids->n; i++) {
+        if (ids->id[i] != f->mask)
             continue;
         if (!kh_grow(&f->at, &f->at_cap, (size_t)f->n_at + 1, sizeof *f->at))
             return kh_fail_memory(err);
         f->at[f->n_at++] = i;
     }
-    if (f->n_at == 0)
+    if (f->n_at == before)
         return kh_fail(err, KH_EARG, "the text has no mask; write %s where a token is to be guessed",
             kh_tokenizer_token(f->tokenizer, f->mask));
-    return 0;
+    return f->n_at >= CHUNK_MASKS;
 }
 
-static int fill_text(filler *f, const char *text, size_t n, kh_err *err) {
-    f->ids.n = 0;
-    int rc = kh_tokenizer_encode(f->tokenizer, text, n, KH_ENCODE_FRAME, &f->ids, err);
-    if (rc != 0 || (rc = find_masks(f, err)) != 0)
-        return rc;
-    const kh_config *c = &kh_engine_model(f->engine)->config;
-    if (f->ids.n > kh_config_max_tokens(c)) /* before memory for every mask of an endless text */
-        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", f->ids.n,
-            kh_config_max_tokens(c));
-    if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)f->n_at * (size_t)c->vocab, sizeof *f->logprob))
-        return kh_fail_memory(err);
+static int encode_text(void *user, const char *text, size_t n, kh_ids *ids, kh_err *err) {
+    filler *f = user;
+    int first = ids->n;
     kh_single single;
-    kh_single_init(&single, f->ids.id, f->ids.n);
-    rc = kh_engine_vocabulary(f->engine, &(kh_question){ .batch = &single.batch }, f->at, f->n_at, f->logprob, err);
+    int rc = kh_tokenizer_encode(f->tokenizer, text, n, KH_ENCODE_FRAME, ids, err);
     if (rc != 0)
         return rc;
-    return put_result(f, text, n, err);
+    kh_single_init(&single, ids->id + first, ids->n - first); /* checked before there is memory for every mask of an endless text */
+    rc = kh_engine_check(f->engine, &(kh_question){ .batch = &single.batch }, err);
+    return rc != 0 ? rc : find_masks(f, ids, first, err);
+}
+
+static int fill_texts(void *user, const cli_chunk *c, kh_err *err) {
+    filler *f = user;
+    size_t vocab = (size_t)kh_engine_model(f->engine)->config.vocab;
+    int n_at = 0, rc = 0;
+    while (n_at < f->n_at && f->at[n_at] < c->ids.n) /* a text that was refused may have left masks behind */
+        n_at++;
+    if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)n_at * vocab, sizeof *f->logprob))
+        return kh_fail_memory(err);
+    rc = kh_engine_vocabulary(f->engine, &(kh_question){ .batch = &c->batch }, f->at, n_at, f->logprob, err);
+    for (int i = 0, first = 0, after; rc == 0 && i < c->n; i++, first = after) {
+        for (after = first; after < n_at && (size_t)f->at[after] < c->start[i + 1]; after++)
+            ;
+        rc = put_result(f, c, i, first, after, err);
+    }
+    f->n_at = 0;
+    fflush(stdout);
+    return rc;
 }
 
 static int open_all(filler *f, kh_err *err) {
@@ -159,18 +174,12 @@ static int open_all(filler *f, kh_err *err) {
 static int run_fill(void *opts, int n_args, char **args, kh_err *err) {
     filler f = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
     cli_texts texts = { .args = args, .n_args = n_args, .json = f.opts->json_input };
-    const char *text;
-    size_t n;
     int rc = open_all(&f, err);
-    while (rc == 0 && (rc = cli_texts_next(&texts, &text, &n, err)) > 0) {
-        rc = fill_text(&f, text, n, err);
-        if (rc != 0)
-            rc = cli_texts_fail(&texts, err);
-    }
+    if (rc == 0)
+        rc = cli_texts_ask(&texts, &(cli_asker){ encode_text, fill_texts, &f }, f.opts->batch, err);
     cli_texts_free(&texts);
     kh_engine_free(f.engine);
     kh_tokenizer_close(f.tokenizer);
-    kh_ids_free(&f.ids);
     kh_free(f.at);
     kh_free(f.logprob);
     kh_free(f.best);

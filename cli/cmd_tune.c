@@ -43,8 +43,8 @@ static const kh_opt tune_table[] = {
     KH_SPACE_ROWS(tune_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
         .help = "of the model; bf16 is faster where the CPU has it" },
-    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs",
-        .help = "what the model may let out" },
+    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs|weights",
+        .help = "what the model may let out; methods with gradients raise it to weights" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -143,7 +143,12 @@ typedef struct tune {
     kh_posterior *posterior;
 } tune;
 
-static int open_all(tune *u, kh_err *err) {
+/* The least of the levels above labels that the method can do with; labels, if asked for, stays labels. */
+static kh_access access_for(const tune_opts *o, const kh_method *m) {
+    return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
+}
+
+static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     if (kh_posterior_exists(o->out) && !o->force)
         return kh_fail(err, KH_EARG, "%s: holds a posterior already; --force writes over it", o->out);
@@ -152,7 +157,7 @@ static int open_all(tune *u, kh_err *err) {
         return rc;
     kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
     rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
-    kh_plm_opts box = { .access = (kh_access)o->access, .precision = (kh_precision)o->precision, .hooks = &cli_hooks };
+    kh_plm_opts box = { .access = access_for(o, m), .precision = (kh_precision)o->precision, .hooks = &cli_hooks };
     return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
 }
 
@@ -170,6 +175,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .user = &log,
         .model = o->model,
         .data = o->data,
+        .folder = o->out,
         .shots = o->shots };
     bool made = !kh_dir_exists(o->out);
     int rc = kh_dir_make(o->out, err);
@@ -200,7 +206,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     const kh_method *m;
     int rc = kh_method_find(&m, u.o->method, err);
     if (rc == 0)
-        rc = open_all(&u, err);
+        rc = open_all(&u, m, err);
     if (rc == 0)
         rc = run_method(&u, m, err);
     if (rc == 0)
@@ -225,6 +231,7 @@ const cli_command cmd_tune = {
             "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
             "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
             "  keyhole tune --method elbo --budget-time 600 ...\n"
+            "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
             "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),

@@ -13,10 +13,10 @@ const cli_command *const cli_commands[] = {
     &cmd_tokenize, &cmd_tokenizer_train,
     &cmd_data_check, &cmd_data_stats, &cmd_data_split,
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
-    &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random,
+    &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_pretrain,
     &cmd_tune, &cmd_eval, &cmd_predict, &cmd_compare,
     &cmd_metrics, &cmd_calibrate,
-    &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_cmaes, &cmd_bench_sbi,
+    &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_train, &cmd_bench_cmaes, &cmd_bench_sbi,
     &cmd_help,
     NULL,
 };

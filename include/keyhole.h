@@ -462,7 +462,8 @@ KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, const kh_pati
 /* How the entries of the matrix A are distributed. The names are what artefacts record. */
 #define KH_PROJECTIONS(X) \
     X(KH_PROJECTION_NORMAL, "normal")   /* scaled from the word embeddings (the paper) */ \
-    X(KH_PROJECTION_UNIFORM, "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */
+    X(KH_PROJECTION_UNIFORM, "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */ \
+    X(KH_PROJECTION_IDENTITY, "identity") /* no projection: z is the whole prompt, slots x hidden numbers */
 
 typedef enum kh_projection {
 #define KH_PROJECTION_ENUM(name, text) name,
@@ -807,6 +808,7 @@ typedef struct kh_tune_opts {
     void *user;
     const char *model, *data; /* for the record: where they come from; NULL: not known */
     int shots;
+    const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is refused */
 } kh_tune_opts;
 KH_API kh_tune_opts kh_tune_defaults(void);
 

@@ -86,6 +86,28 @@ fi
 run 1 fill-mask --model "$model" "$(yes '[MASK]' | head -n 200 | tr '\n' ' ')" && says err 'a sequence of 202 tokens is longer than the 128'
 ok too_long_a_text $?
 
+printf '[MASK] a\nb [MASK] c [MASK]\n[MASK]\nd e f g [MASK]\n[MASK] [MASK] [MASK]\n' >"$work/texts"
+# same_for_any_batch ARGS...: about those texts
+same_for_any_batch() {
+    for batch in 1 2 3 32; do
+        "$KEYHOLE" "$@" --batch $batch --threads 2 <"$work/texts" >"$work/batch$batch" 2>"$work/err" &&
+            [ -s "$work/batch1" ] && cmp -s "$work/batch1" "$work/batch$batch" || return 1
+    done
+}
+same_for_any_batch fill-mask --model "$model" --json && [ "$(wc -l <"$work/batch32")" -eq 5 ]
+ok fill_mask_does_not_depend_on_the_batch $?
+
+same_for_any_batch features --model "$model" --pool none
+ok features_do_not_depend_on_the_batch $?
+
+printf '[MASK]\na [MASK]\nx\n[MASK]\n' | "$KEYHOLE" fill-mask --model "$model" --json >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && says err 'standard input: line 3: the text has no mask' && [ "$(wc -l <"$work/out")" -eq 2 ]
+ok fill_mask_answers_what_came_before_a_bad_text $?
+
+printf '2 5 6\n2 7\n2 x\n' | "$KEYHOLE" features --model tests/vectors/models/roberta --ids >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] && says err 'standard input: line 3: expected token ids' && [ "$(wc -l <"$work/out")" -eq 2 ]
+ok features_of_what_came_before_bad_ids $?
+
 echo "2 5 6" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids --pool none >"$work/out" 2>"$work/err" &&
     [ "$(wc -l <"$work/out")" -eq 4 ] && [ "$(head -n 1 "$work/out" | wc -w)" -eq 32 ]
 ok features_of_every_token $?
@@ -124,6 +146,17 @@ ok inspect_of_nothing $?
 
 run 2 inspect && says err 'MODEL is needed'
 ok inspect_needs_a_model $?
+
+run 0 bench engine --arch bert-tiny --precision f32,int8 --rows 2 --reps 1 && says out 'bert-tiny, 2 sequences' && says out 'of peak' &&
+    says out '6 layers x 256' && [ "$(grep -c '^  int8 .* /s .* %' "$work/out")" -eq 2 ] && [ "$(grep -c '^  bf16' "$work/out")" -eq 0 ]
+ok bench_engine_prints_its_table $?
+
+run 0 bench engine --arch bert-tiny --precision bf16 --rows 2 --reps 1 --slots 5 --length 20 --json && says out '"precision":"bf16"' &&
+    [ "$(wc -l <"$work/out")" -eq 1 ]
+ok bench_engine_times_one_case $?
+
+run 2 bench engine --arch bert-tiny --precision f64 && says err '--precision takes f32, bf16 and int8, separated by commas; got "f64"'
+ok bench_engine_of_unknown_precision $?
 
 run 0 fill-mask --help && says out 'keyhole fill-mask --model'
 ok help_teaches $?

@@ -40,12 +40,15 @@ small=(--budget-generations 4 --dev-every 2 --pop 5)
 
 # ---- every method, tuned and used
 echo "the boats were small" >"$work/in"
-for method in manual icl bbt ensemble elbo; do
+for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc; do
     opts=()
     case $method in
     bbt) opts=("${small[@]}") ;;
     ensemble) opts=("${small[@]}" --members 2) ;;
     elbo) opts=("${small[@]}" --draws 2 --samples 4) ;;
+    abc-rejection) opts=(--access labels --samples 5) ;;
+    abc-smc) opts=(--access labels --samples 5 --budget-generations 2) ;;
+    smc) opts=(--access labels --samples 5 --budget-levels 2) ;;
     esac
     run 0 tune --method $method "${common[@]}" "${opts[@]}" --out "$work/$method" && says out "dev       accuracy" && says out "stopped" &&
         [ -s "$work/$method/posterior.json" ] && [ -s "$work/$method/posterior.safetensors" ] && [ -e "$work/$method/log.txt" ] &&

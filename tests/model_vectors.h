@@ -5,7 +5,17 @@
 
 #include "test.h"
 
+#include "model/model.h"
+
 #include <math.h>
+
+static inline kh_model *open_model(const char *dir) {
+    kh_model *m;
+    kh_err err;
+    if (kh_model_open(&m, dir, NULL, &err) != 0)
+        fail_msg("%s", err.msg);
+    return m;
+}
 
 typedef struct vector_case {
     char name[128];

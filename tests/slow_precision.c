@@ -108,9 +108,9 @@ static void lower_precisions_keep_prompts_in_order(void **state) {
     result exact;
     score(&s, KH_F32, &exact);
     compare(&s, "bf16", KH_BF16, &exact, 0.99, 0.01);
-    /* The rule: what ranks prompts below 0.95 is a default nowhere. int8 does, by a hair (0.9498 with AVX2's 7-bit weights), so
-     * the automatic choice must not be int8; 0.93 only guards against getting worse. */
-    compare(&s, "int8", KH_INT8, &exact, 0.93, 0.05);
+    /* The rule: what ranks prompts below 0.95 is a default nowhere. int8 is above (0.97 with AVX2), but how a model's weights
+     * happen to be rounded moves that by about 0.01, so the automatic choice is not int8. */
+    compare(&s, "int8", KH_INT8, &exact, 0.95, 0.02);
     kh_plm *box;
     assert_int_equal(kh_plm_open(&box, "../shared/models/minilm-mlm", &(kh_plm_opts){ .precision = KH_PRECISION_AUTO }, NULL), 0);
     assert_string_not_equal(kh_plm_describe(box).precision, "int8");

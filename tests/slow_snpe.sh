@@ -15,7 +15,8 @@ fi
 # close PROBLEM DIM
 close() {
     run 0 bench sbi --method snpe --problem "$1" --dim "$2" --samples 1000 --samples-out "$here/snpe.tsv" || return 1
-    run 0 bench sbi --method reference --problem "$1" --dim "$2" --samples 1000 --seed 99 --samples-out "$here/exact.tsv" || return 1
+    run 0 bench sbi --method reference --problem "$1" --dim "$2" --samples 1000 --seed 99 \
+        --samples-out "$here/exact.tsv" || return 1
     local c2st
     c2st=$($python tests/c2st.py "$here/snpe.tsv" "$here/exact.tsv") || return 1
     echo "# $1 in $2 dimensions: classifier two-sample test $c2st"

@@ -9,14 +9,6 @@
 
 #define VECTORS "tests/vectors/models/"
 
-static kh_model *open_model(const char *dir) {
-    kh_model *m;
-    kh_err err;
-    if (kh_model_open(&m, dir, NULL, &err) != 0)
-        fail_msg("%s", err.msg);
-    return m;
-}
-
 static kh_engine *open_engine(const char *dir, kh_precision precision) {
     kh_engine *e;
     kh_err err;
@@ -235,6 +227,45 @@ static void scores_are_the_reference_s(void **state) {
     kh_engine_free(e);
 }
 
+/* Hidden states and log-probabilities of many sequences at once are, bit for bit, those of each alone. */
+static void many_sequences_are_each_of_them(void **state) {
+    (void)state;
+    kh_engine *e = open_engine(VECTORS "roberta", KH_F32);
+    made b;
+    made_init(&b, MAX_SEQ, 1, false);
+    b.batch.n_slot = 0;
+    size_t tokens = b.start[MAX_SEQ], V = 120;
+    float *hidden = malloc(tokens * H * sizeof *hidden), *logprob = malloc(2 * MAX_SEQ * V * sizeof *logprob);
+    float one_hidden[36 * H], one_logprob[2 * 120];
+    int at[2 * MAX_SEQ], n_at = 0;
+    for (int s = 0; s < MAX_SEQ; s++) {
+        b.slot[s] = -1;
+        if (s % 3 == 1) /* some sequences have no place, some two */
+            continue;
+        at[n_at++] = (int)b.start[s] + 2;
+        at[n_at++] = (int)b.start[s + 1] - 1;
+    }
+    kh_question all = { .batch = &b.batch };
+    assert_int_equal(kh_engine_hidden(e, &all, 2, hidden, NULL), 0);
+    assert_int_equal(kh_engine_vocabulary(e, &all, at, n_at, logprob, NULL), 0);
+    for (int s = 0, next = 0; s < MAX_SEQ; s++) {
+        kh_single single;
+        int n = (int)(b.start[s + 1] - b.start[s]);
+        kh_single_init(&single, b.id + b.start[s], n);
+        kh_question alone = { .batch = &single.batch };
+        assert_int_equal(kh_engine_hidden(e, &alone, 2, one_hidden, NULL), 0);
+        assert_memory_equal(one_hidden, hidden + b.start[s] * H, (size_t)n * H * sizeof *hidden);
+        if (s % 3 == 1)
+            continue;
+        assert_int_equal(kh_engine_vocabulary(e, &alone, (int[]){ 2, n - 1 }, 2, one_logprob, NULL), 0);
+        assert_memory_equal(one_logprob, logprob + (size_t)next * V, 2 * V * sizeof *logprob);
+        next += 2;
+    }
+    free(hidden);
+    free(logprob);
+    kh_engine_free(e);
+}
+
 /* Words of several tokens: mean log-probability at as many masks; several words of a class are added up. */
 static void words_of_several_tokens(void **state) {
     (void)state;
@@ -349,14 +380,19 @@ static void wrong_questions_are_refused(void **state) {
     assert_says(&err, "head");
     int at = 0;
     assert_int_equal(kh_engine_vocabulary(headless, &ask, &at, 1, out, &err), KH_EUNSUPPORTED);
+    ask.n_prompt = 2;
     assert_int_equal(kh_engine_hidden(e, &ask, 1, out, &err), KH_EARG);
-    assert_says(&err, "this question is about one sequence");
+    assert_says(&err, "this question takes one prompt, not 2");
+    ask.n_prompt = 1;
     kh_single single;
     kh_single_init(&single, b.id, 12);
     kh_question about_one = { .batch = &single.batch };
     at = 12;
     assert_int_equal(kh_engine_vocabulary(e, &about_one, &at, 1, out, &err), KH_EARG);
-    assert_says(&err, "place 12 of a sequence of 12 tokens");
+    assert_says(&err, "place 12 among 12 tokens: places must ascend and be inside");
+    const int twice[] = { 3, 3 };
+    assert_int_equal(kh_engine_vocabulary(e, &about_one, twice, 2, out, &err), KH_EARG);
+    assert_says(&err, "place 3 among 12 tokens");
     kh_single_init(&single, b.id, 0);
     assert_int_equal(kh_engine_hidden(e, &about_one, 1, out, &err), KH_EARG);
     assert_says(&err, "a sequence without tokens has no hidden states");
@@ -406,6 +442,7 @@ int main(void) {
         cmocka_unit_test(roberta_bf16),
         cmocka_unit_test(distilbert),
         cmocka_unit_test(scores_are_the_reference_s),
+        cmocka_unit_test(many_sequences_are_each_of_them),
         cmocka_unit_test(words_of_several_tokens),
         cmocka_unit_test(bits_depend_on_nothing_else),
         cmocka_unit_test(lower_precisions_stay_near),

@@ -125,6 +125,36 @@ static void int8_does_not_saturate(void **state) {
     }
 }
 
+/* The largest sums that random weights can meet: row j is 1 where column j is above 0, and row N + j where it is below. All
+ * that is lost is the rounding of weights, half a step each: of 64 that is far below 2 % of their sum. */
+static void int8_sums_of_one_sign_are_exact(void **state) {
+    (void)state;
+    const kh_kernels *k;
+    enum { K = 64, N = 40 };
+    float *w = random_floats(N * K, 8), a[2 * N * K], c[2 * N * N];
+    for (int i = 0; i < N * K; i++) {
+        a[i] = w[i] > 0;
+        a[N * K + i] = w[i] < 0;
+    }
+    for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++) {
+        void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)), *scratch = kh_aligned(kh_kernels_scratch(2 * N, 64));
+        k->pack(KH_INT8, w, K, N, packed);
+        k->product(
+            &(kh_product){ .precision = KH_INT8, .a = a, .lda = K, .rows = 2 * N, .k = K, .n = N, .w = packed, .c = c, .ldc = N },
+            scratch);
+        for (int i = 0; i < 2 * N; i++) {
+            float sum = 0;
+            for (int q = 0; q < K; q++)
+                sum += a[i * K + q] * w[i % N * K + q];
+            if (!(fabsf(c[i * N + i % N] - sum) < 0.02f * fabsf(sum)))
+                fail_msg("%s: row %d: %g, expected %g", k->name, i, (double)c[i * N + i % N], (double)sum);
+        }
+        kh_free(packed);
+        kh_free(scratch);
+    }
+    kh_free(w);
+}
+
 /* Any run of rows, computed alone, gives the bits it gives among others. */
 static void rows_do_not_know_their_neighbours(void **state) {
     (void)state;
@@ -275,6 +305,7 @@ int main(void) {
         cmocka_unit_test(products_are_close_in_bf16),
         cmocka_unit_test(products_are_near_in_int8),
         cmocka_unit_test(int8_does_not_saturate),
+        cmocka_unit_test(int8_sums_of_one_sign_are_exact),
         cmocka_unit_test(rows_do_not_know_their_neighbours),
         cmocka_unit_test(gelu_is_that_of_erf),
         cmocka_unit_test(layer_norm_has_mean_0_and_variance_1),

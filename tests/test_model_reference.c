@@ -5,14 +5,6 @@
 
 #define VECTORS "tests/vectors/models/"
 
-static kh_model *open_model(const char *dir) {
-    kh_model *m;
-    kh_err err;
-    if (kh_model_open(&m, dir, NULL, &err) != 0)
-        fail_msg("%s", err.msg);
-    return m;
-}
-
 /* One case: all recorded layers and logits within `limit`. */
 static void check_case(const kh_model *m, const vector_case *c, double limit) {
     kh_err err;

@@ -309,7 +309,8 @@ static void check_vector(const json_t *row) {
     kh_flow *f;
     kh_flow_work *w;
     assert_int_equal(kh_flow_new(&f, D, C, &o, 7, NULL), 0);
-    double *weights = doubles_of(row, "weights", &k, NULL), *z = doubles_of(row, "z", &n, NULL), *x = doubles_of(row, "x", &m, NULL);
+    double *weights = doubles_of(row, "weights", &k, NULL), *z = doubles_of(row, "z", &n, NULL);
+    double *x = doubles_of(row, "x", &m, NULL);
     double *stat[4], *g = doubles_of(row, "g", &n, NULL), *grad = calloc((size_t)k, sizeof *grad), logq[16];
     static const char *const STATS[] = { "z_mean", "z_sd", "x_mean", "x_sd" };
     int *of = ints_of(row, "of", &n);

@@ -23,6 +23,11 @@ typedef enum kh_purpose {
     KH_RNG_PROJECTION = 3, /* the matrix A; i = row */
     KH_RNG_PROMPT = 4,     /* random P0 */
     KH_RNG_CMAES = 5,      /* i = generation, j = candidate */
+    KH_RNG_EPOCH = 10,     /* order of the windows of a corpus; i = file, j = epoch */
+    KH_RNG_PICK = 11,      /* which file a sequence of a training step comes from; i = step, j = phase */
+    KH_RNG_MASK = 12,      /* masked tokens; i = step, j = sequence */
+    KH_RNG_HELD_OUT = 13,  /* masks of held-out text; i = sequence */
+    KH_RNG_HEADS = 14,     /* small trained heads, prefixes, order of examples; i = what */
     KH_RNG_VARIATION = 20, /* noise of a variational distribution; i = generation, j = draw */
     KH_RNG_MEMBER = 21,    /* seeds of ensemble members; i = member */
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */

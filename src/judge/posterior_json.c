@@ -227,7 +227,12 @@ static int read_space(reader *r, const json_t *root) {
         rc = element_int(r, p0, i, 0, INT32_MAX, "p0", &s->slot_id[i]);
     if (rc == 0)
         rc = get_object(r, o, "projection", &projection);
-    return rc == 0 ? read_projection(r, projection) : rc;
+    if (rc == 0)
+        rc = read_projection(r, projection);
+    if (rc == 0 && s->projection == KH_PROJECTION_IDENTITY && (long long)s->dim != (long long)s->slots * s->hidden)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: dimension %d is not the %d x %d of the prompt, though no projection lies between",
+            r->name, s->dim, s->slots, s->hidden);
+    return rc;
 }
 
 static int read_demo_row(reader *r, const json_t *o, kh_row *row) {

@@ -575,11 +575,12 @@ static int call_run(call *c, kh_err *err) {
 /* -------------------------------------------------------------------------------------------- questions */
 
 /* What only the caller's mistake can break is checked here, once for all questions. */
-static int check_ask(const kh_engine *e, const kh_question *ask, kh_err *err) {
+int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
-    if (b->n_seq > 0 && b->max_len < 1)
-        return kh_fail(err, KH_EARG, "a sequence without tokens has no hidden states");
+    for (int s = 0; s < b->n_seq; s++)
+        if (b->start[s + 1] <= b->start[s])
+            return kh_fail(err, KH_EARG, "a sequence without tokens has no hidden states");
     if (b->n_slot > 0 && (!ask->prompt || ask->n_prompt < 1))
         return kh_fail(err, KH_EARG, "the batch has %d slots for a soft prompt, but no prompt is given", b->n_slot);
     if (b->n_slot > 0 && ask->inject == KH_INJECT_NONE)
@@ -700,7 +701,7 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
     c.wide = single ? words->n_word : vocabulary_width(e);
     int rc = kh_model_needs_head(e->model, "scoring label words", err);
     if (rc == 0)
-        rc = check_ask(e, ask, err);
+        rc = kh_engine_check(e, ask, err);
     if (rc == 0)
         rc = single ? pack_labels(e, words, &c.label, err) : pack_decoder(e, err);
     float *score = rc == 0 ? kh_calloc(n * (size_t)words->n_word, sizeof *score) : NULL;
@@ -717,48 +718,63 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
     return rc;
 }
 
-/* All rows of the last layer are here; the head and the decoder run for the places asked for, one at a time. */
+/* All rows of the last layer are here; the head and the decoder run for the places asked for. Sequences of a group stand in
+ * the order of the batch, so the group's places are a run of `at`. */
 static void take_vocabulary(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
-    size_t H = (size_t)c->e->model->config.hidden, V = (size_t)c->e->decoder.n;
-    (void)p, (void)s, (void)n;
-    for (int i = 0; i < c->n_at; i++) {
-        memcpy(w->q, rows + (size_t)c->at[i] * H, H * sizeof *rows); /* queries are no longer needed */
-        run_head(c->e, w->q, 1, w);
-        apply(c->e, &c->e->decoder, w->y, 1, NULL, KH_PLAIN, c->out + (size_t)i * V, w->scratch);
+    const size_t *start = c->ask->batch->start, H = (size_t)c->e->model->config.hidden, V = (size_t)c->e->decoder.n;
+    size_t begin = start[p[0].text->seq], end = start[p[n - 1].text->seq + 1];
+    int first = 0, after;
+    (void)s;
+    while (first < c->n_at && (size_t)c->at[first] < begin)
+        first++;
+    for (after = first; after < c->n_at && (size_t)c->at[after] < end; after++) /* queries are no longer needed */
+        memcpy(w->q + (size_t)(after - first) * H, rows + ((size_t)c->at[after] - begin) * H, H * sizeof *rows);
+    if (after == first)
+        return;
+    run_head(c->e, w->q, after - first, w);
+    apply(c->e, &c->e->decoder, w->y, after - first, NULL, KH_PLAIN, c->out + (size_t)first * V, w->scratch);
+    for (int i = first; i < after; i++)
         log_softmax(c->out + (size_t)i * V, (int)V);
-    }
 }
 
-/* A question about one sequence. */
-static int check_single(const kh_engine *e, const kh_question *q, kh_err *err) {
-    if (q->batch->n_seq != 1 || (q->batch->n_slot > 0 && q->n_prompt != 1))
-        return kh_fail(err, KH_EARG, "this question is about one sequence with at most one prompt");
-    return check_ask(e, q, err);
+/* A question about sequences as they are. */
+static int check_plain(const kh_engine *e, const kh_question *q, kh_err *err) {
+    if (q->batch->n_slot > 0 && q->n_prompt != 1)
+        return kh_fail(err, KH_EARG, "this question takes one prompt, not %d", q->n_prompt);
+    return kh_engine_check(e, q, err);
+}
+
+static int check_places(const kh_batch *b, const int *at, int n_at, kh_err *err) {
+    for (int i = 0; i < n_at; i++)
+        if (at[i] < 0 || (size_t)at[i] >= b->start[b->n_seq] || (i > 0 && at[i] <= at[i - 1]))
+            return kh_fail(err, KH_EARG, "place %d among %zu tokens: places must ascend and be inside", at[i], b->start[b->n_seq]);
+    return 0;
 }
 
 int kh_engine_vocabulary(kh_engine *e, const kh_question *q, const int *at, int n_at, float *out, kh_err *err) {
     call c = { .e = e, .ask = q, .layers = e->model->config.layers, .take = take_vocabulary, .out = out, .at = at, .n_at = n_at };
     int rc = kh_model_needs_head(e->model, "asking for words at a mask", err);
     if (rc == 0)
-        rc = check_single(e, q, err);
-    for (int i = 0; rc == 0 && i < n_at; i++)
-        if (at[i] < 0 || at[i] >= q->batch->max_len)
-            rc = kh_fail(err, KH_EARG, "place %d of a sequence of %d tokens", at[i], q->batch->max_len);
+        rc = check_plain(e, q, err);
+    if (rc == 0)
+        rc = check_places(q->batch, at, n_at, err);
     if (rc == 0)
         rc = pack_decoder(e, err);
     return rc == 0 ? call_run(&c, err) : rc;
 }
 
 static void take_hidden(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
-    (void)p, (void)n, (void)w;
-    memcpy(c->out, rows, (size_t)s[0].rows * (size_t)c->e->model->config.hidden * sizeof *rows);
+    const size_t *start = c->ask->batch->start, H = (size_t)c->e->model->config.hidden;
+    (void)s, (void)w;
+    size_t begin = start[p[0].text->seq], end = start[p[n - 1].text->seq + 1];
+    memcpy(c->out + begin * H, rows, (end - begin) * H * sizeof *rows);
 }
 
 int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *out, kh_err *err) {
     call c = { .e = e, .ask = ask, .layers = layers, .take = take_hidden, .out = out };
     if (layers < 0 || layers > e->model->config.layers)
         return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers, e->model->config.layers);
-    int rc = check_single(e, ask, err);
+    int rc = check_plain(e, ask, err);
     return rc == 0 ? call_run(&c, err) : rc;
 }
 

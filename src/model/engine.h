@@ -34,13 +34,17 @@ const char *kh_precision_name(kh_precision);
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
 int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
 
-/* The other two questions are about one sequence (with one prompt, if it has slots); words is not used. */
+/* The other two questions are about sequences as they are (with one prompt, if they have slots); words is not used. */
 
-/* Log-probabilities of the whole vocabulary at n_at places of the sequence: out [n_at, V]. */
+/* Log-probabilities of the whole vocabulary at n_at places of the batch, ascending, which count its ids: place t of sequence
+ * s is start[s] + t. out [n_at, V]. */
 int kh_engine_vocabulary(kh_engine *, const kh_question *, const int *at, int n_at, float *out, kh_err *err);
 
-/* Hidden states after `layers` layers (0: the embedding output): out [T, H]. */
+/* Hidden states after `layers` layers (0: the embedding output), sequence after sequence: out [sum of T, H]. */
 int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, kh_err *err);
+
+/* Whether the model can take the sequences: what the questions complain of first. Says the same. */
+int kh_engine_check(const kh_engine *, const kh_question *, kh_err *err);
 
 /* A batch of one sequence without slots. */
 typedef struct kh_single {

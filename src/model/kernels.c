@@ -1,5 +1,6 @@
 /* kernels.c - the choice of a row, once, and the sizes that all rows share. */
 #include "model/kernels.h"
+#include "model/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,8 @@ const kh_kernels *kh_kernels_pick(void) {
     }
     return best;
 }
+
+const kh_ops_f32 *kh_ops_pick(void) { return kh_kernels_pick()->train; }
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 

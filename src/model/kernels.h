@@ -57,6 +57,9 @@ typedef struct kh_kernels {
     /* y = LayerNorm(x) * gain + bias over rows of n; x and y may be the same. */
     void (*layer_norm)(const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y);
     void (*gelu)(float *x, size_t n);
+    /* rounds of operations that touch no memory, for benchmarks: returns how many, *result is worthless. */
+    double (*spin)(int rounds, float *result);
+    const struct kh_ops_f32 *train; /* ops.h */
 } kh_kernels;
 
 /* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names (generic, avx2, avx512). */

@@ -4,8 +4,12 @@
  *   WIDTH     floats in a vector register
  *   TILE      rows of C that a tile keeps in registers: TILE * 2 accumulators, 2 registers for W, the rest for A
  *   HAVE_DOT2 v_f32 dot2(v_f32 sum, v_int a, v_int w): two bf16 products per lane
- *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane, exact for weights within TOP_WEIGHT
- *   TOP_WEIGHT the largest int8 weight: 127, or 63 where dot4 goes through saturating 16-bit sums
+ *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane
+ *   HAVE_DOT8 v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1): two dot4, exact for weights within TOP_SUM
+ *   TOP_SUM   where dot8 adds four products in 16 bits, the largest sum of those of their four weights that have the same
+ *             sign; 4 * 127 where it has no such limit
+ *   HAVE_CHOOSE choose, larger and smaller as instructions; the bits are those of the definitions below, NaN included
+ *   INT8_ROWS rows of a tile that are multiplied together in int8; divides TILE
  *
  * int8 rounds in groups of GROUP values of k: each group of a weight column and of a token has its own step, so that one
  * large number spoils the rounding of its neighbours only.
@@ -41,9 +45,11 @@ static inline v_int load_int(const void *p) {
 static inline void store(float *p, v_f32 v) { memcpy(p, &v, sizeof v); }
 static inline v_f32 splat(float x) { return x - (v_f32){ 0 }; }
 static inline v_int splat_int(int32_t x) { return x - (v_int){ 0 }; }
+#ifndef HAVE_CHOOSE
 static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) { return (v_f32)((mask & (v_int)yes) | (~mask & (v_int)no)); }
 static inline v_f32 larger(v_f32 a, v_f32 b) { return choose(a > b, a, b); }
 static inline v_f32 smaller(v_f32 a, v_f32 b) { return choose(a < b, a, b); }
+#endif
 
 /* The lanes, folded by halves: a fixed order. */
 static inline float sum_lanes(v_f32 v) {
@@ -147,18 +153,47 @@ static uint32_t float_word(kh_precision precision, const float *w, int left) {
     return word;
 }
 
-/* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart. */
-static void pack_group(const float *w, int n, uint32_t *out) {
-    float top = 0, sum = 0;
-    for (int i = 0; i < n; i++)
+/* The largest sum of weights of one sign among four that dot8 adds in 16 bits: two of a word and their likes of the next. */
+static float largest_sum(const float w[KH_INT8_GROUP]) {
+    float top = 0;
+    for (int i = 0; i < KH_INT8_GROUP; i += i % 8 == 2 ? 6 : 2) {
+        const float four[] = { w[i], w[i + 1], w[i + 4], w[i + 5] };
+        float above = 0, below = 0;
+        for (int q = 0; q < 4; q++) {
+            above += four[q] > 0 ? four[q] : 0;
+            below -= four[q] < 0 ? four[q] : 0;
+        }
+        top = above > top ? above : top;
+        top = below > top ? below : top;
+    }
+    return top;
+}
+
+/* Rounds a group with the smallest step that keeps weights within 127 and their sums, before rounding, within top_sum. */
+static float round_group(const float w[KH_INT8_GROUP], int top_sum, float rounded[KH_INT8_GROUP]) {
+    float top = 0;
+    for (int i = 0; i < KH_INT8_GROUP; i++)
         top = fabsf(w[i]) > top ? fabsf(w[i]) : top;
-    float step = top / TOP_WEIGHT;
+    float step = top / 127, of_sum = TOP_SUM < 4 * 127 ? largest_sum(w) / (float)top_sum : 0;
+    step = of_sum > step ? of_sum : step;
+    for (int i = 0; i < KH_INT8_GROUP; i++)
+        rounded[i] = step > 0 ? rintf(w[i] / step) : 0;
+    return step;
+}
+
+/* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart. Rounding may lift a sum by half
+ * a step for each of its four weights; then there must be room for that. */
+static void pack_group(const float *w, int n, uint32_t *out) {
+    float group[KH_INT8_GROUP] = { 0 }, rounded[KH_INT8_GROUP], sum = 0;
+    memcpy(group, w, (size_t)n * sizeof *w);
+    float step = round_group(group, TOP_SUM, rounded);
+    if (TOP_SUM < 4 * 127 && largest_sum(rounded) > TOP_SUM)
+        step = round_group(group, TOP_SUM - 2, rounded);
     for (int i = 0; i < KH_INT8_GROUP; i += 4) {
         uint32_t word = 0;
-        for (int q = 0; q < 4 && i + q < n && step > 0; q++) {
-            int8_t v = (int8_t)lrintf(w[i + q] / step);
-            sum += (float)v; /* whole numbers: exact */
-            word |= (uint32_t)(uint8_t)v << 8 * q;
+        for (int q = 0; q < 4; q++) {
+            sum += rounded[i + q]; /* whole numbers: exact */
+            word |= (uint32_t)(uint8_t)(int8_t)rounded[i + q] << 8 * q;
         }
         out[i / 4 * COLUMNS] = word;
     }
@@ -259,30 +294,35 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 }
 #endif
 
+#ifndef HAVE_DOT8
+static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) { return dot4(dot4(sum, a0, w0), a1, w1); }
+#endif
+
 /* How a group of one token's activations was rounded: x = step * (q - zero), q in 0 .. 255. */
 typedef struct rounding {
     float step, per_step, zero;
 } rounding;
 
-/* One group: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added to c. */
-static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[TILE][2]) {
-    v_int sum[TILE][2];
+/* One group of INT8_ROWS rows: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added
+ * to c. */
+static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[INT8_ROWS][2]) {
+    v_int sum[INT8_ROWS][2];
 #pragma GCC unroll 16
-    for (int i = 0; i < TILE; i++)
+    for (int i = 0; i < INT8_ROWS; i++)
         sum[i][0] = sum[i][1] = splat_int(0);
-    for (int k = 0; k < GROUP_WORDS; k++, a += TILE, w += COLUMNS) {
-        v_int w0 = load_int(w), w1 = load_int(w + WIDTH);
+    for (int k = 0; k < GROUP_WORDS; k += 2, a += 2 * TILE, w += 2 * COLUMNS) {
+        v_int w0 = load_int(w), w1 = load_int(w + WIDTH), w2 = load_int(w + COLUMNS), w3 = load_int(w + COLUMNS + WIDTH);
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++) {
-            v_int x = splat_int(a[i]);
-            sum[i][0] = dot4(sum[i][0], x, w0);
-            sum[i][1] = dot4(sum[i][1], x, w1);
+        for (int i = 0; i < INT8_ROWS; i++) {
+            v_int x = splat_int(a[i]), y = splat_int(a[TILE + i]);
+            sum[i][0] = dot8(sum[i][0], x, w0, y, w2);
+            sum[i][1] = dot8(sum[i][1], x, w1, y, w3);
         }
     }
     for (int half = 0; half < 2; half++) {
         v_f32 step = (v_f32)load_int(w + half * WIDTH), total = (v_f32)load_int(w + COLUMNS + half * WIDTH);
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++)
+        for (int i = 0; i < INT8_ROWS; i++)
             c[i][half] += (__builtin_convertvector(sum[i][half], v_f32) - splat(r[i].zero) * total) * (splat(r[i].step) * step);
     }
 }
@@ -290,9 +330,10 @@ static inline void tile_group(const int32_t *a, const uint32_t *w, const roundin
 /* r: [groups][stride], from the tile's first row on. */
 static __attribute__((noinline)) void tile_int8(
     const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
-    for (int g = 0; g < groups; g++)
-        tile_group(
-            (const int32_t *)a_words + g * GROUP_WORDS * TILE, w + (size_t)g * GROUP_ROWS * COLUMNS, r + (size_t)g * stride, c);
+    const int32_t *a = a_words;
+    for (int g = 0; g < groups; g++, a += GROUP_WORDS * TILE, w += GROUP_ROWS * COLUMNS, r += stride)
+        for (int i = 0; i < TILE; i += INT8_ROWS)
+            tile_group(a + i, w, r + i, c + i);
 }
 
 /* ------------------------------------------------------------------------------------------- gathering A */
@@ -324,15 +365,15 @@ static inline v_four load_four(const float *p) {
     return v;
 }
 
-/* Four rows by four k: out[k][0..3] = row[0..3][k], for the first n rows only. */
-static inline void transpose_four(const float *const row[4], int k, int n, float *out) {
+/* Four rows by four k: out[q * stride + 0..3] = row[0..3][k + q], for the first n rows only: 2 or 4. */
+static inline void transpose_four(const float *const row[4], int k, int n, int stride, float *out) {
     v_four a = load_four(row[0] + k), b = load_four(row[1] + k), c = load_four(row[2] + k), d = load_four(row[3] + k);
     v_four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
     v_four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
     v_four t[4] = { __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
         __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
     for (int q = 0; q < 4; q++)
-        memcpy(out + q * TILE, &t[q], (n < 4 ? 2 : 4) * sizeof *out);
+        memcpy(out + q * stride, &t[q], (n < 4 ? 2 : 4) * sizeof *out);
 }
 
 static void gather_f32(const float *a, size_t lda, int rows, int depth, float *out) {
@@ -343,7 +384,7 @@ static void gather_f32(const float *a, size_t lda, int rows, int depth, float *o
             row[q] = i + q < rows && i + q < TILE ? a + (size_t)(i + q) * lda : ZERO;
         int k = 0;
         for (; k + 4 <= depth; k += 4)
-            transpose_four(row, k, TILE - i, out + k * TILE + i);
+            transpose_four(row, k, TILE - i, TILE, out + k * TILE + i);
         for (; k < depth; k++)
             for (int q = 0; q < 4 && i + q < TILE; q++)
                 out[k * TILE + i + q] = row[q][k];
@@ -436,6 +477,10 @@ static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[
 
 static inline void load_columns(const float *from, int n, v_f32 out[2]) {
     float x[COLUMNS] = { 0 };
+    if (from && n >= COLUMNS) {
+        out[0] = load(from), out[1] = load(from + WIDTH);
+        return;
+    }
     if (from)
         memcpy(x, from, (size_t)(n < COLUMNS ? n : COLUMNS) * sizeof *x);
     out[0] = load(x), out[1] = load(x + WIDTH);
@@ -563,20 +608,31 @@ static void softmax(float *x, int n, float scale) {
         store(x + i, load(x + i) * share);
 }
 
-/* Rows [n, d] as panels of W for x k^T: column j of the product is row j. */
+/* Rows [n, d] as panels of W for x k^T: column j of the product is row j. Four rows at a time, each read in one go: in
+ * memory they lie so far apart that sixteen of them would drive each other out of the cache. */
 static void pack_rows(const float *rows, size_t ld, int n, int d, float *out) {
-    for (int panel = 0; panel < n; panel += COLUMNS)
-        for (int i = 0; i < d; i++)
-            for (int j = panel; j < panel + COLUMNS; j++)
-                *out++ = j < n ? rows[(size_t)j * ld + (size_t)i] : 0;
+    for (int panel = 0; panel < n; panel += COLUMNS, out += d * COLUMNS)
+        for (int j = 0; j < COLUMNS; j += 4) {
+            int left = n - panel - j, whole = left >= 4 ? d / 4 * 4 : 0;
+            const float *row[4];
+            for (int q = 0; q < 4; q++)
+                row[q] = rows + (q < left ? (size_t)(panel + j + q) * ld : 0);
+            for (int i = 0; i < whole; i += 4)
+                transpose_four(row, i, 4, COLUMNS, out + i * COLUMNS + j);
+            for (int i = whole; i < d; i++)
+                for (int q = 0; q < 4; q++)
+                    out[i * COLUMNS + j + q] = q < left ? row[q][i] : 0;
+        }
 }
 
 /* Columns of [n, d] as panels of W for x v. */
 static void pack_columns(const float *rows, size_t ld, int n, int d, float *out) {
     for (int panel = 0; panel < d; panel += COLUMNS)
-        for (int i = 0; i < n; i++)
-            for (int j = panel; j < panel + COLUMNS; j++)
-                *out++ = j < d ? rows[(size_t)i * ld + (size_t)j] : 0;
+        for (int i = 0; i < n; i++, out += COLUMNS) {
+            v_f32 row[2];
+            load_columns(rows + (size_t)i * ld + (size_t)panel, d - panel, row);
+            store(out, row[0]), store(out + WIDTH, row[1]);
+        }
 }
 
 /* A head is two products with f32 "weights" packed on the spot. */
@@ -634,4 +690,21 @@ static void layer_norm(const float *x, int rows, int n, float eps, const float *
         for (int i = 0; i < n; i++)
             y[i] = (x[i] - mean) * share * gain[i] + bias[i];
     }
+}
+
+/* Multiply-adds in as many registers as keep the units busy: the most that products could reach. */
+static double spin(int rounds, float *result) {
+    enum { SUMS = 12 };
+    v_f32 sum[SUMS], factor = splat(0.999f), more = splat(1e-3f);
+#pragma GCC unroll 16
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = splat((float)i);
+    for (int r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (int i = 0; i < SUMS; i++)
+            sum[i] = sum[i] * factor + more;
+    for (int i = 1; i < SUMS; i++)
+        sum[0] += sum[i];
+    *result = sum_lanes(sum[0]);
+    return 2.0 * SUMS * WIDTH * rounds;
 }

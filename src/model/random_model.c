@@ -8,7 +8,6 @@
 #include "base/hooks.h"
 #include "base/rng.h"
 #include "model/safetensors.h"
-#include "model/weights.h"
 
 #include <assert.h>
 #include <string.h>
@@ -36,10 +35,10 @@ const kh_config *kh_arch_find(const char *name) {
     return NULL;
 }
 
-/* One tensor to be written; `stream` numbers it for the random streams. */
+/* One tensor to be written. */
 typedef struct job {
     const kh_weight *row;
-    uint32_t stream;
+    int layer;
 } job;
 
 typedef struct plan {
@@ -49,8 +48,7 @@ typedef struct plan {
     kh_arena arena;
 } plan;
 
-/* All tensors of the config under their usual names, in the order of the table. Streams are numbered by table row and
- * layer, so that two models share a tensor's numbers whatever else they have. */
+/* All tensors of the config under their usual names, in the order of the table. */
 static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     const kh_config *c = &o->config;
     size_t cap = 64 + 32 * (size_t)c->layers; /* more than the table's rows */
@@ -68,23 +66,25 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
                 return kh_fail_memory(err);
             a->dtype = o->dtype;
             a->rank = kh_weight_shape(row, c, a->shape);
-            p->job[p->n] = (job){ row, (uint32_t)(row - kh_weight_table) << 16 | (uint32_t)layer };
+            p->job[p->n] = (job){ row, layer };
             p->n++;
             assert((size_t)p->n < cap);
         }
     return 0;
 }
 
-/* Rows first .. first + n of a tensor. The rows of the padding token are zero, as in Hugging Face's embeddings. */
-static void fill_rows(const kh_random_opts *o, const job *j, size_t first, size_t n, size_t cols, float *out) {
+/* The rows of the padding token are zero, as in Hugging Face's embeddings. Streams are numbered by table row and layer, so
+ * that two models share a tensor's numbers whatever else they have. */
+void kh_random_rows(const kh_random_opts *o, const kh_weight *w, int layer, size_t first, size_t n, size_t cols, float *out) {
     const kh_config *c = &o->config;
-    bool padded = j->row->rows == 'V' || (j->row->rows == 'P' && c->family == KH_FAMILY_ROBERTA);
+    uint32_t stream = (uint32_t)(w - kh_weight_table) << 16 | (uint32_t)layer;
+    bool padded = w->rows == 'V' || (w->rows == 'P' && c->family == KH_FAMILY_ROBERTA);
 #pragma omp parallel for num_threads(kh_threads()) schedule(static)
     for (size_t r = 0; r < n; r++) {
-        kh_rng rng = kh_rng_stream(o->seed, KH_RNG_WEIGHTS, j->stream, (uint32_t)(first + r));
+        kh_rng rng = kh_rng_stream(o->seed, KH_RNG_WEIGHTS, stream, (uint32_t)(first + r));
         float *x = out + r * cols;
-        bool normal = j->row->fill == KH_FILL_NORMAL && !(padded && first + r == (size_t)c->pad);
-        float fixed = j->row->fill == KH_FILL_ONE ? 1.0f : 0.0f;
+        bool normal = w->fill == KH_FILL_NORMAL && !(padded && first + r == (size_t)c->pad);
+        float fixed = w->fill == KH_FILL_ONE ? 1.0f : 0.0f;
         for (size_t i = 0; i < cols; i++)
             x[i] = normal ? (float)(o->std * kh_rng_normal(&rng)) : fixed;
     }
@@ -96,7 +96,7 @@ static int write_tensor(
     size_t at_once = BLOCK_BYTES / sizeof *block / cols;
     for (size_t first = 0, n; first < rows; first += n) {
         n = rows - first < at_once ? rows - first : at_once;
-        fill_rows(o, j, first, n, cols, block);
+        kh_random_rows(o, j->row, j->layer, first, n, cols, block);
         kh_numbers_convert(block, KH_DTYPE_F32, narrow, o->dtype, n * cols);
         int rc = kh_safetensors_put(w, narrow, n * cols * kh_dtype_bytes(o->dtype), err);
         if (rc != 0)

@@ -6,7 +6,7 @@
 #ifndef KH_MODEL_RANDOM_MODEL_H
 #define KH_MODEL_RANDOM_MODEL_H
 
-#include "model/config.h"
+#include "model/weights.h"
 
 typedef struct kh_random_opts {
     kh_config config;
@@ -22,5 +22,8 @@ const kh_config *kh_arch_find(const char *name);
 /* Writes config.json and model.safetensors into `dir`, which is made if it is not there; a model that is there already is
  * replaced only when the new one is complete. */
 int kh_random_model_write(const char *dir, const kh_random_opts *, kh_err *err);
+
+/* Rows first .. first + n of one tensor, as the file would hold them in F32. */
+void kh_random_rows(const kh_random_opts *, const kh_weight *row, int layer, size_t first, size_t n, size_t cols, float *out);
 
 #endif

@@ -103,6 +103,10 @@ static int choose_ids(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t
 /* doc/methods.md, T4 and T5. */
 static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
     double mean, std;
+    if (s->projection == KH_PROJECTION_IDENTITY) {
+        s->std = 1;
+        return 0;
+    }
     if (s->projection == KH_PROJECTION_UNIFORM) {
         s->std = 1 / sqrt((double)s->dim);
         return 0;
@@ -128,12 +132,14 @@ int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t see
         .hidden = info.hidden,
         .inject = (kh_inject)o->inject,
         .projection = (kh_projection)o->projection };
+    if (s->projection == KH_PROJECTION_IDENTITY)
+        s->dim = s->slots * s->hidden;
     if (o->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (o->slots < 1 || o->slots >= info.max_len)
         return kh_fail(
             err, KH_EARG, "a soft prompt of %d slots does not fit the model's sequences of %d tokens", o->slots, info.max_len);
-    if (o->dim < 1 || (long long)o->dim > (long long)o->slots * info.hidden)
+    if (s->dim < 1 || (long long)s->dim > (long long)o->slots * info.hidden)
         return kh_fail(err, KH_EARG,
             "dimension %d is larger than the prompt itself: %d slots of %d numbers are %lld; take fewer dimensions or more slots",
             o->dim, o->slots, info.hidden, (long long)o->slots * info.hidden);

@@ -2,7 +2,8 @@
  *
  * A is [m h, d], in blocks of rows, each packed for the engine's own product kernel, which adds up every element in one
  * fixed order whatever it is batched with. A prompt therefore has the same bits in a population of any size and with any
- * number of threads; kernels of different instruction sets differ in the last bits, as they do in the model. */
+ * number of threads; kernels of different instruction sets differ in the last bits, as they do in the model.
+ * The identity is not stored: a prompt is P0 + z. */
 #include "prompt/subspace.h"
 
 #include "base/alloc.h"
@@ -64,8 +65,8 @@ int kh_subspace_new(kh_subspace **out, const kh_space *space, kh_plm *plm, uint6
         return kh_fail_memory(err);
     s->kernels = kh_kernels_pick();
     s->rows = space->slots * space->hidden;
-    s->n_block = (s->rows + BLOCK - 1) / BLOCK;
-    s->block = kh_calloc((size_t)s->n_block, sizeof *s->block);
+    s->n_block = space->projection == KH_PROJECTION_IDENTITY ? 0 : (s->rows + BLOCK - 1) / BLOCK;
+    s->block = kh_calloc((size_t)s->n_block + 1, sizeof *s->block);
     int rc = s->block ? kh_space_copy(&s->space, space, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = read_p0(s, plm, err);
@@ -96,7 +97,17 @@ void kh_subspace_free(kh_subspace *s) {
 
 const kh_space *kh_subspace_space(const kh_subspace *s) { return &s->space; }
 
+/* P0 + z. */
+static void add_p0(const kh_subspace *s, const float *z, int n, float *prompts) {
+    for (size_t i = 0, size = (size_t)s->rows; i < (size_t)n * size; i++)
+        prompts[i] = z[i] + (s->p0 ? s->p0[i % size] : 0);
+}
+
 int kh_subspace_prompts(const kh_subspace *s, const float *z, int n, float *prompts, kh_err *err) {
+    if (s->space.projection == KH_PROJECTION_IDENTITY) {
+        add_p0(s, z, n, prompts);
+        return 0;
+    }
     int threads = kh_threads() < s->n_block ? kh_threads() : s->n_block, d = s->space.dim;
     size_t scratch_bytes = kh_kernels_scratch(n, 1);
     char *scratch = kh_aligned((size_t)threads * scratch_bytes);

@@ -22,9 +22,9 @@
  * Units stand in the order of their degrees, so a draw costs no more than a density: when y_i has been found, exactly the
  * units of degree i + 1 become computable, and nothing is computed twice.
  *
- * z and x are standardised inside, and x held within 5 spreads; q is the density of z as it is given. All numbers are double. A call uses one thread and its
- * own kh_flow_work; several threads may use one flow, each with a work of its own. Bits do not depend on threads as long as
- * BLAS is held (blas.h), which the caller does. doc/methods.md, S1 to S4. */
+ * z and x are standardised inside, and x held within 5 spreads; q is the density of z as it is given. All numbers are double. A
+ * call uses one thread and its own kh_flow_work; several threads may use one flow, each with a work of its own. Bits do not
+ * depend on threads as long as BLAS is held (blas.h), which the caller does. doc/methods.md, S1 to S4. */
 #ifndef KH_TUNE_FLOW_H
 #define KH_TUNE_FLOW_H
 

@@ -17,6 +17,8 @@ static const kh_method *const METHODS[] = {
     &kh_method_abc_smc,
     &kh_method_smc,
     &kh_method_snpe,
+    &kh_method_prompt_tuning,
+    &kh_method_model_tuning,
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -97,8 +99,11 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
         rc = check_classes(t->dev_row, t->n_dev, t->task, "dev", err);
     if (rc == 0)
         rc = kh_words_new(&t->words, t->task, kh_plm_tokenizer(t->plm), t->o->paper_exact, err);
+    kh_space_opts space = t->o->space;
+    if (m->whole)
+        space.projection = KH_PROJECTION_IDENTITY;
     if (rc == 0 && m->soft)
-        rc = kh_space_init(&t->space, &t->o->space, t->plm, t->o->seed, err);
+        rc = kh_space_init(&t->space, &space, t->plm, t->o->seed, err);
     if (rc == 0 && m->soft)
         rc = encode(t, err);
     if (rc == 0)
@@ -125,7 +130,8 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
     kh_opts_json(m->opts, opts, &json);
     p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
     kh_buf_free(&json);
-    p->model = kh_posterior_keep(p, o->model);
+    if (!p->model) /* a method may have made a model of its own */
+        p->model = kh_posterior_keep(p, o->model);
     p->data = kh_posterior_keep(p, o->data);
     p->stopped = kh_posterior_keep(p, t->stopped);
     if (!p->options || (o->model && !p->model) || (o->data && !p->data) || !p->stopped)

@@ -13,6 +13,7 @@ typedef struct kh_method {
     const char *summary; /* one line, no full stop */
     kh_access access;    /* the least that the box must let out */
     bool soft;           /* searches soft prompts */
+    bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings where they differ from the defaults; NULL: nowhere */
@@ -24,6 +25,7 @@ typedef struct kh_method {
 
 extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble, kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
+extern const kh_method kh_method_prompt_tuning, kh_method_model_tuning;
 
 const kh_method *kh_method_at(int i); /* NULL after the last */
 int kh_method_find(const kh_method **out, const char *name, kh_err *err);

@@ -294,7 +294,8 @@ static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
 
 static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
     if (sim->n_obs == 0)
-        return kh_fail(err, KH_EUNSUPPORTED, "snpe needs a simulator that says what it would have observed; this one only counts errors");
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "snpe needs a simulator that says what it would have observed; this one only counts errors");
     snpe s = { .o = opts, .sim = sim, .seed = seed };
     int rc = run_rounds(&s, w, err);
     if (rc == 0)

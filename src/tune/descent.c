@@ -1,0 +1,267 @@
+/* descent.c - see descent.h. */
+#include "tune/descent.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------ the open box */
+
+static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
+    uint64_t both[2] = { m->fingerprint, kh_tokenizer_fingerprint(kh_plm_tokenizer(t->plm)) };
+    uint64_t have = kh_hash64(both, sizeof both), want = kh_plm_describe(t->plm).fingerprint;
+    return have == want ? 0
+                        : kh_fail(err, KH_EMISMATCH,
+                              "%s: is not the model that answers: fingerprint %016" PRIx64 ", expected %016" PRIx64, m->dir, have, want);
+}
+
+static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
+    const kh_words *w = t->words;
+    if (w->n_variant != 1 || w->n_mask[0] != 1)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "a label word of task \"%s\" has several tokens, which methods with gradients do not take; choose shorter words",
+            t->task->name);
+    b->token = kh_calloc((size_t)w->n_word, sizeof *b->token);
+    b->label = kh_calloc((size_t)w->n_word, sizeof *b->label);
+    if (!b->token || !b->label)
+        return kh_fail_memory(err);
+    b->n_token = w->n_word;
+    for (int i = 0; i < w->n_word; i++) {
+        b->token[i] = w->word[i].id[0];
+        b->label[i] = w->word[i].label;
+    }
+    return 0;
+}
+
+static int encode_rows(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+    const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
+    kh_batch_opts o = { .max_len = kh_plm_describe(t->plm).max_len };
+    if (soft)
+        o = kh_space_batch(&t->space, t->plm, false);
+    int rc = kh_batch_encode(&b->train, tok, t->task, t->words, t->train_row, t->n_train, &o, err);
+    return rc ? rc : kh_batch_encode(&b->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
+}
+
+int kh_open_box_init(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+    kh_model *m = NULL;
+    *b = (kh_open_box){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
+    if (!t->o->model)
+        return kh_fail(err, KH_EARG, "methods with gradients must be told the folder of the model");
+    int rc = kh_model_open(&m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
+    if (rc == 0)
+        rc = check_same(t, m, err);
+    if (rc == 0)
+        rc = kh_params_init(&b->params, &m->config, err);
+    if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))
+        rc = kh_fail_memory(err);
+    if (rc == 0)
+        kh_params_take(&b->params, m, 0, b->w);
+    kh_model_close(m);
+    if (rc == 0)
+        rc = take_words(b, t, err);
+    return rc ? rc : encode_rows(b, t, soft, err);
+}
+
+void kh_open_box_free(kh_open_box *b) {
+    kh_params_free(&b->params);
+    kh_free(b->w);
+    kh_free(b->token);
+    kh_free(b->label);
+    kh_batch_free(b->train);
+    kh_batch_free(b->dev);
+    *b = (kh_open_box){ 0 };
+}
+
+/* ----------------------------------------------------------------------------------------- rows, packed together */
+
+typedef struct rows {
+    kh_slot *slot;
+    int *start, *at, *first_at;
+    int32_t *target;
+    int n;
+} rows;
+
+static void rows_free(rows *r) {
+    kh_free(r->slot);
+    kh_free(r->start);
+    kh_free(r->at);
+    kh_free(r->first_at);
+    kh_free(r->target);
+    *r = (rows){ 0 };
+}
+
+/* What stands at the places of one sequence, as the engine sees it. */
+static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slot *out) {
+    const kh_config *c = &b->params.config;
+    const int32_t *id = batch->id + batch->start[seq];
+    int n = (int)(batch->start[seq + 1] - batch->start[seq]), next = c->first_position;
+    bool added = b->inject == KH_INJECT_POST_LN_ADD, embedded = b->inject != KH_INJECT_NONE && !added;
+    for (int i = 0; i < n; i++) {
+        int row = batch->n_slot > 0 ? i - batch->slot[seq] : -1;
+        bool soft = row >= 0 && row < batch->n_slot;
+        bool skipped = c->family == KH_FAMILY_ROBERTA && !embedded && id[i] == c->pad;
+        out[i] = (kh_slot){ .id = id[i],
+            .embedded = soft && embedded ? row : -1,
+            .added = soft && added ? row : -1,
+            .position = skipped ? c->pad : next++ };
+    }
+}
+
+/* Rows which[0 .. n-1] of a batch; which NULL: the first n. */
+static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
+    size_t tokens = 0, many = (size_t)n;
+    for (int i = 0; i < n; i++) {
+        int seq = which ? which[i] : i;
+        tokens += batch->start[seq + 1] - batch->start[seq];
+    }
+    *r = (rows){ .n = n,
+        .slot = kh_calloc(tokens, sizeof *r->slot),
+        .start = kh_calloc(many + 1, sizeof *r->start),
+        .at = kh_calloc(many, sizeof *r->at),
+        .first_at = kh_calloc(many + 1, sizeof *r->first_at),
+        .target = kh_calloc(many, sizeof *r->target) };
+    if (!r->slot || !r->start || !r->at || !r->first_at || !r->target)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++) {
+        int seq = which ? which[i] : i;
+        lay_out(b, batch, seq, r->slot + r->start[i]);
+        r->start[i + 1] = r->start[i] + (int)(batch->start[seq + 1] - batch->start[seq]);
+        r->at[i] = r->start[i] + batch->mask[seq];
+        r->first_at[i + 1] = i + 1;
+        r->target[i] = batch->label[seq];
+    }
+    return 0;
+}
+
+/* The mean loss of some rows, their log-probabilities if wanted, and the gradient if wanted. */
+static int run_rows(kh_descent *d, const rows *r, bool gradients, float *logprob, double *loss, kh_err *err) {
+    const kh_open_box *b = d->box;
+    kh_packed text = { r->n, r->start, r->slot, r->at, r->first_at };
+    kh_lm_loss how = { r->target, b->token, b->label, b->n_token, d->t->task->n_label, 1.0 / r->n };
+    kh_pass_f32 pass = { .w = b->w };
+    int rc = d->pass(d->self, &pass, err);
+    pass.text = &text;
+    pass.loss = &how;
+    pass.logprob = logprob;
+    return rc ? rc : kh_gradient_run(d->gradient, &pass, gradients, loss, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------- descent */
+
+/* The dev rows by x as it is, a few at a time. */
+static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
+    enum { AT_ONCE = 64 };
+    const kh_batch *dev = d->box->dev;
+    int n_label = d->t->task->n_label, rc = 0;
+    size_t size = (size_t)dev->n_row * (size_t)n_label;
+    float *logprob = kh_calloc(size, sizeof *logprob);
+    double *p = kh_calloc(size, sizeof *p), sum = 0, loss;
+    if (!logprob || !p)
+        rc = kh_fail_memory(err);
+    for (int first = 0; first < dev->n_row && rc == 0; first += AT_ONCE) {
+        int which[AT_ONCE], n = dev->n_row - first < AT_ONCE ? dev->n_row - first : AT_ONCE;
+        rows r = { 0 };
+        for (int i = 0; i < n; i++)
+            which[i] = first + i;
+        rc = rows_make(&r, d->box, dev, which, n, err);
+        if (rc == 0)
+            rc = run_rows(d, &r, false, logprob + (size_t)first * (size_t)n_label, &loss, err);
+        sum += rc == 0 ? loss * n : 0;
+        rows_free(&r);
+    }
+    for (size_t i = 0; i < size && rc == 0; i++)
+        p[i] = exp((double)logprob[i]);
+    if (rc == 0) {
+        *metric = kh_metric_of_p(d->t->task->metric, p, dev->label, dev->n_row, n_label);
+        *ce = sum / dev->n_row;
+    }
+    kh_free(logprob);
+    kh_free(p);
+    return rc;
+}
+
+/* Asks dev, keeps x if nothing better is known; *better says so. */
+static int judge(kh_descent *d, bool *better, kh_err *err) {
+    double metric, ce;
+    int rc = look(d, &metric, &ce, err);
+    if (rc != 0)
+        return rc;
+    *better = isnan(d->best_dev) || metric > d->best_dev || (metric == d->best_dev && ce < d->best_ce);
+    if (*better) {
+        memcpy(d->best, d->x, d->n * sizeof *d->x);
+        d->best_dev = metric;
+        d->best_ce = ce;
+    }
+    return 0;
+}
+
+/* One pass over the train rows in an order of its own; *loss becomes the mean. */
+static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
+    const kh_descent_opts *o = d->o;
+    const kh_batch *train = d->box->train;
+    kh_adamw_opts how = { .lr = o->lr, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = o->weight_decay, .clip = o->clip,
+        .warmup = o->warmup, .decay = KH_DECAY_LINEAR };
+    long steps = (long)((train->n_row + o->batch - 1) / o->batch) * o->epochs;
+    kh_rng rng = kh_rng_stream(d->t->o->seed, KH_RNG_HEADS, 0, (uint32_t)number);
+    int rc = 0;
+    kh_rng_permutation(&rng, order, train->n_row);
+    *loss = 0;
+    for (int first = 0; first < train->n_row && rc == 0; first += o->batch) {
+        int n = train->n_row - first < o->batch ? train->n_row - first : o->batch;
+        rows r = { 0 };
+        double part;
+        rc = rows_make(&r, d->box, train, order + first, n, err);
+        if (rc == 0)
+            rc = run_rows(d, &r, true, NULL, &part, err);
+        if (rc == 0 && !isfinite(part))
+            rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
+        if (rc == 0) {
+            kh_adamw_step(adamw, &how, kh_adamw_rate(&how, adamw->step, steps), d->x, d->slope(d->gradient), NULL);
+            *loss += part * n / train->n_row;
+        }
+        rows_free(&r);
+    }
+    return rc;
+}
+
+int kh_descent_run(kh_descent *d, kh_err *err) {
+    const kh_descent_opts *o = d->o;
+    kh_adamw adamw = { 0 };
+    int *order = kh_calloc((size_t)d->box->train->n_row, sizeof *order), without = 0;
+    double loss = INFINITY, least = INFINITY;
+    bool better;
+    d->best = kh_malloc(d->n * sizeof *d->best);
+    d->best_dev = d->best_ce = NAN;
+    int rc = order && d->best ? kh_adamw_init(&adamw, d->segment, d->n_segment, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = judge(d, &better, err);
+    int done = 0;
+    while (rc == 0 && done < o->epochs && without < o->patience && kh_tuning_may(d->t, 0, done > 0)) {
+        if ((rc = epoch(d, &adamw, done, order, &loss, err)) != 0)
+            break;
+        least = loss < least ? loss : least;
+        if (++done % o->dev_every == 0 && (rc = judge(d, &better, err)) == 0)
+            without = better ? 0 : without + 1;
+        char facts[KH_FACTS];
+        kh_loss_facts(facts, loss, least);
+        if (rc == 0)
+            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts });
+    }
+    if (rc == 0)
+        memcpy(d->x, d->best, d->n * sizeof *d->x);
+    if (rc == 0 && !d->t->stopped[0]) {
+        if (without >= o->patience)
+            kh_tuning_stop(d->t, "dev was not better for %d looks, after %d epochs", without, done);
+        else
+            kh_tuning_stop(d->t, "all %d epochs are done", done);
+    }
+    kh_adamw_free(&adamw);
+    kh_free(d->best);
+    kh_free(order);
+    return rc;
+}

@@ -1,0 +1,74 @@
+/* descent.h - tuning with the box open: weights at hand, gradients, AdamW, and the best of what dev has seen.
+ *
+ * A kh_open_box is the model's weights as one vector. A kh_descent learns some vector x by steps down the gradient of the
+ * train loss: a soft prompt, or the weights themselves. After every few epochs the dev rows are asked; the best x there is
+ * kept (of equal metrics the one with less cross-entropy), and the descent ends when none has been better for a while. */
+#ifndef KH_TUNE_DESCENT_H
+#define KH_TUNE_DESCENT_H
+
+#include "model/adamw.h"
+#include "model/gradient.h"
+#include "tune/method.h"
+
+typedef struct kh_open_box {
+    kh_params params;
+    float *w; /* [params.size] */
+    int32_t *token; /* [n_token] the label words, one token each, */
+    int *label;     /* [n_token] and whose they are */
+    int n_token;
+    kh_batch *train, *dev; /* the rows, encoded with or without slots */
+    kh_inject inject;
+} kh_open_box; /* start as {0} */
+
+/* Opens the folder that the box was opened from (t->o->model) and checks that it is the same model. The rows are encoded with
+ * slots if the method has a soft prompt. Free it, also after failure. */
+int kh_open_box_init(kh_open_box *, const kh_tuning *, bool soft, kh_err *err);
+void kh_open_box_free(kh_open_box *);
+
+typedef struct kh_descent_opts {
+    int epochs, batch, dev_every, patience, shards;
+    double lr, weight_decay, warmup, clip;
+} kh_descent_opts;
+
+/* Rows of a kh_descent_opts called m in a struct S, for a method's table. */
+#define KH_DESCENT_ROWS(S, m, lr_default, epochs_default, decay_default) \
+    { "epochs", KH_OPT_INT, offsetof(S, m.epochs), epochs_default, .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "passes over the train rows, at most" }, \
+    { "lr", KH_OPT_NUMBER, offsetof(S, m.lr), lr_default, .min = 1e-12, .max = 10, .arg = "X", .help = "highest learning rate" }, \
+    { "batch", KH_OPT_INT, offsetof(S, m.batch), "16", .min = 1, .max = 1 << 16, .arg = "N", .help = "rows of a step" }, \
+    { "warmup", KH_OPT_NUMBER, offsetof(S, m.warmup), "0.06", .min = 0, .max = 1e9, .arg = "N", \
+        .help = "steps to reach it; below 1, a share of all; then the rate falls to 0" }, \
+    { "weight-decay", KH_OPT_NUMBER, offsetof(S, m.weight_decay), decay_default, .min = 0, .max = 1, .arg = "X", \
+        .help = "AdamW's" }, \
+    { "clip", KH_OPT_NUMBER, offsetof(S, m.clip), "1", .min = 0, .max = 1e9, .arg = "X", \
+        .help = "largest norm of the gradient; 0: any" }, \
+    { "dev-every", KH_OPT_INT, offsetof(S, m.dev_every), "1", .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "epochs between two looks at the dev rows" }, \
+    { "patience", KH_OPT_INT, offsetof(S, m.patience), "10", .min = 1, .max = 1 << 20, .arg = "N", \
+        .help = "stop after so many looks without anything better" }, \
+    { "shards", KH_OPT_INT, offsetof(S, m.shards), "2", .min = 1, .max = 1024, .arg = "N", \
+        .help = "parts of a batch that threads share; another number gives other bits" }
+
+typedef struct kh_descent {
+    kh_tuning *t;
+    kh_open_box *box;
+    const kh_descent_opts *o;
+    const char *phase; /* for progress */
+    float *x;          /* [n] what is learned */
+    size_t n;
+    const kh_segment *segment;
+    int n_segment;
+    kh_gradient *gradient; /* with respect to x, made by the method */
+    /* The pass for x as it is now: w, prompt, prefix. */
+    int (*pass)(void *self, kh_pass_f32 *out, kh_err *err);
+    float *(*slope)(kh_gradient *); /* the gradient of x */
+    void *self;
+
+    float *best;                 /* [n] */
+    double best_dev, best_ce;    /* NaN: none yet */
+} kh_descent;
+
+/* Leaves the best x in x, and fills t->stopped. Starts with a look at dev, so that x never becomes worse there. */
+int kh_descent_run(kh_descent *, kh_err *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* test_tune_descent.c - the methods with gradients on a tiny random model: they learn what they are shown, the same seed gives
+ * the same bits, what they leave behind answers as they did, and what is refused. */
+#include "tiny.h"
+
+#include "judge/posterior.h"
+#include "tune/descent.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+enum { TRAIN = 8, DEV = 6 };
+
+static kh_plm *plm;
+static const kh_task *task;
+static kh_dataset *train, *dev;
+static char run_dir[80], model_dir[100];
+
+static int open_all(void **state) {
+    tiny_setup(state);
+    plm = tiny_open(KH_ACCESS_WEIGHTS);
+    task = tiny_task();
+    train = tiny_rows(TRAIN, 1, -1);
+    dev = tiny_rows(DEV, 1, -1); /* the first of the train rows: whoever learns, learns these */
+    snprintf(run_dir, sizeof run_dir, "/tmp/keyhole-test-descent-%ld", (long)getpid());
+    snprintf(model_dir, sizeof model_dir, "%s/model", run_dir);
+    assert_int_equal(mkdir(run_dir, 0777), 0);
+    return 0;
+}
+
+static int close_all(void **state) {
+    static const char *const MODEL[] = { "config.json", "model.safetensors", "tokenizer.json", NULL };
+    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", NULL };
+    tiny_remove(model_dir, MODEL);
+    tiny_remove(run_dir, FILES);
+    kh_dataset_close(train);
+    kh_dataset_close(dev);
+    kh_task_close(task);
+    kh_plm_close(plm);
+    return tiny_teardown(state);
+}
+
+static kh_tune_opts options(void) {
+    kh_tune_opts o = kh_tune_defaults();
+    o.space = tiny_space();
+    o.space.dim = 500; /* of no consequence: the prompt is searched whole */
+    o.seed = 13;
+    o.model = tiny_dir;
+    o.folder = run_dir;
+    return o;
+}
+
+#define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static kh_posterior *tune_with(const char *method, const char *const *set, const kh_tune_opts *o) {
+    kh_posterior *p;
+    kh_err err;
+    if (kh_tune(&p, method, set, plm, task, train, dev, o, &err) != 0)
+        fail_msg("%s: %s", method, err.msg);
+    return p;
+}
+
+static double dev_by_predictor(const kh_posterior *p, kh_plm *box) {
+    kh_predictor *predictor;
+    double answer[DEV * 2];
+    int label[DEV];
+    kh_err err;
+    if (kh_predictor_new(&predictor, p, box, NULL, &err) != 0 ||
+        kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer, &err) != 0)
+        fail_msg("%s", err.msg);
+    kh_predictor_free(predictor);
+    for (int i = 0; i < DEV; i++)
+        label[i] = kh_dataset_rows(dev)[i].label;
+    return kh_metric_of_p(task->metric, answer, label, DEV, 2);
+}
+
+static void a_prompt_learns(void **state) {
+    (void)state;
+    static const kh_inject ALL[] = { KH_INJECT_POST_LN_ADD, KH_INJECT_EMBED_PREFIX, KH_INJECT_EMBED_INPLACE };
+    for (int i = 0; i < 3; i++) {
+        kh_tune_opts o = options();
+        o.space.inject = ALL[i];
+        kh_posterior *p = tune_with("prompt-tuning", SET("epochs=60", "lr=3e-2", "patience=60"), &o);
+        assert_int_equal(p->n, 1);
+        assert_int_equal(p->space.dim, 5 * 32);
+        assert_int_equal(p->space.projection, KH_PROJECTION_IDENTITY);
+        if (!(p->dev > 0.9))
+            fail_msg("%s: dev is only %g", kh_inject_name(ALL[i]), p->dev);
+        assert_true(p->dev == dev_by_predictor(p, plm));
+        kh_posterior_free(p);
+    }
+}
+
+static void same_seed_same_prompt(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    const char *const *set = SET("epochs=5", "batch=3");
+    kh_threads_set(1);
+    kh_posterior *a = tune_with("prompt-tuning", set, &o);
+    kh_threads_set(3);
+    kh_posterior *b = tune_with("prompt-tuning", set, &o);
+    kh_threads_set(0);
+    assert_memory_equal(a->z, b->z, 160 * sizeof *a->z);
+    kh_posterior *c;
+    assert_int_equal(kh_posterior_save(a, run_dir, NULL), 0);
+    assert_int_equal(kh_posterior_open(&c, run_dir, NULL), 0);
+    assert_memory_equal(a->z, c->z, 160 * sizeof *a->z);
+    assert_int_equal(c->space.projection, KH_PROJECTION_IDENTITY);
+    assert_true(a->dev == dev_by_predictor(c, plm));
+    kh_posterior_free(a);
+    kh_posterior_free(b);
+    kh_posterior_free(c);
+}
+
+static void a_model_learns(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_posterior *p = tune_with("model-tuning", SET("epochs=40", "lr=1e-2", "patience=40"), &o);
+    assert_true(p->dev > 0.9);
+    assert_string_equal(p->model, model_dir);
+    kh_plm *tuned;
+    assert_int_equal(kh_plm_open(&tuned, model_dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0);
+    assert_true(kh_plm_describe(tuned).fingerprint == p->fingerprint);
+    assert_true(p->dev == dev_by_predictor(p, tuned));
+    kh_predictor *wrong;
+    kh_err err;
+    assert_int_equal(kh_predictor_new(&wrong, p, plm, NULL, &err), KH_EMISMATCH); /* the model it came from is another */
+    kh_plm_close(tuned);
+    kh_posterior_free(p);
+}
+
+static void patience_ends_it(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_posterior *p = tune_with("prompt-tuning", SET("epochs=1000", "lr=1e-12", "patience=2"), &o);
+    assert_non_null(strstr(p->stopped, "dev was not better for 2 looks"));
+    kh_posterior_free(p);
+    p = tune_with("prompt-tuning", SET("epochs=1", "patience=9"), &o);
+    assert_string_equal(p->stopped, "all 1 epochs are done");
+    kh_posterior_free(p);
+}
+
+static void assert_refused(const char *method, kh_plm *box, const kh_task *which, const kh_tune_opts *o, int code, const char *says) {
+    kh_posterior *p;
+    kh_err err;
+    assert_int_equal(kh_tune(&p, method, SET("epochs=1"), box, which, train, dev, o, &err), code);
+    assert_null(p);
+    assert_says(&err, says);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_plm *closed = tiny_open(KH_ACCESS_LOGPROBS);
+    assert_refused("prompt-tuning", closed, task, &o, KH_EUNSUPPORTED, "needs a box that lets out weights");
+    kh_plm_close(closed);
+    o.model = tiny_other;
+    assert_refused("prompt-tuning", plm, task, &o, KH_EMISMATCH, "is not the model that answers");
+    o.model = NULL;
+    assert_refused("prompt-tuning", plm, task, &o, KH_EARG, "must be told the folder of the model");
+    o = options();
+    o.folder = NULL;
+    assert_refused("model-tuning", plm, task, &o, KH_EARG, "must be told a folder for it");
+    static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"a\",\"words\":[\"lower\"]},"
+                               "{\"name\":\"b\",\"words\":[\"unbelievably xyzzy\"]}]}";
+    const kh_task *several;
+    assert_int_equal(kh_task_parse(&several, LONG, sizeof LONG - 1, "long.json", NULL), 0);
+    o = options();
+    assert_refused("prompt-tuning", plm, several, &o, KH_EUNSUPPORTED, "has several tokens, which methods with gradients do not take");
+    kh_task_close(several);
+}
+
+static void out_of_memory(void **state) {
+    (void)state;
+    static const char *const METHODS[] = { "prompt-tuning", "model-tuning" };
+    kh_tune_opts o = options();
+    kh_err err;
+    kh_threads_set(1);
+    for (int m = 0; m < 2; m++) {
+        int rc = KH_ENOMEM;
+        for (long n = 1; rc != 0; n += 1 + n / 40) { /* every one at first, then here and there */
+            kh_posterior *p;
+            kh_alloc_fail_at(n, false);
+            rc = kh_tune(&p, METHODS[m], SET("epochs=1"), plm, task, train, dev, &o, &err);
+            kh_alloc_fail_at(0, false);
+            kh_posterior_free(p);
+            assert_true(rc == 0 || rc == KH_ENOMEM);
+            assert_true(n < 1000000);
+        }
+    }
+    kh_threads_set(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_learns),
+        cmocka_unit_test(same_seed_same_prompt),
+        cmocka_unit_test(a_model_learns),
+        cmocka_unit_test(patience_ends_it),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
