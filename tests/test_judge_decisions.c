@@ -295,7 +295,7 @@ static void foreign_rows_take_their_template_and_our_words(void **state) {
     kh_posterior *p = manual("manual"), *q;
     assert_int_equal(kh_posterior_new(&q, "manual", plm, mixed, &err), 0);
     assert_int_equal(kh_posterior_add(q, NULL, 0, NULL), 0);
-    kh_predictor *a, *b;
+    kh_predictor *a = NULL, *b = NULL;
     if (kh_predictor_foreign(&a, p, plm, pair, &err) != 0 || kh_predictor_new(&b, q, plm, NULL, &err) != 0)
         fail_msg("%s", err.msg);
     kh_row rows[] = { { .a = "it rains", .n_a = 8, .b = "the sun", .n_b = 7, .label = -1 } };

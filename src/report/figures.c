@@ -151,6 +151,9 @@ static const struct series {
     { { "eps", NULL }, { "tolerance", NULL }, "Tolerance", "tolerance", "The error that a sample may make to be accepted." },
     { { "acceptance", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted",
         "Share of proposed samples that were accepted." },
+    { { "rate", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted", "Share of proposed samples that were accepted." },
+    { { "train", "valid" }, { "train", "held out" }, "Loss of the flow", "loss",
+        "The loss of the density estimator, round by round." },
     { { "ess", NULL }, { "effective samples", NULL }, "Effective sample size", "samples",
         "How many equally weighted samples the weighted ones are worth." },
 };
