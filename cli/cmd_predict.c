@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "plm/http.h"
 
 #include <string.h>
 
@@ -13,10 +14,11 @@ typedef struct predict_opts {
     const char *model, *task;
     int format, output, precision;
     bool text;
+    kh_http_opts http;
 } predict_opts;
 
 static const kh_opt predict_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR",
+    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR|URL",
         .help = "where the model is now; without it, where it was when tuning" },
     { "task", KH_OPT_TEXT, offsetof(predict_opts, task), .arg = "NAME|FILE", .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,
@@ -26,6 +28,7 @@ static const kh_opt predict_table[] = {
     { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
     { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned", .arg = "as-tuned|f32|bf16|int8|auto",
         .help = "of the model" },
+    KH_HTTP_ROWS(predict_opts, http),
     { 0 },
 };
 
@@ -147,7 +150,7 @@ static int open_all(predict *u, const char *run, kh_err *err) {
         return rc;
     u->task = u->given ? u->given : info.task;
     rc = kh_plm_open(&u->plm, model,
-        &(kh_plm_opts){ .access = info.access, .precision = precision_of(u->o, info.precision), .hooks = &cli_hooks }, err);
+        &(kh_plm_opts){ .access = info.access, .precision = precision_of(u->o, info.precision), .hooks = &cli_hooks, .http = &u->o->http }, err);
     if (rc == KH_EMISSING && !u->o->model)
         return kh_err_prefix(err, "the model that %s was tuned on is gone; --model says where it is now", run);
     if (rc == 0 && (rc = kh_predictor_new(&u->predictor, u->posterior, u->plm, u->given, err)) != 0)
