@@ -114,8 +114,9 @@ $(OUT)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
 
 # Tests of the server link it.
-$(OUT)/tests/test_server%: | $(SERVER_OBJ)
-$(OUT)/tests/test_server%: EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
+SERVER_TESTS := $(filter $(OUT)/tests/test_server%,$(TESTS))
+$(SERVER_TESTS): $(SERVER_OBJ)
+$(SERVER_TESTS): EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
 
 # ---- tests -------------------------------------------------------------------------------------------------------------
 $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
