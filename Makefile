@@ -22,12 +22,13 @@ SERVER_PKGS := $(if $(filter MHD,$(WITH)),libmicrohttpd)
 # ---- flags -----------------------------------------------------------------------------------------------------------
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror
 # No -ffast-math: results are log-probabilities, infinities and NaN checks. No contraction: bits must not depend on the compiler.
-CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+CFLAGS_release := -O2 -D_FORTIFY_SOURCE=3 -fstack-protector-strong
 CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)
 KH_CFLAGS = -std=c17 -g -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
-KH_LDFLAGS = -fopenmp $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
+KH_LDFLAGS = -fopenmp $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
@@ -44,7 +45,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-slow asan fuzz bench bench-peers demo install uninstall clean help
+.PHONY: all setup test test-slow asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -61,6 +62,8 @@ help:
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make coverage     branches of src/ that the quick tests take'
+	@echo 'make analyze      cppcheck and clang-tidy'
 	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
 	@echo 'make bench        speed of the engine and of CMA-ES'
 	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
@@ -137,6 +140,19 @@ test-slow: setup
 
 asan:
 	@$(MAKE) -s --no-print-directory test MODE=asan
+
+# ---- analysis ----------------------------------------------------------------------------------------------------------
+# Branches of src/ that the quick tests take; $(BUILD)/coverage.html shows the rest line by line.
+coverage:
+	@tools/setup.sh $(PACKAGES) gcovr
+	@find $(BUILD)/coverage -name '*.gcda' -delete 2>/dev/null || true
+	@$(MAKE) -s --no-print-directory test MODE=coverage
+	@tools/coverage.sh $(BUILD)
+
+# Two static analysers; what they may keep for themselves stands, with the reason, in .clang-tidy and tools/analyze.sh.
+analyze:
+	@tools/setup.sh $(PACKAGES) cppcheck clang-tidy clang libomp-dev
+	@tools/analyze.sh $(SRC) $(CLI_SRC)
 
 # ---- fuzzing -----------------------------------------------------------------------------------------------------------
 SECONDS ?= 60

@@ -12,7 +12,7 @@ typedef struct train_opts {
     kh_strings corpus, special;
     int vocab, min_frequency, style;
     uint64_t limit_bytes;
-    bool prefix_space, json;
+    bool prefix_space, lowercase, json;
     const char *out;
 } train_opts;
 
@@ -29,6 +29,8 @@ static const kh_opt train_table[] = {
     { "special", KH_OPT_LIST, offsetof(train_opts, special), .arg = "TOKEN",
         .help = "special tokens, ids from 0; default <s> <pad> </s> <unk> <mask>, for gpt2 <|endoftext|>" },
     { "prefix-space", KH_OPT_FLAG, offsetof(train_opts, prefix_space), .help = "start every text with a space" },
+    { "lowercase", KH_OPT_FLAG, offsetof(train_opts, lowercase),
+        .help = "treat Film and film alike: capital letters become small" },
     { "limit-bytes", KH_OPT_SEED, offsetof(train_opts, limit_bytes), "0", .arg = "N",
         .help = "stop reading after the line that holds byte N; 0 reads everything" },
     { "json", KH_OPT_FLAG, offsetof(train_opts, json), .help = "print the summary as JSON" },
@@ -56,7 +58,7 @@ static int run_train(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     const train_opts *o = opts;
     const kh_bpe_opts bpe = {
-        .words = { o->corpus.item, o->corpus.n, o->limit_bytes, o->prefix_space },
+        .words = { o->corpus.item, o->corpus.n, o->limit_bytes, o->prefix_space, o->lowercase },
         .vocab = o->vocab,
         .min_frequency = o->min_frequency,
         .style = o->style == 0 ? KH_BPE_ROBERTA : KH_BPE_GPT2,

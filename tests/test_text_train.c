@@ -90,6 +90,27 @@ static void merges_with_prefix_space_are_those_of_the_rust_trainer(void **state)
     check_vector(VECTORS "prefix.merges", true);
 }
 
+/* Capital letters, those of two bytes and the final sigma too, are what the normalizer in the written file makes of them. */
+static void small_letters_train_as_the_small_text_does(void **state) {
+    (void)state;
+    static const char mixed[] = "The THE the \u00c4RGER \u00e4rger \u0130stanbul\nTHE Other oTHER \u039f\u03a3\n",
+                      small[] = "the the the \u00e4rger \u00e4rger i\u0307stanbul\nthe other other \u03bf\u03c3\n";
+    const char *mixed_path = test_file("mixed", mixed, sizeof mixed - 1), *small_path = test_file("small", small, sizeof small - 1);
+    kh_bpe_opts o = options(&small_path, 1);
+    json_t *expected = train(&o, NULL);
+    o = options(&mixed_path, 1);
+    o.words.lowercase = true;
+    json_t *got = train(&o, NULL);
+    assert_true(json_array_size(merges_of(got)) > 10);
+    assert_true(json_equal(merges_of(got), merges_of(expected)));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(got, "normalizer"), "type")), "Lowercase");
+    assert_true(json_is_null(json_object_get(expected, "normalizer")));
+    json_decref(expected);
+    json_decref(got);
+    unlink(mixed_path);
+    unlink(small_path);
+}
+
 /* A higher minimum frequency or a smaller vocabulary only ends the list earlier. */
 static void minimum_frequency_and_vocabulary_cut_the_list(void **state) {
     (void)state;
@@ -577,7 +598,7 @@ static void every_failing_allocation_is_survived(void **state) {
     const char *path = test_file("corpus", text, sizeof text - 1);
     kh_bpe_opts o = options(&path, 1);
     o.vocab = 270;
-    o.words.prefix_space = true;
+    o.words.prefix_space = o.words.lowercase = true;
     for (int threads = 1; threads <= 2; threads++)
         for (int forever = 0; forever < 2; forever++)
             for (long n = 1;; n++) {
@@ -605,6 +626,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_are_those_of_the_rust_trainer),
         cmocka_unit_test(merges_with_prefix_space_are_those_of_the_rust_trainer),
+        cmocka_unit_test(small_letters_train_as_the_small_text_does),
         cmocka_unit_test(minimum_frequency_and_vocabulary_cut_the_list),
         cmocka_unit_test(equal_counts_take_the_smaller_ids),
         cmocka_unit_test(runs_merge_from_the_left),

@@ -1,4 +1,5 @@
 /* err.c - errors as values: a code, a place and a full sentence. */
+#define KH_ERR_HOME
 #include "base/err.h"
 
 #include <errno.h>

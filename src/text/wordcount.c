@@ -11,6 +11,7 @@
 #include "base/hooks.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
+#include "text/forms.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,17 +128,27 @@ typedef struct chunk {
     bool failed;        /* out of memory */
 } chunk;
 
-/* Mends broken UTF-8 and puts the prefix spaces in. No broken sequence holds a newline, so lines stay lines. */
-static void rewrite(chunk *c, bool prefix_space) {
+static void put_char(uint32_t ch, bool lowercase, kh_buf *out) {
+    char utf8[4];
+    if (lowercase && ch < 0x80)
+        kh_buf_char(out, (char)(ch >= 'A' && ch <= 'Z' ? ch + 32 : ch));
+    else if (lowercase)
+        kh_lower_char(ch, out);
+    else
+        kh_buf_bytes(out, utf8, (size_t)kh_utf8_put(ch, utf8));
+}
+
+/* Mends broken UTF-8, puts the prefix spaces in, makes small letters of capital ones. No broken sequence holds a newline, and
+ * no character's small form does, so lines stay lines. */
+static void rewrite(chunk *c, const kh_counts_opts *o) {
     kh_buf_reset(&c->spare);
     bool line_start = true;
     int len;
     for (size_t i = 0; i < c->text.len; i += (size_t)len) {
-        char utf8[4];
         uint32_t ch = kh_utf8_next(c->text.data + i, c->text.len - i, &len, NULL);
-        if (line_start && prefix_space && ch != ' ')
+        if (line_start && o->prefix_space && ch != ' ')
             kh_buf_char(&c->spare, ' ');
-        kh_buf_bytes(&c->spare, utf8, (size_t)kh_utf8_put(ch, utf8));
+        put_char(ch, o->lowercase, &c->spare);
         line_start = ch == '\n';
     }
     kh_buf old = c->text;
@@ -171,12 +182,12 @@ static void empty_words(kh_counts *w) {
     w->lines = w->total = 0;
 }
 
-static void count_chunk(chunk *c, bool prefix_space) {
+static void count_chunk(chunk *c, const kh_counts_opts *o) {
     empty_words(&c->words);
     c->raw_bytes = c->text.len;
     c->failed = false;
-    if (prefix_space || !kh_utf8_valid(c->text.data, c->text.len))
-        rewrite(c, prefix_space);
+    if (o->prefix_space || o->lowercase || !kh_utf8_valid(c->text.data, c->text.len))
+        rewrite(c, o);
     c->failed = kh_buf_failed(&c->text);
     const char *s = c->text.data;
     for (size_t at = 0, line_end; at < c->text.len && !c->failed; at = line_end) {
@@ -251,7 +262,7 @@ int kh_counts_read(kh_counts *words, const kh_counts_opts *o, const kh_hooks *ho
     while (rc == 0 && (rc = read_round(&r, o, &next_path, chunks, n_chunk, &n, err)) == 0 && n > 0) {
 #pragma omp parallel for num_threads(n_chunk) schedule(static, 1)
         for (int k = 0; k < n; k++)
-            count_chunk(&chunks[k], o->prefix_space);
+            count_chunk(&chunks[k], o);
         for (int k = 0; k < n && rc == 0; k++)
             rc = collect(words, &chunks[k], err);
         if (rc == 0)

@@ -32,6 +32,7 @@ typedef struct kh_counts_opts {
     int n_path;
     uint64_t limit_bytes; /* stop after the line that holds byte number limit_bytes; 0: read everything */
     bool prefix_space;    /* a space goes before each line that does not start with one */
+    bool lowercase;       /* characters as the normalizer "Lowercase" leaves them */
 } kh_counts_opts;
 
 /* Reads plain UTF-8, one text per line; as in Hugging Face's tools the newline is part of its text. Broken bytes become U+FFFD.
