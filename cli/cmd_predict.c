@@ -1,11 +1,13 @@
 /* cmd_predict.c - keyhole predict: texts in, labels with their distributions out. */
 #include "rows.h"
+#include "run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "plm/http.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { OUT_JSONL, OUT_TSV, OUT_PROBS };
@@ -26,7 +28,7 @@ static const kh_opt predict_table[] = {
     { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "jsonl", .arg = "jsonl|tsv|probs",
         .help = "one JSON object a row; a table; or what \"keyhole metrics\" reads" },
     { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
-    { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned", .arg = "as-tuned|f32|bf16|int8|auto",
+    { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS,
         .help = "of the model" },
     KH_HTTP_ROWS(predict_opts, http),
     { 0 },
@@ -34,26 +36,83 @@ static const kh_opt predict_table[] = {
 
 typedef struct predict {
     const predict_opts *o;
-    kh_posterior *posterior;
+    cli_run run;
     const kh_task *given, *task;
-    kh_plm *plm;
     kh_predictor *predictor;
-    double *p;
-    size_t cap;
+    bool decides; /* there is a decisions.json */
+    kh_decisions decisions;
+    kh_explained said; /* of the rows at hand */
+    size_t cap_p, cap_votes, cap_ambiguity;
+    bool *in; /* [n_label] a conformal set */
     kh_buf out;
 } predict;
 
-static void put_json(predict *u, const kh_row *row, const double *p) {
+/* All that is said of a row. */
+typedef struct answer {
+    const double *p;
+    int best;
+    double confidence, entropy, ambiguity, disagreement; /* the last two NaN where samples only vote */
+    kh_decision d;                                       /* without decisions, only the score */
+} answer;
+
+static answer answer_of(predict *u, const kh_row *row, int i) {
+    int n = u->task->n_label;
+    answer a = { .p = u->said.p + (size_t)i * (size_t)n, .ambiguity = u->said.ambiguity[i] };
+    a.best = kh_predicted(a.p, n);
+    a.confidence = a.p[a.best];
+    a.entropy = kh_uncertainty(KH_SCORE_ENTROPY, a.p, n);
+    if (a.ambiguity > a.entropy) /* by rounding alone: entropy is concave */
+        a.ambiguity = a.entropy;
+    a.disagreement = a.entropy - a.ambiguity;
+    a.d = u->decides ? kh_decide(&u->decisions, row, a.p, u->in) : (kh_decision){ .score = 1 - a.confidence, .set_size = -1 };
+    return a;
+}
+
+/* ------------------------------------------------------------------------------------------------------- JSON */
+
+static void put_known(kh_buf *b, const char *key, double x) {
+    if (isnan(x))
+        kh_buf_printf(b, ",\"%s\":null", key);
+    else
+        kh_buf_printf(b, ",\"%s\":%.9g", key, x);
+}
+
+static void put_flag(kh_buf *b, const char *key, bool known, bool value) {
+    kh_buf_printf(b, ",\"%s\":%s", key, !known ? "null" : value ? "true" : "false");
+}
+
+static void put_set(predict *u, const answer *a) {
+    kh_buf *b = &u->out;
+    kh_buf_text(b, a->d.set_size < 0 ? ",\"set\":null" : ",\"set\":[");
+    for (int k = 0, n = 0; a->d.set_size >= 0 && k < u->task->n_label; k++)
+        if (u->in[k]) {
+            kh_buf_text(b, n++ ? "," : "");
+            kh_json_quote(b, u->task->label[k].name, strlen(u->task->label[k].name));
+        }
+    kh_buf_text(b, a->d.set_size < 0 ? "" : "]");
+}
+
+/* Whether there is a threshold for foreign rows. */
+static bool knows_foreign(const predict *u) { return u->decides && isfinite(u->decisions.ood); }
+static bool knows_abstain(const predict *u) { return u->decides && u->decisions.opts.max_risk > 0; }
+
+static void put_json(predict *u, const kh_row *row, const answer *a) {
     kh_buf *b = &u->out;
     const kh_label *label = u->task->label;
-    int n = u->task->n_label, best = kh_predicted(p, n);
     kh_buf_printf(b, "{\"line\":%ld,\"label\":", row->line);
-    kh_json_quote(b, label[best].name, strlen(label[best].name));
-    kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g,\"distribution\":{", p[best], kh_uncertainty(KH_SCORE_ENTROPY, p, n));
-    for (int k = 0; k < n; k++) {
+    kh_json_quote(b, label[a->best].name, strlen(label[a->best].name));
+    kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", a->confidence, a->entropy);
+    put_known(b, "ambiguity", a->ambiguity);
+    put_known(b, "disagreement", a->disagreement);
+    put_flag(b, "abstain", knows_abstain(u), a->d.abstain);
+    put_set(u, a);
+    kh_buf_printf(b, ",\"ood_score\":%.9g", a->d.score);
+    put_flag(b, "ood", knows_foreign(u), a->d.foreign);
+    kh_buf_text(b, ",\"distribution\":{");
+    for (int k = 0; k < u->task->n_label; k++) {
         kh_buf_text(b, k ? "," : "");
         kh_json_quote(b, label[k].name, strlen(label[k].name));
-        kh_buf_printf(b, ":%.9g", p[k]);
+        kh_buf_printf(b, ":%.9g", a->p[k]);
     }
     kh_buf_char(b, '}');
     if (u->o->text) {
@@ -68,14 +127,16 @@ static void put_json(predict *u, const kh_row *row, const double *p) {
 }
 
 /* What "keyhole metrics" reads: the label is the true one, if the input has it. */
-static void put_probs(predict *u, const kh_row *row, const double *p) {
+static void put_probs(predict *u, const kh_row *row, const answer *a) {
     for (int k = 0; k < u->task->n_label; k++)
-        kh_buf_printf(&u->out, "%s%.9g", k ? "," : "{\"probs\":[", p[k]);
+        kh_buf_printf(&u->out, "%s%.9g", k ? "," : "{\"probs\":[", a->p[k]);
     if (row->label >= 0)
         kh_buf_printf(&u->out, "],\"label\":%d}\n", row->label);
     else
         kh_buf_text(&u->out, "]}\n");
 }
+
+/* ------------------------------------------------------------------------------------------------------ table */
 
 /* Tabs and line breaks would break the table. */
 static void put_field(kh_buf *b, const char *s, size_t n) {
@@ -85,7 +146,7 @@ static void put_field(kh_buf *b, const char *s, size_t n) {
 }
 
 static void put_tsv_header(predict *u) {
-    kh_buf_text(&u->out, "line\tlabel\tconfidence\tentropy");
+    kh_buf_text(&u->out, "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tood_score\tood");
     for (int k = 0; k < u->task->n_label; k++) {
         kh_buf_text(&u->out, "\tp_");
         kh_buf_text(&u->out, u->task->label[k].name);
@@ -93,12 +154,30 @@ static void put_tsv_header(predict *u) {
     kh_buf_text(&u->out, !u->o->text ? "\n" : u->task->pair ? "\ttext_a\ttext_b\n" : "\ttext\n");
 }
 
-static void put_tsv(predict *u, const kh_row *row, const double *p) {
-    int n = u->task->n_label, best = kh_predicted(p, n);
-    kh_buf_printf(
-        &u->out, "%ld\t%s\t%.9g\t%.9g", row->line, u->task->label[best].name, p[best], kh_uncertainty(KH_SCORE_ENTROPY, p, n));
-    for (int k = 0; k < n; k++)
-        kh_buf_printf(&u->out, "\t%.9g", p[k]);
+/* What is not known is empty. */
+static void put_tsv_number(kh_buf *b, double x) {
+    if (isnan(x))
+        kh_buf_char(b, '\t');
+    else
+        kh_buf_printf(b, "\t%.9g", x);
+}
+
+static void put_tsv_flag(kh_buf *b, bool known, bool value) { kh_buf_text(b, !known ? "\t" : value ? "\tyes" : "\tno"); }
+
+static void put_tsv(predict *u, const kh_row *row, const answer *a) {
+    kh_buf *b = &u->out;
+    kh_buf_printf(b, "%ld\t%s\t%.9g\t%.9g", row->line, u->task->label[a->best].name, a->confidence, a->entropy);
+    put_tsv_number(b, a->ambiguity);
+    put_tsv_number(b, a->disagreement);
+    put_tsv_flag(b, knows_abstain(u), a->d.abstain);
+    kh_buf_char(b, '\t');
+    for (int k = 0, n = 0; a->d.set_size >= 0 && k < u->task->n_label; k++)
+        if (u->in[k])
+            kh_buf_printf(b, "%s%s", n++ ? "|" : "", u->task->label[k].name);
+    put_tsv_number(b, a->d.score);
+    put_tsv_flag(b, knows_foreign(u), a->d.foreign);
+    for (int k = 0; k < u->task->n_label; k++)
+        kh_buf_printf(b, "\t%.9g", a->p[k]);
     if (u->o->text)
         put_field(&u->out, row->a, row->n_a);
     if (u->o->text && row->b)
@@ -116,46 +195,48 @@ static int flush_out(predict *u, kh_err *err) {
 }
 
 static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
-    size_t n_label = (size_t)u->task->n_label;
-    if (!kh_grow(&u->p, &u->cap, (size_t)n * n_label, sizeof *u->p))
+    size_t need = (size_t)n * (size_t)u->task->n_label;
+    if (!kh_grow(&u->said.p, &u->cap_p, need, sizeof *u->said.p) ||
+        !kh_grow(&u->said.votes, &u->cap_votes, need, sizeof *u->said.votes) ||
+        !kh_grow(&u->said.ambiguity, &u->cap_ambiguity, (size_t)n, sizeof *u->said.ambiguity))
         return kh_fail_memory(err);
-    int rc = kh_predictor_run(u->predictor, rows, n, u->p, err);
-    static void (*const PUT[])(predict *, const kh_row *, const double *) = { put_json, put_tsv, put_probs };
-    for (int i = 0; i < n && rc == 0; i++)
-        PUT[u->o->output](u, &rows[i], u->p + (size_t)i * n_label);
+    int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
+    static void (*const PUT[])(predict *, const kh_row *, const answer *) = { put_json, put_tsv, put_probs };
+    for (int i = 0; i < n && rc == 0; i++) {
+        answer a = answer_of(u, &rows[i], i);
+        PUT[u->o->output](u, &rows[i], &a);
+    }
     return rc == 0 ? flush_out(u, err) : rc;
 }
 
 /* ---------------------------------------------------------------------------------------------------- the command */
 
-static kh_precision precision_of(const predict_opts *o, const char *tuned) {
-    static const char *const NAMES[] = { "f32", "bf16", "int8" };
-    if (o->precision > 0)
-        return (kh_precision)(o->precision - 1);
-    for (int i = 0; tuned && i < 3; i++)
-        if (strcmp(tuned, NAMES[i]) == 0)
-            return (kh_precision)i;
-    return KH_F32;
+/* Decisions are made if they were fitted; a posterior that was never evaluated can do without. */
+static int open_decisions(predict *u, kh_err *err) {
+    int rc = kh_decisions_open(&u->decisions, u->run.dir, err);
+    u->decides = rc == 0;
+    if (rc == KH_EMISSING && u->o->output != OUT_PROBS)
+        fprintf(stderr, "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when to abstain\n", u->run.dir);
+    if (rc == KH_EMISSING)
+        return 0;
+    if (rc == 0 && u->decisions.n_label != u->task->n_label)
+        rc = kh_fail(err, KH_EMISMATCH, "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again", u->run.dir,
+            u->decisions.n_label, u->task->n_label);
+    return rc;
 }
 
 static int open_all(predict *u, const char *run, kh_err *err) {
-    int rc = kh_posterior_open(&u->posterior, run, err);
+    u->run.http = &u->o->http;
+    int rc = cli_run_open(&u->run, run, u->o->model, u->o->precision, err);
+    if (rc == 0 && u->o->task)
+        rc = kh_task_open(&u->given, u->o->task, err);
     if (rc != 0)
         return rc;
-    kh_posterior_info info = kh_posterior_describe(u->posterior);
-    const char *model = u->o->model ? u->o->model : info.model;
-    if (!model)
-        return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", run);
-    if (u->o->task && (rc = kh_task_open(&u->given, u->o->task, err)) != 0)
-        return rc;
-    u->task = u->given ? u->given : info.task;
-    rc = kh_plm_open(&u->plm, model,
-        &(kh_plm_opts){ .access = info.access, .precision = precision_of(u->o, info.precision), .hooks = &cli_hooks, .http = &u->o->http }, err);
-    if (rc == KH_EMISSING && !u->o->model)
-        return kh_err_prefix(err, "the model that %s was tuned on is gone; --model says where it is now", run);
-    if (rc == 0 && (rc = kh_predictor_new(&u->predictor, u->posterior, u->plm, u->given, err)) != 0)
-        rc = kh_err_prefix(err, "%s", run);
-    return rc;
+    u->task = u->given ? u->given : u->run.info.task;
+    if ((rc = kh_predictor_new(&u->predictor, u->run.posterior, u->run.plm, u->given, err)) != 0)
+        return kh_err_prefix(err, "%s", run);
+    u->in = kh_calloc((size_t)u->task->n_label, sizeof *u->in);
+    return u->in ? open_decisions(u, err) : kh_fail_memory(err);
 }
 
 static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
@@ -173,11 +254,14 @@ static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = flush_out(&u, err);
     cli_rows_free(&in);
+    kh_decisions_free(&u.decisions);
     kh_predictor_free(u.predictor);
-    kh_plm_close(u.plm);
     kh_task_close(u.given);
-    kh_posterior_free(u.posterior);
-    kh_free(u.p);
+    cli_run_free(&u.run);
+    kh_free(u.said.p);
+    kh_free(u.said.votes);
+    kh_free(u.said.ambiguity);
+    kh_free(u.in);
     kh_buf_free(&u.out);
     return rc;
 }
@@ -191,9 +275,12 @@ const cli_command cmd_predict = {
     .text = "RUN is what \"keyhole tune\" made. Texts are the lines of standard input, for tasks\n"
             "with two texts a row separated by a tab; or the rows of FILE (TSV, CSV, JSONL, or\n"
             "plain lines). Labels in FILE are not used. Each row becomes one JSON object:\n"
-            "label, confidence (the largest probability), entropy in nats, and the whole\n"
-            "distribution. Input of any length passes through in small parts. A model or task\n"
-            "that RUN was not tuned with is refused.\n\n"
+            "label, confidence (the largest probability), entropy in nats and its parts\n"
+            "(ambiguity: the prompts are unsure; disagreement: they contradict each other), and\n"
+            "the whole distribution. After \"keyhole eval\" also: whether to abstain, the set of\n"
+            "classes that holds the true one, and whether the text is foreign (ood). Input of\n"
+            "any length passes through in small parts. A model or task that RUN was not tuned\n"
+            "with is refused.\n\n"
             "  echo \"a gorgeous film\" | keyhole predict run\n"
             "  keyhole predict run test.tsv --output tsv > answers.tsv\n"
             "  keyhole predict run reviews.jsonl --model /models/roberta-large --text\n"

@@ -535,6 +535,18 @@ KH_API void kh_predictor_free(kh_predictor *);
  * long are cut. A row's distribution depends on that row alone. */
 KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
 
+/* The same, and what the samples said one by one. */
+typedef struct kh_explained {
+    double *p;         /* [n, n_label] */
+    double *votes;     /* [n, n_label] the weight of the samples whose first choice a class is; NULL: not wanted, */
+    double *ambiguity; /* [n] nor this: the weighted mean of the samples' entropies, NaN where samples only vote */
+} kh_explained;
+KH_API int kh_predictor_explain(kh_predictor *, const kh_row *rows, int n, const kh_explained *out, kh_err *err);
+
+/* For rows of another task, which are none of the classifier's business: the template of that task (which must outlive the
+ * predictor) with the posterior's label words. */
+KH_API int kh_predictor_foreign(kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *template_of, kh_err *err);
+
 /* ---------------------------------------------------------- what a set of answers is worth (src/judge) */
 
 /* Everything here is pure: arrays in, numbers out. doc/judging.md has the equations. */
@@ -721,6 +733,43 @@ KH_API void kh_conformal_free(kh_conformal *);
 KH_API int kh_conformal_set(const kh_conformal *, const double *p, double u, bool *in);
 /* The number that decides the ties of this row, given a seed. */
 KH_API double kh_conformal_tie(uint64_t seed, int row);
+
+/* All three for one classifier, fitted on its development rows and kept in its folder as decisions.json. */
+typedef struct kh_decision_opts {
+    kh_score score;   /* what decides when to abstain and what is foreign */
+    double max_risk;  /* 0: no threshold for abstaining */
+    double delta;     /* how probable it may be that max_risk is missed */
+    double alpha;     /* of conformal sets; 0: none */
+    bool per_class;   /* their promise holds within every class */
+    double keep;      /* share of rows of the distribution that are not to be called foreign */
+    uint64_t seed;    /* of ties in conformal sets */
+} kh_decision_opts;
+KH_API kh_decision_opts kh_decision_defaults(void); /* 1 - max p, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
+
+typedef struct kh_decisions {
+    kh_decision_opts opts;
+    int n, n_label;         /* rows they were fitted on, and classes */
+    kh_selector selector;   /* if opts.max_risk > 0 */
+    kh_conformal conformal; /* if opts.alpha > 0 */
+    double ood;             /* foreign where the score is above it; INFINITY: too few rows to say */
+} kh_decisions;
+
+KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const kh_decision_opts *, kh_err *err);
+KH_API void kh_decisions_free(kh_decisions *);
+/* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING if it has none, with
+ * KH_EMISMATCH if the posterior has changed since. Free what was fitted or opened, failed ones too. */
+KH_API int kh_decisions_save(const kh_decisions *, const char *run, kh_err *err);
+KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
+
+typedef struct kh_decision {
+    double score;  /* the uncertainty that decided */
+    bool abstain;  /* false without a selector */
+    bool foreign;  /* not of the distribution */
+    int set_size;  /* of the conformal set; -1 without */
+} kh_decision;
+/* in [n_label] (NULL: not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always gets the
+ * same set. */
+KH_API kh_decision kh_decide(const kh_decisions *, const kh_row *, const double *p, bool *in);
 
 /* -- calibration -- */
 

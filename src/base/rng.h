@@ -28,6 +28,7 @@ typedef enum kh_purpose {
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
+    KH_RNG_EVAL = 32,      /* which rows are judged, if not all */
 } kh_purpose;
 
 typedef struct kh_rng {

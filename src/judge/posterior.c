@@ -151,6 +151,16 @@ bool kh_posterior_exists(const char *dir) {
     return there;
 }
 
+int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err) {
+    char *json = kh_path_join(dir, JSON_NAME);
+    kh_buf text = kh_buf_init(0);
+    int rc = json ? kh_file_read(json, JSON_MAX, &text, err) : kh_fail_memory(err);
+    *out = rc == 0 ? kh_hash64(text.data, text.len) : 0;
+    kh_buf_free(&text);
+    kh_free(json);
+    return rc;
+}
+
 /* -------------------------------------------------------------------------------------------------- opening */
 
 /* *out is fresh memory, taken only after the file has shown that it holds as much. */

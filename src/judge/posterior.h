@@ -52,6 +52,8 @@ const char *kh_posterior_keep(kh_posterior *, const char *s);
 
 /* A folder holds a posterior. */
 bool kh_posterior_exists(const char *dir);
+/* Changes whenever anything in the folder's posterior does: a hash of posterior.json, which holds one of the samples. */
+int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err);
 
 /* posterior.json itself (posterior_json.c). The samples are in the other file: `samples` is their hash, which ties the two. */
 void kh_posterior_json(const kh_posterior *, uint64_t samples, kh_buf *out);

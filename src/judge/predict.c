@@ -25,6 +25,7 @@ struct kh_predictor {
     const kh_posterior *post;
     kh_plm *plm;
     const kh_task *task;
+    kh_task foreign;   /* task, if it is another one's template with our label words */
     kh_scorer *scorer; /* NULL: samples vote */
     kh_labeler *labeler;
     kh_words *words;
@@ -50,6 +51,32 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
         for (int k = 0; k < n_label; k++)
             p[k] /= total;
     }
+}
+
+/* Where the answers of samples are added up for a part of the rows. */
+typedef struct sums {
+    double *p, *votes, *ambiguity; /* the last two may be NULL */
+} sums;
+
+void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row,
+    int n_label) {
+    for (int s = 0; s < n_sample; s++)
+        for (int i = 0; i < n_row; i++, logprob += n_label) {
+            int best = 0;
+            double entropy = 0;
+            for (int k = 0; k < n_label; k++) {
+                best = logprob[k] > logprob[best] ? k : best;
+                entropy -= isinf(logprob[k]) ? 0 : exp((double)logprob[k]) * (double)logprob[k];
+            }
+            votes[(size_t)i * (size_t)n_label + (size_t)best] += (double)weight[s];
+            ambiguity[i] += (double)weight[s] * entropy;
+        }
+}
+
+static void add_samples(const sums *out, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
+    kh_mixture_add(out->p, logprob, weight, n_sample, n_row, n_label);
+    if (out->votes)
+        kh_mixture_parts(out->votes, out->ambiguity, logprob, weight, n_sample, n_row, n_label);
 }
 
 /* ---------------------------------------------------------------------------------------- does it belong here */
@@ -129,7 +156,7 @@ static int make_prompts(kh_predictor *p, kh_err *err) {
 }
 
 /* One chunk of rows with all prompts. */
-static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logprob, double *out, kh_err *err) {
+static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
     const kh_posterior *post = p->post;
     size_t size = (size_t)post->space.slots * (size_t)post->space.hidden;
     kh_batch *batch;
@@ -140,7 +167,7 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
             post->soft ? p->prompts + (size_t)s * size : NULL, some };
         rc = kh_ask(p->scorer, p->labeler, &q, logprob, err);
         if (rc == 0)
-            kh_mixture_add(out, logprob, post->weight + s, some, n, p->task->n_label);
+            add_samples(out, logprob, post->weight + s, some, n, p->task->n_label);
     }
     kh_batch_free(batch);
     return rc;
@@ -151,7 +178,7 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
 /* The task with k demonstrations of an order in front of its template, which lives in *text. */
 static int shown(const kh_predictor *p, int order, int k, kh_buf *text, kh_task *out, kh_err *err) {
     *text = kh_buf_init(KH_BUF_MAX);
-    kh_demos_template(&p->post->demos, p->task, order, k, text);
+    kh_demos_template(&p->post->demos, p->post->task, order, k, p->task->plain, text);
     *out = *p->task;
     out->plain = text->data;
     return kh_buf_failed(text) ? kh_fail_memory(err) : 0;
@@ -240,7 +267,7 @@ static bool has_room(const kh_predictor *p, const int *tokens, int k, int more) 
 /* One chunk of rows with every order. A row's tokens are counted behind one demonstration, as its first word may be cut
  * otherwise at the start of a text; behind more of them it takes as many. Should a tokenizer not add up like that, the row
  * turns out too long and moves on to fewer demonstrations. */
-static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob, double *out, kh_err *err) {
+static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
     const kh_demos *d = &p->post->demos;
     int more[ROWS_AT_ONCE], rc = 0;
     for (int i = 0; i < n && rc == 0; i++) {
@@ -260,14 +287,24 @@ static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob,
                 rc = ask_group(p, o, k, &g, logprob, err);
         }
         if (rc == 0)
-            kh_mixture_add(out, logprob, p->post->weight + o, 1, n, p->task->n_label);
+            add_samples(out, logprob, p->post->weight + o, 1, n, p->task->n_label);
     }
     return rc;
 }
 
 /* ----------------------------------------------------------------------------------------------- the predictor */
 
-int kh_predictor_new(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, kh_err *err) {
+/* The template of one task with the label words of another. */
+static kh_task mix_tasks(const kh_task *template, const kh_task *words) {
+    kh_task mixed = *template;
+    mixed.label = words->label;
+    mixed.n_label = words->n_label;
+    mixed.metric = words->metric;
+    mixed.memory = NULL;
+    return mixed;
+}
+
+static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, bool foreign, kh_err *err) {
     *out = NULL;
     kh_predictor *p = kh_calloc(1, sizeof *p);
     if (!p)
@@ -275,7 +312,10 @@ int kh_predictor_new(kh_predictor **out, const kh_posterior *post, kh_plm *plm, 
     *p = (kh_predictor){ .post = post, .plm = plm, .task = task ? task : post->task };
     p->batch = post->soft ? kh_space_batch(&post->space, plm, false) : (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len };
     int rc = check_model(post, plm, err);
-    if (rc == 0)
+    if (foreign) {
+        p->foreign = mix_tasks(task, post->task);
+        p->task = &p->foreign;
+    } else if (rc == 0)
         rc = check_task(post, p->task, err);
     if (rc == 0 && post->access >= KH_ACCESS_LOGPROBS && !(p->scorer = kh_plm_scorer(plm, err)))
         rc = KH_EUNSUPPORTED;
@@ -294,6 +334,16 @@ int kh_predictor_new(kh_predictor **out, const kh_posterior *post, kh_plm *plm, 
     return rc;
 }
 
+int kh_predictor_new(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *task, kh_err *err) {
+    return new_predictor(out, post, plm, task, false, err);
+}
+
+int kh_predictor_foreign(kh_predictor **out, const kh_posterior *post, kh_plm *plm, const kh_task *template, kh_err *err) {
+    return new_predictor(out, post, plm, template, true, err);
+}
+
+const float *kh_predictor_prompts(const kh_predictor *p) { return p->prompts; }
+
 void kh_predictor_free(kh_predictor *p) {
     if (!p)
         return;
@@ -304,21 +354,34 @@ void kh_predictor_free(kh_predictor *p) {
 }
 
 int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
+    return kh_predictor_explain(p, rows, n, &(kh_explained){ .p = out }, err);
+}
+
+static void zero(double *x, size_t n) {
+    for (size_t i = 0; x && i < n; i++)
+        x[i] = 0;
+}
+
+int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_explained *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
     float *logprob = kh_malloc((size_t)samples * ROWS_AT_ONCE * (size_t)n_label * sizeof *logprob);
     if (!logprob)
         return kh_fail_memory(err);
-    for (size_t i = 0; i < (size_t)n * (size_t)n_label; i++)
-        out[i] = 0;
+    zero(out->p, (size_t)n * (size_t)n_label);
+    zero(out->votes, (size_t)n * (size_t)n_label);
+    zero(out->ambiguity, (size_t)n);
     for (int first = 0; first < n && rc == 0; first += ROWS_AT_ONCE) {
         int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
-        double *part = out + (size_t)first * (size_t)n_label;
-        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, part, err)
-                                        : ask_prompts(p, rows + first, some, logprob, part, err);
+        size_t at = (size_t)first * (size_t)n_label;
+        sums part = { out->p + at, out->votes ? out->votes + at : NULL, out->votes ? out->ambiguity + first : NULL };
+        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, &part, err)
+                                        : ask_prompts(p, rows + first, some, logprob, &part, err);
         if (rc == 0)
-            kh_mixture_finish(part, some, n_label);
+            kh_mixture_finish(part.p, some, n_label);
     }
+    for (int i = 0; out->votes && !p->scorer && i < n; i++) /* a vote says nothing of what its voter saw */
+        out->ambiguity[i] = NAN;
     kh_free(logprob);
     return rc;
 }

@@ -9,5 +9,11 @@
 void kh_mixture_add(double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label);
 /* Makes each row of p add up to one, which rounded weights do not quite. */
 void kh_mixture_finish(double *p, int n_row, int n_label);
+/* What the samples say one by one, added to votes [n_row, n_label] and ambiguity [n_row] (kh_explained). */
+void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row,
+    int n_label);
+
+/* The soft prompts of the samples [n, slots, hidden], or NULL without; they live as long as the predictor. */
+const float *kh_predictor_prompts(const kh_predictor *);
 
 #endif

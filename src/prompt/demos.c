@@ -85,7 +85,7 @@ static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, con
     }
 }
 
-void kh_demos_template(const kh_demos *d, const kh_task *task, int order, int n, kh_buf *out) {
+void kh_demos_template(const kh_demos *d, const kh_task *task, int order, int n, const char *then, kh_buf *out) {
     kh_template t;
     if (kh_template_parse(&t, task->plain, task->name, NULL) != 0) { /* a task's templates were parsed when it was opened */
         out->failed = true;
@@ -95,5 +95,5 @@ void kh_demos_template(const kh_demos *d, const kh_task *task, int order, int n,
         put_demo(out, &t, task, &d->row[d->order[(size_t)order * (size_t)d->n_shown + (size_t)i]]);
         kh_buf_char(out, ' ');
     }
-    kh_buf_text(out, task->plain);
+    kh_buf_text(out, then);
 }

@@ -21,7 +21,8 @@ typedef struct kh_demos {
 int kh_demos_draw(
     kh_demos *out, kh_arena *, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err);
 
-/* Appends the task's plain template with the first `n` demonstrations of order number `order` in front. */
-void kh_demos_template(const kh_demos *, const kh_task *, int order, int n, kh_buf *out);
+/* Appends the first `n` demonstrations of order number `order`, as the task's plain template shows them, and the template
+ * `then`: the task's own, or another's for rows from elsewhere. */
+void kh_demos_template(const kh_demos *, const kh_task *, int order, int n, const char *then, kh_buf *out);
 
 #endif

@@ -1,0 +1,317 @@
+/* decisions.c - when to answer, which classes to name, what to turn away: fitted once, kept beside the posterior, used on every
+ * row that comes.
+ *
+ * decisions.json carries a hash of posterior.json, so that thresholds of one classifier are never used with another. Numbers
+ * are written with 17 digits: what is read back decides exactly as what was fitted. */
+#include "judge/decisions.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "judge/posterior.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 1, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
+static const size_t JSON_MAX = (size_t)1 << 30;
+
+static const char *const SCORES[] = { [KH_SCORE_MAXP] = "maxp", [KH_SCORE_ENTROPY] = "entropy" };
+
+const char *kh_score_name(kh_score s) { return SCORES[s]; }
+
+kh_decision_opts kh_decision_defaults(void) {
+    return (kh_decision_opts){ .score = KH_SCORE_MAXP, .max_risk = 0.1, .delta = 0.1, .alpha = 0.1, .keep = 0.95 };
+}
+
+/* -------------------------------------------------------------------------------------------------- fitting */
+
+int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const kh_decision_opts *o, kh_err *err) {
+    *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
+    int rc = kh_answers_check(dev, err);
+    if (rc != 0)
+        return rc;
+    double *u = kh_malloc((size_t)dev->n * sizeof *u);
+    bool *good = kh_malloc((size_t)dev->n * sizeof *good);
+    rc = u && good ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < dev->n && rc == 0; i++) {
+        const double *p = dev->p + (size_t)i * (size_t)dev->n_label;
+        u[i] = kh_uncertainty(o->score, p, dev->n_label);
+        good[i] = kh_predicted(p, dev->n_label) == dev->label[i];
+    }
+    if (rc == 0 && o->max_risk > 0)
+        rc = kh_selector_fit(&out->selector, u, good, dev->n, o->max_risk, o->delta, err);
+    if (rc == 0 && o->alpha > 0)
+        rc = kh_conformal_fit(&out->conformal, dev, o->alpha, o->per_class, err);
+    if (rc == 0)
+        rc = kh_ood_threshold(&out->ood, u, dev->n, o->keep, err);
+    kh_free(u);
+    kh_free(good);
+    return rc;
+}
+
+void kh_decisions_free(kh_decisions *d) { kh_conformal_free(&d->conformal); }
+
+/* A row's own number, so that the same text is decided the same way wherever it stands. */
+static int row_number(const kh_row *row) {
+    uint64_t h = kh_hash64_more(KH_HASH64_START, row->a, row->n_a);
+    if (row->b)
+        h = kh_hash64_more(kh_hash64_more(h, "\t", 1), row->b, row->n_b);
+    return (int)(h >> 33);
+}
+
+kh_decision kh_decide(const kh_decisions *d, const kh_row *row, const double *p, bool *in) {
+    kh_decision out = { .score = kh_uncertainty(d->opts.score, p, d->n_label), .set_size = -1 };
+    out.abstain = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
+    out.foreign = out.score > d->ood;
+    if (d->opts.alpha > 0 && in)
+        out.set_size = kh_conformal_set(&d->conformal, p, kh_conformal_tie(d->opts.seed, row_number(row)), in);
+    return out;
+}
+
+/* -------------------------------------------------------------------------------------------------- writing */
+
+const char *kh_selector_answers(const kh_selector *s) {
+    return s->n_accepted == 0 ? "never" : isinf(s->threshold) ? "always" : "below threshold";
+}
+
+static void put_number(kh_buf *b, const char *key, double x) {
+    if (isfinite(x))
+        kh_buf_printf(b, "\"%s\": %.17g", key, x);
+    else
+        kh_buf_printf(b, "\"%s\": null", key);
+}
+
+static void put_selector(kh_buf *b, const kh_selector *s) {
+    kh_buf_printf(b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk, s->delta,
+        kh_selector_answers(s));
+    put_number(b, "threshold", s->threshold);
+    kh_buf_printf(b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong,
+        s->n_needed);
+    put_number(b, "risk", s->risk);
+    kh_buf_text(b, ", ");
+    put_number(b, "risk_bound", s->risk_bound);
+    kh_buf_printf(b, ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}", s->coverage,
+        s->coverage_low, s->coverage_high);
+}
+
+static void put_conformal(kh_buf *b, const kh_conformal *c) {
+    kh_buf_printf(b, "{\"alpha\": %.17g, \"per_class\": %s, \"min_alpha\": %.17g,\n    \"start\": [", c->alpha,
+        c->per_class ? "true" : "false", c->min_alpha);
+    for (int k = 0; k <= c->n_label; k++)
+        kh_buf_printf(b, "%s%d", k ? ", " : "", c->start[k]);
+    kh_buf_text(b, "],\n    \"scores\": [");
+    for (int i = 0; i < c->start[c->n_label]; i++)
+        kh_buf_printf(b, "%s%.17g", i ? ", " : "", c->score[i]);
+    kh_buf_text(b, "]}");
+}
+
+void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
+    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n, d->n_label, SCORES[d->opts.score]);
+    kh_json_u64(b, d->opts.seed);
+    kh_buf_text(b, ",\n  \"selector\": ");
+    if (d->opts.max_risk > 0)
+        put_selector(b, &d->selector);
+    else
+        kh_buf_text(b, "null");
+    kh_buf_text(b, ",\n  \"conformal\": ");
+    if (d->opts.alpha > 0)
+        put_conformal(b, &d->conformal);
+    else
+        kh_buf_text(b, "null");
+    kh_buf_printf(b, ",\n  \"ood\": {\"keep\": %.17g, ", d->opts.keep);
+    put_number(b, "threshold", d->ood);
+    kh_buf_char(b, '}');
+}
+
+int kh_decisions_save(const kh_decisions *d, const char *run, kh_err *err) {
+    char *path = kh_path_join(run, KH_DECISIONS_NAME);
+    kh_buf b = kh_buf_init(JSON_MAX);
+    uint64_t stamp = 0;
+    int rc = path ? kh_posterior_stamp(run, &stamp, err) : kh_fail_memory(err);
+    if (rc == 0) {
+        kh_buf_printf(&b, "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", \"posterior\": \"%016" PRIx64
+            "\",\n", VERSION, kh_version(), stamp);
+        kh_decisions_json(d, &b);
+        kh_buf_text(&b, "\n}\n");
+        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
+    }
+    kh_buf_free(&b);
+    kh_free(path);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------------------- reading */
+
+typedef struct reader {
+    kh_decisions *d;
+    const char *name;
+    kh_err *err;
+} reader;
+
+/* A number, or null for what has none. */
+static int read_threshold(const reader *r, const json_t *o, const char *key, double none, double *out) {
+    const json_t *v = json_object_get(o, key);
+    *out = none;
+    return json_is_null(v) ? 0 : kh_json_number(o, key, out, r->name, r->err);
+}
+
+static int read_selector(reader *r, const json_t *o) {
+    kh_selector *s = &r->d->selector;
+    const char *answers;
+    int rc = kh_json_number(o, "max_risk", &s->max_risk, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_number(o, "delta", &s->delta, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_string(o, "answers", &answers, r->name, r->err);
+    struct {
+        const char *key;
+        int *out;
+    } counts[] = { { "rows", &s->n }, { "accepted", &s->n_accepted }, { "wrong", &s->n_wrong }, { "needed", &s->n_needed } };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
+        rc = kh_json_int(o, counts[i].key, 0, INT32_MAX, counts[i].out, r->name, r->err);
+    struct {
+        const char *key;
+        double *out;
+    } numbers[] = { { "risk", &s->risk }, { "risk_bound", &s->risk_bound }, { "coverage", &s->coverage },
+        { "coverage_low", &s->coverage_low }, { "coverage_high", &s->coverage_high } };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && rc == 0; i++)
+        rc = read_threshold(r, o, numbers[i].key, NAN, numbers[i].out);
+    if (rc == 0)
+        rc = read_threshold(r, o, "threshold", s->n_accepted > 0 ? INFINITY : -INFINITY, &s->threshold);
+    if (rc == 0 && (!(s->max_risk > 0 && s->max_risk < 1) || strcmp(answers, kh_selector_answers(s)) != 0))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"selector\" contradicts itself: it answers \"%s\"; \"keyhole eval\" writes it anew",
+            r->name, answers);
+    r->d->opts.max_risk = s->max_risk;
+    r->d->opts.delta = s->delta;
+    return rc;
+}
+
+static int read_scores(reader *r, const json_t *start, const json_t *scores) {
+    kh_conformal *c = &r->d->conformal;
+    size_t n = json_array_size(scores);
+    if (!json_is_array(start) || !json_is_array(scores) || json_array_size(start) != (size_t)c->n_label + 1 || n > MAX_ROWS)
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"start\" must hold %d numbers and \"scores\" at most %d", r->name, c->n_label + 1,
+            MAX_ROWS);
+    c->start = kh_calloc((size_t)c->n_label + 1, sizeof *c->start);
+    c->score = kh_malloc(n * sizeof *c->score);
+    if (!c->start || !c->score)
+        return kh_fail_memory(r->err);
+    bool good = true;
+    for (size_t k = 0; k <= (size_t)c->n_label && good; k++) {
+        json_int_t v = json_integer_value(json_array_get(start, k));
+        good = v >= (k ? c->start[k - 1] : 0) && v <= (json_int_t)n && (k > 0 || v == 0) && (k < (size_t)c->n_label || v == (json_int_t)n);
+        c->start[k] = (int)v;
+    }
+    for (size_t i = 0; i < n && good; i++) {
+        const json_t *v = json_array_get(scores, i);
+        c->score[i] = json_number_value(v);
+        good = json_is_number(v) && isfinite(c->score[i]);
+    }
+    for (int k = 0; k < c->n_label && good; k++)
+        for (int i = c->start[k] + 1; i < c->start[k + 1]; i++)
+            good &= c->score[i - 1] <= c->score[i];
+    return good ? 0 : kh_fail(r->err, KH_EFORMAT, "%s: \"start\" and \"scores\" must ascend, class by class", r->name);
+}
+
+static int read_conformal(reader *r, const json_t *o) {
+    kh_conformal *c = &r->d->conformal;
+    c->n_label = r->d->n_label;
+    int rc = kh_json_number(o, "alpha", &c->alpha, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_number(o, "min_alpha", &c->min_alpha, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_bool(o, "per_class", &c->per_class, r->name, r->err);
+    if (rc == 0 && !(c->alpha > 0 && c->alpha < 1))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"alpha\" is %g, expected between 0 and 1", r->name, c->alpha);
+    if (rc == 0)
+        rc = read_scores(r, json_object_get(o, "start"), json_object_get(o, "scores"));
+    r->d->opts.alpha = c->alpha;
+    r->d->opts.per_class = c->per_class;
+    return rc;
+}
+
+static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
+    const char *schema, *score, *posterior;
+    int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
+    if (rc == 0 && strcmp(schema, "keyhole-decisions") != 0)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-decisions\"", r->name, schema);
+    if (rc == 0)
+        rc = kh_json_int(root, "version", 1, INT32_MAX, &version, r->name, r->err);
+    if (rc == 0 && version > VERSION)
+        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
+            version, VERSION);
+    if (rc == 0)
+        rc = kh_json_string(root, "posterior", &posterior, r->name, r->err);
+    if (rc == 0)
+        *stamp = strtoull(posterior, NULL, 16);
+    if (rc == 0)
+        rc = kh_json_int(root, "rows", 1, MAX_ROWS, &r->d->n, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(root, "classes", 2, MAX_LABEL, &r->d->n_label, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_string(root, "score", &score, r->name, r->err);
+    if (rc == 0 && strcmp(score, SCORES[0]) != 0 && strcmp(score, SCORES[1]) != 0)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"score\" must be maxp or entropy, not \"%s\"", r->name, score);
+    if (rc == 0) {
+        const json_t *seed = json_object_get(root, "seed");
+        r->d->opts.score = strcmp(score, SCORES[1]) == 0 ? KH_SCORE_ENTROPY : KH_SCORE_MAXP;
+        r->d->opts.seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10) : (uint64_t)json_integer_value(seed);
+    }
+    return rc;
+}
+
+int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err) {
+    *out = (kh_decisions){ .ood = INFINITY };
+    reader r = { out, name, err };
+    json_t *root;
+    int rc = kh_json_parse(text, n, name, &root, err);
+    if (rc == 0 && !json_is_object(root))
+        rc = kh_fail(err, KH_EFORMAT, "%s: must hold a JSON object", name);
+    if (rc == 0)
+        rc = read_head(&r, root, stamp);
+    struct {
+        const char *key;
+        int (*read)(reader *, const json_t *);
+    } parts[] = { { "selector", read_selector }, { "conformal", read_conformal } };
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        const json_t *o = json_object_get(root, parts[i].key);
+        if (json_is_object(o))
+            rc = parts[i].read(&r, o);
+        else if (!json_is_null(o))
+            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be an object or null", name, parts[i].key);
+    }
+    const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
+    if (rc == 0)
+        rc = json_is_object(ood) ? kh_json_number(ood, "keep", &out->opts.keep, name, err)
+                                 : kh_fail(err, KH_EFORMAT, "%s: \"ood\" must be an object", name);
+    if (rc == 0)
+        rc = read_threshold(&r, ood, "threshold", INFINITY, &out->ood);
+    json_decref(root);
+    return rc;
+}
+
+int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err) {
+    *out = (kh_decisions){ 0 };
+    char *path = kh_path_join(run, KH_DECISIONS_NAME);
+    kh_buf text = kh_buf_init(0);
+    uint64_t stamp = 0, posterior = 0;
+    int rc = path ? 0 : kh_fail_memory(err);
+    if (rc == 0 && !kh_file_exists(path))
+        rc = kh_fail(err, KH_EMISSING, "%s: no " KH_DECISIONS_NAME " in it; \"keyhole eval %s\" makes one", run, run);
+    if (rc == 0)
+        rc = kh_file_read(path, JSON_MAX, &text, err);
+    if (rc == 0)
+        rc = kh_decisions_parse(out, text.data, text.len, path, &stamp, err);
+    if (rc == 0)
+        rc = kh_posterior_stamp(run, &posterior, err);
+    if (rc == 0 && stamp != posterior)
+        rc = kh_fail(err, KH_EMISMATCH, "%s: was made for another posterior; \"keyhole eval %s\" makes it anew", path, run);
+    kh_buf_free(&text);
+    kh_free(path);
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* decisions.h - decisions beyond what the public header says. */
+#ifndef KH_JUDGE_DECISIONS_H
+#define KH_JUDGE_DECISIONS_H
+
+#include "base/buf.h"
+#include "keyhole.h"
+
+#define KH_DECISIONS_NAME "decisions.json"
+
+const char *kh_score_name(kh_score); /* "maxp", "entropy": the words of options and files */
+
+/* Appends them as the members of a JSON object, without its braces. */
+void kh_decisions_json(const kh_decisions *, kh_buf *out);
+/* Reads the same from text; messages call it by `name`. *stamp is that of the posterior. Free *out, failed ones too. */
+int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err);
+
+/* "never", "always" or "below threshold". */
+const char *kh_selector_answers(const kh_selector *);
+
+#endif
