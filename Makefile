@@ -116,6 +116,13 @@ $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
 
+# The server's page goes into the program, line by line as a C string.
+$(OUT)/server/page.inc: server/page.html
+	@mkdir -p $(@D)
+	$(Q)sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+$(OUT)/server/classify.o: $(OUT)/server/page.inc
+$(OUT)/server/classify.o: CPPFLAGS += -I$(OUT)
+
 # Tests of the server link it.
 SERVER_TESTS := $(filter $(OUT)/tests/test_server%,$(TESTS))
 $(SERVER_TESTS): $(SERVER_OBJ)

@@ -6,7 +6,7 @@
  *                                                                completions.c  POST /v1/completions, as vLLM has it
  *
  * A request becomes a kh_call. Its route's `prepare` runs on a thread of libmicrohttpd: it either fills the reply, or reads
- * the body into `parsed` and says how the box is to be asked (`kind`); then the call waits in the queue. */
+ * the body into `parsed` and says how the box is to be asked (`way`); then the call waits in the queue. */
 #ifndef KH_SERVER_INSIDE_H
 #define KH_SERVER_INSIDE_H
 
@@ -53,7 +53,7 @@ struct kh_call {
     bool waiting; /* in the queue, or with the box */
     double started;
     kh_reply reply;
-    const kh_way *kind; /* NULL: the reply is ready */
+    const kh_way *way; /* NULL: the reply is ready */
     void *parsed;
     long long cost; /* tokens */
     kh_call *next;  /* in the queue */
@@ -105,7 +105,11 @@ struct kh_server {
     kh_wire_limits limits;
     char *token; /* NULL: none is asked for */
     char *model_json, *tokenizer_json; /* what GET /v1/model and /v1/tokenizer answer */
+    /* A classifier. */
     kh_predictor *predictor;
+    kh_decisions decisions;
+    bool decides;
+    char *report;
     kh_counters count;
     atomic_size_t bytes; /* of bodies in memory */
     atomic_bool draining;
@@ -139,5 +143,10 @@ void kh_get_model(kh_server *, kh_call *);
 void kh_get_tokenizer(kh_server *, kh_call *);
 void kh_get_embedding(kh_server *, kh_call *);
 void kh_post_score(kh_server *, kh_call *);
+int kh_classify_init(kh_server *, kh_err *err);
+int kh_report_init(kh_server *, kh_err *err);
+void kh_post_classify(kh_server *, kh_call *);
+void kh_get_page(kh_server *, kh_call *);
+void kh_get_report(kh_server *, kh_call *);
 
 #endif

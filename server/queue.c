@@ -14,8 +14,8 @@ static int take(kh_queue *q, kh_call **out) {
     long long cost = 0;
     int n = 0;
     for (kh_call *c = head; c; c = *link) {
-        bool mine = c == head || (n < MOST_TOGETHER && c->kind == head->kind && c->kind->joins && cost + c->cost <= q->most &&
-            c->kind->joins(head, c));
+        bool mine = c == head || (n < MOST_TOGETHER && c->way == head->way && c->way->joins && cost + c->cost <= q->most &&
+            c->way->joins(head, c));
         if (mine) {
             out[n++] = c;
             cost += c->cost;
@@ -43,7 +43,7 @@ static void *serve(void *self) {
             break;
         int n = take(q, calls);
         pthread_mutex_unlock(&q->lock);
-        calls[0]->kind->run(s, calls, n);
+        calls[0]->way->run(s, calls, n);
         atomic_fetch_add(&s->count.batches, 1);
         atomic_fetch_add(&s->count.batched, n);
         for (int i = 0; i < n; i++)

@@ -134,7 +134,7 @@ void kh_post_score(kh_server *s, kh_call *c) {
         return;
     }
     c->parsed = w;
-    c->kind = &SCORE;
+    c->way = &SCORE;
     int rc = kh_wire_question_parse(w, c->body.data ? c->body.data : "", c->body.len, &s->limits, &err);
     if (rc == 0 && !w->want_given)
         w->want = s->scorer ? KH_WANT_LOGPROBS : KH_WANT_LABELS;

@@ -139,6 +139,17 @@ static const kh_route MODEL_ROUTES[] = {
     { 0 },
 };
 
+static const kh_route RUN_ROUTES[] = {
+    { "GET", "/", true, kh_get_page },
+    { "GET", "/health", true, kh_get_health },
+    { "GET", "/metrics", false, kh_get_metrics },
+    { "GET", "/report", false, kh_get_report },
+    { "GET", "/v1/models", false, kh_get_models },
+    { "GET", "/v1/run", false, kh_get_model },
+    { "POST", "/v1/classify", false, kh_post_classify },
+    { 0 },
+};
+
 static const kh_route *find_route(kh_call *c, const kh_route *table, const char *method, const char *path) {
     bool other = false;
     for (; table->path; table++) {
@@ -187,7 +198,7 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     atomic_fetch_add(&s->count.active, 1);
     set_deadline(s, connection, s->o.body_time);
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-    c->route = find_route(c, MODEL_ROUTES, method, url);
+    c->route = find_route(c, s->predictor ? RUN_ROUTES : MODEL_ROUTES, method, url);
     if (c->route && s->token && !c->route->open && !has_token(s, c)) {
         kh_reply_fail(c, 401, "this server wants a bearer token");
         c->route = NULL;
@@ -225,7 +236,7 @@ static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size
 static enum MHD_Result complete(kh_server *s, kh_call *c) {
     if (c->reply.status == 0)
         c->route->prepare(s, c);
-    if (c->reply.status == 0 && c->kind) {
+    if (c->reply.status == 0 && c->way) {
         set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
         c->waiting = true;
         MHD_suspend_connection(c->connection);
@@ -261,8 +272,8 @@ static void on_completed(void *self, struct MHD_Connection *connection, void **s
         return;
     atomic_fetch_sub(&s->bytes, c->body.len);
     atomic_fetch_sub(&s->count.active, 1);
-    if (c->kind)
-        c->kind->free(c->parsed);
+    if (c->way)
+        c->way->free(c->parsed);
     kh_buf_free(&c->body);
     kh_buf_free(&c->reply.body);
     kh_free(c);
@@ -437,8 +448,10 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     s->labeler = kh_plm_labeler(what->plm, NULL);
     s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
     int rc = read_token(s, err);
+    if (rc == 0 && what->posterior)
+        rc = kh_report_init(s, err);
     if (rc == 0)
-        rc = kh_describe_init(s, err);
+        rc = what->posterior ? kh_classify_init(s, err) : kh_describe_init(s, err);
     if (rc == 0)
         rc = kh_queue_start(s, err);
     if (rc == 0)
@@ -487,6 +500,9 @@ void kh_server_stop(kh_server *s) {
     kh_free(s->token);
     kh_free(s->model_json);
     kh_free(s->tokenizer_json);
+    kh_predictor_free(s->predictor);
+    kh_decisions_free(&s->decisions);
+    kh_free(s->report);
     kh_free(s);
 }
 
