@@ -15,7 +15,7 @@ const cli_command *const cli_commands[] = {
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
     &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random,
     &cmd_tune, &cmd_predict,
-    &cmd_serve,
+    &cmd_serve, &cmd_export,
     &cmd_metrics, &cmd_calibrate,
     &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_cmaes,
     &cmd_help,
