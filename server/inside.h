@@ -143,6 +143,7 @@ void kh_get_model(kh_server *, kh_call *);
 void kh_get_tokenizer(kh_server *, kh_call *);
 void kh_get_embedding(kh_server *, kh_call *);
 void kh_post_score(kh_server *, kh_call *);
+void kh_post_completions(kh_server *, kh_call *);
 int kh_classify_init(kh_server *, kh_err *err);
 int kh_report_init(kh_server *, kh_err *err);
 void kh_post_classify(kh_server *, kh_call *);

@@ -136,6 +136,7 @@ static const kh_route MODEL_ROUTES[] = {
     { "GET", "/v1/tokenizer", false, kh_get_tokenizer },
     { "GET", "/v1/embedding", false, kh_get_embedding },
     { "POST", "/v1/score", false, kh_post_score },
+    { "POST", "/v1/completions", false, kh_post_completions },
     { 0 },
 };
 
