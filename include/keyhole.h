@@ -289,6 +289,7 @@ typedef struct kh_batch_opts {
     const int32_t *slot_id; /* [n_slot] ids that stand in the slots; NULL: 1000, 1001, ... */
     kh_placement placement;
     bool paper_exact; /* rows longer than max_len are left out; otherwise their texts are cut */
+    bool next;        /* for models that continue texts: a sequence ends where its mask would stand, and has none */
 } kh_batch_opts;
 
 /* Sequences of different lengths, one after another, without padding. A row has n_variant sequences, one for each word
@@ -424,6 +425,7 @@ typedef struct kh_plm_info {
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
     const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
+    bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */

@@ -1,119 +1,8 @@
 /* test_plm_http.c - the client against a service that misbehaves: a small server on raw sockets that follows a script. What
  * passes is tried again and ends in the same answer; what does not ends in one sentence; nothing hangs and no key is told. */
-#include "tiny.h"
-
-#include "base/base64.h"
-#include "plm/http.h"
-#include "plm/wire.h"
-
-#include <arpa/inet.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/socket.h>
+#include "evil.h"
 
 #ifdef KH_WITH_CURL
-
-/* ------------------------------------------------------------------------------------- a server on a string */
-
-/* What the server does with the n-th request for /v1/score (from 0): the bytes to send, or NULL to end the connection. */
-typedef const char *script_fn(int n);
-
-typedef struct evil {
-    int fd, port;
-    pthread_t thread;
-    script_fn *script;
-    atomic_int scores; /* requests for /v1/score so far */
-    atomic_int saw_key;
-    kh_buf model, tokenizer;
-} evil;
-
-static void http_wrap(kh_buf *out, const char *body) {
-    *out = kh_buf_init(KH_BUF_MAX);
-    kh_buf_printf(out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body), body);
-}
-
-static size_t read_request(int fd, char *out, size_t cap) {
-    size_t got = 0, want = SIZE_MAX;
-    while (got + 1 < cap && got < want) {
-        ssize_t k = recv(fd, out + got, cap - 1 - got, 0);
-        if (k <= 0)
-            break;
-        got += (size_t)k;
-        out[got] = '\0';
-        char *end = strstr(out, "\r\n\r\n"), *length = strcasestr(out, "Content-Length: ");
-        if (end)
-            want = (size_t)(end + 4 - out) + (length && length < end ? (size_t)atoi(length + 16) : 0);
-    }
-    return got;
-}
-
-static void send_all(int fd, const char *s, size_t n) {
-    for (size_t at = 0; at < n;) {
-        ssize_t k = send(fd, s + at, n - at, MSG_NOSIGNAL);
-        if (k <= 0)
-            return;
-        at += (size_t)k;
-    }
-}
-
-static void *serve(void *self) {
-    evil *e = self;
-    static char request[1 << 20];
-    for (;;) {
-        int fd = accept(e->fd, NULL, NULL);
-        if (fd < 0)
-            return NULL;
-        read_request(fd, request, sizeof request);
-        if (strstr(request, "Authorization: Bearer the-key"))
-            atomic_store(&e->saw_key, 1);
-        const kh_buf *fixed = strncmp(request, "GET /v1/model ", 14) == 0 ? &e->model : strncmp(request, "GET /v1/tokenizer ", 18) == 0 ? &e->tokenizer : NULL;
-        if (fixed)
-            send_all(fd, fixed->data, fixed->len);
-        else {
-            const char *bytes = e->script(atomic_fetch_add(&e->scores, 1));
-            if (bytes)
-                send_all(fd, bytes, strlen(bytes));
-        }
-        shutdown(fd, SHUT_RDWR);
-        close(fd);
-    }
-}
-
-static const char MODEL_JSON[] =
-    "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\",\"kernels\":\"generic\",\"access\":\"logprobs\",\"hidden\":4,\"max_len\":64,"
-    "\"fingerprint\":\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":1000000,\"prompts\":64,\"rows\":64,\"tokens\":100000}}";
-
-static evil *evil_new(script_fn *script, const char *model) {
-    evil *e = calloc(1, sizeof *e);
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t n = sizeof a;
-    kh_buf file, json = kh_buf_init(KH_BUF_MAX);
-    e->script = script;
-    e->fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(e->fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(e->fd, 16), 0);
-    assert_int_equal(getsockname(e->fd, (struct sockaddr *)&a, &n), 0);
-    e->port = ntohs(a.sin_port);
-    assert_int_equal(kh_file_read(TINY_TOKENIZER, 1 << 20, &file, NULL), 0);
-    kh_buf_text(&json, "{\"main\":\"tokenizer.json\",\"files\":{\"tokenizer.json\":\"");
-    kh_base64_put(&json, file.data, file.len);
-    kh_buf_text(&json, "\"}}");
-    http_wrap(&e->tokenizer, json.data);
-    http_wrap(&e->model, model ? model : MODEL_JSON);
-    kh_buf_free(&json);
-    kh_buf_free(&file);
-    pthread_create(&e->thread, NULL, serve, e);
-    return e;
-}
-
-static void evil_free(evil *e) {
-    shutdown(e->fd, SHUT_RDWR);
-    pthread_join(e->thread, NULL);
-    close(e->fd);
-    kh_buf_free(&e->model);
-    kh_buf_free(&e->tokenizer);
-    free(e);
-}
 
 /* -------------------------------------------------------------------------------------------------- asking it */
 
@@ -157,15 +46,8 @@ static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
     return rc;
 }
 
-#define HEAD(status) "HTTP/1.1 " status "\r\nConnection: close\r\nContent-Type: application/json\r\n"
 /* -0.5 and -2 as floats: 00 00 00 BF, 00 00 00 C0 */
 #define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAMA=\"}"
-
-static const char *wrap(const char *body) {
-    static char out[1 << 18];
-    snprintf(out, sizeof out, HEAD("200 OK") "Content-Length: %zu\r\n\r\n%s", strlen(body), body);
-    return out;
-}
 
 static void expect_answer(script_fn *script, int tries) {
     evil *e = evil_new(script, NULL);

@@ -10,6 +10,10 @@ static const struct {
     kh_service_open *open;
 } SERVICES[] = {
     { "keyhole", kh_keyhole_open },
+    { "vllm-completions", kh_vllm_completions_open },
+    { "vllm-chat", kh_vllm_chat_open },
+    { "sglang", kh_sglang_open },
+    { "openai", kh_openai_open },
 };
 
 enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
