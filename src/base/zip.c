@@ -66,7 +66,7 @@ void kh_zip_finish(kh_zip *z) {
 
 /* --------------------------------------------------------------------------------------------------- reading */
 
-enum { END = 22, CENTRAL = 46, LOCAL = 30 };
+enum { END = 22, CENTRAL = 46, LOCAL = 30, ECHO = 56 + 20 };
 
 /* The entry whose directory record is at p, of which `left` bytes remain; *took gets the record's length, and *next, the end
  * of the last entry's bytes, moves on: entries stand in the order of the directory and do not overlap. */
@@ -98,6 +98,15 @@ static const char *read_entry(kh_zip_entry *e, const unsigned char *all, size_t 
     return NULL;
 }
 
+/* PyTorch puts a zip64 record and its locator between the directory and the end, and says the same in them once more. */
+static bool is_echo(const unsigned char *p, size_t entries, size_t size, size_t at) {
+    uint64_t want[] = { entries, entries, size, at };
+    bool same = get32(p) == 0x06064b50 && get32(p + 56) == 0x07064b50 && get32(p + 64) == at + size && get32(p + 68) == 0;
+    for (int i = 0; i < 4; i++)
+        same = same && get32(p + 24 + 8 * i) == want[i] && get32(p + 28 + 8 * i) == 0;
+    return same;
+}
+
 int kh_zip_read(kh_zip_list *out, const void *bytes, size_t n, const char *who, kh_err *err) {
     const unsigned char *all = bytes, *end = all + (n < END ? 0 : n - END);
     const char *wrong = NULL;
@@ -105,16 +114,18 @@ int kh_zip_read(kh_zip_list *out, const void *bytes, size_t n, const char *who, 
     if (n < END || get32(end) != 0x06054b50 || get16(end + 20) != 0)
         return kh_fail(err, KH_EFORMAT, "%s: not a zip archive, or one with something behind its end", who);
     size_t entries = get16(end + 10), size = get32(end + 12), at = get32(end + 16), next = 0;
-    if (get16(end + 4) != 0 || get16(end + 6) != 0 || get16(end + 8) != entries || size > n - END || at != n - END - size)
+    size_t gap = size > n - END || at > n - END - size ? SIZE_MAX : n - END - size - at;
+    if (get16(end + 4) != 0 || get16(end + 6) != 0 || get16(end + 8) != entries ||
+        !(gap == 0 || (gap == ECHO && is_echo(all + at + size, entries, size, at))))
         return kh_fail(err, KH_EFORMAT, "%s: the end of the zip archive is damaged, or it is split or in zip64 form", who);
     if (entries > KH_ZIP_ENTRIES)
         return kh_fail(err, KH_ELIMIT, "%s: a zip archive of %zu entries; at most %d are read", who, entries, (int)KH_ZIP_ENTRIES);
-    const unsigned char *p = all + at;
+    const unsigned char *p = all + at, *stop = p + size;
     for (size_t i = 0, took; i < entries && !wrong; i++, p += took) {
         took = 0;
-        wrong = read_entry(&out->entry[out->n++], all, at, p, (size_t)(end - p), &took, &next);
+        wrong = read_entry(&out->entry[out->n++], all, at, p, (size_t)(stop - p), &took, &next);
     }
-    if (!wrong && p != end)
+    if (!wrong && p != stop)
         wrong = "its directory is damaged";
     return wrong ? kh_fail(err, KH_EFORMAT, "%s: a zip archive that is not read: %s", who, wrong) : 0;
 }
