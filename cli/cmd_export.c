@@ -27,8 +27,8 @@ typedef struct export_opts {
 } export_opts;
 
 static const kh_opt export_table[] = {
-    { "format", KH_OPT_CHOICE, offsetof(export_opts, format), NULL, .arg = "peft|npz|jsonl|safetensors",
-        .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors", .required = true },
+    { "format", KH_OPT_CHOICE, offsetof(export_opts, format), "safetensors", .arg = "peft|npz|jsonl|safetensors",
+        .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors" },
     { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write", .required = true },
     { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL", .help = "where the model is now; without it, where it was when tuning" },
     { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION", .arg = "TYPE",
