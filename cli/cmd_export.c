@@ -29,8 +29,10 @@ typedef struct export_opts {
 static const kh_opt export_table[] = {
     { "format", KH_OPT_CHOICE, offsetof(export_opts, format), "safetensors", .arg = "peft|npz|jsonl|safetensors",
         .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors" },
-    { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write", .required = true },
-    { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL", .help = "where the model is now; without it, where it was when tuning" },
+    { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write",
+        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL",
+        .help = "where the model is now; without it, where it was when tuning" },
     { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION", .arg = "TYPE",
         .help = "what PEFT is told; it has no type for masked language models" },
     KH_HTTP_ROWS(export_opts, http),
@@ -121,7 +123,8 @@ static int to_jsonl(const arrays *a, kh_err *err) {
     const kh_space *s = &a->post->space;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     for (int i = 0; i < a->post->n; i++) {
-        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i, (double)a->post->weight[i], kh_inject_name(s->inject));
+        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i, (double)a->post->weight[i],
+            kh_inject_name(s->inject));
         put_numbers(&b, a->post->z + (size_t)i * (size_t)s->dim, s->dim);
         kh_buf_text(&b, ",\"prompt\":[");
         for (int r = 0; r < s->slots; r++) {
@@ -152,8 +155,10 @@ static void put_config(const arrays *a, kh_buf *b) {
         kh_buf_printf(b, "  \"num_attention_heads\": %d,\n  \"num_layers\": %d,\n", m.heads, m.layers);
     else
         kh_buf_text(b, "  \"num_attention_heads\": null,\n  \"num_layers\": null,\n");
-    kh_buf_printf(b, "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": \"PROMPT_TUNING\",\n", s->slots);
-    kh_buf_text(b, "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  \"revision\": null,\n  \"task_type\": ");
+    kh_buf_printf(
+        b, "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": \"PROMPT_TUNING\",\n", s->slots);
+    kh_buf_text(
+        b, "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  \"revision\": null,\n  \"task_type\": ");
     kh_json_quote(b, a->o->task_type, strlen(a->o->task_type));
     kh_buf_printf(b, ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": null\n}\n", s->hidden);
 }
@@ -162,7 +167,9 @@ static int write_adapter(const arrays *a, int sample, const char *dir, kh_err *e
     const kh_space *s = &a->post->space;
     char *config = kh_path_join(dir, "adapter_config.json"), *weights = kh_path_join(dir, "adapter_model.safetensors");
     kh_buf b = kh_buf_init(1 << 20);
-    kh_array plan = { .name = "prompt_embeddings", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)s->slots, (size_t)s->hidden } };
+    kh_array plan = {
+        .name = "prompt_embeddings", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)s->slots, (size_t)s->hidden }
+    };
     kh_safetensors_writer *w = NULL;
     int rc = config && weights ? kh_dir_make(dir, err) : kh_fail_memory(err);
     put_config(a, &b);
@@ -184,9 +191,11 @@ static int to_peft(const arrays *a, kh_err *err) {
     kh_inject inject = a->post->space.inject;
     if (inject != KH_INJECT_EMBED_PREFIX)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "PEFT puts its prompts in front of all word embeddings; these were tuned as %s, which %s, and would mean something else there; "
+            "PEFT puts its prompts in front of all word embeddings; these were tuned as %s, which %s, and would mean something "
+            "else there; "
             "tune with --inject embed-prefix",
-            kh_inject_name(inject), inject == KH_INJECT_POST_LN_ADD ? "adds them behind the embeddings' LayerNorm" : "puts them behind the first token");
+            kh_inject_name(inject),
+            inject == KH_INJECT_POST_LN_ADD ? "adds them behind the embeddings' LayerNorm" : "puts them behind the first token");
     int rc = kh_dir_make(a->o->out, err);
     for (int i = 0; i < a->post->n && rc == 0; i++) {
         char name[32];

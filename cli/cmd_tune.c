@@ -155,7 +155,10 @@ static int open_all(tune *u, kh_err *err) {
         return rc;
     kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
     rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
-    kh_plm_opts box = { .access = (kh_access)o->access, .precision = (kh_precision)o->precision, .hooks = &cli_hooks, .http = &o->http };
+    kh_plm_opts box = { .access = (kh_access)o->access,
+        .precision = (kh_precision)o->precision,
+        .hooks = &cli_hooks,
+        .http = &o->http };
     return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
 }
 

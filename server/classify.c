@@ -29,10 +29,15 @@ typedef struct texts {
 
 static int read_row(const kh_task *task, const json_t *v, kh_row *row, kh_err *err) {
     const json_t *a = json_is_array(v) ? json_array_get(v, 0) : v, *b = json_is_array(v) ? json_array_get(v, 1) : NULL;
-    if (!json_is_string(a) || (json_is_array(v) && json_array_size(v) != 2) || (b != NULL && !json_is_string(b)) || (b != NULL) != task->pair)
+    if (!json_is_string(a) || (json_is_array(v) && json_array_size(v) != 2) || (b != NULL && !json_is_string(b)) ||
+        (b != NULL) != task->pair)
         return kh_fail(err, KH_EFORMAT, "request: for task \"%s\" a text is %s", task->name,
             task->pair ? "an array of two strings" : "a string");
-    *row = (kh_row){ .a = json_string_value(a), .n_a = json_string_length(a), .b = json_string_value(b), .n_b = json_string_length(b), .label = -1 };
+    *row = (kh_row){ .a = json_string_value(a),
+        .n_a = json_string_length(a),
+        .b = json_string_value(b),
+        .n_b = json_string_length(b),
+        .label = -1 };
     return 0;
 }
 
@@ -115,7 +120,8 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         total += (size_t)((const texts *)calls[i]->parsed)->n;
     kh_row *rows = kh_calloc(total, sizeof *rows);
-    double *p = kh_calloc(total * (2 * n_label + 1), sizeof *p), *votes = p ? p + total * n_label : NULL, *ambiguity = p ? votes + total * n_label : NULL;
+    double *p = kh_calloc(total * (2 * n_label + 1), sizeof *p), *votes = p ? p + total * n_label : NULL,
+           *ambiguity = p ? votes + total * n_label : NULL;
     bool *in = kh_calloc(n_label, sizeof *in);
     int rc = rows && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {
@@ -176,7 +182,8 @@ int kh_classify_init(kh_server *s, kh_err *err) {
     kh_plm_info box = kh_plm_describe(s->what.plm);
     kh_posterior_info info = kh_posterior_describe(s->what.posterior);
     kh_buf b = kh_buf_init(1 << 20);
-    s->limits = (kh_wire_limits){ .hidden = box.hidden, .max_len = box.max_len, .prompts = 1, .rows = s->o.rows, .tokens = s->o.tokens };
+    s->limits =
+        (kh_wire_limits){ .hidden = box.hidden, .max_len = box.max_len, .prompts = 1, .rows = s->o.rows, .tokens = s->o.tokens };
     int rc = kh_predictor_new(&s->predictor, s->what.posterior, s->what.plm, NULL, err);
     if (rc == 0 && s->what.run) {
         rc = kh_decisions_open(&s->decisions, s->what.run, err);
@@ -187,7 +194,9 @@ int kh_classify_init(kh_server *s, kh_err *err) {
         return rc;
     kh_buf_text(&b, "{\"name\":");
     kh_json_quote(&b, s->what.name, strlen(s->what.name));
-    kh_buf_printf(&b, ",\"keyhole\":\"%s\",\"method\":\"%s\",\"samples\":%d,\"access\":\"%s\",\"fingerprint\":\"%016" PRIx64 "\",\"metric\":\"%s\"",
+    kh_buf_printf(&b,
+        ",\"keyhole\":\"%s\",\"method\":\"%s\",\"samples\":%d,\"access\":\"%s\",\"fingerprint\":\"%016" PRIx64
+        "\",\"metric\":\"%s\"",
         kh_version(), info.method, info.samples, kh_access_name(info.access), info.fingerprint, kh_metric_name(info.task->metric));
     kh_buf_printf(&b, ",\"dev\":%.9g,\"decides\":%s,\"report\":%s,\"pair\":%s,\"task\":", info.dev, s->decides ? "true" : "false",
         s->report ? "true" : "false", info.task->pair ? "true" : "false");

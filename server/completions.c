@@ -62,7 +62,8 @@ static int add_item(reader *r, item it) {
         kh_free(it.id);
         kh_free(it.rows);
         return kh_fail(r->err, KH_EFORMAT,
-            "prompt %d holds no mask; the model answers at the mask, as a token of a text or as the row of its word embedding", c->n);
+            "prompt %d holds no mask; the model answers at the mask, as a token of a text or as the row of its word embedding",
+            c->n);
     }
     c->item[c->n++] = it;
     return 0;
@@ -123,12 +124,14 @@ static int add_embeds(reader *r, const json_t *v) {
     if (size == SIZE_MAX)
         return kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
     unsigned char *bytes = kh_malloc(size + 1);
-    int rc = !bytes                                               ? kh_fail_memory(r->err)
-        : !kh_base64_get(text, json_string_length(v), bytes) ? kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" is not base64")
-                                                                  : kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
+    int rc = !bytes ? kh_fail_memory(r->err)
+        : !kh_base64_get(text, json_string_length(v), bytes)
+        ? kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" is not base64")
+        : kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
     kh_free(bytes);
     if (rc == 0 && cols != l->hidden)
-        rc = kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" has rows of %d numbers; the model's word embeddings have %d", cols, l->hidden);
+        rc = kh_fail(
+            r->err, KH_EFORMAT, "\"prompt_embeds\" has rows of %d numbers; the model's word embeddings have %d", cols, l->hidden);
     for (size_t i = 0; rc == 0 && i < (size_t)n * (size_t)cols; i++)
         if (!isfinite(rows[i]))
             rc = kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" holds NaN or infinity");
@@ -321,7 +324,8 @@ static void run_one(kh_server *s, kh_call *call) {
             put_choice(s, b, c, i, logprob);
         tokens += c->item[i].n;
     }
-    kh_buf_printf(b, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n", tokens, c->n, tokens + c->n);
+    kh_buf_printf(
+        b, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n", tokens, c->n, tokens + c->n);
     atomic_fetch_add(&s->count.queries, c->n);
     if (rc != 0)
         kh_reply_err(call, &err);

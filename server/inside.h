@@ -3,7 +3,7 @@
  *     server.c     connections, limits, token, routes            describe.c   what the model is
  *     queue.c      requests that need the box, joined            score.c      POST /v1/score
  *     metrics.c    what /metrics counts                          classify.c   POST /v1/classify
- *                                                                completions.c  POST /v1/completions, as vLLM has it
+ *     embeddings.c POST /v1/embeddings                           completions.c  POST /v1/completions, as vLLM has it
  *
  * A request becomes a kh_call. Its route's `prepare` runs on a thread of libmicrohttpd: it either fills the reply, or reads
  * the body into `parsed` and says how the box is to be asked (`way`); then the call waits in the queue. */
@@ -47,7 +47,7 @@ struct kh_call {
     const kh_route *route;
     struct MHD_Connection *connection;
     kh_buf body;
-    bool refused; /* the reply is there before the body is */
+    bool refused;  /* the reply is there before the body is */
     size_t thrown; /* bytes of a body that is refused */
     bool answered;
     bool waiting; /* in the queue, or with the box */
@@ -103,7 +103,7 @@ struct kh_server {
     kh_scorer *scorer; /* NULL at access level labels */
     kh_labeler *labeler;
     kh_wire_limits limits;
-    char *token; /* NULL: none is asked for */
+    char *token;                       /* NULL: none is asked for */
     char *model_json, *tokenizer_json; /* what GET /v1/model and /v1/tokenizer answer */
     /* A classifier. */
     kh_predictor *predictor;
@@ -144,6 +144,7 @@ void kh_get_tokenizer(kh_server *, kh_call *);
 void kh_get_embedding(kh_server *, kh_call *);
 void kh_post_score(kh_server *, kh_call *);
 void kh_post_completions(kh_server *, kh_call *);
+void kh_post_embeddings(kh_server *, kh_call *);
 int kh_classify_init(kh_server *, kh_err *err);
 int kh_report_init(kh_server *, kh_err *err);
 void kh_post_classify(kh_server *, kh_call *);

@@ -20,8 +20,9 @@ static void put(kh_buf *out, const char *name, const char *type, const char *hel
 
 void kh_metrics_put(kh_server *s, kh_buf *out) {
     kh_counters *c = &s->count;
-    kh_buf_text(out, "# HELP keyhole_requests_total Requests answered, by the first digit of the status.\n"
-                     "# TYPE keyhole_requests_total counter\n");
+    kh_buf_text(out,
+        "# HELP keyhole_requests_total Requests answered, by the first digit of the status.\n"
+        "# TYPE keyhole_requests_total counter\n");
     for (int i = 1; i < 6; i++)
         kh_buf_printf(out, "keyhole_requests_total{status=\"%dxx\"} %lld\n", i, (long long)atomic_load(&c->requests[i]));
     put(out, "queries_total", "counter", "Pairs of prompt and row that the model answered.", atomic_load(&c->queries));
@@ -35,14 +36,16 @@ void kh_metrics_put(kh_server *s, kh_buf *out) {
     put(out, "queue_length", "gauge", "Requests that wait for the model.", kh_queue_length(s));
     put(out, "body_bytes", "gauge", "Bytes of request bodies in memory.", (long long)atomic_load(&s->bytes));
     put(out, "uptime_seconds", "gauge", "Since the start.", (long long)(kh_seconds() - s->started));
-    kh_buf_text(out, "# HELP keyhole_request_seconds From the head of a request to its answer.\n"
-                     "# TYPE keyhole_request_seconds histogram\n");
+    kh_buf_text(out,
+        "# HELP keyhole_request_seconds From the head of a request to its answer.\n"
+        "# TYPE keyhole_request_seconds histogram\n");
     long long below = 0;
     for (int i = 0; i < N_BUCKET; i++) {
         below += atomic_load(&c->seconds_bucket[i]);
         kh_buf_printf(out, "keyhole_request_seconds_bucket{le=\"%g\"} %lld\n", BUCKETS[i], below);
     }
     long long n = atomic_load(&c->seconds_count);
-    kh_buf_printf(out, "keyhole_request_seconds_bucket{le=\"+Inf\"} %lld\nkeyhole_request_seconds_sum %.6f\nkeyhole_request_seconds_count %lld\n",
+    kh_buf_printf(out,
+        "keyhole_request_seconds_bucket{le=\"+Inf\"} %lld\nkeyhole_request_seconds_sum %.6f\nkeyhole_request_seconds_count %lld\n",
         n, (double)atomic_load(&c->microseconds) * 1e-6, n);
 }

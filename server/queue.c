@@ -14,8 +14,8 @@ static int take(kh_queue *q, kh_call **out) {
     long long cost = 0;
     int n = 0;
     for (kh_call *c = head; c; c = *link) {
-        bool mine = c == head || (n < MOST_TOGETHER && c->way == head->way && c->way->joins && cost + c->cost <= q->most &&
-            c->way->joins(head, c));
+        bool mine = c == head ||
+            (n < MOST_TOGETHER && c->way == head->way && c->way->joins && cost + c->cost <= q->most && c->way->joins(head, c));
         if (mine) {
             out[n++] = c;
             cost += c->cost;

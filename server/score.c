@@ -87,7 +87,8 @@ static int ask_texts(kh_server *s, kh_call *c, kh_err *err) {
 
 static int ask_one(kh_server *s, kh_call *c, kh_err *err) {
     const kh_wire_question *w = c->parsed;
-    return w->task ? ask_texts(s, c, err) : ask(s, &c, 1, &(kh_question){ &w->batch, &w->words, w->inject, w->prompt, w->n_prompt }, err);
+    return w->task ? ask_texts(s, c, err)
+                   : ask(s, &c, 1, &(kh_question){ &w->batch, &w->words, w->inject, w->prompt, w->n_prompt }, err);
 }
 
 static int ask_joined(kh_server *s, kh_call **calls, int n, kh_err *err) {
@@ -142,5 +143,8 @@ void kh_post_score(kh_server *s, kh_call *c) {
         kh_reply_fail(c, 403, "this server was started with --access labels and lets no probability out");
     else if (rc != 0)
         kh_reply_err(c, &err);
-    c->cost = (long long)w->n_prompt * (w->task ? (long long)w->n_row * s->limits.max_len : w->batch.start ? (long long)w->batch.start[w->batch.n_seq] : 0);
+    c->cost = (long long)w->n_prompt *
+        (w->task                 ? (long long)w->n_row * s->limits.max_len
+                : w->batch.start ? (long long)w->batch.start[w->batch.n_seq]
+                                 : 0);
 }

@@ -60,7 +60,9 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    const char *type = status == 429 || status == 503 ? "overloaded_error" : status >= 500 ? "server_error" : "invalid_request_error";
+    const char *type = status == 429 || status == 503 ? "overloaded_error"
+        : status >= 500                               ? "server_error"
+                                                      : "invalid_request_error";
     kh_reply_text(c, status, NULL, "{\"error\":{\"message\":");
     kh_json_quote(&c->reply.body, text, strlen(text));
     kh_buf_printf(&c->reply.body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
@@ -68,11 +70,11 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
 }
 
 void kh_reply_err(kh_call *c, const kh_err *err) {
-    int status = err->code == KH_ELIMIT                                                            ? 413
+    int status = err->code == KH_ELIMIT                                                ? 413
         : err->code == KH_EARG || err->code == KH_EFORMAT || err->code == KH_EMISMATCH ? 400
-        : err->code == KH_EUNSUPPORTED                                                             ? 403
-        : err->code == KH_ENOMEM                                                                   ? 503
-                                                                                                   : 500;
+        : err->code == KH_EUNSUPPORTED                                                 ? 403
+        : err->code == KH_ENOMEM                                                       ? 503
+                                                                                       : 500;
     kh_reply_fail(c, status, "%s", err->msg);
 }
 
@@ -92,7 +94,8 @@ static const char *const HEADERS[][2] = {
     { "X-Frame-Options", "DENY" },
     { "Referrer-Policy", "no-referrer" },
     { "Content-Security-Policy",
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri "
+        "'none'; "
         "form-action 'none'; frame-ancestors 'none'" },
 };
 
@@ -102,8 +105,9 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     int status = failed ? 503 : c->reply.status;
     size_t n = 0;
     char *bytes = failed ? NULL : kh_buf_take(&c->reply.body, &n);
-    struct MHD_Response *r = bytes ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
-                                   : MHD_create_response_from_buffer(failed ? sizeof SORRY - 1 : 0, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *r = bytes
+        ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
+        : MHD_create_response_from_buffer(failed ? sizeof SORRY - 1 : 0, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         kh_free(bytes);
         return MHD_NO;
@@ -137,6 +141,7 @@ static const kh_route MODEL_ROUTES[] = {
     { "GET", "/v1/embedding", false, kh_get_embedding },
     { "POST", "/v1/score", false, kh_post_score },
     { "POST", "/v1/completions", false, kh_post_completions },
+    { "POST", "/v1/embeddings", false, kh_post_embeddings },
     { 0 },
 };
 
@@ -159,8 +164,8 @@ static const kh_route *find_route(kh_call *c, const kh_route *table, const char 
             return table;
         other |= here;
     }
-    kh_reply_fail(c, other ? 405 : 404, other ? "this path does not take %.10s" : "there is nothing here%.0s; /v1/models lists what is served",
-        method);
+    kh_reply_fail(c, other ? 405 : 404,
+        other ? "this path does not take %.10s" : "there is nothing here%.0s; /v1/models lists what is served", method);
     return NULL;
 }
 
@@ -250,8 +255,8 @@ static enum MHD_Result complete(kh_server *s, kh_call *c) {
     return send_reply(s, c);
 }
 
-static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method, const char *version,
-    const char *bytes, size_t *n, void **state) {
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
+    const char *version, const char *bytes, size_t *n, void **state) {
     kh_server *s = self;
     kh_call *c = *state;
     (void)version;
@@ -382,7 +387,8 @@ static int address_of(const kh_server_opts *o, struct sockaddr_storage *out, boo
         a->sin_family = AF_INET, a->sin_port = htons((uint16_t)o->port);
     return inet_pton(*six ? AF_INET6 : AF_INET, host, *six ? (void *)&b->sin6_addr : (void *)&a->sin_addr) == 1
         ? 0
-        : kh_fail(err, KH_EARG, "\"%.60s\" is no address to listen on; 127.0.0.1 is this machine alone, 0.0.0.0 everybody", o->host);
+        : kh_fail(
+              err, KH_EARG, "\"%.60s\" is no address to listen on; 127.0.0.1 is this machine alone, 0.0.0.0 everybody", o->host);
 }
 
 static void no_log(void *self, const char *fmt, va_list args) { (void)self, (void)fmt, (void)args; }
@@ -398,10 +404,8 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
         { MHD_OPTION_CONNECTION_LIMIT, s->o.connections > READ_THREADS ? s->o.connections : READ_THREADS, NULL },
         { MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, NULL },
         { MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(s->o.idle_time > s->o.body_time ? s->o.idle_time : s->o.body_time) + 5, NULL },
-        { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL },
-        { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
-        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
-        { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
+        { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL }, { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
+        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s }, { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
     int n = 9;
     if (cert) {
         options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };

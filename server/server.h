@@ -34,7 +34,8 @@ typedef struct kh_server_opts {
 /* The rows of a kh_server_opts called m in a struct S, for a table of options. */
 #define KH_SERVER_ROWS(S, m) \
     { "host", KH_OPT_TEXT, offsetof(S, m.host), "127.0.0.1", .arg = "ADDRESS", .help = "to listen on; 0.0.0.0 is everybody" }, \
-    { "port", KH_OPT_INT, offsetof(S, m.port), "8080", .min = 0, .max = 65535, .arg = "P", .help = "to listen on; 0: any free one, which is printed" }, \
+    { "port", KH_OPT_INT, offsetof(S, m.port), "8080", .min = 0, .max = 65535, .arg = "P", \
+        .help = "to listen on; 0: any free one, which is printed" }, \
     { "token-file", KH_OPT_TEXT, offsetof(S, m.token_file), .arg = "FILE", \
         .help = "requests must bring this bearer token; default: the environment's KEYHOLE_SERVE_TOKEN" }, \
     { "tls-cert", KH_OPT_TEXT, offsetof(S, m.tls_cert), .arg = "FILE", .help = "serve HTTPS with this certificate (PEM)" }, \

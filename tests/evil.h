@@ -27,7 +27,8 @@ typedef struct evil {
 
 static inline void http_wrap(kh_buf *out, const char *body) {
     *out = kh_buf_init(KH_BUF_MAX);
-    kh_buf_printf(out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", strlen(body), body);
+    kh_buf_printf(out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+        strlen(body), body);
 }
 
 static inline size_t read_request(int fd, char *out, size_t cap) {
@@ -64,8 +65,8 @@ static inline void *evil_serve(void *self) {
         if (strstr(evil_request, "Authorization: Bearer the-key"))
             atomic_store(&e->saw_key, 1);
         const kh_buf *fixed = strncmp(evil_request, "GET /v1/model ", 14) == 0 ? &e->model
-            : strncmp(evil_request, "GET /v1/tokenizer ", 18) == 0                 ? &e->tokenizer
-                                                                                   : NULL;
+            : strncmp(evil_request, "GET /v1/tokenizer ", 18) == 0             ? &e->tokenizer
+                                                                               : NULL;
         if (fixed)
             send_all(fd, fixed->data, fixed->len);
         else {
@@ -78,9 +79,10 @@ static inline void *evil_serve(void *self) {
     }
 }
 
-static const char MODEL_JSON[] =
-    "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\",\"kernels\":\"generic\",\"access\":\"logprobs\",\"hidden\":4,\"max_len\":64,"
-    "\"fingerprint\":\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":1000000,\"prompts\":64,\"rows\":64,\"tokens\":100000}}";
+static const char MODEL_JSON[] = "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\",\"kernels\":\"generic\",\"access\":"
+                                 "\"logprobs\",\"hidden\":4,\"max_len\":64,"
+                                 "\"fingerprint\":\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":"
+                                 "1000000,\"prompts\":64,\"rows\":64,\"tokens\":100000}}";
 
 static inline evil *evil_new(script_fn *script, const char *model) {
     evil *e = calloc(1, sizeof *e);

@@ -55,11 +55,12 @@ static inline size_t talk(int port, const char *bytes, size_t n, char *out, size
 }
 
 /* One request on a connection of its own; the status, and the whole answer in *out. */
-static inline int ask(const site *s, const char *method, const char *path, const char *header, const char *body, char *out, size_t cap) {
+static inline int ask(
+    const site *s, const char *method, const char *path, const char *header, const char *body, char *out, size_t cap) {
     size_t n = strlen(body) + strlen(path) + strlen(header) + 256;
     char *request = malloc(n);
-    int k = snprintf(request, n, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s", method, path, header,
-        strlen(body), body);
+    int k = snprintf(request, n, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s", method, path,
+        header, strlen(body), body);
     talk(kh_server_port(s->server), request, (size_t)k, out, cap, 20);
     free(request);
     return strncmp(out, "HTTP/1.1 ", 9) == 0 ? atoi(out + 9) : 0;

@@ -37,7 +37,8 @@ static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
     kh_batch *batch;
     kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+    assert_int_equal(
+        kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
     kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
     int rc = labels ? kh_plm_answer(kh_plm_labeler(box, NULL), &q, label, err) : kh_plm_score(kh_plm_scorer(box, NULL), &q, p, err);
     kh_batch_free(batch);
@@ -80,16 +81,27 @@ static void expect_refusal(script_fn *script, int tries, int code, const char *s
 
 static const char *at_once(int n) { return n >= 0 ? wrap(GOOD) : NULL; }
 static const char *drops_first(int n) { return n == 0 ? NULL : wrap(GOOD); }
-static const char *drops_in_the_middle(int n) { return n < 2 ? HEAD("200 OK") "Content-Length: 5000\r\n\r\n{\"shape\":[1," : wrap(GOOD); }
+static const char *drops_in_the_middle(int n) {
+    return n < 2 ? HEAD("200 OK") "Content-Length: 5000\r\n\r\n{\"shape\":[1," : wrap(GOOD);
+}
 static const char *busy(int n) { return n < 2 ? HEAD("503 Busy") "Content-Length: 0\r\n\r\n" : wrap(GOOD); }
 static const char *storm(int n) {
-    return n < 3 ? HEAD("429 Too Many") "Retry-After: 0\r\nContent-Length: 28\r\n\r\n{\"error\":{\"message\":\"slow\"}}" : wrap(GOOD);
+    return n < 3 ? HEAD("429 Too Many") "Retry-After: 0\r\nContent-Length: 28\r\n\r\n{\"error\":{\"message\":\"slow\"}}"
+                 : wrap(GOOD);
 }
-static const char *waits_a_second(int n) { return n == 0 ? HEAD("429 Too Many") "Retry-After: 1\r\nContent-Length: 0\r\n\r\n" : wrap(GOOD); }
-static const char *always_busy(int n) { return n >= 0 ? HEAD("429 Too Many") "Content-Length: 34\r\n\r\n{\"error\":{\"message\":\"come later\"}}" : NULL; }
+static const char *waits_a_second(int n) {
+    return n == 0 ? HEAD("429 Too Many") "Retry-After: 1\r\nContent-Length: 0\r\n\r\n" : wrap(GOOD);
+}
+static const char *always_busy(int n) {
+    return n >= 0 ? HEAD("429 Too Many") "Content-Length: 34\r\n\r\n{\"error\":{\"message\":\"come later\"}}" : NULL;
+}
 static const char *always_drops(int n) { return n < 0 ? "" : NULL; }
-static const char *refuses(int n) { return n >= 0 ? HEAD("400 Bad") "Content-Length: 44\r\n\r\n{\"error\":{\"message\":\"no such \\u0007prompt\"}}" : NULL; }
-static const char *redirects(int n) { return n >= 0 ? HEAD("302 Found") "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" : NULL; }
+static const char *refuses(int n) {
+    return n >= 0 ? HEAD("400 Bad") "Content-Length: 44\r\n\r\n{\"error\":{\"message\":\"no such \\u0007prompt\"}}" : NULL;
+}
+static const char *redirects(int n) {
+    return n >= 0 ? HEAD("302 Found") "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" : NULL;
+}
 static const char *speaks_html(int n) { return n >= 0 ? wrap("<html>hello</html>") : NULL; }
 static const char *wrong_shape(int n) { return n >= 0 ? wrap("{\"shape\":[1,2,1],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
 static const char *wrong_rank(int n) { return n >= 0 ? wrap("{\"shape\":[2],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
@@ -98,7 +110,9 @@ static const char *cut_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],
 static const char *bad_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvw=AAMA=\"}") : NULL; }
 static const char *nan_answer(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AADAfwAAAMA=\"}") : NULL; }
 static const char *positive(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAPwAAAMA=\"}") : NULL; }
-static const char *twice(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAAMA=\",\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
+static const char *twice(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAAMA=\",\"data\":\"AAAAvwAAAMA=\"}") : NULL;
+}
 static const char *huge(int n) {
     static char out[200000];
     memset(out, ' ', sizeof out - 1);
@@ -217,14 +231,19 @@ static void services_that_are_none_are_refused(void **state) {
     } CASES[] = {
         { "{}", "\"name\"" },
         { "[]", "is not an object" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":-1}", "hidden" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":9,\"fingerprint\":\"xyz\"}",
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":-1}",
+            "hidden" },
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":\"xyz\"}",
             "16 hexadecimal digits" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":9,\"fingerprint\":"
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":"
           "\"0123456789abcdef\"}",
             "is it a keyhole service?" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":9,\"fingerprint\":"
-          "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":-5,\"prompts\":1,\"rows\":1,\"tokens\":1}}",
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":"
+          "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":-5,\"prompts\":1,\"rows\":1,\"tokens\":"
+          "1}}",
             "which cannot be" },
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
@@ -277,7 +296,8 @@ static void memory_may_run_out_anywhere(void **state) {
         kh_batch *batch;
         kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
         assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
-        assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+        assert_int_equal(
+            kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
         kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
         kh_alloc_fail_at(n, false);
         int rc = kh_plm_score(kh_plm_scorer(box, NULL), &q, p, &err);

@@ -15,8 +15,9 @@
 
 static void base64_of_known_texts(void **state) {
     (void)state;
-    static const char *const PAIRS[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foob", "Zm9vYg==" },
-        { "fooba", "Zm9vYmE=" }, { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" }, { "\xfb\xef\xbe", "++++" } };
+    static const char *const PAIRS[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" },
+        { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" }, { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" },
+        { "\xfb\xef\xbe", "++++" } };
     for (size_t i = 0; i < sizeof PAIRS / sizeof PAIRS[0]; i++) {
         kh_buf b = kh_buf_init(100);
         char back[16];
@@ -33,7 +34,10 @@ static void base64_of_known_texts(void **state) {
 
 static void base64_is_strict(void **state) {
     (void)state;
-    static const char *const WRONG[] = { "A", "AA", "AAA", "Zg=", "Zg", "Z===", "====", "Zh==", "Zm9=", "Zm 9", "Zm9\n", "Zg==Zg==", "=Zg=", "Z-8=", "Zm9v\xff" "AAA" };
+    static const char *const WRONG[] = { "A", "AA", "AAA", "Zg=", "Zg", "Z===", "====", "Zh==", "Zm9=", "Zm 9", "Zm9\n",
+        "Zg==Zg==", "=Zg=", "Z-8=",
+        "Zm9v\xff"
+        "AAA" };
     char out[16];
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         size_t n = strlen(WRONG[i]);
@@ -125,9 +129,13 @@ static kh_buf torch_of(const char *pickle, size_t n, const void *bytes, size_t n
     return b;
 }
 
-#define PICKLE(storage, count, shape, strides) \
-    "\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\nq\x00((X\x07\x00\x00\x00storageq\x01" "ctorch\n" storage "\nq\x02X\x01\x00\x00\x00" "0q\x03X\x03\x00\x00\x00" \
-    "cpuq\x04K" count "tq\x05QK\x00" shape "q\x06" strides "q\x07\x89" "ccollections\nOrderedDict\nq\x08)Rq\x09tq\x0aRq\x0b."
+#define PICKLE(storage, count, shape, strides)                                                                                     \
+    "\x80\x02"                                                                                                                     \
+    "ctorch._utils\n_rebuild_tensor_v2\nq\x00((X\x07\x00\x00\x00storageq\x01"                                                      \
+    "ctorch\n" storage "\nq\x02X\x01\x00\x00\x00"                                                                                  \
+    "0q\x03X\x03\x00\x00\x00"                                                                                                      \
+    "cpuq\x04K" count "tq\x05QK\x00" shape "q\x06" strides "q\x07\x89"                                                             \
+    "ccollections\nOrderedDict\nq\x08)Rq\x09tq\x0aRq\x0b."
 
 /* As PyTorch itself writes it: with a memo of everything. */
 static void tensors_as_pytorch_writes_them(void **state) {
@@ -160,21 +168,30 @@ static void tensors_as_pytorch_writes_them(void **state) {
 
 static void pickles_that_want_more_are_refused(void **state) {
     (void)state;
-    static const char RUNS[] = "\x80\x02" "cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.", BUILDS[] = "\x80\x02)b.", CALLS[] = "\x80\x02" "ctorch\nFloatStorage\n)R.",
-                      DEEP[] = "\x80\x02((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((.", CUT[] = "\x80\x02X\xff",
-                      LONG[] = "\x80\x02X\xff\xff\xff\x7f", RECALLS[] = "\x80\x02h\x05.", NOTHING[] = "\x80\x02.", TWO[] = "\x80\x02K\x01K\x02.",
-                      OTHER[] = "\x80\x04K\x01.", MARKED[] = "\x80\x02t.", STRIDED[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01\x86", "K\x01K\x02\x86"),
+    static const char RUNS[] = "\x80\x02"
+                               "cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.",
+                      BUILDS[] = "\x80\x02)b.",
+                      CALLS[] = "\x80\x02"
+                                "ctorch\nFloatStorage\n)R.",
+                      DEEP[] = "\x80\x02((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((.",
+                      CUT[] = "\x80\x02X\xff", LONG[] = "\x80\x02X\xff\xff\xff\x7f", RECALLS[] = "\x80\x02h\x05.",
+                      NOTHING[] = "\x80\x02.", TWO[] = "\x80\x02K\x01K\x02.", OTHER[] = "\x80\x04K\x01.", MARKED[] = "\x80\x02t.",
+                      STRIDED[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01\x86", "K\x01K\x02\x86"),
                       MORE[] = PICKLE("FloatStorage", "\x09", "K\x01K\x09\x86", "K\x09K\x01\x86"),
-                      FLAT[] = PICKLE("FloatStorage", "\x02", "K\x02\x85", "K\x01\x85"), SPARSE[] = PICKLE("SparseStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
+                      FLAT[] = PICKLE("FloatStorage", "\x02", "K\x02\x85", "K\x01\x85"),
+                      SPARSE[] = PICKLE("SparseStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
     static const struct {
         const char *pickle;
         size_t n;
         const char *says;
-    } CASES[] = { { RUNS, sizeof RUNS - 1, "names something" }, { BUILDS, sizeof BUILDS - 1, "an instruction" }, { CALLS, sizeof CALLS - 1, "not a dense tensor" },
-        { DEEP, sizeof DEEP - 1, "nested too deeply" }, { CUT, sizeof CUT - 1, "cut short" }, { LONG, sizeof LONG - 1, "too long" },
-        { RECALLS, sizeof RECALLS - 1, "recalls what it never saw" }, { NOTHING, sizeof NOTHING - 1, "something else than one tensor" },
-        { TWO, sizeof TWO - 1, "something else than one tensor" }, { OTHER, sizeof OTHER - 1, "not of protocol 2" }, { MARKED, sizeof MARKED - 1, "has no start" },
-        { STRIDED, sizeof STRIDED - 1, "not contiguous" }, { MORE, sizeof MORE - 1, "not as many as it says" }, { FLAT, sizeof FLAT - 1, "two dimensions" },
+    } CASES[] = { { RUNS, sizeof RUNS - 1, "names something" }, { BUILDS, sizeof BUILDS - 1, "an instruction" },
+        { CALLS, sizeof CALLS - 1, "not a dense tensor" }, { DEEP, sizeof DEEP - 1, "nested too deeply" },
+        { CUT, sizeof CUT - 1, "cut short" }, { LONG, sizeof LONG - 1, "too long" },
+        { RECALLS, sizeof RECALLS - 1, "recalls what it never saw" },
+        { NOTHING, sizeof NOTHING - 1, "something else than one tensor" },
+        { TWO, sizeof TWO - 1, "something else than one tensor" }, { OTHER, sizeof OTHER - 1, "not of protocol 2" },
+        { MARKED, sizeof MARKED - 1, "has no start" }, { STRIDED, sizeof STRIDED - 1, "not contiguous" },
+        { MORE, sizeof MORE - 1, "not as many as it says" }, { FLAT, sizeof FLAT - 1, "two dimensions" },
         { SPARSE, sizeof SPARSE - 1, "names something" } };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         float x[2] = { 1, 2 }, *y;
@@ -215,17 +232,29 @@ static void questions_come_back(void **state) {
     kh_word word[] = { { .label = 0, .id = NO, .n_id = 1, .n_token = 1 }, { .label = 0, .id = NAY, .n_id = 1, .n_token = 1 },
         { .label = 1, .id = YES, .n_id = 1, .n_token = 1 } };
     kh_words words = { .word = word, .n_word = 3, .n_label = 2, .n_mask = ONE_MASK, .n_variant = 1 };
-    kh_batch batch = { .n_row = 2, .n_variant = 1, .n_seq = 2, .n_slot = 2, .max_len = 6, .id = ID, .start = START, .n_mask = ONE_MASK, .mask = MASK,
-        .slot = SLOT, .label = NO_LABEL, .row = ROW };
+    kh_batch batch = { .n_row = 2,
+        .n_variant = 1,
+        .n_seq = 2,
+        .n_slot = 2,
+        .max_len = 6,
+        .id = ID,
+        .start = START,
+        .n_mask = ONE_MASK,
+        .mask = MASK,
+        .slot = SLOT,
+        .label = NO_LABEL,
+        .row = ROW };
     kh_buf b = kh_buf_init(1 << 16);
     kh_wire_question q;
     kh_err err;
     kh_wire_question_put(&b, &(kh_question){ &batch, &words, KH_INJECT_EMBED_INPLACE, prompt, 2 }, 4, KH_WANT_LABELS);
     if (kh_wire_question_parse(&q, b.data, b.len, &LIMITS, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_true(q.want == KH_WANT_LABELS && q.want_given && q.base64 && q.inject == KH_INJECT_EMBED_INPLACE && q.n_prompt == 2 && q.n_slot == 2);
+    assert_true(q.want == KH_WANT_LABELS && q.want_given && q.base64 && q.inject == KH_INJECT_EMBED_INPLACE && q.n_prompt == 2 &&
+        q.n_slot == 2);
     assert_memory_equal(q.prompt, prompt, sizeof prompt);
-    assert_true(q.batch.n_row == 2 && q.batch.max_len == 6 && q.words.n_label == 2 && q.words.n_word == 3 && q.words.word[1].label == 0);
+    assert_true(
+        q.batch.n_row == 2 && q.batch.max_len == 6 && q.words.n_label == 2 && q.words.n_word == 3 && q.words.word[1].label == 0);
     assert_memory_equal(q.batch.id, ID, sizeof ID);
     assert_memory_equal(q.batch.mask, MASK, sizeof MASK);
     assert_memory_equal(q.batch.slot, SLOT, sizeof SLOT);
@@ -250,15 +279,20 @@ static void limits_are_kept(void **state) {
         int code;
     } CASES[] = {
         { "{\"ids\":[[1],[1],[1],[1],[1],[1],[1],[1],[1]],\"labels\":[[[1]],[[2]]]}", "1 to 8 rows", KH_EFORMAT },
-        { "{\"ids\":[[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]],\"mask\":[0],\"labels\":[[[1]],[[2]]]}", "at most 16 whole numbers", KH_EFORMAT },
-        { "{\"prompts\":{\"shape\":[9,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"},"
+        { "{\"ids\":[[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]],\"mask\":[0],\"labels\":[[[1]],[[2]]]}", "at most 16 whole numbers",
+            KH_EFORMAT },
+        { "{\"prompts\":{\"shape\":[9,1,4],\"dtype\":\"bf16\",\"data\":"
+          "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"},"
           "\"ids\":[[1]]}",
             "9 prompts; at most 8", KH_ELIMIT },
-        { "{\"prompts\":{\"shape\":[1,2,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAAAAAAAAAAAAA==\"},\"ids\":[[1,1]],\"mask\":[0],\"slot\":[1],\"labels\":[[[1]],[[2]]]}",
+        { "{\"prompts\":{\"shape\":[1,2,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAAAAAAAAAAAAA==\"},\"ids\":[[1,1]],\"mask\":[0],"
+          "\"slot\":[1],\"labels\":[[[1]],[[2]]]}",
             "has 2 slots at 1", KH_EFORMAT },
-        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[1,1],[1,2]],\"mask\":[0,0],\"slot\":[1,1],\"labels\":[[[1]],[[2]]]}",
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[1,1],[1,2]],\"mask\":[0,0],"
+          "\"slot\":[1,1],\"labels\":[[[1]],[[2]]]}",
             "hold other ids than those of sequence 0", KH_EFORMAT },
-        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"task\":\"sst2\",\"texts\":[\"a\"],\"slot_ids\":[1,2]}",
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"task\":\"sst2\",\"texts\":[\"a\"],"
+          "\"slot_ids\":[1,2]}",
             "2 \"slot_ids\" for prompts of 1 rows", KH_EFORMAT },
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {

@@ -255,8 +255,9 @@ static void questions_are_cut_to_the_limits_of_the_service(void **state) {
 
 /* ------------------------------------------------------------------------------------------------ access */
 
-#define TOY_BY_TEXT "\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]}," \
-                    "{\"name\":\"good\",\"words\":[\"better\"]}]},\"texts\":[\"the boats\",\"were green\"]"
+#define TOY_BY_TEXT                                                                                                                \
+    "\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"     \
+    "{\"name\":\"good\",\"words\":[\"better\"]}]},\"texts\":[\"the boats\",\"were green\"]"
 
 static void texts_are_answered_too(void **state) {
     (void)state;
@@ -284,13 +285,53 @@ static void labels_only_means_labels_only(void **state) {
     site_close(&s);
 }
 
+static void hidden_states_go_out_at_their_own_level(void **state) {
+    (void)state;
+    static const char BODY[] = "{\"input\":[\"the boats\",\"were green <mask>\"]}";
+    site s = site_open(KH_ACCESS_LOGPROBS, NULL);
+    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", BODY, answer, sizeof answer), 403);
+    assert_non_null(strstr(answer, "hidden states go out at --access embeddings only"));
+    kh_server *open;
+    kh_server_opts o = kh_server_defaults();
+    o.port = 0;
+    assert_int_equal(
+        kh_server_start(&open, &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o, NULL), 0);
+    kh_server_stop(s.server);
+    s.server = open;
+    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", BODY, answer, sizeof answer), 200);
+    assert_non_null(strstr(answer, "\"index\":1,\"embedding\":["));
+    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[1]}", answer, sizeof answer), 400);
+    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[]}", answer, sizeof answer), 400);
+    site_close(&s);
+}
+
+/* Slots from the first place to the last: the text is empty, and that is an answer, too. */
+static void a_prompt_may_be_all_there_is(void **state) {
+    (void)state;
+    char body[2048], data[512];
+    memset(data, 'A', sizeof data);
+    data[(2 * 32 * 2 + 2) / 3 * 4 - 1] = '=';
+    data[(2 * 32 * 2 + 2) / 3 * 4] = '\0';
+    snprintf(body, sizeof body,
+        "{\"inject\":\"embed-prefix\",\"prompts\":{\"dtype\":\"bf16\",\"shape\":[1,2,32],\"data\":\"%s\"},\"ids\":[[5,6]],\"mask\":"
+        "[1],\"slot\":[0],"
+        "\"labels\":[[[7]],[[8]]]}",
+        data);
+    site s = site_open(KH_ACCESS_LABELS, NULL);
+    int status = ask(&s, "POST", "/v1/score", "", body, answer, sizeof answer);
+    if (status != 200)
+        fail_msg("%s", answer);
+    site_close(&s);
+}
+
 static void a_token_is_asked_for(void **state) {
     (void)state;
     kh_server_opts o = kh_server_defaults();
     o.token_file = test_file("token", "tiny-secret\n", 12);
     site s = site_open(KH_ACCESS_LABELS, &o);
     static const char *const WRONG[] = { "", "Authorization: Bearer \r\n", "Authorization: Bearer tiny-secre\r\n",
-        "Authorization: Bearer tiny-secret2\r\n", "Authorization: Basic tiny-secret\r\n", "Authorization: Bearer tiny-secrettiny-secret\r\n" };
+        "Authorization: Bearer tiny-secret2\r\n", "Authorization: Basic tiny-secret\r\n",
+        "Authorization: Bearer tiny-secrettiny-secret\r\n" };
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
         assert_int_equal(ask(&s, "GET", "/v1/model", WRONG[i], "", answer, sizeof answer), 401);
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{}", answer, sizeof answer), 401);
@@ -331,7 +372,8 @@ static void malformed_questions_are_refused_with_a_reason(void **state) {
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[]]}", "label 1 has no words", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[]]]}", "has no tokens", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8,9]]]}", "must name the lengths", 400 },
-        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[99999]]]}", "\\\"labels\\\" must be a whole number from 0 to 660", 400 },
+        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[99999]]]}", "\\\"labels\\\" must be a whole number from 0 to 660",
+            400 },
         { "{\"ids\":[[0,5,99999]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "number 2 of \\\"ids\\\"", 400 },
         { "{\"ids\":[[0,5.5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "number 1 of \\\"ids\\\"", 400 },
         { "{\"ids\":[[]],\"mask\":[0],\"labels\":[[[7]],[[8]]]}", "sequence 0 has no tokens", 400 },
@@ -343,8 +385,8 @@ static void malformed_questions_are_refused_with_a_reason(void **state) {
             "must be base64 of 128 bytes", 400 },
         { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
             "at most 128 rows of 32", 400 },
-        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAA AAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "not base64",
-            400 },
+        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAA AAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
+            "not base64", 400 },
         { "{\"prompts\":{\"shape\":[1,1,2147483648],\"data\":\"\"},\"ids\":[[0]]}", "a whole number from 1", 400 },
         { "{\"prompts\":{\"shape\":[2147483647,2147483647,2147483647],\"data\":\"\"},\"ids\":[[0]]}", "holds more than", 413 },
         { "{\"prompts\":{\"dtype\":\"f64\",\"shape\":[1,1,1],\"data\":\"\"},\"ids\":[[0]]}", "must be f32, f16 or bf16", 400 },
@@ -373,7 +415,8 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
         const char *type;
         unsigned char bytes[4];
         int size;
-    } CASES[] = { { "f32", { 0, 0, 0xC0, 0x7F }, 4 }, { "f16", { 0, 0x7E }, 2 }, { "bf16", { 0xC0, 0x7F }, 2 }, { "f32", { 0, 0, 0x80, 0x7F }, 4 } };
+    } CASES[] = { { "f32", { 0, 0, 0xC0, 0x7F }, 4 }, { "f16", { 0, 0x7E }, 2 }, { "bf16", { 0xC0, 0x7F }, 2 },
+        { "f32", { 0, 0, 0x80, 0x7F }, 4 } };
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         char body[1024], data[256] = "";
@@ -390,7 +433,8 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
         }
         data[at] = '\0';
         snprintf(body, sizeof body,
-            "{\"prompts\":{\"dtype\":\"%s\",\"shape\":[1,1,32],\"data\":\"%s\"},\"ids\":[[0,5,2]],\"mask\":[2],\"slot\":[1],\"labels\":[[[7]],[[8]]]}",
+            "{\"prompts\":{\"dtype\":\"%s\",\"shape\":[1,1,32],\"data\":\"%s\"},\"ids\":[[0,5,2]],\"mask\":[2],\"slot\":[1],"
+            "\"labels\":[[[7]],[[8]]]}",
             CASES[i].type, data);
         assert_int_equal(ask(&s, "POST", "/v1/score", "", body, answer, sizeof answer), 400);
         assert_non_null(strstr(answer, "prompt 0 holds NaN or infinity"));
@@ -401,8 +445,8 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
 static void paths_lead_nowhere_else(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LABELS, NULL);
-    static const char *const PATHS[] = { "/../../../../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd",
-        "/v1/tokenizer/../config.json", "/model.safetensors", "/v1/score/", "/V1/MODEL", "/." };
+    static const char *const PATHS[] = { "/../../../../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd", "/v1/tokenizer/../config.json", "/model.safetensors", "/v1/score/", "/V1/MODEL", "/." };
     for (size_t i = 0; i < sizeof PATHS / sizeof PATHS[0]; i++) {
         int status = ask(&s, "GET", PATHS[i], "", "", answer, sizeof answer);
         if (status != 404 || strstr(answer, "root:"))
@@ -457,9 +501,13 @@ static void slow_connections_are_ended(void **state) {
     o.body_time = 0.6;
     o.idle_time = 0.6;
     site s = site_open(KH_ACCESS_LABELS, &o);
-    static const char *const STARTS[] = { "GET /health HTTP/1.1\r\nX: ", "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "" };
+    static const char *const STARTS[] = {
+        "GET /health HTTP/1.1\r\nX: ", "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", ""
+    };
     int fd[3];
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)kh_server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)kh_server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+    };
     for (int i = 0; i < 3; i++) {
         fd[i] = socket(AF_INET, SOCK_STREAM, 0);
         assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof a), 0);
@@ -555,6 +603,8 @@ int main(void) {
         cmocka_unit_test(questions_are_cut_to_the_limits_of_the_service),
         cmocka_unit_test(texts_are_answered_too),
         cmocka_unit_test(labels_only_means_labels_only),
+        cmocka_unit_test(hidden_states_go_out_at_their_own_level),
+        cmocka_unit_test(a_prompt_may_be_all_there_is),
         cmocka_unit_test(a_token_is_asked_for),
         cmocka_unit_test(malformed_questions_are_refused_with_a_reason),
         cmocka_unit_test(prompts_that_are_no_numbers_are_refused),

@@ -25,7 +25,8 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
     kh_err err;
     snprintf(d.run, sizeof d.run, "/tmp/keyhole-test-desk-%ld", (long)getpid());
     o.space = tiny_space();
-    if (kh_tune(&d.posterior, "ensemble", SET, d.plm, d.task, train, dev, &o, &err) != 0 || kh_posterior_save(d.posterior, d.run, &err) != 0)
+    if (kh_tune(&d.posterior, "ensemble", SET, d.plm, d.task, train, dev, &o, &err) != 0 ||
+        kh_posterior_save(d.posterior, d.run, &err) != 0)
         fail_msg("%s", err.msg);
     if (decisions) {
         kh_predictor *p;
@@ -36,8 +37,10 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
         how.max_risk = 0.9;
         for (int i = 0; i < 40; i++)
             label[i] = kh_dataset_rows(dev)[i].label;
-        if (kh_predictor_new(&p, d.posterior, d.plm, NULL, &err) != 0 || kh_predictor_run(p, kh_dataset_rows(dev), 40, q, &err) != 0 ||
-            kh_decisions_fit(&fitted, &(kh_answers){ q, label, 40, 2 }, &how, &err) != 0 || kh_decisions_save(&fitted, d.run, &err) != 0)
+        if (kh_predictor_new(&p, d.posterior, d.plm, NULL, &err) != 0 ||
+            kh_predictor_run(p, kh_dataset_rows(dev), 40, q, &err) != 0 ||
+            kh_decisions_fit(&fitted, &(kh_answers){ q, label, 40, 2 }, &how, &err) != 0 ||
+            kh_decisions_save(&fitted, d.run, &err) != 0)
             fail_msg("%s", err.msg);
         kh_decisions_free(&fitted);
         kh_predictor_free(p);
@@ -46,7 +49,8 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
     kh_dataset_close(dev);
     kh_server_opts so = given ? *given : kh_server_defaults();
     so.port = 0;
-    if (kh_server_start(&d.s.server, &(kh_served){ .plm = d.plm, .name = "desk", .posterior = d.posterior, .run = d.run }, &so, &err) != 0)
+    if (kh_server_start(
+            &d.s.server, &(kh_served){ .plm = d.plm, .name = "desk", .posterior = d.posterior, .run = d.run }, &so, &err) != 0)
         fail_msg("%s", err.msg);
     return d;
 }
@@ -89,7 +93,8 @@ static void it_says_what_the_predictor_says(void **state) {
         json_t *root = body_of(answer), *q = json_object_get(root, "distribution"), *votes = json_object_get(root, "votes");
         assert_true(fabs(json_number_value(json_object_get(q, "bad")) - p[2 * i]) < 1e-8);
         assert_true(fabs(json_number_value(json_object_get(q, "good")) - p[2 * i + 1]) < 1e-8);
-        assert_true(fabs(json_number_value(json_object_get(votes, "bad")) + json_number_value(json_object_get(votes, "good")) - 1) < 1e-6);
+        assert_true(
+            fabs(json_number_value(json_object_get(votes, "bad")) + json_number_value(json_object_get(votes, "good")) - 1) < 1e-6);
         assert_string_equal(json_string_value(json_object_get(root, "label")), p[2 * i + 1] > p[2 * i] ? "good" : "bad");
         assert_null(json_object_get(root, "abstain")); /* nothing was fitted to decide by */
         json_decref(root);
@@ -101,7 +106,8 @@ static void it_says_what_the_predictor_says(void **state) {
 static void it_decides_where_decisions_are_kept(void **state) {
     (void)state;
     desk d = desk_open(NULL, true);
-    assert_int_equal(ask(&d.s, "POST", "/v1/classify", "", "{\"texts\":[\"the boats\",\"were small\"]}", answer, sizeof answer), 200);
+    assert_int_equal(
+        ask(&d.s, "POST", "/v1/classify", "", "{\"texts\":[\"the boats\",\"were small\"]}", answer, sizeof answer), 200);
     json_t *root = body_of(answer), *results = json_object_get(root, "results");
     assert_int_equal(json_array_size(results), 2);
     for (size_t i = 0; i < 2; i++) {
@@ -149,7 +155,9 @@ static void the_report_is_shown(void **state) {
     kh_server_opts o = kh_server_defaults();
     o.port = 0;
     assert_int_equal(kh_file_write(path, "<p>the report", 13, NULL), 0);
-    assert_int_equal(kh_server_start(&first.s.server, &(kh_served){ .plm = first.plm, .name = "d", .posterior = first.posterior, .run = first.run }, &o, NULL), 0);
+    assert_int_equal(kh_server_start(&first.s.server,
+                         &(kh_served){ .plm = first.plm, .name = "d", .posterior = first.posterior, .run = first.run }, &o, NULL),
+        0);
     assert_int_equal(ask(&first.s, "GET", "/report", "", "", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "<p>the report"));
     kh_free(path);

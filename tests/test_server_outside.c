@@ -108,8 +108,9 @@ static void vllm_completions_at_labels_let_no_number_out(void **state) {
         fail_msg("%s", err.msg);
     assert_memory_equal(label, same, sizeof label);
     static const char *const LEAKS[] = { "{\"prompt\":\"a <mask>\",\"logprobs\":5}", "{\"prompt\":\"a <mask>\",\"logprobs\":0}",
-        "{\"prompt\":\"a <mask>\",\"logprobs\":1,\"logprob_token_ids\":[5]}", "{\"prompt\":\"a <mask>\",\"logit_bias\":{\"5\":3.5}}",
-        "{\"prompt\":\"a <mask>\",\"logprob_token_ids\":[5]}", "{\"prompt\":\"a <mask>\",\"echo\":true}" };
+        "{\"prompt\":\"a <mask>\",\"logprobs\":1,\"logprob_token_ids\":[5]}",
+        "{\"prompt\":\"a <mask>\",\"logit_bias\":{\"5\":3.5}}", "{\"prompt\":\"a <mask>\",\"logprob_token_ids\":[5]}",
+        "{\"prompt\":\"a <mask>\",\"echo\":true}" };
     for (size_t i = 0; i < sizeof LEAKS / sizeof LEAKS[0]; i++) {
         int status = ask(&s, "POST", "/v1/completions", "", LEAKS[i], answer, sizeof answer);
         if ((status != 403 && status != 400) || strstr(answer, "logprobs\":{"))
@@ -158,34 +159,42 @@ static char reply[2048];
 static const char *chat_script(int n) {
     (void)n;
     snprintf(reply, sizeof reply,
-        "{\"choices\":[{\"message\":{\"content\":\" better\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-1,\"top_logprobs\":[{\"token\":"
-        "\"token_id:%d\",\"logprob\":-0.25},{\"token\":\"token_id:%d\",\"logprob\":-1.5},{\"token\":\"token_id:1\",\"logprob\":-9999.0}]}]}}]}",
+        "{\"choices\":[{\"message\":{\"content\":\" "
+        "better\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-1,\"top_logprobs\":[{\"token\":"
+        "\"token_id:%d\",\"logprob\":-0.25},{\"token\":\"token_id:%d\",\"logprob\":-1.5},{\"token\":\"token_id:1\",\"logprob\":-"
+        "9999.0}]}]}}]}",
         better, lower);
     return wrap(reply);
 }
 static const char *text_script(int n) {
     (void)n;
-    return wrap("{\"choices\":[{\"message\":{\"content\":\"better\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-1,\"top_logprobs\":[{\"token\":"
+    return wrap("{\"choices\":[{\"message\":{\"content\":\"better\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-1,"
+                "\"top_logprobs\":[{\"token\":"
                 "\" better\",\"logprob\":-0.25},{\"token\":\" other\",\"logprob\":-1.5}]}]}}]}");
 }
 static const char *sglang_script(int n) {
     (void)n;
     snprintf(reply, sizeof reply,
-        "{\"text\":\"x\",\"meta_info\":{\"output_token_logprobs\":[[-0.1,%d,null]],\"output_token_ids_logprobs\":[[[-1.5,%d,null],[-0.25,%d,null]]]}}",
+        "{\"text\":\"x\",\"meta_info\":{\"output_token_logprobs\":[[-0.1,%d,null]],\"output_token_ids_logprobs\":[[[-1.5,%d,null],["
+        "-0.25,%d,null]]]}}",
         better, lower, better);
     return wrap(reply);
 }
 static const char *empty_script(int n) {
-    return n == 0 ? text_script(0) : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_logprobs\":[]}]}}]}");
+    return n == 0 ? text_script(0)
+                  : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_"
+                         "logprobs\":[]}]}}]}");
 }
 static const char *nan_script(int n) {
     return n == 0 ? text_script(0)
-                  : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_logprobs\":[{\"token\":\" better\","
+                  : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_"
+                         "logprobs\":[{\"token\":\" better\","
                          "\"logprob\":null}]}]}}]}");
 }
 static const char *strange_script(int n) {
     return n == 0 ? text_script(0)
-                  : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_logprobs\":[{\"token\":\"zzz\","
+                  : wrap("{\"choices\":[{\"message\":{\"content\":\"?\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"top_"
+                         "logprobs\":[{\"token\":\"zzz\","
                          "\"logprob\":-1}]}]}}]}");
 }
 static const char *no_logprobs_script(int n) {
@@ -214,8 +223,8 @@ static void services_are_read(void **state) {
         script_fn *script;
         kh_inject inject;
         double other; /* log-probability of the less probable label, before it is made to add up to one */
-    } CASES[] = { { "vllm-chat", chat_script, KH_INJECT_EMBED_PREFIX, -1.5 }, { "sglang", sglang_script, KH_INJECT_EMBED_INPLACE, -1.5 },
-        { "openai", text_script, KH_INJECT_NONE, -1.5 } };
+    } CASES[] = { { "vllm-chat", chat_script, KH_INJECT_EMBED_PREFIX, -1.5 },
+        { "sglang", sglang_script, KH_INJECT_EMBED_INPLACE, -1.5 }, { "openai", text_script, KH_INJECT_NONE, -1.5 } };
     find_words();
     for (int i = 0; i < 3; i++) {
         evil *e = evil_new(CASES[i].script, NULL);
@@ -227,7 +236,8 @@ static void services_are_read(void **state) {
         int label[PROMPTS * ROWS];
         kh_err err;
         asked_init(&a, box, CASES[i].inject, TINY_TASK);
-        if (kh_plm_score(kh_plm_scorer(box, NULL), &a.q, p, &err) != 0 || kh_plm_answer(kh_plm_labeler(box, NULL), &a.q, label, &err) != 0)
+        if (kh_plm_score(kh_plm_scorer(box, NULL), &a.q, p, &err) != 0 ||
+            kh_plm_answer(kh_plm_labeler(box, NULL), &a.q, label, &err) != 0)
             fail_msg("%s: %s", CASES[i].backend, err.msg);
         double want = -0.25 - log(exp(-0.25) + exp(CASES[i].other));
         assert_true(fabs((double)p[1] - want) < 1e-6);
@@ -243,8 +253,8 @@ static void what_services_send_amiss_is_named(void **state) {
     static const struct {
         script_fn *script;
         const char *says;
-    } CASES[] = { { empty_script, "sent no log-probabilities with its answer to prompt 0, row" }, { nan_script, "a log-probability that is none" },
-        { strange_script, "none of the label words is among the tokens" } };
+    } CASES[] = { { empty_script, "sent no log-probabilities with its answer to prompt 0, row" },
+        { nan_script, "a log-probability that is none" }, { strange_script, "none of the label words is among the tokens" } };
     for (int i = 0; i < 3; i++) {
         evil *e = evil_new(CASES[i].script, NULL);
         char url[64];
@@ -272,8 +282,9 @@ static void what_services_send_amiss_is_named(void **state) {
 
 static void what_a_service_cannot_do_is_refused(void **state) {
     (void)state;
-    static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"slower than\"]},"
-                               "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char LONG[] =
+        "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"slower than\"]},"
+        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     static const struct {
         const char *backend, *task, *says;
         kh_inject inject;
@@ -324,10 +335,12 @@ static void sequences_for_models_that_continue_texts(void **state) {
     assert_memory_equal(cut->id, full->id, cut->start[1] * sizeof *cut->id);
     kh_batch_free(full);
     kh_batch_free(cut);
-    static const char EARLY[] = "{\"name\":\"early\",\"template\":\"{mask} News: {text}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-                                "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char EARLY[] =
+        "{\"name\":\"early\",\"template\":\"{mask} News: {text}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     assert_int_equal(kh_task_parse(&early, EARLY, sizeof EARLY - 1, "early", NULL), 0);
-    assert_int_equal(kh_batch_encode(&cut, tok, early, words, &row, 1, &(kh_batch_opts){ .max_len = 64, .next = true }, &err), KH_EUNSUPPORTED);
+    assert_int_equal(
+        kh_batch_encode(&cut, tok, early, words, &row, 1, &(kh_batch_opts){ .max_len = 64, .next = true }, &err), KH_EUNSUPPORTED);
     assert_says(&err, "where a model that continues texts cannot see them");
     kh_task_close(early);
     kh_task_close(task);
@@ -350,7 +363,8 @@ int main(void) {
 
 #else
 int main(void) {
-    printf("# skipped: services: built without libmicrohttpd or libcurl\nok 1 - services # SKIP built without libmicrohttpd or libcurl\n");
+    printf("# skipped: services: built without libmicrohttpd or libcurl\nok 1 - services # SKIP built without libmicrohttpd or "
+           "libcurl\n");
     return 0;
 }
 #endif

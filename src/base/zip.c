@@ -70,8 +70,8 @@ enum { END = 22, CENTRAL = 46, LOCAL = 30, ECHO = 56 + 20 };
 
 /* The entry whose directory record is at p, of which `left` bytes remain; *took gets the record's length, and *next, the end
  * of the last entry's bytes, moves on: entries stand in the order of the directory and do not overlap. */
-static const char *read_entry(kh_zip_entry *e, const unsigned char *all, size_t directory, const unsigned char *p, size_t left, size_t *took,
-    size_t *next) {
+static const char *read_entry(
+    kh_zip_entry *e, const unsigned char *all, size_t directory, const unsigned char *p, size_t left, size_t *took, size_t *next) {
     if (left < CENTRAL || get32(p) != 0x02014b50)
         return "its directory is damaged";
     size_t n_name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32), size = get32(p + 24), at = get32(p + 42);
@@ -88,8 +88,9 @@ static const char *read_entry(kh_zip_entry *e, const unsigned char *all, size_t 
         return "an entry is not where the directory says";
     size_t n_local = get16(all + at + 26), local_extra = get16(all + at + 28), head = LOCAL + n_local + local_extra;
     bool told = (get16(p + 8) & 8) == 0;
-    if (directory - at < head || directory - at - head < size || n_local != n_name || memcmp(all + at + LOCAL, p + CENTRAL, n_name) != 0 ||
-        get16(all + at + 8) != 0 || (told && (get32(all + at + 18) != size || get32(all + at + 22) != size)))
+    if (directory - at < head || directory - at - head < size || n_local != n_name ||
+        memcmp(all + at + LOCAL, p + CENTRAL, n_name) != 0 || get16(all + at + 8) != 0 ||
+        (told && (get32(all + at + 18) != size || get32(all + at + 22) != size)))
         return "an entry's two headers differ";
     *e = (kh_zip_entry){ (const char *)p + CENTRAL, n_name, all + at + head, size };
     if (crc32_of(e->bytes, e->n) != get32(p + 16))

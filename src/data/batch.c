@@ -249,7 +249,8 @@ static int check_order(const plan *p, kh_err *err) {
         behind |= kind == KH_SEGMENT_MASK;
         if (behind && (kind == KH_SEGMENT_A || kind == KH_SEGMENT_B || kind == KH_SEGMENT_PROMPT))
             return kh_fail(err, KH_EUNSUPPORTED,
-                "task \"%s\": texts or prompt stand behind {mask} in its template, where a model that continues texts cannot see them",
+                "task \"%s\": texts or prompt stand behind {mask} in its template, where a model that continues texts cannot see "
+                "them",
                 p->task->name);
     }
     return 0;

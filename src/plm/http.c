@@ -158,10 +158,12 @@ static int check_url(const char *url, kh_err *err) {
     const char *host = strstr(url, "://") + 3;
     size_t n = strcspn(host, "/");
     if (n == 0 || memchr(host, '@', n))
-        return kh_fail(err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST; names and keys do not go into the URL");
+        return kh_fail(
+            err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST; names and keys do not go into the URL");
     for (const char *c = url; *c; c++)
         if (*c <= ' ' || *c == '?' || *c == '#' || *c == 127)
-            return kh_fail(err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST, perhaps with a path, and nothing else");
+            return kh_fail(
+                err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST, perhaps with a path, and nothing else");
     return 0;
 }
 
@@ -280,14 +282,13 @@ static void said(const slot *s, char *out, size_t cap) {
 static int refuse(const kh_http *h, const slot *s, long status, kh_err *err) {
     char why[400];
     said(s, why, sizeof why);
-    int code = status == 400 || status == 413 || status == 422 ? KH_EARG
-        : status == 404                                        ? KH_EMISSING
-        : status == 401 || status == 403 || status == 405 || status == 501
-        ? KH_EUNSUPPORTED
-        : KH_EIO;
+    int code = status == 400 || status == 413 || status == 422             ? KH_EARG
+        : status == 404                                                    ? KH_EMISSING
+        : status == 401 || status == 403 || status == 405 || status == 501 ? KH_EUNSUPPORTED
+                                                                           : KH_EIO;
     const char *hint = status == 401 && !h->o.key_file ? "; --key-file or KEYHOLE_API_KEY gives the key"
-        : status >= 300 && status < 400               ? "; redirects are not followed, name the place itself"
-                                                      : "";
+        : status >= 300 && status < 400                ? "; redirects are not followed, name the place itself"
+                                                       : "";
     if (s->attempt > 0)
         return kh_fail(err, code, "%s: still answers HTTP %ld after %d tries%s%s", h->url, status, s->attempt + 1, why, hint);
     return kh_fail(err, code, "%s: answered HTTP %ld%s%s", h->url, status, why, hint);
@@ -299,7 +300,8 @@ static bool passes(long status) {
 
 static bool is_lost(CURLcode c) {
     return c == CURLE_COULDNT_CONNECT || c == CURLE_PARTIAL_FILE || c == CURLE_OPERATION_TIMEDOUT || c == CURLE_SEND_ERROR ||
-        c == CURLE_RECV_ERROR || c == CURLE_GOT_NOTHING || c == CURLE_COULDNT_RESOLVE_HOST || c == CURLE_HTTP2 || c == CURLE_HTTP2_STREAM;
+        c == CURLE_RECV_ERROR || c == CURLE_GOT_NOTHING || c == CURLE_COULDNT_RESOLVE_HOST || c == CURLE_HTTP2 ||
+        c == CURLE_HTTP2_STREAM;
 }
 
 /* A quarter of a second, doubling up to half a minute, of which a random half to whole is waited; or what the service says,
@@ -320,8 +322,8 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
     s->attempt++;
     s->state = SLOT_WAITING;
     s->wake = now() + pause;
-    kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG, "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause, s->attempt,
-        h->o.retries);
+    kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG, "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause,
+        s->attempt, h->o.retries);
 }
 
 static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
@@ -330,7 +332,8 @@ static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs
     curl_multi_remove_handle(h->multi, s->easy);
     s->state = SLOT_FREE;
     if (s->too_large)
-        return kh_fail(err, KH_ELIMIT, "%s: answered with more than %zu bytes, which no answer to this question has", h->url, h->max_answer);
+        return kh_fail(
+            err, KH_ELIMIT, "%s: answered with more than %zu bytes, which no answer to this question has", h->url, h->max_answer);
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
     if (result == CURLE_OK && status >= 200 && status < 300) {
         kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
@@ -408,7 +411,8 @@ int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
 
 #else
 
-static const char MISSING[] = "this keyhole was built without libcurl, so it cannot ask a service; install libcurl4-openssl-dev and build it again";
+static const char MISSING[] =
+    "this keyhole was built without libcurl, so it cannot ask a service; install libcurl4-openssl-dev and build it again";
 
 kh_http_opts kh_http_defaults(void) { return (kh_http_opts){ .in_flight = 1 }; }
 int kh_http_open(kh_http **out, const char *url, const kh_http_opts *o, const kh_hooks *hooks, kh_err *err) {

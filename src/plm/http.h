@@ -19,7 +19,8 @@
 #define KH_HTTP_ROWS(S, m) \
     { "backend", KH_OPT_TEXT, offsetof(S, m.backend), .arg = "NAME", \
         .help = "what a URL speaks: keyhole (default), vllm-completions, vllm-chat, sglang, openai" }, \
-    { "model-name", KH_OPT_TEXT, offsetof(S, m.model), .arg = "NAME", .help = "the service's name for the model; default: the first it lists" }, \
+    { "model-name", KH_OPT_TEXT, offsetof(S, m.model), .arg = "NAME", \
+        .help = "the service's name for the model; default: the first it lists" }, \
     { "key-file", KH_OPT_TEXT, offsetof(S, m.key_file), .arg = "FILE", \
         .help = "holds the service's key; default: the environment's KEYHOLE_API_KEY" }, \
     { "ca-file", KH_OPT_TEXT, offsetof(S, m.ca_file), .arg = "FILE", .help = "certificates to trust instead of the system's" }, \
@@ -27,8 +28,10 @@
         .help = "of the service's model; keyhole's own services give it themselves" }, \
     { "embeddings", KH_OPT_TEXT, offsetof(S, m.embeddings), .arg = "FILE", \
         .help = "a safetensors file with the model's word embeddings, where a service wants them" }, \
-    { "in-flight", KH_OPT_INT, offsetof(S, m.in_flight), "8", .min = 1, .max = 256, .arg = "N", .help = "requests at a time to a service" }, \
-    { "timeout", KH_OPT_NUMBER, offsetof(S, m.timeout), "120", .min = 0.1, .max = 86400, .arg = "S", .help = "seconds for one request" }, \
+    { "in-flight", KH_OPT_INT, offsetof(S, m.in_flight), "8", .min = 1, .max = 256, .arg = "N", \
+        .help = "requests at a time to a service" }, \
+    { "timeout", KH_OPT_NUMBER, offsetof(S, m.timeout), "120", .min = 0.1, .max = 86400, .arg = "S", \
+        .help = "seconds for one request" }, \
     { "retries", KH_OPT_INT, offsetof(S, m.retries), "8", .min = 0, .max = 1000, .arg = "N", \
         .help = "how often a request is tried again" }
 

@@ -75,8 +75,7 @@ static int make_parts(asking *a, kh_err *err) {
         return kh_fail_memory(err);
     for (int r0 = 0; r0 < n_row; r0 += rows)
         for (int p0 = 0; p0 < n; p0 += prompts)
-            a->part[a->n_part++] =
-                (part){ p0, p0 + prompts < n ? p0 + prompts : n, r0, r0 + rows < n_row ? r0 + rows : n_row };
+            a->part[a->n_part++] = (part){ p0, p0 + prompts < n ? p0 + prompts : n, r0, r0 + rows < n_row ? r0 + rows : n_row };
     return 0;
 }
 
@@ -107,8 +106,8 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
     int rc = kh_wire_answer_parse(body, n, n_p, n_r, n_label, a->label ? (int *)(void *)mine : NULL,
         a->label ? NULL : (float *)(void *)mine, kh_http_url(a->r->http), err);
     for (int k = 0; k < n_p && rc == 0; k++)
-        memcpy(out + ((size_t)(p->p0 + k) * (size_t)n_row + (size_t)p->r0) * width * size, mine + (size_t)k * (size_t)n_r * width * size,
-            (size_t)n_r * width * size);
+        memcpy(out + ((size_t)(p->p0 + k) * (size_t)n_row + (size_t)p->r0) * width * size,
+            mine + (size_t)k * (size_t)n_r * width * size, (size_t)n_r * width * size);
     kh_free(mine);
     return rc;
 }
@@ -168,7 +167,8 @@ static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
     if (rc == 0)
         rc = kh_wire_floats(root, kh_http_url(r->http), 2, (size_t)r->hidden, shape, &x, err);
     if (rc == 0 && (shape[0] != 1 || shape[1] != (size_t)r->hidden))
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered with a word embedding of %zu numbers, expected %d", kh_http_url(r->http), shape[1], r->hidden);
+        rc = kh_fail(err, KH_EFORMAT, "%s: answered with a word embedding of %zu numbers, expected %d", kh_http_url(r->http),
+            shape[1], r->hidden);
     if (rc == 0)
         memcpy(row, x, (size_t)r->hidden * sizeof *row);
     kh_free(x);
@@ -205,7 +205,8 @@ static int read_limits(remote *r, const json_t *root, kh_err *err) {
     const json_t *limits = json_object_get(root, "limits"), *stats = json_object_get(root, "embeddings");
     double body = 0, tokens = 0;
     if (!json_is_object(limits) || !json_is_object(stats))
-        return kh_fail(err, KH_EFORMAT, "%s: /v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?", who);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: /v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?", who);
     int rc = kh_json_int(limits, "prompts", 1, INT_MAX, &r->prompts, who, err);
     if (rc == 0)
         rc = kh_json_int(limits, "rows", 1, INT_MAX, &r->rows, who, err);
@@ -271,7 +272,8 @@ static int take_file(const json_t *files, const char *name, kh_tokenizer_file *f
 }
 
 static int read_tokenizer(kh_http *http, kh_tokenizer **out, kh_err *err) {
-    static const char *const NAMES[] = { NULL, "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json" };
+    static const char *const NAMES[] = { NULL, "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json" };
     const char *who = kh_http_url(http), *main = "";
     kh_tokenizer_files f = { 0 };
     kh_buf text;

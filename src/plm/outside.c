@@ -45,9 +45,11 @@ typedef struct outside {
 
 static int read_row(const outside *o, int32_t id, float *row, kh_err *err) {
     if (!o->f)
-        return kh_fail(err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are", o->model);
+        return kh_fail(
+            err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are", o->model);
     if (id < 0 || (size_t)id >= o->word->shape[0])
-        return kh_fail(err, KH_EARG, "token id %d is outside the %zu word embeddings of %s", (int)id, o->word->shape[0], kh_safetensors_path(o->f));
+        return kh_fail(err, KH_EARG, "token id %d is outside the %zu word embeddings of %s", (int)id, o->word->shape[0],
+            kh_safetensors_path(o->f));
     size_t size = o->word->dtype == KH_DTYPE_F32 ? 4 : 2, n = (size_t)o->hidden;
     char *raw = (char *)row + n * (4 - size); /* widened in place, from the front */
     int rc = kh_safetensors_read(o->f, o->word, (size_t)id * n * size, n * size, raw, err);
@@ -60,16 +62,17 @@ static int read_row(const outside *o, int32_t id, float *row, kh_err *err) {
 }
 
 /* The usual names of the matrix. */
-static const char *const WORD_NAMES[] = { "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight", "embed_tokens.weight",
-    "gpt_neox.embed_in.weight", "model.language_model.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight",
-    "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight" };
+static const char *const WORD_NAMES[] = { "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
+    "embed_tokens.weight", "gpt_neox.embed_in.weight", "model.language_model.embed_tokens.weight",
+    "roberta.embeddings.word_embeddings.weight", "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight" };
 
 static int open_embeddings(outside *o, const char *path, kh_err *err) {
     int rc = kh_safetensors_open(&o->f, path, err);
     for (size_t i = 0; rc == 0 && !o->word && i < sizeof WORD_NAMES / sizeof WORD_NAMES[0]; i++)
         o->word = kh_safetensors_find(o->f, WORD_NAMES[i]);
     if (rc == 0 && (!o->word || o->word->rank != 2 || o->word->dtype == KH_DTYPE_ANY || o->word->shape[1] > 1 << 16))
-        return kh_fail(err, KH_EFORMAT, "%s: no matrix of word embeddings under one of the usual names, such as \"%s\"", path, WORD_NAMES[0]);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: no matrix of word embeddings under one of the usual names, such as \"%s\"", path, WORD_NAMES[0]);
     if (rc != 0)
         return rc;
     o->hidden = (int)o->word->shape[1];
@@ -91,7 +94,9 @@ static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     const outside *o = self;
     *mean = o->mean;
     *std = o->std;
-    return o->f ? 0 : kh_fail(err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are", o->model);
+    return o->f ? 0
+                : kh_fail(err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are",
+                      o->model);
 }
 
 static int embedding_row(void *self, int32_t id, float *row, kh_err *err) { return read_row(self, id, row, err); }
@@ -224,8 +229,9 @@ static int put_generate(const asking *a, int prompt, int s, kh_buf *b, kh_err *e
     float *rows;
     int n, rc = make_rows(o, a->q, prompt, s, &rows, &n, err);
     if (rc == 0) {
-        kh_buf_text(b, "{\"sampling_params\":{\"temperature\":0,\"max_new_tokens\":1},\"return_logprob\":true,\"top_logprobs_num\":1,"
-                       "\"return_text_in_logprobs\":false,\"token_ids_logprob\":");
+        kh_buf_text(b,
+            "{\"sampling_params\":{\"temperature\":0,\"max_new_tokens\":1},\"return_logprob\":true,\"top_logprobs_num\":1,"
+            "\"return_text_in_logprobs\":false,\"token_ids_logprob\":");
         put_ids(b, a->q->words);
         kh_buf_text(b, ",\"input_embeds\":[");
         for (int t = 0; t < n; t++) {
@@ -343,12 +349,15 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
     for (int k = 0; k < w->n_word; k++)
         known += !isnan(h.word[k]);
     if (!ok)
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a log-probability that is none", kh_http_url(a->o->http), i / n_row, i % n_row);
+        rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a log-probability that is none", kh_http_url(a->o->http),
+            i / n_row, i % n_row);
     else if (h.n == 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: sent no log-probabilities with its answer to prompt %d, row %d; --access labels does without",
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: sent no log-probabilities with its answer to prompt %d, row %d; --access labels does without",
             kh_http_url(a->o->http), i / n_row, i % n_row);
     else if (known == 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: none of the label words is among the tokens that it spoke of for prompt %d, row %d; --access labels does without",
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: none of the label words is among the tokens that it spoke of for prompt %d, row %d; --access labels does without",
             kh_http_url(a->o->http), i / n_row, i % n_row);
     else
         reduce(w, &h, a->logits + (size_t)i * (size_t)w->n_label);
@@ -360,11 +369,13 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
 static int32_t generated(const asking *a, const json_t *root) {
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
     if (a->o->flavour == SGLANG) {
-        const json_t *id = json_array_get(json_array_get(json_object_get(json_object_get(root, "meta_info"), "output_token_logprobs"), 0), 1);
+        const json_t *id =
+            json_array_get(json_array_get(json_object_get(json_object_get(root, "meta_info"), "output_token_logprobs"), 0), 1);
         return json_is_integer(id) ? (int32_t)json_integer_value(id) : -1;
     }
-    const char *text = json_string_value(a->o->flavour == VLLM_COMPLETIONS ? json_object_get(choice, "text")
-                                                                            : json_object_get(json_object_get(choice, "message"), "content"));
+    const char *text =
+        json_string_value(a->o->flavour == VLLM_COMPLETIONS ? json_object_get(choice, "text")
+                                                            : json_object_get(json_object_get(choice, "message"), "content"));
     int32_t id = text ? token_id(a, text) : -1;
     for (int i = 0; text && id < 0 && i < a->q->words->n_word; i++) /* chat answers come without the space in front */
         if (strcmp(text + strspn(text, " "), a->q->words->word[i].text) == 0)
@@ -380,8 +391,8 @@ static int take_label(const asking *a, int i, const json_t *root, kh_err *err) {
             a->label[i] = a->q->words->word[k].label;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a token that is no label word", kh_http_url(a->o->http), i / n_row,
-        i % n_row);
+    return kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a token that is no label word", kh_http_url(a->o->http),
+        i / n_row, i % n_row);
 }
 
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
@@ -400,12 +411,15 @@ static int check(const outside *o, const kh_question *q, kh_err *err) {
     const kh_words *w = q->words;
     bool soft = q->batch->n_slot > 0;
     if (w->n_variant != 1 || w->n_mask[0] != 1)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s answers with one token, but a label word has several; choose words of one token", NAMES[o->flavour]);
+        return kh_fail(err, KH_EUNSUPPORTED, "%s answers with one token, but a label word has several; choose words of one token",
+            NAMES[o->flavour]);
     if (soft && o->flavour == OPENAI)
-        return kh_fail(err, KH_EUNSUPPORTED, "a service of the kind \"openai\" takes texts and no soft prompts; methods manual and icl do without");
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "a service of the kind \"openai\" takes texts and no soft prompts; methods manual and icl do without");
     if (soft && q->inject == KH_INJECT_POST_LN_ADD)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s takes word embeddings and cannot add a prompt behind LayerNorm; tune with --inject %s",
-            NAMES[o->flavour], o->flavour == VLLM_CHAT ? "embed-prefix" : "embed-prefix or embed-inplace");
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s takes word embeddings and cannot add a prompt behind LayerNorm; tune with --inject %s", NAMES[o->flavour],
+            o->flavour == VLLM_CHAT ? "embed-prefix" : "embed-prefix or embed-inplace");
     if (soft && o->flavour == VLLM_CHAT && q->inject != KH_INJECT_EMBED_PREFIX)
         return kh_fail(err, KH_EUNSUPPORTED, "vllm-chat puts the prompt in front of the text; tune with --inject embed-prefix");
     return 0;
@@ -477,7 +491,8 @@ static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     int32_t mask = kh_tokenizer_special(o->tok, KH_TOKEN_MASK);
     kh_buf_text(&body, "{\"model\":");
     put_quoted(&body, o->model);
-    kh_buf_printf(&body, ",\"max_tokens\":1,\"temperature\":0,%s", o->flavour == VLLM_COMPLETIONS ? "\"logprobs\":1," : "\"logprobs\":true,\"top_logprobs\":1,");
+    kh_buf_printf(&body, ",\"max_tokens\":1,\"temperature\":0,%s",
+        o->flavour == VLLM_COMPLETIONS ? "\"logprobs\":1," : "\"logprobs\":true,\"top_logprobs\":1,");
     if (by_id)
         kh_buf_text(&body, "\"logprob_token_ids\":[3],\"return_tokens_as_token_ids\":true,");
     kh_buf_text(&body, o->flavour == VLLM_COMPLETIONS ? "\"prompt\":" : "\"messages\":[{\"role\":\"user\",\"content\":");
@@ -490,8 +505,9 @@ static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     if (rc == 0)
         rc = kh_json_parse(text.data, text.len, kh_http_url(o->http), &root, err);
     const json_t *got = json_object_get(json_array_get(json_object_get(root, "choices"), 0), "logprobs");
-    const json_t *top = o->flavour == VLLM_COMPLETIONS ? json_array_get(json_object_get(got, "top_logprobs"), 0)
-                                                       : json_object_get(json_array_get(json_object_get(got, "content"), 0), "top_logprobs");
+    const json_t *top = o->flavour == VLLM_COMPLETIONS
+        ? json_array_get(json_object_get(got, "top_logprobs"), 0)
+        : json_object_get(json_array_get(json_object_get(got, "content"), 0), "top_logprobs");
     *logprobs = by_id ? json_object_get(top, "token_id:3") != NULL : json_object_size(top) + json_array_size(top) > 0;
     json_decref(root);
     kh_buf_free(&text);
@@ -526,8 +542,9 @@ static int open_outside(kh_service *out, flavour which, kh_http *http, const kh_
     }
     o->flavour = which;
     o->http = http;
-    int rc = opts->tokenizer ? kh_tokenizer_open(&out->tokenizer, opts->tokenizer, err)
-                             : kh_fail(err, KH_EARG, "the tokenizer of the service's model is needed; --tokenizer says where it is");
+    int rc = opts->tokenizer
+        ? kh_tokenizer_open(&out->tokenizer, opts->tokenizer, err)
+        : kh_fail(err, KH_EARG, "the tokenizer of the service's model is needed; --tokenizer says where it is");
     o->tok = out->tokenizer;
     if (rc == 0 && opts->embeddings)
         rc = open_embeddings(o, opts->embeddings, err);
@@ -547,6 +564,12 @@ static int open_outside(kh_service *out, flavour which, kh_http *http, const kh_
 int kh_vllm_completions_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) {
     return open_outside(out, VLLM_COMPLETIONS, http, o, err);
 }
-int kh_vllm_chat_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) { return open_outside(out, VLLM_CHAT, http, o, err); }
-int kh_sglang_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) { return open_outside(out, SGLANG, http, o, err); }
-int kh_openai_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) { return open_outside(out, OPENAI, http, o, err); }
+int kh_vllm_chat_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) {
+    return open_outside(out, VLLM_CHAT, http, o, err);
+}
+int kh_sglang_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) {
+    return open_outside(out, SGLANG, http, o, err);
+}
+int kh_openai_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_err *err) {
+    return open_outside(out, OPENAI, http, o, err);
+}

@@ -27,7 +27,8 @@ int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts, 
     while (i < N_SERVICE && strcmp(SERVICES[i].name, name) != 0)
         i++;
     if (i == N_SERVICE)
-        return kh_fail(err, KH_EARG, "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, sglang or openai", name);
+        return kh_fail(err, KH_EARG,
+            "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, sglang or openai", name);
     int rc = kh_http_open(&http, url, &o, hooks, err);
     return rc == 0 ? SERVICES[i].open(out, http, &o, err) : rc;
 }

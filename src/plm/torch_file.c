@@ -163,7 +163,9 @@ static bool tuple_to_mark(machine *m) {
     return make_tuple(m, n);
 }
 
-static bool is_text(const value *v, const char *s) { return v->kind == TEXT && v->n_text == strlen(s) && memcmp(v->text, s, v->n_text) == 0; }
+static bool is_text(const value *v, const char *s) {
+    return v->kind == TEXT && v->n_text == strlen(s) && memcmp(v->text, s, v->n_text) == 0;
+}
 
 /* ("storage", type, key, "cpu", count) */
 static bool make_storage(machine *m) {
@@ -171,10 +173,11 @@ static bool make_storage(machine *m) {
     if (!pop(m, &t))
         return false;
     const value *v = &m->pool[t.first];
-    if (t.kind != TUPLE || t.n != 5 || !is_text(&v[0], "storage") || v[1].kind != GLOBAL || v[1].number < FLOAT || v[2].kind != TEXT ||
-        v[3].kind != TEXT || v[4].kind != INT || v[4].number < 0)
+    if (t.kind != TUPLE || t.n != 5 || !is_text(&v[0], "storage") || v[1].kind != GLOBAL || v[1].number < FLOAT ||
+        v[2].kind != TEXT || v[3].kind != TEXT || v[4].kind != INT || v[4].number < 0)
         return fail(m, "its storage is not that of a plain tensor");
-    return push(m, (value){ .kind = STORAGE, .number = v[1].number, .text = v[2].text, .n_text = v[2].n_text, .count = v[4].number });
+    return push(
+        m, (value){ .kind = STORAGE, .number = v[1].number, .text = v[2].text, .n_text = v[2].n_text, .count = v[4].number });
 }
 
 static bool dims(const value *pool, const value *t, long long *out) {
@@ -280,8 +283,8 @@ static int widen(const kh_zip_entry *e, long long type, size_t from, size_t n, f
 }
 
 /* The tensor's numbers, if its shape, strides and storage agree. */
-static int read_numbers(const machine *m, const kh_zip_list *zip, const char *dir, size_t n_dir, int max_rows, int max_cols, float **x,
-    int *rows, int *cols, kh_err *err) {
+static int read_numbers(const machine *m, const kh_zip_list *zip, const char *dir, size_t n_dir, int max_rows, int max_cols,
+    float **x, int *rows, int *cols, kh_err *err) {
     const value *t = &m->stack[0], *s = &m->pool[t->storage];
     int r = t->rank - 2; /* where the rows are counted */
     char name[80];
@@ -289,10 +292,11 @@ static int read_numbers(const machine *m, const kh_zip_list *zip, const char *di
     const kh_zip_entry *e = find(zip, dir, n_dir, name, (size_t)n_name);
     size_t size = s->number == FLOAT ? 4 : 2;
     if (t->rank == 3 && t->dim[0] != 1)
-        return kh_fail(err, KH_EFORMAT, "%s: a tensor of three dimensions, the first of them %lld; expected rows and columns", WHO, t->dim[0]);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: a tensor of three dimensions, the first of them %lld; expected rows and columns", WHO, t->dim[0]);
     if (t->dim[r] < 1 || t->dim[r] > max_rows || t->dim[r + 1] < 1 || t->dim[r + 1] > max_cols)
-        return kh_fail(err, KH_ELIMIT, "%s: a tensor of %lld x %lld; at most %d rows of %d are taken", WHO, t->dim[r], t->dim[r + 1], max_rows,
-            max_cols);
+        return kh_fail(err, KH_ELIMIT, "%s: a tensor of %lld x %lld; at most %d rows of %d are taken", WHO, t->dim[r],
+            t->dim[r + 1], max_rows, max_cols);
     long long count = t->dim[r] * t->dim[r + 1];
     if (t->stride[r + 1] != 1 || (t->stride[r] != t->dim[r + 1] && t->dim[r] > 1) || t->offset < 0)
         return kh_fail(err, KH_EFORMAT, "%s: the tensor is not contiguous", WHO);

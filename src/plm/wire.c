@@ -63,7 +63,8 @@ int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, 
     const char *text = json_string_value(data);
     size_t length = json_string_length(data), size = dtype == KH_DTYPE_F32 ? 4 : 2, bytes = text ? kh_base64_size(text, length) : 0;
     if (!text || bytes != n * size)
-        return kh_fail(err, KH_EFORMAT, "%s: \"data\" must be base64 of %zu bytes, %zu numbers of type %s", place, n * size, n, type);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"data\" must be base64 of %zu bytes, %zu numbers of type %s", place, n * size, n, type);
     float *x = kh_malloc(n * sizeof *x);
     if (!x)
         return kh_fail_memory(err);
@@ -116,8 +117,8 @@ void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_want
     if (b->n_slot > 0) {
         kh_buf_text(out, ",\"slot\":");
         put_ints(out, b->slot, b->n_seq);
-        kh_buf_printf(out, ",\"inject\":\"%s\",\"prompts\":{\"shape\":[%d,%d,%d],", kh_inject_name(q->inject), q->n_prompt, b->n_slot,
-            hidden);
+        kh_buf_printf(out, ",\"inject\":\"%s\",\"prompts\":{\"shape\":[%d,%d,%d],", kh_inject_name(q->inject), q->n_prompt,
+            b->n_slot, hidden);
         kh_wire_floats_put(out, q->prompt, (size_t)q->n_prompt * (size_t)b->n_slot * (size_t)hidden);
         kh_buf_char(out, '}');
     }
@@ -147,7 +148,8 @@ static int read_ints(reader *r, const json_t *array, const char *what, int min, 
         const json_t *v = json_array_get(array, i);
         json_int_t x = json_is_integer(v) ? json_integer_value(v) : (json_int_t)min - 1;
         if (x < min || x > max)
-            return kh_fail(r->err, KH_EFORMAT, "%s: number %zu of \"%s\" must be a whole number from %d to %d", PLACE, i, what, min, max);
+            return kh_fail(
+                r->err, KH_EFORMAT, "%s: number %zu of \"%s\" must be a whole number from %d to %d", PLACE, i, what, min, max);
         (*out)[i] = (int)x;
     }
     return 0;
@@ -171,8 +173,8 @@ static int read_prompts(reader *r, const json_t *root) {
     if (shape[0] > (size_t)r->l->prompts)
         return kh_fail(r->err, KH_ELIMIT, "%s: %zu prompts; at most %d are taken at a time", PLACE, shape[0], r->l->prompts);
     if (shape[2] != (size_t)r->l->hidden || shape[1] > (size_t)r->l->max_len)
-        return kh_fail(r->err, KH_EFORMAT, "%s: prompts of %zu x %zu numbers; the model takes at most %d rows of %d", PLACE, shape[1],
-            shape[2], r->l->max_len, r->l->hidden);
+        return kh_fail(r->err, KH_EFORMAT, "%s: prompts of %zu x %zu numbers; the model takes at most %d rows of %d", PLACE,
+            shape[1], shape[2], r->l->max_len, r->l->hidden);
     q->n_prompt = (int)shape[0];
     q->n_slot = (int)shape[1];
     for (size_t i = 0; i < shape[0] * shape[1] * shape[2]; i++)
@@ -189,8 +191,9 @@ static int read_words(reader *r, const json_t *root) {
     size_t k, i, n = 0;
     json_array_foreach(labels, k, one) n += json_array_size(one);
     if (!json_is_array(labels) || json_array_size(labels) < 2 || json_array_size(labels) > MOST_LABELS || n > MOST_WORDS)
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"labels\" must be 2 to %d arrays, one for each label, of at most %d words together", PLACE,
-            MOST_LABELS, MOST_WORDS);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"labels\" must be 2 to %d arrays, one for each label, of at most %d words together", PLACE, MOST_LABELS,
+            MOST_WORDS);
     kh_word *word = room(r, n, sizeof *word);
     if (!word)
         return kh_fail_memory(r->err);
@@ -207,8 +210,9 @@ static int read_words(reader *r, const json_t *root) {
                 rc = kh_fail(r->err, KH_EFORMAT, "%s: a word of label %zu has no tokens", PLACE, k);
             if (rc != 0)
                 return rc;
-            word[w->n_word++] = (kh_word){ .text = "", .label = (int)k, .id = id, .n_token = (int)n_id, .n_id = (int)n_id, .same = -1,
-                .first_same = -1 };
+            word[w->n_word++] = (kh_word){
+                .text = "", .label = (int)k, .id = id, .n_token = (int)n_id, .n_id = (int)n_id, .same = -1, .first_same = -1
+            };
         }
     }
     return 0;
@@ -236,7 +240,8 @@ static int read_variants(reader *r, const json_t *root) {
     for (int i = 0; i < w->n_word && ok; i++)
         ok = seen[w->word[i].n_id];
     if (!ok)
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"masks\" must name the lengths of the label words in tokens, ascending, each once", PLACE);
+        return kh_fail(
+            r->err, KH_EFORMAT, "%s: \"masks\" must name the lengths of the label words in tokens, ascending, each once", PLACE);
     w->n_mask = length;
     w->n_variant = (int)n;
     return 0;
@@ -253,7 +258,8 @@ static int check_sequences(reader *r) {
         if (b->mask[s] > length - masks)
             return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has its masks at %d", PLACE, s, length, b->mask[s]);
         if (b->n_slot > 0 && b->slot[s] > length - b->n_slot)
-            return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has %d slots at %d", PLACE, s, length, b->n_slot, b->slot[s]);
+            return kh_fail(
+                r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has %d slots at %d", PLACE, s, length, b->n_slot, b->slot[s]);
         if (b->n_slot > 0 && memcmp(b->id + b->start[s] + b->slot[s], slots, (size_t)b->n_slot * sizeof *slots) != 0)
             return kh_fail(r->err, KH_EFORMAT, "%s: the slots of sequence %d hold other ids than those of sequence 0", PLACE, s);
     }
@@ -263,8 +269,9 @@ static int check_sequences(reader *r) {
 static int read_places(reader *r, const json_t *root, const char *key, int **out) {
     size_t n, want = (size_t)r->q->batch.n_seq;
     int rc = read_ints(r, json_object_get(root, key), key, 0, r->l->max_len - 1, want, out, &n);
-    return rc == 0 && n != want ? kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must have a number for each of %zu sequences", PLACE, key, want)
-                                : rc;
+    return rc == 0 && n != want
+        ? kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must have a number for each of %zu sequences", PLACE, key, want)
+        : rc;
 }
 
 static int read_ids(reader *r, const json_t *root, const json_t *ids) {
@@ -355,8 +362,8 @@ static int read_texts(reader *r, const json_t *root, const json_t *texts) {
     if (rc == 0 && (n == 0 || n > (size_t)r->l->rows))
         rc = kh_fail(r->err, KH_EFORMAT, "%s: \"texts\" must hold 1 to %d texts", PLACE, r->l->rows);
     if (rc == 0 && (long long)n * r->l->max_len > r->l->tokens / q->n_prompt)
-        rc = kh_fail(r->err, KH_ELIMIT, "%s: %d prompts with %zu texts; at most %lld tokens are taken at a time", PLACE, q->n_prompt, n,
-            r->l->tokens);
+        rc = kh_fail(r->err, KH_ELIMIT, "%s: %d prompts with %zu texts; at most %lld tokens are taken at a time", PLACE,
+            q->n_prompt, n, r->l->tokens);
     if (rc == 0 && !(q->row = room(r, n, sizeof *q->row)))
         rc = kh_fail_memory(r->err);
     for (size_t i = 0; i < n && rc == 0; i++)
@@ -459,8 +466,8 @@ static int take_labels(const json_t *root, int n_prompt, int n_row, int n_label,
     const json_t *labels = json_object_get(root, "labels");
     size_t n = (size_t)n_prompt * (size_t)n_row;
     if (!json_is_array(labels) || json_array_size(labels) != n)
-        return kh_fail(err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who, json_array_size(labels), n_prompt,
-            n_row);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who, json_array_size(labels), n_prompt, n_row);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(labels, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_label)
@@ -478,8 +485,8 @@ static int take_logprobs(const json_t *root, int n_prompt, int n_row, int n_labe
     if (rc != 0)
         return rc;
     if (shape[0] != (size_t)n_prompt || shape[1] != (size_t)n_row || shape[2] != (size_t)n_label)
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered with shape [%zu, %zu, %zu], expected [%d, %d, %d]", who, shape[0], shape[1], shape[2],
-            n_prompt, n_row, n_label);
+        rc = kh_fail(err, KH_EFORMAT, "%s: answered with shape [%zu, %zu, %zu], expected [%d, %d, %d]", who, shape[0], shape[1],
+            shape[2], n_prompt, n_row, n_label);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (!(x[i] <= 0)) {
             size_t pair = i / (size_t)n_label;
@@ -492,8 +499,8 @@ static int take_logprobs(const json_t *root, int n_prompt, int n_row, int n_labe
     return rc;
 }
 
-int kh_wire_answer_parse(const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob,
-    const char *who, kh_err *err) {
+int kh_wire_answer_parse(
+    const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob, const char *who, kh_err *err) {
     json_t *root;
     int rc = kh_json_parse(body, n, who, &root, err);
     if (rc == 0)

@@ -29,8 +29,8 @@ void kh_wire_question_put(kh_buf *out, const kh_question *, int hidden, kh_want)
 /* What the model and the server's owner allow. */
 typedef struct kh_wire_limits {
     int hidden, max_len, vocab;
-    int prompts, rows;  /* of one request */
-    long long tokens;   /* prompts times the tokens of all rows */
+    int prompts, rows; /* of one request */
+    long long tokens;  /* prompts times the tokens of all rows */
 } kh_wire_limits;
 
 typedef struct kh_wire_question {
@@ -70,8 +70,8 @@ void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *);
 
 /* Reads an answer of exactly this shape into label or logprob (whichever is not NULL). `who` is what messages call the
  * service. Labels must be labels, and log-probabilities finite or minus infinity, at most 0. */
-int kh_wire_answer_parse(const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob,
-    const char *who, kh_err *err);
+int kh_wire_answer_parse(
+    const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob, const char *who, kh_err *err);
 
 /* Fresh floats of {"dtype", "shape": [...], "data"}; at most `most` numbers, rank dimensions, each at least 1. */
 int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape, float **out, kh_err *err);
