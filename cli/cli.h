@@ -46,7 +46,7 @@ extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_ran
 extern const cli_command cmd_tune, cmd_predict;
 extern const cli_command cmd_serve, cmd_export;
 extern const cli_command cmd_metrics, cmd_calibrate;
-extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_cmaes;
+extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_cmaes, cmd_bench_sbi;
 
 /* Fails as wrong usage: exit 2 and a pointer to --help. */
 enum { CLI_USAGE = -1000 };

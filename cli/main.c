@@ -17,7 +17,7 @@ const cli_command *const cli_commands[] = {
     &cmd_tune, &cmd_predict,
     &cmd_serve, &cmd_export,
     &cmd_metrics, &cmd_calibrate,
-    &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_cmaes,
+    &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_cmaes, &cmd_bench_sbi,
     &cmd_help,
     NULL,
 };

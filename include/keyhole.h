@@ -464,11 +464,17 @@ KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err
 /* label [n_prompt, n_row]: the most probable label; the first of equals. */
 KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
 
-/* Early rejection. Rows are asked in their order, `chunk` at a time (0: a sensible number); a prompt that has made more than
- * `allowance` errors against batch->label is asked no further. errors [n_prompt]: how many it made; exact if not more than the
- * allowance. label [n_prompt, n_row], -1 where a prompt was not asked; may be NULL. What is asked depends on the arguments
- * alone, never on threads. */
-KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, int allowance, int chunk, int *errors, int *label, kh_err *err);
+/* Early rejection. Rows are asked `chunk` at a time; a prompt that has made more errors against batch->label than its allowance
+ * is asked no further. What is asked depends on this alone, never on threads. */
+typedef struct kh_patience {
+    const int *allowance; /* [n_prompt] */
+    const int *order;     /* [n_row] the rows, each once, as they are asked: hard ones first saves most; NULL: as they stand */
+    int chunk;            /* 0: a sensible number */
+} kh_patience;
+
+/* errors [n_prompt]: how many it made; exact if not more than the allowance. label [n_prompt, n_row], -1 where a prompt was not
+ * asked; may be NULL. */
+KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, const kh_patience *, int *errors, int *label, kh_err *err);
 
 /* ------------------------------------------------------------------------------ z -> soft prompt (src/prompt) */
 

@@ -137,31 +137,41 @@ static void the_meter_counts_what_was_asked(void **state) {
     setup_free(&s);
 }
 
-/* For every allowance and chunk: prompts within it have all their answers and exact errors; others have the answers of the
- * chunks up to the one that broke it, and the bill is what that makes. */
+/* For many allowances, chunks and orders: prompts within theirs have all their answers and exact errors; others have the
+ * answers of the chunks up to the one that broke it, and the bill is what that makes. */
 static void early_rejection_changes_only_the_bill(void **state) {
     (void)state;
     setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
     kh_labeler *l = kh_plm_labeler(s.box, NULL);
-    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS];
+    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS], allowance[PROMPTS], order[ROWS], plain[ROWS];
     assert_int_equal(kh_plm_answer(l, &s.q, all, NULL), 0);
-    for (int allowance = 0; allowance <= ROWS; allowance += 3)
+    kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
+    kh_rng_permutation(&r, order, ROWS);
+    for (int i = 0; i < ROWS; i++)
+        plain[i] = i;
+    for (int least = 0; least <= ROWS; least += 3)
         for (int chunk = 1; chunk <= ROWS + 5; chunk += 7) {
+            bool shuffled = chunk % 2;
+            const int *by = shuffled ? order : plain;
             long long before = kh_plm_meter(s.box).queries, bill = 0;
-            assert_int_equal(kh_plm_answer_within(l, &s.q, allowance, chunk, errors, some, NULL), 0);
+            for (int p = 0; p < PROMPTS; p++)
+                allowance[p] = least + p % 2;
+            kh_patience patience = { allowance, shuffled ? order : NULL, chunk };
+            assert_int_equal(kh_plm_answer_within(l, &s.q, &patience, errors, some, NULL), 0);
             for (int p = 0; p < PROMPTS; p++) {
                 int wrong = 0, asked = 0;
-                for (int first = 0; first < ROWS && wrong <= allowance; first += chunk)
-                    for (int r = first; r < first + chunk && r < ROWS; r++, asked++)
-                        wrong += all[p * ROWS + r] != s.batch->label[r];
+                for (int first = 0; first < ROWS && wrong <= allowance[p]; first += chunk)
+                    for (int i = first; i < first + chunk && i < ROWS; i++, asked++)
+                        wrong += all[p * ROWS + by[i]] != s.batch->label[by[i]];
                 assert_int_equal(errors[p], wrong);
-                for (int r = 0; r < ROWS; r++)
-                    assert_int_equal(some[p * ROWS + r], r < asked ? all[p * ROWS + r] : -1);
+                for (int i = 0; i < ROWS; i++)
+                    assert_int_equal(some[p * ROWS + by[i]], i < asked ? all[p * ROWS + by[i]] : -1);
                 bill += asked;
             }
             assert_int_equal(kh_plm_meter(s.box).queries - before, bill);
         }
-    assert_int_equal(kh_plm_answer_within(l, &s.q, 5, 0, errors, NULL, NULL), 0); /* the default chunk, no labels wanted */
+    kh_patience patience = { allowance, NULL, 0 }; /* the default chunk, no labels wanted */
+    assert_int_equal(kh_plm_answer_within(l, &s.q, &patience, errors, NULL, NULL), 0);
     setup_free(&s);
 }
 
@@ -209,11 +219,15 @@ static void what_is_not_a_model_is_refused(void **state) {
 static void memory_may_run_out_anywhere(void **state) {
     (void)state;
     setup s = setup_new(KH_ACCESS_LABELS, KH_INT8);
-    int errors[PROMPTS], label[PROMPTS * ROWS];
+    int errors[PROMPTS], label[PROMPTS * ROWS], allowance[PROMPTS], order[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        order[i] = ROWS - 1 - i;
+    for (int p = 0; p < PROMPTS; p++)
+        allowance[p] = 12;
     for (long n = 1;; n++) {
         kh_err err = { 0 };
         kh_alloc_fail_at(n, false);
-        int rc = kh_plm_answer_within(kh_plm_labeler(s.box, NULL), &s.q, 12, 7, errors, label, &err);
+        int rc = kh_plm_answer_within(kh_plm_labeler(s.box, NULL), &s.q, &(kh_patience){ allowance, order, 7 }, errors, label, &err);
         bool done = kh_alloc_count() < n;
         kh_alloc_fail_at(0, false);
         assert_int_equal(rc, done ? 0 : KH_ENOMEM);

@@ -29,6 +29,19 @@ typedef enum kh_purpose {
     KH_RNG_BOOTSTRAP = 30, /* i = resample, j = which of several samples */
     KH_RNG_CONFORMAL = 31, /* ties of conformal sets; i = row */
     KH_RNG_EVAL = 32,      /* which rows are judged, if not all */
+    KH_RNG_ABC = 40,       /* approximate Bayesian computation; i = generation, j = candidate */
+    KH_RNG_SMC = 41,       /* sequential Monte Carlo; i = sweep, j = particle */
+    KH_RNG_RESAMPLE = 42,  /* i = level */
+    KH_RNG_SIMULATE = 43,  /* noise of toy problems; i = round, j = candidate */
+    KH_RNG_OBSERVE = 44,   /* what toy problems observed; i = 0, or 1 for draws from their posterior, j = draw */
+    KH_RNG_FLOW = 50,      /* weights of a flow; i = transform + 1, j = layer; 0, 0: those that read the context */
+    KH_RNG_FLOW_ORDER = 51, /* the order of coordinates in a flow; i = transform */
+    KH_RNG_SNPE_DRAW = 52,  /* simulated draws of a flow; i = round, j = draw */
+    KH_RNG_SNPE_SPLIT = 53, /* which simulations are held out; i = round */
+    KH_RNG_SNPE_EPOCH = 54, /* shuffles of the simulations; i = round, j = epoch */
+    KH_RNG_SNPE_ATOMS = 55, /* atoms; i = round, j = step; j = 2^32 - 1: those of the held-out simulations */
+    KH_RNG_SNPE_RESULT = 56, /* draws that are returned; i = round, j = draw */
+    KH_RNG_SNPE_PRIOR = 57,  /* simulated draws of the prior; i = round, j = draw */
 } kh_purpose;
 
 typedef struct kh_rng {

@@ -26,6 +26,9 @@ struct kh_posterior {
     uint64_t *projection; /* [n] the seed of each sample's A; NULL without soft prompt */
     kh_demos demos;       /* n_order is n, or 0: none */
 
+    bool calibrated; /* votes become probabilities by this, */
+    kh_calibrator calibrator; /* which is of kind KH_CALIBRATE_VOTES and owns no memory */
+
     /* What it belongs to. */
     const kh_task *task; /* owned */
     const char *model, *backend, *precision, *kernels;

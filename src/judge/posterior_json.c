@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "data/task.h"
+#include "judge/calibrate.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -91,6 +92,9 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_space(out, p);
     if (p->demos.n_order > 0)
         put_demos(out, &p->demos);
+    if (p->calibrated)
+        kh_buf_printf(out, "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, \"rows\": %d},\n",
+            p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
     kh_buf_text(out, "  \"model\": {");
     put_pair(out, "path", p->model);
     kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ", p->fingerprint, p->tokenizer);
@@ -310,6 +314,32 @@ static int read_options(reader *r, const json_t *root) {
     return rc;
 }
 
+/* Checked as strictly as what was fitted. */
+static int read_calibration(reader *r, const json_t *root) {
+    kh_calibrator *c = &r->p->calibrator;
+    const json_t *o;
+    const char *method;
+    if (!json_object_get(root, "calibration"))
+        return 0;
+    *c = (kh_calibrator){ .method = KH_CALIBRATE_VOTES, .n_label = r->p->task->n_label };
+    int rc = get_object(r, root, "calibration", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "method", &method, r->name, r->err);
+    if (rc == 0 && (strcmp(method, "votes") != 0 || r->p->access != KH_ACCESS_LABELS))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"calibration\" must be by votes, of a posterior whose access is labels", r->name);
+    if (rc == 0)
+        rc = kh_json_number(o, "alpha", &c->alpha, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_number(o, "temperature", &c->temperature, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, INT32_MAX, &c->n, r->name, r->err);
+    if (rc == 0 && !(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN && c->temperature <= KH_T_MAX))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"calibration\" has alpha %g and temperature %g; expected more than 0, and %g to %g",
+            r->name, c->alpha, c->temperature, KH_T_MIN, KH_T_MAX);
+    r->p->calibrated = rc == 0;
+    return rc;
+}
+
 static int read_model(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *o;
@@ -387,7 +417,8 @@ int kh_posterior_parse(kh_posterior *p, const char *text, size_t n, const char *
         rc = kh_fail(r.err, KH_EFORMAT, "%s: must hold a JSON object", name);
     if (rc == 0)
         rc = read_head(&r, root, samples);
-    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_model, read_costs };
+    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_calibration,
+        read_model, read_costs };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

@@ -354,6 +354,15 @@ void kh_predictor_free(kh_predictor *p) {
     kh_free(p);
 }
 
+/* Shares of votes into probabilities. The calibrator was fitted on numbers of votes. */
+static void calibrate(const kh_posterior *post, double *p, int n) {
+    if (!post->calibrated)
+        return;
+    for (size_t i = 0; i < (size_t)n * (size_t)post->calibrator.n_label; i++)
+        p[i] *= post->n;
+    kh_calibrator_apply(&post->calibrator, p, n, p);
+}
+
 int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
     return kh_predictor_explain(p, rows, n, &(kh_explained){ .p = out }, err);
 }
@@ -380,6 +389,8 @@ int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_ex
                                         : ask_prompts(p, rows + first, some, logprob, &part, err);
         if (rc == 0)
             kh_mixture_finish(part.p, some, n_label);
+        if (rc == 0)
+            calibrate(p->post, part.p, some);
     }
     for (int i = 0; out->votes && !p->scorer && i < n; i++) /* a vote says nothing of what its voter saw */
         out->ambiguity[i] = NAN;

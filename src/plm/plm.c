@@ -201,6 +201,33 @@ kh_batch kh_batch_rows(const kh_batch *b, int first, int n) {
     return part;
 }
 
+/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). row and label are not set. */
+static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
+    size_t n_seq = (size_t)b->n_seq, tokens = b->start[n_seq] - b->start[0];
+    *out = *b;
+    out->memory = kh_malloc((n_seq + 1) * sizeof(size_t) + 2 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
+    if (!out->memory)
+        return kh_fail_memory(err);
+    size_t *start = out->memory, at = 0;
+    int *mask = (int *)(start + n_seq + 1), *slot = mask + n_seq;
+    int32_t *id = slot + n_seq;
+    for (size_t s = 0; s < n_seq; s++) {
+        size_t variants = (size_t)b->n_variant, from = (size_t)order[s / variants] * variants + s % variants;
+        size_t n = b->start[from + 1] - b->start[from];
+        start[s] = at;
+        mask[s] = b->mask[from];
+        slot[s] = b->slot[from];
+        memcpy(id + at, b->id + b->start[from], n * sizeof *id);
+        at += n;
+    }
+    start[n_seq] = at;
+    out->start = start;
+    out->mask = mask;
+    out->slot = slot;
+    out->id = id;
+    return 0;
+}
+
 /* A prompt still in the running. Those that are stand in front, in their first order. */
 typedef struct running {
     int *prompt; /* [n] their indices */
@@ -208,10 +235,10 @@ typedef struct running {
     int n;
 } running;
 
-static void drop_out(running *r, const kh_question *q, size_t size, int allowance, const int *errors) {
+static void drop_out(running *r, const kh_question *q, size_t size, const int *allowance, const int *errors) {
     int kept = 0;
     for (int i = 0; i < r->n; i++)
-        if (errors[r->prompt[i]] <= allowance)
+        if (errors[r->prompt[i]] <= allowance[r->prompt[i]])
             r->prompt[kept++] = r->prompt[i];
     for (int i = 0; i < kept && kept < r->n && q->prompt; i++)
         memcpy(r->rows + (size_t)i * size, q->prompt + (size_t)r->prompt[i] * size, size * sizeof *r->rows);
@@ -221,35 +248,40 @@ static void drop_out(running *r, const kh_question *q, size_t size, int allowanc
 /* A chunk of eight rows drops a hopeless prompt early and still fills the engine for a population of twenty. */
 enum { DEFAULT_CHUNK = 8 };
 
-int kh_plm_answer_within(kh_labeler *l, const kh_question *q, int allowance, int chunk, int *errors, int *label, kh_err *err) {
+int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience *patience, int *errors, int *label, kh_err *err) {
     const kh_batch *b = q->batch;
-    int n_prompt = prompts_of(q), rc = 0;
-    chunk = chunk > 0 ? chunk : DEFAULT_CHUNK;
+    const int *order = patience->order;
+    int n_prompt = prompts_of(q), rc = 0, chunk = patience->chunk > 0 ? patience->chunk : DEFAULT_CHUNK;
     size_t size = (size_t)b->n_slot * (size_t)kh_plm_describe((kh_plm *)l).hidden;
     running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt), kh_calloc((size_t)n_prompt * size + 1, sizeof *r.rows), n_prompt };
     int *answer = kh_calloc((size_t)n_prompt * (size_t)chunk, sizeof *answer);
+    kh_batch ordered = *b;
+    ordered.memory = NULL;
     if (!r.prompt || !r.rows || !answer)
         rc = kh_fail_memory(err);
+    if (rc == 0 && order)
+        rc = reorder(&ordered, b, order, err);
     for (int i = 0; rc == 0 && i < n_prompt; i++)
         r.prompt[i] = i, errors[i] = 0;
     for (int i = 0; rc == 0 && label && i < n_prompt * b->n_row; i++)
         label[i] = -1;
     for (int first = 0; rc == 0 && first < b->n_row && r.n > 0; first += chunk) {
         int n = b->n_row - first < chunk ? b->n_row - first : chunk;
-        kh_batch part = kh_batch_rows(b, first, n);
+        kh_batch part = kh_batch_rows(&ordered, first, n);
         kh_question some = { &part, q->words, q->inject, r.n < n_prompt ? r.rows : q->prompt, r.n };
         rc = kh_plm_answer(l, &some, answer, err);
         for (int i = 0; rc == 0 && i < r.n * n; i++) {
-            int row = first + i % n, prompt = r.prompt[i / n];
+            int row = order ? order[first + i % n] : first + i % n, prompt = r.prompt[i / n];
             errors[prompt] += answer[i] != b->label[row];
             if (label)
                 label[(size_t)prompt * (size_t)b->n_row + (size_t)row] = answer[i];
         }
         if (rc == 0)
-            drop_out(&r, q, size, allowance, errors);
+            drop_out(&r, q, size, patience->allowance, errors);
     }
     kh_free(r.prompt);
     kh_free(r.rows);
     kh_free(answer);
+    kh_free(ordered.memory);
     return rc;
 }

@@ -141,10 +141,13 @@ static int search_run(search *s, kh_tuning *t, const kh_subspace *space, const c
         rc = search_step(s, &loss, err);
         if (rc == 0 && s->gen % o->dev_every == 0)
             rc = search_judge(s, t, space, err);
-        if (rc == 0)
+        if (rc == 0) {
+            char facts[KH_FACTS];
+            kh_loss_facts(facts, s->f[s->top], s->best);
             kh_tuning_report(t, phase,
                 &(kh_generation){ member, s->gen, (long)(member < 0 ? 0 : member) * o->generations + s->gen,
-                    (long)(member < 0 ? 1 : o->members) * o->generations, s->f[s->top], s->best, s->dev });
+                    (long)(member < 0 ? 1 : o->members) * o->generations, s->dev, facts });
+        }
     }
     return rc == 0 && s->gen > 0 && s->judged < s->gen ? search_judge(s, t, space, err) : rc;
 }

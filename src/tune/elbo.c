@@ -220,8 +220,11 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
         rc = kh_elbo_step(e, &nll, err);
         if (rc == 0 && (o->dev_all || e->gen % o->dev_every == 0))
             rc = look_at_dev(c, t, space, e, err);
-        if (rc == 0)
-            kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, e->loss[e->top], e->best, c->dev });
+        if (rc == 0) {
+            char facts[KH_FACTS];
+            kh_loss_facts(facts, e->loss[e->top], e->best);
+            kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts });
+        }
     }
     return rc == 0 && c->judged < e->gen ? look_at_dev(c, t, space, e, err) : rc;
 }

@@ -13,6 +13,10 @@ static const kh_method *const METHODS[] = {
     &kh_method_bbt,
     &kh_method_ensemble,
     &kh_method_elbo,
+    &kh_method_abc_rejection,
+    &kh_method_abc_smc,
+    &kh_method_smc,
+    &kh_method_snpe,
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };

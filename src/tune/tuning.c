@@ -53,17 +53,23 @@ static void put_dev(char *out, size_t cap, double dev) {
         snprintf(out, cap, "%.4f", dev);
 }
 
+void kh_loss_facts(char facts[KH_FACTS], double loss, double best) {
+    snprintf(facts, KH_FACTS, "loss=%.6f best=%.6f", loss, best);
+}
+
 void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
-    char dev[32], member[32] = "", line[256], note[320];
+    char dev[32], member[32] = "", line[KH_FACTS + 128], note[KH_FACTS + 192];
     put_dev(dev, sizeof dev, g->dev);
     if (g->member >= 0)
         snprintf(member, sizeof member, "member=%d ", g->member);
-    snprintf(line, sizeof line, "%sgen=%d queries=%lld loss=%.6f best=%.6f dev=%s", member, g->gen, kh_tuning_queries(t), g->loss,
-        g->best, dev);
+    snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, kh_tuning_queries(t), g->facts, dev);
     if (t->o->record)
         t->o->record(t->o->user, line);
     double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
-    snprintf(note, sizeof note, "%s left=%.0fs", line, left);
+    if (g->total > 0)
+        snprintf(note, sizeof note, "%s left=%.0fs", line, left);
+    else
+        snprintf(note, sizeof note, "%s", line);
     if (kh_report_progress(t->o->hooks, phase, g->done, g->total, note) != 0)
         kh_tuning_stop(t, "stopped on request");
 }

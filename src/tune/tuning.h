@@ -38,13 +38,18 @@ bool kh_tuning_may(kh_tuning *, long long queries, bool have);
 void kh_tuning_stop(kh_tuning *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* One generation is done: a line for the record and progress. done of total counts generations of the whole run. dev NaN:
- * not known yet. member < 0: there are none. If the caller of kh_tune wants to stop, t->stopped is filled. */
+ * not known yet. member < 0: there are none. facts: what else there is to say, "key=value key=value ...". If the caller of
+ * kh_tune wants to stop, t->stopped is filled. */
 typedef struct kh_generation {
     int member, gen;
     long done, total;
-    double loss, best, dev;
+    double dev;
+    const char *facts;
 } kh_generation;
 void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
+
+enum { KH_FACTS = 256 }; /* bytes that will do for facts */
+void kh_loss_facts(char facts[KH_FACTS], double loss, double best); /* of methods that minimise: this generation's, and so far */
 
 /* A function of many z at once. */
 typedef struct kh_objective {

@@ -1,0 +1,98 @@
+/* simulator.c - see simulator.h. */
+#include "tune/simulator.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int kh_population_new(kh_population *p, int n, const kh_simulator *s, kh_err *err) {
+    size_t size = (size_t)n;
+    *p = (kh_population){ .n = n,
+        .dim = s->dim,
+        .n_answer = s->n_answer,
+        .z = kh_calloc(size * (size_t)s->dim, sizeof *p->z),
+        .weight = kh_calloc(size, sizeof *p->weight),
+        .errors = kh_calloc(size, sizeof *p->errors),
+        .answer = kh_calloc(size * (size_t)s->n_answer + 1, sizeof *p->answer),
+        .ancestor = kh_calloc(size, sizeof *p->ancestor),
+        .moves = kh_calloc(size, sizeof *p->moves) };
+    if (!p->z || !p->weight || !p->errors || !p->answer || !p->ancestor || !p->moves)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        p->weight[i] = 1.0 / n;
+    return 0;
+}
+
+void kh_population_free(kh_population *p) {
+    kh_free(p->z);
+    kh_free(p->weight);
+    kh_free(p->errors);
+    kh_free(p->answer);
+    kh_free(p->ancestor);
+    kh_free(p->moves);
+    *p = (kh_population){ 0 };
+}
+
+void kh_population_put(kh_population *p, int to, const kh_population *other, int from) {
+    size_t dim = (size_t)p->dim, n_answer = (size_t)p->n_answer, a = (size_t)to, b = (size_t)from;
+    memmove(p->z + a * dim, other->z + b * dim, dim * sizeof *p->z);
+    memmove(p->answer + a * n_answer, other->answer + b * n_answer, n_answer * sizeof *p->answer);
+    p->errors[to] = other->errors[from];
+    p->ancestor[to] = other->ancestor[from];
+    p->moves[to] = other->moves[from];
+}
+
+void kh_population_copy(kh_population *p, const kh_population *from) {
+    p->n = from->n;
+    p->tolerance = from->tolerance;
+    p->rate = from->rate;
+    for (int i = 0; i < from->n; i++) {
+        kh_population_put(p, i, from, i);
+        p->weight[i] = from->weight[i];
+    }
+}
+
+double kh_population_ess(const kh_population *p) {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < p->n; i++) {
+        sum += p->weight[i];
+        squares += p->weight[i] * p->weight[i];
+    }
+    return sum * sum / squares;
+}
+
+int kh_population_ancestors(const kh_population *p) {
+    int different = 0;
+    for (int i = 0; i < p->n; i++) {
+        bool seen = false;
+        for (int j = 0; j < i && !seen; j++)
+            seen = p->ancestor[j] == p->ancestor[i];
+        different += !seen;
+    }
+    return different;
+}
+
+void kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
+    for (int j = 0; j < s->dim; j++)
+        z[j] = (float)(sqrt(s->prior_var) * kh_rng_normal(r));
+}
+
+bool kh_watch_may(kh_watch *w, long long queries, bool have) {
+    return !w->stopped[0] && (!w->may || w->may(w, queries, have)) && !w->stopped[0];
+}
+
+int kh_watch_done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+    return w->done ? w->done(w, p, step, last, err) : 0;
+}
+
+void kh_watch_stop(kh_watch *w, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    if (!w->stopped[0])
+        vsnprintf(w->stopped, sizeof w->stopped, fmt, args);
+    va_end(args);
+}

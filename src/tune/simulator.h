@@ -1,0 +1,115 @@
+/* simulator.h - what likelihood-free methods ask, and what they give back.
+ *
+ * Such a method knows a prior, N(0, v I), and can try any z: it learns how many errors z makes against what was observed
+ * (methods that accept and reject), or what z would have made us observe (methods that learn a density). The same code runs
+ * on the box, where the errors are wrong labels on the train rows (labels.c), and on toy problems whose posterior is known
+ * (toys.c).
+ *
+ *     kh_population out = { 0 };
+ *     kh_watch watch = { 0 };
+ *     sampler->run(&out, simulator, opts, seed, &watch, err);      watch.stopped says why it ended
+ *     kh_population_free(&out);
+ */
+#ifndef KH_TUNE_SIMULATOR_H
+#define KH_TUNE_SIMULATOR_H
+
+#include "base/opts.h"
+#include "base/rng.h"
+#include "keyhole.h"
+
+/* Some z to try. A simulator that is random draws the noise of z number i from a stream named by (round, first + i), so what
+ * a candidate gives does not depend on how candidates are grouped. No two candidates of a run share both numbers. */
+typedef struct kh_candidates {
+    const float *z; /* [n, dim] */
+    int n;
+    uint32_t round, first;
+} kh_candidates;
+
+typedef struct kh_simulator kh_simulator;
+struct kh_simulator {
+    int dim;          /* of z */
+    double prior_var; /* the prior is N(0, prior_var I) */
+
+    int n_error;  /* the largest count of errors */
+    int n_class;  /* what an answer may be: an error is one of n_class - 1; 0: two */
+    int n_answer; /* answers that come with a count, e.g. a label for each row; 0: none */
+    /* errors [n]: exact if not more than the candidate's allowance [n], otherwise any number above it: that is where asking may
+     * stop. answer [n, n_answer] holds what was answered by those within their allowance. */
+    int (*errors)(kh_simulator *, const kh_candidates *, const int *allowance, int *errors, int *answer, kh_err *err);
+
+    int n_obs;             /* numbers in an observation; 0: this simulator only counts errors */
+    const float *observed; /* [n_obs] */
+    int (*observe)(kh_simulator *, const kh_candidates *, float *x, kh_err *err); /* x [n, n_obs] */
+
+    int cost;               /* queries that a whole answer to one z takes */
+    long long asked, saved; /* queries so far: made, and spared by stopping early */
+    void *self;
+};
+
+/* ------------------------------------------------------------------------------------------------- what comes out */
+
+/* Members are draws from the prior given at most `tolerance` errors; or, if rate > 0, from the prior times
+ * exp(-rate * errors). Errors that are not known are -1. */
+typedef struct kh_population {
+    int n, dim, n_answer;
+    int tolerance;
+    double rate;
+    float *z;       /* [n, dim] */
+    double *weight; /* [n] they add up to one */
+    int *errors;    /* [n] */
+    int *answer;    /* [n, n_answer] */
+    int *ancestor;  /* [n] the member of the first population that it comes from */
+    int *moves;     /* [n] how many accepted moves ago */
+} kh_population;
+
+/* Room for n; all of it zero, weights 1 / n. Free it also on failure. */
+int kh_population_new(kh_population *, int n, const kh_simulator *, kh_err *err);
+void kh_population_free(kh_population *);
+/* Member `to` becomes what member `from` of another population (or the same) is, weight apart. */
+void kh_population_put(kh_population *, int to, const kh_population *other, int from);
+void kh_population_copy(kh_population *, const kh_population *from); /* made for at least as many */
+double kh_population_ess(const kh_population *);                     /* (sum w)^2 / sum w^2 */
+int kh_population_ancestors(const kh_population *);                  /* how many different ones */
+
+/* A draw from the prior. */
+void kh_prior_draw(const kh_simulator *, kh_rng *, float *z);
+
+/* ------------------------------------------------------------------------------------------------- who looks on */
+
+/* What a generation, level or round tells: `facts` are the method's own "key=value ..." pairs. */
+typedef struct kh_step {
+    int gen;
+    long done, total; /* of the whole run, for progress; total 0: not known */
+    const char *facts;
+} kh_step;
+
+/* Budgets, the record and the choice by dev are the caller's business. Both calls may be NULL. */
+typedef struct kh_watch kh_watch;
+struct kh_watch {
+    /* Whether so many queries more are within the budgets; `have`: there is something to return. Fills stopped if not. */
+    bool (*may)(kh_watch *, long long queries, bool have);
+    /* A whole population is done; it may be copied. `last`: no other will follow, as far as is known. */
+    int (*done)(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
+    void *self;
+    char stopped[256]; /* why the run ends; empty while it goes on */
+};
+
+bool kh_watch_may(kh_watch *, long long queries, bool have);
+int kh_watch_done(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
+void kh_watch_stop(kh_watch *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first reason stays */
+
+/* --------------------------------------------------------------------------------------------------- the methods */
+
+/* A likelihood-free method is a row; "keyhole bench sbi" runs it on toys, a kh_method (labels.c) on the box. */
+typedef struct kh_sampler {
+    const char *name, *summary;
+    const kh_opt *opts; /* "samples", which every row must have, says how many come out */
+    size_t opts_size;
+    void (*exact)(void *opts); /* the published code's settings; NULL: the defaults */
+    /* Fills *out, which the caller frees also on failure. What can be returned is returned when a budget ends the run. */
+    int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_watch *, kh_err *err);
+} kh_sampler;
+
+extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc, kh_sampler_snpe;
+
+#endif

@@ -1,0 +1,494 @@
+/* smc.c - sequential Monte Carlo with moves that leave the prior alone: sampling with labels only in 500 dimensions.
+ * doc/methods.md, L7 to L11.
+ *
+ * Importance weights collapse in many dimensions: the density of a perturbed z under the prior and under its proposal differ by
+ * a factor that grows with the dimension. Here nothing is weighed. A move
+ *
+ *     z' = sqrt(1 - b^2) z + b xi,   xi ~ prior
+ *
+ * is reversible under the prior whatever b is (Crank-Nicolson; Cotter et al. 2013), so that the only question left is whether
+ * z' makes few enough errors ("hard"), or how much less likely its errors make the labels ("soft").
+ *
+ * hard: the first population is drawn from the prior by rejection, with a tolerance that a quarter of a few draws meets. A
+ * level lowers the tolerance to the count that a given share of the population meets, but by one at least; members above it are
+ * replaced by copies of the others, and the copies are moved.
+ * soft: a level raises the power of the likelihood as far as the effective sample size allows, resamples and moves all.
+ *
+ * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b follows the share of moves that
+ * are accepted. Which members move and how often depends on the run's state alone. */
+#include "tune/labels.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    BATCH = 20,
+    MAX_MISSES = 50,    /* batches without an acceptance before the first population is given up */
+    MOST_MEMBERS = 50,  /* unless told otherwise; */
+    LEAST_MEMBERS = 20, /* with a budget, so many that a member's part of it would pay for */
+    MEMBER_COST = 12,   /* z: four for the first population, one for dev, the rest for levels */
+    BISECTIONS = 50,    /* for the power of the likelihood */
+    RETRIES = 4,        /* levels in a row at one tolerance, if too few members are below it */
+    FEWEST = 10,        /* a tenth of the population is too few to go on from, unless retries are used up */
+};
+
+enum { ACCEPT_HARD, ACCEPT_SOFT };
+
+typedef struct smc_opts {
+    kh_labels_opts labels; /* first: labels.c looks for it there */
+    int samples, accept, tolerance, levels, max_moves, first_draws, early;
+    double survivors, target, unmoved, step, noise, min_rate;
+} smc_opts;
+
+static const double LEAST_STEP = 1e-3;
+static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
+static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
+
+#define OWN_ROWS \
+    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
+        .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
+    { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
+        .help = "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
+    { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
+        .help = "hard: errors allowed in the last level" }, \
+    { "label-noise", KH_OPT_NUMBER, offsetof(smc_opts, noise), "0.1", .min = 1e-6, .max = 0.49, .arg = "X", \
+        .help = "soft: how probable a wrong label is" }, \
+    { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, .max = 1 << 20, .arg = "N", .help = "levels" }, \
+    { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, .max = 1 << 16, .arg = "N", \
+        .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
+    { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
+        .help = "share of the population that meets the next level; soft: its effective size" }, \
+    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), "6", .min = 1, .max = 1 << 16, .arg = "N", \
+        .help = "sweeps of moves in a level, at most" }, \
+    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), "0.3", .min = 1e-6, .max = 0.99, .arg = "X", \
+        .help = "sweeps are made until a member has stayed where it was with this probability" }, \
+    { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, .max = 0.99, .arg = "X", \
+        .help = "share of moves to be accepted, which the step size is adapted to" }, \
+    { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
+    { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, .arg = "X", \
+        .help = "share of moves accepted in a level below which the run ends" }, \
+    { "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", .arg = "off|on", \
+        .help = "stop asking about a candidate that has too many errors; accepts the same" }
+
+static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"), OWN_ROWS, { 0 } };
+static const kh_opt toy_table[] = { OWN_ROWS, { 0 } };
+
+/* --------------------------------------------------------------------------------------------------- the state */
+
+typedef struct smc {
+    const smc_opts *o;
+    kh_simulator *s;
+    kh_watch *w;
+    uint64_t seed;
+    int level;
+    uint32_t sweep;  /* of the whole run: names the random streams */
+    double b;        /* step size */
+    int eps;         /* hard: the tolerance */
+    double power;    /* soft: of the likelihood, 0 to 1 */
+    double rate;     /* soft: what an error costs, log((1 - eta) (K - 1) / eta) */
+    kh_population now, spare;
+    kh_population batch; /* candidates, */
+    int member[BATCH];   /* whose moves they are, */
+    int allowance[BATCH];
+    int *moving;         /* [n_moving] members that take part in the sweeps of this level */
+    int n_moving;
+    int *sorted;    /* [samples or first draws] scratch */
+    double *weight; /* [samples] soft: scratch */
+    int retries;
+    double ess;           /* members that met this level, or their effective number */
+    long tried, accepted; /* moves of this level */
+} smc;
+
+/* How many members: as told, or as a budget of queries allows if a z costs so many of them. */
+static int members(const smc_opts *o, long long budget, int cost) {
+    long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
+    return o->samples > 0 ? o->samples : n > MOST_MEMBERS ? MOST_MEMBERS : n < LEAST_MEMBERS ? LEAST_MEMBERS : (int)n;
+}
+
+static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+    int classes = s->n_class > 1 ? s->n_class : 2;
+    *m = (smc){ .o = o, .s = s, .w = w, .seed = seed, .b = o->step, .eps = s->n_error,
+        .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
+    int rc = kh_population_new(&m->now, o->samples, s, err);
+    if (rc == 0)
+        rc = kh_population_new(&m->spare, o->samples, s, err);
+    if (rc == 0)
+        rc = kh_population_new(&m->batch, BATCH, s, err);
+    m->moving = kh_calloc((size_t)o->samples, sizeof *m->moving);
+    m->sorted = kh_calloc((size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
+    m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
+    return rc == 0 && (!m->moving || !m->sorted || !m->weight) ? kh_fail_memory(err) : rc;
+}
+
+static void smc_free(smc *m) {
+    kh_population_free(&m->now);
+    kh_population_free(&m->spare);
+    kh_population_free(&m->batch);
+    kh_free(m->moving);
+    kh_free(m->sorted);
+    kh_free(m->weight);
+}
+
+static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (size_t)p->dim; }
+
+static int ask(smc *m, int n, uint32_t first, kh_err *err) {
+    kh_candidates c = { m->batch.z, n, m->sweep, first };
+    for (int i = 0; i < n; i++)
+        m->allowance[i] = m->o->early && m->allowance[i] < m->s->n_error ? m->allowance[i] : m->s->n_error;
+    return m->s->errors(m->s, &c, m->allowance, m->batch.errors, m->batch.answer, err);
+}
+
+static bool may_ask(smc *m, int n, bool have) { return kh_watch_may(m->w, (long long)n * m->s->cost, have); }
+
+static void sort_ints(int *x, int n) {
+    for (int i = 1; i < n; i++) {
+        int v = x[i], j = i;
+        for (; j > 0 && x[j - 1] > v; j--)
+            x[j] = x[j - 1];
+        x[j] = v;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------- the first population */
+
+/* n prior draws into the batch, numbered from `first` within the sweep. */
+static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
+    for (int i = 0; i < n; i++) {
+        kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, first + (uint32_t)i);
+        kh_prior_draw(m->s, &r, z_of(&m->batch, i));
+        m->allowance[i] = allowance;
+        m->batch.moves[i] = 0;
+    }
+    return ask(m, n, first, err);
+}
+
+/* Draws until n members with at most eps errors are there; they are their own ancestors. `tolerant`: all draws will do. */
+static int fill(smc *m, int n, bool tolerant, kh_err *err) {
+    uint32_t drawn = 0;
+    int rc = 0, misses = 0, have = 0;
+    while (rc == 0 && have < n && misses < MAX_MISSES) {
+        int some = tolerant && n - have < BATCH ? n - have : BATCH, before = have;
+        if (!may_ask(m, some, have > 0))
+            break;
+        rc = draw(m, some, drawn, m->eps, err);
+        for (int i = 0; i < some && rc == 0 && have < n; i++)
+            if (m->batch.errors[i] <= m->eps) {
+                kh_population_put(&m->now, have, &m->batch, i);
+                m->now.ancestor[have] = have;
+                have++;
+            }
+        drawn += (uint32_t)some;
+        misses = have > before ? 0 : misses + 1;
+    }
+    if (rc == 0 && have < n)
+        kh_watch_stop(m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
+    if (have > 0)
+        m->now.n = have;
+    m->tried = (long)drawn;
+    m->accepted = have;
+    m->sweep++;
+    return rc;
+}
+
+/* L7: the first tolerance is the error count that a quarter of a few prior draws meets. To go there by rejection takes no more
+ * queries than by levels from a wider one, and gives independent members. The best of the draws is kept in case that nothing
+ * else is found within the budget. */
+static int first_tolerance(smc *m, kh_err *err) {
+    int rc = 0, n = m->o->first_draws, drawn = 0;
+    while (rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, drawn > 0)) {
+        int some = n - drawn < BATCH ? n - drawn : BATCH;
+        rc = draw(m, some, (uint32_t)drawn, m->s->n_error, err);
+        for (int i = 0; i < some && rc == 0; i++) {
+            m->sorted[drawn + i] = m->batch.errors[i];
+            if (drawn + i == 0 || m->batch.errors[i] < m->now.errors[0])
+                kh_population_put(&m->now, 0, &m->batch, i);
+        }
+        drawn += some;
+    }
+    sort_ints(m->sorted, drawn);
+    if (drawn > 0)
+        m->eps = m->sorted[(drawn - 1) / 4] > m->o->tolerance ? m->sorted[(drawn - 1) / 4] : m->o->tolerance;
+    m->now.n = 1;
+    m->sweep++;
+    return rc;
+}
+
+static int start(smc *m, kh_err *err) {
+    bool soft = m->o->accept == ACCEPT_SOFT;
+    int rc = soft ? 0 : first_tolerance(m, err);
+    if (rc == 0 && !m->w->stopped[0])
+        rc = fill(m, m->o->samples, soft, err);
+    m->ess = m->now.n;
+    return rc;
+}
+
+/* ----------------------------------------------------------------------------------------------------- selection */
+
+static int count_within(const smc *m, int eps) {
+    int n = 0;
+    for (int i = 0; i < m->now.n; i++)
+        n += m->now.errors[i] <= eps;
+    return n;
+}
+
+/* L8: the tolerance that a share of the members meets, lower than the last one. False: too few members are below that. */
+static bool lower_tolerance(smc *m) {
+    int n = m->now.n, rank = (int)ceil(m->o->survivors * n) - 1;
+    memcpy(m->sorted, m->now.errors, (size_t)n * sizeof *m->sorted);
+    sort_ints(m->sorted, n);
+    int eps = m->sorted[rank < 0 ? 0 : rank] < m->eps ? m->sorted[rank < 0 ? 0 : rank] : m->eps - 1;
+    eps = eps > m->o->tolerance ? eps : m->o->tolerance;
+    int met = count_within(m, eps);
+    if (met == 0 || (met * FEWEST < n && m->retries < RETRIES))
+        return false;
+    m->eps = eps;
+    return true;
+}
+
+/* Members above the tolerance become copies of those that meet it, each of which is as likely to be copied; the copies move. If
+ * all meet it, because the tolerance could not be lowered yet, all move. */
+static void replace(smc *m) {
+    kh_rng r = kh_rng_stream(m->seed, KH_RNG_RESAMPLE, (uint32_t)m->level, 0);
+    double u = kh_rng_uniform(&r);
+    int n = m->now.n, met = 0, copies = n - count_within(m, m->eps), k = 0;
+    for (int i = 0; i < n; i++)
+        if (m->now.errors[i] <= m->eps)
+            m->sorted[met++] = i;
+    m->n_moving = 0;
+    for (int i = 0; i < n; i++) {
+        bool above = m->now.errors[i] > m->eps;
+        if (above) {
+            int from = (int)((k++ + u) * met / copies);
+            kh_population_put(&m->now, i, &m->now, m->sorted[from < met ? from : met - 1]);
+        }
+        if (above || copies == 0)
+            m->moving[m->n_moving++] = i;
+    }
+    m->ess = met;
+}
+
+/* The weights that more power by `more` gives, and their effective sample size. */
+static double weigh(smc *m, double more) {
+    double sum = 0, squares = 0;
+    int least = m->now.errors[0];
+    for (int i = 1; i < m->now.n; i++)
+        least = m->now.errors[i] < least ? m->now.errors[i] : least;
+    for (int i = 0; i < m->now.n; i++) {
+        m->weight[i] = exp(-more * m->rate * (m->now.errors[i] - least));
+        sum += m->weight[i];
+        squares += m->weight[i] * m->weight[i];
+    }
+    for (int i = 0; i < m->now.n; i++)
+        m->weight[i] /= sum;
+    return sum * sum / squares;
+}
+
+/* L10: as much more power as leaves the wanted effective sample size; then systematic resampling, and all move. */
+static void raise_power(smc *m) {
+    int n = m->now.n;
+    double low = 0, high = 1 - m->power, want = m->o->survivors * n, sum = 0;
+    if (weigh(m, high) < want) {
+        for (int i = 0; i < BISECTIONS; i++) {
+            double mid = (low + high) / 2;
+            *(weigh(m, mid) < want ? &high : &low) = mid;
+        }
+        m->power += high;
+    } else
+        m->power = 1;
+    m->ess = weigh(m, high);
+    kh_rng r = kh_rng_stream(m->seed, KH_RNG_RESAMPLE, (uint32_t)m->level, 0);
+    double u = kh_rng_uniform(&r);
+    for (int i = 0, taken = 0; i < n; i++) {
+        sum += m->weight[i] * n;
+        for (; taken < n && (taken + u < sum || i == n - 1); taken++)
+            kh_population_put(&m->spare, taken, &m->now, i);
+    }
+    m->spare.n = n;
+    kh_population old = m->now;
+    m->now = m->spare;
+    m->spare = old;
+    m->n_moving = n;
+    for (int i = 0; i < n; i++)
+        m->moving[i] = i;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- moves */
+
+/* L9: a candidate for a member, and the errors that it may make. */
+static void propose(smc *m, int slot, int member, uint32_t number) {
+    kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
+    double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
+    b = b < 1 ? b : 1;
+    double keep = sqrt(1 - b * b), noise = b * sqrt(m->s->prior_var);
+    const float *from = z_of(&m->now, member);
+    float *z = z_of(&m->batch, slot);
+    for (int j = 0; j < m->s->dim; j++)
+        z[j] = (float)(keep * (double)from[j] + noise * kh_rng_normal(&r));
+    m->member[slot] = member;
+    m->allowance[slot] = m->eps;
+    if (m->o->accept == ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
+        double more = -log(u) / (m->power * m->rate), most = m->s->n_error - m->now.errors[member];
+        m->allowance[slot] = m->now.errors[member] + (int)(more < most ? more : most);
+    }
+}
+
+/* One move for each moving member. Stops within it if the budget ends: members that have moved are as good as the others. */
+static int sweep(smc *m, kh_err *err) {
+    int rc = 0;
+    long tried = 0, accepted = 0;
+    for (int first = 0; rc == 0 && first < m->n_moving; first += BATCH) {
+        int n = m->n_moving - first < BATCH ? m->n_moving - first : BATCH, within[BATCH];
+        if (!may_ask(m, n, true))
+            break;
+        for (int i = 0; i < n; i++) {
+            propose(m, i, m->moving[first + i], (uint32_t)(first + i));
+            within[i] = m->allowance[i];
+        }
+        rc = ask(m, n, (uint32_t)first, err);
+        for (int i = 0; i < n && rc == 0; i++) {
+            bool ok = m->batch.errors[i] <= within[i];
+            if (ok) {
+                m->batch.ancestor[i] = m->now.ancestor[m->member[i]];
+                m->batch.moves[i] = m->now.moves[m->member[i]] + 1;
+                kh_population_put(&m->now, m->member[i], &m->batch, i);
+            }
+            accepted += ok;
+            tried++;
+        }
+    }
+    if (tried > 0) {
+        m->b *= exp(STEP_GAIN * ((double)accepted / (double)tried - m->o->target));
+        m->b = m->b > 1 ? 1 : m->b < LEAST_STEP ? LEAST_STEP : m->b;
+    }
+    m->tried += tried;
+    m->accepted += accepted;
+    m->sweep++;
+    return rc;
+}
+
+/* Sweeps until a member has stayed with probability `unmoved` or less, as far as the share of accepted moves tells. */
+static int move(smc *m, kh_err *err) {
+    int rc = 0;
+    double stayed = 1;
+    m->tried = m->accepted = 0;
+    for (int i = 0; rc == 0 && i < m->o->max_moves && stayed > m->o->unmoved && !m->w->stopped[0]; i++) {
+        rc = sweep(m, err);
+        if (m->tried > 0)
+            stayed = pow(1 - (double)m->accepted / (double)m->tried, i + 1);
+    }
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------------------------- the run */
+
+static bool is_last(const smc *m) {
+    return m->level == m->o->levels || (m->o->accept == ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
+}
+
+static int report(smc *m, kh_err *err) {
+    kh_population *p = &m->now;
+    char facts[256], target[40];
+    double sum = 0, moves = 0;
+    int best = p->errors[0];
+    for (int i = 0; i < p->n; i++) {
+        p->weight[i] = 1.0 / p->n;
+        sum += p->errors[i];
+        moves += p->moves[i];
+        best = p->errors[i] < best ? p->errors[i] : best;
+    }
+    p->tolerance = m->eps;
+    p->rate = m->o->accept == ACCEPT_SOFT ? m->power * m->rate : 0;
+    if (m->o->accept == ACCEPT_SOFT)
+        snprintf(target, sizeof target, "power=%.4f", m->power);
+    else
+        snprintf(target, sizeof target, "eps=%d", m->eps);
+    snprintf(facts, sizeof facts,
+        "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f errors=%d/%.2f saved=%lld", target,
+        m->accepted, m->tried, m->tried ? (double)m->accepted / (double)m->tried : 0, m->b, m->ess, kh_population_ancestors(p),
+        moves / p->n, best, sum / p->n, m->s->saved);
+    return kh_watch_done(m->w, p, &(kh_step){ m->level, m->level, 0, facts }, is_last(m) || m->w->stopped[0], err);
+}
+
+/* Why the run ends by itself, if it does. */
+static void reason(smc *m) {
+    if (m->o->accept == ACCEPT_SOFT && m->power >= 1)
+        kh_watch_stop(m->w, "the likelihood counts in full");
+    else if (m->o->accept == ACCEPT_HARD && m->eps <= m->o->tolerance)
+        kh_watch_stop(m->w, "the tolerance of %d errors is reached", m->eps);
+    else if (m->level >= m->o->levels)
+        kh_watch_stop(m->w, "all %d levels are done", m->o->levels);
+    else if (m->level > 0 && m->tried > 0 && (double)m->accepted < m->o->min_rate * (double)m->tried)
+        kh_watch_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted, m->tried, m->o->min_rate);
+}
+
+static int one_level(smc *m, kh_err *err) {
+    m->level++;
+    if (m->o->accept == ACCEPT_SOFT)
+        raise_power(m);
+    else {
+        bool lower = lower_tolerance(m);
+        if (!lower && m->retries >= RETRIES) {
+            kh_watch_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
+            return 0;
+        }
+        m->retries = lower ? 0 : m->retries + 1;
+        replace(m);
+    }
+    int rc = move(m, err);
+    return rc == 0 ? report(m, err) : rc;
+}
+
+static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+    smc_opts o = *(const smc_opts *)opts;
+    o.samples = members(&o, 0, s->cost);
+    smc m;
+    int rc = smc_new(&m, &o, s, seed, w, err);
+    if (rc == 0)
+        rc = start(&m, err);
+    if (rc == 0)
+        rc = report(&m, err);
+    for (reason(&m); rc == 0 && !w->stopped[0]; reason(&m))
+        rc = one_level(&m, err);
+    if (rc == 0) {
+        *out = m.now;
+        m.now = (kh_population){ 0 };
+    }
+    smc_free(&m);
+    return rc;
+}
+
+const kh_sampler kh_sampler_smc = {
+    .name = "smc",
+    .summary = "sequential Monte Carlo with moves that keep to the prior; works in many dimensions",
+    .opts = toy_table,
+    .opts_size = sizeof(smc_opts),
+    .run = run,
+};
+
+static long long least(const kh_tuning *t, const void *opts) {
+    return kh_labels_least(t, members(opts, t->o->max_queries, t->train->n_row));
+}
+
+static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    smc_opts o = *(const smc_opts *)opts;
+    o.samples = members(&o, t->o->max_queries, t->train->n_row);
+    return kh_labels_run(t, &kh_sampler_smc, &o, o.samples, p, err);
+}
+
+static void exact(void *opts) { ((smc_opts *)opts)->labels.calibrate = KH_CALIBRATE_NONE; }
+
+const kh_method kh_method_smc = {
+    .name = "smc",
+    .summary = "labels only: sequential Monte Carlo that works in many dimensions; the one to take",
+    .access = KH_ACCESS_LABELS,
+    .soft = true,
+    .opts = smc_table,
+    .opts_size = sizeof(smc_opts),
+    .exact = exact,
+    .least = least,
+    .run = run_on_box,
+};
