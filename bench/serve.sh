@@ -10,6 +10,7 @@ work=$(mktemp -d)
 server=
 trap '[ -n "$server" ] && kill "$server"; rm -rf "$work"' EXIT
 start() {
+    rm -f "$work/port"
     "$keyhole" serve "$@" --port 0 >"$work/port" 2>/dev/null &
     server=$!
     for _ in $(seq 600); do [ -s "$work/port" ] && break; sleep 0.1; done

@@ -7,6 +7,7 @@ trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$here"' EXIT
 
 # start ARGS... - a server in the background; $url is where it is.
 start() {
+    rm -f "$here/port"
     "$KEYHOLE" serve "$@" --port 0 >"$here/port" 2>"$here/server.err" &
     server=$!
     for _ in $(seq 200); do
@@ -64,6 +65,7 @@ ok manual_by_labels_gives_the_same_files through --method manual --access labels
 ok bbt_is_refused_before_the_first_query says 1 "method bbt needs a box that lets out logprobs" tune "${bbt[@]}" "${common[@]}" --model "$url" --out "$here/none"
 no_query() { curl -s "$url/metrics" | grep -q '^keyhole_queries_total 8$'; } # those of the method before
 ok nothing_was_asked no_query
+ok smc_by_labels_gives_the_same_files through --method smc --samples 20 --budget-queries 4000
 
 # ---- SIGTERM in the middle of a request: it is answered, and then the server ends
 body() { # a question of two thousand rows
