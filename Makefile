@@ -13,6 +13,11 @@ MODE     ?= release
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
 PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libsqlite3-dev libcmocka-dev libopenblas-dev liblapacke-dev
 PKGS     := jansson libpcre2-8 sqlite3
+# Found at build time; without one of them the rest works, and the commands that need it say what is missing.
+OPTIONAL := libcurl4-openssl-dev libmicrohttpd-dev
+WITH     := $(shell pkg-config --exists libcurl && echo CURL) $(shell pkg-config --exists libmicrohttpd && echo MHD)
+PKGS     += $(if $(filter CURL,$(WITH)),libcurl)
+SERVER_PKGS := $(if $(filter MHD,$(WITH)),libmicrohttpd)
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
 WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror
@@ -21,7 +26,7 @@ CFLAGS_release := -O2 -D_FORTIFY_SOURCE=3 -fstack-protector-strong
 CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)
 KH_CFLAGS = -std=c17 -g -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
 KH_LDFLAGS = -fopenmp $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm
@@ -30,9 +35,11 @@ LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas
 ROOMS    := base text data model plm prompt judge run tune report
 OUT      := $(BUILD)/$(MODE)
 SRC      := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
-CLI_SRC  := $(sort $(wildcard cli/*.c))
+CLI_SRC  := $(sort $(wildcard cli/*.c)) $(sort $(wildcard server/*.c))
 OBJ      := $(SRC:%.c=$(OUT)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(OUT)/%.o)
+SERVER_OBJ := $(filter $(OUT)/server/%,$(CLI_OBJ))
+SERVER_LIBS = $(if $(SERVER_PKGS),$(shell pkg-config --libs $(SERVER_PKGS))) -lpthread
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/test_*.c)))
 CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
@@ -66,6 +73,7 @@ help:
 
 setup:
 	@tools/setup.sh $(PACKAGES) $(if $(findstring clang,$(CC)),clang libomp-dev)
+	@tools/setup.sh $(OPTIONAL) || echo 'setup: going on without them' >&2
 
 # ---- library, program ------------------------------------------------------------------------------------------------
 $(OUT)/libkeyhole.a: $(OBJ)
@@ -78,7 +86,7 @@ $(OUT)/libkeyhole.so: $(OBJ)
 
 $(OUT)/keyhole: $(CLI_OBJ) $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(SERVER_LIBS) $(LIBS)
 
 $(OUT)/keyhole.1: $(OUT)/keyhole
 	$(Q)$< help --man > $@
@@ -109,10 +117,22 @@ $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
 
+# The server's page goes into the program, line by line as a C string.
+$(OUT)/server/page.inc: server/page.html
+	@mkdir -p $(@D)
+	$(Q)sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+$(OUT)/server/classify.o: $(OUT)/server/page.inc
+$(OUT)/server/classify.o: CPPFLAGS += -I$(OUT)
+
+# Tests of the server link it.
+SERVER_TESTS := $(filter $(OUT)/tests/test_server%,$(TESTS))
+$(SERVER_TESTS): $(SERVER_OBJ)
+$(SERVER_TESTS): EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
+
 # ---- tests -------------------------------------------------------------------------------------------------------------
 $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(KH_LDFLAGS) -o $@ $^ -lcmocka $(LIBS)
+	$(Q)$(CC) $(KH_LDFLAGS) -o $@ $< $(EXTRA) $(OUT)/libkeyhole.a -lcmocka $(LIBS)
 
 # $(call chosen,TESTS): all of them, or with T=word those whose name holds the word.
 chosen = $(if $(T),$(foreach t,$1,$(if $(findstring $(T),$(notdir $t)),$t)),$1)

@@ -45,6 +45,7 @@ extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_tas
 extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random;
 extern const cli_command cmd_tune, cmd_eval, cmd_predict, cmd_compare, cmd_pretrain;
 extern const cli_command cmd_runs, cmd_log;
+extern const cli_command cmd_serve, cmd_export;
 extern const cli_command cmd_metrics, cmd_calibrate;
 extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_train, cmd_bench_cmaes, cmd_bench_sbi;
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "plm/http.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,10 +16,11 @@ typedef struct predict_opts {
     const char *model, *task;
     int format, output, precision;
     bool text;
+    kh_http_opts http;
 } predict_opts;
 
 static const kh_opt predict_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR",
+    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR|URL",
         .help = "where the model is now; without it, where it was when tuning" },
     { "task", KH_OPT_TEXT, offsetof(predict_opts, task), .arg = "NAME|FILE", .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,
@@ -28,6 +30,7 @@ static const kh_opt predict_table[] = {
     { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
     { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS,
         .help = "of the model" },
+    KH_HTTP_ROWS(predict_opts, http),
     { 0 },
 };
 
@@ -224,6 +227,7 @@ static int open_decisions(predict *u, kh_err *err) {
 }
 
 static int open_all(predict *u, const char *run, kh_err *err) {
+    u->run.http = &u->o->http;
     int rc = cli_run_open(&u->run, run, u->o->model, u->o->precision, err);
     if (rc == 0 && u->o->task)
         rc = kh_task_open(&u->given, u->o->task, err);

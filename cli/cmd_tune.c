@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/posterior.h"
+#include "plm/http.h"
 #include "tune/method.h"
 #include "watch.h"
 
@@ -18,6 +19,7 @@ typedef struct tune_opts {
     const char *method, *model, *task, *data, *out;
     void *method_opts;
     kh_space_opts space;
+    kh_http_opts http;
     uint64_t seed;
     int shots, precision, access, max_queries;
     double max_seconds, price;
@@ -26,7 +28,7 @@ typedef struct tune_opts {
 
 static const kh_opt tune_table[] = {
     { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below", .required = true },
-    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR|URL", .help = "a model folder with its tokenizer, or a service",
         .required = true },
     { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE", .help = "a built-in task or a task file",
         .required = true },
@@ -45,6 +47,7 @@ static const kh_opt tune_table[] = {
         .help = "of the model; bf16 is faster where the CPU has it" },
     { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs|weights",
         .help = "what the model may let out; methods with gradients raise it to weights" },
+    KH_HTTP_ROWS(tune_opts, http),
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -186,7 +189,10 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
         return rc;
     kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
     rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
-    kh_plm_opts box = { .access = access_for(o, m), .precision = (kh_precision)o->precision, .hooks = &cli_hooks };
+    kh_plm_opts box = { .access = access_for(o, m),
+        .precision = (kh_precision)o->precision,
+        .hooks = &cli_hooks,
+        .http = &o->http };
     return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
 }
 
@@ -262,6 +268,7 @@ const cli_command cmd_tune = {
             "  keyhole tune --method prompt-tuning ...        the same prompt, by gradients\n"
             "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
             "  keyhole tune ... --resume\n"
+            "  keyhole tune --method bbt --model http://127.0.0.1:8080 ...   \"keyhole serve\" there\n"
             "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),

@@ -16,6 +16,7 @@ const cli_command *const cli_commands[] = {
     &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_pretrain,
     &cmd_tune, &cmd_eval, &cmd_predict, &cmd_compare,
     &cmd_runs, &cmd_log,
+    &cmd_serve, &cmd_export,
     &cmd_metrics, &cmd_calibrate,
     &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_train, &cmd_bench_cmaes, &cmd_bench_sbi,
     &cmd_help,

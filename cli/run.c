@@ -24,7 +24,10 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
     const char *path = model ? model : r->info.model;
     if (!path)
         return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", dir);
-    kh_plm_opts box = { .access = r->info.access, .precision = precision_of(precision, r->info.precision), .hooks = &cli_hooks };
+    kh_plm_opts box = { .access = r->info.access,
+        .precision = precision_of(precision, r->info.precision),
+        .hooks = &cli_hooks,
+        .http = r->http };
     rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)
         return kh_err_prefix(err, "the model that %s was tuned on is gone; --model says where it is now", dir);

@@ -12,6 +12,7 @@ typedef struct cli_run {
     kh_posterior *posterior;
     kh_posterior_info info;
     kh_plm *plm;
+    const kh_http_opts *http; /* the caller's, for a model behind a URL; NULL: the defaults */
 } cli_run; /* start as {0} */
 
 /* model NULL: where it was when tuning. precision: which of the words above. Free it, failed ones too. */

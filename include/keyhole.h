@@ -289,6 +289,7 @@ typedef struct kh_batch_opts {
     const int32_t *slot_id; /* [n_slot] ids that stand in the slots; NULL: 1000, 1001, ... */
     kh_placement placement;
     bool paper_exact; /* rows longer than max_len are left out; otherwise their texts are cut */
+    bool next;        /* for models that continue texts: a sequence ends where its mask would stand, and has none */
 } kh_batch_opts;
 
 /* Sequences of different lengths, one after another, without padding. A row has n_variant sequences, one for each word
@@ -389,24 +390,42 @@ typedef enum kh_precision {
     KH_PRECISION_AUTO, /* bf16 where the CPU multiplies it, else f32 */
 } kh_precision;
 
+/* How to speak to a model behind HTTP. */
+typedef struct kh_http_opts {
+    const char *backend;    /* keyhole (NULL means it), vllm-completions, vllm-chat, sglang, openai */
+    const char *model;      /* the service's name for the model; NULL: the first that it lists */
+    const char *key_file;   /* holds the key; NULL: the environment's KEYHOLE_API_KEY. Keys appear in no message and no file */
+    const char *ca_file;    /* certificates to trust; NULL: the system's */
+    const char *tokenizer;  /* of the model, where the service does not give it */
+    const char *embeddings; /* safetensors file with the word embeddings, where the service wants whole sequences of them */
+    int in_flight;          /* requests at a time */
+    int retries;            /* of one request */
+    double timeout;         /* seconds, of one try */
+} kh_http_opts;
+KH_API kh_http_opts kh_http_defaults(void);
+
 typedef struct kh_plm_opts {
     kh_access access;
     kh_precision precision;
     const kh_hooks *hooks; /* may be NULL */
+    const kh_http_opts *http; /* for a URL; NULL: the defaults */
 } kh_plm_opts;
 
-/* model: a folder in Hugging Face layout with its tokenizer. */
+/* model: a folder in Hugging Face layout with its tokenizer; or the URL of a service, which decides precision itself and
+ * opens the box at the lower of its own access level and the one asked for. */
 KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
 KH_API void kh_plm_close(kh_plm *);
 
 /* What may be known of any box. */
 typedef struct kh_plm_info {
-    const char *backend; /* "native", ... */
+    const char *backend; /* "native", ...; behind keyhole's own services, that of the engine there */
     kh_access access;
     int hidden;           /* length of a prompt row */
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
+    const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
+    bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */

@@ -56,7 +56,8 @@ typedef struct scratch {
 /* ----------------------------------------------------------------------------------------------- the plan */
 
 static void find_items(plan *p) {
-    bool mask_left = kh_tokenizer_strips(p->tok, p->mask_id, true), mask_right = kh_tokenizer_strips(p->tok, p->mask_id, false);
+    bool mask_left = p->o->next || kh_tokenizer_strips(p->tok, p->mask_id, true), /* words bring their space with them */
+        mask_right = !p->o->next && kh_tokenizer_strips(p->tok, p->mask_id, false);
     for (int i = 0; i < p->template.n; i++) {
         kh_segment_kind kind = p->template.part[i].kind;
         item *last = p->n_item > 0 ? &p->item[p->n_item - 1] : NULL;
@@ -120,7 +121,7 @@ static int check_options(const plan *p, int n, kh_err *err) {
             p->task->n_label);
     if (n > INT_MAX / p->words->n_variant)
         return kh_fail(err, KH_ELIMIT, "%d rows with %d word lengths are too many for one batch", n, p->words->n_variant);
-    if (p->mask_id < 0)
+    if (p->mask_id < 0 && !o->next)
         return kh_fail(
             err, KH_EUNSUPPORTED, "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is needed");
     return p->words->paper_exact ? 0 : kh_words_check(p->words, p->task, err);
@@ -240,7 +241,22 @@ static int fit(const plan *p, const kh_row *row, scratch *s, kh_err *err) {
     return encode_pieces(p, row, fits, s, err);
 }
 
-/* Appends the sequence with n_mask masks to out. */
+/* A model that continues texts does not see what stands behind the mask: a text there would be lost. */
+static int check_order(const plan *p, kh_err *err) {
+    bool behind = false;
+    for (int i = 0; i < p->template.n && p->o->next; i++) {
+        kh_segment_kind kind = p->template.part[i].kind;
+        behind |= kind == KH_SEGMENT_MASK;
+        if (behind && (kind == KH_SEGMENT_A || kind == KH_SEGMENT_B || kind == KH_SEGMENT_PROMPT))
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "task \"%s\": texts or prompt stand behind {mask} in its template, where a model that continues texts cannot see "
+                "them",
+                p->task->name);
+    }
+    return 0;
+}
+
+/* Appends the sequence with n_mask masks to out; `next`: what stands in front of them. */
 static int assemble(const plan *p, const scratch *s, int n_mask, kh_ids *out, int *mask, int *slot, kh_err *err) {
     int need = p->frame.n + p->o->n_slot + s->ids.n + n_mask;
     if (out->n > INT_MAX - need)
@@ -265,6 +281,10 @@ static int assemble(const plan *p, const scratch *s, int n_mask, kh_ids *out, in
             break;
         case ITEM_MASK:
             *mask = (int)(at - start);
+            if (p->o->next) {
+                out->n += *mask;
+                return 0;
+            }
             for (int k = 0; k < n_mask; k++)
                 *at++ = p->mask_id;
             break;
@@ -453,6 +473,9 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
     if (rc == 0) {
         p.most_masks = words->n_mask[words->n_variant - 1];
         find_items(&p);
+        rc = check_order(&p, err);
+    }
+    if (rc == 0) {
         rc = check_room(&p, err);
     }
     if (rc == 0)

@@ -189,7 +189,7 @@ static int measure(const kh_predictor *p, int order, int k, const kh_row *row, i
     kh_buf text;
     kh_task task;
     kh_batch *batch = NULL;
-    kh_batch_opts whole = { .max_len = INT_MAX / 2 };
+    kh_batch_opts whole = { .max_len = INT_MAX / 2, .next = p->batch.next };
     int rc = shown(p, order, k, &text, &task, err);
     if (rc == 0)
         rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), &task, p->words, row, 1, &whole, err);
@@ -311,7 +311,8 @@ static int new_predictor(
     if (!p)
         return kh_fail_memory(err);
     *p = (kh_predictor){ .post = post, .plm = plm, .task = task ? task : post->task };
-    p->batch = post->soft ? kh_space_batch(&post->space, plm, false) : (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len };
+    kh_plm_info box = kh_plm_describe(plm);
+    p->batch = post->soft ? kh_space_batch(&post->space, plm, false) : (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
     int rc = check_model(post, plm, err);
     if (foreign) {
         p->foreign = mix_tasks(task, post->task);

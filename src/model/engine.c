@@ -343,6 +343,8 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
 }
 
 static void compute_piece(const kh_engine *e, const kh_question *ask, const piece *p, work *w) {
+    if (p->rows == 0) /* slots from the first place to the last leave no text */
+        return;
     embed_piece(e, ask, p, w->y);
     apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
     apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);

@@ -9,8 +9,12 @@
 
 typedef struct kh_backend {
     const char *name;
-    /* logits [n_prompt, n_row, n_label], up to a constant for each row. */
+    /* logits [n_prompt, n_row, n_label], up to a constant for each row; log-probabilities that add up to one if `normalised`,
+     * and then they are handed on with their bits. */
     int (*score)(void *self, const kh_question *, float *logits, kh_err *err);
+    bool normalised;
+    /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less; NULL: the best of score. */
+    int (*answer)(void *self, const kh_question *, int *label, kh_err *err);
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
     /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden]. */
@@ -18,6 +22,14 @@ typedef struct kh_backend {
     int (*embedding_row)(void *self, int32_t id, float *row, kh_err *err);
     void (*close)(void *self);
 } kh_backend;
+
+/* Rows [first, first + n) of a batch, borrowed. */
+kh_batch kh_batch_part(const kh_batch *, int first, int n);
+
+struct kh_engine;
+/* The engine of a box that runs in this process, or NULL: for the server, which answers more than a box does. */
+struct kh_engine *kh_plm_engine(kh_plm *);
+struct kh_engine *kh_native_engine(void *self);
 
 /* The engine in this process. */
 int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);

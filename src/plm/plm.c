@@ -2,12 +2,13 @@
  *
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
  * exactly what the functions that take them do. */
-#include "plm/backend.h"
+#include "plm/services.h"
 #include "plm/tape.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/map.h"
+#include "model/engine.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,15 +24,29 @@ struct kh_plm {
     double rate;         /* queries a second, of the last piece that went through the tape */
 };
 
+/* A service: it brings its tokenizer, and the box lets out no more than the service does. */
+static int open_service(kh_plm *p, const char *url, const kh_plm_opts *opts, kh_err *err) {
+    kh_service s;
+    int rc = kh_service_find(&s, url, opts->http, opts->hooks, err);
+    p->backend = s.backend;
+    p->self = s.self;
+    p->tokenizer = s.tokenizer;
+    p->access = s.access < p->access ? s.access : p->access;
+    return rc;
+}
+
+static int open_native(kh_plm *p, const char *dir, const kh_plm_opts *opts, kh_err *err) {
+    int rc = kh_tokenizer_open(&p->tokenizer, dir, err);
+    return rc == 0 ? kh_native_open(&p->backend, &p->self, dir, opts, err) : rc;
+}
+
 int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
     *out = NULL;
     kh_plm *p = kh_calloc(1, sizeof *p);
     if (!p)
         return kh_fail_memory(err);
     p->access = opts->access;
-    int rc = kh_tokenizer_open(&p->tokenizer, model, err);
-    if (rc == 0)
-        rc = kh_native_open(&p->backend, &p->self, model, opts, err);
+    int rc = kh_is_url(model) ? open_service(p, model, opts, err) : open_native(p, model, opts, err);
     if (rc != 0) {
         kh_plm_close(p);
         return rc;
@@ -56,6 +71,8 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     info.fingerprint = kh_hash64(both, sizeof both);
     return info;
 }
+
+kh_engine *kh_plm_engine(kh_plm *p) { return strcmp(p->backend->name, "native") == 0 ? kh_native_engine(p->self) : NULL; }
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
@@ -130,27 +147,27 @@ static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err
     return 0;
 }
 
-/* Every answer of every backend passes here. */
-static int ask(kh_plm *p, const kh_question *q, float *logits, kh_err *err) {
+/* Every question to every backend passes here: logits [n_prompt, n_row, n_label] or label [n_prompt, n_row], the other NULL. */
+static int ask(kh_plm *p, const kh_question *q, float *logits, int *label, kh_err *err) {
     int n_label = q->words->n_label, n_row = q->batch->n_row;
     if (q->batch->n_slot > 0 && q->n_prompt < 1)
         return kh_fail(err, KH_EARG, "a question needs at least one prompt");
     if (n_row == 0)
         return 0;
     double start = now();
-    int rc = p->backend->score(p->self, q, logits, err);
+    int rc = label ? p->backend->answer(p->self, q, label, err) : p->backend->score(p->self, q, logits, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
     count(p, q, now() - start);
-    return check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
+    return label ? 0 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
 }
 
 static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     float *logprob = out;
-    int n_label = q->words->n_label, rc = ask(p, q, logprob, err);
+    int n_label = q->words->n_label, rc = ask(p, q, logprob, NULL, err);
     size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
-    for (size_t i = 0; rc == 0 && i < pairs; i++) {
+    for (size_t i = 0; rc == 0 && !p->backend->normalised && i < pairs; i++) {
         float *x = logprob + i * (size_t)n_label;
         double top = -INFINITY, sum = 0;
         for (int k = 0; k < n_label; k++)
@@ -173,10 +190,12 @@ static int best_label(const float *x, int n_label) {
 static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     int n_label = q->words->n_label, *label = out;
     size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
+    if (p->backend->answer)
+        return ask(p, q, NULL, label, err);
     float *logits = kh_calloc(pairs * (size_t)n_label, sizeof *logits);
     if (!logits)
         return kh_fail_memory(err);
-    int rc = ask(p, q, logits, err);
+    int rc = ask(p, q, logits, NULL, err);
     for (size_t i = 0; rc == 0 && i < pairs; i++)
         label[i] = best_label(logits + i * (size_t)n_label, n_label);
     kh_free(logits);

@@ -1,4 +1,5 @@
 /* tape.c - questions in units and pieces; see tape.h. */
+#include "plm/backend.h"
 #include "plm/tape.h"
 
 #include "base/alloc.h"

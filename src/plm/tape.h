@@ -53,7 +53,5 @@ typedef int kh_ask_fn(kh_plm *, const kh_question *, void *cells, kh_err *err);
 int kh_tape_ask(const kh_tape *, kh_plm *, const kh_question *, kh_tape_kind, kh_ask_fn *, double *rate, void *out, kh_err *err);
 /* Counts a question that the tape has answered. */
 void kh_plm_count(kh_plm *, const kh_question *, double seconds);
-/* Rows [first, first + n) of a batch, borrowed. */
-kh_batch kh_batch_part(const kh_batch *, int first, int n);
 
 #endif

@@ -167,5 +167,6 @@ kh_batch_opts kh_space_batch(const kh_space *s, const kh_plm *plm, bool paper_ex
         .n_slot = s->slots,
         .slot_id = s->slot_id,
         .placement = s->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE,
-        .paper_exact = paper_exact };
+        .paper_exact = paper_exact,
+        .next = kh_plm_describe(plm).next };
 }

@@ -20,39 +20,27 @@
 
 /* --------------------------------------------------------------------------------------- the files beside the vocabulary */
 
-static int open_one(const char *folder, const char *name, char **path, json_t **root, kh_err *err) {
-    *path = kh_path_join(folder, name);
-    if (!*path)
-        return kh_fail_memory(err);
-    if (!kh_file_exists(*path))
+static int open_one(const kh_tokenizer_file *f, const char **path, json_t **root, kh_err *err) {
+    *path = f->path;
+    if (!f->there)
         return 0;
-    int rc = kh_json_read(*path, 16 << 20, root, err);
+    int rc = kh_json_parse(f->bytes.data, f->bytes.len, f->path, root, err);
     if (rc == 0 && !json_is_object(*root))
-        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object", *path);
+        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object", f->path);
     return rc;
 }
 
-int kh_beside_open(kh_beside *b, const char *path, kh_err *err) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? kh_strndup(path, (size_t)(slash - path) + 1) : kh_strdup("./");
-    if (!folder)
-        return kh_fail_memory(err);
-    int rc = open_one(folder, "tokenizer_config.json", &b->config_path, &b->config, err);
+int kh_beside_open(kh_beside *b, const kh_tokenizer_files *f, kh_err *err) {
+    int rc = open_one(&f->file[KH_FILE_CONFIG], &b->config_path, &b->config, err);
     if (rc == 0)
-        rc = open_one(folder, "special_tokens_map.json", &b->map_path, &b->map, err);
-    if (rc == 0)
-        rc = open_one(folder, "added_tokens.json", &b->added_path, &b->added, err);
-    kh_free(folder);
-    return rc;
+        rc = open_one(&f->file[KH_FILE_MAP], &b->map_path, &b->map, err);
+    return rc == 0 ? open_one(&f->file[KH_FILE_ADDED], &b->added_path, &b->added, err) : rc;
 }
 
 void kh_beside_close(kh_beside *b) {
     json_decref(b->config);
     json_decref(b->map);
     json_decref(b->added);
-    kh_free(b->config_path);
-    kh_free(b->map_path);
-    kh_free(b->added_path);
 }
 
 int kh_beside_role(const kh_beside *b, const char *role, const char **token, const json_t **flags, kh_err *err) {

@@ -15,6 +15,7 @@
 #include "text/postprocess.h"
 #include "text/pretokenize.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* -------------------------------------------------------------------------------------------------------- life */
@@ -130,60 +131,58 @@ int kh_tokenizer_ready(kh_tokenizer *t, const char *name, const kh_beside *besid
 
 /* ------------------------------------------------------------------------------------------------------ opening */
 
-static int open_json(kh_tokenizer *t, const char *path, kh_err *err) {
-    kh_buf bytes = kh_buf_init(0), text = kh_buf_init(0);
-    json_t *root = NULL;
-    char *merges = NULL;
-    kh_beside beside = { 0 };
-    int rc = kh_file_read(path, KH_TOKENIZER_FILE_MAX, &bytes, err);
-    if (rc == 0)
-        rc = kh_json_parse(bytes.data, bytes.len, path, &root, err);
-    if (rc == 0)
-        rc = kh_beside_open(&beside, path, err);
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+static int load_json(kh_tokenizer *t, const kh_tokenizer_files *f, const kh_beside *beside, kh_err *err) {
+    const kh_tokenizer_file *main = &f->file[KH_FILE_MAIN], *merges = &f->file[KH_FILE_MERGES];
+    json_t *root;
+    int rc = kh_json_parse(main->bytes.data, main->bytes.len, main->path, &root, err);
     if (rc != 0)
-        goto done;
-    t->fingerprint = kh_hash64(bytes.data, bytes.len);
-    if (!json_is_object(root)) {
-        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object: a tokenizer.json or a vocab.json", path);
-    } else if (json_object_get(root, "model") && !json_is_integer(json_object_get(root, "model"))) {
-        rc = kh_tokenizer_load_json(t, root, path, err);
+        return rc;
+    json_t *model = json_object_get(root, "model"); /* an id where "model" is a token of a vocab.json */
+    if (!merges->path || (model && !json_is_integer(model)))
+        rc = kh_tokenizer_load_json(t, root, main->path, err);
+    else if (!json_is_object(root))
+        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object: a tokenizer.json or a vocab.json", main->path);
+    else if (!merges->there) {
+        errno = ENOENT;
+        rc = kh_fail_errno(err, merges->path, "cannot open");
     } else {
-        char *slash = strrchr(path, '/');
-        char *folder = kh_strndup(path, slash ? (size_t)(slash - path) : 0);
-        merges = folder ? kh_path_join(slash ? folder : ".", "merges.txt") : NULL;
-        kh_free(folder);
-        rc = merges ? kh_file_read(merges, KH_TOKENIZER_FILE_MAX, &text, err) : kh_fail_memory(err);
-        if (rc == 0) {
-            t->fingerprint = kh_hash64_more(t->fingerprint, text.data, text.len);
-            rc = kh_tokenizer_load_merges(t, root, path, text.data, text.len, merges, &beside, err);
-        }
+        t->fingerprint = kh_hash64_more(t->fingerprint, merges->bytes.data, merges->bytes.len);
+        rc = kh_tokenizer_load_merges(t, root, main->path, merges->bytes.data, merges->bytes.len, merges->path, beside, err);
     }
-    if (rc == 0)
-        rc = kh_tokenizer_ready(t, path, &beside, err);
-done:
-    kh_beside_close(&beside);
     json_decref(root);
-    kh_free(merges);
-    kh_buf_free(&bytes);
-    kh_buf_free(&text);
     return rc;
 }
 
-static int open_words(kh_tokenizer *t, const char *path, kh_err *err) {
-    kh_buf text = kh_buf_init(0);
+int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *f, kh_err *err) {
+    *out = NULL;
+    const kh_tokenizer_file *main = &f->file[KH_FILE_MAIN];
+    kh_tokenizer *t = kh_calloc(1, sizeof *t);
     kh_beside beside = { 0 };
-    int rc = kh_file_read(path, KH_TOKENIZER_FILE_MAX, &text, err);
+    if (!t)
+        return kh_fail_memory(err);
+    t->fingerprint = kh_hash64(main->bytes.data, main->bytes.len);
+    int rc = kh_beside_open(&beside, f, err);
     if (rc == 0)
-        rc = kh_beside_open(&beside, path, err);
-    if (rc == 0) {
-        t->fingerprint = kh_hash64(text.data, text.len);
-        rc = kh_tokenizer_load_words(t, text.data, text.len, path, &beside, err);
-    }
+        rc = ends_with(main->path, ".txt") ? kh_tokenizer_load_words(t, main->bytes.data, main->bytes.len, main->path, &beside, err)
+                                           : load_json(t, f, &beside, err);
     if (rc == 0)
-        rc = kh_tokenizer_ready(t, path, &beside, err);
+        rc = kh_tokenizer_ready(t, main->path, &beside, err);
     kh_beside_close(&beside);
-    kh_buf_free(&text);
+    if (rc == 0)
+        *out = t;
+    else
+        kh_tokenizer_close(t);
     return rc;
+}
+
+int kh_tokenizer_from_json(kh_tokenizer **out, const char *bytes, size_t n, const char *name, kh_err *err) {
+    kh_tokenizer_files f = { .file[KH_FILE_MAIN] = { (char *)name, { .data = (char *)bytes, .len = n }, true } }; /* only read */
+    return kh_tokenizer_from_files(out, &f, err);
 }
 
 /* The file of a folder that defines the tokenizer, in fresh memory in *path. */
@@ -203,56 +202,68 @@ static int find_in_folder(const char *folder, char **path, kh_err *err) {
         err, KH_EMISSING, "%s: holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt", folder);
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
+/* What --model or a caller names, as the path of the main file. */
+static int find_main(const char *path, char **file, kh_err *err) {
+    if (kh_dir_exists(path))
+        return find_in_folder(path, file, err);
+    if (strcmp(kh_path_base(path), "merges.txt") == 0) {
+        size_t n = (size_t)(kh_path_base(path) - path);
+        char *folder = kh_strndup(n ? path : "./", n ? n : 2);
+        *file = folder ? kh_path_join(folder, "vocab.json") : NULL;
+        kh_free(folder);
+    } else
+        *file = kh_strdup(path);
+    return *file ? 0 : kh_fail_memory(err);
+}
+
+/* A file that may be missing. */
+static int read_beside(kh_tokenizer_file *f, const char *folder, const char *name, size_t max, kh_err *err) {
+    f->path = kh_path_join(folder, name);
+    if (!f->path)
+        return kh_fail_memory(err);
+    f->there = kh_file_exists(f->path);
+    return f->there ? kh_file_read(f->path, max, &f->bytes, err) : 0;
+}
+
+static const char *const file_names[] = {
+    [KH_FILE_MERGES] = "merges.txt",
+    [KH_FILE_CONFIG] = "tokenizer_config.json",
+    [KH_FILE_MAP] = "special_tokens_map.json",
+    [KH_FILE_ADDED] = "added_tokens.json",
+};
+
+int kh_tokenizer_files_read(kh_tokenizer_files *f, const char *path, kh_err *err) {
+    *f = (kh_tokenizer_files){ 0 };
+    kh_tokenizer_file *main = &f->file[KH_FILE_MAIN];
+    int rc = find_main(path, &main->path, err);
+    if (rc == 0)
+        rc = kh_file_read(main->path, KH_TOKENIZER_FILE_MAX, &main->bytes, err);
+    main->there = rc == 0;
+    const char *base = rc == 0 ? kh_path_base(main->path) : "";
+    char *folder = rc != 0 ? NULL : base > main->path ? kh_strndup(main->path, (size_t)(base - main->path)) : kh_strdup("./");
+    if (rc == 0 && !folder)
+        rc = kh_fail_memory(err);
+    bool old = !ends_with(base, ".txt") && strcmp(base, "tokenizer.json") != 0; /* perhaps a vocab.json, which needs merges.txt */
+    for (int i = old ? KH_FILE_MERGES : KH_FILE_CONFIG; i < KH_N_TOKENIZER_FILE && rc == 0; i++)
+        rc = read_beside(&f->file[i], folder, file_names[i], i == KH_FILE_MERGES ? KH_TOKENIZER_FILE_MAX : 16 << 20, err);
+    kh_free(folder);
+    return rc;
+}
+
+void kh_tokenizer_files_free(kh_tokenizer_files *f) {
+    for (int i = 0; i < KH_N_TOKENIZER_FILE; i++) {
+        kh_free(f->file[i].path);
+        kh_buf_free(&f->file[i].bytes);
+    }
 }
 
 int kh_tokenizer_open(kh_tokenizer **out, const char *path, kh_err *err) {
     *out = NULL;
-    kh_tokenizer *t = kh_calloc(1, sizeof *t);
-    char *file = NULL;
-    int rc = 0;
-    if (!t)
-        return kh_fail_memory(err);
-    if (kh_dir_exists(path))
-        rc = find_in_folder(path, &file, err);
-    else if (strcmp(kh_path_base(path), "merges.txt") == 0) {
-        size_t n = (size_t)(kh_path_base(path) - path);
-        char *folder = kh_strndup(n ? path : "./", n ? n : 2);
-        file = folder ? kh_path_join(folder, "vocab.json") : NULL;
-        kh_free(folder);
-        rc = file ? 0 : kh_fail_memory(err);
-    } else if (!(file = kh_strdup(path)))
-        rc = kh_fail_memory(err);
+    kh_tokenizer_files files;
+    int rc = kh_tokenizer_files_read(&files, path, err);
     if (rc == 0)
-        rc = ends_with(file, ".txt") ? open_words(t, file, err) : open_json(t, file, err);
-    kh_free(file);
-    if (rc == 0)
-        *out = t;
-    else
-        kh_tokenizer_close(t);
-    return rc;
-}
-
-int kh_tokenizer_from_json(kh_tokenizer **out, const char *bytes, size_t n, const char *name, kh_err *err) {
-    *out = NULL;
-    kh_tokenizer *t = kh_calloc(1, sizeof *t);
-    if (!t)
-        return kh_fail_memory(err);
-    json_t *root = NULL;
-    kh_beside none = { 0 };
-    int rc = kh_json_parse(bytes, n, name, &root, err);
-    t->fingerprint = kh_hash64(bytes, n);
-    if (rc == 0)
-        rc = kh_tokenizer_load_json(t, root, name, err);
-    if (rc == 0)
-        rc = kh_tokenizer_ready(t, name, &none, err);
-    json_decref(root);
-    if (rc == 0)
-        *out = t;
-    else
-        kh_tokenizer_close(t);
+        rc = kh_tokenizer_from_files(out, &files, err);
+    kh_tokenizer_files_free(&files);
     return rc;
 }
 

@@ -26,10 +26,35 @@ struct kh_tokenizer {
 /* What stands beside the vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json; each may be NULL. */
 typedef struct kh_beside {
     json_t *config, *map, *added;
-    char *config_path, *map_path, *added_path;
+    const char *config_path, *map_path, *added_path; /* borrowed */
 } kh_beside; /* start as {0} */
 
 enum { KH_TOKENIZER_FILE_MAX = 256 << 20 };
+
+/* The files that define a tokenizer, as bytes: read from a folder, or come over a wire. */
+typedef enum kh_tokenizer_part {
+    KH_FILE_MAIN,   /* tokenizer.json, vocab.json or vocab.txt */
+    KH_FILE_MERGES, /* merges.txt, to a vocab.json */
+    KH_FILE_CONFIG, /* tokenizer_config.json */
+    KH_FILE_MAP,    /* special_tokens_map.json */
+    KH_FILE_ADDED,  /* added_tokens.json */
+    KH_N_TOKENIZER_FILE
+} kh_tokenizer_part;
+
+typedef struct kh_tokenizer_file {
+    char *path; /* for messages, and to tell .txt from .json */
+    kh_buf bytes;
+    bool there;
+} kh_tokenizer_file;
+
+typedef struct kh_tokenizer_files {
+    kh_tokenizer_file file[KH_N_TOKENIZER_FILE];
+} kh_tokenizer_files;
+
+/* path as kh_tokenizer_open takes it. Free the files, failed ones too. */
+int kh_tokenizer_files_read(kh_tokenizer_files *, const char *path, kh_err *err);
+void kh_tokenizer_files_free(kh_tokenizer_files *);
+int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *, kh_err *err);
 
 /* load_json.c: fills a zeroed tokenizer from a parsed tokenizer.json. `name` is what messages call it. */
 int kh_tokenizer_load_json(kh_tokenizer *, json_t *root, const char *name, kh_err *err);
@@ -40,7 +65,7 @@ int kh_tokenizer_load_ids(kh_tokenizer *, json_t *vocab, const char *place, kh_e
 int kh_tokenizer_load_merges(kh_tokenizer *, json_t *vocab, const char *vocab_path, const char *text, size_t n,
     const char *merges_path, const kh_beside *, kh_err *err);
 int kh_tokenizer_load_words(kh_tokenizer *, const char *text, size_t n, const char *path, const kh_beside *, kh_err *err);
-int kh_beside_open(kh_beside *, const char *path, kh_err *err); /* the files in the folder of path; missing ones are fine */
+int kh_beside_open(kh_beside *, const kh_tokenizer_files *, kh_err *err); /* missing ones are fine */
 void kh_beside_close(kh_beside *);
 /* The token that plays the part "mask_token" etc. according to the files, or NULL; *flags its object, if it has one. */
 int kh_beside_role(const kh_beside *, const char *role, const char **token, const json_t **flags, kh_err *err);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "plm/backend.h"
 
 #include <stdio.h>
 #include <time.h>

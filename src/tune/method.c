@@ -129,11 +129,12 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
     kh_opts_json(m->opts, opts, &json);
     p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
     kh_buf_free(&json);
+    const char *served = kh_plm_describe(t->plm).model, *model = served ? served : o->model;
     if (!p->model) /* a method may have made a model of its own */
-        p->model = kh_posterior_keep(p, o->model);
+        p->model = kh_posterior_keep(p, model);
     p->data = kh_posterior_keep(p, o->data);
     p->stopped = kh_posterior_keep(p, t->stopped);
-    if (!p->options || (o->model && !p->model) || (o->data && !p->data) || !p->stopped)
+    if (!p->options || (model && !p->model) || (o->data && !p->data) || !p->stopped)
         return kh_fail_memory(err);
     p->seed = o->seed;
     p->paper_exact = o->paper_exact;

@@ -1,0 +1,256 @@
+/* cmd_export.c - keyhole export: the prompts of a run for other tools.
+ *
+ * safetensors and npz hold the same arrays: prompt [n, slots, hidden], weight [n] and z [n, dim]. PEFT knows one prompt at a
+ * time, so it gets a folder for each sample. */
+#include "run.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/zip.h"
+#include "judge/posterior.h"
+#include "judge/predict.h"
+#include "model/engine.h"
+#include "model/safetensors.h"
+#include "plm/backend.h"
+#include "plm/http.h"
+
+#include <string.h>
+
+enum { TO_PEFT, TO_NPZ, TO_JSONL, TO_SAFETENSORS };
+
+typedef struct export_opts {
+    const char *out, *model, *task_type;
+    int format;
+    kh_http_opts http;
+} export_opts;
+
+static const kh_opt export_table[] = {
+    { "format", KH_OPT_CHOICE, offsetof(export_opts, format), "safetensors", .arg = "peft|npz|jsonl|safetensors",
+        .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors" },
+    { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write",
+        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL",
+        .help = "where the model is now; without it, where it was when tuning" },
+    { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION", .arg = "TYPE",
+        .help = "what PEFT is told; it has no type for masked language models" },
+    KH_HTTP_ROWS(export_opts, http),
+    { 0 },
+};
+
+/* The arrays of a run. */
+typedef struct arrays {
+    const export_opts *o;
+    const kh_posterior *post;
+    kh_plm *plm;
+    const float *prompt;
+    size_t size; /* numbers of a prompt */
+} arrays;
+
+static int write_buf(const char *path, kh_buf *b, kh_err *err) {
+    return kh_buf_failed(b) ? kh_fail_memory(err) : kh_file_write(path, b->data, b->len, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------- formats */
+
+static int to_safetensors(const arrays *a, kh_err *err) {
+    const kh_space *s = &a->post->space;
+    size_t n = (size_t)a->post->n;
+    kh_array plan[] = {
+        { .name = "prompt", .dtype = KH_DTYPE_F32, .rank = 3, .shape = { n, (size_t)s->slots, (size_t)s->hidden } },
+        { .name = "weight", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { n } },
+        { .name = "z", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { n, (size_t)s->dim } },
+    };
+    kh_safetensors_writer *w;
+    int rc = kh_safetensors_create(&w, a->o->out, plan, 3, err);
+    if (rc == 0)
+        rc = kh_safetensors_put(w, a->prompt, n * a->size * sizeof(float), err);
+    if (rc == 0)
+        rc = kh_safetensors_put(w, a->post->weight, n * sizeof(float), err);
+    if (rc == 0)
+        rc = kh_safetensors_put(w, a->post->z, n * (size_t)s->dim * sizeof(float), err);
+    int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
+    return rc ? rc : finished;
+}
+
+/* One array in NumPy's format 1.0: magic, length of the header, a Python literal padded to 64 bytes, the numbers. */
+static void add_npy(kh_zip *z, const char *name, const float *x, const char *shape, size_t n) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX), head = kh_buf_init(1 << 10);
+    kh_buf_printf(&head, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
+    while ((10 + head.len + 1) % 64 != 0 && !kh_buf_failed(&head))
+        kh_buf_char(&head, ' ');
+    kh_buf_char(&head, '\n');
+    kh_buf_bytes(&b, "\x93NUMPY\x01\x00", 8);
+    kh_buf_char(&b, (char)(head.len & 255));
+    kh_buf_char(&b, (char)(head.len >> 8));
+    kh_buf_bytes(&b, head.data, head.len);
+    kh_buf_bytes(&b, x, n * sizeof *x);
+    if (kh_buf_failed(&b) || kh_buf_failed(&head))
+        z->out->failed = true;
+    else
+        kh_zip_add(z, name, b.data, b.len);
+    kh_buf_free(&b);
+    kh_buf_free(&head);
+}
+
+static int to_npz(const arrays *a, kh_err *err) {
+    const kh_space *s = &a->post->space;
+    size_t n = (size_t)a->post->n;
+    char shape[3][64];
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_zip z = kh_zip_start(&b);
+    snprintf(shape[0], sizeof shape[0], "%zu, %d, %d", n, s->slots, s->hidden);
+    snprintf(shape[1], sizeof shape[1], "%zu,", n);
+    snprintf(shape[2], sizeof shape[2], "%zu, %d", n, s->dim);
+    add_npy(&z, "prompt.npy", a->prompt, shape[0], n * a->size);
+    add_npy(&z, "weight.npy", a->post->weight, shape[1], n);
+    add_npy(&z, "z.npy", a->post->z, shape[2], n * (size_t)s->dim);
+    kh_zip_finish(&z);
+    int rc = write_buf(a->o->out, &b, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+static void put_numbers(kh_buf *b, const float *x, int n) {
+    kh_buf_char(b, '[');
+    for (int i = 0; i < n; i++)
+        kh_buf_printf(b, "%s%.9g", i ? "," : "", (double)x[i]);
+    kh_buf_char(b, ']');
+}
+
+static int to_jsonl(const arrays *a, kh_err *err) {
+    const kh_space *s = &a->post->space;
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    for (int i = 0; i < a->post->n; i++) {
+        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i, (double)a->post->weight[i],
+            kh_inject_name(s->inject));
+        put_numbers(&b, a->post->z + (size_t)i * (size_t)s->dim, s->dim);
+        kh_buf_text(&b, ",\"prompt\":[");
+        for (int r = 0; r < s->slots; r++) {
+            kh_buf_text(&b, r ? "," : "");
+            put_numbers(&b, a->prompt + (size_t)i * a->size + (size_t)r * (size_t)s->hidden, s->hidden);
+        }
+        kh_buf_text(&b, "]}\n");
+    }
+    int rc = write_buf(a->o->out, &b, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------------- PEFT */
+
+static void put_config(const arrays *a, kh_buf *b) {
+    const kh_space *s = &a->post->space;
+    struct kh_engine *e = kh_plm_engine(a->plm);
+    kh_model_info m = e ? kh_model_describe(kh_engine_model(e)) : (kh_model_info){ 0 };
+    const char *model = a->post->model;
+    kh_buf_text(b, "{\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
+    if (model)
+        kh_json_quote(b, model, strlen(model));
+    else
+        kh_buf_text(b, "null");
+    kh_buf_text(b, ",\n  \"inference_mode\": true,\n  \"modules_to_save\": null,\n");
+    if (e)
+        kh_buf_printf(b, "  \"num_attention_heads\": %d,\n  \"num_layers\": %d,\n", m.heads, m.layers);
+    else
+        kh_buf_text(b, "  \"num_attention_heads\": null,\n  \"num_layers\": null,\n");
+    kh_buf_printf(
+        b, "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": \"PROMPT_TUNING\",\n", s->slots);
+    kh_buf_text(
+        b, "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  \"revision\": null,\n  \"task_type\": ");
+    kh_json_quote(b, a->o->task_type, strlen(a->o->task_type));
+    kh_buf_printf(b, ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": null\n}\n", s->hidden);
+}
+
+static int write_adapter(const arrays *a, int sample, const char *dir, kh_err *err) {
+    const kh_space *s = &a->post->space;
+    char *config = kh_path_join(dir, "adapter_config.json"), *weights = kh_path_join(dir, "adapter_model.safetensors");
+    kh_buf b = kh_buf_init(1 << 20);
+    kh_array plan = {
+        .name = "prompt_embeddings", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)s->slots, (size_t)s->hidden }
+    };
+    kh_safetensors_writer *w = NULL;
+    int rc = config && weights ? kh_dir_make(dir, err) : kh_fail_memory(err);
+    put_config(a, &b);
+    if (rc == 0)
+        rc = kh_safetensors_create(&w, weights, &plan, 1, err);
+    if (rc == 0)
+        rc = kh_safetensors_put(w, a->prompt + (size_t)sample * a->size, a->size * sizeof(float), err);
+    int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
+    rc = rc ? rc : finished;
+    if (rc == 0)
+        rc = write_buf(config, &b, err);
+    kh_buf_free(&b);
+    kh_free(config);
+    kh_free(weights);
+    return rc;
+}
+
+static int to_peft(const arrays *a, kh_err *err) {
+    kh_inject inject = a->post->space.inject;
+    if (inject != KH_INJECT_EMBED_PREFIX)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "PEFT puts its prompts in front of all word embeddings; these were tuned as %s, which %s, and would mean something "
+            "else there; "
+            "tune with --inject embed-prefix",
+            kh_inject_name(inject),
+            inject == KH_INJECT_POST_LN_ADD ? "adds them behind the embeddings' LayerNorm" : "puts them behind the first token");
+    int rc = kh_dir_make(a->o->out, err);
+    for (int i = 0; i < a->post->n && rc == 0; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "sample-%03d", i);
+        char *dir = kh_path_join(a->o->out, name);
+        rc = dir ? write_adapter(a, i, dir, err) : kh_fail_memory(err);
+        kh_free(dir);
+    }
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------------------- the command */
+
+static int run_export(void *opts, int n_args, char **args, kh_err *err) {
+    static int (*const WRITE[])(const arrays *, kh_err *) = { to_peft, to_npz, to_jsonl, to_safetensors };
+    const export_opts *o = opts;
+    cli_run run = { .http = &o->http };
+    kh_predictor *predictor = NULL;
+    (void)n_args;
+    int rc = kh_posterior_open(&run.posterior, args[0], err);
+    bool soft = rc == 0 && run.posterior->soft;
+    kh_posterior_free(run.posterior);
+    run.posterior = NULL;
+    if (rc == 0 && !soft)
+        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: was made without a soft prompt, so there is nothing to export", args[0]);
+    if (rc == 0)
+        rc = cli_run_open(&run, args[0], o->model, 0, err);
+    if (rc == 0 && (rc = kh_predictor_new(&predictor, run.posterior, run.plm, NULL, err)) != 0)
+        rc = kh_err_prefix(err, "%s", args[0]);
+    if (rc == 0) {
+        const kh_space *s = &run.posterior->space;
+        arrays a = { o, run.posterior, run.plm, kh_predictor_prompts(predictor), (size_t)s->slots * (size_t)s->hidden };
+        rc = WRITE[o->format](&a, err);
+    }
+    if (rc == 0)
+        printf("%d prompt%s in %s\n", run.posterior->n, run.posterior->n == 1 ? "" : "s", o->out);
+    kh_predictor_free(predictor);
+    cli_run_free(&run);
+    return rc;
+}
+
+const cli_command cmd_export = {
+    .name = "export",
+    .args = "RUN",
+    .min_args = 1,
+    .max_args = 1,
+    .summary = "Soft prompts of a run for other tools",
+    .text = "Writes the soft prompts that RUN holds as vectors, A z + P0, with their weights.\n"
+            "safetensors and npz hold prompt [n, slots, hidden], weight [n] and z [n, dim];\n"
+            "jsonl has one object a sample. peft makes a folder for each sample that\n"
+            "PeftModel.from_pretrained loads; it can express prompts tuned with\n"
+            "--inject embed-prefix only.\n\n"
+            "  keyhole export run --format npz --out prompts.npz\n"
+            "  keyhole export run --format peft --out adapters     adapters/sample-000, ...",
+    .opts = export_table,
+    .opts_size = sizeof(export_opts),
+    .run = run_export,
+};

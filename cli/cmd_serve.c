@@ -1,0 +1,113 @@
+/* cmd_serve.c - keyhole serve: a model as a black box behind HTTP, or a tuned classifier. */
+#include "run.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "plm/http.h"
+#include "server/server.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { SERVE_LABELS, SERVE_LOGPROBS, SERVE_EMBEDDINGS };
+
+typedef struct serve_opts {
+    const char *model, *name, *run;
+    int access, precision;
+    kh_http_opts http;
+    kh_server_opts server;
+} serve_opts;
+
+static const kh_opt serve_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(serve_opts, model), .arg = "DIR",
+        .help = "a model folder with its tokenizer; with --run: where its model is now" },
+    { "run", KH_OPT_TEXT, offsetof(serve_opts, run), .arg = "RUN",
+        .help = "serve the classifier that \"keyhole tune\" made there, with a page at /" },
+    { "access", KH_OPT_CHOICE, offsetof(serve_opts, access), "labels", .arg = "labels|logprobs|embeddings",
+        .help = "what a model lets out: labels; their log-probabilities; the vocabulary's and hidden states, too" },
+    { "name", KH_OPT_TEXT, offsetof(serve_opts, name), .arg = "NAME",
+        .help = "of the model on the wire; default: what --model says" },
+    { "precision", KH_OPT_CHOICE, offsetof(serve_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS,
+        .help = "of the model; as-tuned is f32 without --run" },
+    KH_HTTP_ROWS(serve_opts, http),
+    KH_SERVER_ROWS(serve_opts, server),
+    { 0 },
+};
+
+/* Until somebody ends it: SIGINT and SIGTERM are taken here and by no other thread. */
+static int serve(const kh_served *what, const serve_opts *o, kh_err *err) {
+    sigset_t ends, before;
+    kh_server *s;
+    int signal;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
+    int rc = kh_server_start(&s, what, &o->server, err);
+    if (rc == 0) {
+        bool six = strchr(o->server.host, ':') != NULL;
+        printf("serving %s at http%s://%s%s%s:%d\n", what->name, o->server.tls_cert ? "s" : "", six ? "[" : "", o->server.host,
+            six ? "]" : "", kh_server_port(s));
+        fflush(stdout);
+        sigwait(&ends, &signal);
+        fprintf(stderr, "keyhole: answering what is waiting, then stopping\n");
+        kh_server_stop(s);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static int serve_model(const serve_opts *o, kh_err *err) {
+    kh_plm *plm;
+    kh_plm_opts box = { .access = o->access == SERVE_LABELS ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS,
+        .precision = o->precision > 0 ? (kh_precision)(o->precision - 1) : KH_F32,
+        .hooks = &cli_hooks };
+    int rc = kh_plm_open(&plm, o->model, &box, err);
+    if (rc == 0)
+        rc = serve(
+            &(kh_served){
+                .plm = plm, .name = o->name ? o->name : o->model, .dir = o->model, .embeddings = o->access == SERVE_EMBEDDINGS },
+            o, err);
+    kh_plm_close(plm);
+    return rc;
+}
+
+static int serve_run(const serve_opts *o, kh_err *err) {
+    cli_run run = { .http = &o->http };
+    int rc = cli_run_open(&run, o->run, o->model, o->precision, err);
+    if (rc == 0)
+        rc = serve(
+            &(kh_served){ .plm = run.plm, .name = o->name ? o->name : o->run, .posterior = run.posterior, .run = o->run }, o, err);
+    cli_run_free(&run);
+    return rc;
+}
+
+static int run_serve(void *opts, int n_args, char **args, kh_err *err) {
+    const serve_opts *o = opts;
+    (void)n_args, (void)args;
+    if (!o->model && !o->run)
+        return kh_fail(err, CLI_USAGE, "--model DIR or --run RUN is needed");
+    return o->run ? serve_run(o, err) : serve_model(o, err);
+}
+
+const cli_command cmd_serve = {
+    .name = "serve",
+    .args = "",
+    .summary = "A model as a black box behind HTTP, or a tuned classifier",
+    .text = "Stands a model up as the kind of service that keyhole tunes through: soft prompts\n"
+            "and texts in, and out no more than --access says. With --run it serves a tuned\n"
+            "classifier: label, distribution, whether it would abstain. It listens on this machine alone\n"
+            "unless --host says otherwise. Requests that wait are answered together; when too\n"
+            "many do, they get 429 with Retry-After. SIGTERM ends it after it has answered what\n"
+            "is waiting. doc/serving.md describes the API; /metrics speaks to Prometheus.\n\n"
+            "  keyhole serve --model DIR --access labels --port 8080 &\n"
+            "  keyhole tune --model http://127.0.0.1:8080 --method manual --task sst2 ...\n"
+            "  curl http://127.0.0.1:8080/v1/model\n"
+            "  keyhole serve --run RUN                    then look at http://127.0.0.1:8080/\n"
+            "  curl -d '{\"text\":\"a gorgeous film\"}' http://127.0.0.1:8080/v1/classify\n"
+            "  KEYHOLE_SERVE_TOKEN=secret keyhole serve --model DIR --host 0.0.0.0 \\\n"
+            "      --tls-cert cert.pem --tls-key key.pem",
+    .opts = serve_table,
+    .opts_size = sizeof(serve_opts),
+    .run = run_serve,
+};

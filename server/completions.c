@@ -1,0 +1,363 @@
+/* completions.c - POST /v1/completions as vLLM has it, for one token: prompts as text, as token ids, or as word embeddings
+ * (prompt_embeds: base64 of a file of torch.save).
+ *
+ * The models here are masked ones, so "the next token" is the one at the mask: the last mask token of a text, or the last row
+ * that is the mask's own word embedding. Log-probabilities are those of the whole vocabulary. At access level labels a token
+ * comes out and no number; a bias on tokens, which would let probabilities be measured, is never taken. */
+#include "server/inside.h"
+
+#include "base/alloc.h"
+#include "base/base64.h"
+#include "base/err.h"
+#include "model/engine.h"
+#include "plm/backend.h"
+#include "plm/torch_file.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_LOGPROBS = 20, MOST_IDS = 128 };
+
+/* One sequence: ids, or rows in their place. */
+typedef struct item {
+    int32_t *id;
+    float *rows; /* [n, hidden] */
+    int n, mask;
+} item;
+
+typedef struct completion {
+    item *item;
+    int n;
+    int logprobs; /* of the best tokens; -1: none are wanted */
+    int32_t want[MOST_IDS], allowed[MOST_IDS];
+    int n_want, n_allowed; /* 0: all of the vocabulary */
+    bool as_ids;
+} completion;
+
+typedef struct reader {
+    kh_server *s;
+    completion *c;
+    kh_err *err;
+} reader;
+
+/* --------------------------------------------------------------------------------------------------- reading */
+
+static int read_ids(reader *r, const json_t *array, const char *key, size_t most, int32_t *out, int *n) {
+    if (!json_is_array(array) || json_array_size(array) > most)
+        return kh_fail(r->err, KH_EFORMAT, "\"%s\" must be an array of at most %zu token ids", key, most);
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *v = json_array_get(array, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= r->s->limits.vocab)
+            return kh_fail(r->err, KH_EFORMAT, "element %zu of \"%s\" is no token id from 0 to %d", i, key, r->s->limits.vocab - 1);
+        out[i] = (int32_t)json_integer_value(v);
+    }
+    *n = (int)json_array_size(array);
+    return 0;
+}
+
+static int add_item(reader *r, item it) {
+    completion *c = r->c;
+    if (it.mask < 0) {
+        kh_free(it.id);
+        kh_free(it.rows);
+        return kh_fail(r->err, KH_EFORMAT,
+            "prompt %d holds no mask; the model answers at the mask, as a token of a text or as the row of its word embedding",
+            c->n);
+    }
+    c->item[c->n++] = it;
+    return 0;
+}
+
+static int last_mask(const reader *r, const int32_t *id, int n) {
+    int32_t mask = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_MASK);
+    int at = -1;
+    for (int i = 0; i < n; i++)
+        at = id[i] == mask ? i : at;
+    return at;
+}
+
+static int add_text(reader *r, const json_t *v) {
+    kh_ids ids = { 0 };
+    const char *text = json_string_value(v);
+    int rc = 0;
+    if (text)
+        rc = kh_tokenizer_encode(kh_plm_tokenizer(r->s->what.plm), text, json_string_length(v), KH_ENCODE_FRAME, &ids, r->err);
+    else if (!(ids.id = kh_calloc(json_array_size(v) + 1, sizeof *ids.id)))
+        rc = kh_fail_memory(r->err);
+    else
+        rc = read_ids(r, v, "prompt", (size_t)r->s->limits.max_len, ids.id, &ids.n);
+    if (rc == 0 && (ids.n < 1 || ids.n > r->s->limits.max_len))
+        rc = kh_fail(r->err, KH_ELIMIT, "a prompt of %d tokens; the model takes 1 to %d", ids.n, r->s->limits.max_len);
+    if (rc == 0)
+        return add_item(r, (item){ .id = ids.id, .n = ids.n, .mask = last_mask(r, ids.id, ids.n) });
+    kh_ids_free(&ids);
+    return rc;
+}
+
+/* The last row that is the mask's word embedding, exactly or as it is after a trip through half precision. */
+static int find_mask_row(const reader *r, const float *rows, int n) {
+    size_t h = (size_t)r->s->limits.hidden;
+    float *mask = kh_malloc(3 * h * sizeof *mask);
+    int32_t id = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_MASK);
+    int at = -1;
+    if (mask && id >= 0 && kh_plm_embedding_row(r->s->what.plm, id, mask, NULL) == 0) {
+        for (size_t i = 0; i < h; i++) {
+            mask[h + i] = kh_f32_of_f16(kh_f16_of_f32(mask[i]));
+            mask[2 * h + i] = kh_f32_of_bf16(kh_bf16_of_f32(mask[i]));
+        }
+        for (int i = 0; i < n; i++)
+            for (size_t k = 0; k < 3; k++)
+                if (memcmp(rows + (size_t)i * h, mask + k * h, h * sizeof *rows) == 0)
+                    at = i;
+    }
+    kh_free(mask);
+    return at;
+}
+
+static int add_embeds(reader *r, const json_t *v) {
+    const kh_wire_limits *l = &r->s->limits;
+    const char *text = json_string_value(v);
+    size_t size = text ? kh_base64_size(text, json_string_length(v)) : SIZE_MAX;
+    float *rows = NULL;
+    int n, cols;
+    if (size == SIZE_MAX)
+        return kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
+    unsigned char *bytes = kh_malloc(size + 1);
+    int rc = !bytes ? kh_fail_memory(r->err)
+        : !kh_base64_get(text, json_string_length(v), bytes)
+        ? kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" is not base64")
+        : kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
+    kh_free(bytes);
+    if (rc == 0 && cols != l->hidden)
+        rc = kh_fail(
+            r->err, KH_EFORMAT, "\"prompt_embeds\" has rows of %d numbers; the model's word embeddings have %d", cols, l->hidden);
+    for (size_t i = 0; rc == 0 && i < (size_t)n * (size_t)cols; i++)
+        if (!isfinite(rows[i]))
+            rc = kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" holds NaN or infinity");
+    int32_t *id = rc == 0 ? kh_calloc((size_t)n, sizeof *id) : NULL;
+    if (rc == 0 && !id)
+        rc = kh_fail_memory(r->err);
+    if (rc == 0)
+        return add_item(r, (item){ .id = id, .rows = rows, .n = n, .mask = find_mask_row(r, rows, n) });
+    kh_free(rows);
+    return rc;
+}
+
+/* A prompt, or an array of prompts; one made of ids is an array of numbers. */
+static int read_prompts(reader *r, const json_t *root) {
+    const json_t *embeds = json_object_get(root, "prompt_embeds"), *prompt = json_object_get(root, "prompt");
+    bool e_many = json_is_array(embeds), p_many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
+    size_t n_e = e_many ? json_array_size(embeds) : embeds && !json_is_null(embeds),
+           n_p = p_many ? json_array_size(prompt) : prompt && !json_is_null(prompt);
+    int rc = 0;
+    if (n_e + n_p == 0 || n_e + n_p > (size_t)r->s->limits.prompts)
+        return kh_fail(r->err, KH_EFORMAT, "1 to %d prompts are needed, in \"prompt\" or \"prompt_embeds\"", r->s->limits.prompts);
+    if (!(r->c->item = kh_calloc(n_e + n_p, sizeof *r->c->item)))
+        return kh_fail_memory(r->err);
+    for (size_t i = 0; i < n_e && rc == 0; i++) /* as vLLM has it: embeddings first */
+        rc = add_embeds(r, e_many ? json_array_get(embeds, i) : embeds);
+    for (size_t i = 0; i < n_p && rc == 0; i++)
+        rc = add_text(r, p_many ? json_array_get(prompt, i) : prompt);
+    return rc;
+}
+
+/* What would need more than one token, or another access level, is refused rather than passed over. */
+static int read_options(reader *r, const json_t *root) {
+    completion *c = r->c;
+    int tokens = 1, n = 1;
+    bool echo = false, stream = false;
+    const json_t *logprobs = json_object_get(root, "logprobs"), *want = json_object_get(root, "logprob_token_ids"),
+                 *allowed = json_object_get(root, "allowed_token_ids"), *bias = json_object_get(root, "logit_bias");
+    int rc = kh_json_int_opt(root, "max_tokens", 1, 1, &tokens, "request", r->err);
+    if (rc == 0)
+        rc = kh_json_int_opt(root, "n", 1, 1, &n, "request", r->err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "echo", &echo, "request", r->err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "stream", &stream, "request", r->err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "return_tokens_as_token_ids", &c->as_ids, "request", r->err);
+    c->logprobs = -1;
+    if (rc == 0 && logprobs && !json_is_null(logprobs))
+        rc = kh_json_int(root, "logprobs", 0, MOST_LOGPROBS, &c->logprobs, "request", r->err);
+    if (rc == 0 && want && !json_is_null(want))
+        rc = read_ids(r, want, "logprob_token_ids", MOST_IDS, c->want, &c->n_want);
+    if (rc == 0 && allowed && !json_is_null(allowed))
+        rc = read_ids(r, allowed, "allowed_token_ids", MOST_IDS, c->allowed, &c->n_allowed);
+    if (rc == 0 && (echo || stream || (bias && !json_is_null(bias) && json_object_size(bias) > 0)))
+        rc = kh_fail(r->err, KH_EARG, "\"echo\", \"stream\" and \"logit_bias\" are not offered here");
+    if (rc == 0 && c->n_want > 0 && c->logprobs < 0)
+        rc = kh_fail(r->err, KH_EARG, "\"logprob_token_ids\" needs \"logprobs\"");
+    if (rc == 0 && c->logprobs >= 0 && !r->s->scorer)
+        rc = kh_fail(r->err, KH_EUNSUPPORTED, "this server was started with --access labels and lets no probability out");
+    return rc;
+}
+
+static void free_completion(void *parsed) {
+    completion *c = parsed;
+    if (!c)
+        return;
+    for (int i = 0; i < c->n; i++) {
+        kh_free(c->item[i].id);
+        kh_free(c->item[i].rows);
+    }
+    kh_free(c->item);
+    kh_free(c);
+}
+
+/* -------------------------------------------------------------------------------------------------- answering */
+
+static int best_token(const completion *c, const float *logprob, int vocab) {
+    int best = c->n_allowed > 0 ? c->allowed[0] : 0;
+    if (c->n_allowed > 0) {
+        for (int i = 1; i < c->n_allowed; i++)
+            best = logprob[c->allowed[i]] > logprob[best] ? c->allowed[i] : best;
+        return best;
+    }
+    for (int i = 1; i < vocab; i++)
+        best = logprob[i] > logprob[best] ? i : best;
+    return best;
+}
+
+static void put_token(kh_server *s, kh_buf *b, const completion *c, int32_t id) {
+    char *text = NULL, name[32];
+    size_t n = 0;
+    snprintf(name, sizeof name, "token_id:%d", (int)id);
+    if (c->as_ids || kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL) != 0)
+        kh_json_quote(b, name, strlen(name));
+    else
+        kh_json_quote(b, text, n);
+    kh_text_free(text);
+}
+
+static double told(float x) { return isfinite(x) ? (double)x : -9999.0; }
+
+/* {"token": logprob, ...}: the tokens asked for, or the best; the chosen one always. */
+static void put_top(kh_server *s, kh_buf *b, const completion *c, const float *logprob, int chosen) {
+    int32_t id[MOST_IDS + 1];
+    int n = 0;
+    id[n++] = chosen;
+    for (int i = 0; i < c->n_want; i++) {
+        bool there = false;
+        for (int k = 0; k < n; k++)
+            there |= id[k] == c->want[i];
+        if (!there)
+            id[n++] = c->want[i];
+    }
+    for (int k = 0; c->n_want == 0 && k < c->logprobs; k++) { /* the k-th best, in turn */
+        int best = -1;
+        for (int i = 0; i < s->limits.vocab; i++) {
+            bool there = false;
+            for (int j = 0; j < n && (best < 0 || logprob[i] > logprob[best]); j++)
+                there |= id[j] == i;
+            if (!there && (best < 0 || logprob[i] > logprob[best]))
+                best = i;
+        }
+        if (best >= 0)
+            id[n++] = best;
+    }
+    completion by_id = { .as_ids = true };
+    kh_buf key = kh_buf_init(1 << 16);
+    size_t start = b->len;
+    kh_buf_char(b, '{');
+    for (int i = 0; i < n; i++) {
+        kh_buf_reset(&key);
+        put_token(s, &key, c, id[i]);
+        kh_buf_char(&key, ':');
+        if (!kh_buf_failed(b) && !kh_buf_failed(&key) && strstr(b->data + start, key.data)) { /* two tokens with one text */
+            kh_buf_reset(&key);
+            put_token(s, &key, &by_id, id[i]);
+            kh_buf_char(&key, ':');
+        }
+        kh_buf_text(b, i ? "," : "");
+        kh_buf_bytes(b, key.data, key.len);
+        kh_buf_printf(b, "%.9g", told(logprob[id[i]]));
+    }
+    kh_buf_char(b, '}');
+    kh_buf_free(&key);
+}
+
+static void put_choice(kh_server *s, kh_buf *b, const completion *c, int index, const float *logprob) {
+    int chosen = best_token(c, logprob, s->limits.vocab);
+    completion plain = { .as_ids = false };
+    kh_buf_printf(b, "%s{\"index\":%d,\"text\":", index ? "," : "", index);
+    put_token(s, b, &plain, chosen);
+    kh_buf_text(b, ",\"logprobs\":");
+    if (c->logprobs < 0)
+        kh_buf_text(b, "null");
+    else {
+        kh_buf_printf(b, "{\"text_offset\":[0],\"token_logprobs\":[%.9g],\"tokens\":[", told(logprob[chosen]));
+        put_token(s, b, c, chosen);
+        kh_buf_text(b, "],\"top_logprobs\":[");
+        put_top(s, b, c, logprob, chosen);
+        kh_buf_text(b, "]}");
+    }
+    kh_buf_text(b, ",\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_logprobs\":null}");
+}
+
+static int ask(kh_server *s, const item *it, float *logprob, kh_err *err) {
+    kh_single single;
+    kh_single_init(&single, it->id, it->n);
+    kh_question q = { .batch = &single.batch, .n_prompt = 1 };
+    if (it->rows) { /* slots from the first to the last: nothing but rows */
+        single.slot = 0;
+        single.batch.n_slot = it->n;
+        q.prompt = it->rows;
+        q.inject = KH_INJECT_EMBED_PREFIX;
+    }
+    return kh_engine_vocabulary(kh_plm_engine(s->what.plm), &q, &it->mask, 1, logprob, err);
+}
+
+static void run_one(kh_server *s, kh_call *call) {
+    const completion *c = call->parsed;
+    kh_err err = { 0 };
+    float *logprob = kh_malloc((size_t)s->limits.vocab * sizeof *logprob);
+    int rc = logprob ? 0 : kh_fail_memory(&err), tokens = 0;
+    kh_reply_text(call, 200, NULL, "{\"id\":\"cmpl-0\",\"object\":\"text_completion\",\"model\":");
+    kh_buf *b = &call->reply.body;
+    kh_json_quote(b, s->what.name, strlen(s->what.name));
+    kh_buf_printf(b, ",\"created\":%lld,\"choices\":[", (long long)time(NULL));
+    for (int i = 0; i < c->n && rc == 0; i++) {
+        rc = ask(s, &c->item[i], logprob, &err);
+        if (rc == 0)
+            put_choice(s, b, c, i, logprob);
+        tokens += c->item[i].n;
+    }
+    kh_buf_printf(
+        b, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n", tokens, c->n, tokens + c->n);
+    atomic_fetch_add(&s->count.queries, c->n);
+    if (rc != 0)
+        kh_reply_err(call, &err);
+    kh_free(logprob);
+}
+
+static void run(kh_server *s, kh_call **calls, int n) {
+    for (int i = 0; i < n; i++)
+        run_one(s, calls[i]);
+}
+
+static const kh_way COMPLETE = { NULL, run, free_completion };
+
+void kh_post_completions(kh_server *s, kh_call *call) {
+    kh_err err = { 0 };
+    completion *c = kh_calloc(1, sizeof *c);
+    json_t *root = NULL;
+    if (!c) {
+        kh_reply_fail(call, 503, "out of memory");
+        return;
+    }
+    reader r = { s, c, &err };
+    call->parsed = c;
+    call->way = &COMPLETE;
+    int rc = kh_json_parse(call->body.data ? call->body.data : "", call->body.len, "request", &root, &err);
+    if (rc == 0 && !json_is_object(root))
+        rc = kh_fail(&err, KH_EFORMAT, "request: must be an object");
+    if (rc == 0)
+        rc = read_options(&r, root);
+    if (rc == 0)
+        rc = read_prompts(&r, root);
+    if (rc != 0)
+        kh_reply_err(call, &err);
+    json_decref(root);
+}

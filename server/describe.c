@@ -1,0 +1,125 @@
+/* describe.c - what a client needs to know before it can ask: sizes, fingerprint, limits, tokenizer, word embeddings. */
+#include "server/inside.h"
+
+#include "base/alloc.h"
+#include "base/base64.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "model/engine.h"
+#include "plm/backend.h"
+#include "text/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *access_name(const kh_server *s) { return s->what.embeddings ? "embeddings" : kh_access_name(s->access); }
+
+static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
+    kh_plm_info info = kh_plm_describe(s->what.plm);
+    kh_buf b = kh_buf_init(1 << 20);
+    double mean, std;
+    int rc = kh_plm_embedding_stats(s->what.plm, &mean, &std, err);
+    if (rc != 0)
+        return rc;
+    kh_buf_text(&b, "{\"name\":");
+    kh_json_quote(&b, s->what.name, strlen(s->what.name));
+    kh_buf_printf(&b,
+        ",\"keyhole\":\"%s\",\"access\":\"%s\",\"backend\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"hidden\":%d,\"max_"
+        "len\":%d,"
+        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64 "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},",
+        kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden, info.max_len, m->vocab,
+        m->fingerprint, mean, std);
+    kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n", (long long)s->o.body_mb << 20,
+        s->limits.prompts, s->limits.rows, s->limits.tokens);
+    s->model_json = kh_buf_take(&b, NULL);
+    return s->model_json ? 0 : kh_fail_memory(err);
+}
+
+static int describe_tokenizer(kh_server *s, kh_err *err) {
+    kh_tokenizer_files f;
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    int rc = kh_tokenizer_files_read(&f, s->what.dir, err);
+    if (rc == 0) {
+        const char *main = kh_path_base(f.file[KH_FILE_MAIN].path), *comma = "";
+        kh_buf_text(&b, "{\"main\":");
+        kh_json_quote(&b, main, strlen(main));
+        kh_buf_text(&b, ",\"files\":{");
+        for (int i = 0; i < KH_N_TOKENIZER_FILE; i++) {
+            const kh_tokenizer_file *one = &f.file[i];
+            if (!one->there)
+                continue;
+            const char *name = kh_path_base(one->path);
+            kh_buf_text(&b, comma);
+            kh_json_quote(&b, name, strlen(name));
+            kh_buf_text(&b, ":\"");
+            kh_base64_put(&b, one->bytes.data, one->bytes.len);
+            kh_buf_char(&b, '"');
+            comma = ",";
+        }
+        kh_buf_text(&b, "}}\n");
+        s->tokenizer_json = kh_buf_take(&b, NULL);
+        rc = s->tokenizer_json ? 0 : kh_fail_memory(err);
+    }
+    kh_buf_free(&b);
+    kh_tokenizer_files_free(&f);
+    return rc;
+}
+
+int kh_describe_init(kh_server *s, kh_err *err) {
+    kh_engine *e = kh_plm_engine(s->what.plm);
+    if (!e)
+        return kh_fail(err, KH_EUNSUPPORTED, "only a model that runs in this process can be served as a black box");
+    kh_model_info m = kh_model_describe(kh_engine_model(e));
+    s->limits = (kh_wire_limits){ .hidden = m.hidden,
+        .max_len = m.max_tokens,
+        .vocab = m.vocab,
+        .prompts = s->o.prompts,
+        .rows = s->o.rows,
+        .tokens = s->o.tokens };
+    int rc = describe_model(s, &m, err);
+    return rc == 0 ? describe_tokenizer(s, err) : rc;
+}
+
+/* ---------------------------------------------------------------------------------------------------- routes */
+
+void kh_get_health(kh_server *s, kh_call *c) {
+    bool draining = atomic_load(&s->draining);
+    kh_reply_text(c, draining ? 503 : 200, NULL, draining ? "{\"status\":\"draining\"}\n" : "{\"status\":\"ok\"}\n");
+}
+
+void kh_get_metrics(kh_server *s, kh_call *c) {
+    kh_reply_text(c, 200, "text/plain; version=0.0.4; charset=utf-8", "");
+    kh_metrics_put(s, &c->reply.body);
+}
+
+void kh_get_models(kh_server *s, kh_call *c) {
+    kh_reply_text(c, 200, NULL, "{\"object\":\"list\",\"data\":[{\"id\":");
+    kh_json_quote(&c->reply.body, s->what.name, strlen(s->what.name));
+    kh_buf_printf(&c->reply.body, ",\"object\":\"model\",\"owned_by\":\"keyhole\",\"max_model_len\":%d}]}\n", s->limits.max_len);
+}
+
+void kh_get_model(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->model_json); }
+void kh_get_tokenizer(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->tokenizer_json); }
+
+/* One row of the word embeddings, what prompts are made from; reading it asks the model nothing. */
+void kh_get_embedding(kh_server *s, kh_call *c) {
+    const char *text = kh_call_query(c, "id");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    kh_err err = { 0 };
+    if (digits == 0 || digits > 9 || text[digits]) {
+        kh_reply_fail(c, 400, "the word embedding of which token? /v1/embedding?id=N");
+        return;
+    }
+    float *row = kh_malloc((size_t)s->limits.hidden * sizeof *row);
+    int rc = row ? kh_plm_embedding_row(s->what.plm, atoi(text), row, &err) : kh_fail_memory(&err);
+    if (rc != 0)
+        kh_reply_err(c, &err);
+    else {
+        kh_reply_text(c, 200, NULL, "{");
+        kh_buf_printf(&c->reply.body, "\"shape\":[1,%d],", s->limits.hidden);
+        kh_wire_floats_put(&c->reply.body, row, (size_t)s->limits.hidden);
+        kh_buf_text(&c->reply.body, "}\n");
+    }
+    kh_free(row);
+}

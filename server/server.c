@@ -1,0 +1,530 @@
+/* server.c - connections, limits, the token, the routes.
+ *
+ * libmicrohttpd reads requests in a few threads with epoll. A request that needs the box is suspended and waits in the queue
+ * without holding a thread; when its reply is there it is resumed. Limits, in the order in which a request meets them:
+ * connections; bytes of its head; time for its head; token; route; bytes of its body; bytes of all bodies; time for its body;
+ * places in the queue; time to fetch the answer. libmicrohttpd's own timeout begins anew with every byte, so a watch of our
+ * own looks at deadlines once a second and shuts the sockets that have passed theirs. */
+#include "server/inside.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct alone {
+    kh_server_opts o;
+} alone;
+static const kh_opt server_table[] = { KH_SERVER_ROWS(alone, o), { 0 } };
+
+kh_server_opts kh_server_defaults(void) {
+    alone a = { 0 };
+    kh_opts_init(server_table, &a);
+    return a.o;
+}
+
+double kh_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#ifdef KH_WITH_MHD
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+enum {
+    HEAD_BYTES = 32 << 10, /* of a request's head; what libmicrohttpd reads into for each connection */
+    READ_THREADS = 2,      /* reading and parsing; the engine has its own */
+};
+
+/* ------------------------------------------------------------------------------------------------ replies */
+
+void kh_reply_text(kh_call *c, int status, const char *type, const char *text) {
+    c->reply.status = status;
+    c->reply.type = type;
+    kh_buf_free(&c->reply.body);
+    c->reply.body = kh_buf_init(KH_BUF_MAX);
+    kh_buf_text(&c->reply.body, text);
+}
+
+void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
+    char text[1200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    const char *type = status == 429 || status == 503 ? "overloaded_error"
+        : status >= 500                               ? "server_error"
+                                                      : "invalid_request_error";
+    kh_reply_text(c, status, NULL, "{\"error\":{\"message\":");
+    kh_json_quote(&c->reply.body, text, strlen(text));
+    kh_buf_printf(&c->reply.body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
+    c->reply.retry = status == 429 || status == 503;
+}
+
+void kh_reply_err(kh_call *c, const kh_err *err) {
+    int status = err->code == KH_ELIMIT                                                ? 413
+        : err->code == KH_EARG || err->code == KH_EFORMAT || err->code == KH_EMISMATCH ? 400
+        : err->code == KH_EUNSUPPORTED                                                 ? 403
+        : err->code == KH_ENOMEM                                                       ? 503
+                                                                                       : 500;
+    kh_reply_fail(c, status, "%s", err->msg);
+}
+
+const char *kh_call_query(const kh_call *c, const char *key) {
+    return MHD_lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, key);
+}
+
+void kh_call_resume(kh_call *c) {
+    c->waiting = false;
+    MHD_resume_connection(c->connection);
+}
+
+/* Browsers are told to run nothing that the page does not bring itself. */
+static const char *const HEADERS[][2] = {
+    { "Cache-Control", "no-store" },
+    { "X-Content-Type-Options", "nosniff" },
+    { "X-Frame-Options", "DENY" },
+    { "Referrer-Policy", "no-referrer" },
+    { "Content-Security-Policy",
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri "
+        "'none'; "
+        "form-action 'none'; frame-ancestors 'none'" },
+};
+
+static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
+    static const char SORRY[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
+    bool failed = kh_buf_failed(&c->reply.body);
+    int status = failed ? 503 : c->reply.status;
+    size_t n = 0;
+    char *bytes = failed ? NULL : kh_buf_take(&c->reply.body, &n);
+    struct MHD_Response *r = bytes
+        ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
+        : MHD_create_response_from_buffer(failed ? sizeof SORRY - 1 : 0, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+    if (!r) {
+        kh_free(bytes);
+        return MHD_NO;
+    }
+    MHD_add_response_header(r, "Content-Type", c->reply.type && !failed ? c->reply.type : "application/json");
+    for (size_t i = 0; i < sizeof HEADERS / sizeof HEADERS[0]; i++)
+        MHD_add_response_header(r, HEADERS[i][0], HEADERS[i][1]);
+    if (c->reply.retry || failed)
+        MHD_add_response_header(r, "Retry-After", "1");
+    if (status == 401)
+        MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (atomic_load(&s->draining) || c->refused)
+        MHD_add_response_header(r, "Connection", "close");
+    enum MHD_Result ok = MHD_queue_response(c->connection, (unsigned)status, r);
+    MHD_destroy_response(r);
+    c->answered = true;
+    if (status == 429)
+        atomic_fetch_add(&s->count.refused, 1);
+    kh_metrics_observe(s, status, kh_seconds() - c->started);
+    return ok;
+}
+
+/* ------------------------------------------------------------------------------------------------- routes */
+
+static const kh_route MODEL_ROUTES[] = {
+    { "GET", "/health", true, kh_get_health },
+    { "GET", "/metrics", false, kh_get_metrics },
+    { "GET", "/v1/models", false, kh_get_models },
+    { "GET", "/v1/model", false, kh_get_model },
+    { "GET", "/v1/tokenizer", false, kh_get_tokenizer },
+    { "GET", "/v1/embedding", false, kh_get_embedding },
+    { "POST", "/v1/score", false, kh_post_score },
+    { "POST", "/v1/completions", false, kh_post_completions },
+    { "POST", "/v1/embeddings", false, kh_post_embeddings },
+    { 0 },
+};
+
+static const kh_route RUN_ROUTES[] = {
+    { "GET", "/", true, kh_get_page },
+    { "GET", "/health", true, kh_get_health },
+    { "GET", "/metrics", false, kh_get_metrics },
+    { "GET", "/report", false, kh_get_report },
+    { "GET", "/v1/models", false, kh_get_models },
+    { "GET", "/v1/run", false, kh_get_model },
+    { "POST", "/v1/classify", false, kh_post_classify },
+    { 0 },
+};
+
+static const kh_route *find_route(kh_call *c, const kh_route *table, const char *method, const char *path) {
+    bool other = false;
+    for (; table->path; table++) {
+        bool here = strcmp(table->path, path) == 0;
+        if (here && (strcmp(table->method, method) == 0 || (strcmp(table->method, "GET") == 0 && strcmp(method, "HEAD") == 0)))
+            return table;
+        other |= here;
+    }
+    kh_reply_fail(c, other ? 405 : 404,
+        other ? "this path does not take %.10s" : "there is nothing here%.0s; /v1/models lists what is served", method);
+    return NULL;
+}
+
+/* Takes as long for a wrong token as for the right one. */
+static bool is_token(const char *want, const char *given) {
+    size_t n = strlen(want), m = strlen(given);
+    volatile unsigned char differ = n != m;
+    for (size_t i = 0; i < m; i++)
+        differ = (unsigned char)(differ | ((unsigned char)given[i] ^ (unsigned char)want[n > 0 ? i % n : 0]));
+    return !differ;
+}
+
+static bool has_token(const kh_server *s, const kh_call *c) {
+    const char *given = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Authorization");
+    return given && strncasecmp(given, "Bearer ", 7) == 0 && is_token(s->token, given + 7);
+}
+
+/* ---------------------------------------------------------------------------------------- one request's life */
+
+static void set_deadline(kh_server *s, struct MHD_Connection *connection, double seconds) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    kh_socket *socket = info ? info->socket_context : NULL;
+    pthread_mutex_lock(&s->sockets_lock);
+    if (socket)
+        socket->deadline = seconds > 0 ? kh_seconds() + seconds : 0;
+    pthread_mutex_unlock(&s->sockets_lock);
+}
+
+/* The head is there: everything that can be refused by it is refused now. */
+static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, const char *url, const char *method, void **state) {
+    kh_call *c = kh_calloc(1, sizeof *c);
+    if (!c)
+        return MHD_NO;
+    *state = c;
+    *c = (kh_call){ .connection = connection, .started = kh_seconds(), .body = kh_buf_init((size_t)s->o.body_mb << 20) };
+    atomic_fetch_add(&s->count.active, 1);
+    set_deadline(s, connection, s->o.body_time);
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+    c->route = find_route(c, s->predictor ? RUN_ROUTES : MODEL_ROUTES, method, url);
+    if (c->route && s->token && !c->route->open && !has_token(s, c)) {
+        kh_reply_fail(c, 401, "this server wants a bearer token");
+        c->route = NULL;
+    } else if (c->route && length && strtoull(length, NULL, 10) > c->body.max) {
+        kh_reply_fail(c, 413, "a body of %.20s bytes; at most %zu are taken", length, c->body.max);
+        c->route = NULL;
+    }
+    if (c->route)
+        return MHD_YES;
+    c->refused = true;
+    return send_reply(s, c);
+}
+
+/* Bytes of the body. Once it is too large the rest is thrown away, and far beyond that the connection is. */
+static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size_t *n) {
+    size_t before = atomic_fetch_add(&s->bytes, *n), most = (size_t)s->o.memory_mb << 20;
+    atomic_fetch_add(&s->count.received, (long long)*n);
+    if (c->reply.status == 0 && before + *n > most)
+        kh_reply_fail(c, 429, "the bodies of all requests under way are larger than the %d MB that they may have", s->o.memory_mb);
+    if (c->reply.status == 0)
+        kh_buf_bytes(&c->body, bytes, *n);
+    if (c->reply.status == 0 && kh_buf_failed(&c->body))
+        kh_reply_fail(c, 413, "a body of more than %zu bytes", c->body.max);
+    if (c->reply.status != 0) {
+        c->refused = true;
+        atomic_fetch_sub(&s->bytes, *n);
+        if ((c->thrown += *n) > c->body.max)
+            return MHD_NO;
+    }
+    *n = 0;
+    return MHD_YES;
+}
+
+/* All of the request is there. */
+static enum MHD_Result complete(kh_server *s, kh_call *c) {
+    if (c->reply.status == 0)
+        c->route->prepare(s, c);
+    if (c->reply.status == 0 && c->way) {
+        set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
+        c->waiting = true;
+        MHD_suspend_connection(c->connection);
+        if (kh_queue_add(s, c))
+            return MHD_YES;
+        kh_reply_fail(c, 429, "%d requests are waiting already", s->o.queue);
+        kh_call_resume(c);
+        return MHD_YES;
+    }
+    return send_reply(s, c);
+}
+
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
+    const char *version, const char *bytes, size_t *n, void **state) {
+    kh_server *s = self;
+    kh_call *c = *state;
+    (void)version;
+    if (!c)
+        return begin(s, connection, url, method, state);
+    if (*n > 0)
+        return receive(s, c, bytes, n);
+    if (c->answered || c->waiting)
+        return MHD_YES;
+    set_deadline(s, connection, s->o.body_time);
+    return c->reply.status != 0 ? send_reply(s, c) : complete(s, c);
+}
+
+static void on_completed(void *self, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
+    kh_server *s = self;
+    kh_call *c = *state;
+    (void)why;
+    if (!c)
+        return;
+    atomic_fetch_sub(&s->bytes, c->body.len);
+    atomic_fetch_sub(&s->count.active, 1);
+    if (c->way)
+        c->way->free(c->parsed);
+    kh_buf_free(&c->body);
+    kh_buf_free(&c->reply.body);
+    kh_free(c);
+    *state = NULL;
+    set_deadline(s, connection, s->o.idle_time);
+}
+
+/* --------------------------------------------------------------------------------------------- connections */
+
+static void on_connection(void *self, struct MHD_Connection *connection, void **state, enum MHD_ConnectionNotificationCode what) {
+    kh_server *s = self;
+    kh_socket *k = *state;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        atomic_fetch_add(&s->count.connections, 1);
+        if (!info || !(k = kh_calloc(1, sizeof *k)))
+            return;
+        *k = (kh_socket){ .fd = info->connect_fd, .deadline = kh_seconds() + s->o.header_time };
+        pthread_mutex_lock(&s->sockets_lock);
+        k->after = s->sockets;
+        if (k->after)
+            k->after->before = k;
+        s->sockets = k;
+        pthread_mutex_unlock(&s->sockets_lock);
+        *state = k;
+        return;
+    }
+    atomic_fetch_sub(&s->count.connections, 1);
+    if (!k)
+        return;
+    pthread_mutex_lock(&s->sockets_lock); /* the descriptor is still open: the watch cannot meet another's */
+    if (k->before)
+        k->before->after = k->after;
+    else
+        s->sockets = k->after;
+    if (k->after)
+        k->after->before = k->before;
+    pthread_mutex_unlock(&s->sockets_lock);
+    kh_free(k);
+    *state = NULL;
+}
+
+static void *watch(void *self) {
+    kh_server *s = self;
+    pthread_mutex_lock(&s->sockets_lock);
+    while (!s->watch_ends) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_nsec += 200000000;
+        t.tv_sec += t.tv_nsec / 1000000000, t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&s->watch_wake, &s->sockets_lock, &t);
+        double now = kh_seconds();
+        for (kh_socket *k = s->sockets; k; k = k->after)
+            if (k->deadline > 0 && now > k->deadline) {
+                shutdown(k->fd, SHUT_RDWR);
+                k->deadline = 0;
+                atomic_fetch_add(&s->count.timeouts, 1);
+            }
+    }
+    pthread_mutex_unlock(&s->sockets_lock);
+    return NULL;
+}
+
+static int start_watch(kh_server *s, kh_err *err) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->sockets_lock, NULL);
+    pthread_cond_init(&s->watch_wake, &attr);
+    pthread_condattr_destroy(&attr);
+    s->watching = pthread_create(&s->watch, NULL, watch, s) == 0;
+    return s->watching ? 0 : kh_fail(err, KH_EIO, "cannot start a thread to watch connections");
+}
+
+/* -------------------------------------------------------------------------------------------------- starting */
+
+static int read_token(kh_server *s, kh_err *err) {
+    kh_buf file = kh_buf_init(0);
+    const char *text = getenv("KEYHOLE_SERVE_TOKEN");
+    int rc = s->o.token_file ? kh_file_read(s->o.token_file, 1 << 16, &file, err) : 0;
+    if (s->o.token_file)
+        text = file.len > 0 ? file.data : "";
+    if (rc == 0 && text) {
+        text += strspn(text, " \t\r\n");
+        size_t n = strcspn(text, " \t\r\n");
+        if (n == 0 || text[n + strspn(text + n, " \t\r\n")])
+            rc = kh_fail(err, KH_EFORMAT, "%s: must hold one token, without spaces in it",
+                s->o.token_file ? s->o.token_file : "the environment's KEYHOLE_SERVE_TOKEN");
+        else if (!(s->token = kh_strndup(text, n)))
+            rc = kh_fail_memory(err);
+    }
+    kh_buf_free(&file);
+    return rc;
+}
+
+static int address_of(const kh_server_opts *o, struct sockaddr_storage *out, bool *six, kh_err *err) {
+    struct sockaddr_in *a = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *b = (struct sockaddr_in6 *)out;
+    const char *host = strcmp(o->host, "localhost") == 0 ? "127.0.0.1" : o->host;
+    *out = (struct sockaddr_storage){ 0 };
+    *six = strchr(host, ':') != NULL;
+    if (*six)
+        b->sin6_family = AF_INET6, b->sin6_port = htons((uint16_t)o->port);
+    else
+        a->sin_family = AF_INET, a->sin_port = htons((uint16_t)o->port);
+    return inet_pton(*six ? AF_INET6 : AF_INET, host, *six ? (void *)&b->sin6_addr : (void *)&a->sin_addr) == 1
+        ? 0
+        : kh_fail(
+              err, KH_EARG, "\"%.60s\" is no address to listen on; 127.0.0.1 is this machine alone, 0.0.0.0 everybody", o->host);
+}
+
+static void no_log(void *self, const char *fmt, va_list args) { (void)self, (void)fmt, (void)args; }
+
+static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *err) {
+    struct sockaddr_storage address;
+    bool six;
+    int rc = address_of(&s->o, &address, &six, err);
+    if (rc != 0)
+        return rc;
+    struct MHD_OptionItem options[16] = { { MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)no_log, NULL },
+        { MHD_OPTION_SOCK_ADDR, 0, &address },
+        { MHD_OPTION_CONNECTION_LIMIT, s->o.connections > READ_THREADS ? s->o.connections : READ_THREADS, NULL },
+        { MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, NULL },
+        { MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(s->o.idle_time > s->o.body_time ? s->o.idle_time : s->o.body_time) + 5, NULL },
+        { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL }, { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
+        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s }, { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
+    int n = 9;
+    if (cert) {
+        options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };
+        options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key };
+    }
+    options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | (six ? MHD_USE_IPv6 : 0) |
+        (cert ? MHD_USE_TLS : 0);
+    s->daemon = MHD_start_daemon(flags, (uint16_t)s->o.port, NULL, NULL, on_request, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    if (!s->daemon)
+        return kh_fail(err, KH_EIO, "cannot listen on %s port %d: is it taken%s?", s->o.host, s->o.port,
+            cert ? ", and are certificate and key good" : ", or not ours to take");
+    s->port = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+    return 0;
+}
+
+static int start_listening(kh_server *s, kh_err *err) {
+    kh_buf cert = kh_buf_init(0), key = kh_buf_init(0);
+    bool tls = s->o.tls_cert || s->o.tls_key;
+    int rc = tls && !(s->o.tls_cert && s->o.tls_key) ? kh_fail(err, KH_EARG, "HTTPS needs both, a certificate and its key") : 0;
+    if (rc == 0 && tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        rc = kh_fail(err, KH_EUNSUPPORTED, "the libmicrohttpd of this machine was built without TLS");
+    if (rc == 0 && tls)
+        rc = kh_file_read(s->o.tls_cert, 1 << 20, &cert, err);
+    if (rc == 0 && tls)
+        rc = kh_file_read(s->o.tls_key, 1 << 20, &key, err);
+    if (rc == 0)
+        rc = listen_at(s, tls ? cert.data : NULL, tls ? key.data : NULL, err);
+    if (key.data)
+        explicit_bzero(key.data, key.len);
+    kh_buf_free(&cert);
+    kh_buf_free(&key);
+    return rc;
+}
+
+int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts *o, kh_err *err) {
+    *out = NULL;
+    kh_server *s = kh_calloc(1, sizeof *s);
+    if (!s)
+        return kh_fail_memory(err);
+    s->what = *what;
+    s->o = *o;
+    s->started = kh_seconds();
+    s->access = kh_plm_describe(what->plm).access;
+    s->labeler = kh_plm_labeler(what->plm, NULL);
+    s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
+    int rc = read_token(s, err);
+    if (rc == 0 && what->posterior)
+        rc = kh_report_init(s, err);
+    if (rc == 0)
+        rc = what->posterior ? kh_classify_init(s, err) : kh_describe_init(s, err);
+    if (rc == 0)
+        rc = kh_queue_start(s, err);
+    if (rc == 0)
+        rc = start_watch(s, err);
+    if (rc == 0)
+        rc = start_listening(s, err);
+    if (rc != 0)
+        kh_server_stop(s);
+    else
+        *out = s;
+    return rc;
+}
+
+int kh_server_port(const kh_server *s) { return s->port; }
+
+/* ------------------------------------------------------------------------------------------------- stopping */
+
+/* Requests under way are answered, and their connections then closed; no new ones are taken. */
+static void drain(kh_server *s) {
+    double end = kh_seconds() + s->o.drain_time;
+    atomic_store(&s->draining, true);
+    MHD_socket listening = MHD_quiesce_daemon(s->daemon);
+    while (atomic_load(&s->count.active) > 0 && kh_seconds() < end)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    kh_queue_stop(s, atomic_load(&s->count.active) > 0);
+    MHD_stop_daemon(s->daemon);
+    if (listening != MHD_INVALID_SOCKET)
+        close(listening);
+}
+
+void kh_server_stop(kh_server *s) {
+    if (!s)
+        return;
+    if (s->daemon)
+        drain(s);
+    kh_queue_stop(s, true);
+    if (s->watching) {
+        pthread_mutex_lock(&s->sockets_lock);
+        s->watch_ends = true;
+        pthread_cond_signal(&s->watch_wake);
+        pthread_mutex_unlock(&s->sockets_lock);
+        pthread_join(s->watch, NULL);
+        pthread_mutex_destroy(&s->sockets_lock);
+        pthread_cond_destroy(&s->watch_wake);
+    }
+    kh_free(s->token);
+    kh_free(s->model_json);
+    kh_free(s->tokenizer_json);
+    kh_predictor_free(s->predictor);
+    kh_decisions_free(&s->decisions);
+    kh_free(s->report);
+    kh_free(s);
+}
+
+#else
+
+int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts *o, kh_err *err) {
+    (void)what, (void)o;
+    *out = NULL;
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "this keyhole was built without libmicrohttpd, so it cannot serve; install libmicrohttpd-dev and build it again");
+}
+int kh_server_port(const kh_server *s) { return s ? s->port : 0; }
+void kh_server_stop(kh_server *s) { (void)s; }
+void kh_reply_text(kh_call *c, int status, const char *type, const char *text) { (void)c, (void)status, (void)type, (void)text; }
+void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) { (void)c, (void)status, (void)fmt; }
+void kh_reply_err(kh_call *c, const kh_err *err) { (void)c, (void)err; }
+const char *kh_call_query(const kh_call *c, const char *key) { return c ? NULL : key; }
+void kh_call_resume(kh_call *c) { (void)c; }
+
+#endif

@@ -1,0 +1,34 @@
+/* services.c - the table of services that a URL can stand for. */
+#include "plm/services.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    kh_service_open *open;
+} SERVICES[] = {
+    { "keyhole", kh_keyhole_open },
+    { "vllm-completions", kh_vllm_completions_open },
+    { "vllm-chat", kh_vllm_chat_open },
+    { "sglang", kh_sglang_open },
+    { "openai", kh_openai_open },
+};
+
+enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
+
+int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts, const kh_hooks *hooks, kh_err *err) {
+    kh_http_opts o = opts ? *opts : kh_http_defaults();
+    const char *name = o.backend ? o.backend : SERVICES[0].name;
+    kh_http *http;
+    int i = 0;
+    *out = (kh_service){ 0 };
+    while (i < N_SERVICE && strcmp(SERVICES[i].name, name) != 0)
+        i++;
+    if (i == N_SERVICE)
+        return kh_fail(err, KH_EARG,
+            "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, sglang or openai", name);
+    int rc = kh_http_open(&http, url, &o, hooks, err);
+    return rc == 0 ? SERVICES[i].open(out, http, &o, err) : rc;
+}

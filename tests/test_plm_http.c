@@ -1,0 +1,338 @@
+/* test_plm_http.c - the client against a service that misbehaves: a small server on raw sockets that follows a script. What
+ * passes is tried again and ends in the same answer; what does not ends in one sentence; nothing hangs and no key is told. */
+#include "evil.h"
+
+#ifdef KH_WITH_CURL
+
+/* -------------------------------------------------------------------------------------------------- asking it */
+
+static char log_lines[4096];
+static void keep_log(void *user, kh_level level, const char *line) {
+    (void)user, (void)level;
+    strncat(log_lines, line, sizeof log_lines - strlen(log_lines) - 2);
+    strcat(log_lines, "\n");
+}
+static const kh_hooks hooks = { NULL, keep_log, NULL };
+
+static kh_plm *box_open(const evil *e, int retries, double timeout, const char *key_file) {
+    char url[64];
+    kh_plm *p;
+    kh_err err;
+    kh_http_opts o = kh_http_defaults();
+    o.retries = retries;
+    o.timeout = timeout;
+    o.in_flight = 2;
+    o.key_file = key_file;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/", e->port);
+    log_lines[0] = '\0';
+    if (kh_plm_open(&p, url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o, .hooks = &hooks }, &err) != 0)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+/* One row without a soft prompt, two labels; *rc and *err say how it ended, p gets the log-probabilities. */
+static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
+    const kh_task *task = tiny_task();
+    kh_words *words;
+    kh_batch *batch;
+    kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
+    assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
+    assert_int_equal(
+        kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+    kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
+    int rc = labels ? kh_plm_answer(kh_plm_labeler(box, NULL), &q, label, err) : kh_plm_score(kh_plm_scorer(box, NULL), &q, p, err);
+    kh_batch_free(batch);
+    kh_words_free(words);
+    kh_task_close(task);
+    return rc;
+}
+
+/* -0.5 and -2 as floats: 00 00 00 BF, 00 00 00 C0 */
+#define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAMA=\"}"
+
+static void expect_answer(script_fn *script, int tries) {
+    evil *e = evil_new(script, NULL);
+    kh_plm *box = box_open(e, 6, 5, NULL);
+    float p[2];
+    kh_err err;
+    if (ask(box, false, p, NULL, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(p[0] == -0.5f && p[1] == -2.0f);
+    assert_int_equal(atomic_load(&e->scores), tries);
+    assert_int_equal(kh_plm_meter(box).queries, 1); /* paid once */
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static void expect_refusal(script_fn *script, int tries, int code, const char *says) {
+    evil *e = evil_new(script, NULL);
+    kh_plm *box = box_open(e, 2, 0.5, NULL);
+    float p[2];
+    kh_err err;
+    assert_int_equal(ask(box, false, p, NULL, &err), code);
+    assert_says(&err, says);
+    assert_int_equal(atomic_load(&e->scores), tries);
+    assert_int_equal(kh_plm_meter(box).queries, 0);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+/* ---------------------------------------------------------------------------------------------------- scripts */
+
+static const char *at_once(int n) { return n >= 0 ? wrap(GOOD) : NULL; }
+static const char *drops_first(int n) { return n == 0 ? NULL : wrap(GOOD); }
+static const char *drops_in_the_middle(int n) {
+    return n < 2 ? HEAD("200 OK") "Content-Length: 5000\r\n\r\n{\"shape\":[1," : wrap(GOOD);
+}
+static const char *busy(int n) { return n < 2 ? HEAD("503 Busy") "Content-Length: 0\r\n\r\n" : wrap(GOOD); }
+static const char *storm(int n) {
+    return n < 3 ? HEAD("429 Too Many") "Retry-After: 0\r\nContent-Length: 28\r\n\r\n{\"error\":{\"message\":\"slow\"}}"
+                 : wrap(GOOD);
+}
+static const char *waits_a_second(int n) {
+    return n == 0 ? HEAD("429 Too Many") "Retry-After: 1\r\nContent-Length: 0\r\n\r\n" : wrap(GOOD);
+}
+static const char *always_busy(int n) {
+    return n >= 0 ? HEAD("429 Too Many") "Content-Length: 34\r\n\r\n{\"error\":{\"message\":\"come later\"}}" : NULL;
+}
+static const char *always_drops(int n) { return n < 0 ? "" : NULL; }
+static const char *refuses(int n) {
+    return n >= 0 ? HEAD("400 Bad") "Content-Length: 44\r\n\r\n{\"error\":{\"message\":\"no such \\u0007prompt\"}}" : NULL;
+}
+static const char *redirects(int n) {
+    return n >= 0 ? HEAD("302 Found") "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" : NULL;
+}
+static const char *speaks_html(int n) { return n >= 0 ? wrap("<html>hello</html>") : NULL; }
+static const char *wrong_shape(int n) { return n >= 0 ? wrap("{\"shape\":[1,2,1],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
+static const char *wrong_rank(int n) { return n >= 0 ? wrap("{\"shape\":[2],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
+static const char *too_much(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,3],\"data\":\"AAAAvwAAAMAAAAC/\"}") : NULL; }
+static const char *cut_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAA\"}") : NULL; }
+static const char *bad_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvw=AAMA=\"}") : NULL; }
+static const char *nan_answer(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AADAfwAAAMA=\"}") : NULL; }
+static const char *positive(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAPwAAAMA=\"}") : NULL; }
+static const char *twice(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAAMA=\",\"data\":\"AAAAvwAAAMA=\"}") : NULL;
+}
+static const char *huge(int n) {
+    static char out[200000];
+    memset(out, ' ', sizeof out - 1);
+    int k = n >= 0 ? snprintf(out, sizeof out, HEAD("200 OK") "Content-Length: 190000\r\n\r\n") : 0;
+    out[k] = '{';
+    return out;
+}
+static const char *sleeps(int n) {
+    if (n < 1)
+        usleep(800000);
+    return wrap(GOOD);
+}
+static const char *always_sleeps(int n) {
+    if (n >= 0)
+        usleep(800000);
+    return NULL;
+}
+
+static void what_passes_is_tried_again(void **state) {
+    (void)state;
+    expect_answer(at_once, 1);
+    expect_answer(drops_first, 2);
+    expect_answer(drops_in_the_middle, 3);
+    expect_answer(busy, 3);
+    expect_answer(storm, 4);
+}
+
+static void retry_after_is_honoured(void **state) {
+    (void)state;
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    expect_answer(waits_a_second, 2);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    assert_true((double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec) >= 1);
+}
+
+static void a_slow_answer_is_tried_again(void **state) {
+    (void)state;
+    evil *e = evil_new(sleeps, NULL);
+    kh_plm *box = box_open(e, 4, 0.5, NULL);
+    float p[2];
+    kh_err err;
+    if (ask(box, false, p, NULL, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(p[0] == -0.5f);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static void what_does_not_pass_ends_in_a_sentence(void **state) {
+    (void)state;
+    expect_refusal(always_busy, 3, KH_EIO, "still answers HTTP 429 after 3 tries: come later");
+    expect_refusal(always_drops, 3, KH_EIO, "and the tries are used up");
+    expect_refusal(always_sleeps, 3, KH_EIO, "imed out");
+    expect_refusal(refuses, 1, KH_EARG, "answered HTTP 400: no such  prompt");
+    expect_refusal(redirects, 1, KH_EIO, "redirects are not followed");
+}
+
+static void answers_that_make_no_sense_are_named(void **state) {
+    (void)state;
+    expect_refusal(speaks_html, 1, KH_EFORMAT, "http://127.0.0.1:");
+    expect_refusal(wrong_shape, 1, KH_EFORMAT, "answered with shape [1, 2, 1], expected [1, 1, 2]");
+    expect_refusal(wrong_rank, 1, KH_EFORMAT, "an array of 3 whole numbers");
+    expect_refusal(too_much, 1, KH_ELIMIT, "more than 2 numbers");
+    expect_refusal(cut_base64, 1, KH_EFORMAT, "must be base64 of 8 bytes");
+    expect_refusal(bad_base64, 1, KH_EFORMAT, "is not base64");
+    expect_refusal(nan_answer, 1, KH_EFORMAT, "answered prompt 0, row 0 with nan, which is no log-probability");
+    expect_refusal(positive, 1, KH_EFORMAT, "with 0.5, which is no log-probability");
+    expect_refusal(twice, 1, KH_EFORMAT, "uplicate");
+    expect_refusal(huge, 1, KH_ELIMIT, "which no answer to this question has");
+}
+
+static const char *label_seven(int n) { return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[7]}") : NULL; }
+static const char *two_labels(int n) { return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[0,1]}") : NULL; }
+
+static void labels_must_be_labels(void **state) {
+    (void)state;
+    static const struct {
+        script_fn *script;
+        const char *says;
+    } CASES[] = { { label_seven, "none of the 2 labels" }, { two_labels, "answered with 2 labels to 1 prompts x 1 rows" } };
+    for (int i = 0; i < 2; i++) {
+        evil *e = evil_new(CASES[i].script, NULL);
+        kh_plm *box = box_open(e, 0, 5, NULL);
+        int label;
+        kh_err err;
+        assert_int_equal(ask(box, true, NULL, &label, &err), KH_EFORMAT);
+        assert_says(&err, CASES[i].says);
+        kh_plm_close(box);
+        evil_free(e);
+    }
+}
+
+static void keys_are_sent_and_not_told(void **state) {
+    (void)state;
+    const char *path = test_file("key", "the-key\n", 8);
+    evil *e = evil_new(always_busy, NULL);
+    kh_plm *box = box_open(e, 4, 1, path);
+    float p[2];
+    kh_err err;
+    assert_int_equal(ask(box, false, p, NULL, &err), KH_EIO);
+    assert_int_equal(atomic_load(&e->saw_key), 1);
+    assert_null(strstr(err.msg, "the-key"));
+    assert_non_null(strstr(log_lines, "trying again in"));
+    assert_null(strstr(log_lines, "the-key"));
+    kh_plm_close(box);
+    evil_free(e);
+    unlink(path);
+}
+
+/* Descriptions of models that cannot be, found before the first query. */
+static void services_that_are_none_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *says;
+    } CASES[] = {
+        { "{}", "\"name\"" },
+        { "[]", "is not an object" },
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":-1}",
+            "hidden" },
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":\"xyz\"}",
+            "16 hexadecimal digits" },
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":"
+          "\"0123456789abcdef\"}",
+            "is it a keyhole service?" },
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+          "9,\"fingerprint\":"
+          "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":-5,\"prompts\":1,\"rows\":1,\"tokens\":"
+          "1}}",
+            "which cannot be" },
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        evil *e = evil_new(at_once, CASES[i].model);
+        char url[64];
+        kh_plm *p;
+        kh_err err;
+        snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+        assert_true(kh_plm_open(&p, url, &(kh_plm_opts){ 0 }, &err) < 0);
+        assert_null(p);
+        assert_says(&err, CASES[i].says);
+        evil_free(e);
+    }
+}
+
+static void urls_and_keys_are_looked_at(void **state) {
+    (void)state;
+    static const struct {
+        const char *url, *says;
+    } CASES[] = { { "http://", "a service is named as" }, { "http://me:secret@host/", "do not go into the URL" },
+        { "http://host/?key=1", "and nothing else" }, { "http://127.0.0.1:1", "127.0.0.1" } };
+    kh_http_opts o = kh_http_defaults();
+    kh_plm *p;
+    kh_err err;
+    o.retries = 0;
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        assert_true(kh_plm_open(&p, CASES[i].url, &(kh_plm_opts){ .http = &o }, &err) < 0);
+        assert_says(&err, CASES[i].says);
+        assert_null(strstr(err.msg, "secret"));
+    }
+    o.key_file = test_file("two", "one two", 7);
+    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EFORMAT);
+    assert_says(&err, "must hold one key");
+    unlink(o.key_file);
+    o.key_file = NULL;
+    o.backend = "gopher";
+    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EARG);
+    assert_says(&err, "unknown backend \"gopher\"");
+}
+
+static void memory_may_run_out_anywhere(void **state) {
+    (void)state;
+    evil *e = evil_new(at_once, NULL);
+    kh_plm *box = box_open(e, 0, 5, NULL);
+    for (long n = 1;; n++) {
+        kh_err err = { 0 };
+        float p[2];
+        const kh_task *task = tiny_task();
+        kh_words *words;
+        kh_batch *batch;
+        kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
+        assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
+        assert_int_equal(
+            kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+        kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
+        kh_alloc_fail_at(n, false);
+        int rc = kh_plm_score(kh_plm_scorer(box, NULL), &q, p, &err);
+        bool done = kh_alloc_count() < n;
+        kh_alloc_fail_at(0, false);
+        assert_true(rc == (done ? 0 : KH_ENOMEM) || rc == KH_ELIMIT);
+        kh_batch_free(batch);
+        kh_words_free(words);
+        kh_task_close(task);
+        if (done)
+            break;
+    }
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_passes_is_tried_again),
+        cmocka_unit_test(retry_after_is_honoured),
+        cmocka_unit_test(a_slow_answer_is_tried_again),
+        cmocka_unit_test(what_does_not_pass_ends_in_a_sentence),
+        cmocka_unit_test(answers_that_make_no_sense_are_named),
+        cmocka_unit_test(labels_must_be_labels),
+        cmocka_unit_test(keys_are_sent_and_not_told),
+        cmocka_unit_test(services_that_are_none_are_refused),
+        cmocka_unit_test(urls_and_keys_are_looked_at),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+    return cmocka_run_group_tests_name("plm over HTTP", tests, NULL, NULL);
+}
+
+#else
+int main(void) {
+    printf("# skipped: http: built without libcurl\nok 1 - http # SKIP built without libcurl\n");
+    return 0;
+}
+#endif
