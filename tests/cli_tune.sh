@@ -88,7 +88,7 @@ run 1 tune --method bbt "${common[@]}" --budget-queries 5 --out "$work/none" && 
 ok a_refused_run_leaves_nothing $?
 run 2 tune --method bbt "${common[@]}" --budget-queries 0 --out "$work/none" && says err "--budget-queries takes a whole number from 1"
 ok zero_budget $?
-run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of manual, icl, bbt, ensemble, elbo, abc-rejection, abc-smc, smc, snpe; got "guess"'
+run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of manual, icl, bbt, ensemble, elbo, abc-rejection, abc-smc, smc, snpe, prompt-tuning, model-tuning; got "guess"'
 ok unknown_method $?
 run 2 tune --method bbt "${common[@]}" --kl-weight 1 --out "$work/none" && says err 'unknown option --kl-weight for "keyhole tune --method bbt"'
 ok options_of_another_method $?
