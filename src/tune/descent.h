@@ -42,7 +42,7 @@ typedef struct kh_descent_opts {
         .help = "AdamW's" }, \
     { "clip", KH_OPT_NUMBER, offsetof(S, m.clip), "1", .min = 0, .max = 1e9, .arg = "X", \
         .help = "largest norm of the gradient; 0: any" }, \
-    { "dev-every", KH_OPT_INT, offsetof(S, m.dev_every), "1", .min = 1, .max = 1 << 20, .arg = "N", \
+    { "dev-epochs", KH_OPT_INT, offsetof(S, m.dev_every), "1", .min = 1, .max = 1 << 20, .arg = "N", \
         .help = "epochs between two looks at the dev rows" }, \
     { "patience", KH_OPT_INT, offsetof(S, m.patience), "10", .min = 1, .max = 1 << 20, .arg = "N", \
         .help = "stop after so many looks without anything better" }, \
