@@ -81,7 +81,8 @@ static int chunk_add(cli_chunk *c, const char *text, size_t n, kh_err *err) {
     kh_buf_bytes(&c->bytes, text, n);
     if (kh_buf_failed(&c->bytes) || !kh_grow(&c->text, &c->text_cap, count + 2, sizeof *c->text) ||
         !kh_grow(&c->start, &c->start_cap, count + 2, sizeof *c->start) ||
-        !kh_grow(&c->mask, &c->mask_cap, count + 1, sizeof *c->mask) || !kh_grow(&c->slot, &c->slot_cap, count + 1, sizeof *c->slot))
+        !kh_grow(&c->mask, &c->mask_cap, count + 1, sizeof *c->mask) ||
+        !kh_grow(&c->slot, &c->slot_cap, count + 1, sizeof *c->slot))
         return kh_fail_memory(err);
     c->text[0] = c->start[0] = 0;
     c->text[count + 1] = c->bytes.len;
