@@ -36,8 +36,7 @@ static void base64_is_strict(void **state) {
     (void)state;
     static const char *const WRONG[] = { "A", "AA", "AAA", "Zg=", "Zg", "Z===", "====", "Zh==", "Zm9=", "Zm 9", "Zm9\n",
         "Zg==Zg==", "=Zg=", "Z-8=",
-        "Zm9v\xff"
-        "AAA" };
+        "Zm9v\377AAA" };
     char out[16];
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         size_t n = strlen(WRONG[i]);
