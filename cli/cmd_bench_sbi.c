@@ -89,8 +89,8 @@ typedef struct bench {
     int tolerance; /* the most errors of a sample; -1: not known */
 } bench;
 
-static bool may(kh_watch *w, long long queries, bool have) {
-    (void)have;
+static bool may(kh_watch *w, long long queries, int members, bool have) {
+    (void)members, (void)have;
     const bench *b = w->self;
     if (b->o->max_queries > 0 && b->sim->asked + queries > b->o->max_queries)
         kh_watch_stop(w, "the budget of %d queries is used up", b->o->max_queries);

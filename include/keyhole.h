@@ -399,7 +399,7 @@ typedef struct kh_http_opts {
     const char *tokenizer;  /* of the model, where the service does not give it */
     const char *embeddings; /* safetensors file with the word embeddings, where the service wants whole sequences of them */
     int in_flight;          /* requests at a time */
-    int retries;            /* of one request */
+    int retries;            /* of one request; -1: 8, and none while nobody has answered yet */
     double timeout;         /* seconds, of one try */
 } kh_http_opts;
 KH_API kh_http_opts kh_http_defaults(void);

@@ -5,7 +5,7 @@
 RANDOM=7
 
 # ---- kills
-for method in bbt ensemble elbo; do
+for method in bbt ensemble elbo abc-smc smc snpe; do
     ok "$method undisturbed" whole "$method"
     ok "$method killed three times" killed "$method" 3
 done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # keyhole bench sbi --method snpe, and the row of snpe in keyhole tune --help.
 . tests/tap.sh
-small=(bench sbi --method snpe --problem two-moons --rounds 2 --simulations 60 --samples 20 --transforms 2 --hidden 8
+small=(bench sbi --method snpe --problem two-moons --budget-rounds 2 --simulations 60 --samples 20 --transforms 2 --hidden 8
     --max-epochs 3)
 
 same_with_threads() {

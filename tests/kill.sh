@@ -23,8 +23,9 @@ options_of() { # METHOD
     bbt) echo --budget-generations 60 --dev-every 7 --pop 10 --sigma 3 ;;
     ensemble) echo --budget-generations 15 --dev-every 4 --members 4 --pop 10 --sigma 3 ;;
     elbo) echo --budget-generations 10 --pop 10 --draws 4 --samples 10 --dev-every 4 ;;
-    abc-smc | smc) echo --samples 20 ;;
-    snpe) echo --rounds 2 --simulations 60 --samples 10 ;;
+    abc-smc) echo --samples 30 --max-misses 20 --budget-generations 8 ;;
+    smc) echo --samples 40 --budget-levels 6 --dev-every 2 ;;
+    snpe) echo --budget-rounds 3 --simulations 60 --samples 10 --transforms 3 --hidden 20 --max-epochs 30 ;;
     esac
 }
 

@@ -274,6 +274,19 @@ static void urls_and_keys_are_looked_at(void **state) {
         assert_says(&err, CASES[i].says);
         assert_null(strstr(err.msg, "secret"));
     }
+    assert_null(strstr(err.msg, "--retries")); /* as told */
+    time_t before = time(NULL);
+    o.retries = -1; /* a wrong port is told at once */
+    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_says(&err, "http://127.0.0.1:1: ");
+    assert_says(&err, "; is the service running, and is this where it listens? --retries N waits for it");
+    assert_int_equal(kh_plm_open(&p, "http://nobody.invalid:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_says(&err, "is the service running");
+    assert_true(time(NULL) - before < 30);
+    o.retries = 2; /* unless it is to be waited for */
+    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_says(&err, ", and the tries are used up");
+    o.retries = 0;
     o.key_file = test_file("two", "one two", 7);
     assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EFORMAT);
     assert_says(&err, "must hold one key");

@@ -19,8 +19,8 @@ typedef struct outcome {
     int steps;
 } outcome;
 
-static bool may(kh_watch *w, long long queries, bool have) {
-    (void)have;
+static bool may(kh_watch *w, long long queries, int members, bool have) {
+    (void)members, (void)have;
     const outcome *o = w->self;
     if (o->max_queries > 0 && o->sim->asked + queries > o->max_queries)
         kh_watch_stop(w, "budget");

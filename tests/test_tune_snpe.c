@@ -110,7 +110,7 @@ static void a_flow_learns_a_known_posterior(void **state) {
         kh_fit_report report;
         double mean, var;
         o.combined = round == 3;
-        assert_int_equal(kh_fit(f, &s, round, &o, 5, &report, NULL), 0);
+        assert_int_equal(kh_fit(f, &s, round, &o, 5, NULL, &report, NULL), 0);
         assert_true(report.epochs > 1 && report.epochs <= 60);
         moments_given_one(f, &mean, &var);
         if (fabs(mean - 0.8) > 0.12 || fabs(var - 0.2) > 0.07)
@@ -133,7 +133,7 @@ static void the_best_weights_are_kept(void **state) {
     o.rate = 1;
     o.clip = 1e9;
     o.patience = 3;
-    assert_int_equal(kh_fit(f, &s, 1, &o, 5, &report, NULL), 0);
+    assert_int_equal(kh_fit(f, &s, 1, &o, 5, NULL, &report, NULL), 0);
     assert_int_equal(report.epochs, 3);
     assert_memory_equal(kh_flow_weights(f), before, kh_flow_size(f) * sizeof *before);
     free(before);
@@ -148,7 +148,7 @@ static void something_must_be_held_out(void **state) {
     kh_err err;
     kh_flow *f = small_flow();
     simulate_line(&s, 9);
-    assert_int_equal(kh_fit(f, &s, 1, &QUICK, 5, &report, &err), KH_EARG);
+    assert_int_equal(kh_fit(f, &s, 1, &QUICK, 5, NULL, &report, &err), KH_EARG);
     assert_says(&err, "9 simulations to learn from and 0 held out; there must be one of each");
     kh_flow_free(f);
     kh_simulations_free(&s);
@@ -163,9 +163,9 @@ typedef struct run {
     char facts[256];
 } run;
 
-static bool may(kh_watch *w, long long queries, bool have) {
+static bool may(kh_watch *w, long long queries, int members, bool have) {
     run *r = w->self;
-    assert_true(queries > 0 && have == (r->rounds > 0));
+    assert_true(queries > 0 && members > 0 && have == (r->rounds > 0));
     if (r->budget > 0 && r->rounds >= r->budget)
         kh_watch_stop(w, "enough");
     return !w->stopped[0];
@@ -201,7 +201,7 @@ static void the_linear_gaussian_posterior_is_found(void **state) {
     run r = { 0 };
     assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
     kh_simulator *sim = kh_toy_simulator(toy);
-    if (snpe(&r, sim, SET("rounds=3", "simulations=300", "samples=500", "transforms=3", "hidden=12", "rate=0.003", "max-epochs=40",
+    if (snpe(&r, sim, SET("budget-rounds=3", "simulations=300", "samples=500", "transforms=3", "hidden=12", "rate=0.003", "max-epochs=40",
                           "patience=8"), 2, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(r.p.n, 500);
@@ -223,7 +223,7 @@ static void the_linear_gaussian_posterior_is_found(void **state) {
     kh_toy_free(toy);
 }
 
-#define TINY "rounds=3", "simulations=40", "samples=7", "transforms=2", "hidden=5", "max-epochs=2", "batch=10", "atoms=4"
+#define TINY "budget-rounds=3", "simulations=40", "samples=7", "transforms=2", "hidden=5", "max-epochs=2", "batch=10", "atoms=4"
 
 static void same_bits_with_any_threads(void **state) {
     (void)state;
@@ -296,7 +296,7 @@ static void draws_out_of_reach_end_the_run(void **state) {
         kh_err err;
         run r = { 0 };
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
-        int rc = snpe(&r, kh_toy_simulator(toy), SET("rounds=3", "simulations=10", "samples=1", "transforms=1", "hidden=2",
+        int rc = snpe(&r, kh_toy_simulator(toy), SET("budget-rounds=3", "simulations=10", "samples=1", "transforms=1", "hidden=2",
                                                      "max-epochs=1", "reach=0.15"), seed, &err);
         if (rc != 0) {
             assert_int_equal(rc, KH_EUNSUPPORTED);
@@ -323,7 +323,7 @@ static void every_failed_allocation_is_survived(void **state) {
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
         kh_alloc_fail_at(n, n % 2 == 0);
         rc = snpe(&r, kh_toy_simulator(toy),
-            SET("rounds=2", "simulations=10", "samples=3", "transforms=1", "hidden=2", "max-epochs=1"), 1, &err);
+            SET("budget-rounds=2", "simulations=10", "samples=3", "transforms=1", "hidden=2", "max-epochs=1"), 1, &err);
         kh_alloc_fail_at(0, false);
         assert_true(rc == 0 || rc == KH_ENOMEM);
         kh_population_free(&r.p);
@@ -361,7 +361,7 @@ static void tune_on_the_box(bool exact, int threads, kh_posterior **p, lines *l)
     o.record = record;
     o.user = l;
     kh_threads_set(threads);
-    if (kh_tune(p, "snpe", SET("rounds=2", "simulations=30", "samples=5", "transforms=2", "hidden=6", "max-epochs=3"), plm, task,
+    if (kh_tune(p, "snpe", SET("budget-rounds=2", "simulations=30", "samples=5", "transforms=2", "hidden=6", "max-epochs=3"), plm, task,
             train, dev, &o, &err))
         fail_msg("%s", err.msg);
     kh_threads_set(0);

@@ -19,6 +19,8 @@ bool kh_is_url(const char *model) { return strncmp(model, "http://", 7) == 0 || 
 #include <pthread.h>
 #include <time.h>
 
+enum { RETRIES = 8 }; /* unless told otherwise */
+
 typedef enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING } slot_state;
 
 typedef struct slot {
@@ -41,6 +43,8 @@ struct kh_http {
     slot *slot;                 /* [n_slot] */
     int n_slot;
     size_t max_answer;
+    int retries;
+    bool reached;    /* someone has answered */
     uint64_t jitter; /* state of a generator that decides pauses and nothing else */
     kh_buf path;
 };
@@ -185,6 +189,7 @@ int kh_http_open(kh_http **out, const char *url, const kh_http_opts *o, const kh
         .multi = curl_multi_init(),
         .jitter = (uint64_t)(now() * 1e9) | 1,
         .path = kh_buf_init(1 << 16) };
+    h->retries = h->o.retries < 0 ? RETRIES : h->o.retries;
     h->slot = kh_calloc((size_t)h->o.in_flight, sizeof *h->slot);
     rc = h->url && h->multi && h->slot ? set_headers(h, err) : kh_fail_memory(err);
     for (int i = 0; i < h->o.in_flight && rc == 0; i++, h->n_slot++) {
@@ -323,7 +328,7 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
     s->state = SLOT_WAITING;
     s->wake = now() + pause;
     kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG, "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause,
-        s->attempt, h->o.retries);
+        s->attempt, h->retries);
 }
 
 static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
@@ -335,6 +340,7 @@ static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs
         return kh_fail(
             err, KH_ELIMIT, "%s: answered with more than %zu bytes, which no answer to this question has", h->url, h->max_answer);
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+    h->reached |= status > 0;
     if (result == CURLE_OK && status >= 200 && status < 300) {
         kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
         if (kh_buf_failed(&s->answer))
@@ -349,7 +355,11 @@ static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs
     else
         snprintf(why, sizeof why, "%s", s->error[0] ? s->error : curl_easy_strerror(result));
     bool again = result == CURLE_OK ? passes(status) : is_lost(result);
-    if (again && s->attempt < h->o.retries) {
+    bool nobody = (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) && !h->reached && h->o.retries < 0;
+    if (nobody)
+        return kh_fail(err, KH_EIO, "%s: %s; is the service running, and is this where it listens? --retries N waits for it", h->url,
+            why);
+    if (again && s->attempt < h->retries) {
         wait_to_retry(h, s, why);
         return 0;
     }

@@ -6,7 +6,8 @@
  *
  * Requests are made when their turn comes and answers are handed over by their number, in whatever order they come. A lost
  * connection, a timeout and the statuses 408, 429, 500, 502, 503 and 504 are tried again after a pause that doubles, with
- * jitter, or after what Retry-After says. Redirects are not followed: a key goes to the host that it was meant for. The key
+ * jitter, or after what Retry-After says. But where nobody listens at the first request there is nothing to wait for, unless a
+ * number of retries is given: a wrong port is told at once. Redirects are not followed: a key goes to the host that it was meant for. The key
  * is in no message. */
 #ifndef KH_PLM_HTTP_H
 #define KH_PLM_HTTP_H
@@ -32,8 +33,8 @@
         .help = "requests at a time to a service" }, \
     { "timeout", KH_OPT_NUMBER, offsetof(S, m.timeout), "120", .min = 0.1, .max = 86400, .arg = "S", \
         .help = "seconds for one request" }, \
-    { "retries", KH_OPT_INT, offsetof(S, m.retries), "8", .min = 0, .max = 1000, .arg = "N", \
-        .help = "how often a request is tried again" }
+    { "retries", KH_OPT_INT, offsetof(S, m.retries), "-1", .min = -1, .max = 1000, .arg = "N", \
+        .help = "how often a request is tried again; -1: 8 times, once the service has been reached" }
 
 typedef struct kh_http kh_http;
 

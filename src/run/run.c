@@ -269,6 +269,7 @@ static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
 const kh_tape *kh_run_tape(kh_run *r) { return &r->tape; }
 bool kh_run_resumed(const kh_run *r) { return r->resumed; }
 bool kh_run_replaying(const kh_run *r) { return r->replaying; }
+bool kh_run_caught_up(const kh_run *r) { return r->unused == 0; }
 /* A state of some megabytes every ten seconds takes a thousandth of the time. */
 double kh_run_keep_seconds(const kh_run *r) { return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds; }
 double kh_run_spent(const kh_run *r) { return r->spent; }

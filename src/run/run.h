@@ -50,6 +50,8 @@ const kh_tape *kh_run_tape(kh_run *);
 bool kh_run_resumed(const kh_run *);
 /* The last answer came from the journal: the clock of this process says nothing yet. */
 bool kh_run_replaying(const kh_run *);
+/* All that was answered in this epoch has been used: the method is where the run was, and a state kept now is one to go on from. */
+bool kh_run_caught_up(const kh_run *);
 double kh_run_keep_seconds(const kh_run *);
 double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
 /* Queries a second, from what the journal holds of earlier processes; 0: nothing yet. */

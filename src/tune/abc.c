@@ -136,6 +136,13 @@ static void accept_batch(abc *a) {
     a->misses = a->accepted > before ? 0 : a->misses + 1;
 }
 
+/* How many members there may be to look at after another batch: the population, if that may fill it, or what there is of the
+ * first one; later the last whole one stands until then (0). */
+static int next_look(const abc *a) {
+    int n = a->accepted + BATCH;
+    return n >= a->o->samples ? a->o->samples : a->gen > 1 ? 0 : n;
+}
+
 /* True if the population is still worth filling. Otherwise the watch says why not. */
 static bool goes_on(abc *a) {
     if (a->misses >= a->o->max_misses)
@@ -143,7 +150,7 @@ static bool goes_on(abc *a) {
     else if (a->tried >= BATCH && a->accepted < a->o->min_rate * a->tried)
         kh_watch_stop(a->w, "only %d of %u candidates had at most %d errors, less than --min-rate %g", a->accepted,
             (unsigned)a->tried, a->eps, a->o->min_rate);
-    return kh_watch_may(a->w, (long long)BATCH * a->s->cost, a->gen > 1 || a->accepted > 0);
+    return kh_watch_may(a->w, (long long)BATCH * a->s->cost, next_look(a), a->gen > 1 || a->accepted > 0);
 }
 
 /* L2: until S are accepted or the run must end. */
@@ -164,7 +171,7 @@ static int fill(abc *a, kh_err *err) {
 static int first_tolerance(abc *a, kh_err *err) {
     int rc = 0, left = a->o->first_draws;
     a->eps = a->s->n_error;
-    while (left > 0 && rc == 0 && kh_watch_may(a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, a->now.n == 1)) {
+    while (left > 0 && rc == 0 && kh_watch_may(a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, 1, a->now.n == 1)) {
         int n = left < BATCH ? left : BATCH, eps = a->eps;
         a->eps = a->s->n_error;
         rc = ask_batch(a, n, err);
@@ -350,6 +357,25 @@ const kh_sampler kh_sampler_abc_smc = {
 
 static long long least(const kh_tuning *t, const void *opts) { return kh_labels_least(t, ((const abc_opts *)opts)->samples); }
 
+/* Every member may take all the misses that there may be. */
+static double most_draws(const abc_opts *o) {
+    double n = (double)o->samples * o->max_misses * BATCH, by_rate = o->min_rate > 0 ? o->samples / o->min_rate + BATCH : n;
+    return n < by_rate ? n : by_rate;
+}
+
+static void most_of_rejection(const kh_tuning *t, const void *opts, kh_plan *most) {
+    const abc_opts *o = opts;
+    kh_labels_most(t, &o->labels, o->first_draws + most_draws(o), 1, o->samples, most);
+}
+
+/* The tolerance, which is all rows at most, falls by one with each population. */
+static void most_of_abc_smc(const kh_tuning *t, const void *opts, kh_plan *most) {
+    const abc_opts *o = opts;
+    int n = t->train->n_row - o->tolerance + 1;
+    n = n < 1 ? 1 : n < o->generations ? n : o->generations;
+    kh_labels_most(t, &o->labels, o->first_draws + n * most_draws(o), n, o->samples, most);
+}
+
 static int rejection_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     return kh_labels_run(t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
 }
@@ -363,6 +389,7 @@ const kh_method kh_method_abc_rejection = {
     .opts_size = sizeof(abc_opts),
     .exact = exact,
     .least = least,
+    .most = most_of_rejection,
     .run = rejection_on_box,
 };
 
@@ -379,5 +406,6 @@ const kh_method kh_method_abc_smc = {
     .opts_size = sizeof(abc_opts),
     .exact = exact,
     .least = least,
+    .most = most_of_abc_smc,
     .run = abc_smc_on_box,
 };

@@ -10,6 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/hooks.h"
+#include "base/map.h"
 #include "judge/calibrate.h"
 
 #include <math.h>
@@ -18,8 +20,11 @@
 enum {
     AT_ONCE = 32,     /* prompts in memory */
     CHUNK = 4,        /* rows between two looks at the allowance: 20 candidates still fill the engine */
+    LEAST = 20,       /* candidates of the least run: a batch of the methods that accept and reject */
     FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may vote on it */
 };
+
+static const double TICK_SECONDS = 5; /* between two words on progress inside a generation */
 
 /* ----------------------------------------------------------------------------------------------------- the box */
 
@@ -151,8 +156,13 @@ typedef struct looker {
     const char *phase;
     int samples;
     int *label;          /* [samples, dev rows] */
+    float *z;            /* [samples, dim] the different members of a population, */
+    int *which;          /* [samples] and which of them each one is */
     double *votes;       /* [dev rows, labels] of the population just judged */
-    bool judged;         /* the last population that was done */
+    bool judged;         /* the last population that was done, */
+    int n;               /* and how many members it has */
+    long done, total;    /* progress, as last told, */
+    double told;         /* and when */
     kh_population best;  /* on dev, the later of equals, */
     double *best_votes;  /* with these votes */
     double dev;          /* and this metric; NaN: none yet */
@@ -166,38 +176,66 @@ static int looker_new(looker *l, kh_tuning *t, const kh_subspace *space, const k
         .o = o,
         .samples = samples,
         .label = kh_malloc((size_t)dev_cost(t, samples) * sizeof *l->label),
+        .z = kh_malloc((size_t)samples * (size_t)t->space.dim * sizeof *l->z),
+        .which = kh_malloc((size_t)samples * sizeof *l->which),
         .votes = kh_malloc(kh_dev_size(t) * sizeof *l->votes),
         .best_votes = kh_malloc(kh_dev_size(t) * sizeof *l->best_votes),
         .dev = NAN };
-    return l->label && l->votes && l->best_votes ? 0 : kh_fail_memory(err);
+    return l->label && l->z && l->which && l->votes && l->best_votes ? 0 : kh_fail_memory(err);
 }
 
 static void looker_free(looker *l) {
     kh_population_free(&l->best);
     kh_free(l->label);
+    kh_free(l->z);
+    kh_free(l->which);
     kh_free(l->votes);
     kh_free(l->best_votes);
 }
 
-static bool may(kh_watch *w, long long queries, bool have) {
+static bool may(kh_watch *w, long long queries, int members, bool have) {
     looker *l = w->self;
-    if (!kh_tuning_may(l->t, queries + dev_cost(l->t, l->samples), have)) /* what comes out will be judged */
+    int look = members > 0 ? members : l->judged ? 0 : l->n; /* what comes out will be judged */
+    if (!kh_tuning_may(l->t, queries + dev_cost(l->t, look), have))
         kh_watch_stop(w, "%s", l->t->stopped);
     return !w->stopped[0];
 }
 
+/* Copies answer alike: each member that differs from those before it goes into l->z, *n of them. */
+static int find_different(looker *l, const kh_population *p, int *n, kh_err *err) {
+    size_t dim = (size_t)p->dim, bytes = dim * sizeof *l->z;
+    kh_map seen = { 0 };
+    int rc = 0;
+    *n = 0;
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        int32_t same = *n;
+        float *z = l->z + (size_t)*n * dim;
+        memcpy(z, p->z + (size_t)i * dim, bytes);
+        if (!kh_map_get(&seen, (const char *)z, bytes, &same)) {
+            rc = kh_map_add(&seen, (const char *)z, bytes, *n, NULL) < 0 ? kh_fail_memory(err) : 0;
+            same = (*n)++;
+        }
+        l->which[i] = (int)same;
+    }
+    kh_map_free(&seen);
+    return rc;
+}
+
 /* The votes of the population on dev, in members: weight 1 / n is one vote. */
 static int vote(looker *l, const kh_population *p, kh_err *err) {
-    int n_row = l->t->dev->n_row, n_label = l->t->words->n_label;
+    int n_row = l->t->dev->n_row, n_label = l->t->words->n_label, n = 0;
     kh_target dev = { NULL, l->t->labeler, l->space, l->t->dev, l->t->words };
-    int rc = kh_target_answer(&dev, p->z, p->n, l->label, err);
+    int rc = find_different(l, p, &n, err);
+    if (rc == 0)
+        rc = kh_target_answer(&dev, l->z, n, l->label, err);
     if (rc != 0)
         return rc;
-    l->t->dev_queries += dev_cost(l->t, p->n);
+    l->t->dev_queries += dev_cost(l->t, n);
     memset(l->votes, 0, kh_dev_size(l->t) * sizeof *l->votes);
     for (int s = 0; s < p->n; s++)
         for (int i = 0; i < n_row; i++)
-            l->votes[(size_t)i * (size_t)n_label + (size_t)l->label[(size_t)s * (size_t)n_row + (size_t)i]] += p->weight[s] * p->n;
+            l->votes[(size_t)i * (size_t)n_label + (size_t)l->label[(size_t)l->which[s] * (size_t)n_row + (size_t)i]] +=
+                p->weight[s] * p->n;
     return 0;
 }
 
@@ -225,12 +263,43 @@ static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool l
     if (rc != 0)
         return rc;
     bool budget = o->max_queries > 0;
-    kh_tuning_report(l->t, l->phase,
-        &(kh_generation){ -1, step->gen, budget ? (long)kh_tuning_queries(l->t) : step->done, budget ? (long)o->max_queries : step->total,
-            l->dev, step->facts });
+    l->n = p->n;
+    l->done = budget ? (long)kh_tuning_queries(l->t) : step->done;
+    l->total = budget ? (long)o->max_queries : step->total;
+    l->told = kh_tuning_seconds(l->t);
+    kh_tuning_report(l->t, l->phase, &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts });
     if (l->t->stopped[0])
         kh_watch_stop(w, "%s", l->t->stopped);
     return 0;
+}
+
+static int tick(kh_watch *w, const char *what, bool have, kh_err *err) {
+    looker *l = w->self;
+    kh_tuning *t = l->t;
+    const kh_tape *tape = t->o->run ? kh_run_tape(t->o->run) : NULL;
+    if (tape && tape->stop(tape->self))
+        return kh_fail(err, KH_STOPPED, "stopped on request");
+    if (kh_tuning_seconds(t) - l->told >= TICK_SECONDS) {
+        l->told = kh_tuning_seconds(t);
+        if (kh_report_progress(t->o->hooks, l->phase, l->done, l->total, what) != 0) {
+            if (!have)
+                return kh_fail(err, KH_STOPPED, "stopped on request");
+            kh_tuning_stop(t, "stopped on request");
+        }
+    }
+    if (!kh_tuning_may(t, 0, have))
+        kh_watch_stop(w, "%s", t->stopped);
+    return w->stopped[0] ? 1 : 0;
+}
+
+static int keep(kh_watch *w, int number, const void *bytes, size_t n, kh_err *err) {
+    looker *l = w->self;
+    return kh_tuning_due(l->t) ? kh_tuning_keep(l->t, l->phase, number, bytes, n, err) : 0;
+}
+
+static int recall(kh_watch *w, int number, kh_buf *bytes, kh_err *err) {
+    looker *l = w->self;
+    return kh_tuning_recall(l->t, l->phase, number, bytes, err);
 }
 
 /* ------------------------------------------------------------------------------------------------- calibration */
@@ -302,7 +371,7 @@ int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int
         rc = looker_new(&l, t, space, o, samples, err);
     if (rc == 0) {
         l.phase = sampler->name;
-        l.watch = (kh_watch){ .may = may, .done = done, .self = &l };
+        l.watch = (kh_watch){ .may = may, .done = done, .tick = tick, .keep = keep, .recall = recall, .self = &l };
         rc = sampler->run(&out, &b.sim, opts, t->o->seed, &l.watch, err);
     }
     if (rc == 0 && !l.judged)
@@ -319,4 +388,16 @@ int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int
     return rc;
 }
 
-long long kh_labels_least(const kh_tuning *t, int samples) { return 20LL * t->train->n_row + dev_cost(t, samples); }
+long long kh_labels_least(const kh_tuning *t, int samples) {
+    return (long long)LEAST * t->train->n_row + dev_cost(t, samples < LEAST ? samples : LEAST);
+}
+
+static long long whole(double x) { return x < 1e15 ? (long long)x : (long long)1e15; }
+
+void kh_labels_most(
+    const kh_tuning *t, const kh_labels_opts *o, double candidates, int populations, int samples, kh_plan *most) {
+    double looks = o->dev_every > 0 ? populations / o->dev_every + (populations % o->dev_every > 0) : 1;
+    most->candidates = whole(candidates);
+    most->train = whole(candidates * t->train->n_row);
+    most->dev = whole(looks * samples * t->dev->n_row);
+}

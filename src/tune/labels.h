@@ -28,7 +28,9 @@ typedef struct kh_labels_opts {
 /* Runs a sampler on the box and fills the posterior. opts: the sampler's, which start with a kh_labels_opts. samples: how many
  * members its populations have at most. */
 int kh_labels_run(kh_tuning *, const kh_sampler *, const void *opts, int samples, kh_posterior *, kh_err *err);
-/* For kh_method.least: one batch of candidates and one look at dev. */
+/* For kh_method.least: one batch of candidates and a look at those that may come of it. */
 long long kh_labels_least(const kh_tuning *, int samples);
+/* For kh_method.most: so many candidates, each asked about all train rows, in so many populations. */
+void kh_labels_most(const kh_tuning *, const kh_labels_opts *, double candidates, int populations, int samples, kh_plan *);
 
 #endif

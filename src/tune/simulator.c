@@ -81,13 +81,21 @@ void kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
         z[j] = (float)(sqrt(s->prior_var) * kh_rng_normal(r));
 }
 
-bool kh_watch_may(kh_watch *w, long long queries, bool have) {
-    return !w->stopped[0] && (!w->may || w->may(w, queries, have)) && !w->stopped[0];
+bool kh_watch_may(kh_watch *w, long long queries, int members, bool have) {
+    return !w->stopped[0] && (!w->may || w->may(w, queries, members, have)) && !w->stopped[0];
 }
 
 int kh_watch_done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
     return w->done ? w->done(w, p, step, last, err) : 0;
 }
+
+int kh_watch_tick(kh_watch *w, const char *what, bool have, kh_err *err) { return w->tick ? w->tick(w, what, have, err) : 0; }
+
+int kh_watch_keep(kh_watch *w, int number, const void *bytes, size_t n, kh_err *err) {
+    return w->keep ? w->keep(w, number, bytes, n, err) : 0;
+}
+
+int kh_watch_recall(kh_watch *w, int number, kh_buf *bytes, kh_err *err) { return w->recall ? w->recall(w, number, bytes, err) : 0; }
 
 void kh_watch_stop(kh_watch *w, const char *fmt, ...) {
     va_list args;

@@ -13,6 +13,7 @@
 #ifndef KH_TUNE_SIMULATOR_H
 #define KH_TUNE_SIMULATOR_H
 
+#include "base/buf.h"
 #include "base/opts.h"
 #include "base/rng.h"
 #include "keyhole.h"
@@ -83,19 +84,30 @@ typedef struct kh_step {
     const char *facts;
 } kh_step;
 
-/* Budgets, the record and the choice by dev are the caller's business. Both calls may be NULL. */
+/* Budgets, the record, the choice by dev and what survives the process are the caller's business. Each call may be NULL. */
 typedef struct kh_watch kh_watch;
 struct kh_watch {
-    /* Whether so many queries more are within the budgets; `have`: there is something to return. Fills stopped if not. */
-    bool (*may)(kh_watch *, long long queries, bool have);
+    /* Whether so many queries more are within the budgets, and after them a look at as many members as the population may have
+     * by then; members 0: none but the population that was done last. `have`: there is something to return. Fills stopped if
+     * not. */
+    bool (*may)(kh_watch *, long long queries, int members, bool have);
     /* A whole population is done; it may be copied. `last`: no other will follow, as far as is known. */
     int (*done)(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
+    /* Now and then while something is computed that takes long and asks nothing; `what` says how far it is. 0: it may go on;
+     * 1: it is to end with what is there, which can only be if there is something (`have`), and stopped says why. */
+    int (*tick)(kh_watch *, const char *what, bool have, kh_err *err);
+    /* What took long, under a number, for the same run when it is taken up again. recall: 1 and the bytes, or 0. */
+    int (*keep)(kh_watch *, int number, const void *bytes, size_t n, kh_err *err);
+    int (*recall)(kh_watch *, int number, kh_buf *bytes, kh_err *err);
     void *self;
     char stopped[256]; /* why the run ends; empty while it goes on */
 };
 
-bool kh_watch_may(kh_watch *, long long queries, bool have);
+bool kh_watch_may(kh_watch *, long long queries, int members, bool have);
 int kh_watch_done(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
+int kh_watch_tick(kh_watch *, const char *what, bool have, kh_err *err);
+int kh_watch_keep(kh_watch *, int number, const void *bytes, size_t n, kh_err *err);
+int kh_watch_recall(kh_watch *, int number, kh_buf *bytes, kh_err *err);
 void kh_watch_stop(kh_watch *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first reason stays */
 
 /* --------------------------------------------------------------------------------------------------- the methods */

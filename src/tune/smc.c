@@ -142,7 +142,10 @@ static int ask(smc *m, int n, uint32_t first, kh_err *err) {
     return m->s->errors(m->s, &c, m->allowance, m->batch.errors, m->batch.answer, err);
 }
 
-static bool may_ask(smc *m, int n, bool have) { return kh_watch_may(m->w, (long long)n * m->s->cost, have); }
+/* n candidates, after which there will be so many members. */
+static bool may_ask(smc *m, int n, int members_then, bool have) {
+    return kh_watch_may(m->w, (long long)n * m->s->cost, members_then, have);
+}
 
 static void sort_ints(int *x, int n) {
     for (int i = 1; i < n; i++) {
@@ -172,7 +175,7 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     int rc = 0, misses = 0, have = 0;
     while (rc == 0 && have < n && misses < MAX_MISSES) {
         int some = tolerant && n - have < BATCH ? n - have : BATCH, before = have;
-        if (!may_ask(m, some, have > 0))
+        if (!may_ask(m, some, n - have < some ? n : have + some, have > 0))
             break;
         rc = draw(m, some, drawn, m->eps, err);
         for (int i = 0; i < some && rc == 0 && have < n; i++)
@@ -199,7 +202,7 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
  * else is found within the budget. */
 static int first_tolerance(smc *m, kh_err *err) {
     int rc = 0, n = m->o->first_draws, drawn = 0;
-    while (rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, drawn > 0)) {
+    while (rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, 1, drawn > 0)) {
         int some = n - drawn < BATCH ? n - drawn : BATCH;
         rc = draw(m, some, (uint32_t)drawn, m->s->n_error, err);
         for (int i = 0; i < some && rc == 0; i++) {
@@ -342,7 +345,7 @@ static int sweep(smc *m, kh_err *err) {
     long tried = 0, accepted = 0;
     for (int first = 0; rc == 0 && first < m->n_moving; first += BATCH) {
         int n = m->n_moving - first < BATCH ? m->n_moving - first : BATCH, within[BATCH];
-        if (!may_ask(m, n, true))
+        if (!may_ask(m, n, m->now.n, true))
             break;
         for (int i = 0; i < n; i++) {
             propose(m, i, m->moving[first + i], (uint32_t)(first + i));
@@ -473,6 +476,16 @@ static long long least(const kh_tuning *t, const void *opts) {
     return kh_labels_least(t, members(opts, t->o->max_queries, t->train->n_row));
 }
 
+/* hard: the tolerance falls by one at least, after as many levels without that as are allowed. */
+static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
+    const smc_opts *o = opts;
+    int n = members(o, t->o->max_queries, t->train->n_row), levels = (t->train->n_row + 1) * (RETRIES + 1);
+    bool soft = o->accept == ACCEPT_SOFT;
+    double first = soft ? n : o->first_draws + (double)n * MAX_MISSES * BATCH;
+    levels = soft || o->levels < levels ? o->levels : levels;
+    kh_labels_most(t, &o->labels, first + (double)levels * n * o->max_moves, levels + 1, n, plan);
+}
+
 static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     smc_opts o = *(const smc_opts *)opts;
     o.samples = members(&o, t->o->max_queries, t->train->n_row);
@@ -490,5 +503,6 @@ const kh_method kh_method_smc = {
     .opts_size = sizeof(smc_opts),
     .exact = exact,
     .least = least,
+    .most = most,
     .run = run_on_box,
 };

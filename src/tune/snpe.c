@@ -3,7 +3,10 @@
  * Each round simulates: z from the prior in round 1, then from what the flow says of z given the observation. The flow is
  * then taught all simulations of all rounds (snpe_fit.c). Draws beyond what the prior can give are refused; how many may be
  * refused is bounded, and what is missing then comes from the prior, which is as good a proposal as any: the atomic loss does
- * not ask where z came from. After every round, draws from the flow given the observation are the population. */
+ * not ask where z came from. After every round, draws from the flow given the observation are the population.
+ *
+ * Teaching takes long, and so its outcome is kept: a run that is taken up again makes the simulations of each round from what it
+ * has on record, and looks the flow's weights up. */
 #include "tune/snpe.h"
 
 #include "base/alloc.h"
@@ -30,7 +33,7 @@ typedef struct snpe_opts {
 } snpe_opts;
 
 #define OWN_ROWS \
-    { "rounds", KH_OPT_INT, offsetof(snpe_opts, rounds), "5", .min = 1, .max = 1000, .arg = "N", .help = "rounds" }, \
+    { "budget-rounds", KH_OPT_INT, offsetof(snpe_opts, rounds), "5", .min = 1, .max = 1000, .arg = "N", .help = "rounds" }, \
     { "simulations", KH_OPT_INT, offsetof(snpe_opts, simulations), "1000", .min = 10, .max = 1 << 20, .arg = "N", \
         .help = "simulations of a round" }, \
     { "samples", KH_OPT_INT, offsetof(snpe_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", \
@@ -256,6 +259,43 @@ static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
     return 0;
 }
 
+/* What a fit left: the report, as three numbers, and the weights. */
+static int keep_flow(const snpe *s, kh_watch *w, const kh_fit_report *fit, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    double head[] = { fit->epochs, fit->train, fit->valid };
+    kh_buf_bytes(&b, head, sizeof head);
+    kh_buf_bytes(&b, kh_flow_weights(s->flow), kh_flow_size(s->flow) * sizeof(double));
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_watch_keep(w, s->round, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* 1: the flow knows what the fit of this round has taught it. */
+static int recall_flow(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    double head[3];
+    size_t bytes = kh_flow_size(s->flow) * sizeof(double);
+    int rc = kh_watch_recall(w, s->round, &b, err);
+    if (rc == 1 && b.len != sizeof head + bytes)
+        rc = kh_fail(err, KH_EFORMAT, "the kept state of a flow is damaged: %zu bytes, expected %zu", b.len, sizeof head + bytes);
+    if (rc == 1) {
+        memcpy(head, b.data, sizeof head);
+        memcpy(kh_flow_weights(s->flow), b.data + sizeof head, bytes);
+        *fit = (kh_fit_report){ (int)head[0], head[1], head[2] };
+    }
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* 1: the watch has ended the run in the middle of it. */
+static int teach(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
+    int rc = recall_flow(s, w, fit, err);
+    if (rc != 0)
+        return rc == 1 ? 0 : rc;
+    rc = kh_fit(s->flow, &s->sims, s->round, &s->o->fit, s->seed, w, fit, err);
+    return rc == 0 ? keep_flow(s, w, fit, err) : rc;
+}
+
 static int run_round(snpe *s, kh_watch *w, kh_err *err) {
     kh_fit_report fit;
     s->round++;
@@ -264,7 +304,9 @@ static int run_round(snpe *s, kh_watch *w, kh_err *err) {
     if (rc == 0 && s->round == 1)
         rc = standardise(s, err);
     if (rc == 0)
-        rc = kh_fit(s->flow, &s->sims, s->round, &s->o->fit, s->seed, &fit, err);
+        rc = teach(s, w, &fit, err);
+    if (rc == 1)
+        return 0; /* the population of the round before stands */
     if (rc == 0) {
         condition(s);
         rc = draw_population(s, w, err);
@@ -287,7 +329,7 @@ static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
         rc = kh_flow_new(&s->flow, s->sim->dim, s->sim->n_obs, &s->o->flow, s->seed, err);
     if (rc == 0)
         rc = kh_population_new(&s->now, s->o->samples, &(kh_simulator){ .dim = s->sim->dim }, err); /* answers are not kept */
-    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, (long long)s->o->simulations * s->sim->cost, s->round > 0))
+    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, (long long)s->o->simulations * s->sim->cost, s->o->samples, s->round > 0))
         rc = run_round(s, w, err);
     return rc;
 }
@@ -332,6 +374,11 @@ static long long least(const kh_tuning *t, const void *opts) {
     return (long long)o->simulations * t->train->n_row + (long long)o->samples * t->dev->n_row;
 }
 
+static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
+    const snpe_opts *o = opts;
+    kh_labels_most(t, &o->labels, (double)o->rounds * o->simulations, o->rounds, o->samples, plan);
+}
+
 static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     return kh_labels_run(t, &kh_sampler_snpe, opts, ((const snpe_opts *)opts)->samples, p, err);
 }
@@ -345,5 +392,6 @@ const kh_method kh_method_snpe = {
     .opts_size = sizeof(snpe_opts),
     .exact = exact,
     .least = least,
+    .most = most,
     .run = run_on_box,
 };

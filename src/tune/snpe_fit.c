@@ -10,6 +10,7 @@
 #include "tune/blas.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -230,20 +231,25 @@ static int n_batch(const fit *f, int n) {
 
 static int cut(int n, int parts, int k) { return (int)((long long)n * k / parts); }
 
-static double run_epoch(fit *f, int round, int epoch, uint64_t seed) {
-    kh_rng r = kh_rng_stream(seed, KH_RNG_SNPE_EPOCH, (uint32_t)round, (uint32_t)epoch);
-    int batches = n_batch(f, f->n_train);
+/* In report: which epoch this is, and the loss of the last one; its own loss when it is done. */
+static int run_epoch(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+    kh_rng r = kh_rng_stream(seed, KH_RNG_SNPE_EPOCH, (uint32_t)round, (uint32_t)report->epochs);
+    int batches = n_batch(f, f->n_train), epoch = report->epochs, rc = 0;
     double loss = 0;
+    char what[128];
+    snprintf(what, sizeof what, "round=%d epoch=%d train=%.4f valid=%.4f", round, epoch + 1, report->train, report->valid);
     kh_rng_permutation(&r, f->order, f->n_train);
-    for (int b = 0; b < batches; b++) {
+    for (int b = 0; b < batches && rc == 0; b++) {
         int first = cut(f->n_train, batches, b), n = cut(f->n_train, batches, b + 1) - first;
         for (int i = 0; i < n; i++)
             f->item[i] = f->train[f->order[first + i]];
         int n_atom = draw_atoms(f, n, kh_rng_stream(seed, KH_RNG_SNPE_ATOMS, (uint32_t)round, (uint32_t)(epoch * batches + b)));
         loss += run_batch(f, n, n_atom, true);
         adam(f);
+        rc = w ? kh_watch_tick(w, what, round > 1, err) : 0;
     }
-    return loss / f->n_train;
+    report->train = loss / f->n_train;
+    return rc;
 }
 
 static double validate(fit *f, int round, uint64_t seed) {
@@ -258,12 +264,14 @@ static double validate(fit *f, int round, uint64_t seed) {
     return loss / f->n_valid;
 }
 
-static void run_epochs(fit *f, int round, uint64_t seed, kh_fit_report *report) {
+static int run_epochs(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+    int rc = 0;
     size_t bytes = kh_flow_size(f->flow) * sizeof *f->best;
     *report = (kh_fit_report){ .train = NAN, .valid = validate(f, round, seed) };
     memcpy(f->best, kh_flow_weights(f->flow), bytes);
     for (int since = 0; report->epochs < f->o->max_epochs && since < f->o->patience; report->epochs++) {
-        report->train = run_epoch(f, round, report->epochs, seed);
+        if ((rc = run_epoch(f, round, seed, w, report, err)) != 0)
+            return rc;
         double valid = validate(f, round, seed);
         since++;
         if (valid < report->valid || (isnan(report->valid) && !isnan(valid))) {
@@ -273,6 +281,7 @@ static void run_epochs(fit *f, int round, uint64_t seed, kh_fit_report *report) 
         }
     }
     memcpy(kh_flow_weights(f->flow), f->best, bytes);
+    return 0;
 }
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -319,15 +328,15 @@ static void fit_free(fit *f) {
     kh_free(f->atoms);
 }
 
-int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o, uint64_t seed, kh_fit_report *report,
-    kh_err *err) {
+int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o, uint64_t seed, kh_watch *w,
+    kh_fit_report *report, kh_err *err) {
     fit f = { .flow = flow, .sims = sims, .o = o, .atomic = round > 1 };
     int rc = fit_new(&f, err);
     if (rc == 0 && (f.n_train == 0 || f.n_valid == 0))
         rc = kh_fail(err, KH_EARG, "%d simulations to learn from and %d held out; there must be one of each", f.n_train, f.n_valid);
     if (rc == 0) {
         kh_blas_hold();
-        run_epochs(&f, round, seed, report);
+        rc = run_epochs(&f, round, seed, w, report, err);
         kh_blas_release();
     }
     fit_free(&f);

@@ -28,6 +28,8 @@ void kh_tuning_begin(kh_tuning *t) {
 
 long long kh_tuning_queries(const kh_tuning *t) { return kh_plm_meter(t->plm).queries - t->start.queries; }
 
+double kh_tuning_seconds(const kh_tuning *t) { return seconds() - t->started; }
+
 void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -41,7 +43,7 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
         return false;
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
         kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && seconds() - t->started >= o->max_seconds)
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && kh_tuning_seconds(t) >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
     return !t->stopped[0];
 }
@@ -69,7 +71,7 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
         kh_run_generation(t->o->run, phase, g->done, g->total, line);
     if (t->o->record)
         t->o->record(t->o->user, line);
-    double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
+    double spent = kh_tuning_seconds(t), left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
     if (g->total > 0)
         snprintf(note, sizeof note, "%s left=%.0fs", line, left);
     else
@@ -82,11 +84,11 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
 
 bool kh_tuning_due(const kh_tuning *t) {
     kh_run *run = t->o->run;
-    return run && !kh_run_replaying(run) && seconds() - t->kept >= kh_run_keep_seconds(run);
+    return run && kh_run_caught_up(run) && seconds() - t->kept >= kh_run_keep_seconds(run);
 }
 
 int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
-    if (!t->o->run || kh_run_replaying(t->o->run))
+    if (!t->o->run || !kh_run_caught_up(t->o->run))
         return 0;
     kh_meter now = kh_plm_meter(t->plm);
     kh_run_books books = { .meter = { .prompts = now.prompts - t->start.prompts,
@@ -99,7 +101,7 @@ int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes
 }
 
 int kh_tuning_forget(kh_tuning *t, const char *name, int number, kh_err *err) {
-    return t->o->run && !kh_run_replaying(t->o->run) ? kh_run_forget(t->o->run, name, number, err) : 0;
+    return t->o->run && kh_run_caught_up(t->o->run) ? kh_run_forget(t->o->run, name, number, err) : 0;
 }
 
 int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, kh_err *err) {

@@ -33,6 +33,7 @@ typedef struct kh_tuning {
 
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
+double kh_tuning_seconds(const kh_tuning *);    /* worked since the start, by this process and those before it */
 
 /* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
  * only when something is there to return (`have`). */
@@ -62,7 +63,7 @@ void kh_loss_facts(char facts[KH_FACTS], double loss, double best); /* of method
  *
  * A state serves a run with the same options, budgets included; when a budget changes, states are forgotten, and all is computed
  * again from the recorded answers. Without a run nothing is kept,
- * and nothing while answers still come from the journal. */
+ * and nothing while a resumed run has not come to where it was. */
 bool kh_tuning_due(const kh_tuning *);
 int kh_tuning_keep(kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
 int kh_tuning_forget(kh_tuning *, const char *name, int number, kh_err *err);
