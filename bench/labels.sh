@@ -2,6 +2,8 @@
 # labels.sh KEYHOLE OUT - labels only: "smc" with its defaults beside the paper's ABC-SMC at equal budgets of queries, on a
 # trained model and three tasks, three seeds. Each finished run is kept in OUT and skipped next time, so it may be stopped and
 # started again. At the end OUT/labels.csv holds a row a run, and the means are printed.
+# Beside them two runs that take one thing away, or add it: smc-raw is smc with plain votes (--calibrate none), abc-smc-early the
+# paper's method with exact early rejection.
 #
 # MODEL, DATA       folders (default ../shared/models/minilm-mlm and ../shared/data)
 # TASKS, SEEDS      what to run (default "sst2 agnews dbpedia", "13 21 42")
@@ -38,12 +40,14 @@ for i in "${!tasks[@]}"; do
     for seed in "${seeds[@]}"; do
         one "$task" "${budgets[i]}" "$seed" smc --method smc
         one "$task" "${budgets[i]}" "$seed" abc-smc --method abc-smc --paper-exact
+        one "$task" "${budgets[i]}" "$seed" smc-raw --method smc --calibrate none
+        one "$task" "${budgets[i]}" "$seed" abc-smc-early --method abc-smc --paper-exact --early-rejection on
     done
 done
 
 echo "task,method,seed,budget,queries,samples,dev,accuracy,ece,nll,aurrrc" >"$out/labels.csv"
 for i in "${!tasks[@]}"; do
-    for method in smc abc-smc; do
+    for method in smc abc-smc smc-raw abc-smc-early; do
         for seed in "${seeds[@]}"; do
             run=$out/${tasks[i]}-$method-$seed
             [ -s "$run/metrics.json" ] || continue
@@ -54,7 +58,14 @@ for i in "${!tasks[@]}"; do
     done
 done >>"$out/labels.csv"
 
-awk -F, 'NR > 1 { k = $1 "," $2; if (!(k in n)) order[++m] = k; n[k]++; q[k] += $5; a[k] += $8; e[k] += $9; l[k] += $10; r[k] += $11 }
-    END { printf "%-10s %-8s %4s %9s %9s %9s %9s %9s\n", "task", "method", "runs", "queries", "accuracy", "ece", "nll", "aurrrc"
-          for (i = 1; i <= m; i++) { k = order[i]; split(k, x, ",")
-              printf "%-10s %-8s %4d %9.0f %9.4f %9.4f %9.4f %9.4f\n", x[1], x[2], n[k], q[k] / n[k], a[k] / n[k], e[k] / n[k], l[k] / n[k], r[k] / n[k] } }' "$out/labels.csv"
+# Means over the seeds, and over the tasks of these: every task counts the same.
+awk -F, 'function line(task, method, n, x) {
+        printf "%-10s %-14s %4d %9.0f %9.4f %9.4f %9.4f %9.4f\n", task, method, n, x[1], x[2], x[3], x[4], x[5] }
+    NR > 1 { k = $1 "," $2; if (!(k in n)) order[++m] = k; n[k]++; v[k, 1] += $5; for (c = 2; c <= 5; c++) v[k, c] += $(c + 6) }
+    END { printf "%-10s %-14s %4s %9s %9s %9s %9s %9s\n", "task", "method", "runs", "queries", "accuracy", "ece", "nll", "aurrrc"
+          for (i = 1; i <= m; i++) { k = order[i]; split(k, x, ","); if (!(x[2] in tasks)) methods[++l] = x[2]
+              tasks[x[2]]++; runs[x[2]] += n[k]
+              for (c = 1; c <= 5; c++) { mean[c] = v[k, c] / n[k]; sum[x[2], c] += mean[c] }
+              line(x[1], x[2], n[k], mean) }
+          for (i = 1; i <= l; i++) { for (c = 1; c <= 5; c++) mean[c] = sum[methods[i], c] / tasks[methods[i]]
+              line(tasks[methods[i]] " tasks", methods[i], runs[methods[i]], mean) } }' "$out/labels.csv"

@@ -5,10 +5,10 @@ server=
 trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$here"' EXIT
 : >"$here/out" && : >"$here/err"
 
-# start ARGS... - a server in the background; $url is where it is.
+# start ARGS... - a server in the background, at $port if that is set; $url is where it is.
 start() {
     rm -f "$here/port"
-    "$KEYHOLE" serve "$@" --port 0 >"$here/port" 2>"$here/server.err" &
+    "$KEYHOLE" serve "$@" --port "${port:-0}" >"$here/port" 2>"$here/server.err" &
     server=$!
     for _ in $(seq 200); do
         [ -s "$here/port" ] && break
@@ -82,6 +82,34 @@ drains() {
 }
 ok drains_on_sigterm drains
 
+# ---- a service that dies under a run: the journal keeps what was answered, and the files are those of a native run
+long=(--method bbt --budget-generations 150 --pop 10 --sigma 3 --dev-every 7)
+lines() { if [ -e "$here/dying/log.txt" ]; then wc -l <"$here/dying/log.txt"; else echo 0; fi; }
+# begin ARGS... - tuning through the service in the background, as $tuning, until it is under way
+begin() {
+    "$KEYHOLE" tune "${long[@]}" "${common[@]}" --model "$url" --out "$here/dying" "$@" >"$here/out" 2>"$here/err" &
+    tuning=$!
+    for _ in $(seq 500); do [ "$(lines)" -gt "$far" ] && return; kill -0 "$tuning" 2>/dev/null || return 1; sleep 0.02; done
+}
+crash() { kill -KILL "$server"; wait "$server" 2>/dev/null; server=; }
+ok starts_to_die start --model "$model" --access logprobs
+stays_away() {
+    far=5
+    begin --retries 1 && crash && ! wait "$tuning" && err_has "${url#http://}" && [ ! -e "$here/dying/posterior.json" ]
+}
+ok a_service_that_stays_away_ends_the_run stays_away
+comes_back() { # at the same place, while the client waits for it
+    far=$(($(lines) + 5))
+    begin --resume --retries 20 && crash && sleep 0.2 && port=${url##*:} start --model "$model" --access logprobs && wait "$tuning"
+}
+ok starts_elsewhere start --model "$model" --access logprobs
+ok one_that_comes_back_is_waited_for comes_back
+natively() { run 0 tune "${long[@]}" "${common[@]}" --model "$model" --out "$here/native" && same native dying && cmp "$here/native/log.txt" "$here/dying/log.txt"; }
+ok the_files_are_those_of_a_native_run natively
+answers_of() { "$KEYHOLE" runs "$here/$1" --json | sed -n 's/.*"answers":\([0-9]*\).*/\1/p'; }
+ok no_answer_was_recorded_twice eval '[ -n "$(answers_of dying)" ] && [ "$(answers_of dying)" = "$(answers_of native)" ]'
+ok it_ends stop
+
 # ---- a token, HTTPS, a classifier
 echo "open-sesame" >"$here/token"
 ok starts_with_a_token start --model "$model" --access labels --token-file "$here/token"
@@ -126,6 +154,12 @@ ok no_such_model says 1 "/nowhere" serve --model /nowhere --port 0
 ok no_such_address says 1 "is no address to listen on" serve --model "$model" --host moon
 ok half_of_https says 1 "HTTPS needs both" serve --model "$model" --port 0 --tls-cert x
 ok nobody_there says 1 "127.0.0.1" tune --method manual "${common[@]}" --model http://127.0.0.1:1 --retries 0 --out "$here/none"
+a_wrong_port() {
+    local before=$SECONDS
+    says 1 "is the service running, and is this where it listens?" tune --method manual "${common[@]}" --model http://127.0.0.1:1 --out "$here/none" &&
+        [ $((SECONDS - before)) -lt 20 ]
+}
+ok a_wrong_port_is_told_at_once a_wrong_port
 ok unknown_backend says 1 'unknown backend "gopher"' tune --method manual "${common[@]}" --model http://127.0.0.1:1 --backend gopher --out "$here/none"
 
 echo "1..$n"
