@@ -25,12 +25,13 @@ typedef struct kh_tuning {
 
     /* The books. */
     kh_meter start;
-    double started; /* seconds of a clock that only goes forward */
+    double started; /* by kh_tuning_clock */
     long long dev_queries;
     double kept; /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
+double kh_tuning_clock(void);                   /* seconds, of a clock that only goes forward */
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 
@@ -91,5 +92,7 @@ int kh_tuning_dev(kh_tuning *, const kh_subspace *, const float *z, int n, doubl
 double kh_dev_metric(const kh_tuning *, const double *p);
 double kh_dev_ce(const kh_tuning *, const double *p);
 size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
+/* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
+int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
 #endif
