@@ -3,6 +3,7 @@
 #include "tiny.h"
 
 #include "judge/posterior.h"
+#include "plm/inside.h"
 #include "tune/descent.h"
 
 #include <math.h>
@@ -175,6 +176,66 @@ static void prefixes_learn(void **state) {
     check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_GRAFT_PREFIX, 0.9);
 }
 
+static int give_prefix(void *self, kh_pass_f32 *out, kh_err *err) {
+    const kh_graft *g = self;
+    (void)err;
+    out->prefix = g->x;
+    out->n_prefix = g->slots;
+    return 0;
+}
+
+/* The engine and the training forward see prefixes alike. */
+static void prefixes_in_the_engine(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_plm *exact;
+    kh_err err;
+    assert_int_equal(kh_plm_open(&exact, tiny_dir, &(kh_plm_opts){ .access = KH_ACCESS_WEIGHTS, .precision = KH_F32 }, NULL), 0);
+    kh_tuning t = { .plm = exact,
+        .task = task,
+        .train_row = kh_dataset_rows(train),
+        .n_train = TRAIN,
+        .dev_row = kh_dataset_rows(dev),
+        .n_dev = DEV,
+        .o = &o };
+    assert_int_equal(kh_words_new(&t.words, task, kh_plm_tokenizer(exact), false, NULL), 0);
+    kh_open_box box;
+    assert_int_equal(kh_open_box_init(&box, &t, false, NULL), 0);
+    kh_graft g = { .kind = KH_GRAFT_PREFIX, .hidden = 32, .layers = box.params.config.layers, .slots = 5 };
+    size_t n = kh_graft_size(&g);
+    g.x = kh_calloc(n, sizeof *g.x);
+    kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
+    for (size_t i = 0; i < n; i++)
+        g.x[i] = (float)kh_rng_normal(&r);
+    kh_passage through = { .t = &t, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
+    assert_int_equal(kh_gradient_new(&through.gradient, &box.params, 2, KH_WRT_PREFIX, 0, g.slots, NULL), 0);
+    kh_descent d = { .t = &t };
+    kh_descent_through(&d, &through);
+    float want[DEV * 2], have[DEV * 2], without[DEV * 2], *slope;
+    int which[DEV];
+    double loss, apart = 0, moved = 0;
+    for (int i = 0; i < DEV; i++)
+        which[i] = i;
+    assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV }, false, want, &loss, &slope, NULL), 0);
+    kh_question q = { .batch = box.dev, .words = t.words, .inject = KH_INJECT_NONE };
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL), 0);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(exact, NULL), &q, without, NULL), 0);
+    for (int i = 0; i < DEV * 2; i++) {
+        apart = fmax(apart, fabs((double)want[i] - (double)have[i]));
+        moved = fmax(moved, fabs((double)without[i] - (double)have[i]));
+    }
+    assert_true(apart < 1e-4);
+    assert_true(moved > 1e-2);
+    g.layers--;
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, &err), KH_EMISMATCH);
+    assert_says(&err, "does not fit a model of 2 layers with 32");
+    kh_gradient_free(through.gradient);
+    kh_open_box_free(&box);
+    kh_words_free(t.words);
+    kh_free(g.x);
+    kh_plm_close(exact);
+}
+
 /* What was asked and what passed the weights are counted apart. */
 static void costs_are_told(void **state) {
     (void)state;
@@ -323,6 +384,7 @@ int main(void) {
         cmocka_unit_test(a_network_on_states_learns),
         cmocka_unit_test(a_bilstm_on_states_learns),
         cmocka_unit_test(prefixes_learn),
+        cmocka_unit_test(prefixes_in_the_engine),
         cmocka_unit_test(costs_are_told),
         cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),
