@@ -96,6 +96,14 @@ run 0 tune --method prompt-tuning "${common[@]}" --epochs 2 --patience 9 --out "
 ok passes_are_told $?
 run 1 tune --method feature-mlp "${common[@]}" --access labels --out "$work/none" && says err "method feature-mlp needs a box that lets out weights"
 ok features_need_the_weights $?
+for method in prompt-tuning feature-mlp; do
+    "$KEYHOLE" tune --method $method "${common[@]}" --epochs 1000000 --patience 1000000 --out "$work/stopped-$method" >"$work/out" 2>"$work/err" &
+    while [ ! -s "$work/stopped-$method/log.txt" ]; do sleep 0.1; done
+    kill -TERM $!
+    wait $!
+    [ $? -eq 143 ] && says err "the same command with --resume goes on"
+    ok "sigterm_ends_$method" $?
+done
 run 1 export "$work/feature-mlp" --format peft --out "$work/none" && says err "was made without a soft prompt, so there is nothing to export"
 ok heads_are_not_exported $?
 

@@ -236,6 +236,8 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         int n = d->n_train - first < o->batch ? d->n_train - first : o->batch;
         double part;
         float *slope;
+        if (kh_tuning_interrupted(d->t))
+            return kh_fail(err, KH_STOPPED, "stopped on request");
         rc = d->run(d->self, &(kh_some){ false, order + first, n }, true, NULL, &part, &slope, err);
         if (rc == 0 && !isfinite(part))
             rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);

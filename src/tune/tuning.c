@@ -35,6 +35,11 @@ void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
     va_end(args);
 }
 
+bool kh_tuning_interrupted(const kh_tuning *t) {
+    const kh_tape *tape = t->o->run ? kh_run_tape(t->o->run) : NULL;
+    return tape && tape->stop(tape->self);
+}
+
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     const kh_tune_opts *o = t->o;
     if (t->stopped[0])

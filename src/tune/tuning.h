@@ -38,6 +38,8 @@ long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev in
 /* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
  * only when something is there to return (`have`). */
 bool kh_tuning_may(kh_tuning *, long long queries, bool have);
+/* Whether the caller wants the run to be left as it is, to be resumed: for methods that compute long without asking. */
+bool kh_tuning_interrupted(const kh_tuning *);
 void kh_tuning_stop(kh_tuning *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* One generation is done: a line for the record and progress. done of total counts generations of the whole run. dev NaN:
