@@ -1,5 +1,5 @@
 /* heads.h - small classifiers on the hidden states of a frozen model: values and exact gradients; formulas in
- * doc/training.md, (G8) to (G11).
+ * doc/training.md, (G8) to (G10).
  *
  *     kh_head *h;
  *     kh_head_new(&h, &graft, 2, err);
