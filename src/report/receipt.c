@@ -74,19 +74,25 @@ void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common,
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)
         kh_buf_printf(out, " fast %s candidates=%d", v->fast ? v->fast : "", v->candidates);
-    kh_buf_printf(out, " rows=%d", r->rows);
+    kh_buf_printf(out, " | rows=%d", r->rows);
     for (int i = 0; i < r->n_ood; i++)
         kh_buf_printf(out, " ood=%s", r->ood[i]);
 }
 
-bool kh_planned_done(const kh_planned *r, kh_preset preset, const char *common, const char *runs) {
-    kh_receipt found = { 0 };
+/* Up to and with the bar: what decides the posterior. */
+static size_t tuning_terms(const char *terms) { return (size_t)(strrchr(terms, '|') - terms) + 1; }
+
+kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *common, const char *runs, kh_receipt *found) {
+    kh_state state = KH_STATE_OPEN;
     kh_buf terms = kh_buf_init(RECEIPT_MAX);
     char *dir = kh_path_join(runs, r->name);
     kh_planned_terms(r, preset, common, &terms);
-    bool done = dir && !kh_buf_failed(&terms) && kh_receipt_read(&found, dir, NULL) == 0 && strcmp(found.terms, terms.data) == 0;
-    kh_receipt_free(&found);
+    *found = (kh_receipt){ 0 };
+    if (dir && !kh_buf_failed(&terms) && kh_receipt_read(found, dir, NULL) == 0)
+        state = strcmp(found->terms, terms.data) == 0                                    ? KH_STATE_DONE
+            : strncmp(found->terms, terms.data, tuning_terms(terms.data)) == 0 ? KH_STATE_TUNED
+                                                                               : KH_STATE_OPEN;
     kh_buf_free(&terms);
     kh_free(dir);
-    return done;
+    return state;
 }

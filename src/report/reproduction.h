@@ -5,7 +5,7 @@
  *     kh_reproduction_put(&r, KH_GRID_MARKDOWN, &text, err);
  *     kh_reproduction_free(&r);
  *
- * A run is done when its folder has a receipt with the terms that the agenda's caller gives; the receipt is written last. */
+ * A run is done when its folder has a receipt with its terms; the receipt is written last. */
 #ifndef KH_REPORT_REPRODUCTION_H
 #define KH_REPORT_REPRODUCTION_H
 
@@ -30,8 +30,13 @@ void kh_receipt_free(kh_receipt *);
 
 /* The terms of a run: its own, after `common`, those of all runs. */
 void kh_planned_terms(const kh_planned *, kh_preset, const char *common, kh_buf *out);
-/* Whether the run in runs/NAME is done under these terms. */
-bool kh_planned_done(const kh_planned *, kh_preset, const char *common, const char *runs);
+/* How far the run in runs/NAME has come under these terms. Its receipt goes to *found: free it, whatever the state. */
+typedef enum kh_state {
+    KH_STATE_OPEN,  /* not tuned, or under other terms */
+    KH_STATE_TUNED, /* but not judged as it is to be */
+    KH_STATE_DONE,
+} kh_state;
+kh_state kh_planned_state(const kh_planned *, kh_preset, const char *common, const char *runs, kh_receipt *found);
 
 typedef struct kh_outcome {
     bool done;
@@ -48,7 +53,7 @@ typedef struct kh_reproduction {
     kh_outcome *outcome; /* [a->n] */
 } kh_reproduction;
 
-/* common: as it was for kh_planned_done. Free it, failed ones too. */
+/* common: as for kh_planned_state. Free it, failed ones too. */
 int kh_reproduction_open(kh_reproduction *out, const kh_agenda *, const kh_published *, const char *runs, const char *model,
     const char *common, kh_err *err);
 void kh_reproduction_free(kh_reproduction *);
