@@ -147,11 +147,10 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     double start = now();
     if (rc == 0) {
         kh_hooks hooks = { on_progress, cli_hooks.log, j };
-        bool fast = j->o->preset == KH_PRESET_FAST;
         kh_tune_opts t = { .space = j->o->space,
             .seed = r->seed,
             .paper_exact = r->variant->exact,
-            .max_queries = fast ? (long long)r->variant->candidates * kh_dataset_size(split.train) : 0,
+            .max_queries = kh_variant_queries(r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
             .hooks = forecast ? NULL : &hooks,
             .user = user,
             .model = j->o->model,

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAST_ROWS = 100, MAX_SEEDS = 1000 };
+enum { FAST_ROWS = 100, FAST_TRAIN_ROWS = 64, MAX_SEEDS = 1000 };
 
-#define LABELS_FAST "samples=20"
+#define LABELS_FAST "samples=16"
 #define ABLATED KH_TABLE_ABLATIONS
 
 static const kh_variant VARIANTS[] = {
@@ -33,38 +33,38 @@ static const kh_variant VARIANTS[] = {
     { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
         .weight = 10 },
     { "bbt", "BBT", "bbt", KH_TABLE_MAIN, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "budget-generations=10 pop=10 dev-every=5", .weight = 20 },
+        .fast = "budget-generations=8 pop=10 dev-every=4", .candidates = 100, .weight = 20 },
     { "ensemble", "Ensembles", "ensemble", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "members=4 budget-generations=5 pop=10 dev-every=5", .weight = 60 },
+        .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130, .weight = 60 },
     { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "budget-generations=6 pop=8 draws=2 dev-every=3 dev-all=false samples=10", .weight = 60 },
+        .fast = "budget-generations=5 pop=8 draws=2 dev-every=5 dev-all=false samples=10", .candidates = 120, .weight = 60 },
     { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = LABELS_FAST, .candidates = 150, .weight = 60 },
+        .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
     { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = "rounds=2 simulations=60 samples=20 transforms=2 max-epochs=20", .weight = 60 },
-    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = LABELS_FAST, .candidates = 150, .weight = 60 },
+        .fast = "rounds=2 simulations=40 samples=16 transforms=2 max-epochs=20", .weight = 60 },
+    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .set = "weights=importance", .fast = LABELS_FAST, .candidates = 150, .weight = 60 },
+        .set = "weights=importance", .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
 
-    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 300, .weight = 40 },
-    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 300, .weight = 60 },
-    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .candidates = 500,
+    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 150, .weight = 40 },
+    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 150, .weight = 60 },
+    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .slow = true,
         .weight = 100 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_FAMILY_LABELS, .code = true, .set = "calibrate=votes",
-        .fast = LABELS_FAST, .candidates = 150, .weight = 60 },
+        .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
     { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_FAMILY_LABELS, .set = "calibrate=none", .fast = LABELS_FAST,
-        .candidates = 150, .weight = 60 },
+        .candidates = 100, .weight = 60 },
     { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = LABELS_FAST,
-        .candidates = 150, .weight = 60 },
+        .candidates = 100, .weight = 60 },
     { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = LABELS_FAST,
-        .candidates = 150, .weight = 90 },
+        .candidates = 100, .weight = 90 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_FAMILY_LOGITS, .code = true,
-        .set = "share-projection=false", .fast = "members=4 budget-generations=5 pop=10 dev-every=5", .weight = 60 },
+        .set = "share-projection=false", .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130, .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_FAMILY_LOGITS,
-        .fast = "budget-generations=6 pop=8 draws=2 dev-every=3 samples=10", .weight = 60 },
+        .fast = "budget-generations=5 pop=8 draws=2 dev-every=5 samples=10", .candidates = 120, .weight = 60 },
     { "manual-exact", "Manual Prompt, the code's words", "manual", ABLATED, KH_FAMILY_UNTUNED, .exact = true, .weight = 1 },
 };
 
@@ -91,6 +91,12 @@ static const struct {
 enum { N_TABLE = sizeof TABLES / sizeof TABLES[0] };
 
 const kh_variant *kh_variant_at(int i) { return i >= 0 && i < N_VARIANT ? &VARIANTS[i] : NULL; }
+
+long long kh_variant_queries(const kh_variant *v, kh_preset preset, int train_rows) {
+    int rows = train_rows < FAST_TRAIN_ROWS ? train_rows : FAST_TRAIN_ROWS;
+    return preset == KH_PRESET_FAST ? (long long)v->candidates * rows : 0;
+}
+
 const kh_experiment *kh_experiment_at(int i) { return i >= 0 && i < N_EXPERIMENT ? &EXPERIMENTS[i] : NULL; }
 
 /* --------------------------------------------------------------------------------------------------------- lists */

@@ -47,11 +47,13 @@ typedef struct kh_variant {
     bool slow;        /* left out of the fast preset */
     const char *set;  /* options, "name=value name=value" */
     const char *fast; /* more of them for the fast preset */
-    int candidates;   /* fast: stop before asking more than so many prompts about all train rows; 0: the options decide */
+    int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0: the options decide */
     int weight;       /* rough cost, for the time left */
 } kh_variant;
 
 const kh_variant *kh_variant_at(int i); /* NULL after the last */
+/* The most queries that tuning may take with so many train rows; 0: no limit. Many classes must not take all the time. */
+long long kh_variant_queries(const kh_variant *, kh_preset, int train_rows);
 
 typedef struct kh_foreign_set {
     const char *task; /* whose rows */
