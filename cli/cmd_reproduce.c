@@ -30,14 +30,15 @@ typedef struct reproduce_opts {
 static const kh_opt reproduce_table[] = {
     { "model", KH_OPT_TEXT, offsetof(reproduce_opts, model), .arg = "DIR|URL", .help = "the backbone: a model folder, or a service",
         .required = true },
-    { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR", .help = "holds a data folder for each task: sst2, yelp, ...",
-        .required = true },
+    { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR",
+        .help = "holds a data folder for each task: sst2, yelp, ...", .required = true },
     { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), .arg = "DIR", .help = "for the runs and the tables", .required = true },
     { "tables", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tables), .arg = "LIST",
         .help = "of 1,2,3,4,weights,samples,ablations; without it all" },
     { "tasks", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tasks), .arg = "LIST",
         .help = "of sst2,yelp,agnews,dbpedia,mrpc,snli,rte; without it all" },
-    { "methods", KH_OPT_TEXT, offsetof(reproduce_opts, plan.methods), .arg = "LIST", .help = "names of rows, see below; without it all" },
+    { "methods", KH_OPT_TEXT, offsetof(reproduce_opts, plan.methods), .arg = "LIST",
+        .help = "names of rows, see below; without it all" },
     { "seeds", KH_OPT_TEXT, offsetof(reproduce_opts, plan.seeds), "13,21,42", .arg = "LIST", .help = "each run is made with each" },
     { "preset", KH_OPT_CHOICE, offsetof(reproduce_opts, preset), "paper", .arg = KH_PRESETS,
         .help = "the paper's budgets, or some that take about an hour with a small model" },
@@ -47,7 +48,8 @@ static const kh_opt reproduce_table[] = {
         .help = "rows of each class, for train and for dev" },
     { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
         .help = "stop after H hours, write what is known; the same command goes on" },
-    { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE", .help = "published numbers to show beside ours" },
+    { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
+        .help = "published numbers to show beside ours" },
     KH_SPACE_ROWS(reproduce_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "of the model" },
     { "dry-run", KH_OPT_FLAG, offsetof(reproduce_opts, dry), .help = "list the runs with a forecast of their cost, and stop" },
@@ -435,13 +437,14 @@ static int dry_run(job *j, kh_err *err) {
     if (rc == 0)
         rc = kh_buf_failed(&out) ? kh_fail_memory(err) : 0;
     if (rc == 0 && j->o->json)
-        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%.6g,\"runs_not_told\":%d}\n", sum.runs,
-            sum.queries, sum.judged, sum.tokens, sum.seconds, sum.unknown);
+        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%.6g,\"runs_not_told\":%d}\n",
+            sum.runs, sum.queries, sum.judged, sum.tokens, sum.seconds, sum.unknown);
     else if (rc == 0)
         printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld tokens, about %s\n", out.data, sum.runs,
             sum.queries, sum.judged, sum.tokens, duration(sum.seconds, time, sizeof time));
     if (rc == 0 && !j->o->json && sum.unknown > 0)
-        printf("what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n", sum.unknown);
+        printf("what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n",
+            sum.unknown);
     kh_buf_free(&out);
     kh_grid_free(&t);
     return rc;
@@ -461,8 +464,8 @@ static int prepare(job *j, kh_err *err) {
         rc = kh_published_init(&j->published, err);
     if (rc == 0 && o->published)
         rc = kh_published_read(&j->published, o->published, err);
-    kh_buf_printf(&j->common, "model=%s precision=%d shots=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model, o->precision,
-        o->shots, o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
+    kh_buf_printf(&j->common, "model=%s precision=%d shots=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
+        o->precision, o->shots, o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
         o->space.p0_text ? o->space.p0_text : "");
     j->runs = kh_path_join(o->out, "runs");
     j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
@@ -483,7 +486,8 @@ static void print_summary(const job *j) {
         printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done, j->n_new, j->n_failed,
             j->agenda.n_missing);
     else
-        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done, j->n_new,
+        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done,
+            j->n_new,
             time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
 }
 
@@ -499,7 +503,8 @@ static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
         rc = run_all(&j, err);
         int signal = cli_watch_signal();
         if (rc == KH_STOPPED && signal)
-            rc = kh_fail(err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.agenda.n);
+            rc = kh_fail(
+                err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.agenda.n);
         else if (rc == 0 || rc == KH_STOPPED)
             rc = write_tables(&j, err);
         if (rc == 0)

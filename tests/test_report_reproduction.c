@@ -217,7 +217,8 @@ static void put_page(const kh_agenda *a, kh_grid_format format, kh_buf *page) {
     kh_reproduction r;
     kh_err err = { 0 };
     assert_int_equal(kh_published_init(&p, NULL), 0);
-    if (kh_reproduction_open(&r, a, &p, runs_dir(), "m", "model=m", &err) != 0 || kh_reproduction_put(&r, format, page, &err) != 0)
+    if (kh_reproduction_open(&r, a, &p, runs_dir(), "m", "model=m", &err) != 0 ||
+        kh_reproduction_put(&r, format, page, &err) != 0)
         fail_msg("%s", err.msg);
     kh_reproduction_free(&r);
     kh_published_free(&p);

@@ -17,7 +17,7 @@
 
 enum { FAST_ROWS = 100, FAST_TRAIN_ROWS = 64, MAX_SEEDS = 1000 };
 
-#define LABELS_FAST "samples=16"
+#define LABELS_FAST "samples=12"
 #define ABLATED KH_TABLE_ABLATIONS
 
 static const kh_variant VARIANTS[] = {
@@ -47,8 +47,10 @@ static const kh_variant VARIANTS[] = {
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
         .set = "weights=importance", .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
 
-    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 150, .weight = 40 },
-    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 150, .weight = 60 },
+    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 150,
+        .weight = 40 },
+    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 150,
+        .weight = 60 },
     { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .slow = true,
         .weight = 100 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
@@ -59,8 +61,8 @@ static const kh_variant VARIANTS[] = {
         .candidates = 100, .weight = 60 },
     { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = LABELS_FAST,
         .candidates = 100, .weight = 60 },
-    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = LABELS_FAST,
-        .candidates = 100, .weight = 90 },
+    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off",
+        .fast = LABELS_FAST, .candidates = 100, .weight = 90 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_FAMILY_LOGITS, .code = true,
         .set = "share-projection=false", .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130, .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_FAMILY_LOGITS,
@@ -86,7 +88,8 @@ static const struct {
     const char *name;
     unsigned bit;
 } TABLES[] = { { "1", KH_TABLE_SCORE }, { "2", KH_TABLE_ECE }, { "3", KH_TABLE_SELECTIVE }, { "4", KH_TABLE_OOD },
-    { "weights", KH_TABLE_WEIGHTS }, { "samples", KH_TABLE_SAMPLES }, { "ablations", KH_TABLE_ABLATIONS }, { "all", KH_TABLE_ALL } };
+    { "weights", KH_TABLE_WEIGHTS }, { "samples", KH_TABLE_SAMPLES }, { "ablations", KH_TABLE_ABLATIONS },
+    { "all", KH_TABLE_ALL } };
 
 enum { N_TABLE = sizeof TABLES / sizeof TABLES[0] };
 
@@ -116,7 +119,8 @@ static int unknown_word(const list *l, const char *word, size_t n, kh_err *err) 
     kh_buf all = kh_buf_init(1 << 12);
     for (int i = 0; l->at(i); i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", l->at(i));
-    int rc = kh_fail(err, KH_EARG, "--%s: there is no \"%.*s\"; there are %s", l->what, (int)n, word, all.data ? all.data : "others");
+    int rc = kh_fail(
+        err, KH_EARG, "--%s: there is no \"%.*s\"; there are %s", l->what, (int)n, word, all.data ? all.data : "others");
     kh_buf_free(&all);
     return rc;
 }
@@ -264,8 +268,8 @@ int kh_agenda_make(kh_agenda *a, const kh_agenda_opts *o, kh_err *err) {
     if (rc == 0)
         rc = read_seeds(a, o->seeds ? o->seeds : "13,21,42", err);
     if (rc == 0 && !kh_dir_exists(o->data))
-        rc = kh_fail(err, KH_EMISSING, "%s: there is no such folder; --data takes one with a folder for each task (sst2, yelp, ...)",
-            o->data);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: there is no such folder; --data takes one with a folder for each task (sst2, yelp, ...)", o->data);
     for (int i = 0; i < N_TABLE && rc == 0; i++)
         a->tables |= tables[i] ? TABLES[i].bit : 0;
     bool first = true;

@@ -181,7 +181,8 @@ static bool is_best(const kh_reproduction *r, const sheet *s, const kh_experimen
     return s->better != 0 && !isnan(mean) && fabs(mean - best) < 5e-7;
 }
 
-static void published_row(const writer *w, const sheet *s, const kh_variant *v, const kh_experiment *const *task, int n, kh_grid *t) {
+static void published_row(
+    const writer *w, const sheet *s, const kh_variant *v, const kh_experiment *const *task, int n, kh_grid *t) {
     kh_grid_add(t, "published");
     for (int i = 0; i <= n; i++) {
         const kh_published_value *p =
@@ -238,7 +239,8 @@ static void put_ood(const writer *w, bool near, const char *score, const char *m
     int n = tasks_of(w->r, KH_TABLE_OOD, task), n_pair = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2 && n_pair < MAX_TASKS; k++)
-            if (task[i]->outside[k].task && task[i]->outside[k].near == near && judged_against(w->r, task[i], task[i]->outside[k].task)) {
+            if (task[i]->outside[k].task && task[i]->outside[k].near == near &&
+                judged_against(w->r, task[i], task[i]->outside[k].task)) {
                 pair[n_pair] = task[i];
                 outside[n_pair++] = task[i]->outside[k].task;
             }
@@ -296,7 +298,8 @@ static void put_all_ood(const writer *w) {
 /* ------------------------------------------------------------------------------------- labels only, rank, meaning */
 
 /* The best of a family; x NULL: of averages. */
-static double best_of(const kh_reproduction *r, kh_family f, bool paper, const char *metric, const kh_experiment *x, const char **who) {
+static double best_of(
+    const kh_reproduction *r, kh_family f, bool paper, const char *metric, const kh_experiment *x, const char **who) {
     double best = NAN, mean, sd;
     *who = NULL;
     for (int i = 0; kh_variant_at(i); i++) {
@@ -559,13 +562,15 @@ static void put_head(const writer *w) {
             "</head>\n<body>\n<main>\n",
             KH_STYLE);
     heading(w, 1, "The paper's tables, reproduced");
-    para(w, "Reliable Gradient-free and Likelihood-free Prompt Tuning (Shen et al., Findings of EACL 2023), run again by keyhole %s.",
+    para(w,
+        "Reliable Gradient-free and Likelihood-free Prompt Tuning (Shen et al., Findings of EACL 2023), run again by keyhole %s.",
         kh_version());
     kh_buf seeds = kh_buf_init(1 << 16);
     for (int i = 0; i < a->n_seed; i++)
         kh_buf_printf(&seeds, "%s%llu", i ? ", " : "", (unsigned long long)a->seed[i]);
-    para(w, "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard deviation over seeds; the best of "
-        "a column is bold.",
+    para(w,
+        "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard deviation over seeds; the best "
+        "of a column is bold.",
         w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "", done, a->n);
     kh_buf_free(&seeds);
     if (a->o.preset == KH_PRESET_FAST)
@@ -620,8 +625,10 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
     heading(&w, 2, "Rank of the paper's methods");
     put_ranks(&w);
     heading(&w, 2, "Significance");
-    para(&w, "First method minus second, by a paired bootstrap over the rows of all seeds (%d resamples): 95 %% intervals and two-sided p; "
-        "bold where p is below 0.05. Rows of different seeds count as different rows, and no correction is made for the number of tests.",
+    para(&w,
+        "First method minus second, by a paired bootstrap over the rows of all seeds (%d resamples): 95 %% intervals and "
+        "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, and no correction is made for "
+        "the number of tests.",
         r->n_resample);
     int rc = put_significance(&w, err);
     heading(&w, 2, "Cost of a run, on average");

@@ -59,7 +59,8 @@ int kh_reproduction_open(kh_reproduction *out, const kh_agenda *, const kh_publi
 void kh_reproduction_free(kh_reproduction *);
 
 /* Mean and standard deviation over seeds of a metric of results.json, "score" for the task's own; returns how many seeds. */
-int kh_reproduction_mean(const kh_reproduction *, const kh_variant *, const kh_experiment *, const char *metric, double *mean, double *sd);
+int kh_reproduction_mean(
+    const kh_reproduction *, const kh_variant *, const kh_experiment *, const char *metric, double *mean, double *sd);
 
 /* format: Markdown or HTML. */
 int kh_reproduction_put(const kh_reproduction *, kh_grid_format, kh_buf *out, kh_err *err);
