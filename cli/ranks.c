@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 kh_ranks *cli_ranks;
@@ -31,9 +32,35 @@ static int find(const char *const *names, int n) {
 
 bool cli_ranks_first(void) { return find(RANKS, 3) <= 0; }
 
+/* When a rank is lost, Open MPI's launcher sends the others SIGCONT, a second later SIGTERM and at once SIGKILL: too late for a
+ * sentence. So SIGCONT counts as a warning, for two seconds. */
+static volatile sig_atomic_t warned;
+
+static void on_warning(int number) {
+    (void)number;
+    warned = 1;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static int stop(void *user) {
+    static double since;
     (void)user;
-    return cli_watch_signal();
+    if (cli_watch_signal())
+        return 1;
+    if (!warned)
+        return 0;
+    if (warned == 1) {
+        since = now();
+        warned = 2;
+    }
+    if (now() - since > 2)
+        warned = 0;
+    return -1;
 }
 
 /* Fresh; NULL: out of memory. */
@@ -82,8 +109,12 @@ int cli_ranks_start(kh_err *err) {
     if (size <= 1 || (setting && strcmp(setting, "off") == 0))
         return 0;
     int rc = join(size, err);
-    if (rc != 0 || kh_ranks_rank(cli_ranks) == 0)
+    if (rc != 0)
         return rc;
+    if (kh_ranks_rank(cli_ranks) == 0) {
+        sigaction(SIGCONT, &(struct sigaction){ .sa_handler = on_warning, .sa_flags = (int)SA_RESTART }, NULL);
+        return 0;
+    }
     signal(SIGINT, SIG_IGN); /* rank 0 decides how the job ends */
     rc = kh_ranks_serve(cli_ranks, err);
     kh_ranks_close(cli_ranks, 0);

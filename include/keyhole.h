@@ -417,7 +417,9 @@ KH_API kh_http_opts kh_http_defaults(void);
 typedef struct kh_ranks kh_ranks;
 
 typedef struct kh_ranks_opts {
-    int (*stop)(void *user); /* asked while waiting for other ranks; non-zero ends the question with KH_STOPPED; NULL: never */
+    /* Asked while waiting for other ranks: > 0 ends the question with KH_STOPPED; < 0 says that the job may be about to be ended,
+     * so that a rank that does not answer is given up soon. NULL: never. */
+    int (*stop)(void *user);
     void *user;
     int threads; /* of each rank; 0: the cores of a machine shared between its ranks */
 } kh_ranks_opts;

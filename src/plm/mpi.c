@@ -29,6 +29,8 @@ enum {
     WORKING_MAX = 32, /* with more ranks than this, rank 0 only hands out */
 };
 static const double OWN_SECONDS = 0.02; /* the longest piece that rank 0 itself takes: how long others may wait for it */
+/* How long a rank may keep silent when all wait for it, and when the launcher has begun to end the job: mpirun gives a second. */
+static const double PATIENCE = 60, PATIENCE_ALARMED = 0.5;
 
 typedef struct spread {
     kh_ranks *ranks;
@@ -306,13 +308,30 @@ static int share_context(job *j, kh_err *err) {
     return rc;
 }
 
+/* Nothing has come for so long: is there a rank that should have answered by now? */
+static int check_silence(const job *j, double silent, bool alarmed, kh_err *err) {
+    double base = alarmed ? PATIENCE_ALARMED : PATIENCE, factor = alarmed ? 2 : 20;
+    if (silent < base)
+        return 0;
+    for (int i = j->open; i < j->n_piece; i++) {
+        const piece *p = &j->piece[i];
+        double speed = j->r->speed[p->rank], expected = speed > 0 ? tokens_of(j, p) * p->n / speed : PATIENCE;
+        if (!p->done && !p->moved && p->rank > 0 && silent > factor * AHEAD * expected)
+            return kh_fail(err, KH_EIO,
+                "rank %d does not answer any more; every answer so far is kept: the same command with --resume goes on", p->rank);
+    }
+    return 0;
+}
+
 static int run(job *j, kh_err *err) {
     kh_mpi_wait wait = { 0 };
+    double heard = now();
     int rc = share_context(j, err);
     if (rc != 0)
         return rc;
     while (j->left > 0) {
-        if (j->r->opts.stop && j->r->opts.stop(j->r->opts.user))
+        int stop = j->r->opts.stop ? j->r->opts.stop(j->r->opts.user) : 0;
+        if (stop > 0)
             return kh_fail(err, KH_STOPPED, "stopped on request");
         int came = collect(j, err);
         if (came < 0)
@@ -322,10 +341,14 @@ static int run(job *j, kh_err *err) {
         int did = j->left > 0 ? do_own(j, err) : 0;
         if (did < 0)
             return did;
-        if (came || did)
+        if (came || did) {
             wait = (kh_mpi_wait){ 0 };
-        else
-            kh_mpi_pause(&wait);
+            heard = now();
+            continue;
+        }
+        if ((rc = check_silence(j, now() - heard, stop < 0, err)) != 0)
+            return rc;
+        kh_mpi_pause(&wait);
     }
     return 0;
 }
@@ -422,7 +445,7 @@ static int await_ranks(spread *s, const char *dir, kh_err *err) {
         int from, rc = port->poll(port, &from, &bytes, &n);
         if (rc < 0)
             return kh_fail(err, KH_EIO, "lost contact with the other ranks before the model was open");
-        if (s->ranks->opts.stop && s->ranks->opts.stop(s->ranks->opts.user))
+        if (s->ranks->opts.stop && s->ranks->opts.stop(s->ranks->opts.user) > 0)
             return kh_fail(err, KH_EIO, "stopped before all ranks had opened %s", dir);
         if (rc == 0) {
             kh_mpi_pause(&wait);
