@@ -117,7 +117,7 @@ int cli_ranks_start(kh_err *err) {
     }
     signal(SIGINT, SIG_IGN); /* rank 0 decides how the job ends */
     rc = kh_ranks_serve(cli_ranks, err);
-    kh_ranks_close(cli_ranks, 0);
+    kh_ranks_close(cli_ranks, rc == 0 ? 0 : -1);
     return rc == 0 ? 1 : rc;
 }
 

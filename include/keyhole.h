@@ -431,7 +431,7 @@ KH_API int kh_ranks_size(const kh_ranks *);
 /* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
 KH_API int kh_ranks_serve(kh_ranks *, kh_err *err);
-/* Rank 0 ends the others, and waits so many seconds for them; then the whole job is ended by force. */
+/* Rank 0 ends the others, and waits so many seconds for them; then the whole job is ended by force. < 0: by force at once. */
 KH_API void kh_ranks_close(kh_ranks *, double seconds);
 
 typedef struct kh_plm_opts {

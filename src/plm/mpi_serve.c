@@ -185,37 +185,33 @@ static int do_piece(server *s, kh_err *err) {
 }
 
 int kh_ranks_serve(kh_ranks *ranks, kh_err *err) {
-    server *s = kh_calloc(1, sizeof *s);
+    server s = { .ranks = ranks, .port = ranks->port };
     kh_mpi_wait wait = { 0 };
     int rc = 0;
-    if (!s)
-        return kh_fail_memory(err);
-    s->ranks = ranks;
-    s->port = ranks->port;
-    s->end = &s->first;
-    while (rc >= 0 && !s->stop) {
+    s.end = &s.first;
+    while (rc >= 0 && !s.stop) {
+        kh_err why = { 0 };
         bool busy = false;
-        while (!s->stop && (rc = read_message(s, err)) > 0)
+        while (!s.stop && (rc = read_message(&s, &why)) > 0)
             busy = true;
-        if (rc == 0 && !s->stop && (rc = do_piece(s, err)) > 0)
+        if (rc == 0 && !s.stop && (rc = do_piece(&s, &why)) > 0)
             busy = true;
-        if (busy)
+        if (rc < 0) /* rank 0 shall say it, and end the job */
+            rc = complain(&s, (kh_mpi_head){ 0 }, &why, err);
+        else if (busy)
             wait = (kh_mpi_wait){ 0 };
-        else if (rc == 0)
+        else
             kh_mpi_pause(&wait);
     }
     if (rc >= 0)
-        rc = reply(s, (kh_mpi_head){ 0 }, KH_MPI_BYE, NULL, 0, err);
-    else if (err) /* rank 0 shall say it */
-        complain(s, (kh_mpi_head){ 0 }, err, NULL);
-    for (piece *p = s->first, *next; p; p = next) {
+        rc = reply(&s, (kh_mpi_head){ 0 }, KH_MPI_BYE, NULL, 0, err);
+    for (piece *p = s.first, *next; p; p = next) {
         next = p->next;
         kh_free(p);
     }
     for (int i = 0; i < KH_MPI_CONTEXTS; i++)
-        kh_free(s->context[i].memory);
-    if (s->backend)
-        s->backend->close(s->box);
-    kh_free(s);
+        kh_free(s.context[i].memory);
+    if (s.backend)
+        s.backend->close(s.box);
     return rc;
 }

@@ -99,7 +99,7 @@ static bool dismiss(kh_port *port, double seconds) {
 void kh_ranks_close(kh_ranks *r, double seconds) {
     if (!r)
         return;
-    r->port->close(r->port, r->port->rank > 0 || dismiss(r->port, seconds));
+    r->port->close(r->port, seconds >= 0 && (r->port->rank > 0 || dismiss(r->port, seconds)));
     /* The library stays: an MPI that was finalised leaves exit handlers behind. */
     kh_free(r->speed);
     kh_free(r->queued);
