@@ -291,7 +291,7 @@ static void what_goes_wrong_is_said(void **state) {
         office o = { .bend = CASES[i].bend };
         kh_err err = { 0 };
         assert_true(fails(&o, NULL, &err) < 0);
-        assert_says(err, CASES[i].says);
+        assert_says(&err, CASES[i].says);
     }
 }
 
@@ -300,7 +300,7 @@ static void a_lost_rank_is_named(void **state) {
     office o = { .bend = lose_answers };
     kh_err err = { 0 };
     assert_int_equal(fails(&o, &(kh_ranks_opts){ .stop = alarm_now }, &err), KH_EIO);
-    assert_says(err, "rank 2 does not answer any more; every answer so far is kept: the same command with --resume goes on");
+    assert_says(&err, "rank 2 does not answer any more; every answer so far is kept: the same command with --resume goes on");
 }
 
 static void a_question_can_be_stopped(void **state) {
@@ -315,9 +315,9 @@ static void no_plugin(void **state) {
     kh_ranks *r;
     kh_err err = { 0 };
     assert_int_equal(kh_ranks_open(&r, "/nowhere/keyhole-mpi.so", NULL, &err), KH_EMISSING);
-    assert_says(err, "/nowhere/keyhole-mpi.so: MPI's part of keyhole cannot be loaded: ");
+    assert_says(&err, "/nowhere/keyhole-mpi.so: MPI's part of keyhole cannot be loaded: ");
     assert_int_equal(kh_ranks_open(&r, "libm.so.6", NULL, &err), KH_EUNSUPPORTED);
-    assert_says(err, "it is not a part of keyhole");
+    assert_says(&err, "it is not a part of keyhole");
 }
 
 static void memory_runs_out(void **state) {
