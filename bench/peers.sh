@@ -61,7 +61,7 @@ done
 awk '{ k = $1 " " $2; if ($3 > best[k]) best[k] = $3 }
 function ratio(text, a, b, least) {
     if (best[a] && best[b])
-        printf "  %-52s %5.2f   at least %.2f   %s\n", text, best[a] / best[b], least, best[a] / best[b] >= least ? "reached" : "MISSED"
+        printf "  %-52s %5.2f   at least %.2f   %s\n", text, best[a] / best[b], least, (best[a] / best[b] >= least ? "reached" : "MISSED")
 }
 END {
     print "ratios"

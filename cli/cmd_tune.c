@@ -146,6 +146,8 @@ static int print_summary(const tune *u, kh_err *err) {
         printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
         printf("dev       %s %.4f\n", metric, i.dev);
         printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries, i.dev_queries);
+        if (i.forward > 0)
+            printf("passes    %lld rows through the weights, %lld of them back for gradients\n", i.forward, i.backward);
         if (m.replayed > 0)
             printf("resumed   %lld of them were answered before\n", m.replayed);
         if (o->price > 0)
@@ -158,8 +160,9 @@ static int print_summary(const tune *u, kh_err *err) {
     kh_buf b = kh_buf_init(1 << 20);
     kh_buf_printf(&b,
         "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,\"train_queries\":%lld,\"dev_queries\":"
-        "%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%.3f,\"stopped\":",
-        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, m.replayed, m.tokens, m.seconds);
+        "%lld,\"forward\":%lld,\"backward\":%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%.3f,\"stopped\":",
+        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, i.forward, i.backward, m.replayed, m.tokens,
+        m.seconds);
     kh_json_quote(&b, i.stopped, strlen(i.stopped));
     kh_buf_text(&b, ",\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
@@ -251,11 +254,12 @@ const cli_command cmd_tune = {
     .name = "tune",
     .args = "",
     .summary = "Make a classifier of a frozen model and a few labelled rows",
-    .text = "The model is asked, never opened: no gradients, except by prompt-tuning and\n"
-            "model-tuning, which show what the closed box costs. What comes out is a posterior,\n"
-            "one or many soft prompts with weights, in the folder RUN: posterior.safetensors,\n"
-            "posterior.json, run.sqlite, log.txt with a line a generation. \"keyhole predict RUN\" uses\n"
-            "it. The same seed gives the same posterior, bit for bit, with any number of\n"
+    .text = "The model is asked, never opened: no gradients, except by prompt-tuning,\n"
+            "p-tuning-v2, model-tuning, feature-mlp and feature-bilstm, which show what the\n"
+            "closed box costs. What comes out is a posterior, one or many soft prompts with\n"
+            "weights or what was put on the model instead, in the folder RUN: posterior.json,\n"
+            "posterior.safetensors, run.sqlite, log.txt with a line a generation. \"keyhole\n"
+            "predict RUN\" uses it. The same seed gives the same posterior, bit for bit, with any number of\n"
             "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
             "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
             "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"

@@ -467,6 +467,7 @@ typedef struct kh_meter {
     long long calls, prompts, queries, tokens;
     long long replayed; /* of the queries: not asked in this process */
     double seconds;
+    long long forward, backward; /* rows that passed the opened weights beside the box, and back: gradients, no queries */
 } kh_meter;
 KH_API kh_meter kh_plm_meter(const kh_plm *);
 
@@ -562,6 +563,7 @@ typedef struct kh_posterior_info {
     uint64_t fingerprint;          /* of weights and tokenizer */
     uint64_t seed;
     long long train_queries, dev_queries; /* what it cost */
+    long long forward, backward;          /* and in passes of rows through the weights, if the box was open */
     double dev;          /* the task's metric on the dev rows */
     const char *stopped; /* why tuning ended */
 } kh_posterior_info;

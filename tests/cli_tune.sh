@@ -40,7 +40,7 @@ small=(--budget-generations 4 --dev-every 2 --pop 5)
 
 # ---- every method, tuned and used
 echo "the boats were small" >"$work/in"
-for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc; do
+for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc prompt-tuning p-tuning-v2 model-tuning feature-mlp feature-bilstm; do
     opts=()
     case $method in
     bbt) opts=("${small[@]}") ;;
@@ -49,6 +49,7 @@ for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc; do
     abc-rejection) opts=(--access labels --samples 5) ;;
     abc-smc) opts=(--access labels --samples 5 --budget-generations 2) ;;
     smc) opts=(--access labels --samples 5 --budget-levels 2) ;;
+    *-tuning* | feature-*) opts=(--epochs 2) ;;
     esac
     run 0 tune --method $method "${common[@]}" "${opts[@]}" --out "$work/$method" && says out "dev       accuracy" && says out "stopped" &&
         [ -s "$work/$method/posterior.json" ] && [ -s "$work/$method/posterior.safetensors" ] && [ -e "$work/$method/log.txt" ] &&
@@ -76,6 +77,35 @@ cmp "$work/bbt-1/posterior.safetensors" "$work/bbt-2/posterior.safetensors" && c
     cmp "$work/elbo-1/posterior.safetensors" "$work/elbo-2/posterior.safetensors" && cmp "$work/elbo-1/posterior.json" "$work/elbo-2/posterior.json" &&
     cmp "$work/bbt-1/log.txt" "$work/bbt-2/log.txt"
 ok same_bytes_for_any_threads $?
+
+# ---- the box open
+for method in p-tuning-v2 feature-mlp feature-bilstm; do
+    for t in 1 2; do
+        run 0 tune --method $method "${common[@]}" --epochs 2 --threads $t --out "$work/$method-$t"
+    done
+    cmp "$work/$method-1/posterior.safetensors" "$work/$method-2/posterior.safetensors" &&
+        cmp "$work/$method-1/posterior.json" "$work/$method-2/posterior.json" && cmp "$work/$method-1/log.txt" "$work/$method-2/log.txt" &&
+        run 0 eval "$work/$method-1" --data "$data" && says out "accuracy"
+    ok "same_bytes_and_eval_$method" $?
+done
+run 0 compare "$work/p-tuning-v2-1" "$work/feature-mlp-1" "$work/feature-bilstm-1" && says out "p-tuning-v2" && says out "feature-bilstm"
+ok compare_of_open_methods $?
+run 0 tune --method prompt-tuning "${common[@]}" --epochs 2 --patience 9 --out "$work/passes" && says out "passes    40 rows through the weights, 16 of them back" &&
+    says out "queries   8: 0 on train, 8 on dev" && grep -q '"passes": {"forward": 40, "backward": 16}' "$work/passes/posterior.json" &&
+    grep -qE '^gen=2 queries=0 loss=[0-9.]+ best=[0-9.]+ forward=40 backward=16 dev=' "$work/passes/log.txt"
+ok passes_are_told $?
+run 1 tune --method feature-mlp "${common[@]}" --access labels --out "$work/none" && says err "method feature-mlp needs a box that lets out weights"
+ok features_need_the_weights $?
+for method in prompt-tuning feature-mlp; do
+    "$KEYHOLE" tune --method $method "${common[@]}" --epochs 1000000 --patience 1000000 --out "$work/stopped-$method" >"$work/out" 2>"$work/err" &
+    while [ ! -s "$work/stopped-$method/log.txt" ]; do sleep 0.1; done
+    kill -TERM $!
+    wait $!
+    [ $? -eq 143 ] && says err "the same command with --resume goes on"
+    ok "sigterm_ends_$method" $?
+done
+run 1 export "$work/feature-mlp" --format peft --out "$work/none" && says err "was made without a soft prompt, so there is nothing to export"
+ok heads_are_not_exported $?
 
 # ---- budgets and refusals
 run 0 tune --method bbt "${common[@]}" --pop 5 --budget-queries 100 --out "$work/budget" && says out "the next generation would exceed the budget of 100 queries"

@@ -213,7 +213,8 @@ static void hostile_json_is_refused(void **state) {
     } all[] = {
         { "\"format\": 1", "\"format\": 2", "written in format 2 by a later keyhole" },
         { "\"method\": \"test\"", "\"method\": null", "\"method\" is missing" },
-        { "\"access\": \"logprobs\"", "\"access\": \"weights\"", "\"access\" must be labels or logprobs" },
+        { "\"access\": \"logprobs\"", "\"access\": \"weight\"", "\"access\" must be labels, logprobs or weights" },
+        { "\"access\": \"logprobs\"", "\"access\": \"weights\"", "must be weights if there is a \"graft\", and only then" },
         { "\"samples\": 4", "\"samples\": 0", "samples" },
         { "\"samples\": 4", "\"samples\": 5", "\"weights\" is F32 of shape [4], expected F32 of shape [5]" },
         { "\"dim\": 12", "\"dim\": 13", "\"z\" is F32 of shape [4, 12], expected F32 of shape [4, 13]" },

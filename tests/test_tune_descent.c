@@ -3,6 +3,7 @@
 #include "tiny.h"
 
 #include "judge/posterior.h"
+#include "plm/inside.h"
 #include "tune/descent.h"
 
 #include <math.h>
@@ -128,6 +129,188 @@ static void a_model_learns(void **state) {
     kh_posterior_free(p);
 }
 
+/* All that a head or a prefix has is in the run's folder, and answers from there as it did; threads change nothing. */
+static void check_graft(const char *method, const char *const *set, kh_graft_kind kind, double least) {
+    kh_tune_opts o = options();
+    kh_threads_set(1);
+    kh_posterior *a = tune_with(method, set, &o), *c;
+    kh_threads_set(2);
+    kh_posterior *b = tune_with(method, set, &o);
+    assert_int_equal(a->graft.kind, kind);
+    assert_int_equal(a->access, KH_ACCESS_WEIGHTS);
+    if (!(a->dev >= least))
+        fail_msg("%s: dev is only %g", method, a->dev);
+    size_t bytes = kh_graft_size(&a->graft) * sizeof *a->graft.x;
+    assert_memory_equal(a->graft.x, b->graft.x, bytes);
+    assert_true(a->dev == b->dev);
+    assert_true(a->dev == dev_by_predictor(a, plm));
+    assert_int_equal(kh_posterior_save(a, run_dir, NULL), 0);
+    kh_err err;
+    if (kh_posterior_open(&c, run_dir, &err) != 0)
+        fail_msg("%s: %s", method, err.msg);
+    assert_memory_equal(a->graft.x, c->graft.x, bytes);
+    assert_int_equal(c->access, KH_ACCESS_WEIGHTS);
+    assert_int_equal(c->forward, a->forward);
+    assert_int_equal(c->backward, a->backward);
+    assert_true(a->dev == dev_by_predictor(c, plm));
+    kh_threads_set(0);
+    kh_posterior_free(a);
+    kh_posterior_free(b);
+    kh_posterior_free(c);
+}
+
+static void a_network_on_states_learns(void **state) {
+    (void)state;
+    static const char *const STATES[] = { "states=mask", "states=mean", "states=first" };
+    for (int i = 0; i < 3; i++)
+        check_graft("feature-mlp", SET("epochs=60", "lr=2e-2", "inner=8", "batch=3", "patience=60", STATES[i]), KH_GRAFT_MLP, 0.9);
+}
+
+static void a_bilstm_on_states_learns(void **state) {
+    (void)state;
+    check_graft("feature-bilstm", SET("epochs=30", "lr=1e-2", "inner=4", "batch=3"), KH_GRAFT_BILSTM, 0.9);
+}
+
+static void prefixes_learn(void **state) {
+    (void)state;
+    check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_GRAFT_PREFIX, 0.9);
+}
+
+static int give_prefix(void *self, kh_pass_f32 *out, kh_err *err) {
+    const kh_graft *g = self;
+    (void)err;
+    out->prefix = g->x;
+    out->n_prefix = g->slots;
+    return 0;
+}
+
+/* The engine and the training forward see prefixes alike. */
+static void prefixes_in_the_engine(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_plm *exact;
+    kh_err err;
+    assert_int_equal(kh_plm_open(&exact, tiny_dir, &(kh_plm_opts){ .access = KH_ACCESS_WEIGHTS, .precision = KH_F32 }, NULL), 0);
+    kh_tuning t = { .plm = exact,
+        .task = task,
+        .train_row = kh_dataset_rows(train),
+        .n_train = TRAIN,
+        .dev_row = kh_dataset_rows(dev),
+        .n_dev = DEV,
+        .o = &o };
+    assert_int_equal(kh_words_new(&t.words, task, kh_plm_tokenizer(exact), false, NULL), 0);
+    kh_open_box box;
+    assert_int_equal(kh_open_box_init(&box, &t, false, NULL), 0);
+    kh_graft g = { .kind = KH_GRAFT_PREFIX, .hidden = 32, .layers = box.params.config.layers, .slots = 5 };
+    size_t n = kh_graft_size(&g);
+    g.x = kh_calloc(n, sizeof *g.x);
+    kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
+    for (size_t i = 0; i < n; i++)
+        g.x[i] = (float)kh_rng_normal(&r);
+    kh_passage through = { .t = &t, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
+    assert_int_equal(kh_gradient_new(&through.gradient, &box.params, 2, KH_WRT_PREFIX, 0, g.slots, NULL), 0);
+    kh_descent d = { .t = &t };
+    kh_descent_through(&d, &through);
+    float want[DEV * 2], have[DEV * 2], without[DEV * 2], *slope;
+    int which[DEV];
+    double loss, apart = 0, moved = 0;
+    for (int i = 0; i < DEV; i++)
+        which[i] = i;
+    assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV }, false, want, &loss, &slope, NULL), 0);
+    kh_question q = { .batch = box.dev, .words = t.words, .inject = KH_INJECT_NONE };
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL), 0);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(exact, NULL), &q, without, NULL), 0);
+    for (int i = 0; i < DEV * 2; i++) {
+        apart = fmax(apart, fabs((double)want[i] - (double)have[i]));
+        moved = fmax(moved, fabs((double)without[i] - (double)have[i]));
+    }
+    assert_true(apart < 1e-4);
+    assert_true(moved > 1e-2);
+    g.layers--;
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, &err), KH_EMISMATCH);
+    assert_says(&err, "does not fit a model of 2 layers with 32");
+    kh_gradient_free(through.gradient);
+    kh_open_box_free(&box);
+    kh_words_free(t.words);
+    kh_free(g.x);
+    kh_plm_close(exact);
+}
+
+/* What was asked and what passed the weights are counted apart. */
+static void costs_are_told(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_posterior *p = tune_with("p-tuning-v2", SET("epochs=2", "patience=9"), &o);
+    assert_int_equal(p->backward, 2 * TRAIN);
+    assert_int_equal(p->forward, 2 * TRAIN + 3 * DEV);
+    assert_int_equal(p->train_queries, 0);
+    assert_int_equal(p->dev_queries, DEV); /* by the engine, at the end */
+    kh_posterior_free(p);
+    p = tune_with("feature-mlp", SET("epochs=2"), &o);
+    assert_int_equal(p->forward, 0);
+    assert_int_equal(p->train_queries, TRAIN);
+    assert_int_equal(p->dev_queries, DEV);
+    kh_posterior_free(p);
+    double before = kh_plm_meter(plm).seconds;
+    p = tune_with("model-tuning", SET("epochs=1"), &o);
+    assert_int_equal(p->backward, TRAIN);
+    assert_int_equal(p->forward, TRAIN + 3 * DEV);
+    assert_true(kh_plm_meter(plm).seconds > before);
+    kh_posterior_free(p);
+}
+
+/* The file is written again with one thing changed; opening it, or using it with the model, must say what is wrong. */
+static void broken_grafts(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *to, *says;
+    } BREAK[] = {
+        { "\"access\": \"weights\"", "\"access\": \"logprobs\"", "must be weights if there is a \"graft\", and only then" },
+        { "\"kind\": \"mlp\"", "\"kind\": \"mlx\"", "\"mlx\" is nothing that can be put on a model" },
+        { "\"states\": \"mask\"", "\"states\": \"task\"", "\"task\" is no way to read hidden states" },
+        { "\"states\": \"mask\"", "\"states\": \"all\"", "a head of kind mlp cannot read the states \"all\"" },
+        { "\"inner\": 8", "\"inner\": 9", "\"hidden.weight\" is F32 of shape [8, 32], expected F32 of shape [9, 32]" },
+        { "\"inner\": 8", "\"inner\": 0", "\"inner\"" },
+        { "\"hidden\": 32, \"st", "\"hidden\": 31, \"st", "expected F32 of shape [8, 31]" },
+        { "\"labels\": 2", "\"labels\": 3", "\"labels\"" },
+        { "\"kind\": \"mlp\", \"hidden\": 32", "\"kind\": \"prefix\", \"hidden\": 32, \"layers\": 2, \"slots\": 5", "no array \"prefix\"" },
+    };
+    kh_tune_opts o = options();
+    kh_posterior *p = tune_with("feature-mlp", SET("epochs=1", "inner=8"), &o), *broken;
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    char path[120];
+    snprintf(path, sizeof path, "%s/posterior.json", run_dir);
+    kh_buf text = kh_buf_init(0);
+    assert_int_equal(kh_file_read(path, 1 << 20, &text, NULL), 0);
+    for (size_t i = 0; i < sizeof BREAK / sizeof *BREAK; i++) {
+        const char *at = strstr(text.data, BREAK[i].from);
+        assert_non_null(at);
+        kh_buf changed = kh_buf_init(KH_BUF_MAX);
+        kh_buf_printf(&changed, "%.*s%s%s", (int)(at - text.data), text.data, BREAK[i].to, at + strlen(BREAK[i].from));
+        assert_int_equal(kh_file_write(path, changed.data, changed.len, NULL), 0);
+        kh_buf_free(&changed);
+        kh_err err;
+        assert_int_not_equal(kh_posterior_open(&broken, run_dir, &err), 0);
+        assert_says(&err, BREAK[i].says);
+    }
+    kh_buf_free(&text);
+    kh_predictor *predictor;
+    kh_err err;
+    kh_plm *closed = tiny_open(KH_ACCESS_LOGPROBS);
+    assert_int_equal(kh_predictor_new(&predictor, p, closed, NULL, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "this needs the inside of a model: access level weights; the box was opened at logprobs");
+    kh_plm_close(closed);
+    p->graft.hidden = 31;
+    assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, &err), KH_EMISMATCH);
+    assert_says(&err, "is for states of 31 numbers; those of this model have 32");
+    p->graft.hidden = 32;
+    p->graft.x[3] = NAN;
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    assert_int_equal(kh_posterior_open(&broken, run_dir, &err), KH_EFORMAT);
+    assert_says(&err, "number 3 of the mlp is not finite");
+    kh_posterior_free(p);
+}
+
 static void patience_ends_it(void **state) {
     (void)state;
     kh_tune_opts o = options();
@@ -174,11 +357,11 @@ static void refusals(void **state) {
 
 static void out_of_memory(void **state) {
     (void)state;
-    static const char *const METHODS[] = { "prompt-tuning", "model-tuning" };
+    static const char *const METHODS[] = { "prompt-tuning", "p-tuning-v2", "model-tuning", "feature-mlp", "feature-bilstm" };
     kh_tune_opts o = options();
     kh_err err;
     kh_threads_set(1);
-    for (int m = 0; m < 2; m++) {
+    for (int m = 0; m < 5; m++) {
         int rc = KH_ENOMEM;
         for (long n = 1; rc != 0; n += 1 + n / 40) { /* every one at first, then here and there */
             kh_posterior *p;
@@ -198,6 +381,12 @@ int main(void) {
         cmocka_unit_test(a_prompt_learns),
         cmocka_unit_test(same_seed_same_prompt),
         cmocka_unit_test(a_model_learns),
+        cmocka_unit_test(a_network_on_states_learns),
+        cmocka_unit_test(a_bilstm_on_states_learns),
+        cmocka_unit_test(prefixes_learn),
+        cmocka_unit_test(prefixes_in_the_engine),
+        cmocka_unit_test(costs_are_told),
+        cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),
         cmocka_unit_test(refusals),
         cmocka_unit_test(out_of_memory),

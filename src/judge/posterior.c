@@ -60,6 +60,7 @@ void kh_posterior_free(kh_posterior *p) {
     kh_free(p->z);
     kh_free(p->weight);
     kh_free(p->projection);
+    kh_free(p->graft.x);
     kh_space_free(&p->space);
     kh_task_close(p->task);
     kh_arena_free(&p->arena);
@@ -86,6 +87,17 @@ int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_er
     return 0;
 }
 
+int kh_posterior_set_graft(kh_posterior *p, const kh_graft *g, kh_err *err) {
+    size_t bytes = kh_graft_size(g) * sizeof *g->x;
+    p->graft = *g;
+    p->graft.x = kh_malloc(bytes);
+    if (!p->graft.x)
+        return kh_fail_memory(err);
+    memcpy(p->graft.x, g->x, bytes);
+    p->access = KH_ACCESS_WEIGHTS;
+    return kh_posterior_add(p, NULL, 0, err);
+}
+
 kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
     return (kh_posterior_info){ .method = p->method,
         .access = p->access,
@@ -98,6 +110,8 @@ kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
         .seed = p->seed,
         .train_queries = p->train_queries,
         .dev_queries = p->dev_queries,
+        .forward = p->forward,
+        .backward = p->backward,
         .dev = p->dev,
         .stopped = p->stopped };
 }
@@ -108,20 +122,30 @@ static size_t z_bytes(const kh_posterior *p) { return (size_t)p->n * (size_t)(p-
 static size_t weight_bytes(const kh_posterior *p) { return (size_t)p->n * sizeof *p->weight; }
 
 static uint64_t hash_samples(const kh_posterior *p) {
-    return kh_hash64_more(kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
+    uint64_t h = kh_hash64_more(kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
+    return p->graft.x ? kh_hash64_more(h, p->graft.x, kh_graft_size(&p->graft) * sizeof *p->graft.x) : h;
 }
 
 static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
-    kh_array plan[] = {
+    kh_array plan[2 + KH_GRAFT_PARTS] = {
         { .name = "weights", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { (size_t)p->n } },
         { .name = "z", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)p->n, (size_t)(p->soft ? p->space.dim : 0) } },
     };
+    kh_graft_part part[KH_GRAFT_PARTS];
+    int n_part = kh_graft_parts(&p->graft, part);
+    for (int i = 0; i < n_part; i++) {
+        kh_array *a = &plan[2 + i];
+        *a = (kh_array){ .name = part[i].name, .dtype = KH_DTYPE_F32, .rank = part[i].rank };
+        memcpy(a->shape, part[i].shape, sizeof part[i].shape);
+    }
     kh_safetensors_writer *w;
-    int rc = kh_safetensors_create(&w, path, plan, 2, err);
+    int rc = kh_safetensors_create(&w, path, plan, 2 + n_part, err);
     if (rc == 0)
         rc = kh_safetensors_put(w, p->weight, weight_bytes(p), err);
     if (rc == 0)
         rc = kh_safetensors_put(w, p->z, z_bytes(p), err);
+    if (rc == 0 && n_part > 0) /* the parts lie in x in the order of the plan */
+        rc = kh_safetensors_put(w, p->graft.x, kh_graft_size(&p->graft) * sizeof *p->graft.x, err);
     int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
     return rc ? rc : finished;
 }
@@ -163,9 +187,9 @@ int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err) {
 
 /* -------------------------------------------------------------------------------------------------- opening */
 
-/* *out is fresh memory, taken only after the file has shown that it holds as much. */
-static int read_array(const kh_safetensors *f, const char *name, int rank, const size_t *shape, float **out, kh_err *err) {
-    const kh_array *a = kh_safetensors_find(f, name);
+static int find_array(
+    const kh_safetensors *f, const char *name, int rank, const size_t *shape, const kh_array **out, kh_err *err) {
+    const kh_array *a = *out = kh_safetensors_find(f, name);
     char want[128], have[128];
     kh_shape_text(shape, rank, want, sizeof want);
     if (!a)
@@ -174,8 +198,34 @@ static int read_array(const kh_safetensors *f, const char *name, int rank, const
     if (a->dtype != KH_DTYPE_F32 || strcmp(want, have) != 0)
         return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %s of shape %s, expected F32 of shape %s", kh_safetensors_path(f), name,
             a->type, have, want);
+    return 0;
+}
+
+/* *out is fresh memory, taken only after the file has shown that it holds as much. */
+static int read_array(const kh_safetensors *f, const char *name, int rank, const size_t *shape, float **out, kh_err *err) {
+    const kh_array *a;
+    int rc = find_array(f, name, rank, shape, &a, err);
+    if (rc != 0)
+        return rc;
     *out = kh_malloc(a->bytes);
     return *out ? kh_safetensors_read(f, a, 0, a->bytes, *out, err) : kh_fail_memory(err);
+}
+
+/* All parts of a graft into one vector; again the file must hold them before memory is taken. */
+static int read_graft(kh_posterior *p, const kh_safetensors *f, kh_err *err) {
+    kh_graft_part part[KH_GRAFT_PARTS];
+    const kh_array *a[KH_GRAFT_PARTS];
+    int n = kh_graft_parts(&p->graft, part), rc = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = find_array(f, part[i].name, part[i].rank, part[i].shape, &a[i], err);
+    if (rc != 0 || n == 0)
+        return rc;
+    p->graft.x = kh_malloc(kh_graft_size(&p->graft) * sizeof *p->graft.x);
+    if (!p->graft.x)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = kh_safetensors_read(f, a[i], 0, a[i]->bytes, p->graft.x + part[i].at, err);
+    return rc;
 }
 
 static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
@@ -190,6 +240,9 @@ static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
     for (size_t i = 0; i < z_bytes(p) / sizeof *p->z; i++)
         if (!isfinite(p->z[i]))
             return kh_fail(err, KH_EFORMAT, "%s: number %zu of z is not finite", path, i);
+    for (size_t i = 0; p->graft.x && i < kh_graft_size(&p->graft); i++)
+        if (!isfinite(p->graft.x[i]))
+            return kh_fail(err, KH_EFORMAT, "%s: number %zu of the %s is not finite", path, i, kh_graft_name(p->graft.kind));
     return 0;
 }
 
@@ -202,6 +255,8 @@ static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err
     rc = read_array(f, "weights", 1, shape, &p->weight, err);
     if (rc == 0)
         rc = read_array(f, "z", 2, shape, &p->z, err);
+    if (rc == 0)
+        rc = read_graft(p, f, err);
     if (rc == 0 && hash_samples(p) != hash)
         rc = kh_fail(err, KH_EMISMATCH, "%s: does not belong to the " JSON_NAME " beside it; one of them was replaced", path);
     if (rc == 0)

@@ -6,6 +6,7 @@
 #define KH_JUDGE_POSTERIOR_H
 
 #include "base/arena.h"
+#include "model/graft.h"
 #include "prompt/demos.h"
 #include "prompt/subspace.h"
 
@@ -25,6 +26,7 @@ struct kh_posterior {
     kh_space space;       /* if soft */
     uint64_t *projection; /* [n] the seed of each sample's A; NULL without soft prompt */
     kh_demos demos;       /* n_order is n, or 0: none */
+    kh_graft graft;       /* what stands on the model; then access is weights, and there is one sample without z */
 
     bool calibrated; /* votes become probabilities by this, */
     kh_calibrator calibrator; /* which is of kind KH_CALIBRATE_VOTES and owns no memory */
@@ -38,6 +40,7 @@ struct kh_posterior {
     const char *data; /* the folder, or NULL */
     int shots, train_rows, dev_rows;
     long long train_queries, dev_queries;
+    long long forward, backward; /* rows that passed the weights beside the box, and back */
     double dev;
     const char *stopped;
 
@@ -50,6 +53,8 @@ int kh_posterior_new(kh_posterior **out, const char *method, kh_plm *, const kh_
 int kh_posterior_set_space(kh_posterior *, const kh_space *, kh_err *err);
 /* Adds a sample: z [dim] (NULL without soft prompt) and the seed of its A. All weights become 1 / n. */
 int kh_posterior_add(kh_posterior *, const float *z, uint64_t projection, kh_err *err);
+/* Takes a copy of a graft, as the one sample. */
+int kh_posterior_set_graft(kh_posterior *, const kh_graft *, kh_err *err);
 /* A copy of a string in the posterior's memory, or NULL when out of memory. */
 const char *kh_posterior_keep(kh_posterior *, const char *s);
 

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16, MAX_ROWS = 1 << 20 };
+enum { FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16, MAX_ROWS = 1 << 20,
+    MAX_LAYERS = 1 << 10 };
 
 /* -------------------------------------------------------------------------------------------------- writing */
 
@@ -78,6 +79,15 @@ static void put_demos(kh_buf *out, const kh_demos *d) {
     kh_buf_text(out, "]},\n");
 }
 
+static void put_graft(kh_buf *out, const kh_graft *g) {
+    kh_buf_printf(out, "  \"graft\": {\"kind\": \"%s\", \"hidden\": %d, ", kh_graft_name(g->kind), g->hidden);
+    if (g->kind == KH_GRAFT_PREFIX)
+        kh_buf_printf(out, "\"layers\": %d, \"slots\": %d},\n", g->layers, g->slots);
+    else
+        kh_buf_printf(
+            out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n", kh_pool_name(g->pool), g->inner, g->labels);
+}
+
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     kh_buf_printf(out, "{\n  \"format\": %d, ", FORMAT);
     put_pair(out, "keyhole", p->version);
@@ -92,6 +102,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_space(out, p);
     if (p->demos.n_order > 0)
         put_demos(out, &p->demos);
+    if (p->graft.kind != KH_GRAFT_NONE)
+        put_graft(out, &p->graft);
     if (p->calibrated)
         kh_buf_printf(out, "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, \"rows\": %d},\n",
             p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
@@ -106,8 +118,10 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     kh_buf_text(out, "},\n  \"data\": {");
     put_pair(out, "path", p->data);
     kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots, p->train_rows, p->dev_rows);
-    kh_buf_printf(
-        out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, \"dev\": %.17g, ", p->train_queries, p->dev_queries, p->dev);
+    kh_buf_printf(out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, ", p->train_queries, p->dev_queries);
+    if (p->forward > 0)
+        kh_buf_printf(out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
+    kh_buf_printf(out, "\"dev\": %.17g, ", p->dev);
     put_pair(out, "stopped", p->stopped);
     kh_buf_text(out, ",\n  \"task\": ");
     kh_task_json(p->task, out);
@@ -293,6 +307,42 @@ static int read_demos(reader *r, const json_t *root) {
     return rc;
 }
 
+/* A graft brings its own access level, and no level comes without it. */
+static int read_graft(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    kh_graft *g = &p->graft;
+    const json_t *o;
+    const char *kind, *pool;
+    bool there = json_object_get(root, "graft"), open = p->access == KH_ACCESS_WEIGHTS;
+    if (there != open || (there && (p->n != 1 || p->soft || p->demos.n_order > 0)))
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one sample",
+            r->name);
+    if (!there)
+        return 0;
+    int rc = get_object(r, root, "graft", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "kind", &kind, r->name, r->err);
+    if (rc == 0 && (rc = kh_graft_find(&g->kind, kind, r->err)) != 0)
+        return kh_err_prefix(r->err, "%s", r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "hidden", 1, MAX_HIDDEN, &g->hidden, r->name, r->err);
+    if (rc == 0 && g->kind == KH_GRAFT_PREFIX) {
+        rc = kh_json_int(o, "layers", 1, MAX_LAYERS, &g->layers, r->name, r->err);
+        return rc == 0 ? kh_json_int(o, "slots", 1, MAX_SLOTS, &g->slots, r->name, r->err) : rc;
+    }
+    if (rc == 0)
+        rc = kh_json_string(o, "states", &pool, r->name, r->err);
+    if (rc == 0 && (rc = kh_pool_find(&g->pool, pool, r->err)) != 0)
+        return kh_err_prefix(r->err, "%s", r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "inner", 1, MAX_HIDDEN, &g->inner, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(o, "labels", p->task->n_label, p->task->n_label, &g->labels, r->name, r->err);
+    if (rc == 0 && (g->pool == KH_POOL_ALL) != (g->kind == KH_GRAFT_BILSTM))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a head of kind %s cannot read the states \"%s\"", r->name, kind, pool);
+    return rc;
+}
+
 /* A part of the file as text again, for those who read JSON themselves. */
 static int dump(reader *r, const json_t *root, const char *key, char **out) {
     const json_t *o;
@@ -359,6 +409,21 @@ static int read_model(reader *r, const json_t *root) {
     return rc == 0 ? read_u64(r, json_object_get(o, "tokenizer"), "tokenizer", 16, &p->tokenizer) : rc;
 }
 
+static int read_passes(reader *r, const json_t *root) {
+    const json_t *o;
+    uint64_t forward, backward;
+    if (!json_object_get(root, "passes"))
+        return 0;
+    int rc = get_object(r, root, "passes", &o);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(o, "forward"), "forward", 10, &forward);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(o, "backward"), "backward", 10, &backward);
+    if (rc == 0)
+        r->p->forward = (long long)forward, r->p->backward = (long long)backward;
+    return rc;
+}
+
 static int read_costs(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *data, *queries;
@@ -381,6 +446,8 @@ static int read_costs(reader *r, const json_t *root) {
     if (rc == 0)
         p->train_queries = (long long)train, p->dev_queries = (long long)dev;
     if (rc == 0)
+        rc = read_passes(r, root);
+    if (rc == 0)
         rc = kh_json_number(root, "dev", &p->dev, r->name, r->err);
     return rc == 0 ? keep_string(r, root, "stopped", &p->stopped) : rc;
 }
@@ -400,10 +467,13 @@ static int read_head(reader *r, const json_t *root, uint64_t *samples) {
         rc = kh_fail(r->err, KH_EFORMAT, "%s: \"method\" is missing", r->name);
     if (rc == 0)
         rc = kh_json_string(root, "access", &access, r->name, r->err);
-    if (rc == 0 && strcmp(access, kh_access_name(KH_ACCESS_LABELS)) != 0 && strcmp(access, kh_access_name(KH_ACCESS_LOGPROBS)) != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"access\" must be labels or logprobs, not \"%s\"", r->name, access);
+    int level = KH_ACCESS_LABELS;
+    while (rc == 0 && level <= KH_ACCESS_WEIGHTS && strcmp(access, kh_access_name((kh_access)level)) != 0)
+        level++;
+    if (rc == 0 && level > KH_ACCESS_WEIGHTS)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"access\" must be labels, logprobs or weights, not \"%s\"", r->name, access);
     if (rc == 0)
-        p->access = strcmp(access, kh_access_name(KH_ACCESS_LABELS)) == 0 ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS;
+        p->access = (kh_access)level;
     if (rc == 0)
         rc = read_u64(r, json_object_get(root, "seed"), "seed", 10, &p->seed);
     if (rc == 0)
@@ -422,8 +492,8 @@ int kh_posterior_parse(kh_posterior *p, const char *text, size_t n, const char *
         rc = kh_fail(r.err, KH_EFORMAT, "%s: must hold a JSON object", name);
     if (rc == 0)
         rc = read_head(&r, root, samples);
-    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_calibration,
-        read_model, read_costs };
+    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_graft,
+        read_calibration, read_model, read_costs };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

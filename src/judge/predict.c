@@ -2,12 +2,14 @@
  *
  * Prompts are made once, when the predictor is: a projection at a time, so that only one A is in memory however many an
  * ensemble has. Then rows pass in chunks, each with all prompts; sums are taken in the order of the samples. With
- * demonstrations, rows are asked in groups that have room for equally many of them. */
+ * demonstrations, rows are asked in groups that have room for equally many of them. With a graft the box is open: a head reads
+ * its hidden states, and prefixes go into its layers. */
 #include "judge/predict.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/task.h"
+#include "judge/features.h"
 #include "judge/posterior.h"
 #include "prompt/target.h"
 
@@ -19,6 +21,7 @@
 enum {
     ROWS_AT_ONCE = 64,
     PROMPTS_AT_ONCE = 32,
+    HEAD_SHARDS = 8, /* threads that a head can use; its answers do not depend on it */
 };
 
 struct kh_predictor {
@@ -31,6 +34,7 @@ struct kh_predictor {
     kh_words *words;
     kh_batch_opts batch;
     float *prompts; /* [n, slots, hidden] */
+    kh_head *head;  /* if the graft is one */
     int *tokens;    /* demonstrations: [n_order, n_shown + 1] what the first k of them take in tokens */
 };
 
@@ -97,6 +101,17 @@ static int check_model(const kh_posterior *post, const kh_plm *plm, kh_err *err)
             "the posterior was made with other weights (%s): fingerprint %016" PRIx64 ", this model has %016" PRIx64,
             post->model ? post->model : "of a model not known by path", post->fingerprint, info.fingerprint);
     return 0;
+}
+
+/* The posterior's sizes are its file's word; the model's decide. */
+static int check_graft(const kh_posterior *post, kh_plm *plm, kh_err *err) {
+    const kh_graft *g = &post->graft;
+    struct kh_engine *e;
+    int rc = kh_plm_inside(plm, &e, err);
+    if (rc == 0 && g->hidden != kh_plm_describe(plm).hidden)
+        rc = kh_fail(err, KH_EMISMATCH, "the posterior's %s is for states of %d numbers; those of this model have %d",
+            kh_graft_name(g->kind), g->hidden, kh_plm_describe(plm).hidden);
+    return rc;
 }
 
 static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
@@ -170,6 +185,37 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
             add_samples(out, logprob, post->weight + s, some, n, p->task->n_label);
     }
     kh_batch_free(batch);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------------------- grafts */
+
+static int ask_head(kh_predictor *p, const kh_row *rows, int n, float *logprob, kh_err *err) {
+    const kh_graft *g = &p->post->graft;
+    kh_features f = { 0 };
+    double loss;
+    int rc = kh_features_read(&f, p->plm, p->task, p->words, &p->batch, g->pool, rows, n, err);
+    if (rc == 0)
+        rc = kh_head_run(p->head, g->x, f.row, n, false, logprob, &loss, err);
+    kh_features_free(&f);
+    return rc;
+}
+
+static int ask_prefixed(kh_predictor *p, const kh_row *rows, int n, float *logprob, kh_err *err) {
+    kh_batch *batch;
+    int rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), p->task, p->words, rows, n, &p->batch, err);
+    if (rc == 0)
+        rc = kh_plm_score_prefixed(
+            p->plm, &(kh_question){ .batch = batch, .words = p->words, .inject = KH_INJECT_NONE }, &p->post->graft, logprob, err);
+    kh_batch_free(batch);
+    return rc;
+}
+
+/* One chunk of rows. */
+static int ask_graft(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
+    int rc = p->head ? ask_head(p, rows, n, logprob, err) : ask_prefixed(p, rows, n, logprob, err);
+    if (rc == 0)
+        add_samples(out, logprob, p->post->weight, 1, n, p->task->n_label);
     return rc;
 }
 
@@ -314,6 +360,8 @@ static int new_predictor(
     kh_plm_info box = kh_plm_describe(plm);
     p->batch = post->soft ? kh_space_batch(&post->space, plm, false) : (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
     int rc = check_model(post, plm, err);
+    if (rc == 0 && post->graft.kind != KH_GRAFT_NONE)
+        rc = check_graft(post, plm, err);
     if (foreign) {
         p->foreign = mix_tasks(task, post->task);
         p->task = &p->foreign;
@@ -327,6 +375,8 @@ static int new_predictor(
     }
     if (rc == 0 && post->soft)
         rc = make_prompts(p, err);
+    if (rc == 0 && (post->graft.kind == KH_GRAFT_MLP || post->graft.kind == KH_GRAFT_BILSTM))
+        rc = kh_head_new(&p->head, &post->graft, HEAD_SHARDS, err);
     if (rc == 0 && post->demos.n_order > 0)
         rc = measure_demos(p, err);
     if (rc != 0)
@@ -351,6 +401,7 @@ void kh_predictor_free(kh_predictor *p) {
         return;
     kh_words_free(p->words);
     kh_free(p->prompts);
+    kh_head_free(p->head);
     kh_free(p->tokens);
     kh_free(p);
 }
@@ -394,8 +445,9 @@ int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_ex
         int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
         size_t at = (size_t)first * (size_t)n_label;
         sums part = { out->p + at, out->votes ? out->votes + at : NULL, out->votes ? out->ambiguity + first : NULL };
-        rc = p->post->demos.n_order > 0 ? ask_demos(p, rows + first, some, logprob, &part, err)
-                                        : ask_prompts(p, rows + first, some, logprob, &part, err);
+        rc = (p->post->demos.n_order > 0                   ? ask_demos
+                 : p->post->graft.kind != KH_GRAFT_NONE ? ask_graft
+                                                        : ask_prompts)(p, rows + first, some, logprob, &part, err);
         if (rc == 0)
             kh_mixture_finish(part.p, some, n_label);
         if (rc == 0)

@@ -179,6 +179,8 @@ typedef struct work {
     float *x, *y, *q, *ctx; /* [rows, H] */
     float *kv;              /* [rows, 2 H] */
     float *inner;           /* [rows, I], or wider: see call.wide */
+    float *joined;          /* [prefix and a sequence, 2 H] keys and values of both, if there is a prefix */
+    const kh_graft *prefix; /* or NULL */
     void *scratch;          /* of the kernels */
 } work;
 
@@ -220,21 +222,38 @@ typedef struct span {
     int mask, n_mask; /* the rows that matter after the last layer */
 } span;
 
+/* The prefix's keys and values of a layer, which attention sees before those of a sequence. */
+static void join_prefix(const kh_graft *g, int layer, work *w) {
+    size_t H = (size_t)g->hidden, slots = (size_t)g->slots;
+    const float *key = g->x + 2 * (size_t)layer * slots * H, *value = key + slots * H;
+    for (size_t i = 0; i < slots; i++) {
+        memcpy(w->joined + i * 2 * H, key + i * H, H * sizeof *key);
+        memcpy(w->joined + i * 2 * H + H, value + i * H, H * sizeof *value);
+    }
+}
+
 /* Attention for each sequence; if `only_masks`, queries are the mask rows, which stand compactly in w->q. */
-static void attend(const kh_engine *e, const span *s, int n, bool only_masks, work *w) {
+static void attend(const kh_engine *e, int layer, const span *s, int n, bool only_masks, work *w) {
     size_t H = (size_t)e->model->config.hidden;
-    int heads = e->model->config.heads;
+    int heads = e->model->config.heads, slots = w->prefix ? w->prefix->slots : 0;
     size_t row = 0, query = 0;
+    if (slots > 0)
+        join_prefix(w->prefix, layer, w);
     for (int i = 0; i < n; i++) {
         int n_query = only_masks ? s[i].n_mask : s[i].rows;
+        const float *kv = w->kv + row * 2 * H;
+        if (slots > 0) {
+            memcpy(w->joined + (size_t)slots * 2 * H, kv, (size_t)s[i].rows * 2 * H * sizeof *kv);
+            kv = w->joined;
+        }
         e->kernels->attention(&(kh_attention){ .q = w->q + query * H,
                                   .ldq = H,
-                                  .k = w->kv + row * 2 * H,
+                                  .k = kv,
                                   .ldk = 2 * H,
-                                  .v = w->kv + row * 2 * H + H,
+                                  .v = kv + H,
                                   .ldv = 2 * H,
                                   .n_query = n_query,
-                                  .n = s[i].rows,
+                                  .n = slots + s[i].rows,
                                   .heads = heads,
                                   .d = (int)H / heads,
                                   .out = w->ctx + query * H,
@@ -279,7 +298,7 @@ static void run_layers(const kh_engine *e, const span *s, int n, int layers, boo
         }
         if (l > 0)
             apply(e, &p->q, w->x, rows, NULL, KH_PLAIN, w->q, w->scratch);
-        attend(e, s, n, last, w);
+        attend(e, l, s, n, last, w);
         finish_layer(e, p, rows, w);
     }
 }
@@ -377,6 +396,7 @@ struct call {
     bool to_masks; /* the last one for mask rows only, then the head */
     take_fn *take;
     float *out;
+    const kh_graft *prefix; /* or NULL */
 
     dense label;   /* kh_engine_score, words of one token: the decoder's rows of them */
     const int *at; /* kh_engine_vocabulary: places */
@@ -516,15 +536,18 @@ static int round_end(int from, int n, const size_t *start, size_t each) {
     return end;
 }
 
-static bool work_new(const kh_engine *e, int rows, int wide, work *w) {
-    size_t n = (size_t)rows, H = (size_t)e->model->config.hidden,
-           I = (size_t)(wide > e->model->config.inner ? wide : e->model->config.inner);
-    float *block = kh_aligned(n * (6 * H + I) * sizeof *block);
-    w->scratch = kh_aligned(kh_kernels_scratch(rows, (int)H / e->model->config.heads));
-    *w = (work){ block, block, block, block, block, block, w->scratch };
+static bool work_new(const call *c, int rows, work *w) {
+    const kh_config *g = &c->e->model->config;
+    int slots = c->prefix ? c->prefix->slots : 0;
+    size_t n = (size_t)rows, H = (size_t)g->hidden, I = (size_t)(c->wide > g->inner ? c->wide : g->inner);
+    size_t joined = slots > 0 ? (size_t)(slots + c->ask->batch->max_len) * 2 * H : 0;
+    float *block = kh_aligned((n * (6 * H + I) + joined) * sizeof *block);
+    w->scratch = kh_aligned(kh_kernels_scratch(rows + slots, (int)H / g->heads));
+    *w = (work){ block, block, block, block, block, block, block, c->prefix, w->scratch };
     if (!block || !w->scratch)
         return false;
     w->y += n * H, w->q += 2 * n * H, w->ctx += 3 * n * H, w->kv += 4 * n * H, w->inner += 6 * n * H;
+    w->joined += n * (6 * H + I);
     return true;
 }
 
@@ -559,7 +582,7 @@ static int call_run(call *c, kh_err *err) {
     c->work = kh_calloc((size_t)c->threads, sizeof *c->work);
     bool ok = c->work != NULL;
     for (int t = 0; ok && t < c->threads; t++)
-        ok = work_new(c->e, GROUP_ROWS + b->max_len, c->wide, &c->work[t]);
+        ok = work_new(c, GROUP_ROWS + b->max_len, &c->work[t]);
     if (!ok)
         rc = kh_fail_memory(err);
     int n_prompt = b->n_slot > 0 ? c->ask->n_prompt : 1;
@@ -693,12 +716,17 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
     return ok ? 0 : kh_fail_memory(err);
 }
 
-int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) {
+static int score(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
     call c = {
-        .e = e, .ask = ask, .layers = e->model->config.layers, .to_masks = true, .take = single ? take_single : take_multiple
+        .e = e,
+        .ask = ask,
+        .layers = e->model->config.layers,
+        .to_masks = true,
+        .take = single ? take_single : take_multiple,
+        .prefix = prefix,
     };
     c.wide = single ? words->n_word : vocabulary_width(e);
     int rc = kh_model_needs_head(e->model, "scoring label words", err);
@@ -718,6 +746,16 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
         reduce_words(words, score, n, logits);
     kh_free(score);
     return rc;
+}
+
+int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) { return score(e, ask, NULL, logits, err); }
+
+int kh_engine_score_prefixed(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
+    const kh_config *c = &e->model->config;
+    return prefix->kind == KH_GRAFT_PREFIX && prefix->layers == c->layers && prefix->hidden == c->hidden
+        ? score(e, ask, prefix, logits, err)
+        : kh_fail(err, KH_EMISMATCH, "a prefix of %d layers with %d numbers a slot does not fit a model of %d layers with %d",
+              prefix->layers, prefix->hidden, c->layers, c->hidden);
 }
 
 /* All rows of the last layer are here; the head and the decoder run for the places asked for. Sequences of a group stand in

@@ -14,6 +14,7 @@
 #ifndef KH_MODEL_ENGINE_H
 #define KH_MODEL_ENGINE_H
 
+#include "model/graft.h"
 #include "model/kernels.h"
 #include "model/model.h"
 
@@ -33,6 +34,9 @@ const char *kh_precision_name(kh_precision);
 
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
 int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
+
+/* The same with keys and values in front of those of every sequence (graft.h, prefix). They take no positions. */
+int kh_engine_score_prefixed(kh_engine *, const kh_question *, const kh_graft *prefix, float *logits, kh_err *err);
 
 /* The other two questions are about sequences as they are (with one prompt, if they have slots); words is not used. */
 

@@ -7,6 +7,7 @@
 #include "base/hooks.h"
 #include "model/random_model.h"
 #include "model/training.h"
+#include "text/tokenizer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,31 +23,6 @@ static double now(void) {
 }
 
 /* --------------------------------------------------------------------------------------------------- set-up */
-
-static int copy_file(const char *from_dir, const char *from_name, const char *to_dir, const char *to_name, kh_err *err) {
-    char *from = from_dir ? kh_path_join(from_dir, from_name) : kh_strdup(from_name), *to = kh_path_join(to_dir, to_name);
-    kh_buf bytes = { 0 };
-    int rc = from && to ? 0 : kh_fail_memory(err);
-    if (rc == 0 && (!from_dir || kh_file_exists(from)) && (rc = kh_file_read(from, (size_t)1 << 28, &bytes, err)) == 0)
-        rc = kh_file_write(to, bytes.data, bytes.len, err);
-    kh_buf_free(&bytes);
-    kh_free(from);
-    kh_free(to);
-    return rc;
-}
-
-/* A tokenizer's files under the names by which kh_tokenizer_open finds them. */
-static int copy_tokenizer(const char *tokenizer, const char *out, kh_err *err) {
-    static const char *const FILES[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "vocab.txt" };
-    const char *base = kh_path_base(tokenizer), *dot = strrchr(base, '.');
-    int rc = 0;
-    if (!kh_dir_exists(tokenizer))
-        return copy_file(NULL, tokenizer, out, dot && strcmp(dot, ".json") == 0 ? "tokenizer.json" : base, err);
-    for (size_t i = 0; i < sizeof FILES / sizeof *FILES && rc == 0; i++)
-        rc = copy_file(tokenizer, FILES[i], out, FILES[i], err);
-    return rc;
-}
 
 /* A folder in which training has begun is not started anew by mistake. */
 static int find_state(const kh_pretrain_opts *o, bool *there, kh_err *err) {
@@ -182,7 +158,7 @@ static int start(kh_training *t, bool *resumed, kh_err *err) {
     if ((o->resume && (rc = kh_training_load(t, resumed, err)) != 0) || (rc = start_phase(t, t->phase, err)) != 0)
         goto done;
     memcpy(t->sampler.drawn, t->drawn, (size_t)t->corpus.n_file * sizeof *t->drawn);
-    rc = copy_tokenizer(o->tokenizer, o->out, err);
+    rc = kh_tokenizer_copy(o->tokenizer, o->out, err);
 done:
     kh_tokenizer_close(tokenizer);
     return rc;

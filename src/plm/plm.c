@@ -2,6 +2,7 @@
  *
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
  * exactly what the functions that take them do. */
+#include "plm/inside.h"
 #include "plm/ranks.h"
 #include "plm/services.h"
 #include "plm/tape.h"
@@ -170,12 +171,8 @@ static int ask(kh_plm *p, const kh_question *q, float *logits, int *label, kh_er
     return label ? 0 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
 }
 
-static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
-    float *logprob = out;
-    int n_label = q->words->n_label, rc = ask(p, q, logprob, NULL, err);
-    size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
-    for (size_t i = 0; rc == 0 && !p->backend->normalised && i < pairs; i++) {
-        float *x = logprob + i * (size_t)n_label;
+static void normalise(float *x, size_t pairs, int n_label) {
+    for (size_t i = 0; i < pairs; i++, x += n_label) {
         double top = -INFINITY, sum = 0;
         for (int k = 0; k < n_label; k++)
             top = (double)x[k] > top ? (double)x[k] : top;
@@ -184,6 +181,12 @@ static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err)
         for (int k = 0; k < n_label; k++)
             x[k] = (float)((double)x[k] - top - log(sum));
     }
+}
+
+static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
+    int rc = ask(p, q, out, NULL, err);
+    if (rc == 0 && !p->backend->normalised)
+        normalise(out, (size_t)prompts_of(q) * (size_t)q->batch->n_row, q->words->n_label);
     return rc;
 }
 
@@ -220,6 +223,65 @@ int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
     return ask_tape((kh_plm *)l, q, KH_TAPE_LABELS, ask_labels, label, err);
+}
+
+/* ----------------------------------------------------------------------------------------- the open box */
+
+int kh_plm_inside(kh_plm *p, kh_engine **out, kh_err *err) {
+    *out = kh_plm_engine(p);
+    if (!*out)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "this needs the inside of a model, and that behind the %s backend shows none; give the folder of the model",
+            p->backend->name);
+    return p->access >= KH_ACCESS_WEIGHTS
+        ? 0
+        : kh_fail(err, KH_EUNSUPPORTED, "this needs the inside of a model: access level weights; the box was opened at %s",
+              kh_access_name(p->access));
+}
+
+static int not_finite(const float *x, size_t n, kh_err *err) {
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return kh_fail(err, KH_EFORMAT, "a hidden state of the model is not a number: are its weights too large?");
+    return 0;
+}
+
+int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
+    kh_engine *e;
+    kh_question q = { .batch = b, .inject = KH_INJECT_NONE };
+    double start = now();
+    int rc = kh_plm_inside(p, &e, err);
+    if (rc == 0)
+        rc = kh_engine_hidden(e, &q, kh_engine_model(e)->config.layers, out, err);
+    if (rc != 0)
+        return rc;
+    p->meter.calls++;
+    count(p, &q, now() - start);
+    return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
+}
+
+int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, float *logprob, kh_err *err) {
+    kh_engine *e;
+    double start = now();
+    int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_inside(p, &e, err);
+    if (rc == 0)
+        rc = kh_engine_score_prefixed(e, q, g, logprob, err);
+    if (rc != 0)
+        return rc;
+    p->meter.calls++;
+    count(p, q, now() - start);
+    size_t pairs = (size_t)prompts_of(q) * (size_t)n_row;
+    rc = check_finite(logprob, pairs * (size_t)n_label, n_row, n_label, err);
+    if (rc == 0)
+        normalise(logprob, pairs, n_label);
+    return rc;
+}
+
+void kh_plm_count_passes(kh_plm *p, int rows, long long tokens, bool gradients, double seconds) {
+    p->meter.forward += rows;
+    p->meter.backward += gradients ? rows : 0;
+    p->meter.tokens += tokens;
+    p->meter.seconds += seconds;
 }
 
 /* -------------------------------------------------------------------------------------- early rejection */

@@ -267,6 +267,28 @@ int kh_tokenizer_open(kh_tokenizer **out, const char *path, kh_err *err) {
     return rc;
 }
 
+/* The main file may have any name where it comes from. */
+static const char *name_in_folder(const kh_tokenizer_files *f, int i) {
+    const char *base = kh_path_base(f->file[KH_FILE_MAIN].path);
+    if (i != KH_FILE_MAIN)
+        return file_names[i];
+    return ends_with(base, ".txt") ? "vocab.txt" : f->file[KH_FILE_MERGES].there ? "vocab.json" : "tokenizer.json";
+}
+
+int kh_tokenizer_copy(const char *path, const char *folder, kh_err *err) {
+    kh_tokenizer_files f;
+    int rc = kh_tokenizer_files_read(&f, path, err);
+    for (int i = 0; i < KH_N_TOKENIZER_FILE && rc == 0; i++) {
+        if (!f.file[i].there)
+            continue;
+        char *to = kh_path_join(folder, name_in_folder(&f, i));
+        rc = to ? kh_file_write(to, f.file[i].bytes.data, f.file[i].bytes.len, err) : kh_fail_memory(err);
+        kh_free(to);
+    }
+    kh_tokenizer_files_free(&f);
+    return rc;
+}
+
 /* ----------------------------------------------------------------------------------------------------- encoding */
 
 typedef struct work {

@@ -77,6 +77,9 @@ int kh_tokenizer_add_token(kh_tokenizer *, kh_added_token *, const char *place, 
 /* The last step of loading: checks ids, links what finds added tokens, chooses the parts. */
 int kh_tokenizer_ready(kh_tokenizer *, const char *name, const kh_beside *, kh_err *err);
 
+/* Writes the files that kh_tokenizer_open reads at `path` into a folder, under the names by which it finds them there. */
+int kh_tokenizer_copy(const char *path, const char *folder, kh_err *err);
+
 /* As kh_tokenizer_open, from the bytes of a tokenizer.json. */
 int kh_tokenizer_from_json(kh_tokenizer **out, const char *bytes, size_t n, const char *name, kh_err *err);
 

@@ -5,9 +5,11 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/rng.h"
+#include "plm/inside.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------ the open box */
@@ -113,11 +115,11 @@ static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slo
     }
 }
 
-/* Rows which[0 .. n-1] of a batch; which NULL: the first n. */
+/* Rows which[0 .. n-1] of a batch. */
 static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
     size_t tokens = 0, many = (size_t)n;
     for (int i = 0; i < n; i++) {
-        int seq = which ? which[i] : i;
+        int seq = which[i];
         tokens += batch->start[seq + 1] - batch->start[seq];
     }
     *r = (rows){ .n = n,
@@ -129,7 +131,7 @@ static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const
     if (!r->slot || !r->start || !r->at || !r->first_at || !r->target)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {
-        int seq = which ? which[i] : i;
+        int seq = which[i];
         lay_out(b, batch, seq, r->slot + r->start[i]);
         r->start[i + 1] = r->start[i] + (int)(batch->start[seq + 1] - batch->start[seq]);
         r->at[i] = r->start[i] + batch->mask[seq];
@@ -139,17 +141,35 @@ static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const
     return 0;
 }
 
-/* The mean loss of some rows, their log-probabilities if wanted, and the gradient if wanted. */
-static int run_rows(kh_descent *d, const rows *r, bool gradients, float *logprob, double *loss, kh_err *err) {
-    const kh_open_box *b = d->box;
-    kh_packed text = { r->n, r->start, r->slot, r->at, r->first_at };
-    kh_lm_loss how = { r->target, b->token, b->label, b->n_token, d->t->task->n_label, 1.0 / r->n };
+static int run_passage(void *self, const kh_some *some, bool gradients, float *logprob, double *loss, float **slope, kh_err *err) {
+    kh_passage *g = self;
+    const kh_open_box *b = g->box;
+    double start = kh_tuning_clock();
+    rows r = { 0 };
+    int rc = rows_make(&r, b, some->dev ? b->dev : b->train, some->which, some->n, err);
+    kh_packed text = { r.n, r.start, r.slot, r.at, r.first_at };
+    kh_lm_loss how = { r.target, b->token, b->label, b->n_token, g->t->task->n_label, 1.0 / some->n };
     kh_pass_f32 pass = { .w = b->w };
-    int rc = d->pass(d->self, &pass, err);
+    if (rc == 0 && g->pass)
+        rc = g->pass(g->self, &pass, err);
     pass.text = &text;
     pass.loss = &how;
     pass.logprob = logprob;
-    return rc ? rc : kh_gradient_run(d->gradient, &pass, gradients, loss, err);
+    if (rc == 0)
+        rc = kh_gradient_run(g->gradient, &pass, gradients, loss, err);
+    if (rc == 0)
+        kh_plm_count_passes(g->t->plm, r.n, r.start[r.n], gradients, kh_tuning_clock() - start);
+    *slope = gradients ? g->slope(g->gradient) : NULL;
+    rows_free(&r);
+    return rc;
+}
+
+void kh_descent_through(kh_descent *d, kh_passage *g) {
+    d->n_train = g->box->train ? g->box->train->n_row : 0; /* without, an error is on its way */
+    d->n_dev = g->box->dev ? g->box->dev->n_row : 0;
+    d->dev_label = g->box->dev ? g->box->dev->label : NULL;
+    d->run = run_passage;
+    d->self = g;
 }
 
 /* ---------------------------------------------------------------------------------------------------- descent */
@@ -157,29 +177,24 @@ static int run_rows(kh_descent *d, const rows *r, bool gradients, float *logprob
 /* The dev rows by x as it is, a few at a time. */
 static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
     enum { AT_ONCE = 64 };
-    const kh_batch *dev = d->box->dev;
     int n_label = d->t->task->n_label, rc = 0;
-    size_t size = (size_t)dev->n_row * (size_t)n_label;
-    float *logprob = kh_calloc(size, sizeof *logprob);
+    size_t size = (size_t)d->n_dev * (size_t)n_label;
+    float *logprob = kh_calloc(size, sizeof *logprob), *slope;
     double *p = kh_calloc(size, sizeof *p), sum = 0, loss;
     if (!logprob || !p)
         rc = kh_fail_memory(err);
-    for (int first = 0; first < dev->n_row && rc == 0; first += AT_ONCE) {
-        int which[AT_ONCE], n = dev->n_row - first < AT_ONCE ? dev->n_row - first : AT_ONCE;
-        rows r = { 0 };
+    for (int first = 0; first < d->n_dev && rc == 0; first += AT_ONCE) {
+        int which[AT_ONCE], n = d->n_dev - first < AT_ONCE ? d->n_dev - first : AT_ONCE;
         for (int i = 0; i < n; i++)
             which[i] = first + i;
-        rc = rows_make(&r, d->box, dev, which, n, err);
-        if (rc == 0)
-            rc = run_rows(d, &r, false, logprob + (size_t)first * (size_t)n_label, &loss, err);
+        rc = d->run(d->self, &(kh_some){ true, which, n }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
         sum += rc == 0 ? loss * n : 0;
-        rows_free(&r);
     }
     for (size_t i = 0; i < size && rc == 0; i++)
         p[i] = exp((double)logprob[i]);
     if (rc == 0) {
-        *metric = kh_metric_of_p(d->t->task->metric, p, dev->label, dev->n_row, n_label);
-        *ce = sum / dev->n_row;
+        *metric = kh_metric_of_p(d->t->task->metric, p, d->dev_label, d->n_dev, n_label);
+        *ce = sum / d->n_dev;
     }
     kh_free(logprob);
     kh_free(p);
@@ -204,7 +219,6 @@ static int judge(kh_descent *d, bool *better, kh_err *err) {
 /* One pass over the train rows in an order of its own; *loss becomes the mean. */
 static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
     const kh_descent_opts *o = d->o;
-    const kh_batch *train = d->box->train;
     kh_adamw_opts how = { .lr = o->lr,
         .beta1 = 0.9,
         .beta2 = 0.999,
@@ -213,33 +227,41 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         .clip = o->clip,
         .warmup = o->warmup,
         .decay = KH_DECAY_LINEAR };
-    long steps = (long)((train->n_row + o->batch - 1) / o->batch) * o->epochs;
+    long steps = (long)((d->n_train + o->batch - 1) / o->batch) * o->epochs;
     kh_rng rng = kh_rng_stream(d->t->o->seed, KH_RNG_HEADS, 0, (uint32_t)number);
     int rc = 0;
-    kh_rng_permutation(&rng, order, train->n_row);
+    kh_rng_permutation(&rng, order, d->n_train);
     *loss = 0;
-    for (int first = 0; first < train->n_row && rc == 0; first += o->batch) {
-        int n = train->n_row - first < o->batch ? train->n_row - first : o->batch;
-        rows r = { 0 };
+    for (int first = 0; first < d->n_train && rc == 0; first += o->batch) {
+        int n = d->n_train - first < o->batch ? d->n_train - first : o->batch;
         double part;
-        rc = rows_make(&r, d->box, train, order + first, n, err);
-        if (rc == 0)
-            rc = run_rows(d, &r, true, NULL, &part, err);
+        float *slope;
+        if (kh_tuning_interrupted(d->t))
+            return kh_fail(err, KH_STOPPED, "stopped on request");
+        rc = d->run(d->self, &(kh_some){ false, order + first, n }, true, NULL, &part, &slope, err);
         if (rc == 0 && !isfinite(part))
             rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
         if (rc == 0) {
-            kh_adamw_step(adamw, &how, kh_adamw_rate(&how, adamw->step, steps), d->x, d->slope(d->gradient), NULL);
-            *loss += part * n / train->n_row;
+            kh_adamw_step(adamw, &how, kh_adamw_rate(&how, adamw->step, steps), d->x, slope, NULL);
+            *loss += part * n / d->n_train;
         }
-        rows_free(&r);
     }
     return rc;
+}
+
+/* What the box was asked is one thing, what passed the opened weights another. */
+static void facts_of(const kh_descent *d, double loss, double least, char facts[KH_FACTS]) {
+    kh_meter now = kh_plm_meter(d->t->plm), start = d->t->start;
+    kh_loss_facts(facts, loss, least);
+    size_t n = strlen(facts);
+    if (now.forward > start.forward)
+        snprintf(facts + n, KH_FACTS - n, " forward=%lld backward=%lld", now.forward - start.forward, now.backward - start.backward);
 }
 
 int kh_descent_run(kh_descent *d, kh_err *err) {
     const kh_descent_opts *o = d->o;
     kh_adamw adamw = { 0 };
-    int *order = kh_calloc((size_t)d->box->train->n_row, sizeof *order), without = 0;
+    int *order = kh_calloc((size_t)d->n_train, sizeof *order), without = 0;
     double loss = INFINITY, least = INFINITY;
     bool better;
     d->best = kh_malloc(d->n * sizeof *d->best);
@@ -255,7 +277,7 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
         if (++done % o->dev_every == 0 && (rc = judge(d, &better, err)) == 0)
             without = better ? 0 : without + 1;
         char facts[KH_FACTS];
-        kh_loss_facts(facts, loss, least);
+        facts_of(d, loss, least, facts);
         if (rc == 0)
             kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts });
     }

@@ -1,7 +1,8 @@
 /* descent.h - tuning with the box open: weights at hand, gradients, AdamW, and the best of what dev has seen.
  *
- * A kh_open_box is the model's weights as one vector. A kh_descent learns some vector x by steps down the gradient of the
- * train loss: a soft prompt, or the weights themselves. After every few epochs the dev rows are asked; the best x there is
+ * A kh_descent learns some vector x by steps down the gradient of the train loss: a soft prompt, prefixes, the weights
+ * themselves, a head. What the loss is and how its gradient comes about is told by a function; for all that goes through the
+ * model itself it is that of a kh_passage, on a kh_open_box: the model's weights as one vector. After every few epochs the dev rows are asked; the best x there is
  * kept (of equal metrics the one with less cross-entropy), and the descent ends when none has been better for a while. */
 #ifndef KH_TUNE_DESCENT_H
 #define KH_TUNE_DESCENT_H
@@ -49,24 +50,45 @@ typedef struct kh_descent_opts {
     { "shards", KH_OPT_INT, offsetof(S, m.shards), "2", .min = 1, .max = 1024, .arg = "N", \
         .help = "parts of a batch that threads share; another number gives other bits" }
 
+/* Some rows of the train or the dev part. */
+typedef struct kh_some {
+    bool dev;
+    const int *which; /* [n] */
+    int n;
+} kh_some;
+
 typedef struct kh_descent {
     kh_tuning *t;
-    kh_open_box *box;
     const kh_descent_opts *o;
     const char *phase; /* for progress */
     float *x;          /* [n] what is learned */
     size_t n;
     const kh_segment *segment;
     int n_segment;
-    kh_gradient *gradient; /* with respect to x, made by the method */
-    /* The pass for x as it is now: w, prompt, prefix. */
-    int (*pass)(void *self, kh_pass_f32 *out, kh_err *err);
-    float *(*slope)(kh_gradient *); /* the gradient of x */
+    int n_train, n_dev;   /* rows */
+    const int *dev_label; /* [n_dev] */
+    /* The mean loss of some rows by x as it is now; their log-probabilities [n, n_label] unless NULL; the gradient if wanted,
+     * which *slope then shows. */
+    int (*run)(void *self, const kh_some *, bool gradients, float *logprob, double *loss, float **slope, kh_err *err);
     void *self;
 
     float *best;                 /* [n] */
     double best_dev, best_ce;    /* NaN: none yet */
 } kh_descent;
+
+/* Passes of rows through the model. */
+typedef struct kh_passage {
+    kh_tuning *t;
+    kh_open_box *box;
+    kh_gradient *gradient; /* with respect to x, made by the method */
+    /* The pass for x as it is now: prompt, prefix, or nothing if x is the box's weights. NULL: nothing. */
+    int (*pass)(void *self, kh_pass_f32 *out, kh_err *err);
+    float *(*slope)(kh_gradient *); /* the gradient of x */
+    void *self;
+} kh_passage;
+
+/* Has a descent, whose x and options are set, go through the model. */
+void kh_descent_through(kh_descent *, kh_passage *);
 
 /* Leaves the best x in x, and fills t->stopped. Starts with a look at dev, so that x never becomes worse there. */
 int kh_descent_run(kh_descent *, kh_err *err);

@@ -18,7 +18,10 @@ static const kh_method *const METHODS[] = {
     &kh_method_smc,
     &kh_method_snpe,
     &kh_method_prompt_tuning,
+    &kh_method_p_tuning_v2,
     &kh_method_model_tuning,
+    &kh_method_feature_mlp,
+    &kh_method_feature_bilstm,
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -143,6 +146,8 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
     p->dev_rows = t->dev ? t->dev->n_row : t->n_dev;
     p->dev_queries = t->dev_queries;
     p->train_queries = kh_tuning_queries(t) - t->dev_queries;
+    p->forward = kh_plm_meter(t->plm).forward - t->start.forward;
+    p->backward = kh_plm_meter(t->plm).backward - t->start.backward;
     return 0;
 }
 

@@ -33,7 +33,8 @@ typedef struct kh_method {
 
 extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble, kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
-extern const kh_method kh_method_prompt_tuning, kh_method_model_tuning;
+extern const kh_method kh_method_prompt_tuning, kh_method_p_tuning_v2, kh_method_model_tuning;
+extern const kh_method kh_method_feature_mlp, kh_method_feature_bilstm;
 
 const kh_method *kh_method_at(int i); /* NULL after the last */
 int kh_method_find(const kh_method **out, const char *name, kh_err *err);

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-
-#include <string.h>
+#include "plm/inside.h"
+#include "text/tokenizer.h"
 
 typedef struct model_opts {
     kh_descent_opts descent;
@@ -17,11 +17,6 @@ static const kh_opt model_table[] = {
     { 0 },
 };
 
-static int model_pass(void *self, kh_pass_f32 *out, kh_err *err) {
-    (void)self, (void)out, (void)err;
-    return 0; /* the box's weights are what is learned */
-}
-
 static int make_segments(const kh_params *p, kh_segment **out, int *n, kh_err *err) {
     kh_segment *s = *out = kh_calloc((size_t)p->n, sizeof *s);
     *n = 0;
@@ -30,35 +25,12 @@ static int make_segments(const kh_params *p, kh_segment **out, int *n, kh_err *e
     return s ? 0 : kh_fail_memory(err);
 }
 
-/* The files of the tokenizer go with the model. */
-static int copy_tokenizer(const char *from, const char *to, kh_err *err) {
-    static const char *const FILES[] = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "vocab.txt" };
-    int rc = 0;
-    for (size_t i = 0; i < sizeof FILES / sizeof *FILES && rc == 0; i++) {
-        char *source = kh_path_join(from, FILES[i]), *target = kh_path_join(to, FILES[i]);
-        kh_buf bytes = { 0 };
-        if (!source || !target)
-            rc = kh_fail_memory(err);
-        else if (kh_file_exists(source) && (rc = kh_file_read(source, (size_t)1 << 28, &bytes, err)) == 0)
-            rc = kh_file_write(target, bytes.data, bytes.len, err);
-        kh_buf_free(&bytes);
-        kh_free(source);
-        kh_free(target);
-    }
-    return rc;
-}
-
 /* Writes the model, opens it as everybody will, and lets it answer the dev rows. */
 static int publish(kh_tuning *t, const kh_open_box *box, const char *dir, kh_posterior *p, kh_err *err) {
     kh_plm *plm = NULL;
-    kh_predictor *predictor = NULL;
-    size_t n_label = (size_t)t->task->n_label;
-    double *answer = kh_calloc((size_t)t->n_dev * n_label, sizeof *answer);
-    int *label = kh_calloc((size_t)t->n_dev, sizeof *label);
-    int rc = answer && label ? kh_dir_make(dir, err) : kh_fail_memory(err);
+    int rc = kh_dir_make(dir, err);
     if (rc == 0 && (rc = kh_params_save(&box->params, box->w, dir, KH_DTYPE_F32, err)) == 0)
-        rc = copy_tokenizer(t->o->model, dir, err);
+        rc = kh_tokenizer_copy(t->o->model, dir, err);
     if (rc == 0)
         rc = kh_plm_open(&plm, dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, err);
     if (rc == 0) {
@@ -69,17 +41,12 @@ static int publish(kh_tuning *t, const kh_open_box *box, const char *dir, kh_pos
         rc = p->model && p->precision ? kh_posterior_add(p, NULL, 0, err) : kh_fail_memory(err);
     }
     if (rc == 0)
-        rc = kh_predictor_new(&predictor, p, plm, t->task, err);
-    if (rc == 0)
-        rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
-    for (int i = 0; i < t->n_dev && rc == 0; i++)
-        label[i] = t->dev_row[i].label;
-    if (rc == 0)
-        p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, (int)n_label);
-    kh_predictor_free(predictor);
+        rc = kh_tuning_judge(t, p, plm, err);
+    if (rc == 0) {
+        kh_meter m = kh_plm_meter(plm); /* of another box than the one in the books */
+        kh_plm_count_passes(t->plm, (int)m.queries, m.tokens, false, m.seconds);
+    }
     kh_plm_close(plm);
-    kh_free(answer);
-    kh_free(label);
     return rc;
 }
 
@@ -97,17 +64,15 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_WEIGHTS, 0, 0, err);
+    kh_passage through = { .t = t, .box = &box, .gradient = g, .slope = kh_gradient_weights };
     kh_descent d = { .t = t,
-        .box = &box,
         .o = &o->descent,
         .phase = "model-tuning",
         .x = box.w,
         .n = box.params.size,
         .segment = segment,
-        .n_segment = n_segment,
-        .gradient = g,
-        .pass = model_pass,
-        .slope = kh_gradient_weights };
+        .n_segment = n_segment };
+    kh_descent_through(&d, &through);
     if (rc == 0)
         rc = kh_descent_run(&d, err);
     if (rc == 0)

@@ -2,29 +2,10 @@
  * dev rows are asked once, to say what the result is worth. */
 #include "tune/method.h"
 
-#include "base/alloc.h"
-#include "base/err.h"
 
-/* The metric of a finished posterior on the dev rows. */
 static int judge_on_dev(kh_tuning *t, kh_posterior *p, kh_err *err) {
-    kh_predictor *predictor = NULL;
-    int n_label = t->task->n_label;
-    double *answer = kh_malloc((size_t)t->n_dev * (size_t)n_label * sizeof *answer);
-    int *label = kh_malloc((size_t)t->n_dev * sizeof *label);
-    int rc = answer && label ? kh_predictor_new(&predictor, p, t->plm, t->task, err) : kh_fail_memory(err);
-    if (rc == 0)
-        rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
-    if (rc == 0) {
-        for (int i = 0; i < t->n_dev; i++)
-            label[i] = t->dev_row[i].label;
-        p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, n_label);
-        t->dev_queries = kh_tuning_queries(t);
-        kh_tuning_stop(t, "there is nothing to tune");
-    }
-    kh_predictor_free(predictor);
-    kh_free(answer);
-    kh_free(label);
-    return rc;
+    kh_tuning_stop(t, "there is nothing to tune");
+    return kh_tuning_judge(t, p, t->plm, err);
 }
 
 static long long dev_once(const kh_tuning *t, const void *opts) {

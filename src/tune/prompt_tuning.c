@@ -28,16 +28,6 @@ static int prompt_pass(void *self, kh_pass_f32 *out, kh_err *err) {
     return kh_subspace_prompts(l->space, l->z, 1, l->prompt, err);
 }
 
-/* What the engine, which will answer from now on, makes of it on dev. */
-static int judge_by_engine(kh_tuning *t, const learned *l, kh_posterior *p, kh_err *err) {
-    double *answers = kh_calloc(kh_dev_size(t), sizeof *answers);
-    int rc = answers ? kh_tuning_dev(t, l->space, l->z, 1, answers, err) : kh_fail_memory(err);
-    if (rc == 0)
-        p->dev = kh_dev_metric(t, answers);
-    kh_free(answers);
-    return rc;
-}
-
 static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const prompt_opts *o = opts;
     size_t n = (size_t)t->space.slots * (size_t)t->space.hidden;
@@ -49,24 +39,23 @@ static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh
         rc = kh_subspace_new(&l.space, &t->space, t->plm, 0, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PROMPT, t->space.slots, 0, err);
+    kh_passage through = {
+        .t = t, .box = &box, .gradient = g, .pass = prompt_pass, .slope = kh_gradient_prompt, .self = &l
+    };
     kh_descent d = { .t = t,
-        .box = &box,
         .o = &o->descent,
         .phase = "prompt-tuning",
         .x = l.z,
         .n = n,
         .segment = &(kh_segment){ n, true },
-        .n_segment = 1,
-        .gradient = g,
-        .pass = prompt_pass,
-        .slope = kh_gradient_prompt,
-        .self = &l };
+        .n_segment = 1 };
+    kh_descent_through(&d, &through);
     if (rc == 0)
         rc = kh_descent_run(&d, err);
     if (rc == 0)
         rc = kh_posterior_add(p, l.z, 0, err);
     if (rc == 0)
-        rc = judge_by_engine(t, &l, p, err);
+        rc = kh_tuning_judge(t, p, t->plm, err); /* by the engine, which will answer from now on */
     kh_gradient_free(g);
     kh_subspace_free(l.space);
     kh_open_box_free(&box);

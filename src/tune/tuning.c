@@ -13,7 +13,7 @@
 
 /* ---------------------------------------------------------------------------------------------------- budget */
 
-static double seconds(void) {
+double kh_tuning_clock(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -21,7 +21,7 @@ static double seconds(void) {
 
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
-    t->started = t->kept = seconds();
+    t->started = t->kept = kh_tuning_clock();
     if (t->o->run)
         t->started -= kh_run_spent(t->o->run);
 }
@@ -35,13 +35,18 @@ void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
     va_end(args);
 }
 
+bool kh_tuning_interrupted(const kh_tuning *t) {
+    const kh_tape *tape = t->o->run ? kh_run_tape(t->o->run) : NULL;
+    return tape && tape->stop(tape->self);
+}
+
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     const kh_tune_opts *o = t->o;
     if (t->stopped[0])
         return false;
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
         kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && seconds() - t->started >= o->max_seconds)
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && kh_tuning_clock() - t->started >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
     return !t->stopped[0];
 }
@@ -69,7 +74,7 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
         kh_run_generation(t->o->run, phase, g->done, g->total, line);
     if (t->o->record)
         t->o->record(t->o->user, line);
-    double spent = seconds() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
+    double spent = kh_tuning_clock() - t->started, left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
     if (g->total > 0)
         snprintf(note, sizeof note, "%s left=%.0fs", line, left);
     else
@@ -82,7 +87,7 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
 
 bool kh_tuning_due(const kh_tuning *t) {
     kh_run *run = t->o->run;
-    return run && !kh_run_replaying(run) && seconds() - t->kept >= kh_run_keep_seconds(run);
+    return run && !kh_run_replaying(run) && kh_tuning_clock() - t->kept >= kh_run_keep_seconds(run);
 }
 
 int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
@@ -94,7 +99,7 @@ int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes
                                .tokens = now.tokens - t->start.tokens,
                                .seconds = now.seconds - t->start.seconds },
         .dev_queries = t->dev_queries };
-    t->kept = seconds();
+    t->kept = kh_tuning_clock();
     return kh_run_keep(t->o->run, name, number, &books, bytes, n, err);
 }
 
@@ -176,4 +181,24 @@ double kh_dev_ce(const kh_tuning *t, const double *p) {
     for (int i = 0; i < t->dev->n_row; i++)
         sum -= log(p[(size_t)i * (size_t)t->words->n_label + (size_t)t->dev->label[i]]);
     return sum / t->dev->n_row;
+}
+
+int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
+    kh_predictor *predictor = NULL;
+    int n_label = t->task->n_label;
+    long long before = kh_tuning_queries(t);
+    double *answer = kh_calloc((size_t)t->n_dev * (size_t)n_label, sizeof *answer);
+    int *label = kh_calloc((size_t)t->n_dev, sizeof *label);
+    int rc = answer && label ? kh_predictor_new(&predictor, p, plm, t->task, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
+    for (int i = 0; i < t->n_dev && rc == 0; i++)
+        label[i] = t->dev_row[i].label;
+    if (rc == 0)
+        p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, n_label);
+    t->dev_queries += kh_tuning_queries(t) - before;
+    kh_predictor_free(predictor);
+    kh_free(answer);
+    kh_free(label);
+    return rc;
 }

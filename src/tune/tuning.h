@@ -25,18 +25,21 @@ typedef struct kh_tuning {
 
     /* The books. */
     kh_meter start;
-    double started; /* seconds of a clock that only goes forward */
+    double started; /* by kh_tuning_clock */
     long long dev_queries;
     double kept; /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
+double kh_tuning_clock(void);                   /* seconds, of a clock that only goes forward */
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 
 /* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
  * only when something is there to return (`have`). */
 bool kh_tuning_may(kh_tuning *, long long queries, bool have);
+/* Whether the caller wants the run to be left as it is, to be resumed: for methods that compute long without asking. */
+bool kh_tuning_interrupted(const kh_tuning *);
 void kh_tuning_stop(kh_tuning *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* One generation is done: a line for the record and progress. done of total counts generations of the whole run. dev NaN:
@@ -91,5 +94,7 @@ int kh_tuning_dev(kh_tuning *, const kh_subspace *, const float *z, int n, doubl
 double kh_dev_metric(const kh_tuning *, const double *p);
 double kh_dev_ce(const kh_tuning *, const double *p);
 size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
+/* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
+int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
 #endif
