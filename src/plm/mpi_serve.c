@@ -96,7 +96,10 @@ static int keep_context(server *s, kh_mpi_head head, const char *body, size_t n,
         return kh_fail(err, KH_EIO, "lost contact with another rank");
     kh_free(c->memory);
     *c = (context){ .number = head.context };
-    return kh_mpi_context_get(body, n, &c->batch, &c->words, &c->inject, &c->memory, err);
+    int rc = kh_mpi_context_get(body, n, &c->batch, &c->words, &c->inject, &c->memory, err);
+    if (rc != 0)
+        c->number = 0; /* its pieces wait for the end, which rank 0 will bring about */
+    return rc;
 }
 
 static int keep_piece(server *s, kh_mpi_head head, const char *body, size_t n, kh_err *err) {
