@@ -14,9 +14,10 @@ MODE     ?= release
 PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev libxxhash-dev libsqlite3-dev libcmocka-dev libopenblas-dev liblapacke-dev
 PKGS     := jansson libpcre2-8 sqlite3
 # Found at build time; without one of them the rest works, and the commands that need it say what is missing.
-OPTIONAL := libcurl4-openssl-dev libmicrohttpd-dev
+OPTIONAL := libcurl4-openssl-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin
 WITH     := $(shell pkg-config --exists libcurl && echo CURL) $(shell pkg-config --exists libmicrohttpd && echo MHD)
 PKGS     += $(if $(filter CURL,$(WITH)),libcurl)
+MPICC    ?= $(shell command -v mpicc)
 SERVER_PKGS := $(if $(filter MHD,$(WITH)),libmicrohttpd)
 
 # ---- flags -----------------------------------------------------------------------------------------------------------
@@ -38,14 +39,16 @@ SRC      := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 CLI_SRC  := $(sort $(wildcard cli/*.c)) $(sort $(wildcard server/*.c))
 OBJ      := $(SRC:%.c=$(OUT)/%.o)
 CLI_OBJ  := $(CLI_SRC:%.c=$(OUT)/%.o)
+# MPI's part is a plugin, loaded by ranks only (doc/decisions.md).
+MPI_PLUGIN := $(if $(MPICC),$(OUT)/keyhole-mpi.so)
 SERVER_OBJ := $(filter $(OUT)/server/%,$(CLI_OBJ))
 SERVER_LIBS = $(if $(SERVER_PKGS),$(shell pkg-config --libs $(SERVER_PKGS))) -lpthread
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/test_*.c)))
-CLI_TESTS := $(sort $(wildcard tests/cli_*.sh))
+CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh))
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-slow asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
+.PHONY: all setup test test-mpi test-slow asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -54,12 +57,13 @@ say = @printf '  %-5s %s\n' $1 $2
 .SECONDARY:
 
 all: setup
-	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(OUT)/keyhole.1 $(OUT)/keyhole.bash
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(MPI_PLUGIN) $(OUT)/keyhole.1 $(OUT)/keyhole.bash
 
 help:
 	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
 	@echo 'make demo         the main job on built-in data, from nothing to a result'
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
+	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make coverage     branches of src/ that the quick tests take'
@@ -87,6 +91,11 @@ $(OUT)/libkeyhole.so: $(OBJ)
 $(OUT)/keyhole: $(CLI_OBJ) $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -pie $(KH_LDFLAGS) -o $@ $^ $(SERVER_LIBS) $(LIBS)
+
+$(OUT)/keyhole-mpi.so: src/mpi/port.c src/plm/ranks.h include/keyhole.h
+	@mkdir -p $(@D)
+	$(call say,MPICC,$@)
+	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) $(CPPFLAGS) -std=c17 -g -O2 -fPIC -fvisibility=hidden $(WARN) -shared -Wl,-z,relro,-z,now -o $@ $<
 
 $(OUT)/keyhole.1: $(OUT)/keyhole
 	$(Q)$< help --man > $@
@@ -139,8 +148,13 @@ chosen = $(if $(T),$(foreach t,$1,$(if $(findstring $(T),$(notdir $t)),$t)),$1)
 
 # tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
 test: setup
-	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(TESTS)
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(MPI_PLUGIN) $(TESTS)
 	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(TESTS) $(CLI_TESTS))
+
+# Several ranks on this machine; skipped, with the reason, where there is no mpirun.
+test-mpi: setup
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(MPI_PLUGIN) $(OUT)/tests/test_plm_ranks
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(OUT)/tests/test_plm_ranks $(sort $(wildcard tests/mpi_*.sh))
 
 test-slow: setup
 	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(filter $(OUT)/%,$(SLOW_TESTS))
@@ -190,6 +204,8 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/keyhole/models
 	install -m 755 $(OUT)/keyhole $(DESTDIR)$(PREFIX)/bin/keyhole
+	if [ -f $(OUT)/keyhole-mpi.so ]; then install -d $(DESTDIR)$(PREFIX)/lib/keyhole && \
+	    install -m 755 $(OUT)/keyhole-mpi.so $(DESTDIR)$(PREFIX)/lib/keyhole/keyhole-mpi.so; fi
 	install -m 644 $(OUT)/libkeyhole.a $(DESTDIR)$(PREFIX)/lib/libkeyhole.a
 	install -m 755 $(OUT)/libkeyhole.so $(DESTDIR)$(PREFIX)/lib/libkeyhole.so.$(VERSION)
 	ln -sf libkeyhole.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libkeyhole.so.0
@@ -204,7 +220,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/keyhole $(DESTDIR)$(PREFIX)/lib/libkeyhole.* $(DESTDIR)$(PREFIX)/include/keyhole.h \
 	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
-	rm -rf $(DESTDIR)$(PREFIX)/share/keyhole
+	rm -rf $(DESTDIR)$(PREFIX)/share/keyhole $(DESTDIR)$(PREFIX)/lib/keyhole
 
 clean:
 	rm -rf $(BUILD)

@@ -9,6 +9,7 @@
 #include "judge/posterior.h"
 #include "plm/http.h"
 #include "tune/method.h"
+#include "ranks.h"
 #include "watch.h"
 
 #include <stdlib.h>
@@ -195,7 +196,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     kh_plm_opts box = { .access = access_for(o, m),
         .precision = (kh_precision)o->precision,
         .hooks = &cli_hooks,
-        .http = &o->http };
+        .http = &o->http,
+        .ranks = cli_ranks };
     return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
 }
 

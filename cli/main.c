@@ -1,5 +1,6 @@
 /* main.c - finds the subcommand, parses its options by table, runs it, prints its one error sentence. */
 #include "cli.h"
+#include "ranks.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -264,6 +265,8 @@ static int run_command(const cli_command *cmd, char **argv, int argc, kh_err *er
     if (rc != 0)
         goto done;
     kh_threads_set(p.common.threads);
+    if (cli_ranks)
+        kh_ranks_set_threads(cli_ranks, p.common.threads);
     rc = cmd->run(p.opts, p.n_args, p.args, err);
 done:
     if (p.variant_opts)
@@ -314,7 +317,7 @@ static int finish(int rc, const kh_err *err, const cli_command *cmd) {
     return 2;
 }
 
-int main(int argc, char **argv) {
+static int start(int argc, char **argv) {
     kh_err err = { 0 };
     if (argc < 2) {
         cli_print_overview(stderr);
@@ -340,4 +343,16 @@ int main(int argc, char **argv) {
         return finish(CLI_USAGE, &err, NULL);
     }
     return finish(run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);
+}
+
+int main(int argc, char **argv) {
+    kh_err err = { 0 };
+    int rc = cli_ranks_start(&err);
+    if (rc > 0)
+        return 0; /* this rank has served, and rank 0 says the rest */
+    if (rc < 0)
+        return cli_ranks_first() ? finish(rc, &err, NULL) : 1;
+    int status = start(argc, argv);
+    cli_ranks_stop(status);
+    return status;
 }

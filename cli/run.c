@@ -1,6 +1,8 @@
 /* run.c - see run.h. */
 #include "run.h"
 
+#include "ranks.h"
+
 #include "base/err.h"
 
 #include <string.h>
@@ -27,7 +29,8 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
     kh_plm_opts box = { .access = r->info.access,
         .precision = precision_of(precision, r->info.precision),
         .hooks = &cli_hooks,
-        .http = r->http };
+        .http = r->http,
+        .ranks = cli_ranks };
     rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)
         return kh_err_prefix(err, "the model that %s was tuned on is gone; --model says where it is now", dir);

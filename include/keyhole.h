@@ -404,11 +404,42 @@ typedef struct kh_http_opts {
 } kh_http_opts;
 KH_API kh_http_opts kh_http_defaults(void);
 
+/* The processes of an MPI job (doc/scale.md). Rank 0 opens boxes with them; the others serve it, and do nothing else:
+ *
+ *     kh_ranks_open(&ranks, "keyhole-mpi.so", NULL, err);
+ *     if (kh_ranks_rank(ranks) > 0)
+ *         kh_ranks_serve(ranks, err);       returns when rank 0 closes
+ *     else
+ *         ...                               kh_plm_opts.ranks = ranks, and all calls below
+ *     kh_ranks_close(ranks, 60);
+ *
+ * Answers have the bits that rank 0 alone would give, whatever the number of ranks. */
+typedef struct kh_ranks kh_ranks;
+
+typedef struct kh_ranks_opts {
+    /* Asked while waiting for other ranks: > 0 ends the question with KH_STOPPED; < 0 says that the job may be about to be ended,
+     * so that a rank that does not answer is given up soon. NULL: never. */
+    int (*stop)(void *user);
+    void *user;
+    int threads; /* of each rank; 0: the cores of a machine shared between its ranks */
+} kh_ranks_opts;
+
+/* plugin: the file keyhole-mpi.so, which starts MPI. opts NULL means all zero. */
+KH_API int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts, kh_err *err);
+KH_API int kh_ranks_rank(const kh_ranks *);
+KH_API int kh_ranks_size(const kh_ranks *);
+/* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's cores. */
+KH_API void kh_ranks_set_threads(kh_ranks *, int n);
+KH_API int kh_ranks_serve(kh_ranks *, kh_err *err);
+/* Rank 0 ends the others, and waits so many seconds for them; then the whole job is ended by force. < 0: by force at once. */
+KH_API void kh_ranks_close(kh_ranks *, double seconds);
+
 typedef struct kh_plm_opts {
     kh_access access;
     kh_precision precision;
     const kh_hooks *hooks; /* may be NULL */
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
+    kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they outlive it */
 } kh_plm_opts;
 
 /* model: a folder in Hugging Face layout with its tokenizer; or the URL of a service, which decides precision itself and

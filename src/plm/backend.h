@@ -7,6 +7,8 @@
 
 #include "keyhole.h"
 
+struct kh_engine;
+
 typedef struct kh_backend {
     const char *name;
     /* logits [n_prompt, n_row, n_label], up to a constant for each row; log-probabilities that add up to one if `normalised`,
@@ -20,16 +22,16 @@ typedef struct kh_backend {
     /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden]. */
     int (*embedding_stats)(void *self, double *mean, double *std, kh_err *err);
     int (*embedding_row)(void *self, int32_t id, float *row, kh_err *err);
+    /* The engine, if it is in this process; NULL: it is not. */
+    struct kh_engine *(*engine)(void *self);
     void (*close)(void *self);
 } kh_backend;
 
 /* Rows [first, first + n) of a batch, borrowed. */
 kh_batch kh_batch_part(const kh_batch *, int first, int n);
 
-struct kh_engine;
 /* The engine of a box that runs in this process, or NULL: for the server, which answers more than a box does. */
 struct kh_engine *kh_plm_engine(kh_plm *);
-struct kh_engine *kh_native_engine(void *self);
 
 /* The engine in this process. */
 int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);

@@ -62,14 +62,15 @@ static void close_native(void *self) {
     kh_free(self);
 }
 
+static kh_engine *engine(void *self) { return ((native *)self)->engine; }
+
 static const kh_backend NATIVE = { .name = "native",
     .score = score,
     .describe = describe,
     .embedding_stats = embedding_stats,
     .embedding_row = embedding_row,
+    .engine = engine,
     .close = close_native };
-
-kh_engine *kh_native_engine(void *self) { return ((native *)self)->engine; }
 
 int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
     /* What will be packed as bf16 or less is read as bf16: a large model is never in memory as f32. */

@@ -3,11 +3,13 @@
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
  * exactly what the functions that take them do. */
 #include "plm/inside.h"
+#include "plm/ranks.h"
 #include "plm/services.h"
 #include "plm/tape.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/hooks.h"
 #include "base/map.h"
 #include "model/engine.h"
 
@@ -28,6 +30,8 @@ struct kh_plm {
 /* A service: it brings its tokenizer, and the box lets out no more than the service does. */
 static int open_service(kh_plm *p, const char *url, const kh_plm_opts *opts, kh_err *err) {
     kh_service s;
+    if (opts->ranks && opts->ranks->port->size > 1)
+        kh_log(opts->hooks, KH_WARN, "the model is a service, which rank 0 alone speaks to; the other ranks have nothing to do");
     int rc = kh_service_find(&s, url, opts->http, opts->hooks, err);
     p->backend = s.backend;
     p->self = s.self;
@@ -38,7 +42,10 @@ static int open_service(kh_plm *p, const char *url, const kh_plm_opts *opts, kh_
 
 static int open_native(kh_plm *p, const char *dir, const kh_plm_opts *opts, kh_err *err) {
     int rc = kh_tokenizer_open(&p->tokenizer, dir, err);
-    return rc == 0 ? kh_native_open(&p->backend, &p->self, dir, opts, err) : rc;
+    bool spread = opts->ranks && opts->ranks->port->size > 1 && !opts->ranks->taken;
+    if (rc != 0)
+        return rc;
+    return spread ? kh_mpi_open(&p->backend, &p->self, dir, opts, err) : kh_native_open(&p->backend, &p->self, dir, opts, err);
 }
 
 int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
@@ -73,7 +80,7 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     return info;
 }
 
-kh_engine *kh_plm_engine(kh_plm *p) { return strcmp(p->backend->name, "native") == 0 ? kh_native_engine(p->self) : NULL; }
+kh_engine *kh_plm_engine(kh_plm *p) { return p->backend->engine ? p->backend->engine(p->self) : NULL; }
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
