@@ -63,7 +63,7 @@ typedef struct job {
     kh_published published;
     kh_buf common; /* terms of all runs */
     char *runs;
-    kh_plm *box[2]; /* opened when needed: log-probabilities, weights */
+    kh_plm *box[2];   /* opened when needed: log-probabilities, weights */
     const char **why; /* [agenda.n] why a run failed */
     kh_arena memory;
     double started, deadline; /* deadline 0: none */
@@ -443,8 +443,8 @@ static int dry_run(job *j, kh_err *err) {
         printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld tokens, about %s\n", out.data, sum.runs,
             sum.queries, sum.judged, sum.tokens, duration(sum.seconds, time, sizeof time));
     if (rc == 0 && !j->o->json && sum.unknown > 0)
-        printf("what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n",
-            sum.unknown);
+        printf(
+            "what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n", sum.unknown);
     kh_buf_free(&out);
     kh_grid_free(&t);
     return rc;
@@ -487,8 +487,7 @@ static void print_summary(const job *j) {
             j->agenda.n_missing);
     else
         printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done,
-            j->n_new,
-            time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
+            j->n_new, time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
 }
 
 static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {

@@ -150,7 +150,8 @@ static void every_allocation_of_an_agenda_may_fail(void **state) {
 /* ------------------------------------------------------------------------------------------------- receipts, tables */
 
 static const char RESULTS[] =
-    "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"bbt\",\"seed\":1,\"options\":{}},\"model\":{\"path\":\"m\"},"
+    "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"bbt\",\"seed\":1,\"options\":{}},\"model\":{\"path\":"
+    "\"m\"},"
     "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":4},\"metrics\":{\"accuracy\":{\"value\":%g},\"f1\":{\"value\":0.1},"
     "\"ece\":{\"value\":%g}},\"ood\":[]}";
 
@@ -217,8 +218,7 @@ static void put_page(const kh_agenda *a, kh_grid_format format, kh_buf *page) {
     kh_reproduction r;
     kh_err err = { 0 };
     assert_int_equal(kh_published_init(&p, NULL), 0);
-    if (kh_reproduction_open(&r, a, &p, runs_dir(), "m", "model=m", &err) != 0 ||
-        kh_reproduction_put(&r, format, page, &err) != 0)
+    if (kh_reproduction_open(&r, a, &p, runs_dir(), "m", "model=m", &err) != 0 || kh_reproduction_put(&r, format, page, &err) != 0)
         fail_msg("%s", err.msg);
     kh_reproduction_free(&r);
     kh_published_free(&p);

@@ -51,8 +51,7 @@ static const kh_variant VARIANTS[] = {
         .weight = 40 },
     { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 150,
         .weight = 60 },
-    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .slow = true,
-        .weight = 100 },
+    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .slow = true, .weight = 100 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_FAMILY_LABELS, .code = true, .set = "calibrate=votes",
@@ -61,10 +60,11 @@ static const kh_variant VARIANTS[] = {
         .candidates = 100, .weight = 60 },
     { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = LABELS_FAST,
         .candidates = 100, .weight = 60 },
-    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off",
-        .fast = LABELS_FAST, .candidates = 100, .weight = 90 },
+    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = LABELS_FAST,
+        .candidates = 100, .weight = 90 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_FAMILY_LOGITS, .code = true,
-        .set = "share-projection=false", .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130, .weight = 60 },
+        .set = "share-projection=false", .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130,
+        .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_FAMILY_LOGITS,
         .fast = "budget-generations=5 pop=8 draws=2 dev-every=5 samples=10", .candidates = 120, .weight = 60 },
     { "manual-exact", "Manual Prompt, the code's words", "manual", ABLATED, KH_FAMILY_UNTUNED, .exact = true, .weight = 1 },
@@ -119,8 +119,8 @@ static int unknown_word(const list *l, const char *word, size_t n, kh_err *err) 
     kh_buf all = kh_buf_init(1 << 12);
     for (int i = 0; l->at(i); i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", l->at(i));
-    int rc = kh_fail(
-        err, KH_EARG, "--%s: there is no \"%.*s\"; there are %s", l->what, (int)n, word, all.data ? all.data : "others");
+    int rc =
+        kh_fail(err, KH_EARG, "--%s: there is no \"%.*s\"; there are %s", l->what, (int)n, word, all.data ? all.data : "others");
     kh_buf_free(&all);
     return rc;
 }
@@ -166,7 +166,6 @@ static int read_seeds(kh_agenda *a, const char *words, kh_err *err) {
 }
 
 /* ---------------------------------------------------------------------------------------------------------- runs */
-
 
 /* In the agenda's own memory; NULL when there is none left. */
 static const char *print(kh_agenda *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -90,8 +90,8 @@ static int read_value(kh_published *p, const json_t *o, const char *source, cons
     if (rc == 0 && (strlen(v.table) != 1 || v.table[0] < '1' || v.table[0] > '4'))
         rc = kh_fail(err, KH_EFORMAT, "%s: \"table\" is \"%s\", expected \"1\" to \"4\"", place, v.table);
     if (rc == 0 && !is_method(v.method))
-        rc = kh_fail(err, KH_EFORMAT,
-            "%s: \"method\" is \"%s\", which no table has; \"keyhole reproduce --help\" lists them", place, v.method);
+        rc = kh_fail(err, KH_EFORMAT, "%s: \"method\" is \"%s\", which no table has; \"keyhole reproduce --help\" lists them",
+            place, v.method);
     if (rc == 0 && !is_task(v.task))
         rc = kh_fail(err, KH_EFORMAT, "%s: \"task\" is \"%s\", which no table has", place, v.task);
     return rc == 0 ? add(p, &v, err) : rc;

@@ -38,7 +38,7 @@ int kh_receipt_read(kh_receipt *r, const char *dir, kh_err *err) {
     *r = (kh_receipt){ 0 };
     json_t *root = NULL;
     char *path = kh_path_join(dir, KH_RECEIPT_NAME);
-    int rc = !path ? kh_fail_memory(err)
+    int rc = !path              ? kh_fail_memory(err)
         : !kh_file_exists(path) ? kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path)
                                 : kh_json_read(path, RECEIPT_MAX, &root, err);
     if (rc == 0)
@@ -89,7 +89,7 @@ kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *com
     kh_planned_terms(r, preset, common, &terms);
     *found = (kh_receipt){ 0 };
     if (dir && !kh_buf_failed(&terms) && kh_receipt_read(found, dir, NULL) == 0)
-        state = strcmp(found->terms, terms.data) == 0                                    ? KH_STATE_DONE
+        state = strcmp(found->terms, terms.data) == 0                          ? KH_STATE_DONE
             : strncmp(found->terms, terms.data, tuning_terms(terms.data)) == 0 ? KH_STATE_TUNED
                                                                                : KH_STATE_OPEN;
     kh_buf_free(&terms);

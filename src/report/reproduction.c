@@ -574,9 +574,11 @@ static void put_head(const writer *w) {
         w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "", done, a->n);
     kh_buf_free(&seeds);
     if (a->o.preset == KH_PRESET_FAST)
-        para(w, "The fast preset has far smaller budgets than the paper and judges on fewer rows: it shows that all works, and its "
+        para(w,
+            "The fast preset has far smaller budgets than the paper and judges on fewer rows: it shows that all works, and its "
             "numbers say little about the paper's.");
-    para(w, "Of the published tables only a few numbers are known here; a dash in a row \"published\" means that the number is not "
+    para(w,
+        "Of the published tables only a few numbers are known here; a dash in a row \"published\" means that the number is not "
         "known, not that the paper has none. --published FILE adds more (doc/reproduce.md).");
 }
 
