@@ -46,7 +46,8 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
         return false;
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
         kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && kh_tuning_clock() - t->started >= o->max_seconds)
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) &&
+        kh_tuning_clock() - t->started >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
     return !t->stopped[0];
 }
