@@ -1,0 +1,550 @@
+/* cmd_reproduce.c - keyhole reproduce: the paper's experiments from beginning to end, and its tables beside ours.
+ *
+ * The agenda (src/report/agenda.h) says what is to be run. Each run is an ordinary run folder: it is tuned with a journal, judged,
+ * and gets a receipt; one that has a receipt is passed over, one that was interrupted is resumed. */
+#include "cli.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "judge/posterior.h"
+#include "prompt/subspace.h"
+#include "report/reproduction.h"
+#include "watch.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct reproduce_opts {
+    const char *model, *data, *out, *published;
+    kh_agenda_opts plan;
+    int preset, precision, shots;
+    kh_space_opts space;
+    double hours;
+    bool dry, json;
+} reproduce_opts;
+
+static const kh_opt reproduce_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(reproduce_opts, model), .arg = "DIR|URL", .help = "the backbone: a model folder, or a service",
+        .required = true },
+    { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR",
+        .help = "holds a data folder for each task: sst2, yelp, ...", .required = true },
+    { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), .arg = "DIR", .help = "for the runs and the tables", .required = true },
+    { "tables", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tables), .arg = "LIST",
+        .help = "of 1,2,3,4,weights,samples,ablations; without it all" },
+    { "tasks", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tasks), .arg = "LIST",
+        .help = "of sst2,yelp,agnews,dbpedia,mrpc,snli,rte; without it all" },
+    { "methods", KH_OPT_TEXT, offsetof(reproduce_opts, plan.methods), .arg = "LIST",
+        .help = "names of rows, see below; without it all" },
+    { "seeds", KH_OPT_TEXT, offsetof(reproduce_opts, plan.seeds), "13,21,42", .arg = "LIST", .help = "each run is made with each" },
+    { "preset", KH_OPT_CHOICE, offsetof(reproduce_opts, preset), "paper", .arg = KH_PRESETS,
+        .help = "the paper's budgets, or some that take about an hour with a small model" },
+    { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9, .arg = "N",
+        .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
+    { "shots", KH_OPT_INT, offsetof(reproduce_opts, shots), "16", .min = 0, .max = 1000000, .arg = "K",
+        .help = "rows of each class, for train and for dev" },
+    { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
+        .help = "stop after H hours, write what is known; the same command goes on" },
+    { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
+        .help = "published numbers to show beside ours" },
+    KH_SPACE_ROWS(reproduce_opts, space),
+    { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "of the model" },
+    { "dry-run", KH_OPT_FLAG, offsetof(reproduce_opts, dry), .help = "list the runs with a forecast of their cost, and stop" },
+    { "json", KH_OPT_FLAG, offsetof(reproduce_opts, json), .help = "print the summary, or the forecast, as JSON" },
+    { 0 },
+};
+
+typedef struct job {
+    const reproduce_opts *o;
+    kh_agenda agenda;
+    kh_published published;
+    kh_buf common; /* terms of all runs */
+    char *runs;
+    kh_plm *box[2]; /* opened when needed: log-probabilities, weights */
+    const char **why; /* [agenda.n] why a run failed */
+    kh_arena memory;
+    double started, deadline; /* deadline 0: none */
+    double weight_done, weight_left;
+    int at, n_done, n_new, n_failed;
+} job;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool time_is_up(const job *j) { return j->deadline > 0 && now() > j->deadline; }
+
+static int must_stop(void *user) { return cli_watch_signal() != 0 || time_is_up(user); }
+
+/* ------------------------------------------------------------------------------------------------------ progress */
+
+static const char *duration(double s, char *out, size_t cap) {
+    long t = s > 0 && s < 1e9 ? (long)(s + 0.5) : 0;
+    if (t >= 86400)
+        snprintf(out, cap, "%ldd%02ldh", t / 86400, t / 3600 % 24);
+    else if (t >= 3600)
+        snprintf(out, cap, "%ldh%02ldm", t / 3600, t / 60 % 60);
+    else
+        snprintf(out, cap, "%ldm%02lds", t / 60, t % 60);
+    return out;
+}
+
+static void show(const job *j, const char *what) {
+    char note[256], left[32] = "?";
+    if (j->weight_done > 0)
+        duration((now() - j->started) * j->weight_left / j->weight_done, left, sizeof left);
+    snprintf(note, sizeof note, "run=%s %s left=%s", j->agenda.run[j->at].name, what, left);
+    if (isatty(STDERR_FILENO))
+        cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->agenda.n, note });
+    else
+        fprintf(stderr, "reproduce done=%d total=%d %s\n", j->n_done, j->agenda.n, note);
+}
+
+/* Of what a run tells of itself, a terminal shows the phase. */
+static int on_progress(void *user, const kh_progress *p) {
+    char what[96];
+    snprintf(what, sizeof what, "%s %ld/%ld", p->phase, p->done, p->total);
+    if (isatty(STDERR_FILENO))
+        show(user, what);
+    return must_stop(user);
+}
+
+/* ------------------------------------------------------------------------------------------------------- one run */
+
+static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
+    kh_plm **box = &j->box[access == KH_ACCESS_WEIGHTS];
+    kh_plm_opts o = { .access = access == KH_ACCESS_WEIGHTS ? access : KH_ACCESS_LOGPROBS,
+        .precision = (kh_precision)j->o->precision,
+        .hooks = &cli_hooks };
+    int rc = *box ? 0 : kh_plm_open(box, j->o->model, &o, err);
+    *out = *box;
+    return rc;
+}
+
+static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(void *, const kh_forecast *), void *user,
+    kh_receipt *cost, kh_err *err) {
+    const kh_task *task = NULL;
+    const kh_method *m = NULL;
+    void *opts = NULL;
+    kh_split split = { 0 };
+    kh_plm *plm = NULL;
+    kh_run *run = NULL;
+    kh_posterior *post = NULL;
+    kh_run_opts keep = { .resume = true, .stop = must_stop, .user = j };
+    int rc = kh_agenda_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
+    if (rc == 0)
+        rc = kh_task_open(&task, r->on->task, err);
+    if (rc == 0)
+        rc = kh_split_open(&split, r->data, j->o->shots, r->seed, &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
+    if (rc == 0)
+        rc = get_box(j, m->access, &plm, err);
+    if (rc == 0 && !forecast)
+        rc = kh_run_open(&run, dir, &keep, err);
+    kh_meter before = plm ? kh_plm_meter(plm) : (kh_meter){ 0 };
+    double start = now();
+    if (rc == 0) {
+        kh_hooks hooks = { on_progress, cli_hooks.log, j };
+        kh_tune_opts t = { .space = j->o->space,
+            .seed = r->seed,
+            .paper_exact = r->variant->exact,
+            .max_queries = kh_variant_queries(r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
+            .hooks = forecast ? NULL : &hooks,
+            .user = user,
+            .model = j->o->model,
+            .data = r->data,
+            .folder = dir,
+            .shots = j->o->shots,
+            .run = run,
+            .forecast = forecast };
+        rc = kh_method_run(&post, m, opts, plm, task, split.train, split.dev, &t, err);
+    }
+    if (rc == 0 && must_stop(j) && !forecast) /* a method that was told to stop may return what it has; the journal has more */
+        rc = kh_fail(err, KH_STOPPED, "stopped on request");
+    if (rc == 0 && post)
+        rc = kh_posterior_save(post, dir, err);
+    if (rc == 0 && run)
+        rc = kh_run_finish(run, err);
+    if (rc == 0 && post) {
+        kh_meter after = kh_plm_meter(plm);
+        double asked = after.seconds - before.seconds, clock = now() - start;
+        cost->queries = after.queries - before.queries;
+        cost->tokens = after.tokens - before.tokens;
+        cost->seconds = after.replayed > before.replayed && asked > clock ? asked : clock;
+    }
+    kh_run_close(run);
+    kh_posterior_free(post);
+    kh_split_close(&split);
+    kh_task_close(task);
+    kh_agenda_options_free(opts, m);
+    return rc;
+}
+
+static int write_file(const char *dir, const char *name, const kh_buf *bytes, kh_err *err) {
+    char *path = kh_path_join(dir, name);
+    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err) : kh_file_write(path, bytes->data, bytes->len, err);
+    kh_free(path);
+    return rc;
+}
+
+static void put_answers(const kh_eval *e, kh_buf *out) {
+    for (int i = 0; i < e->rows.n; i++) {
+        kh_buf_text(out, "{\"probs\": [");
+        for (int k = 0; k < e->n_label; k++)
+            kh_buf_printf(out, "%s%.9g", k ? ", " : "", e->rows.p[(size_t)i * (size_t)e->n_label + (size_t)k]);
+        kh_buf_printf(out, "], \"label\": %d}\n", e->label[i]);
+    }
+}
+
+static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_err *err) {
+    kh_buf results = kh_buf_init(KH_BUF_MAX), answers = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(1 << 16);
+    kh_buf_printf(&options, "{\"by\": \"reproduce\", \"rows\": %d}", r->rows);
+    kh_results_json(e, dir, kh_buf_failed(&options) ? "{}" : options.data, &results);
+    put_answers(e, &answers);
+    int rc = e->decided ? kh_decisions_save(&e->decisions, dir, err) : 0;
+    if (rc == 0)
+        rc = write_file(dir, KH_ANSWERS_NAME, &answers, err);
+    if (rc == 0)
+        rc = write_file(dir, KH_RESULTS_NAME, &results, err);
+    kh_buf_free(&results);
+    kh_buf_free(&answers);
+    kh_buf_free(&options);
+    return rc;
+}
+
+/* The same rows for all methods, so that they can be compared row by row. */
+static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost, kh_err *err) {
+    kh_hooks hooks = { on_progress, cli_hooks.log, j };
+    kh_eval_opts o = { .data = r->data,
+        .split = KH_EVAL_TEST,
+        .rows = r->rows,
+        .ood = { r->ood, r->n_ood, 0 },
+        .decide = kh_decision_defaults(),
+        .hooks = &hooks };
+    kh_eval e = { .o = &o };
+    kh_posterior *post = NULL;
+    kh_plm *plm = NULL, *own = NULL;
+    int rc = kh_posterior_open(&post, dir, err);
+    const char *model = rc == 0 ? kh_posterior_describe(post).model : NULL;
+    if (rc == 0 && model && strstr(model, dir) == model) { /* model tuning has made its own */
+        kh_plm_opts box = { .access = KH_ACCESS_LOGPROBS, .precision = (kh_precision)j->o->precision, .hooks = &cli_hooks };
+        rc = kh_plm_open(&own, model, &box, err);
+        plm = own;
+    } else if (rc == 0)
+        rc = get_box(j, KH_ACCESS_LOGPROBS, &plm, err);
+    double start = now();
+    if (rc == 0)
+        rc = kh_eval_run(&e, post, plm, &o, err);
+    if (rc == 0) {
+        cost->eval_queries = e.queries;
+        cost->eval_seconds = now() - start;
+        rc = save_eval(&e, r, dir, err);
+    }
+    kh_eval_free(&e);
+    kh_plm_close(own);
+    kh_posterior_free(post);
+    return rc;
+}
+
+/* Tunes if that is still to be done, and judges. The receipt comes last. */
+static int run_one(job *j, const kh_planned *r, kh_state state, kh_receipt *cost, kh_err *err) {
+    kh_buf terms = kh_buf_init(1 << 20);
+    char *dir = kh_path_join(j->runs, r->name);
+    kh_planned_terms(r, (kh_preset)j->o->preset, j->common.data, &terms);
+    int rc = !dir || kh_buf_failed(&terms) ? kh_fail_memory(err) : 0;
+    if (rc == 0 && state == KH_STATE_OPEN) {
+        rc = tune(j, r, dir, NULL, NULL, cost, err);
+        if (rc == 0) {
+            kh_receipt tuned = *cost;
+            char *bar = strrchr(terms.data, '|'), after = bar[1];
+            tuned.terms = terms.data;
+            bar[1] = '\0';
+            rc = kh_receipt_write(&tuned, dir, err);
+            bar[1] = after;
+        }
+    }
+    if (rc == 0)
+        rc = judge(j, r, dir, cost, err);
+    if (rc == 0) {
+        kh_receipt done = *cost;
+        done.terms = terms.data;
+        rc = kh_receipt_write(&done, dir, err);
+    }
+    kh_buf_free(&terms);
+    kh_free(dir);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------------ all runs */
+
+/* Failures of one run are written down; those that would befall the next one too end everything. */
+static int note_failure(job *j, int rc, kh_err *err) {
+    if (rc == KH_ENOMEM || rc == KH_EIO)
+        return rc;
+    j->why[j->at] = kh_arena_strndup(&j->memory, err->msg, strlen(err->msg));
+    j->n_failed++;
+    fprintf(stderr, "keyhole: %s: %s\n", j->agenda.run[j->at].name, err->msg);
+    return j->why[j->at] ? 0 : kh_fail_memory(err);
+}
+
+static int run_all(job *j, kh_err *err) {
+    int rc = 0;
+    kh_receipt found;
+    for (int i = 0; i < j->agenda.n; i++) {
+        bool done = kh_planned_state(&j->agenda.run[i], (kh_preset)j->o->preset, j->common.data, j->runs, &found) == KH_STATE_DONE;
+        j->weight_left += done ? 0 : j->agenda.run[i].weight;
+        j->n_done += done;
+        kh_receipt_free(&found);
+    }
+    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at++) {
+        const kh_planned *r = &j->agenda.run[j->at];
+        kh_state state = kh_planned_state(r, (kh_preset)j->o->preset, j->common.data, j->runs, &found);
+        if (state != KH_STATE_DONE) {
+            rc = must_stop(j) ? kh_fail(err, KH_STOPPED, "stopped on request") : run_one(j, r, state, &found, err);
+            if (rc == 0)
+                j->n_done++, j->n_new++;
+            else if (rc < 0)
+                rc = note_failure(j, rc, err);
+            j->weight_done += r->weight;
+            j->weight_left -= r->weight;
+            if (rc == 0)
+                show(j, j->why[j->at] ? "failed" : "done");
+        }
+        kh_receipt_free(&found);
+    }
+    return rc;
+}
+
+static int write_tables(job *j, kh_err *err) {
+    static const struct {
+        kh_grid_format format;
+        const char *name;
+    } FILES[] = { { KH_GRID_MARKDOWN, "reproduction.md" }, { KH_GRID_HTML, "reproduction.html" } };
+    kh_reproduction r;
+    int rc = kh_reproduction_open(&r, &j->agenda, &j->published, j->runs, j->o->model, j->common.data, err);
+    for (int i = 0; i < j->agenda.n && rc == 0; i++)
+        r.outcome[i].why = j->why[i];
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        kh_buf page = kh_buf_init(KH_BUF_MAX);
+        rc = kh_reproduction_put(&r, FILES[i].format, &page, err);
+        if (rc == 0)
+            rc = write_file(j->o->out, FILES[i].name, &page, err);
+        kh_buf_free(&page);
+    }
+    kh_reproduction_free(&r);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------------ forecast */
+
+static int take_forecast(void *user, const kh_forecast *f) {
+    *(kh_forecast *)user = *f;
+    return 1;
+}
+
+static int option_value(const kh_method *m, const void *opts, const char *name) {
+    const kh_opt *row = kh_opts_find(m->opts, name, strlen(name));
+    return row && row->type == KH_OPT_INT ? *(const int *)(const void *)((const char *)opts + row->offset) : 0;
+}
+
+/* How many prompts the posterior will have; smc's 0 means a hundred or what a budget allows. */
+static int samples_of(const kh_variant *v, kh_preset preset) {
+    const kh_method *m;
+    void *opts;
+    if (kh_agenda_options(&opts, &m, v, preset, NULL) != 0)
+        return 1;
+    int samples = option_value(m, opts, "samples"), members = option_value(m, opts, "members");
+    bool labels = v->family == KH_FAMILY_LABELS;
+    kh_agenda_options_free(opts, m);
+    return samples > 0 ? samples : members > 0 ? members : labels ? 100 : 1;
+}
+
+static long long rows_of(const char *task, const char *dir, int most, int shots, uint64_t seed) {
+    const kh_task *t;
+    kh_dataset *d = NULL;
+    if (kh_task_open(&t, task, NULL) != 0)
+        return 0;
+    kh_dataset_opts read = { .task = t, .unlabelled = true, .ignore_labels = true };
+    long long n = kh_test_open(&d, dir, shots, seed, &read, NULL) == 0 ? kh_dataset_size(d) : 0;
+    kh_dataset_close(d);
+    kh_task_close(t);
+    return most > 0 && n > most ? most : n;
+}
+
+typedef struct total {
+    long long queries, judged, tokens;
+    double seconds;
+    int runs, unknown;
+} total;
+
+/* One line for the runs that differ by their seed alone; *rate: seconds of a query, kept for methods that try none. */
+static int forecast_group(job *j, const kh_planned *r, double *rate, double *length, total *sum, kh_grid *t, kh_err *err) {
+    kh_forecast f = { 0 };
+    kh_receipt cost = { 0 };
+    int rc = tune(j, r, j->o->out, take_forecast, &f, &cost, err), n = j->agenda.n_seed;
+    char time[32], queries[32] = "?", tokens[32] = "?";
+    if (rc < 0)
+        return note_failure(j, rc, err);
+    long long rows = rows_of(r->on->task, r->data, r->rows, j->o->shots, r->seed) + f.dev_rows;
+    for (int i = 0; i < r->n_ood; i++) {
+        char task[64];
+        size_t len = strcspn(r->ood[i], "=");
+        snprintf(task, sizeof task, "%.*s", (int)len, r->ood[i]);
+        rows += rows_of(task, r->ood[i] + len + 1, r->rows, j->o->shots, r->seed);
+    }
+    *rate = f.query_seconds > 0 ? f.query_seconds : *rate;
+    *length = f.row_tokens > 0 ? f.row_tokens : *length;
+    total one = { .judged = n * rows * samples_of(r->variant, (kh_preset)j->o->preset), .queries = n * f.queries, .runs = n };
+    one.tokens = (long long)(*length * (double)(one.queries + one.judged));
+    one.seconds = *rate * (double)(one.queries + one.judged);
+    one.unknown = f.queries == 0 ? n : 0;
+    if (f.queries > 0)
+        snprintf(queries, sizeof queries, "%lld", one.queries);
+    snprintf(tokens, sizeof tokens, "%lld", one.tokens);
+    kh_grid_add(t, "%s", r->on->task);
+    kh_grid_add(t, "%s", r->variant->name);
+    kh_grid_add(t, "%d", n);
+    kh_grid_add(t, "%s", queries);
+    kh_grid_add(t, "%lld", one.judged);
+    kh_grid_add(t, "%s", tokens);
+    kh_grid_add(t, "%s", duration(one.seconds, time, sizeof time));
+    sum->queries += one.queries;
+    sum->judged += one.judged;
+    sum->tokens += one.tokens;
+    sum->seconds += one.seconds;
+    sum->runs += n;
+    sum->unknown += one.unknown;
+    return 0;
+}
+
+static int dry_run(job *j, kh_err *err) {
+    static const char *const HEAD[] = { "task", "method", "runs", "queries", "to judge", "tokens", "time" };
+    kh_grid t = { .n_col = 7, .n_left = 2 };
+    total sum = { 0 };
+    double rate = 0, length = 0;
+    int rc = 0;
+    char time[32];
+    for (int i = 0; i < 7; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at += j->agenda.n_seed)
+        rc = forecast_group(j, &j->agenda.run[j->at], &rate, &length, &sum, &t, err);
+    kh_buf out = kh_buf_init(KH_BUF_MAX);
+    kh_grid_put(&t, KH_GRID_TEXT, &out);
+    if (rc == 0)
+        rc = kh_buf_failed(&out) ? kh_fail_memory(err) : 0;
+    if (rc == 0 && j->o->json)
+        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%.6g,\"runs_not_told\":%d}\n",
+            sum.runs, sum.queries, sum.judged, sum.tokens, sum.seconds, sum.unknown);
+    else if (rc == 0)
+        printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld tokens, about %s\n", out.data, sum.runs,
+            sum.queries, sum.judged, sum.tokens, duration(sum.seconds, time, sizeof time));
+    if (rc == 0 && !j->o->json && sum.unknown > 0)
+        printf("what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n",
+            sum.unknown);
+    kh_buf_free(&out);
+    kh_grid_free(&t);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------------------- the command */
+
+static int prepare(job *j, kh_err *err) {
+    const reproduce_opts *o = j->o;
+    kh_agenda_opts plan = o->plan;
+    plan.data = o->data;
+    plan.preset = (kh_preset)o->preset;
+    int rc = kh_agenda_make(&j->agenda, &plan, err);
+    if (rc == KH_EARG)
+        rc = err->code = CLI_USAGE;
+    if (rc == 0)
+        rc = kh_published_init(&j->published, err);
+    if (rc == 0 && o->published)
+        rc = kh_published_read(&j->published, o->published, err);
+    kh_buf_printf(&j->common, "model=%s precision=%d shots=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
+        o->precision, o->shots, o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
+        o->space.p0_text ? o->space.p0_text : "");
+    j->runs = kh_path_join(o->out, "runs");
+    j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
+    if (rc == 0 && (!j->runs || !j->why || kh_buf_failed(&j->common)))
+        rc = kh_fail_memory(err);
+    for (int i = 0; i < j->agenda.n_missing && rc == 0; i++)
+        fprintf(stderr, "keyhole: left out: %s\n", j->agenda.missing[i]);
+    if (rc == 0 && !o->dry)
+        rc = kh_dir_make(o->out, err);
+    if (rc == 0 && !o->dry)
+        rc = kh_dir_make(j->runs, err);
+    return rc;
+}
+
+static void print_summary(const job *j) {
+    int n = j->agenda.n;
+    if (j->o->json)
+        printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done, j->n_new, j->n_failed,
+            j->agenda.n_missing);
+    else
+        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done,
+            j->n_new,
+            time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
+}
+
+static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args, (void)args;
+    job j = { .o = opts, .common = kh_buf_init(1 << 20), .started = now() };
+    j.deadline = j.o->hours > 0 ? j.started + 3600 * j.o->hours : 0;
+    cli_watch_signals();
+    int rc = prepare(&j, err);
+    if (rc == 0 && j.o->dry)
+        rc = dry_run(&j, err);
+    else if (rc == 0) {
+        rc = run_all(&j, err);
+        int signal = cli_watch_signal();
+        if (rc == KH_STOPPED && signal)
+            rc = kh_fail(
+                err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.agenda.n);
+        else if (rc == 0 || rc == KH_STOPPED)
+            rc = write_tables(&j, err);
+        if (rc == 0)
+            print_summary(&j);
+        if (rc == 0 && j.n_failed > 0)
+            rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why", j.n_failed, j.agenda.n, j.o->out);
+    }
+    kh_plm_close(j.box[0]);
+    kh_plm_close(j.box[1]);
+    kh_agenda_free(&j.agenda);
+    kh_published_free(&j.published);
+    kh_buf_free(&j.common);
+    kh_free(j.runs);
+    kh_free(j.why);
+    kh_arena_free(&j.memory);
+    return rc;
+}
+
+const cli_command cmd_reproduce = {
+    .name = "reproduce",
+    .args = "",
+    .summary = "Run the paper's experiments and write its tables, ours beside the published ones",
+    .text = "Tunes and judges every method of the paper on its seven tasks, and ours: Table 1\n"
+            "accuracy, 2 calibration, 3 selective classification, 4 rows from elsewhere; the\n"
+            "appendix (weights), more samples, and each of our improvements on and off. OUT then\n"
+            "has reproduction.html and reproduction.md, with the cost of each method and paired\n"
+            "tests, and in OUT/runs an ordinary run folder for each run (TASK-METHOD-SEED).\n\n"
+            "What is done is not done again: a second call only writes the tables. Ctrl-C, a\n"
+            "signal or --budget-time end it in good order; the same command goes on, inside a\n"
+            "run, too. Folders of tasks that are not there are left out, and the page says so.\n"
+            "Another backbone is another --model with another --out. doc/reproduce.md has more.\n\n"
+            "  keyhole reproduce --model DIR --data data --out out --preset fast\n"
+            "  keyhole reproduce --model DIR --data data --out out --dry-run\n"
+            "  keyhole reproduce ... --tables 1,2 --tasks sst2,rte --methods bbt,ensemble,smc\n"
+            "  keyhole reproduce ... --budget-time 8\n\n"
+            "Methods: manual, icl, prompt-tuning, model-tuning, bbt, ensemble, elbo, abc-smc,\n"
+            "snpe, smc; abc-smc-importance (weights); smc-10, smc-30, smc-100, smc-300\n"
+            "(samples); abc-smc-votes, smc-raw, smc-soft, smc-patient, ensemble-fresh,\n"
+            "elbo-text, manual-exact (ablations).",
+    .opts = reproduce_table,
+    .opts_size = sizeof(reproduce_opts),
+    .run = run_reproduce,
+};

@@ -1,0 +1,308 @@
+/* test_report_reproduction.c - the agenda of the paper's experiments, what is published, receipts, and the tables made of them. */
+#include "test.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "report/reproduction.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static char root[96];
+
+static int setup(void **state) {
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/keyhole-test-repro-%ld", (long)getpid());
+    static const char *const DIRS[] = { "", "/data", "/data/sst2", "/data/agnews", "/data/rte", "/data/imdb", "/runs" };
+    for (size_t i = 0; i < sizeof DIRS / sizeof DIRS[0]; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s%s", root, DIRS[i]);
+        mkdir(path, 0755);
+    }
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+static const char *data_dir(void) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/data", root);
+    return path;
+}
+
+static const char *runs_dir(void) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/runs", root);
+    return path;
+}
+
+static kh_agenda make(kh_agenda_opts o) {
+    kh_agenda a;
+    kh_err err;
+    o.data = data_dir();
+    if (kh_agenda_make(&a, &o, &err) != 0)
+        fail_msg("%s", err.msg);
+    return a;
+}
+
+static int count(const kh_agenda *a, const char *variant, const char *task) {
+    int n = 0;
+    for (int i = 0; i < a->n; i++)
+        n += (!variant || strcmp(a->run[i].variant->name, variant) == 0) && (!task || strcmp(a->run[i].on->task, task) == 0);
+    return n;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- agenda */
+
+static void every_variant_has_options_that_fit(void **state) {
+    (void)state;
+    for (int i = 0; kh_variant_at(i); i++)
+        for (int preset = 0; preset < 2; preset++) {
+            const kh_method *m;
+            void *opts;
+            kh_err err = { 0 };
+            if (kh_method_find(&m, kh_variant_at(i)->method, NULL) != 0)
+                continue;
+            if (kh_agenda_options(&opts, &m, kh_variant_at(i), (kh_preset)preset, &err) != 0)
+                fail_msg("%s: %s", kh_variant_at(i)->name, err.msg);
+            kh_agenda_options_free(opts, m);
+        }
+}
+
+static void names_of_variants_differ(void **state) {
+    (void)state;
+    for (int i = 0; kh_variant_at(i); i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(kh_variant_at(i)->name, kh_variant_at(k)->name);
+}
+
+static void runs_are_shared_between_tables(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1 });
+    for (int i = 0; i < a.n; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(a.run[i].name, a.run[k].name);
+    assert_int_equal(count(&a, "smc", "sst2"), 3);
+    assert_int_equal(count(&a, "smc-300", "agnews"), 3);
+    assert_true(a.tables == KH_TABLE_ALL);
+    kh_agenda_free(&a);
+}
+
+static void the_paper_judges_on_all_rows_and_both_pairs(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .tasks = "sst2", .methods = "bbt", .seeds = "7" });
+    assert_int_equal(a.n, 1);
+    assert_string_equal(a.run[0].name, "sst2-bbt-7");
+    assert_int_equal(a.run[0].rows, 0);
+    assert_int_equal(a.run[0].n_ood, 2);
+    assert_non_null(strstr(a.run[0].ood[1], "imdb="));
+    kh_agenda_free(&a);
+}
+
+static void fast_is_smaller(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .preset = KH_PRESET_FAST });
+    assert_int_equal(count(&a, "smc-300", NULL), 0);
+    assert_int_equal(count(&a, "smc-soft", "sst2"), 3);
+    assert_int_equal(count(&a, "smc-soft", "agnews"), 0);
+    assert_int_equal(a.run[0].rows, 100);
+    assert_int_equal(a.run[0].n_ood, 1);
+    kh_agenda_free(&a);
+}
+
+static void without_table_4_nothing_is_judged_against(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .tables = "1,2", .tasks = "sst2" });
+    assert_int_equal(a.run[0].n_ood, 0);
+    assert_int_equal(count(&a, "smc-soft", NULL), 0);
+    kh_agenda_free(&a);
+}
+
+static void what_is_missing_is_said_once(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1 });
+    int yelp = 0;
+    for (int i = 0; i < a.n_missing; i++)
+        yelp += strncmp(a.missing[i], "yelp: there is no folder ", 25) == 0;
+    assert_int_equal(yelp, 1);
+    kh_agenda_free(&a);
+}
+
+static void every_allocation_of_an_agenda_may_fail(void **state) {
+    (void)state;
+    kh_agenda a;
+    kh_agenda_opts o = { .data = data_dir(), .rows = -1, .tasks = "sst2,yelp", .seeds = "1,2" };
+    int rc = -1;
+    for (long n = 1; rc != 0; n++) {
+        assert_true(n < 100000);
+        kh_alloc_fail_at(n, false);
+        rc = kh_agenda_make(&a, &o, NULL);
+        kh_alloc_fail_at(0, false);
+        kh_agenda_free(&a);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------- receipts, tables */
+
+static const char RESULTS[] =
+    "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"bbt\",\"seed\":1,\"options\":{}},\"model\":{\"path\":\"m\"},"
+    "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":4},\"metrics\":{\"accuracy\":{\"value\":%g},\"f1\":{\"value\":0.1},"
+    "\"ece\":{\"value\":%g}},\"ood\":[]}";
+
+static void leave_run(const kh_agenda *a, int i, double accuracy, double ece) {
+    char dir[256], text[1024];
+    kh_buf terms = kh_buf_init(1 << 16);
+    snprintf(dir, sizeof dir, "%s/%s", runs_dir(), a->run[i].name);
+    mkdir(dir, 0755);
+    char *results = kh_path_join(dir, "results.json"), *answers = kh_path_join(dir, "answers.jsonl");
+    int n = snprintf(text, sizeof text, RESULTS, accuracy, ece);
+    assert_int_equal(kh_file_write(results, text, (size_t)n, NULL), 0);
+    n = snprintf(text, sizeof text,
+        "{\"probs\":[%g,%g],\"label\":0}\n{\"probs\":[0.2,0.8],\"label\":1}\n{\"probs\":[0.6,0.4],\"label\":0}\n", accuracy,
+        1 - accuracy);
+    assert_int_equal(kh_file_write(answers, text, (size_t)n, NULL), 0);
+    kh_planned_terms(&a->run[i], a->o.preset, "model=m", &terms);
+    kh_receipt r = { .terms = terms.data, .queries = 100, .tokens = 1000, .eval_queries = 10, .seconds = 2, .eval_seconds = 1 };
+    assert_int_equal(kh_receipt_write(&r, dir, NULL), 0);
+    kh_buf_free(&terms);
+    kh_free(results);
+    kh_free(answers);
+}
+
+static kh_agenda small_agenda(void) {
+    return make((kh_agenda_opts){ .rows = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "1,2", .tables = "1,2" });
+}
+
+static void receipts_come_back(void **state) {
+    (void)state;
+    kh_agenda a = small_agenda();
+    kh_receipt r;
+    assert_true(kh_planned_state(&a.run[0], a.o.preset, "model=m", runs_dir(), &r) == KH_STATE_OPEN);
+    kh_receipt_free(&r);
+    leave_run(&a, 0, 0.8, 0.1);
+    assert_true(kh_planned_state(&a.run[0], a.o.preset, "model=m", runs_dir(), &r) == KH_STATE_DONE);
+    assert_int_equal(r.tokens, 1000);
+    kh_receipt_free(&r);
+    assert_true(kh_planned_state(&a.run[0], a.o.preset, "model=n", runs_dir(), &r) == KH_STATE_OPEN);
+    kh_receipt_free(&r);
+    a.run[0].rows = 5;
+    assert_true(kh_planned_state(&a.run[0], a.o.preset, "model=m", runs_dir(), &r) == KH_STATE_TUNED);
+    kh_receipt_free(&r);
+    kh_agenda_free(&a);
+}
+
+static void a_receipt_that_is_none_is_refused(void **state) {
+    (void)state;
+    kh_receipt r;
+    kh_err err;
+    char *path = kh_path_join(root, KH_RECEIPT_NAME);
+    assert_int_equal(kh_receipt_read(&r, root, &err), KH_EMISSING);
+    assert_says(&err, "not there: the run is not done");
+    static const char WRONG[] = "{\"terms\":\"x\",\"queries\":-1}";
+    assert_int_equal(kh_file_write(path, WRONG, sizeof WRONG - 1, NULL), 0);
+    assert_int_equal(kh_receipt_read(&r, root, &err), KH_EFORMAT);
+    assert_says(&err, "\"queries\" is -1, expected a count");
+    kh_receipt_free(&r);
+    unlink(path);
+    kh_free(path);
+}
+
+static void put_page(const kh_agenda *a, kh_grid_format format, kh_buf *page) {
+    kh_published p;
+    kh_reproduction r;
+    kh_err err = { 0 };
+    assert_int_equal(kh_published_init(&p, NULL), 0);
+    if (kh_reproduction_open(&r, a, &p, runs_dir(), "m", "model=m", &err) != 0 ||
+        kh_reproduction_put(&r, format, page, &err) != 0)
+        fail_msg("%s", err.msg);
+    kh_reproduction_free(&r);
+    kh_published_free(&p);
+}
+
+static void tables_hold_means_and_deviations(void **state) {
+    (void)state;
+    kh_agenda a = small_agenda();
+    leave_run(&a, 0, 0.8, 0.1);
+    leave_run(&a, 1, 0.9, 0.3);
+    leave_run(&a, 2, 0.7, 0.05);
+    kh_buf page = kh_buf_init(KH_BUF_MAX);
+    put_page(&a, KH_GRID_MARKDOWN, &page);
+    assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1** | **85.0** |"));
+    assert_non_null(strstr(page.data, "| Ensembles | 70.0 | 70.0 |"));
+    assert_non_null(strstr(page.data, "| Ensembles | **0.050** | **0.050** |"));
+    assert_non_null(strstr(page.data, "| ensemble - bbt | sst2 |"));
+    assert_non_null(strstr(page.data, "| sst2-ensemble-2 | not done yet"));
+    assert_non_null(strstr(page.data, "| BBT | 2 | 100 | 1000 | 2.0 | 10 | 1.0 |"));
+    assert_non_null(strstr(page.data, "3 of 4 runs are done"));
+    kh_buf_free(&page);
+    page = kh_buf_init(KH_BUF_MAX);
+    put_page(&a, KH_GRID_HTML, &page);
+    assert_non_null(strstr(page.data, "<strong>85.0 ± 7.1</strong>"));
+    kh_buf_free(&page);
+    kh_agenda_free(&a);
+}
+
+static void every_allocation_of_the_tables_may_fail(void **state) {
+    (void)state;
+    kh_agenda a = small_agenda();
+    for (int i = 0; i < 4; i++)
+        leave_run(&a, i, 0.5 + 0.1 * i, 0.1);
+    int rc = -1;
+    for (long n = 1; rc != 0; n += 1 + n / 40) {
+        kh_published p = { 0 };
+        kh_reproduction r = { 0 };
+        kh_buf page = kh_buf_init(KH_BUF_MAX);
+        assert_true(n < 1000000);
+        kh_alloc_fail_at(n, false);
+        rc = kh_published_init(&p, NULL);
+        if (rc == 0) {
+            rc = kh_reproduction_open(&r, &a, &p, runs_dir(), "m", "model=m", NULL);
+            r.n_resample = 3;
+            if (rc == 0)
+                rc = kh_reproduction_put(&r, KH_GRID_MARKDOWN, &page, NULL);
+            kh_reproduction_free(&r);
+        }
+        if (rc == 0 && kh_alloc_count() >= n)
+            rc = -1; /* the failure was survived: a run counted as not done */
+        kh_alloc_fail_at(0, false);
+        kh_published_free(&p);
+        kh_buf_free(&page);
+    }
+    kh_agenda_free(&a);
+}
+
+static void published_numbers_are_found(void **state) {
+    (void)state;
+    kh_published p;
+    assert_int_equal(kh_published_init(&p, NULL), 0);
+    assert_true(kh_published_find(&p, "1", "logits", "average", NULL, NULL)->value == 74.4);
+    assert_true(kh_published_find(&p, "2", "labels", "average", NULL, NULL)->value == 0.217);
+    assert_null(kh_published_find(&p, "1", "bbt", "sst2", NULL, NULL));
+    for (int i = 0; i < p.n; i++)
+        assert_non_null(p.value[i].source);
+    kh_published_free(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_variant_has_options_that_fit),
+        cmocka_unit_test(names_of_variants_differ),
+        cmocka_unit_test(runs_are_shared_between_tables),
+        cmocka_unit_test(the_paper_judges_on_all_rows_and_both_pairs),
+        cmocka_unit_test(fast_is_smaller),
+        cmocka_unit_test(without_table_4_nothing_is_judged_against),
+        cmocka_unit_test(what_is_missing_is_said_once),
+        cmocka_unit_test(every_allocation_of_an_agenda_may_fail),
+        cmocka_unit_test(receipts_come_back),
+        cmocka_unit_test(a_receipt_that_is_none_is_refused),
+        cmocka_unit_test(tables_hold_means_and_deviations),
+        cmocka_unit_test(every_allocation_of_the_tables_may_fail),
+        cmocka_unit_test(published_numbers_are_found),
+    };
+    return cmocka_run_group_tests_name("report: reproduction", tests, setup, teardown);
+}
