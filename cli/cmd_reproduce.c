@@ -235,7 +235,7 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost,
         rc = kh_plm_open(&own, model, &box, err);
         plm = own;
     } else if (rc == 0)
-        rc = get_box(j, KH_ACCESS_LOGPROBS, &plm, err);
+        rc = get_box(j, kh_posterior_describe(post).access, &plm, err);
     double start = now();
     if (rc == 0)
         rc = kh_eval_run(&e, post, plm, &o, err);

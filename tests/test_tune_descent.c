@@ -273,7 +273,8 @@ static void broken_grafts(void **state) {
         { "\"inner\": 8", "\"inner\": 0", "\"inner\"" },
         { "\"hidden\": 32, \"st", "\"hidden\": 31, \"st", "expected F32 of shape [8, 31]" },
         { "\"labels\": 2", "\"labels\": 3", "\"labels\"" },
-        { "\"kind\": \"mlp\", \"hidden\": 32", "\"kind\": \"prefix\", \"hidden\": 32, \"layers\": 2, \"slots\": 5", "no array \"prefix\"" },
+        { "\"kind\": \"mlp\", \"hidden\": 32", "\"kind\": \"prefix\", \"hidden\": 32, \"layers\": 2, \"slots\": 5",
+            "no array \"prefix\"" },
     };
     kh_tune_opts o = options();
     kh_posterior *p = tune_with("feature-mlp", SET("epochs=1", "inner=8"), &o), *broken;

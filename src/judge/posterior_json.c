@@ -315,8 +315,8 @@ static int read_graft(reader *r, const json_t *root) {
     const char *kind, *pool;
     bool there = json_object_get(root, "graft"), open = p->access == KH_ACCESS_WEIGHTS;
     if (there != open || (there && (p->n != 1 || p->soft || p->demos.n_order > 0)))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one sample",
-            r->name);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one sample", r->name);
     if (!there)
         return 0;
     int rc = get_object(r, root, "graft", &o);

@@ -92,7 +92,8 @@ static void affine(const double *w, const double *b, const double *x, size_t n, 
 }
 
 /* Adds to the gradients of w and b; dx [k] becomes that of x. */
-static void affine_back(const double *w, const double *x, const double *dy, size_t n, size_t k, double *dw, double *db, double *dx) {
+static void affine_back(
+    const double *w, const double *x, const double *dy, size_t n, size_t k, double *dw, double *db, double *dx) {
     cblas_dger(CblasRowMajor, (int)n, (int)k, 1, dy, 1, x, 1, dw, (int)k);
     for (size_t i = 0; i < n; i++)
         db[i] += dy[i];

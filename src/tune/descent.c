@@ -255,7 +255,8 @@ static void facts_of(const kh_descent *d, double loss, double least, char facts[
     kh_loss_facts(facts, loss, least);
     size_t n = strlen(facts);
     if (now.forward > start.forward)
-        snprintf(facts + n, KH_FACTS - n, " forward=%lld backward=%lld", now.forward - start.forward, now.backward - start.backward);
+        snprintf(facts + n, KH_FACTS - n, " forward=%lld backward=%lld", now.forward - start.forward,
+            now.backward - start.backward);
 }
 
 int kh_descent_run(kh_descent *d, kh_err *err) {

@@ -2,8 +2,9 @@
  *
  * A kh_descent learns some vector x by steps down the gradient of the train loss: a soft prompt, prefixes, the weights
  * themselves, a head. What the loss is and how its gradient comes about is told by a function; for all that goes through the
- * model itself it is that of a kh_passage, on a kh_open_box: the model's weights as one vector. After every few epochs the dev rows are asked; the best x there is
- * kept (of equal metrics the one with less cross-entropy), and the descent ends when none has been better for a while. */
+ * model itself it is that of a kh_passage, on a kh_open_box: the model's weights as one vector. After every few epochs the
+ * dev rows are asked; the best x there is kept (of equal metrics the one with less cross-entropy), and the descent ends when
+ * none has been better for a while. */
 #ifndef KH_TUNE_DESCENT_H
 #define KH_TUNE_DESCENT_H
 
