@@ -87,7 +87,13 @@ static void print_shared_option(FILE *out, const cli_variants *v, const kh_opt *
     cli_variant each;
     print_words(out, row);
     fputs(row->help, out);
-    for (int j = 0, n = 0; v->at(j, &each); j++)
+    int width = 28 + (int)strlen(row->help) + 2, n = 0;
+    for (int j = 0; v->at(j, &each); j++)
+        if (kh_opts_find(each.opts, row->name, strlen(row->name)))
+            width += (int)strlen(each.name) + 2;
+    if (width > 132)
+        fprintf(out, "\n%27s", "");
+    for (int j = 0; v->at(j, &each); j++)
         if (kh_opts_find(each.opts, row->name, strlen(row->name)))
             fprintf(out, "%s%s", n++ ? ", " : " [", each.name);
     fputs("]\n", out);

@@ -47,11 +47,12 @@ whole() {
 killed() {
     local method=$1 times=$2 run=$here/$1-killed pid ms landed=0 want_queries want_answers
     rm -rf "$run"
-    for _ in $(seq "$times"); do
+    for turn in $(seq "$times"); do
         # shellcheck disable=SC2046
         "$KEYHOLE" tune --method "$method" "${common[@]}" $(options_of "$method") --out "$run" --resume >"$here/out" 2>"$here/err" &
         pid=$!
-        ms=$((30 + RANDOM % (2 * took / times + 1))) # each goes on for a random share of what is left
+        ms=$((30 + RANDOM % (2 * took / times + 1))) # each goes on for a random share of what is left,
+        [ "$turn" -eq 1 ] && ms=$((took / 4))          # and the first is early enough to hit
         sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
         kill -KILL $pid 2>/dev/null && landed=$((landed + 1))
         wait $pid 2>/dev/null

@@ -209,12 +209,17 @@ static void a_slow_rank_is_relieved(void **state) {
 }
 
 /* One question to three ranks that goes wrong: the sentence is in *err. */
+/* A question is under way. How long opening waits for other ranks is the machine's affair. */
+static bool opened;
+
 static int fails(office *o, const kh_ranks_opts *opts, kh_err *err) {
     kh_plm *alone = tiny_open(KH_ACCESS_LOGPROBS), *spread = NULL;
     static float y[PROMPTS * ROWS * 2];
     asked a;
     asked_new(&a, alone, SLOTS);
+    opened = false;
     int rc = spread_open(&spread, ranks_start(o, 3, opts), tiny_dir, err);
+    opened = true;
     for (int i = 0; i < 50 && rc == 0; i++)
         rc = ask(spread, &a, 0, ROWS, PROMPTS, y, err);
     kh_plm_close(spread);
@@ -271,7 +276,7 @@ static int alarm_now(void *user) {
     (void)user;
     return -1;
 }
-static int stop_now(void *user) { return ++*(int *)user > 40; }
+static int stop_now(void *user) { return opened && ++*(int *)user > 2; }
 
 static void what_goes_wrong_is_said(void **state) {
     (void)state;

@@ -784,7 +784,7 @@ static void forecasts_hold(void **state) {
     (void)state;
     const char *name;
     for (int m = 0; (name = kh_method_name(m)) != NULL; m++) {
-        if (!kh_method_at(m)->most || (kh_method_at(m)->soft && !small(name)))
+        if (!kh_method_at(m)->most || kh_method_at(m)->access == KH_ACCESS_WEIGHTS || (kh_method_at(m)->soft && !small(name)))
             continue;
         attempt a = attempt_of(name);
         clear();

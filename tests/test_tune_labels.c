@@ -92,7 +92,8 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
         long long before = kh_plm_meter(plm).queries;
         kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
         assert_int_equal(kh_plm_meter(plm).queries - before, p->train_queries + p->dev_queries);
-        assert_true(p->train_queries > 0 && p->dev_queries >= 12 * DEV && p->dev_queries % DEV == 0);
+        /* Copies of a member are asked once, so there may be fewer than 12 questions a dev row. */
+        assert_true(p->train_queries > 0 && p->dev_queries >= DEV && p->dev_queries % DEV == 0);
         assert_int_equal(p->access, KH_ACCESS_LABELS);
         assert_int_equal(p->n, 12);
         assert_true(p->calibrated && p->calibrator.n >= DEV && p->calibrator.n <= DEV + TRAIN);

@@ -41,7 +41,7 @@ static const kh_variant VARIANTS[] = {
     { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED, KH_FAMILY_LABELS, .paper = true, .code = true,
         .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
     { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = "rounds=2 simulations=40 samples=16 transforms=2 max-epochs=20", .weight = 60 },
+        .fast = "budget-rounds=2 simulations=40 samples=16 transforms=2 max-epochs=20", .weight = 60 },
     { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = LABELS_FAST, .candidates = 100, .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
