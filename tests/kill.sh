@@ -31,7 +31,14 @@ options_of() { # METHOD
 
 # field NAME: a number out of "keyhole runs --json" in $here/out
 field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$here/out" | head -n 1; }
-same() { cmp "$1/posterior.json" "$2/posterior.json" && cmp "$1/posterior.safetensors" "$2/posterior.safetensors" && cmp "$1/log.txt" "$2/log.txt"; }
+# same A B: two runs left the same; model-tuning's posterior.json names the folder of the model that it made
+same() {
+    local file
+    cmp <(sed "s|$1/|RUN/|g" "$1/posterior.json") <(sed "s|$2/|RUN/|g" "$2/posterior.json") && cmp "$1/log.txt" "$2/log.txt" || return 1
+    for file in posterior.safetensors model/model.safetensors; do
+        [ ! -e "$1/$file" ] && [ ! -e "$2/$file" ] || cmp "$1/$file" "$2/$file" || return 1
+    done
+}
 
 # whole METHOD: the run without interruption, in $here/METHOD, its wall time in milliseconds in $took
 whole() {
