@@ -477,8 +477,10 @@ static bool add_column(kh_run *r, const char *name, size_t n) {
     for (const char *at = r->columns.data; at && *at; at += strcspn(at, "\n") + 1)
         if (strcspn(at, "\n") == n && memcmp(at, name, n) == 0)
             return false;
-    kh_buf_bytes(&r->columns, name, n);
-    kh_buf_char(&r->columns, '\n');
+    if (kh_buf_reserve(&r->columns, n + 1)) { /* both or neither: every name that is there ends in a newline */
+        kh_buf_bytes(&r->columns, name, n);
+        kh_buf_char(&r->columns, '\n');
+    }
     return true;
 }
 
