@@ -82,6 +82,19 @@ static void record(void *user, const char *line) {
     snprintf(l->last, sizeof l->last, "%s", line);
 }
 
+/* Members that are not copies of an earlier one: dev is asked about each of these. */
+static int distinct(const kh_posterior *p) {
+    size_t size = (size_t)p->space.dim * sizeof *p->z;
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        bool copy = false;
+        for (int j = 0; j < i && !copy; j++)
+            copy = memcmp(p->z + (size_t)i * (size_t)p->space.dim, p->z + (size_t)j * (size_t)p->space.dim, size) == 0;
+        n += !copy;
+    }
+    return n;
+}
+
 static void every_method_makes_a_posterior_that_votes(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++) {
@@ -92,8 +105,7 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
         long long before = kh_plm_meter(plm).queries;
         kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
         assert_int_equal(kh_plm_meter(plm).queries - before, p->train_queries + p->dev_queries);
-        /* Copies of a member are asked once, so there may be fewer than 12 questions a dev row. */
-        assert_true(p->train_queries > 0 && p->dev_queries >= DEV && p->dev_queries % DEV == 0);
+        assert_true(p->train_queries > 0 && p->dev_queries >= distinct(p) * DEV && p->dev_queries % DEV == 0);
         assert_int_equal(p->access, KH_ACCESS_LABELS);
         assert_int_equal(p->n, 12);
         assert_true(p->calibrated && p->calibrator.n >= DEV && p->calibrator.n <= DEV + TRAIN);
