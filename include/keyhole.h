@@ -911,6 +911,7 @@ typedef struct kh_tune_opts {
     bool paper_exact;    /* the published code's ways where they differ from ours */
     long long max_queries; /* stop before asking more; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
+    int groups; /* members of an ensemble that go side by side, in one question: more for many ranks to do; same result. 0: one */
     const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is returned; NULL: none */
     void (*record)(void *user, const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;

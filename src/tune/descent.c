@@ -280,7 +280,7 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
         char facts[KH_FACTS];
         facts_of(d, loss, least, facts);
         if (rc == 0)
-            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts });
+            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts, 0, false });
     }
     if (rc == 0)
         memcpy(d->x, d->best, d->n * sizeof *d->x);
