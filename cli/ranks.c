@@ -11,6 +11,7 @@
 #include "watch.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -122,6 +123,9 @@ int cli_ranks_start(kh_err *err) {
 }
 
 void cli_ranks_stop(int status) {
+    if (cli_ranks && status == 0 && kh_ranks_idle(cli_ranks))
+        fprintf(stderr, "keyhole: the other %d ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve\n",
+            kh_ranks_size(cli_ranks) - 1);
     kh_ranks_close(cli_ranks, status == 0 ? 60 : status < 128 ? 5 : 0.3);
     cli_ranks = NULL;
 }

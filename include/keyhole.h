@@ -428,6 +428,7 @@ typedef struct kh_ranks_opts {
 KH_API int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts, kh_err *err);
 KH_API int kh_ranks_rank(const kh_ranks *);
 KH_API int kh_ranks_size(const kh_ranks *);
+KH_API bool kh_ranks_idle(const kh_ranks *); /* no model was opened on them, and nobody was told why */
 /* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
 KH_API int kh_ranks_serve(kh_ranks *, kh_err *err);
