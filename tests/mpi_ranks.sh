@@ -51,7 +51,19 @@ predicts() {
 }
 ok "predict reads and writes on rank 0" predicts
 ok "a command without a model" ranks 2 task list
+ok "says that ranks had nothing to do" once "keyhole: the other 1 ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve"
 ok "says its result once" [ "$(grep -c '^sst2' "$here/out")" -eq 1 ]
+
+mkdir "$here/sets" && cp -r "$data" "$here/sets/sst2" && cp "$data/train.tsv" "$here/sets/sst2/test.tsv"
+paper=(reproduce --data "$here/sets" --model "$model" --shots 4 --dim 12 --slots 5 --p0 random --preset fast --tasks sst2 --methods ensemble,smc --seeds 13 --tables 1)
+reproduced() {
+    run 0 "${paper[@]}" --out "$here/paper" && ranks 2 "${paper[@]}" --groups 2 --out "$here/paper-2" && once "keyhole: 2 ranks answer" || return 1
+    for i in ensemble smc; do
+        cmp "$here/paper/runs/sst2-$i-13/posterior.safetensors" "$here/paper-2/runs/sst2-$i-13/posterior.safetensors" &&
+            cmp "$here/paper/runs/sst2-$i-13/answers.jsonl" "$here/paper-2/runs/sst2-$i-13/answers.jsonl" || return 1
+    done
+}
+ok "reproduce on 2 ranks, members side by side" reproduced
 
 # ---- a lost rank
 long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget-generations 100000)
