@@ -4,7 +4,7 @@
 #   overhead   microseconds that a candidate takes more on two ranks than half of what it takes on one, where the model takes next to
 #              nothing (two tiny layers) and where it takes little (6 x 256); goal below 100
 # Rows go to OUT.csv (default bench/ranks.csv: date, commit, CPU, case, ranks, candidates, seconds), and a table for doc/scale.md to
-# standard output. Runs of two lengths are timed and subtracted, so that start, loading and end do not count. Each is done ROUNDS times
+# standard output. CASES chooses among base, small and tiny. Runs of two lengths are timed and subtracted, so that start, loading and end do not count. Each is done ROUNDS times
 # (3) in turn, and the least is taken: neighbours on the machine only ever add.
 set -u
 keyhole=$(realpath "$1") csv=${2:-bench/ranks.csv} rounds=${ROUNDS:-3}
@@ -28,7 +28,7 @@ model() { # NAME ARGUMENTS...
     shift
     "$keyhole" model random --seed 3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$dir" "$@" >/dev/null && mv "$dir/tiny-bpe.json" "$dir/tokenizer.json"
 }
-model base --arch roberta-base && model small --arch roberta-base --layers 6 --hidden 256 --heads 4 --inner 1024 && model tiny --arch tiny || exit 1
+wanted() { [[ " ${CASES:-base small tiny} " = *" $1 "* ]]; }
 
 # timed CASE PRECISION RANKS GENERATIONS: wall seconds of a run with 20 candidates a generation, 32 rows
 timed() {
@@ -62,8 +62,9 @@ measure() {
     done
     awk -v c="$1" -v n="$n" -v a="$one" -v b="$two" 'BEGIN { printf "| %s | %d | %.2f | %.2f | %.2f | %.0f us |\n", c, n, a, b, a / b, 1e6 * (b - a / 2) / n }'
 }
-measure "RoBERTa-base, bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
-measure "6 x 256, f32" small f32 1 "${SMALL_GENERATIONS:-4}"
-measure "two tiny layers, f32" tiny f32 20 "${TINY_GENERATIONS:-220}"
+wanted base && { model base --arch roberta-base || exit 1; } && measure "RoBERTa-base, bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
+wanted small && { model small --arch roberta-base --layers 6 --hidden 256 --heads 4 --inner 1024 || exit 1; } &&
+    measure "6 x 256, f32" small f32 1 "${SMALL_GENERATIONS:-4}"
+wanted tiny && { model tiny --arch tiny || exit 1; } && measure "two tiny layers, f32" tiny f32 20 "${TINY_GENERATIONS:-220}"
 echo
 echo "$cpu, commit $commit, one thread a rank, 32 rows a candidate, the least of $rounds rounds."

@@ -13,9 +13,9 @@ enum { KH_QUESTIONS = 6 };
 
 typedef struct kh_finding {
     const char *question;
-    const char *paper; /* what the paper says */
+    const char *paper; /* what the paper says; NULL: nothing */
     int agrees;        /* 1: here, too; -1: not here; 0: it cannot be told, or the paper does not say */
-    char text[1024];
+    char text[1800];
 } kh_finding;
 
 int kh_questions_answer(const kh_reproduction *, kh_finding out[KH_QUESTIONS], kh_err *err);

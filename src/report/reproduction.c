@@ -599,11 +599,14 @@ static int put_reach(const writer *w, kh_err *err) {
 }
 
 static void put_finding(const writer *w, const kh_finding *f, int number) {
-    static const char *const HOW[] = { "Not so here.", "It cannot be told, or the paper does not say.", "So it is here." };
+    static const char *const HOW[] = { "Not so here.", "Here it cannot be told.", "So it is here." };
     char title[160];
     snprintf(title, sizeof title, "%d. %s", number, f->question);
     heading(w, 3, title);
-    para(w, "The paper: %s. %s %s", f->paper, HOW[f->agrees + 1], f->text);
+    if (f->paper)
+        para(w, "The paper: %s. %s %s", f->paper, HOW[f->agrees + 1], f->text);
+    else
+        para(w, "The paper does not ask this. %s", f->text);
 }
 
 /* What does not agree comes first. */
