@@ -149,6 +149,9 @@ ok "a plugin that is none" broken "$model/config.json"
 ok "is said" once "config.json: MPI's part of keyhole cannot be loaded: "
 lonely() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
 ok "srun without its MPI" lonely
-ok "says what to type" once "the launcher started 2 ranks, but MPI knows of 1"
+ok "says what to type" once "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"
+other_mpi() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_FD=9 OMPI_MCA_ess=singleton "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
+ok "ranks of another MPI" other_mpi
+ok "are counted" once "the launcher started 2 ranks, but MPI knows of 1"
 echo "1..$n"
 exit $failed

@@ -72,7 +72,7 @@ ok "bbt alone" whole bbt
 ok "srun -n 2 leaves the same bytes" spread bbt 2
 ok "an ensemble alone" whole ensemble
 ok "srun -n 2, members side by side" spread ensemble 2 --groups 2
-lonely() { timeout 60 srun --mpi=none -n 2 "$(realpath "$KEYHOLE")" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ] && err_has "the launcher started 2 ranks, but MPI knows of 1"; }
+lonely() { timeout 60 srun --mpi=none -n 2 "$(realpath "$KEYHOLE")" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ] && err_has "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"; }
 ok "without pmix it says what to type" lonely
 echo "1..$n"
 exit $failed
