@@ -41,14 +41,15 @@ timed() {
     end=$(date +%s%N)
     awk -v ns=$((end - start)) 'BEGIN { printf "%.6f", ns / 1e9 }'
 }
-# best CASE PRECISION RANKS SHORT LONG: least seconds of LONG - SHORT generations
+# best CASE PRECISION RANKS SHORT LONG: seconds of LONG - SHORT generations, each the least of all rounds
 best() {
-    local r a b least=1e9
+    local r a b short=1e9 long=1e9
     for r in $(seq "$rounds"); do
         a=$(timed "$1" "$2" "$3" "$4") && b=$(timed "$1" "$2" "$3" "$5") || exit 1
-        least=$(awk -v l="$least" -v x="$a" -v y="$b" 'BEGIN { d = y - x; printf "%.6f", d < l ? d : l }')
+        short=$(awk -v x="$short" -v y="$a" 'BEGIN { print y < x ? y : x }')
+        long=$(awk -v x="$long" -v y="$b" 'BEGIN { print y < x ? y : x }')
     done
-    echo "$least"
+    awk -v x="$short" -v y="$long" 'BEGIN { printf "%.6f", y - x }'
 }
 [ -s "$csv" ] || echo "date,commit,cpu,case,ranks,candidates,seconds" >"$csv"
 echo "| case | candidates | seconds, 1 rank | seconds, 2 ranks | speed-up | overhead of a candidate |"
@@ -62,9 +63,9 @@ measure() {
     done
     awk -v c="$1" -v n="$n" -v a="$one" -v b="$two" 'BEGIN { printf "| %s | %d | %.2f | %.2f | %.2f | %.0f us |\n", c, n, a, b, a / b, 1e6 * (b - a / 2) / n }'
 }
-wanted base && { model base --arch roberta-base || exit 1; } && measure "RoBERTa-base, bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
+wanted base && { model base --arch roberta-base || exit 1; } && measure "RoBERTa-base bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
 wanted small && { model small --arch roberta-base --layers 6 --hidden 256 --heads 4 --inner 1024 || exit 1; } &&
-    measure "6 x 256, f32" small f32 1 "${SMALL_GENERATIONS:-4}"
-wanted tiny && { model tiny --arch tiny || exit 1; } && measure "two tiny layers, f32" tiny f32 20 "${TINY_GENERATIONS:-220}"
+    measure "6 x 256 f32" small f32 1 "${SMALL_GENERATIONS:-4}"
+wanted tiny && { model tiny --arch tiny || exit 1; } && measure "two tiny layers f32" tiny f32 20 "${TINY_GENERATIONS:-220}"
 echo
 echo "$cpu, commit $commit, one thread a rank, 32 rows a candidate, the least of $rounds rounds."
