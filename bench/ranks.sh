@@ -5,9 +5,9 @@
 #              nothing (two tiny layers) and where it takes little (6 x 256); goal below 100
 # Rows go to OUT.csv (default bench/ranks.csv: date, commit, CPU, case, ranks, candidates, seconds), and a table for doc/scale.md to
 # standard output. CASES chooses among base, small and tiny. Runs of two lengths are timed and subtracted, so that start, loading and end do not count. Each is done ROUNDS times
-# (3) in turn, and the least is taken: neighbours on the machine only ever add.
+# (2) in turn, and the least is taken: neighbours on the machine only ever add.
 set -u
-keyhole=$(realpath "$1") csv=${2:-bench/ranks.csv} rounds=${ROUNDS:-3}
+keyhole=$(realpath "$1") csv=${2:-bench/ranks.csv} rounds=${ROUNDS:-2}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMP_WAIT_POLICY=passive
 command -v mpirun >/dev/null || { echo "ranks.sh: there is no mpirun; install openmpi-bin" >&2; exit 1; }
 [ -e "$(dirname "$keyhole")/keyhole-mpi.so" ] || { echo "ranks.sh: keyhole was built without MPI; install libopenmpi-dev" >&2; exit 1; }
@@ -30,13 +30,13 @@ model() { # NAME ARGUMENTS...
 }
 wanted() { [[ " ${CASES:-base small tiny} " = *" $1 "* ]]; }
 
-# timed CASE PRECISION RANKS GENERATIONS: wall seconds of a run with 20 candidates a generation, 32 rows
+# timed CASE PRECISION RANKS GENERATIONS: wall seconds of a run with 8 candidates a generation, 16 rows
 timed() {
     local start end
     rm -rf "$here/run"
     start=$(date +%s%N)
     mpirun -q --bind-to none --oversubscribe -n "$3" "$keyhole" tune --method bbt --model "$here/$1" --precision "$2" --task "$here/task.json" \
-        --data "$here/data" --shots 16 --slots "$([ "$1" = tiny ] && echo 20 || echo 50)" --dim 100 --p0 random --variant separable --dev-every 1000000 \
+        --data "$here/data" --shots 8 --pop 8 --slots "$([ "$1" = tiny ] && echo 20 || echo 50)" --dim 100 --p0 random --variant separable --dev-every 1000000 \
         --budget-generations "$4" --out "$here/run" --threads 1 >"$here/out" 2>"$here/err" || { cat "$here/err" >&2; exit 1; }
     end=$(date +%s%N)
     awk -v ns=$((end - start)) 'BEGIN { printf "%.6f", ns / 1e9 }'
@@ -56,7 +56,7 @@ echo "| case | candidates | seconds, 1 rank | seconds, 2 ranks | speed-up | over
 echo "|---|---:|---:|---:|---:|---:|"
 # case NAME MODEL PRECISION SHORT LONG
 measure() {
-    local n=$((20 * ($5 - $4))) one two ranks
+    local n=$((8 * ($5 - $4))) one two ranks
     one=$(best "$2" "$3" 1 "$4" "$5") && two=$(best "$2" "$3" 2 "$4" "$5") || exit 1
     for ranks in 1 2; do
         echo "$(date -u +%F),$commit,$cpu,$1,$ranks,$n,$([ $ranks = 1 ] && echo "$one" || echo "$two")" >>"$csv"
@@ -65,7 +65,7 @@ measure() {
 }
 wanted base && { model base --arch roberta-base || exit 1; } && measure "RoBERTa-base bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
 wanted small && { model small --arch roberta-base --layers 6 --hidden 256 --heads 4 --inner 1024 || exit 1; } &&
-    measure "6 x 256 f32" small f32 1 "${SMALL_GENERATIONS:-4}"
-wanted tiny && { model tiny --arch tiny || exit 1; } && measure "two tiny layers f32" tiny f32 20 "${TINY_GENERATIONS:-220}"
+    measure "6 x 256 f32" small f32 1 "${SMALL_GENERATIONS:-21}"
+wanted tiny && { model tiny --arch tiny || exit 1; } && measure "two tiny layers f32" tiny f32 20 "${TINY_GENERATIONS:-420}"
 echo
-echo "$cpu, commit $commit, one thread a rank, 32 rows a candidate, the least of $rounds rounds."
+echo "$cpu, commit $commit, one thread a rank, 16 rows a candidate, the least of $rounds rounds."
