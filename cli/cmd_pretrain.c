@@ -16,9 +16,10 @@ typedef struct pretrain_opts {
     const char *valid, *tokenizer, *config, *arch, *init, *out, *seq_schedule;
     int family, layers, hidden, heads, inner, positions;
     int steps, batch_tokens, seq_len, windows, decay, dtype, shards, eval_every, eval_tokens, probe_rows;
-    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, valid_share, checkpoint_every, budget_time;
+    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, dropout, valid_share;
+    double checkpoint_every, budget_time;
     uint64_t seed;
-    bool whole_word, resume, json;
+    bool whole_word, recompute, resume, json;
 } pretrain_opts;
 
 #define AT(field) offsetof(pretrain_opts, field)
@@ -60,6 +61,10 @@ static const kh_opt pretrain_table[] = {
     { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.001, .max = 0.9, .arg = "X",
         .help = "share of tokens to be guessed" },
     { "whole-word", KH_OPT_FLAG, AT(whole_word), .help = "mask all tokens of a word together" },
+    { "dropout", KH_OPT_NUMBER, AT(dropout), "0", .min = 0, .max = 0.9, .arg = "X",
+        .help = "share of hidden numbers and attention that a step sets to 0; BERT was trained with 0.1" },
+    { "recompute", KH_OPT_FLAG, AT(recompute),
+        .help = "compute layers twice instead of keeping what they made: less memory, the same bits" },
     { "valid", KH_OPT_TEXT, AT(valid), .arg = "FILE", .help = "held-out text" },
     { "valid-share", KH_OPT_NUMBER, AT(valid_share), "0.002", .min = 0, .max = 0.5, .arg = "X", .help = "or a share of all lines" },
     { "eval-every", KH_OPT_INT, AT(eval_every), "0", .arg = "STEPS", .help = "how often to look at held-out text; 0: 40 times" },
@@ -262,6 +267,8 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
             .floor = o->floor },
         .mask_rate = o->mask_rate,
         .whole_word = o->whole_word,
+        .dropout = o->dropout,
+        .recompute = o->recompute,
         .seed = o->seed,
         .shards = o->shards,
         .resume = o->resume,

@@ -155,6 +155,9 @@ static int run_passage(void *self, const kh_some *some, bool gradients, float *l
     pass.text = &text;
     pass.loss = &how;
     pass.logprob = logprob;
+    kh_dropout dropout = { g->o->dropout, g->t->o->seed, (uint32_t)some->step };
+    pass.dropout = dropout.rate > 0 ? &dropout : NULL;
+    pass.recompute = g->o->recompute;
     if (rc == 0)
         rc = kh_gradient_run(g->gradient, &pass, gradients, loss, err);
     if (rc == 0)
@@ -187,7 +190,7 @@ static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
         int which[AT_ONCE], n = d->n_dev - first < AT_ONCE ? d->n_dev - first : AT_ONCE;
         for (int i = 0; i < n; i++)
             which[i] = first + i;
-        rc = d->run(d->self, &(kh_some){ true, which, n }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
+        rc = d->run(d->self, &(kh_some){ true, which, n, 0 }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
         sum += rc == 0 ? loss * n : 0;
     }
     for (size_t i = 0; i < size && rc == 0; i++)
@@ -238,7 +241,7 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         float *slope;
         if (kh_tuning_interrupted(d->t))
             return kh_fail(err, KH_STOPPED, "stopped on request");
-        rc = d->run(d->self, &(kh_some){ false, order + first, n }, true, NULL, &part, &slope, err);
+        rc = d->run(d->self, &(kh_some){ false, order + first, n, adamw->step }, true, NULL, &part, &slope, err);
         if (rc == 0 && !isfinite(part))
             rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
         if (rc == 0) {

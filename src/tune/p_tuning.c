@@ -18,6 +18,7 @@ typedef struct prefix_opts {
 
 static const kh_opt prefix_table[] = {
     KH_DESCENT_ROWS(prefix_opts, descent, "5e-3", "100", "0"),
+    KH_PASSAGE_ROWS(prefix_opts, descent, "0"),
     { 0 },
 };
 
@@ -95,7 +96,7 @@ static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PREFIX, 0, graft.slots, err);
     kh_passage through = {
-        .t = t, .box = &box, .gradient = g, .pass = prefix_pass, .slope = kh_gradient_prefix, .self = &graft
+        .t = t, .o = &o->descent, .box = &box, .gradient = g, .pass = prefix_pass, .slope = kh_gradient_prefix, .self = &graft
     };
     kh_descent d = { .t = t,
         .o = &o->descent,
