@@ -176,6 +176,42 @@ static void prefixes_learn(void **state) {
     check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_GRAFT_PREFIX, 0.9);
 }
 
+/* The largest difference between what two posteriors say about dev. */
+static double difference(const kh_posterior *a, const kh_posterior *b) {
+    double answer[2][DEV * 2], most = 0;
+    const kh_posterior *both[2] = { a, b };
+    for (int i = 0; i < 2; i++) {
+        kh_predictor *predictor;
+        assert_int_equal(kh_predictor_new(&predictor, both[i], plm, NULL, NULL), 0);
+        assert_int_equal(kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer[i], NULL), 0);
+        kh_predictor_free(predictor);
+    }
+    for (int i = 0; i < DEV * 2; i++)
+        most = fmax(most, fabs(answer[0][i] - answer[1][i]));
+    return most;
+}
+
+/* Prefixes that have learned nothing change little, even fifty before texts of a dozen tokens. As keys of words they would by
+ * 0.09 and 0.34. */
+static void prefixes_start_as_next_to_nothing(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_posterior *plain = tune_with("manual", NULL, &o);
+    static const struct {
+        int slots;
+        double most;
+    } CASE[] = { { 5, 0.06 }, { 50, 0.28 } };
+    for (int i = 0; i < 2; i++) {
+        o.space.slots = CASE[i].slots;
+        kh_posterior *p = tune_with("p-tuning-v2", SET("epochs=1", "lr=1e-12"), &o);
+        double by = difference(plain, p);
+        if (!(by < CASE[i].most))
+            fail_msg("%d prefixes change an answer by %g", CASE[i].slots, by);
+        kh_posterior_free(p);
+    }
+    kh_posterior_free(plain);
+}
+
 static int give_prefix(void *self, kh_pass_f32 *out, kh_err *err) {
     const kh_graft *g = self;
     (void)err;
@@ -405,6 +441,7 @@ int main(void) {
         cmocka_unit_test(a_network_on_states_learns),
         cmocka_unit_test(a_bilstm_on_states_learns),
         cmocka_unit_test(prefixes_learn),
+        cmocka_unit_test(prefixes_start_as_next_to_nothing),
         cmocka_unit_test(prefixes_in_the_engine),
         cmocka_unit_test(dropout_and_recomputed_layers),
         cmocka_unit_test(costs_are_told),

@@ -78,9 +78,10 @@ static int keep_frequent(pruning *p, kh_err *err) {
     for (int i = 0; i < n && i < room; i++)
         p->keep[rest[i].id] = true;
     kh_free(rest);
-    return room >= 0 ? 0
-                     : kh_fail(err, KH_EARG, "%s: %d tokens (special ones, single characters, label words) must stay; %d are too few",
-                           p->o->model, must, p->o->vocab);
+    if (room < 0)
+        return kh_fail(err, KH_EARG, "%s: %d tokens (special ones, single characters, label words) must stay; %d are too few",
+            p->o->model, must, p->o->vocab);
+    return 0;
 }
 
 static int choose(pruning *p, kh_pruned *out, kh_err *err) {
@@ -139,13 +140,14 @@ static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, 
     return rc;
 }
 
-/* Calls for every tensor of the model, in the order of the file. */
+/* Every tensor of the model, in the order of the file. */
 static int copy_tensors(const copier *c, kh_err *err) {
     kh_model *m = c->p->model;
     int rc = 0;
     for (const kh_weight *w = kh_weight_table; w->name[0] && rc == 0; w++)
-        for (int layer = 0; kh_weight_wanted(w, &m->config, m->head) && layer < (w->layered ? m->config.layers : 1) && rc == 0; layer++)
-            rc = copy_tensor(c, w, kh_weight_tensor(w, &m->w, layer), err);
+        if (kh_weight_wanted(w, &m->config, m->head))
+            for (int layer = 0; layer < (w->layered ? m->config.layers : 1) && rc == 0; layer++)
+                rc = copy_tensor(c, w, kh_weight_tensor(w, &m->w, layer), err);
     return rc;
 }
 
