@@ -44,7 +44,7 @@ static const kh_opt eval_table[] = {
         .help = "of the intervals" },
     { "seed", KH_OPT_SEED, offsetof(eval_opts, e.seed), "0", .arg = "N",
         .help = "of --rows, the bootstrap and ties in conformal sets" },
-    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR",
+    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
     { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
