@@ -16,6 +16,7 @@ typedef struct kh_result {
     char *model, *task, *method, *options;
     uint64_t seed;
     int rows;
+    double half; /* share of wrong answers among the half of the rows that it is surest of, ties with them included; NaN: unknown */
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;
