@@ -57,7 +57,7 @@ static const struct method {
     const char *name, *sees, *words;
 } METHODS[] = {
     { "manual", "log-probabilities", "--method manual" },
-    { "bbt", "log-probabilities", "--method bbt --slots 5 --p0 random --dim 50 --pop 10 --budget-generations 20 --dev-every 4" },
+    { "bbt", "log-probabilities", "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 20 --dev-every 2" },
     { "smc", "labels only",
         "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 20 --first-draws 20 --max-moves 3 --budget-queries 6000" },
 };

@@ -11,8 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the folder of the program, or of the library, to what it came with. */
-static const char *const WAYS[] = { "../..", "../share/keyhole" };
+/* From the folder of the program, or of the library, to what it came with. Two folders above an installed program is anywhere, so
+ * a tree must look like one. */
+static const struct {
+    const char *path, *sign;
+} WAYS[] = { { "../..", "../../src/base/place.c" }, { "../share/keyhole", NULL } };
 enum { N_WAY = sizeof WAYS / sizeof *WAYS };
 
 typedef struct search {
@@ -42,8 +45,13 @@ static void look_around(search *s, const char *self) {
     const char *slash = strrchr(self, '/');
     char *folder = slash ? kh_strndup(self, (size_t)(slash - self)) : NULL;
     s->failed |= slash && !folder;
-    for (int i = 0; i < N_WAY && folder && !s->found && !s->failed; i++)
-        look(s, folder, WAYS[i], s->file);
+    for (int i = 0; i < N_WAY && folder && !s->found && !s->failed; i++) {
+        char *sign = WAYS[i].sign ? kh_path_join(folder, WAYS[i].sign) : NULL;
+        if (!WAYS[i].sign || (sign && kh_file_exists(sign)))
+            look(s, folder, WAYS[i].path, s->file);
+        s->failed |= WAYS[i].sign && !sign;
+        kh_free(sign);
+    }
     kh_free(folder);
 }
 
