@@ -33,7 +33,8 @@ typedef struct demo_opts {
 } demo_opts;
 
 static const kh_opt demo_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(demo_opts, model), KH_BUILTIN, .arg = "DIR|builtin", .help = "a model folder with its tokenizer" },
+    { "model", KH_OPT_TEXT, offsetof(demo_opts, model), KH_BUILTIN, .arg = "DIR|builtin",
+        .help = "a model folder with its tokenizer" },
     { "data", KH_OPT_TEXT, offsetof(demo_opts, data), .arg = "DIR",
         .help = "holds reviews, topics and foreign; without it, the examples that come with keyhole" },
     { "out", KH_OPT_TEXT, offsetof(demo_opts, out), "keyhole-demo", .arg = "DIR", .help = "for runs and reports" },
@@ -57,9 +58,11 @@ static const struct method {
     const char *name, *sees, *words;
 } METHODS[] = {
     { "manual", "log-probabilities", "--method manual" },
-    { "bbt", "log-probabilities", "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 20 --dev-every 2" },
+    { "bbt", "log-probabilities",
+        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 20 --dev-every 2" },
     { "smc", "labels only",
-        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 20 --first-draws 20 --max-moves 3 --budget-queries 6000" },
+        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 20 --first-draws 20 --max-moves 3 "
+        "--budget-queries 6000" },
 };
 
 enum {
@@ -218,9 +221,9 @@ static const struct column {
 } COLUMNS[] = {
     { "accuracy", "accuracy", "share of right answers, on rows that were not learned from", 1 },
     { "ECE", "ece", "how far its confidence is from the share of right answers; less is better", -1 },
-    { "surest half", NULL, "share of wrong answers if it answers only the half of the rows that it is surest of, and abstains from the rest", -1 },
+    { "surest half", NULL, "share of wrong answers if it abstains from all but the half of the rows that it is surest of", -1 },
     { FOREIGN, "ood." FOREIGN ".entropy.auroc",
-        "how well its doubt tells recipes, code, weather reports, ... from texts of its own kind: 0.5 is a guess, 1 is perfect (AUROC)", 1 },
+        "how well its doubt tells recipes, code, weather, ... from texts of its own kind: 0.5 is a guess, 1 perfect (AUROC)", 1 },
 };
 enum { N_COLUMN = sizeof COLUMNS / sizeof *COLUMNS };
 
@@ -298,7 +301,8 @@ static void put_text(const demo *d, kh_buf *out) {
     kh_buf_printf(out, "What the commands said is in %s/log.txt.\n\nNext:\n", d->o->out);
     kh_buf_printf(out, "  echo \"Not bad at all.\" | keyhole predict %s\n", last);
     kh_buf_printf(out, "  keyhole serve --run %s                        # and a page at http://127.0.0.1:8080\n", last);
-    kh_buf_printf(out, "  keyhole tune --method smc --access labels --model %s --task mine.json --data mine --out run\n", d->o->model);
+    kh_buf_printf(
+        out, "  keyhole tune --method smc --access labels --model %s --task mine.json --data mine --out run\n", d->o->model);
 }
 
 /* --------------------------------------------------------------------------------------------------------- the demo */
