@@ -5,7 +5,7 @@
 #   TOKENS=N    how much text to learn from
 #   DATA=DIR    holds data sets sst2 and agnews: on their test rows it is measured now and then what the model can do untuned
 #   INTO=DIR    where the result goes; default models/builtin
-# What it says of itself is in WORK/model/log.tsv: losses, learning rate, probes, for the card.
+# What the trainer says of itself, losses, learning rate and probes, goes beside the result as log.tsv.
 set -eu
 keyhole=$1 corpus=$2 work=$3
 into=${INTO:-models/builtin}
@@ -55,7 +55,7 @@ resume=''
 "$keyhole" pretrain --corpus $weighted --tokenizer "$tokenizer" --out "$work/model" $how --batch-tokens 2048 --mask-rate 0.2 --dtype bf16 \
     --checkpoint-every 300 --seed 1 $probes $resume
 
-for file in config.json model.safetensors tokenizer.json vocab.txt tokenizer_config.json; do
+for file in config.json model.safetensors tokenizer.json vocab.txt tokenizer_config.json log.tsv; do
     [ ! -f "$work/model/$file" ] || cp "$work/model/$file" "$into/$file"
 done
 echo "builtin: the model is in $into ($(du -sk "$into" | cut -f1) KB):"
