@@ -61,8 +61,8 @@ static const struct method {
     { "bbt", "log-probabilities",
         "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 20 --dev-every 2" },
     { "smc", "labels only",
-        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 20 --first-draws 20 --max-moves 3 "
-        "--budget-queries 6000" },
+        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 12 --first-draws 20 --max-moves 3 "
+        "--budget-queries 8000" },
 };
 
 enum {

@@ -104,7 +104,7 @@ for words in "$ keyhole tune --method manual --model builtin" "example  method  
 done
 reports() { for run in reviews topics; do for method in manual bbt smc; do [ -s "$here/demo/$run-$method/report.html" ] || return 1; done; done; }
 ok "six reports" reports
-ok "what the commands said is kept" grep -q '^method    smc, 20 samples' "$here/demo/log.txt"
+ok "what the commands said is kept" grep -q '^method    smc, 12 samples' "$here/demo/log.txt"
 again() {
     cp "$here/demo/topics-smc/posterior.json" "$here/first" && run 0 demo --rows 10 --out "$here/demo" --json && cmp "$here/first" "$here/demo/topics-smc/posterior.json" &&
         [ "$(grep -o '"accuracy":[0-9.]*,"ece":[0-9.]*,"risk_of_surest_half":[0-9.]*,"foreign_auroc":[0-9.]*,' "$here/out" | wc -l)" -eq 6 ]
