@@ -48,7 +48,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-mpi test-slow asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
+.PHONY: all setup test test-mpi test-slow asan coverage analyze fuzz bench bench-peers demo builtin install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -61,7 +61,7 @@ all: setup
 
 help:
 	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
-	@echo 'make demo         the main job on built-in data, from nothing to a result'
+	@echo 'make demo         built-in model, built-in data: tune, judge, report in a few minutes'
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
@@ -71,6 +71,7 @@ help:
 	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
 	@echo 'make bench        speed of the engine and of CMA-ES'
 	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
+	@echo 'make builtin      make the built-in model again from the texts in CORPUS=$(CORPUS); hours, and it can be stopped at any time'
 	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
 	@echo 'make clean        remove $(BUILD)'
 	@echo 'CC=clang, MODE=release|asan and BUILD=folder may be given to all of them'
@@ -192,7 +193,13 @@ $(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all
 	@tools/setup.sh gnuplot-nox || true
-	@tools/demo.sh $(OUT)/keyhole
+	@if $(OUT)/keyhole inspect builtin >/dev/null 2>&1; then $(OUT)/keyhole demo --out $(BUILD)/demo; else tools/demo.sh $(OUT)/keyhole; fi
+
+# The recipe of models/builtin. tools/builtin.sh says what INIT, TOKENS, DATA and INTO change.
+CORPUS ?= ../shared/corpus
+builtin: all
+	@tools/setup.sh xz-utils
+	@tools/builtin.sh $(OUT)/keyhole $(CORPUS) $(BUILD)/builtin
 
 bench: all
 	@bench/run.sh $(OUT)/keyhole
@@ -214,7 +221,8 @@ install: all
 	install -m 644 $(OUT)/keyhole.1 $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1
 	install -m 644 $(OUT)/keyhole.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/keyhole.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc
-	if [ -d models ]; then cp -R models/. $(DESTDIR)$(PREFIX)/share/keyhole/models/; fi
+	if [ -f models/builtin/config.json ]; then cp -R models/builtin $(DESTDIR)$(PREFIX)/share/keyhole/models/; fi
+	cp -R examples $(DESTDIR)$(PREFIX)/share/keyhole/
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/keyhole $(DESTDIR)$(PREFIX)/lib/libkeyhole.* $(DESTDIR)$(PREFIX)/include/keyhole.h \

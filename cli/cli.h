@@ -40,6 +40,7 @@ typedef struct cli_command {
 
 extern const cli_command *const cli_commands[]; /* ends in NULL */
 
+extern const cli_command cmd_demo;
 extern const cli_command cmd_tokenize, cmd_tokenizer_train;
 extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_task_list, cmd_task_show, cmd_task_check;
 extern const cli_command cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random, cmd_model_prune;
@@ -48,6 +49,9 @@ extern const cli_command cmd_runs, cmd_log;
 extern const cli_command cmd_serve, cmd_export;
 extern const cli_command cmd_metrics, cmd_calibrate;
 extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_train, cmd_bench_cmaes, cmd_bench_sbi;
+
+/* Runs a command with the words that would follow its name on the command line; their order in argv changes. */
+int cli_run_command(const cli_command *, char **argv, int argc, kh_err *err);
 
 /* Fails as wrong usage: exit 2 and a pointer to --help. */
 enum { CLI_USAGE = -1000 };

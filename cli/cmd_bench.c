@@ -27,7 +27,7 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt tokenize_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true,
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin", .required = true,
         .help = "the tokenizer, as for \"keyhole tokenize\"" },
     { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true,
         .help = "the text, one document a line" },

@@ -22,7 +22,7 @@ typedef struct bench_opts {
 } bench_opts;
 
 static const kh_opt bench_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(bench_opts, model), .arg = "DIR", .help = "a model folder; instead of --arch" },
+    { "model", KH_OPT_TEXT, offsetof(bench_opts, model), .arg = "DIR|builtin", .help = "a model folder; instead of --arch" },
     { "arch", KH_OPT_TEXT, offsetof(bench_opts, arch), .arg = "NAME",
         .help = "a random model: roberta-large, roberta-base, bert-large, bert-base" },
     { "layers", KH_OPT_INT, offsetof(bench_opts, layers), "0", .max = 1024, .arg = "N", .help = "with --arch: other layers" },

@@ -234,7 +234,7 @@ const cli_command cmd_data_check = {
 
 static const kh_opt stats_table[] = {
     OPT_TASK,
-    { "model", KH_OPT_TEXT, offsetof(data_opts, model), .arg = "DIR|FILE",
+    { "model", KH_OPT_TEXT, offsetof(data_opts, model), .arg = "DIR|FILE|builtin",
         .help = "count tokens too, with the tokenizer of this model" },
     { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000, .arg = "N",
         .help = "tokens that the model reads" },

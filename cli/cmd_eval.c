@@ -25,8 +25,8 @@ static const kh_opt eval_table[] = {
     { "split", KH_OPT_CHOICE, offsetof(eval_opts, e.split), "test", .arg = "test|dev|train", .help = "which rows of it" },
     { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
-    { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR",
-        .help = "rows from elsewhere: a task (or task file), whose template they take, and their folder; may be repeated" },
+    { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR|DIR",
+        .help = "rows from elsewhere: a task or task file, whose template they take, and a folder; or a folder alone, in RUN's" },
     { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0, .max = 0.999, .arg = "R",
         .help = "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
     { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999, .arg = "P",
@@ -44,7 +44,7 @@ static const kh_opt eval_table[] = {
         .help = "of the intervals" },
     { "seed", KH_OPT_SEED, offsetof(eval_opts, e.seed), "0", .arg = "N",
         .help = "of --rows, the bootstrap and ties in conformal sets" },
-    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR",
+    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
     { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
@@ -253,6 +253,7 @@ const cli_command cmd_eval = {
             "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
             "  keyhole eval run --data data/sst2\n"
             "  keyhole eval run --data data/sst2 --ood rte=data/rte imdb=data/imdb --rows 2000\n"
+            "  keyhole eval run --ood examples/foreign\n"
             "  keyhole eval run --max-risk 0.05 --alpha 0.1 --json | jq .metrics.ece.value\n"
             "  keyhole eval run --rows-out rows.jsonl --no-report",
     .opts = eval_table,

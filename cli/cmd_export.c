@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/place.h"
 #include "base/zip.h"
 #include "judge/posterior.h"
 #include "judge/predict.h"
@@ -31,7 +32,7 @@ static const kh_opt export_table[] = {
         .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors" },
     { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write",
         .required = true },
-    { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL",
+    { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
     { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION", .arg = "TYPE",
         .help = "what PEFT is told; it has no type for masked language models" },
@@ -145,6 +146,8 @@ static void put_config(const arrays *a, kh_buf *b) {
     struct kh_engine *e = kh_plm_engine(a->plm);
     kh_model_info m = e ? kh_model_describe(kh_engine_model(e)) : (kh_model_info){ 0 };
     const char *model = a->post->model;
+    if (e && model && strcmp(model, KH_BUILTIN) == 0) /* a word that only keyhole knows */
+        model = kh_engine_model(e)->dir;
     kh_buf_text(b, "{\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
     if (model)
         kh_json_quote(b, model, strlen(model));

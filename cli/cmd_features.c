@@ -21,7 +21,7 @@ typedef struct features_opts {
 } features_opts;
 
 static const kh_opt features_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR|builtin", .help = "a model folder with its tokenizer",
         .required = true },
     { "layer", KH_OPT_TEXT, offsetof(features_opts, layer), "last", .arg = "N|last",
         .help = "which layer; 0 is the output of the embeddings" },

@@ -15,7 +15,7 @@ typedef struct fill_opts {
 } fill_opts;
 
 static const kh_opt fill_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR", .help = "a model folder with its tokenizer",
+    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR|builtin", .help = "a model folder with its tokenizer",
         .required = true },
     { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
         .help = "how many tokens for each mask" },

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/place.h"
 #include "model/model.h"
 #include "runs.h"
 
@@ -109,7 +110,7 @@ static int run_inspect(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args;
     const inspect_opts *o = opts;
     kh_model *m;
-    if (cli_is_run(args[0]))
+    if (strcmp(args[0], KH_BUILTIN) != 0 && cli_is_run(args[0]))
         return cli_inspect_run(args[0], o->json, err);
     int rc = kh_model_open(&m, args[0], NULL, err);
     if (rc != 0)

@@ -20,7 +20,7 @@ typedef struct predict_opts {
 } predict_opts;
 
 static const kh_opt predict_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR|URL",
+    { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
     { "task", KH_OPT_TEXT, offsetof(predict_opts, task), .arg = "NAME|FILE", .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,

@@ -29,7 +29,7 @@ static const kh_opt pretrain_table[] = {
     { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR", .help = "whose ids the model learns", .required = true },
     { "out", KH_OPT_TEXT, AT(out), .arg = "DIR", .help = "the model's folder", .required = true },
     { "resume", KH_OPT_FLAG, AT(resume), .help = "go on where the run in --out was stopped or killed" },
-    { "init", KH_OPT_TEXT, AT(init), .arg = "DIR", .help = "start from this model instead of random weights" },
+    { "init", KH_OPT_TEXT, AT(init), .arg = "DIR|builtin", .help = "start from this model instead of random weights" },
     { "config", KH_OPT_TEXT, AT(config), .arg = "FILE", .help = "a config.json whose sizes the fresh model has" },
     { "arch", KH_OPT_TEXT, AT(arch), .arg = "NAME", .help = "or those of roberta-base, bert-base, roberta-large, bert-large" },
     { "family", KH_OPT_CHOICE, AT(family), "roberta", .arg = "roberta|bert",

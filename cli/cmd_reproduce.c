@@ -29,8 +29,8 @@ typedef struct reproduce_opts {
 } reproduce_opts;
 
 static const kh_opt reproduce_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(reproduce_opts, model), .arg = "DIR|URL", .help = "the backbone: a model folder, or a service",
-        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(reproduce_opts, model), .arg = "DIR|URL|builtin",
+        .help = "the backbone: a model folder, or a service", .required = true },
     { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR",
         .help = "holds a data folder for each task: sst2, yelp, ...", .required = true },
     { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), .arg = "DIR", .help = "for the runs and the tables", .required = true },

@@ -20,7 +20,7 @@ typedef struct serve_opts {
 } serve_opts;
 
 static const kh_opt serve_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(serve_opts, model), .arg = "DIR",
+    { "model", KH_OPT_TEXT, offsetof(serve_opts, model), .arg = "DIR|builtin",
         .help = "a model folder with its tokenizer; with --run: where its model is now" },
     { "run", KH_OPT_TEXT, offsetof(serve_opts, run), .arg = "RUN",
         .help = "serve the classifier that \"keyhole tune\" made there, with a page at /" },

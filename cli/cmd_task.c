@@ -72,7 +72,7 @@ typedef struct show_opts {
 } show_opts;
 
 static const kh_opt show_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE",
+    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE|builtin",
         .help = "show what this model's tokenizer makes of the label words" },
     { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
         .help = "label words as the published code takes them: first token, no space" },
@@ -234,7 +234,7 @@ const cli_command cmd_task_show = {
 /* --------------------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE",
+    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE|builtin",
         .help = "check the label words with this model's tokenizer too" },
     { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
         .help = "label words as the published code takes them: first token, no space" },

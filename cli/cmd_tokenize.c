@@ -16,7 +16,7 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE", .required = true,
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin", .required = true,
         .help = "a model folder, tokenizer.json, vocab.json (with merges.txt) or vocab.txt" },
     { "decode", KH_OPT_FLAG, offsetof(tokenize_opts, decode), .help = "the other way: ids in, text out" },
     { "special", KH_OPT_FLAG, offsetof(tokenize_opts, special), "true",

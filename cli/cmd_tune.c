@@ -30,8 +30,8 @@ typedef struct tune_opts {
 
 static const kh_opt tune_table[] = {
     { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below", .required = true },
-    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR|URL", .help = "a model folder with its tokenizer, or a service",
-        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR|URL|builtin",
+        .help = "a model folder with its tokenizer, a service, or the model that comes with keyhole", .required = true },
     { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE", .help = "a built-in task or a task file",
         .required = true },
     { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR", .help = "a data folder: train.tsv, or ready-made splits",

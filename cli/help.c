@@ -13,7 +13,8 @@ void cli_print_overview(FILE *out) {
         out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
+    fputs("\n\"keyhole demo\" shows all of it in a few minutes, with the model that comes with keyhole: --model builtin.\n"
+          "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
           "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 failed, 2 wrong usage.\n",
         out);
 }
@@ -210,6 +211,10 @@ static void print_man(FILE *out) {
         man_command(out, *c);
     fputs(".SS \"Every command also takes\"\n.TP\n.B \\-\\-threads N\nthreads to use; 0 means one for each core\n"
           ".TP\n.B \\-\\-help\nexplain the command\n"
+          ".SH MODELS\nA model is a folder in Hugging Face layout, or where a URL is allowed a service. The word\n.B builtin\n"
+          "is the small model that comes with keyhole, for trying things.\n"
+          ".SH ENVIRONMENT\n.TP\n.B KEYHOLE_MODELS\nthe folder in which builtin is looked for, instead of the source tree or\n"
+          "PREFIX/share/keyhole/models\n"
           ".SH EXIT STATUS\n0 done, 1 failed (one sentence on standard error says why), 2 wrong usage.\n",
         out);
 }

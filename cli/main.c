@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
+    &cmd_demo,
     &cmd_tokenize, &cmd_tokenizer_train,
     &cmd_data_check, &cmd_data_stats, &cmd_data_split,
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
@@ -248,7 +249,7 @@ static int check_complete(const parsed *p, kh_err *err) {
     return 0;
 }
 
-static int run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) {
+int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) {
     parsed p = { .cmd = cmd, .opts = kh_calloc(1, cmd->opts_size + 1) };
     if (!p.opts)
         return kh_fail_memory(err);
@@ -342,7 +343,7 @@ static int start(int argc, char **argv) {
         kh_fail(&err, CLI_USAGE, "unknown command \"%s%s%s\"", argv[1], family ? " " : "", family ? argv[2] : "");
         return finish(CLI_USAGE, &err, NULL);
     }
-    return finish(run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);
+    return finish(cli_run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);
 }
 
 int main(int argc, char **argv) {

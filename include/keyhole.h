@@ -93,8 +93,8 @@ KH_API int kh_threads(void);
 /* A tokenizer as Hugging Face's tools define it, read from their files. Immutable after open: share it between threads. */
 typedef struct kh_tokenizer kh_tokenizer;
 
-/* path: a model folder, a tokenizer.json, a vocab.json (with merges.txt beside it), a merges.txt or a vocab.txt. In a
- * folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored.
+/* path: a model folder ("builtin" is keyhole's own), a tokenizer.json, a vocab.json (with merges.txt beside it), a merges.txt or a
+ * vocab.txt. In a folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored.
  *   - tokenizer.json alone decides how text is encoded, but its "truncation" and "padding" are not applied.
  *   - The older files follow the conventions of RoBERTa, GPT-2 and BERT, with what tokenizer_config.json,
  *     special_tokens_map.json and added_tokens.json in their folder say: add_prefix_space, do_lower_case, mask_token, ...
@@ -351,7 +351,8 @@ typedef struct kh_model_opts {
     const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
 } kh_model_opts;
 
-/* opts NULL means all zero. */
+/* dir: the folder; the word "builtin" is the model that comes with keyhole, found in $KEYHOLE_MODELS if that is set, else by where
+ * the program or the library is. opts NULL means all zero. */
 KH_API int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err);
 KH_API void kh_model_close(kh_model *);
 
@@ -443,7 +444,7 @@ typedef struct kh_plm_opts {
     kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they outlive it */
 } kh_plm_opts;
 
-/* model: a folder in Hugging Face layout with its tokenizer; or the URL of a service, which decides precision itself and
+/* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service, which decides precision itself and
  * opens the box at the lower of its own access level and the one asked for. */
 KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
 KH_API void kh_plm_close(kh_plm *);

@@ -161,7 +161,12 @@ ok "a metric that nobody has" says 1 'no run has a metric "speed"' compare "$her
 ok "no metric" says 2 "--metrics names none" compare "$here/elbo" --metrics ,
 
 # ---- refusals
-ok "an OOD set without a name" says 2 "--ood takes NAME=DIR" eval "$here/elbo" --ood "$here/rain"
+ok "an OOD set without a name" says 2 "--ood takes NAME=DIR" eval "$here/elbo" --ood "$here/nowhere"
+own_template() {
+    run 0 eval "$here/elbo" --no-report --bootstrap 0 --ood "$here/numbers/" "$toy=$here/numbers" && out_has "against 20 rows of numbers" &&
+        [ "$(grep '^  auroc  ' "$here/out" | uniq | wc -l)" -eq 1 ]
+}
+ok "a folder alone takes the template of the run" own_template
 ok "an unknown task" says 1 "nosuchtask" eval "$here/elbo" --ood nosuchtask="$here/rain"
 ok "an OOD folder that is not there" says 1 "nowhere" eval "$here/elbo" --ood rte="$here/nowhere"
 ok "no test rows" says 1 "to judge on" eval "$here/elbo" --data "$model"

@@ -45,6 +45,12 @@ ok "and all on 3" in_step 3 4
 ok "one summary" [ "$(grep -c '^saved ' "$here/out")" -eq 1 ]
 one_rank() { ranks 1 tune --method smc "${common[@]}" $(options_of smc) --out "$here/smc-1" && same "$here/smc" "$here/smc-1"; }
 ok "one rank is alone" one_rank
+by_word() {
+    mkdir "$here/models" && cp -R "$model" "$here/models/builtin" &&
+        KEYHOLE_MODELS=$here/models ranks 2 tune --method smc "${common[@]}" $(options_of smc) --model builtin --out "$here/smc-word" &&
+        cmp "$here/smc/posterior.safetensors" "$here/smc-word/posterior.safetensors"
+}
+ok "every rank finds the built-in model" by_word
 predicts() {
     echo "the boats were small" | "$KEYHOLE" predict "$here/ensemble" >"$here/alone" && echo "the boats were small" |
         ranks 3 predict "$here/ensemble" && cmp "$here/alone" "$here/out"

@@ -25,12 +25,17 @@ tokenizer=tests/vectors/tokenizers/tiny-bpe.json
 export PKG_CONFIG_PATH=$dir/prefix/lib/pkgconfig
 ok "make install" 'make -s install PREFIX=$dir/prefix'
 for file in bin/keyhole lib/libkeyhole.a lib/libkeyhole.so lib/libkeyhole.so.0 include/keyhole.h lib/pkgconfig/keyhole.pc \
-    share/man/man1/keyhole.1 share/bash-completion/completions/keyhole; do
+    share/man/man1/keyhole.1 share/bash-completion/completions/keyhole share/keyhole/examples/reviews/task.json; do
     ok "$file is there" '[ -s "$dir/prefix/$file" ]'
 done
 ok "the program runs" '"$dir/prefix/bin/keyhole" --version'
+models=$dir/prefix/share/keyhole/models
+ok "the installed program finds the model that is installed" '"$dir/prefix/bin/keyhole" model random --arch tiny --out $dir/tiny && rm -rf $models/builtin &&
+    mv $dir/tiny $models/builtin && cp $tokenizer $models/builtin/tokenizer.json &&
+    (cd / && "$dir/prefix/bin/keyhole" inspect builtin) | grep -F "$models/builtin"'
 ok "a program links with the shared library" 'gcc -Wall -Werror -o $dir/shared $dir/user.c $(pkg-config --cflags --libs keyhole) &&
     LD_LIBRARY_PATH=$dir/prefix/lib $dir/shared $tokenizer'
+ok "which finds the model by its own place" 'LD_LIBRARY_PATH=$dir/prefix/lib $dir/shared builtin'
 ok "a program links with the static library" 'gcc -Wall -Werror -o $dir/static $dir/user.c $(pkg-config --cflags keyhole) $dir/prefix/lib/libkeyhole.a \
     $(pkg-config --static --libs keyhole | sed "s/-lkeyhole//") && $dir/static $tokenizer'
 ok "the header reads as C++" 'command -v g++ >/dev/null || exit 0; echo "#include <keyhole.h>" | g++ -Wall -Werror -fsyntax-only -x c++ $(pkg-config --cflags keyhole) -'

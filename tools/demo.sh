@@ -1,12 +1,15 @@
 #!/bin/sh
-# demo.sh KEYHOLE - a tour of what exists, on nothing but the clone. The model here has random weights: it answers nonsense,
-# at full speed. A trained one will take its place.
+# demo.sh KEYHOLE - a tour of what exists where the built-in model is not: the model here has random weights and answers nonsense, at
+# full speed. With the built-in model "make demo" runs "keyhole demo" instead.
 keyhole=$1
 set -e
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 step() { printf '\n\033[1m%s\033[0m\n' "$1"; }
 [ -t 1 ] || step() { printf '\n%s\n' "$1"; }
+
+echo "The built-in model is not in this tree (models/builtin). This tour makes do with a model of random weights: what it does is"
+echo "real, what it answers is nonsense. \"keyhole demo --model DIR\" is the real thing with a model of yours."
 
 step "1. Learn a vocabulary from keyhole's own documents, and use it"
 "$keyhole" tokenizer train --corpus README.md doc/*.md --vocab 1500 --out "$dir/tokenizer.json" 2>/dev/null

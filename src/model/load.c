@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hooks.h"
+#include "base/place.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -284,10 +285,8 @@ static int load(loader *l, kh_err *err) {
 int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err) {
     *out = NULL;
     loader l = { .opts = opts ? *opts : (kh_model_opts){ 0 }, .m = kh_calloc(1, sizeof(kh_model)), .piece = kh_aligned(PIECE) };
-    int rc = 0;
-    if (!l.m || !l.piece || !(l.m->dir = kh_strdup(dir)))
-        rc = kh_fail_memory(err);
-    else
+    int rc = l.m && l.piece ? kh_place_model(&l.m->dir, dir, err) : kh_fail_memory(err);
+    if (rc == 0)
         rc = load(&l, err);
     kh_checkpoint_close(&l.files);
     kh_free(l.piece);

@@ -165,12 +165,31 @@ static int drop_last_class(kh_dataset **data, kh_err *err) {
     return rc;
 }
 
-/* "NAME=DIR": the task NAME, whose template the rows in DIR take. */
+/* A folder alone: its rows take the template of the classifier, as they would if someone sent them there. */
+static int open_strangers(const kh_eval *e, kh_outside *out, const char *dir, kh_err *err) {
+    kh_dataset_opts read = { .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks };
+    kh_dataset *data = NULL;
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    char *name = kh_strndup(dir, n);
+    int rc = name ? kh_test_open(&data, dir, e->post->shots, e->post->seed, &read, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = judged_open(&out->rows, kh_path_base(name), data, e->o->rows, e->o->seed, err);
+    kh_free(name);
+    return rc;
+}
+
+/* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
 static int open_outside(const kh_eval *e, kh_outside *out, const char *pair, kh_err *err) {
+    if (kh_dir_exists(pair))
+        return open_strangers(e, out, pair, err);
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair || !equals[1])
-        return kh_fail(
-            err, KH_EARG, "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte; got \"%s\"", pair);
+        return kh_fail(err, KH_EARG,
+            "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder alone, whose rows take the "
+            "template of RUN; got \"%s\"",
+            pair);
     char *name = kh_strndup(pair, (size_t)(equals - pair));
     kh_dataset *data = NULL;
     int rc = name ? kh_task_open(&out->task, name, err) : kh_fail_memory(err);
@@ -191,7 +210,7 @@ static int open_outside(const kh_eval *e, kh_outside *out, const char *pair, kh_
 
 static int ask_outside(const kh_eval *e, kh_outside *out, kh_plm *plm, kh_err *err) {
     kh_predictor *predictor;
-    int rc = kh_predictor_foreign(&predictor, e->post, plm, out->task, err);
+    int rc = kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
     if (rc == 0)
         rc = judged_ask(&out->rows, predictor, e->n_label, e->o->hooks, err);
     kh_predictor_free(predictor);

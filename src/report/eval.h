@@ -19,7 +19,7 @@ typedef struct kh_eval_opts {
     const char *data; /* the data folder; NULL: the one of tuning */
     int split;        /* kh_eval_split */
     int rows;         /* judge at most so many, drawn by the seed; 0: all */
-    kh_strings ood;   /* NAME=DIR: a task and where its rows are */
+    kh_strings ood;   /* NAME=DIR: a task and where its rows are; DIR: rows for the template of the classifier */
     kh_decision_opts decide;
     kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
     uint64_t seed;               /* of rows drawn */
@@ -37,7 +37,7 @@ typedef struct kh_judged {
 
 /* Rows from elsewhere. */
 typedef struct kh_outside {
-    const kh_task *task; /* whose template they take */
+    const kh_task *task; /* whose template they take; NULL: the classifier's own */
     kh_judged rows;
     kh_ood value[2], low[2], high[2]; /* by kh_score */
     double flagged;                   /* share called foreign by the decisions; NaN without */

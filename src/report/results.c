@@ -288,6 +288,17 @@ static double number_or_nan(const json_t *object, const char *key) {
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
+/* The first point of the curve, which goes from the surest row on, that covers half of the rows. */
+static double risk_of_half(const json_t *root) {
+    const json_t *curve = json_object_get(json_object_get(root, "risk_coverage"), kh_score_name(KH_SCORE_MAXP));
+    for (size_t i = 0; i < json_array_size(curve); i++) {
+        const json_t *point = json_array_get(curve, i);
+        if (json_number_value(json_array_get(point, 0)) >= 0.5)
+            return json_number_value(json_array_get(point, 1));
+    }
+    return NAN;
+}
+
 int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name, kh_err *err) {
     *out = (kh_result){ 0 };
     json_t *root;
@@ -299,6 +310,7 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
         rc = read_head(&r, root);
     if (rc == 0)
         rc = read_run(&r, root);
+    out->half = risk_of_half(root);
     if (rc == 0)
         rc = add_metrics(&r, "", json_object_get(root, "metrics"), "metrics");
     if (rc == 0) {

@@ -18,6 +18,7 @@ typedef struct kh_result {
     int rows;
     double covered, set_size; /* of conformal sets: hold the true class, mean size; NaN: there are none */
     double alpha;             /* they promise to miss it no more often than this */
+    double half; /* share of wrong answers among the half of the rows that it is surest of, ties with them included; NaN: unknown */
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;

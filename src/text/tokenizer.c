@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/place.h"
 #include "base/utf8.h"
 #include "text/decode.h"
 #include "text/normalize.h"
@@ -235,7 +236,11 @@ static const char *const file_names[] = {
 int kh_tokenizer_files_read(kh_tokenizer_files *f, const char *path, kh_err *err) {
     *f = (kh_tokenizer_files){ 0 };
     kh_tokenizer_file *main = &f->file[KH_FILE_MAIN];
-    int rc = find_main(path, &main->path, err);
+    char *place;
+    int rc = kh_place_model(&place, path, err);
+    if (rc == 0)
+        rc = find_main(place, &main->path, err);
+    kh_free(place);
     if (rc == 0)
         rc = kh_file_read(main->path, KH_TOKENIZER_FILE_MAX, &main->bytes, err);
     main->there = rc == 0;
