@@ -48,7 +48,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-mpi test-slow asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
+.PHONY: all setup test test-mpi test-slow test-oom asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -65,6 +65,7 @@ help:
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
+	@echo 'make test-oom     whole jobs again and again, in which every allocation fails in turn; MODE=asan sees leaks, too'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make coverage     branches of src/ that the quick tests take'
 	@echo 'make analyze      cppcheck and clang-tidy'
@@ -134,7 +135,7 @@ $(OUT)/server/classify.o: $(OUT)/server/page.inc
 $(OUT)/server/classify.o: CPPFLAGS += -I$(OUT)
 
 # Tests of the server link it.
-SERVER_TESTS := $(filter $(OUT)/tests/test_server%,$(TESTS))
+SERVER_TESTS := $(filter $(OUT)/tests/test_server% $(OUT)/tests/test_oom,$(TESTS))
 $(SERVER_TESTS): $(SERVER_OBJ)
 $(SERVER_TESTS): EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
 
@@ -162,6 +163,11 @@ test-slow: setup
 
 asan:
 	@$(MAKE) -s --no-print-directory test MODE=asan
+
+# Whole jobs, in which every allocation fails in turn; "make test" tries some of them.
+test-oom: setup
+	@$(MAKE) -s --no-print-directory $(OUT)/tests/test_oom
+	@KEYHOLE_OOM=whole tests/run.sh $(OUT)/tests/test_oom
 
 # ---- analysis ----------------------------------------------------------------------------------------------------------
 # Branches of src/ that the quick tests take; $(BUILD)/coverage.html shows the rest line by line.

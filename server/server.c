@@ -101,13 +101,13 @@ static const char *const HEADERS[][2] = {
 
 static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     static const char SORRY[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
-    bool failed = kh_buf_failed(&c->reply.body);
-    int status = failed ? 503 : c->reply.status;
     size_t n = 0;
-    char *bytes = failed ? NULL : kh_buf_take(&c->reply.body, &n);
+    char *bytes = kh_buf_take(&c->reply.body, &n);
+    bool failed = !bytes;
+    int status = failed ? 503 : c->reply.status;
     struct MHD_Response *r = bytes
         ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
-        : MHD_create_response_from_buffer(failed ? sizeof SORRY - 1 : 0, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+        : MHD_create_response_from_buffer(sizeof SORRY - 1, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         kh_free(bytes);
         return MHD_NO;
@@ -226,8 +226,10 @@ static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size
         kh_reply_fail(c, 429, "the bodies of all requests under way are larger than the %d MB that they may have", s->o.memory_mb);
     if (c->reply.status == 0)
         kh_buf_bytes(&c->body, bytes, *n);
-    if (c->reply.status == 0 && kh_buf_failed(&c->body))
+    if (c->reply.status == 0 && kh_buf_failed(&c->body) && *n > c->body.max - c->body.len)
         kh_reply_fail(c, 413, "a body of more than %zu bytes", c->body.max);
+    if (c->reply.status == 0 && kh_buf_failed(&c->body))
+        kh_reply_fail(c, 503, "out of memory");
     if (c->reply.status != 0) {
         c->refused = true;
         atomic_fetch_sub(&s->bytes, *n);

@@ -46,7 +46,7 @@ int kh_json_parse_line(const char *text, size_t n, const char *name, long first,
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
     if (*root)
         return 0;
-    if (json_error_code(&why) == json_error_out_of_memory)
+    if (json_error_code(&why) == json_error_out_of_memory || why.text[0] == '\0') /* without a word: no memory for the reader */
         return kh_fail_memory(err);
     return kh_fail_at(err, KH_EFORMAT, name, first + why.line - 1, "not valid JSON: %s (column %d)", why.text, why.column);
 }
