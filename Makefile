@@ -69,7 +69,7 @@ help:
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make coverage     branches of src/ that the quick tests take'
 	@echo 'make analyze      cppcheck and clang-tidy'
-	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
+	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang); make fuzz F=vocab one of them'
 	@echo 'make bench        speed of the engine and of CMA-ES'
 	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
 	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
@@ -139,6 +139,14 @@ SERVER_TESTS := $(filter $(OUT)/tests/test_server% $(OUT)/tests/test_oom,$(TESTS
 $(SERVER_TESTS): $(SERVER_OBJ)
 $(SERVER_TESTS): EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
 
+# One test is all fuzz targets without the fuzzer, each under the name of its file.
+FUZZ_OBJ := $(patsubst fuzz/%.c,$(OUT)/fuzz/%.o,$(sort $(wildcard fuzz/fuzz_*.c)))
+ifneq ($(MODE),fuzz)
+$(FUZZ_OBJ): CPPFLAGS += -DLLVMFuzzerTestOneInput=$(basename $(notdir $@))
+endif
+$(OUT)/tests/test_fuzz: $(FUZZ_OBJ) $(SERVER_OBJ)
+$(OUT)/tests/test_fuzz: EXTRA = $(FUZZ_OBJ) $(SERVER_OBJ) $(SERVER_LIBS)
+
 # ---- tests -------------------------------------------------------------------------------------------------------------
 $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
@@ -188,12 +196,12 @@ fuzz:
 	@tools/setup.sh $(PACKAGES) clang libclang-rt-14-dev
 	@$(MAKE) -s --no-print-directory fuzz-run MODE=fuzz CC=clang
 .PHONY: fuzz-run
-fuzz-run: $(FUZZERS)
+fuzz-run: $(foreach f,$(FUZZERS),$(if $(findstring $(F),$f),$f))
 	@tools/fuzz.sh $(SECONDS) $^
 
-$(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
+$(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(SERVER_OBJ) $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(SERVER_OBJ) $(OUT)/libkeyhole.a $(SERVER_LIBS) $(LIBS)
 
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all
@@ -231,4 +239,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
--include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(TESTS:=.d)
