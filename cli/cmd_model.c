@@ -3,8 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "model/random_model.h"
-#include "text/tokenizer.h"
 
 #include <string.h>
 
@@ -64,6 +64,17 @@ static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
     return 0;
 }
 
+static int copy_tokenizer(const char *dir, const char *file, kh_err *err) {
+    kh_buf bytes;
+    char *to = kh_path_join(dir, kh_path_base(file));
+    int rc = kh_file_read(file, (size_t)1 << 28, &bytes, err);
+    if (rc == 0)
+        rc = to ? kh_file_write(to, bytes.data, bytes.len, err) : kh_fail_memory(err);
+    kh_buf_free(&bytes);
+    kh_free(to);
+    return rc;
+}
+
 static void set(int *field, int value) {
     if (value > 0)
         *field = value;
@@ -89,7 +100,7 @@ static int run_random(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = kh_random_model_write(o->out, &r, err);
     if (rc == 0 && o->tokenizer)
-        rc = kh_tokenizer_copy(o->tokenizer, o->out, err);
+        rc = copy_tokenizer(o->out, o->tokenizer, err);
     return rc;
 }
 
