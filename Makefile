@@ -48,7 +48,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-mpi test-slow test-oom asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
+.PHONY: all setup test test-mpi test-slow test-oom soak asan coverage analyze fuzz bench bench-peers demo install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -66,6 +66,7 @@ help:
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make test-oom     whole jobs again and again, in which every allocation fails in turn; MODE=asan sees leaks, too'
+	@echo 'make soak         the server under good and hostile traffic for SECONDS=3600'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make coverage     branches of src/ that the quick tests take'
 	@echo 'make analyze      cppcheck and clang-tidy'
@@ -171,6 +172,11 @@ test-slow: setup
 
 asan:
 	@$(MAKE) -s --no-print-directory test MODE=asan
+
+# The server under mixed traffic, good and hostile, for SECONDS (an hour, unless told otherwise).
+soak: all
+	@$(MAKE) -s --no-print-directory $(OUT)/tests/slow_soak
+	KEYHOLE=$(OUT)/keyhole KEYHOLE_SOAK_SECONDS=$(if $(filter command% environment%,$(origin SECONDS)),$(SECONDS),3600) $(OUT)/tests/slow_soak
 
 # Whole jobs, in which every allocation fails in turn; "make test" tries some of them.
 test-oom: setup
