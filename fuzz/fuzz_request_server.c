@@ -16,7 +16,7 @@ static const char TASK[] =
     "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
     "{\"name\":\"good\",\"words\":[\"better\"]}]}";
 
-static kh_server *model, *closed, *desk; /* at access level embeddings, at labels, and a classifier */
+static kh_server *model, *closed, *desk; /* at access level embeddings, at labels, and a classifier; they are never stopped */
 
 static kh_plm *open_box(kh_access access) {
     kh_plm *plm;
@@ -36,9 +36,9 @@ static kh_server *start(const kh_served *what) {
 }
 
 static void start_all(void) {
-    const kh_task *task;
+    static const kh_task *task; /* they live as long as the servers */
+    static kh_posterior *p;
     kh_dataset *rows;
-    kh_posterior *p;
     static const char TSV[] = "label\ttext\n0\ta boat\n1\tno boat\n";
     kh_tune_opts o = kh_tune_defaults();
     fuzz_model_make();
