@@ -25,7 +25,7 @@ WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror
 # No -ffast-math: results are log-probabilities, infinities and NaN checks. No contraction: bits must not depend on the compiler.
 CFLAGS_release := -O2 -D_FORTIFY_SOURCE=3 -fstack-protector-strong
 CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-CFLAGS_tsan    := -O1 -fsanitize=thread -Wno-unknown-pragmas -Wno-unused -Wno-unused-parameter
+CFLAGS_tsan    := -O1 -fsanitize=thread -w
 CFLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)

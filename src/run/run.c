@@ -413,12 +413,13 @@ static int write_begin(kh_run *r, const kh_run_card *card, const kh_run_option *
             rc = load_answers(r, err);
     } else if (rc == 0)
         rc = write_card(r, card, err);
+    if (rc != 0)
+        return rc;
     r->session++;
     r->epoch += !there || budgets || ended;
     for (int i = 0; i < r->n_entry; i++)
         r->unused += r->entries[i].epoch == r->epoch;
-    if (rc == 0)
-        rc = write_options(r, o, n, err);
+    rc = write_options(r, o, n, err);
     if (rc == 0 && there && budgets) /* a state may lie beyond a smaller budget */
         rc = kh_journal_exec(&r->j, "DELETE FROM kept", err);
     if (rc == 0)
