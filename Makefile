@@ -220,7 +220,8 @@ analyze:
 # ---- fuzzing -----------------------------------------------------------------------------------------------------------
 SECONDS ?= 60
 fuzz:
-	@tools/setup.sh $(PACKAGES) clang libclang-rt-14-dev
+	@tools/setup.sh $(PACKAGES) clang libomp-dev libclang-rt-14-dev
+	@tools/setup.sh $(OPTIONAL) || echo 'setup: going on without them' >&2
 	@$(MAKE) -s --no-print-directory fuzz-run MODE=fuzz CC=clang
 .PHONY: fuzz-run
 fuzz-run: $(foreach f,$(FUZZERS),$(if $(findstring $(F),$f),$f))

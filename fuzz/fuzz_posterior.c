@@ -1,5 +1,5 @@
-/* fuzz_posterior.c - any bytes as posterior.json; what is accepted must come out of kh_posterior_json and be accepted again. After a
- * line of "%%" follows posterior.safetensors, and both are a folder. */
+/* fuzz_posterior.c - any bytes as posterior.json; what is accepted must come out of kh_posterior_json and be accepted again.
+ * After a line of "%%" follows posterior.safetensors, and both are a folder. */
 #include "fuzz/model.h"
 #include "base/alloc.h"
 #include "judge/posterior.h"

@@ -1,6 +1,6 @@
-/* fuzz_response.c - any bytes as what a service answers, over a real connection: the first byte chooses what the client takes it for
- * and whether the parts (between lines of "%%") are bodies, which get a head that fits, or raw bytes on the wire. Parts are given
- * in turn, the last again and again. The client must end, in an error or with answers in range. */
+/* fuzz_response.c - any bytes as what a service answers, over a real connection: the first byte chooses what the client takes it
+ * for and whether the parts (between lines of "%%") are bodies, which get a head that fits, or raw bytes on the wire. Parts are
+ * given in turn, the last again and again. The client must end, in an error or with answers in range. */
 #include "fuzz/model.h"
 #include "plm/http.h"
 
@@ -99,8 +99,8 @@ static void ask(kh_plm *box) {
     kh_row row = { .a = "the boats", .n_a = 9, .label = -1 };
     int rc = kh_words_new(&words, task, kh_plm_tokenizer(box), false, &err);
     if (rc == 0)
-        rc = kh_batch_encode(
-            &batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = info.max_len, .next = info.next }, &err);
+        rc = kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1,
+            &(kh_batch_opts){ .max_len = info.max_len, .next = info.next }, &err);
     if (rc == 0 && batch->n_row == 1) {
         kh_question q = { .batch = batch, .words = words, .n_prompt = 1 };
         if (info.access >= KH_ACCESS_LOGPROBS && kh_plm_score(kh_plm_scorer(box, NULL), &q, logprob, NULL) == 0)

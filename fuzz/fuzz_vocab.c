@@ -1,6 +1,6 @@
 /* fuzz_vocab.c - any bytes as the files of a tokenizer from before tokenizer.json. The first byte says what the main file is
- * (vocab.json, vocab.txt or tokenizer.json); lines of "%%" part it from merges.txt, tokenizer_config.json, special_tokens_map.json and
- * added_tokens.json. What is accepted must encode and decode, with ids inside the vocabulary. */
+ * (vocab.json, vocab.txt or tokenizer.json); lines of "%%" part it from merges.txt, tokenizer_config.json,
+ * special_tokens_map.json and added_tokens.json. What is accepted must encode and decode, with ids inside the vocabulary. */
 #include "base/alloc.h"
 #include "text/tokenizer.h"
 

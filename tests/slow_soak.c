@@ -1,7 +1,7 @@
-/* slow_soak.c - "keyhole serve" under mixed traffic for a while: clients that mean it, whose every answer must be the right one to the
- * last byte, beside clients that do not. Memory must stay flat, no descriptor may be lost, and at the end the server must end in
- * order. KEYHOLE_SOAK_SECONDS says how long ("make soak SECONDS=3600"; 30 without), KEYHOLE_SOAK_PAUSE how many milliseconds each
- * client rests between two requests (20 without). Everything is on loopback. */
+/* slow_soak.c - "keyhole serve" under mixed traffic for a while: clients that mean it, whose every answer must be the right one
+ * to the last byte, beside clients that do not. Memory must stay flat, no descriptor may be lost, and at the end the server must
+ * end in order. KEYHOLE_SOAK_SECONDS says how long ("make soak SECONDS=3600"; 30 without), KEYHOLE_SOAK_PAUSE how many
+ * milliseconds each client rests between two requests (20 without). Everything is on loopback. */
 #include "tiny.h"
 
 #include <arpa/inet.h>
@@ -17,9 +17,10 @@
 enum { GOOD_CLIENTS = 3, BAD_CLIENTS = 3, ANSWER = 1 << 16, MOST_SAMPLES = 64 };
 
 static const char *const POSTS[][2] = {
-    { "/v1/score", "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\","
-                   "\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]},"
-                   "\"texts\":[\"the boats were green\",\"small boats\"]}" },
+    { "/v1/score",
+        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\","
+        "\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]},"
+        "\"texts\":[\"the boats were green\",\"small boats\"]}" },
     { "/v1/score", "{\"want\":\"labels\",\"ids\":[[0,30,31,4,2]],\"mask\":[3],\"labels\":[[[40]],[[41]]]}" },
     { "/v1/completions", "{\"prompt\":[\"the <mask> boats\",\"a <mask>\"],\"max_tokens\":1,\"logprobs\":5}" },
     { "/v1/completions", "{\"prompt\":[0,30,31,660,2],\"allowed_token_ids\":[40,41],\"return_tokens_as_token_ids\":true}" },
@@ -57,9 +58,9 @@ static void start_server(void) {
         dup2(out[1], 1);
         close(out[0]);
         close(out[1]);
-        execl(keyhole ? keyhole : "build/release/keyhole", "keyhole", "serve", "--model", tiny_dir, "--port", "0", "--access", "logprobs",
-            "--header-time", "2",
-            "--body-time", "3", "--idle-time", "5", "--max-body", "1", "--queue", "64", "--connections", "64", (char *)NULL);
+        execl(keyhole ? keyhole : "build/release/keyhole", "keyhole", "serve", "--model", tiny_dir, "--port", "0", "--access",
+            "logprobs", "--header-time", "2", "--body-time", "3", "--idle-time", "5", "--max-body", "1", "--queue", "64",
+            "--connections", "64", (char *)NULL);
         _exit(127);
     }
     close(out[1]);
@@ -137,8 +138,8 @@ static const char *post(int i, char *answer, int *status) {
     answer[0] = '\0';
     if (fd < 0)
         return "";
-    int k = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", POSTS[i][0],
-        strlen(POSTS[i][1]));
+    int k = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+        POSTS[i][0], strlen(POSTS[i][1]));
     if (put(fd, head, (size_t)k) && put(fd, POSTS[i][1], strlen(POSTS[i][1])))
         get_all(fd, answer);
     close(fd);
@@ -193,14 +194,15 @@ static const char *const NONSENSE[] = {
     "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 24\r\n\r\n{\"prompt_embeds\":\"UEsDB\"}",
     "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nx",
     "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nzz\r\n",
-    "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    "GET /health HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n",
 };
 enum { N_NONSENSE = sizeof NONSENSE / sizeof NONSENSE[0] };
 
 /* A head, or a body, larger than is taken. */
 static void send_much(int fd, bool head) {
-    static const char HEAD[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nX: ", BODY[] =
-        "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char HEAD[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nX: ",
+                      BODY[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     char block[4096]; /* as a chunk: its size, so many bytes, and the end of the line */
     memset(block, 'a', sizeof block);
     if (!head) {
@@ -299,8 +301,8 @@ static void serves_through_everything(void **state) {
             late = kb[i] > late ? kb[i] : late;
         most_fds = fds[i] > most_fds ? fds[i] : most_fds;
     }
-    printf("# %ld s: %ld good requests, %ld wrong answers, %ld hostile connections\n", seconds, atomic_load(&good), atomic_load(&wrong),
-        atomic_load(&bad));
+    printf("# %ld s: %ld good requests, %ld wrong answers, %ld hostile connections\n", seconds, atomic_load(&good),
+        atomic_load(&wrong), atomic_load(&bad));
     printf("# resident: %ld kB first, %ld kB at most in the second quarter, %ld kB at most in the last\n", kb[0], early, late);
     printf("# descriptors: %d before, %d at most, %d after\n", fds_before, most_fds, fds_after);
     assert_true(atomic_load(&good) > 0 && atomic_load(&bad) > 0);

@@ -391,7 +391,8 @@ static void control_characters_stay_out_of_sentences(void **state) {
     kh_err err;
     kh_fail(&err, KH_EFORMAT, "tensor \"%s\"", "a\x1b[2J\n\x7f\xc3\xa9");
     assert_string_equal(err.msg, "tensor \"a?[2J??\xc3\xa9\"");
-    kh_fail(&err, KH_EFORMAT, "%s", "\xc2\x9b" "2J \xc2\xa0 \xc2"); /* C1 too, but not a space that does not break, nor half a character */
+    /* C1 too, but neither a space that does not break nor half a character. */
+    kh_fail(&err, KH_EFORMAT, "%s", "\xc2\x9b\x32J \xc2\xa0 \xc2");
     assert_string_equal(err.msg, "??2J \xc2\xa0 \xc2");
 }
 

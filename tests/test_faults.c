@@ -1,5 +1,5 @@
-/* test_faults.c - disks that misbehave: short counts, interrupted calls, failures at the n-th call, and files that are cut while they
- * are read.
+/* test_faults.c - disks that misbehave: short counts, interrupted calls, failures at the n-th call, and files that are cut while
+ * they are read.
  *
  * The system calls below stand in front of libc's for the whole test program, library included. Reading must come to the same
  * result through short and interrupted calls; a failure at any call must be told in a sentence that names the file; and writing
@@ -281,8 +281,7 @@ static void a_full_disk_leaves_the_old_files_whole(void **state) {
         const char *says;
     } KINDS[] = { { FAULT_WRITE, ENOSPC, "cannot write: No space left on device" },
         { FAULT_WRITE, EDQUOT, "cannot write: Disk quota exceeded" },
-        { FAULT_FSYNC, EIO, "cannot flush to disk: Input/output error" },
-        { FAULT_CLOSE, EIO, "cannot write: Input/output error" },
+        { FAULT_FSYNC, EIO, "cannot flush to disk: Input/output error" }, { FAULT_CLOSE, EIO, "cannot write: Input/output error" },
         { FAULT_RENAME, EACCES, "cannot rename into place: Permission denied" } };
     for (int i = 0; i < N_WRITINGS; i++) {
         kh_err err = { 0 };

@@ -1,5 +1,5 @@
-/* test_fuzz.c - the fuzz targets without a fuzzer: every input in fuzz/corpus, and some inputs made of it by damage that is the same
- * every time. Whatever a fuzzer has ever found is kept there, so that it stays found. */
+/* test_fuzz.c - the fuzz targets without a fuzzer: every input in fuzz/corpus, and some inputs made of it by damage that is the
+ * same every time. Whatever a fuzzer has ever found is kept there, so that it stays found. */
 #include "test.h"
 
 #include "base/file.h"
@@ -8,23 +8,23 @@
 #include <dirent.h>
 
 /* Compiled with LLVMFuzzerTestOneInput by the name of its file. */
-#define TARGETS(X) \
-    X(fuzz_cmaes) \
-    X(fuzz_config) \
-    X(fuzz_dataset) \
-    X(fuzz_decisions) \
-    X(fuzz_encode) \
-    X(fuzz_journal) \
-    X(fuzz_posterior) \
-    X(fuzz_predictions) \
-    X(fuzz_request_answer) \
-    X(fuzz_request_embeds) \
-    X(fuzz_request_score) \
-    X(fuzz_request_server) \
-    X(fuzz_response) \
-    X(fuzz_safetensors) \
-    X(fuzz_task) \
-    X(fuzz_tokenizer_json) \
+#define TARGETS(X)                                                                                                                 \
+    X(fuzz_cmaes)                                                                                                                  \
+    X(fuzz_config)                                                                                                                 \
+    X(fuzz_dataset)                                                                                                                \
+    X(fuzz_decisions)                                                                                                              \
+    X(fuzz_encode)                                                                                                                 \
+    X(fuzz_journal)                                                                                                                \
+    X(fuzz_posterior)                                                                                                              \
+    X(fuzz_predictions)                                                                                                            \
+    X(fuzz_request_answer)                                                                                                         \
+    X(fuzz_request_embeds)                                                                                                         \
+    X(fuzz_request_score)                                                                                                          \
+    X(fuzz_request_server)                                                                                                         \
+    X(fuzz_response)                                                                                                               \
+    X(fuzz_safetensors)                                                                                                            \
+    X(fuzz_task)                                                                                                                   \
+    X(fuzz_tokenizer_json)                                                                                                         \
     X(fuzz_vocab)
 
 typedef int target(const uint8_t *data, size_t n);
@@ -90,10 +90,10 @@ static void replay(const char *name, target *one) {
     assert_true(n > 0);
 }
 
-#define TEST(name) \
-    static void test_##name(void **state) { \
-        (void)state; \
-        replay(#name, name); \
+#define TEST(name)                                                                                                                 \
+    static void test_##name(void **state) {                                                                                        \
+        (void)state;                                                                                                               \
+        replay(#name, name);                                                                                                       \
     }
 TARGETS(TEST)
 
@@ -117,10 +117,8 @@ static void every_target_is_replayed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_target_is_replayed),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_target_is_replayed),
 #define ROW(name) cmocka_unit_test(test_##name),
-        TARGETS(ROW)
-    };
+        TARGETS(ROW) };
     return cmocka_run_group_tests_name("fuzz", tests, NULL, NULL);
 }

@@ -3,11 +3,11 @@
  * A scene is one job from its beginning to its end: a model loaded, a text encoded, a generation of every method with its
  * journal, a judgement with its report, a request to the server. It is played once to count its allocations; then the k-th fails
  * (for even k, all after it too), for every k with KEYHOLE_OOM=whole ("make test-oom"), otherwise for every early k and some of
- * the later ones. Each time the scene must end in KH_ENOMEM with its sentence, or in the very result that it has with memory;
- * no descriptor may be left open. AddressSanitizer ("make test-oom MODE=asan") sees what is leaked or touched after free.
+ * the later ones. Each time the scene must end in KH_ENOMEM with its sentence, or in the very result that it has with memory; no
+ * descriptor may be left open. AddressSanitizer ("make test-oom MODE=asan") sees what is leaked or touched after free.
  *
- * SQLite gets its memory from kh_malloc here, so its allocations fail in turn, too. jansson's do not: 2.14 writes beyond a block when
- * its own buffer cannot grow, and base/json.c makes sure that it can (doc/reliability.md). */
+ * SQLite gets its memory from kh_malloc here, so its allocations fail in turn, too. jansson's do not: 2.14 writes beyond a block
+ * when its own buffer cannot grow, and base/json.c makes sure that it can (doc/reliability.md). */
 #include "site.h"
 
 #include "base/base64.h"
@@ -94,7 +94,8 @@ static void sweep(const char *name, scene play, const void *which) {
 
 static int load(const void *which, uint64_t *digest, kh_err *err) {
     kh_plm *box;
-    int rc = kh_plm_open(&box, tiny_dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = *(const kh_precision *)which }, err);
+    int rc =
+        kh_plm_open(&box, tiny_dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = *(const kh_precision *)which }, err);
     if (rc == 0)
         *digest = kh_plm_describe(box).fingerprint;
     kh_plm_close(box);
@@ -110,7 +111,8 @@ static void a_model_is_loaded(void **state) {
 }
 
 static int encode(const void *which, uint64_t *digest, kh_err *err) {
-    static const char TEXT[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 low lower\n";
+    static const char TEXT[] =
+        "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 low lower\n";
     kh_tokenizer *t;
     kh_ids ids = { 0 }, types = { 0 };
     char *back = NULL;
@@ -362,8 +364,8 @@ static void the_server_answers(void **state) {
         "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
         "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     static char score[1024];
-    snprintf(score, sizeof score, "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":%s,\"texts\":[\"the boats\",\"were small\"]}",
-        TASK);
+    snprintf(score, sizeof score,
+        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":%s,\"texts\":[\"the boats\",\"were small\"]}", TASK);
     const request ALL[] = {
         { NULL, "GET", "/health", "" },
         { NULL, "GET", "/v1/models", "" },
@@ -381,7 +383,8 @@ static void the_server_answers(void **state) {
     site s = { .plm = tiny_open(KH_ACCESS_LOGPROBS) };
     kh_err err;
     o.port = 0;
-    if (kh_server_start(&s.server, &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o, &err) != 0)
+    if (kh_server_start(&s.server, &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o, &err) !=
+        0)
         fail_msg("%s", err.msg);
     /* Word embeddings in place of words: the mask's own row, as a file of torch.save. */
     kh_buf file = kh_buf_init(1 << 20), text = kh_buf_init(1 << 20);

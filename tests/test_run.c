@@ -201,7 +201,8 @@ static long long ask_journal(const char *sql) {
     char *path = kh_path_join(dir, "run.sqlite");
     sqlite3 *db;
     sqlite3_stmt *s = NULL;
-    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK || sqlite3_step(s) > SQLITE_DONE)
+    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK ||
+        sqlite3_step(s) > SQLITE_DONE)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     long long n = sqlite3_column_int64(s, 0);
     sqlite3_finalize(s);
@@ -694,7 +695,8 @@ static void what_is_not_a_journal_is_refused(void **state) {
 static void a_journal_brings_no_statements_of_its_own(void **state) {
     (void)state;
     static const char *const EVIL[] = {
-        "ALTER TABLE run RENAME TO was; CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c",
+        "ALTER TABLE run RENAME TO was;"
+        "CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c",
         "CREATE TRIGGER evil AFTER INSERT ON sessions BEGIN DELETE FROM answers; END",
         "CREATE VIRTUAL TABLE evil USING rtree(a, b, c)",
     };

@@ -1,6 +1,6 @@
-/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a
- * scan that only has to tell strings from brackets. It also measures the longest string: jansson (2.14) collects a string in a buffer
- * and, when that cannot grow, loses characters or writes beyond a block; so memory for it is asked for before jansson is. */
+/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a scan that
+ * only has to tell strings from brackets. It also measures the longest string: jansson (2.14) collects a string in a buffer and,
+ * when that cannot grow, loses characters or writes beyond a block; so memory for it is asked for before jansson is. */
 #include "base/json.h"
 
 #include "base/alloc.h"

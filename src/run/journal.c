@@ -120,10 +120,9 @@ static int pragma(const kh_journal *j, const char *name, int *out, kh_err *err) 
  * name, which may never end. Ours have but the view "log", for people; nothing here reads it. */
 static int check_schema(const kh_journal *j, kh_err *err) {
     sqlite3_stmt *s = NULL;
-    int rc = kh_journal_prepare(
-        j, &s,
-        "SELECT name FROM sqlite_schema WHERE NOT (type IN ('table', 'index') OR type = 'view' AND name = 'log') OR sql LIKE 'create "
-        "virtual%'",
+    int rc = kh_journal_prepare(j, &s,
+        "SELECT name FROM sqlite_schema WHERE NOT (type IN ('table', 'index') OR type = 'view' AND name = 'log')"
+        "  OR sql LIKE 'create virtual%'",
         err);
     if (rc == 0)
         rc = kh_journal_step(j, s, err);
