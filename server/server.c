@@ -83,7 +83,7 @@ const char *kh_call_query(const kh_call *c, const char *key) {
 }
 
 void kh_call_resume(kh_call *c) {
-    c->waiting = false;
+    atomic_store(&c->waiting, false);
     MHD_resume_connection(c->connection);
 }
 
@@ -246,7 +246,7 @@ static enum MHD_Result complete(kh_server *s, kh_call *c) {
         c->route->prepare(s, c);
     if (c->reply.status == 0 && c->way) {
         set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
-        c->waiting = true;
+        atomic_store(&c->waiting, true);
         MHD_suspend_connection(c->connection);
         if (kh_queue_add(s, c))
             return MHD_YES;
@@ -266,7 +266,7 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         return begin(s, connection, url, method, state);
     if (*n > 0)
         return receive(s, c, bytes, n);
-    if (c->answered || c->waiting)
+    if (atomic_load(&c->waiting) || c->answered)
         return MHD_YES;
     set_deadline(s, connection, s->o.body_time);
     return c->reply.status != 0 ? send_reply(s, c) : complete(s, c);
@@ -276,7 +276,7 @@ static void on_completed(void *self, struct MHD_Connection *connection, void **s
     kh_server *s = self;
     kh_call *c = *state;
     (void)why;
-    if (!c)
+    if (!c || atomic_load(&c->waiting)) /* never with one that waits: libmicrohttpd keeps a suspended connection */
         return;
     atomic_fetch_sub(&s->bytes, c->body.len);
     atomic_fetch_sub(&s->count.active, 1);
