@@ -40,7 +40,8 @@ class Model(nn.Module):
         x = self.ln(self.word(ids) + self.position.weight)
         for layer in self.layers:
             x = layer(x)
-        return F.linear(self.head_ln(F.gelu(self.dense(x[at]))), self.word.weight, self.bias)
+        z = F.gelu(self.dense(x[at])).float()  # LayerNorm of bf16 by f32 weights is refused; in the layers the residual is f32
+        return F.linear(self.head_ln(z), self.word.weight, self.bias)
 
 
 def main():

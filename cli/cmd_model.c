@@ -1,9 +1,11 @@
-/* cmd_model.c - keyhole model random: a folder with a model of random weights. */
-#include "cli.h"
+/* cmd_model.c - keyhole model random, a folder with a model of random weights; keyhole model prune, one with fewer words. */
+#include "corpus.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "model/prune.h"
 #include "model/random_model.h"
 
 #include <string.h>
@@ -121,4 +123,116 @@ const cli_command cmd_model_random = {
     .opts = random_table,
     .opts_size = sizeof(random_opts),
     .run = run_random,
+};
+
+/* ------------------------------------------------------------------------------------------------------ prune */
+
+typedef struct prune_opts {
+    const char *model, *out;
+    kh_strings corpus, task;
+    int vocab, dtype;
+    bool json;
+} prune_opts;
+
+static const kh_opt prune_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(prune_opts, model), .arg = "DIR", .help = "a BERT model with its tokenizer.json",
+        .required = true },
+    { "corpus", KH_OPT_LIST, offsetof(prune_opts, corpus), .arg = "FILE[:WEIGHT]",
+        .help = "text whose tokens are counted, times the weight", .required = true },
+    { "out", KH_OPT_TEXT, offsetof(prune_opts, out), .arg = "DIR", .help = "the folder to write", .required = true },
+    { "vocab", KH_OPT_INT, offsetof(prune_opts, vocab), "12000", .min = 1, .max = 1 << 22, .arg = "N", .help = "tokens that stay" },
+    { "task", KH_OPT_LIST, offsetof(prune_opts, task), .arg = "NAME|FILE",
+        .help = "label words of these tasks stay too; those of built-in tasks always do" },
+    { "dtype", KH_OPT_CHOICE, offsetof(prune_opts, dtype), "same", .arg = "same|f32|f16|bf16", .help = "how numbers are stored" },
+    { "json", KH_OPT_FLAG, offsetof(prune_opts, json), .help = "print the result as JSON" },
+    { 0 },
+};
+
+typedef struct word_list {
+    const char **item;
+    int n;
+    size_t cap;
+} word_list;
+
+static int add_words(word_list *w, const kh_task *task, kh_err *err) {
+    for (int k = 0; k < task->n_label; k++)
+        for (int i = 0; i < task->label[k].n_word; i++) {
+            if (!kh_grow(&w->item, &w->cap, (size_t)w->n + 1, sizeof *w->item))
+                return kh_fail_memory(err);
+            w->item[w->n++] = task->label[k].word[i];
+        }
+    return 0;
+}
+
+static int print_pruned(const prune_opts *o, const kh_pruned *r, kh_err *err) {
+    if (!o->json) {
+        printf("%s: %d of %d tokens, %.2f %% of the corpus's; %zu weights\n", o->out, r->after, r->before, 100 * r->covered,
+            r->params);
+        return 0;
+    }
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_buf_text(&b, "{\"out\":");
+    kh_json_quote(&b, o->out, strlen(o->out));
+    kh_buf_printf(&b, ",\"before\":%d,\"after\":%d,\"covered\":%.6f,\"params\":%zu}\n", r->before, r->after, r->covered, r->params);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
+    if (rc == 0)
+        fputs(b.data, stdout);
+    kh_buf_free(&b);
+    return rc;
+}
+
+static int run_prune(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args, (void)args;
+    const prune_opts *o = opts;
+    word_list words = { 0 };
+    cli_corpus corpus;
+    const kh_task **task = kh_calloc((size_t)o->task.n + 1, sizeof *task);
+    int rc = cli_corpus_parse(&corpus, &o->corpus, err);
+    if (rc == 0 && !task)
+        rc = kh_fail_memory(err);
+    for (int i = 0; kh_task_builtin(i) && rc == 0; i++)
+        rc = add_words(&words, kh_task_builtin(i), err);
+    for (int i = 0; i < o->task.n && rc == 0; i++)
+        if ((rc = kh_task_open(&task[i], o->task.item[i], err)) == 0)
+            rc = add_words(&words, task[i], err);
+    kh_prune_opts p = {
+        .model = o->model,
+        .out = o->out,
+        .corpus = { .file = (const char *const *)corpus.path, .weight = corpus.weight, .n_file = corpus.n, .hooks = &cli_hooks },
+        .word = words.item,
+        .n_word = words.n,
+        .vocab = o->vocab,
+        .dtype = o->dtype == 0 ? KH_DTYPE_ANY : (kh_dtype)(KH_DTYPE_F32 + o->dtype - 1),
+    };
+    kh_pruned result;
+    if (rc == 0)
+        rc = kh_model_prune(&result, &p, err);
+    if (rc == 0)
+        rc = print_pruned(o, &result, err);
+    for (int i = 0; task && i < o->task.n; i++)
+        kh_task_close(task[i]);
+    kh_free(task);
+    kh_free(words.item);
+    cli_corpus_free(&corpus);
+    return rc;
+}
+
+const cli_command cmd_model_prune = {
+    .name = "model prune",
+    .args = "",
+    .summary = "Take from a BERT model the words that a corpus does not use",
+    .text = "Most weights of a small model are its vocabulary. This counts the tokens of a\n"
+            "corpus, keeps the most frequent ones, their rows of the word embeddings and of\n"
+            "the decoder, and everything else as it is. Special tokens, single characters\n"
+            "and label words always stay. A text whose tokens stayed has the same hidden\n"
+            "states as before; other words are spelled with the tokens that are left. To\n"
+            "learn to live with that, and for a head if there is none, train on:\n"
+            "\n"
+            "  keyhole model prune --model minilm --corpus wiki.txt reviews.txt:3 \\\n"
+            "      --vocab 12000 --task reviews/task.json --out small\n"
+            "  keyhole pretrain --init small --tokenizer small --corpus wiki.txt \\\n"
+            "      reviews.txt:3 --out model --lr 5e-4 --tokens 1e8 --dtype bf16",
+    .opts = prune_table,
+    .opts_size = sizeof(prune_opts),
+    .run = run_prune,
 };

@@ -1,5 +1,5 @@
 /* cmd_pretrain.c - keyhole pretrain: a masked language model of one's own. */
-#include "cli.h"
+#include "corpus.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -16,9 +16,10 @@ typedef struct pretrain_opts {
     const char *valid, *tokenizer, *config, *arch, *init, *out, *seq_schedule;
     int family, layers, hidden, heads, inner, positions;
     int steps, batch_tokens, seq_len, windows, decay, dtype, shards, eval_every, eval_tokens, probe_rows;
-    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, valid_share, checkpoint_every, budget_time;
+    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, dropout, valid_share;
+    double checkpoint_every, budget_time;
     uint64_t seed;
-    bool whole_word, resume, json;
+    bool whole_word, recompute, resume, json;
 } pretrain_opts;
 
 #define AT(field) offsetof(pretrain_opts, field)
@@ -60,6 +61,10 @@ static const kh_opt pretrain_table[] = {
     { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.001, .max = 0.9, .arg = "X",
         .help = "share of tokens to be guessed" },
     { "whole-word", KH_OPT_FLAG, AT(whole_word), .help = "mask all tokens of a word together" },
+    { "dropout", KH_OPT_NUMBER, AT(dropout), "0", .min = 0, .max = 0.9, .arg = "X",
+        .help = "share of hidden numbers and attention that a step sets to 0; BERT was trained with 0.1" },
+    { "recompute", KH_OPT_FLAG, AT(recompute),
+        .help = "compute layers twice instead of keeping what they made: less memory, the same bits" },
     { "valid", KH_OPT_TEXT, AT(valid), .arg = "FILE", .help = "held-out text" },
     { "valid-share", KH_OPT_NUMBER, AT(valid_share), "0.002", .min = 0, .max = 0.5, .arg = "X", .help = "or a share of all lines" },
     { "eval-every", KH_OPT_INT, AT(eval_every), "0", .arg = "STEPS", .help = "how often to look at held-out text; 0: 40 times" },
@@ -141,25 +146,6 @@ static int choose_config(kh_config *c, const pretrain_opts *o, kh_err *err) {
     }
     int rc = fit_tokenizer(c, o->tokenizer, err);
     return rc ? rc : kh_config_check(c, "the new model", err);
-}
-
-/* "FILE:3" is FILE with weight 3; a colon without a number behind it belongs to the name. */
-static int split_weight(const char *spec, char **path, double *weight, kh_err *err) {
-    const char *colon = strrchr(spec, ':');
-    char *end = NULL;
-    *weight = 1;
-    size_t n = strlen(spec);
-    if (colon && colon[1]) {
-        double x = strtod(colon + 1, &end);
-        if (!*end) {
-            if (!(x > 0 && x < 1e6))
-                return kh_fail(err, CLI_USAGE, "--corpus %s: a weight must be above 0 and below 1e6", spec);
-            *weight = x;
-            n = (size_t)(colon - spec);
-        }
-    }
-    *path = kh_strndup(spec, n);
-    return *path ? 0 : kh_fail_memory(err);
 }
 
 static int read_schedule(kh_pretrain_opts *p, const pretrain_opts *o, kh_err *err) {
@@ -255,13 +241,12 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     const pretrain_opts *o = opts;
     const kh_hooks hooks = { show, show_log, NULL };
-    size_t files = (size_t)o->corpus.n;
-    char **path = kh_calloc(files, sizeof *path);
-    double *weight = kh_calloc(files, sizeof *weight);
+    cli_corpus corpus;
+    int rc = cli_corpus_parse(&corpus, &o->corpus, err);
     kh_pretrain_opts p = {
-        .corpus = { .file = (const char *const *)path,
-            .weight = weight,
-            .n_file = o->corpus.n,
+        .corpus = { .file = (const char *const *)corpus.path,
+            .weight = corpus.weight,
+            .n_file = corpus.n,
             .valid = o->valid,
             .valid_share = o->valid_share,
             .hooks = &hooks },
@@ -282,6 +267,8 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
             .floor = o->floor },
         .mask_rate = o->mask_rate,
         .whole_word = o->whole_word,
+        .dropout = o->dropout,
+        .recompute = o->recompute,
         .seed = o->seed,
         .shards = o->shards,
         .resume = o->resume,
@@ -294,12 +281,9 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         .probe = probe,
         .user = opts,
     };
-    int rc = path && weight ? 0 : kh_fail_memory(err);
     if (rc == 0 && o->probe_task.n != o->probe_data.n)
         rc = kh_fail(
             err, CLI_USAGE, "%d --probe-task and %d --probe-data: each task needs one folder", o->probe_task.n, o->probe_data.n);
-    for (int i = 0; i < o->corpus.n && rc == 0; i++)
-        rc = split_weight(o->corpus.item[i], &path[i], &weight[i], err);
     if (rc == 0 && (rc = choose_steps(&p, o, err)) == 0 && (rc = read_schedule(&p, o, err)) == 0)
         rc = choose_config(&p.config, o, err);
     if (rc == 0) {
@@ -310,10 +294,7 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         if (rc == 0)
             print_result(o, &result);
     }
-    for (size_t i = 0; i < files && path; i++)
-        kh_free(path[i]);
-    kh_free(path);
-    kh_free(weight);
+    cli_corpus_free(&corpus);
     return rc;
 }
 

@@ -14,7 +14,7 @@ const cli_command *const cli_commands[] = {
     &cmd_tokenize, &cmd_tokenizer_train,
     &cmd_data_check, &cmd_data_stats, &cmd_data_split,
     &cmd_task_list, &cmd_task_show, &cmd_task_check,
-    &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_pretrain,
+    &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_model_prune, &cmd_pretrain,
     &cmd_tune, &cmd_eval, &cmd_predict, &cmd_compare, &cmd_reproduce,
     &cmd_runs, &cmd_log,
     &cmd_serve, &cmd_export,

@@ -158,6 +158,19 @@ ok bench_engine_times_one_case $?
 run 2 bench engine --arch bert-tiny --precision f64 && says err '--precision takes f32, bf16 and int8, separated by commas; got "f64"'
 ok bench_engine_of_unknown_precision $?
 
+run 0 model random --family bert --out "$work/wordy" --tokenizer tests/vectors/tokenizers/tiny-wordpiece.json && mv "$work/wordy/tiny-wordpiece.json" "$work/wordy/tokenizer.json"
+printf 'the quick brown fox\nthe dog was lazy\n' >"$work/words.txt"
+run 0 model prune --model "$work/wordy" --corpus "$work/words.txt:2" --vocab 310 --out "$work/fewer" --json --dtype bf16 && says out '"before":328' &&
+    says out '"covered":1.0' && run 0 inspect "$work/fewer" && says out BF16 && run 0 features --model "$work/fewer" "the lazy dog"
+ok pruned_model_is_a_model $?
+
+run 0 pretrain --init "$work/fewer" --tokenizer "$work/fewer" --corpus "$work/words.txt" --valid-share 0 --seq-len 8 --batch-tokens 8 --steps 1 --out "$work/on" &&
+    run 0 fill-mask --model "$work/on" "the [MASK] dog"
+ok pruned_model_is_trained_on $?
+
+run 1 model prune --model "$work/wordy" --corpus "$work/words.txt" --vocab 10 --out "$work/fewer" && says err 'must stay; 10 are too few'
+ok pruned_too_far $?
+
 run 0 fill-mask --help && says out 'keyhole fill-mask --model'
 ok help_teaches $?
 

@@ -49,6 +49,11 @@ ok "a folder that holds a run is not begun again" 'gives 1 "${args[@]}" --out $d
 ok "nor gone on with another recipe" 'gives 1 "${args[@]}" --out $dir/whole --resume --batch-tokens 512 && err "and cannot go on with"'
 ok "but with more steps" 'gives 0 "${args[@]}" --out $dir/one --resume --steps 50 && out "step 50" && err "and goes on with"'
 ok "warm start, in bf16" 'gives 0 "${args[@]}" --out $dir/warm --init $dir/whole --steps 2 --dtype bf16 && gives 0 inspect $dir/warm && out BF16'
+ok "dropout goes on after a stop to the same weights, with layers computed twice too" '
+    gives 0 "${args[@]}" --out $dir/drop --steps 6 --dropout 0.1 && ! same whole drop &&
+    gives 0 "${args[@]}" --out $dir/drop2 --steps 6 --dropout 0.1 --recompute --budget-time 0.0001 &&
+    gives 0 "${args[@]}" --out $dir/drop2 --steps 6 --dropout 0.1 --recompute --resume --threads 1 && same drop drop2 &&
+    gives 1 "${args[@]}" --out $dir/drop2 --steps 6 --resume && err "and cannot go on with"'
 ok "held-out text from a file" 'gives 0 "${args[@]}" --out $dir/valid --steps 2 --valid $dir/b.txt --windows joined && ! grep -q nan $dir/valid/log.tsv'
 ok "a family of its own" 'gives 0 "${args[@]}" --out $dir/bert --steps 2 --family bert --json && out "\"step\":2" && grep -q BertForMaskedLM $dir/bert/config.json'
 

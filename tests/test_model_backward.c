@@ -25,6 +25,7 @@ typedef struct fixture {
     kh_inject inject;
     double *prompt, *prefix, *d_prompt, *d_prefix;
     size_t n_prompt, n_prefix; /* numbers */
+    const kh_dropout *dropout;
 } fixture;
 
 static double *random_doubles(size_t n, double std, uint32_t stream) {
@@ -62,9 +63,10 @@ static void make_text(fixture *f) {
     f->text = (kh_packed){ N_SEQ, f->start, f->slot, f->at, f->first_at };
 }
 
-static void setup(fixture *f, const char *arch, kh_inject inject, bool prefix, bool labels) {
+static void setup_deep(fixture *f, const char *arch, int layers, kh_inject inject, bool prefix, bool labels) {
     *f = (fixture){ .inject = inject };
     kh_config c = *kh_arch_find(arch);
+    c.layers = layers;
     c.hidden = 12;
     c.heads = 3;
     c.inner = 20;
@@ -90,6 +92,10 @@ static void setup(fixture *f, const char *arch, kh_inject inject, bool prefix, b
     f->d_prefix = kh_calloc(f->n_prefix + 1, sizeof(double));
 }
 
+static void setup(fixture *f, const char *arch, kh_inject inject, bool prefix, bool labels) {
+    setup_deep(f, arch, kh_arch_find(arch)->layers, inject, prefix, labels);
+}
+
 static void teardown(fixture *f) {
     kh_params_free(&f->params);
     double *all[] = { f->w, f->dw, f->prompt, f->prefix, f->d_prompt, f->d_prefix };
@@ -98,7 +104,7 @@ static void teardown(fixture *f) {
 }
 
 static kh_pass_f64 make_pass(fixture *f, bool gradients) {
-    kh_pass_f64 p = { .w = f->w, .text = &f->text, .loss = &f->loss };
+    kh_pass_f64 p = { .w = f->w, .text = &f->text, .loss = &f->loss, .dropout = f->dropout };
     if (f->n_prompt) {
         p.prompt = f->prompt;
         p.n_prompt = N_PROMPT;
@@ -142,10 +148,11 @@ static double worst_error(fixture *f, double *x, const double *g, size_t n) {
     return size > 1e-20 ? sqrt(off / size) : sqrt(off);
 }
 
-static void check_gradients(const char *arch, kh_inject inject, bool prefix, bool labels) {
+static void check_dropped(const char *arch, kh_inject inject, bool prefix, bool labels, const kh_dropout *dropout) {
     fixture f;
     double loss;
     setup(&f, arch, inject, prefix, labels);
+    f.dropout = dropout;
     kh_tape_f64 tape = { 0 };
     kh_pass_f64 p = make_pass(&f, true);
     assert_int_equal(kh_backward_f64(&tape, &f.params, &p, &loss, NULL), 0);
@@ -171,6 +178,10 @@ static void check_gradients(const char *arch, kh_inject inject, bool prefix, boo
     teardown(&f);
 }
 
+static void check_gradients(const char *arch, kh_inject inject, bool prefix, bool labels) {
+    check_dropped(arch, inject, prefix, labels, NULL);
+}
+
 static void bert_all_weights(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_NONE, false, false); }
 static void roberta_added_prompt(void **state) {
     (void)state, check_gradients("roberta-tiny", KH_INJECT_POST_LN_ADD, false, false);
@@ -182,6 +193,13 @@ static void bert_prompt_inside(void **state) { (void)state, check_gradients("ber
 static void roberta_prefixes(void **state) { (void)state, check_gradients("roberta-tiny", KH_INJECT_NONE, true, true); }
 static void bert_prompt_and_prefixes(void **state) {
     (void)state, check_gradients("bert-tiny", KH_INJECT_POST_LN_ADD, true, false);
+}
+
+static const kh_dropout SOME = { 0.3, 5, 7 };
+
+static void bert_with_dropout(void **state) { (void)state, check_dropped("bert-tiny", KH_INJECT_POST_LN_ADD, true, false, &SOME); }
+static void roberta_with_dropout(void **state) {
+    (void)state, check_dropped("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true, &SOME);
 }
 
 /* ------------------------------------------------------------------------------------------------- against PyTorch */
@@ -340,6 +358,83 @@ static void f32_follows_double(void **state) {
     teardown(&f);
 }
 
+/* What is dropped does not depend on how a batch is cut or who computes it, but on seed and step. */
+static void dropout_is_named_by_place(void **state) {
+    (void)state;
+    fixture f;
+    double exact, whole, loss, again;
+    setup(&f, "roberta-tiny", KH_INJECT_NONE, false, false);
+    whole = loss_now(&f);
+    f.dropout = &(kh_dropout){ 1e-12, 5, 7 };
+    assert_true(fabs(loss_now(&f) - whole) < 1e-9); /* next to nothing changes next to nothing */
+    f.dropout = &SOME;
+    exact = loss_now(&f);
+    float *w = floats_of(f.w, f.params.size);
+    kh_pass_f32 pass = { .w = w, .text = &f.text, .loss = &f.loss, .dropout = &SOME };
+    for (int shards = 1; shards <= 3; shards++) {
+        kh_gradient *g, *h;
+        assert_int_equal(kh_gradient_new(&g, &f.params, shards, KH_WRT_WEIGHTS, 0, 0, NULL), 0);
+        assert_int_equal(kh_gradient_new(&h, &f.params, shards, KH_WRT_WEIGHTS, 0, 0, NULL), 0);
+        kh_threads_set(1);
+        assert_int_equal(kh_gradient_run(g, &pass, true, &loss, NULL), 0);
+        kh_threads_set(3);
+        assert_int_equal(kh_gradient_run(h, &pass, true, &again, NULL), 0);
+        kh_threads_set(0);
+        assert_true(loss == again && fabs(loss - exact) < 1e-5);
+        assert_memory_equal(kh_gradient_weights(g), kh_gradient_weights(h), f.params.size * sizeof(float));
+        assert_int_equal(kh_gradient_run(g, &pass, false, &loss, NULL), 0);
+        assert_true(fabs(loss - whole) < 1e-5); /* the loss alone is that of the whole model */
+        kh_gradient_free(g);
+        kh_gradient_free(h);
+    }
+    f.dropout = &(kh_dropout){ 0.3, 5, 8 };
+    assert_true(fabs(loss_now(&f) - exact) > 1e-6);
+    f.dropout = &(kh_dropout){ 0.3, 6, 7 };
+    assert_true(fabs(loss_now(&f) - exact) > 1e-6);
+    kh_free(w);
+    teardown(&f);
+}
+
+/* Layers that are computed again give the same bits and need less memory. */
+static void recomputed_layers_are_the_same(void **state) {
+    (void)state;
+    for (int layers = 1; layers <= 5; layers += 2)
+        for (int dropout = 0; dropout < 2; dropout++) {
+            fixture f;
+            double loss[2];
+            setup_deep(&f, "bert-tiny", layers, KH_INJECT_NONE, true, false);
+            float *w = floats_of(f.w, f.params.size), *prefix = floats_of(f.prefix, f.n_prefix);
+            float *dw[2], *d_prefix[2];
+            kh_tape_f32 tape[2] = { { 0 } };
+            for (int i = 0; i < 2; i++) {
+                dw[i] = kh_calloc(f.params.size, sizeof **dw);
+                d_prefix[i] = kh_calloc(f.n_prefix, sizeof **d_prefix);
+                kh_pass_f32 pass = { .w = w,
+                    .text = &f.text,
+                    .loss = &f.loss,
+                    .prefix = prefix,
+                    .n_prefix = N_PREFIX,
+                    .dw = dw[i],
+                    .d_prefix = d_prefix[i],
+                    .dropout = dropout ? &SOME : NULL,
+                    .recompute = i == 1 };
+                assert_int_equal(kh_backward_f32(&tape[i], &f.params, &pass, &loss[i], NULL), 0);
+            }
+            assert_true(loss[0] == loss[1]);
+            assert_memory_equal(dw[0], dw[1], f.params.size * sizeof **dw);
+            assert_memory_equal(d_prefix[0], d_prefix[1], f.n_prefix * sizeof **d_prefix);
+            assert_true(layers == 5 ? tape[1].cap < tape[0].cap * 3 / 4 : tape[1].cap <= tape[0].cap);
+            for (int i = 0; i < 2; i++) {
+                kh_tape_f32_free(&tape[i]);
+                kh_free(dw[i]);
+                kh_free(d_prefix[i]);
+            }
+            kh_free(w);
+            kh_free(prefix);
+            teardown(&f);
+        }
+}
+
 static void log_probabilities_of_labels(void **state) {
     (void)state;
     fixture f;
@@ -446,6 +541,10 @@ int main(void) {
         cmocka_unit_test(bert_prompt_inside),
         cmocka_unit_test(roberta_prefixes),
         cmocka_unit_test(bert_prompt_and_prefixes),
+        cmocka_unit_test(bert_with_dropout),
+        cmocka_unit_test(roberta_with_dropout),
+        cmocka_unit_test(dropout_is_named_by_place),
+        cmocka_unit_test(recomputed_layers_are_the_same),
         cmocka_unit_test(pytorch_bert),
         cmocka_unit_test(pytorch_added),
         cmocka_unit_test(pytorch_front),

@@ -281,6 +281,47 @@ static void every_method_goes_on_to_the_same_bytes(void **state) {
         interrupt_everywhere(SHORT[k].name, SHORT[k].less, 0);
 }
 
+/* Gradients go on from the last kept epoch: nothing of it shows but the time. */
+static void descents_go_on_to_the_same_bytes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *set[6];
+    } OPEN[] = {
+        { "prompt-tuning", { "epochs=4", "batch=3", "patience=9", "dropout=0.1" } },
+        { "p-tuning-v2", { "epochs=4", "batch=3", "patience=9", "dev-epochs=2" } },
+        { "feature-mlp", { "epochs=4", "batch=3", "inner=4" } },
+    };
+    kh_plm *box = tiny_open(KH_ACCESS_WEIGHTS);
+    for (int k = 0; k < 3; k++)
+        for (double keep = -1; keep <= 0; keep++) { /* kept after every epoch, and never */
+            attempt a = attempt_of(OPEN[k].name);
+            a.set = OPEN[k].set;
+            a.box = box;
+            a.o.model = tiny_dir;
+            a.run.keep_seconds = keep;
+            result want = reference(&a);
+            for (int pieces = 0, rc = 1; rc != 0; pieces += 2) {
+                clear();
+                a.pieces = pieces;
+                rc = go(&a);
+                assert_true(rc == 0 || rc == KH_STOPPED);
+                a.pieces = -1;
+                go_well(&a);
+                check_result(&a, &want);
+            }
+            assert_int_equal(ask_journal("SELECT count(*) FROM kept WHERE name = 'descent'"), keep < 0);
+            if (keep < 0) {
+                do_journal("UPDATE kept SET bytes = x'00'");
+                assert_int_equal(go(&a), KH_EFORMAT);
+                assert_says(&a.err, "the kept state of a descent is damaged: 1 bytes");
+            }
+            kh_buf_free(&a.lines);
+            result_free(&want);
+        }
+    kh_plm_close(box);
+}
+
 static void states_change_nothing(void **state) {
     (void)state;
     for (int k = 0; k < N_SHORT; k++)
@@ -859,6 +900,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_goes_on_to_the_same_bytes),
         cmocka_unit_test(states_change_nothing),
+        cmocka_unit_test(descents_go_on_to_the_same_bytes),
         cmocka_unit_test(no_flow_is_taught_twice),
         cmocka_unit_test(without_a_run_the_result_is_the_same),
         cmocka_unit_test(threads_may_change_on_the_way),

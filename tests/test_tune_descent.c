@@ -176,6 +176,42 @@ static void prefixes_learn(void **state) {
     check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_GRAFT_PREFIX, 0.9);
 }
 
+/* The largest difference between what two posteriors say about dev. */
+static double difference(const kh_posterior *a, const kh_posterior *b) {
+    double answer[2][DEV * 2], most = 0;
+    const kh_posterior *both[2] = { a, b };
+    for (int i = 0; i < 2; i++) {
+        kh_predictor *predictor;
+        assert_int_equal(kh_predictor_new(&predictor, both[i], plm, NULL, NULL), 0);
+        assert_int_equal(kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer[i], NULL), 0);
+        kh_predictor_free(predictor);
+    }
+    for (int i = 0; i < DEV * 2; i++)
+        most = fmax(most, fabs(answer[0][i] - answer[1][i]));
+    return most;
+}
+
+/* Prefixes that have learned nothing change little, even fifty before texts of a dozen tokens. As keys of words they would by
+ * 0.09 and 0.34. */
+static void prefixes_start_as_next_to_nothing(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_posterior *plain = tune_with("manual", NULL, &o);
+    static const struct {
+        int slots;
+        double most;
+    } CASE[] = { { 5, 0.06 }, { 50, 0.28 } };
+    for (int i = 0; i < 2; i++) {
+        o.space.slots = CASE[i].slots;
+        kh_posterior *p = tune_with("p-tuning-v2", SET("epochs=1", "lr=1e-12"), &o);
+        double by = difference(plain, p);
+        if (!(by < CASE[i].most))
+            fail_msg("%d prefixes change an answer by %g", CASE[i].slots, by);
+        kh_posterior_free(p);
+    }
+    kh_posterior_free(plain);
+}
+
 static int give_prefix(void *self, kh_pass_f32 *out, kh_err *err) {
     const kh_graft *g = self;
     (void)err;
@@ -207,7 +243,8 @@ static void prefixes_in_the_engine(void **state) {
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (size_t i = 0; i < n; i++)
         g.x[i] = (float)kh_rng_normal(&r);
-    kh_passage through = { .t = &t, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
+    kh_descent_opts plain = { 0 };
+    kh_passage through = { .t = &t, .o = &plain, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
     assert_int_equal(kh_gradient_new(&through.gradient, &box.params, 2, KH_WRT_PREFIX, 0, g.slots, NULL), 0);
     kh_descent d = { .t = &t };
     kh_descent_through(&d, &through);
@@ -216,7 +253,7 @@ static void prefixes_in_the_engine(void **state) {
     double loss, apart = 0, moved = 0;
     for (int i = 0; i < DEV; i++)
         which[i] = i;
-    assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV }, false, want, &loss, &slope, NULL), 0);
+    assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV, 0 }, false, want, &loss, &slope, NULL), 0);
     kh_question q = { .batch = box.dev, .words = t.words, .inject = KH_INJECT_NONE };
     assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL), 0);
     assert_int_equal(kh_plm_score(kh_plm_scorer(exact, NULL), &q, without, NULL), 0);
@@ -234,6 +271,25 @@ static void prefixes_in_the_engine(void **state) {
     kh_words_free(t.words);
     kh_free(g.x);
     kh_plm_close(exact);
+}
+
+/* Dropout changes what is learned, and not with the threads; layers that are computed twice change nothing. */
+static void dropout_and_recomputed_layers(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    kh_threads_set(1);
+    kh_posterior *plain = tune_with("prompt-tuning", SET("epochs=2", "batch=3", "patience=9"), &o);
+    kh_posterior *twice = tune_with("prompt-tuning", SET("epochs=2", "batch=3", "patience=9", "recompute=true"), &o);
+    kh_posterior *one = tune_with("prompt-tuning", SET("epochs=2", "batch=3", "patience=9", "dropout=0.2"), &o);
+    kh_threads_set(3);
+    kh_posterior *three = tune_with("prompt-tuning", SET("epochs=2", "batch=3", "patience=9", "dropout=0.2"), &o);
+    kh_threads_set(0);
+    assert_memory_equal(plain->z, twice->z, 160 * sizeof *plain->z);
+    assert_memory_equal(one->z, three->z, 160 * sizeof *one->z);
+    kh_posterior_free(plain);
+    kh_posterior_free(twice);
+    kh_posterior_free(one);
+    kh_posterior_free(three);
 }
 
 /* What was asked and what passed the weights are counted apart. */
@@ -385,7 +441,9 @@ int main(void) {
         cmocka_unit_test(a_network_on_states_learns),
         cmocka_unit_test(a_bilstm_on_states_learns),
         cmocka_unit_test(prefixes_learn),
+        cmocka_unit_test(prefixes_start_as_next_to_nothing),
         cmocka_unit_test(prefixes_in_the_engine),
+        cmocka_unit_test(dropout_and_recomputed_layers),
         cmocka_unit_test(costs_are_told),
         cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),

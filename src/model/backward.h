@@ -36,6 +36,14 @@ typedef struct kh_lm_loss {
     double scale;
 } kh_lm_loss;
 
+/* Dropout as in BERT: after the embeddings' LayerNorm, on attention probabilities, and on what attention and feed-forward part
+ * add. Which numbers become 0 (the others grow by 1 / (1 - rate)) depends on seed, step, layer and place in the batch alone. */
+typedef struct kh_dropout {
+    double rate; /* below 1 */
+    uint64_t seed;
+    uint32_t step;
+} kh_dropout;
+
 #define KH_PASS(real) \
     { \
         const real *w; /* the weights, as kh_params lays them out */ \
@@ -49,6 +57,9 @@ typedef struct kh_lm_loss {
         real *d_prompt; \
         real *d_prefix; \
         real *logprob; /* [n_at, n_label]: of the labels; NULL: not wanted, or none */ \
+        const kh_dropout *dropout; /* NULL: none */ \
+        int first_token;           /* where in the batch the text begins, if it is a part of one: names what is dropped */ \
+        bool recompute; /* keep only the inputs of layers and compute the rest again on the way back: the same bits, slower */ \
     }
 
 #define KH_TAPE(real) \

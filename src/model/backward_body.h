@@ -8,12 +8,14 @@
  * T tokens, R places where the head looks, H hidden, A heads of D = H / A, I inner, V vocabulary, M = T, in the last layer R.
  *
  * Every product is one call of BLAS on the calling thread: y = x w^T for the values, dx = dy w and dw += dy^T x for the
- * gradients. Biases and residuals are put where the product will be added to them. */
+ * gradients. Biases and residuals are put where the product will be added to them. What dropout takes is not kept but drawn
+ * again on the way back. */
 
 #include "model/backward.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/rng.h"
 #include "base/size.h"
 
 #include <cblas.h>
@@ -49,6 +51,7 @@ typedef struct pass {
     real *decoder, *d_decoder;                           /* [n_token, H] rows of the decoder, if only some are wanted */
     real *logits;                                        /* [R, n_logit] */
     real *d, *d_rows, *d_qkv, *d_inner, *d_p; /* on the way back: [T, H], [M, H], [T, 3H], [M, I], one head's attention */
+    real *thinned;                            /* one head's attention after dropout */
 } pass;
 
 /* ------------------------------------------------------------------------------------------------- products */
@@ -84,6 +87,78 @@ static void linear_back(const pass *p, int m, int n, size_t k, const real *x, co
         return;
     product_tn(n, (int)k, m, dy, ldy, x, k, 1, dw, k);
     p->ops->column_sums(dy, ldy, m, n, db);
+}
+
+/* ------------------------------------------------------------------------------------------------- dropout */
+
+enum { DROP_EMBEDDINGS, DROP_ATTENTION, DROP_MIX, DROP_INNER, DROP_KINDS }; /* part of every result */
+enum { BLOCKS_OF_KEYS = 1 << 10 };
+
+/* Four numbers share a block of random words; `block` is that of x[0]. */
+static void drop(const pass *p, int l, int kind, uint32_t block, real *x, int n) {
+    const kh_dropout *o = p->in->dropout;
+    const uint32_t key[2] = { (uint32_t)o->seed, (uint32_t)(o->seed >> 32) }, limit = (uint32_t)(o->rate * 0x1p32);
+    const real scale = (real)(1 / (1 - o->rate));
+    uint32_t name[4] = { block, (uint32_t)(DROP_KINDS * l + kind), o->step, KH_RNG_DROPOUT }, word[4];
+    for (int i = 0; i < n; i++) {
+        if (i % 4 == 0) {
+            kh_philox(name, key, word);
+            name[0]++;
+        }
+        x[i] = word[i % 4] < limit ? 0 : x[i] * scale;
+    }
+}
+
+/* The place in the batch of row i of a layer's M. */
+static uint32_t batch_place(const pass *p, int l, size_t i) {
+    int place = l == p->c->layers - 1 ? p->in->text->at[i] : (int)i;
+    return (uint32_t)(p->in->first_token + place);
+}
+
+/* x [rows, H], of the embeddings or of a layer. */
+static void drop_rows(const pass *p, int l, int kind, real *x, int rows) {
+    for (size_t i = 0; i < (size_t)rows; i++) {
+        uint32_t place = kind == DROP_EMBEDDINGS ? (uint32_t)p->in->first_token + (uint32_t)i : batch_place(p, l, i);
+        drop(p, l, kind, place * (uint32_t)((p->h + 3) / 4), x + i * p->h, (int)p->h);
+    }
+}
+
+/* a [rows, n], ld apart: what one head attends to from row `first` of the M on. */
+static void drop_attention(const pass *p, int l, int head, size_t first, real *a, size_t ld, int rows, int n) {
+    for (size_t i = 0; i < (size_t)rows; i++) {
+        uint32_t row = batch_place(p, l, first + i) * (uint32_t)p->c->heads + (uint32_t)head;
+        drop(p, l, DROP_ATTENTION, row * BLOCKS_OF_KEYS, a + i * ld, n);
+    }
+}
+
+/* The attention that is used: a itself, or what dropout leaves of it. */
+static const real *thin(const pass *p, int l, int head, size_t first, const real *a, size_t ld, int rows, int n) {
+    if (!p->in->dropout)
+        return a;
+    memcpy(p->thinned, a, (size_t)rows * ld * sizeof *a);
+    drop_attention(p, l, head, first, p->thinned, ld, rows, n);
+    return p->thinned;
+}
+
+/* y [m, H] = dropout(x [m, k] w^T + bias) + more */
+static void linear_onto(const pass *p, int l, int kind, int m, size_t k, const real *x, const real *w, const real *bias,
+    const real *more, real *y) {
+    if (!p->in->dropout) {
+        linear(p, m, (int)p->h, k, x, w, bias, more, y, p->h);
+        return;
+    }
+    linear(p, m, (int)p->h, k, x, w, bias, NULL, y, p->h);
+    drop_rows(p, l, kind, y, m);
+    p->ops->add(y, more, (size_t)m * p->h);
+}
+
+/* From d, the gradient of such a y, that of the product: d itself, or a copy, which lasts until d_qkv is used. */
+static const real *dropped(const pass *p, int l, int kind, const real *d, int m) {
+    if (!p->in->dropout)
+        return d;
+    memcpy(p->d_qkv, d, (size_t)m * p->h * sizeof *d);
+    drop_rows(p, l, kind, p->d_qkv, m);
+    return p->d_qkv;
 }
 
 /* -------------------------------------------------------------------------------------------------- memory */
@@ -146,8 +221,15 @@ static size_t cut_all(pass *p, real *memory) {
     p->share0 = cut(&c, tokens, 1);
     p->x0 = cut(&c, tokens, h);
     real *x = p->x0;
+    size_t first_layer = c.used;
     for (int l = 0; l < p->c->layers; l++) {
+        size_t here = c.used;
+        bool shared = p->in->recompute && l > 0 && l < p->c->layers - 1; /* the last one has another shape */
+        if (shared)
+            c.used = first_layer;
         cut_layer(p, &c, l, &largest);
+        if (shared)
+            c.used = here;
         p->layer[l].x = x;
         if (l < p->c->layers - 1)
             p->layer[l].rows = x;
@@ -167,6 +249,7 @@ static size_t cut_all(pass *p, real *memory) {
     p->d_qkv = cut(&c, tokens, 3 * h);
     p->d_inner = cut(&c, tokens, p->inner);
     p->d_p = cut(&c, largest, 1);
+    p->thinned = p->in->dropout ? cut(&c, largest, 1) : NULL;
     return c.used;
 }
 
@@ -217,6 +300,8 @@ static void embed(pass *p) {
             p->ops->add(x, type, h);
     }
     p->ops->norm(p->hat0, p->t, (int)h, (real)p->c->eps, p->w.ln_g.data, p->w.ln_b.data, p->share0, p->x0);
+    if (p->in->dropout)
+        drop_rows(p, 0, DROP_EMBEDDINGS, p->x0, p->t);
     for (size_t t = 0; t < (size_t)p->t; t++)
         if (slot[t].added >= 0)
             p->ops->add(p->x0 + t * h, p->in->prompt + (size_t)slot[t].added * h, h);
@@ -244,9 +329,10 @@ static void attend(const pass *p, int l) {
                 product_nt(m, np, d, q, t->ldq, prefix_k + head, p->h, 0, a, ld);
             product_nt(m, n, d, q, t->ldq, k, t->ldk, 0, a + np, ld);
             p->ops->softmax(a, ld, m, np + n, scale);
+            const real *used = thin(p, l, (int)head / d, to, a, ld, m, np + n);
             if (np > 0)
-                product_nn(m, d, np, a, ld, prefix_v + head, p->h, 0, mix, p->h);
-            product_nn(m, d, n, a + np, ld, v, t->ldk, np > 0 ? 1 : 0, mix, p->h);
+                product_nn(m, d, np, used, ld, prefix_v + head, p->h, 0, mix, p->h);
+            product_nn(m, d, n, used + np, ld, v, t->ldk, np > 0 ? 1 : 0, mix, p->h);
         }
     }
 }
@@ -270,11 +356,11 @@ static void forward_layer(const pass *p, int l, real *out) {
     } else
         linear(p, m, 3 * n, h, t->x, w->q_w.data, w->q_b.data, NULL, t->q, t->ldq);
     attend(p, l);
-    linear(p, m, n, h, t->mix, w->o_w.data, w->o_b.data, t->rows, t->hat1, h);
+    linear_onto(p, l, DROP_MIX, m, h, t->mix, w->o_w.data, w->o_b.data, t->rows, t->hat1);
     p->ops->norm(t->hat1, m, n, eps, w->ln1_g.data, w->ln1_b.data, t->share1, t->y);
     linear(p, m, (int)p->inner, h, t->y, w->up_w.data, w->up_b.data, NULL, t->slope, p->inner);
     p->ops->bend(p->c->act, t->slope, (size_t)m * p->inner, t->act);
-    linear(p, m, n, p->inner, t->act, w->down_w.data, w->down_b.data, t->y, t->hat2, h);
+    linear_onto(p, l, DROP_INNER, m, p->inner, t->act, w->down_w.data, w->down_b.data, t->y, t->hat2);
     p->ops->norm(t->hat2, m, n, eps, w->ln2_g.data, w->ln2_b.data, t->share2, out);
 }
 
@@ -375,12 +461,15 @@ static void attend_back(const pass *p, int l, const real *d_mix, real *dq, real 
         size_t ld = attention_ld(p, n), from = (size_t)text->start[s] * t->ldk, to = (size_t)query[s];
         for (size_t head = 0; head < h; head += (size_t)width, a += (size_t)m * ld) {
             const real *q = t->q + to * t->ldq + head, *dm = d_mix + to * h + head;
+            const real *used = thin(p, l, (int)head / width, to, a, ld, m, np + n);
             product_nt(m, n, width, dm, h, t->v + from + head, t->ldk, 0, da + np, ld);
-            product_tn(n, width, m, a + np, ld, dm, h, 0, dv + from + head, t->ldk);
+            product_tn(n, width, m, used + np, ld, dm, h, 0, dv + from + head, t->ldk);
             if (np > 0)
                 product_nt(m, np, width, dm, h, prefix_k + rows + head, h, 0, da, ld);
             if (np > 0 && d_prefix)
-                product_tn(np, width, m, a, ld, dm, h, 1, d_prefix + rows + head, h);
+                product_tn(np, width, m, used, ld, dm, h, 1, d_prefix + rows + head, h);
+            if (p->in->dropout)
+                drop_attention(p, l, (int)head / width, to, da, ld, m, np + n);
             p->ops->softmax_back(da, a, ld, m, np + n, scale);
             product_nn(m, width, n, da + np, ld, t->k + from + head, t->ldk, 0, dq + to * t->ldq + head, t->ldq);
             product_tn(n, width, m, da + np, ld, q, t->ldq, 0, dk + from + head, t->ldk);
@@ -405,17 +494,20 @@ static void backward_layer(const pass *p, int l) {
     size_t h = p->h, inner = p->inner;
     int n = (int)h, m = last ? p->r : p->t;
     real *d = p->d_rows, *dq = p->d_qkv, *dk = last ? p->d_qkv + (size_t)m * h : p->d_qkv + h;
+    const real *dy;
 
     p->ops->norm_back(d, m, n, t->hat2, t->share2, w->ln2_g.data, g->ln2_g.data, g->ln2_b.data);
-    linear_back(p, m, n, inner, t->act, d, h, g->down_w.data, g->down_b.data);
-    product_nn(m, (int)inner, n, d, h, w->down_w.data, inner, 0, p->d_inner, inner);
+    dy = dropped(p, l, DROP_INNER, d, m);
+    linear_back(p, m, n, inner, t->act, dy, h, g->down_w.data, g->down_b.data);
+    product_nn(m, (int)inner, n, dy, h, w->down_w.data, inner, 0, p->d_inner, inner);
     p->ops->multiply(p->d_inner, t->slope, (size_t)m * inner);
     linear_back(p, m, (int)inner, h, t->y, p->d_inner, inner, g->up_w.data, g->up_b.data);
     product_nn(m, n, (int)inner, p->d_inner, inner, w->up_w.data, h, 1, d, h);
 
     p->ops->norm_back(d, m, n, t->hat1, t->share1, w->ln1_g.data, g->ln1_g.data, g->ln1_b.data);
-    linear_back(p, m, n, h, t->mix, d, h, g->o_w.data, g->o_b.data);
-    product_nn(m, n, n, d, h, w->o_w.data, h, 0, p->d, h);
+    dy = dropped(p, l, DROP_MIX, d, m);
+    linear_back(p, m, n, h, t->mix, dy, h, g->o_w.data, g->o_b.data);
+    product_nn(m, n, n, dy, h, w->o_w.data, h, 0, p->d, h);
     attend_back(p, l, p->d, dq, dk, dk + h);
     if (!last) {
         linear_back(p, m, 3 * n, h, t->x, dq, 3 * h, g->q_w.data, g->q_b.data);
@@ -438,6 +530,8 @@ static void backward_embeddings(const pass *p) {
     for (size_t t = 0; t < (size_t)p->t && p->in->d_prompt; t++)
         if (slot[t].added >= 0)
             p->ops->add(p->in->d_prompt + (size_t)slot[t].added * h, d + t * h, h);
+    if (p->in->dropout)
+        drop_rows(p, 0, DROP_EMBEDDINGS, d, p->t);
     p->ops->norm_back(d, p->t, (int)h, p->hat0, p->share0, p->w.ln_g.data, p->dw.ln_g.data, p->dw.ln_b.data);
     for (size_t t = 0; t < (size_t)p->t; t++) {
         if (slot[t].embedded >= 0 && p->in->d_prompt)
@@ -483,8 +577,11 @@ int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const S
     if (!in->dw && !in->d_prompt && !in->d_prefix)
         return 0;
     backward_head(&p);
-    for (int l = c->layers - 1; l >= 0; l--)
+    for (int l = c->layers - 1; l >= 0; l--) {
+        if (in->recompute && l < c->layers - 2) /* the last of those that share their memory is still in it */
+            forward_layer(&p, l, (real *)p.layer[l + 1].x);
         backward_layer(&p, l);
+    }
     backward_embeddings(&p);
     return 0;
 }

@@ -102,6 +102,7 @@ static void cut_shard(const kh_gradient *g, shard *s, const kh_pass_f32 *in, int
     s->pass = *in;
     s->pass.text = &s->text;
     s->pass.loss = &s->loss;
+    s->pass.first_token = in->first_token + token;
     s->pass.logprob = in->logprob ? in->logprob + (size_t)place * (size_t)in->loss->n_label : NULL;
     s->pass.dw = g->n_weight ? s->d : NULL;
     s->pass.d_prompt = g->n_prompt ? s->d + g->n_weight : NULL;
@@ -151,8 +152,10 @@ int kh_gradient_run(kh_gradient *g, const kh_pass_f32 *in, bool gradients, doubl
         shard *s = &g->shard[i];
         if (gradients)
             memset(s->d, 0, g->size * sizeof *s->d);
-        else
+        else {
             s->pass.dw = s->pass.d_prompt = s->pass.d_prefix = NULL;
+            s->pass.dropout = NULL;
+        }
         s->rc = kh_backward_f32(&g->tape[omp_get_thread_num()], g->params, &s->pass, &s->value, &s->err);
     }
     for (int i = 0; i < g->n_shard; i++) {

@@ -22,7 +22,7 @@ enum { KH_WRT_WEIGHTS = 1, KH_WRT_PROMPT = 2, KH_WRT_PREFIX = 4 };
 int kh_gradient_new(kh_gradient **out, const kh_params *, int shards, unsigned wrt, int n_prompt, int n_prefix, kh_err *err);
 void kh_gradient_free(kh_gradient *);
 
-/* The loss, and if `gradients` its gradients; pass->dw, d_prompt and d_prefix are not read. */
+/* The loss, and if `gradients` its gradients; pass->dw, d_prompt and d_prefix are not read. The loss alone is without dropout. */
 int kh_gradient_run(kh_gradient *, const kh_pass_f32 *pass, bool gradients, double *loss, kh_err *err);
 
 /* The gradients of the last run; NULL for what was not asked for. They may be written to until the next. */

@@ -109,6 +109,8 @@ static void describe(kh_training *t, const kh_tokenizer *tokenizer) {
     kh_buf_printf(r, "params=%zu tokenizer=%016llx seed=%llu batch-tokens=%d shards=%d mask=%g whole-word=%d joined=%d",
         t->params.size, (unsigned long long)kh_tokenizer_fingerprint(tokenizer), (unsigned long long)o->seed, o->batch_tokens,
         o->shards, o->mask_rate, o->whole_word, o->joined);
+    if (o->dropout > 0)
+        kh_buf_printf(r, " dropout=%g", o->dropout);
     for (int i = 0; i < o->n_phase; i++)
         kh_buf_printf(r, "%s%d:%g", i ? "," : " phases=", o->phase[i].length, o->phase[i].share);
     for (int i = 0; i < t->corpus.n_file; i++)
@@ -213,7 +215,13 @@ static int fill_batch(kh_training *t, kh_err *err) {
 static int run_batch(kh_training *t, const kh_masked *b, double scale, bool gradients, double *value, kh_err *err) {
     kh_packed text = kh_masked_text(b);
     kh_lm_loss loss = { .target = b->target, .scale = scale };
-    return kh_gradient_run(t->gradient, &(kh_pass_f32){ .w = t->w, .text = &text, .loss = &loss }, gradients, value, err);
+    kh_dropout dropout = { t->o->dropout, t->o->seed, (uint32_t)t->step };
+    kh_pass_f32 pass = { .w = t->w,
+        .text = &text,
+        .loss = &loss,
+        .dropout = dropout.rate > 0 ? &dropout : NULL,
+        .recompute = t->o->recompute };
+    return kh_gradient_run(t->gradient, &pass, gradients, value, err);
 }
 
 static int train_step(kh_training *t, double *rate, kh_err *err) {

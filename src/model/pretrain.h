@@ -34,6 +34,8 @@ typedef struct kh_pretrain_opts {
     kh_adamw_opts adamw;
     double mask_rate;
     bool whole_word;
+    double dropout;
+    bool recompute; /* layers on the way back, to save memory */
     uint64_t seed;
     int shards;
     bool resume;

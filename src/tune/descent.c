@@ -155,6 +155,9 @@ static int run_passage(void *self, const kh_some *some, bool gradients, float *l
     pass.text = &text;
     pass.loss = &how;
     pass.logprob = logprob;
+    kh_dropout dropout = { g->o->dropout, g->t->o->seed, (uint32_t)some->step };
+    pass.dropout = dropout.rate > 0 ? &dropout : NULL;
+    pass.recompute = g->o->recompute;
     if (rc == 0)
         rc = kh_gradient_run(g->gradient, &pass, gradients, loss, err);
     if (rc == 0)
@@ -187,7 +190,7 @@ static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
         int which[AT_ONCE], n = d->n_dev - first < AT_ONCE ? d->n_dev - first : AT_ONCE;
         for (int i = 0; i < n; i++)
             which[i] = first + i;
-        rc = d->run(d->self, &(kh_some){ true, which, n }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
+        rc = d->run(d->self, &(kh_some){ true, which, n, 0 }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
         sum += rc == 0 ? loss * n : 0;
     }
     for (size_t i = 0; i < size && rc == 0; i++)
@@ -238,7 +241,7 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         float *slope;
         if (kh_tuning_interrupted(d->t))
             return kh_fail(err, KH_STOPPED, "stopped on request");
-        rc = d->run(d->self, &(kh_some){ false, order + first, n }, true, NULL, &part, &slope, err);
+        rc = d->run(d->self, &(kh_some){ false, order + first, n, adamw->step }, true, NULL, &part, &slope, err);
         if (rc == 0 && !isfinite(part))
             rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
         if (rc == 0) {
@@ -259,36 +262,100 @@ static void facts_of(const kh_descent *d, double loss, double least, char facts[
             now.backward - start.backward);
 }
 
-int kh_descent_run(kh_descent *d, kh_err *err) {
+/* ---- where a descent is, as bytes that the same run reads again: this, then x, the best x and AdamW's moments */
+
+enum { STATE_MAX = 1 << 26 }; /* bytes; what is larger, a whole model, is learned from the start again */
+
+typedef struct progress {
+    int done, without; /* epochs; looks at dev without anything better */
+    long step;
+    double least, best_dev, best_ce;
+    long long forward, backward; /* rows that passed the weights */
+} progress;
+
+static bool is_small(const kh_descent *d) { return d->n <= STATE_MAX / (4 * sizeof *d->x); }
+
+static int keep_descent(const kh_descent *d, const kh_adamw *adamw, progress *at, kh_err *err) {
+    kh_meter now = kh_plm_meter(d->t->plm), start = d->t->start;
+    const float *vector[] = { d->x, d->best, adamw->m, adamw->v };
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    at->step = adamw->step;
+    at->best_dev = d->best_dev, at->best_ce = d->best_ce;
+    at->forward = now.forward - start.forward, at->backward = now.backward - start.backward;
+    kh_buf_bytes(&b, at, sizeof *at);
+    for (int i = 0; i < 4; i++)
+        kh_buf_bytes(&b, vector[i], d->n * sizeof **vector);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(d->t, "descent", 0, b.data, b.len, err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* 1: the descent is where it was when it was kept; 0: it is at its start. */
+static int recall_descent(kh_descent *d, kh_adamw *adamw, progress *at, kh_err *err) {
+    float *vector[] = { d->x, d->best, adamw->m, adamw->v };
+    size_t bytes = d->n * sizeof **vector;
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    int rc = kh_tuning_recall(d->t, "descent", 0, &b, err);
+    if (rc == 1 && b.len != sizeof *at + 4 * bytes)
+        rc = kh_fail(err, KH_EFORMAT, "the kept state of a descent is damaged: %zu bytes", b.len);
+    if (rc == 1) {
+        memcpy(at, b.data, sizeof *at);
+        for (size_t i = 0; i < 4; i++)
+            memcpy(vector[i], b.data + sizeof *at + i * bytes, bytes);
+        adamw->step = at->step;
+        d->best_dev = at->best_dev, d->best_ce = at->best_ce;
+        kh_plm_count_passes(d->t->plm, (int)at->backward, 0, true, 0);
+        kh_plm_count_passes(d->t->plm, (int)(at->forward - at->backward), 0, false, 0);
+    }
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* ---- the loop */
+
+static void say_why(const kh_descent *d, const progress *at) {
+    if (d->t->stopped[0])
+        return;
+    if (at->without >= d->o->patience)
+        kh_tuning_stop(d->t, "dev was not better for %d looks, after %d epochs", at->without, at->done);
+    else
+        kh_tuning_stop(d->t, "all %d epochs are done", at->done);
+}
+
+static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, kh_err *err) {
     const kh_descent_opts *o = d->o;
-    kh_adamw adamw = { 0 };
-    int *order = kh_calloc((size_t)d->n_train, sizeof *order), without = 0;
-    double loss = INFINITY, least = INFINITY;
     bool better;
+    int rc = recall_descent(d, adamw, at, err);
+    rc = rc == 0 ? judge(d, &better, err) : rc < 0 ? rc : 0;
+    while (rc == 0 && at->done < o->epochs && at->without < o->patience && kh_tuning_may(d->t, 0, at->done > 0)) {
+        double loss;
+        char facts[KH_FACTS];
+        if ((rc = epoch(d, adamw, at->done, order, &loss, err)) != 0)
+            break;
+        at->least = loss < at->least ? loss : at->least;
+        if (++at->done % o->dev_every == 0 && (rc = judge(d, &better, err)) == 0)
+            at->without = better ? 0 : at->without + 1;
+        facts_of(d, loss, at->least, facts);
+        if (rc == 0)
+            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, at->done, at->done, o->epochs, d->best_dev, facts });
+        if (rc == 0 && is_small(d) && kh_tuning_due(d->t))
+            rc = keep_descent(d, adamw, at, err);
+    }
+    return rc;
+}
+
+int kh_descent_run(kh_descent *d, kh_err *err) {
+    kh_adamw adamw = { 0 };
+    int *order = kh_calloc((size_t)d->n_train, sizeof *order);
+    progress at = { .least = INFINITY };
     d->best = kh_malloc(d->n * sizeof *d->best);
     d->best_dev = d->best_ce = NAN;
     int rc = order && d->best ? kh_adamw_init(&adamw, d->segment, d->n_segment, err) : kh_fail_memory(err);
     if (rc == 0)
-        rc = judge(d, &better, err);
-    int done = 0;
-    while (rc == 0 && done < o->epochs && without < o->patience && kh_tuning_may(d->t, 0, done > 0)) {
-        if ((rc = epoch(d, &adamw, done, order, &loss, err)) != 0)
-            break;
-        least = loss < least ? loss : least;
-        if (++done % o->dev_every == 0 && (rc = judge(d, &better, err)) == 0)
-            without = better ? 0 : without + 1;
-        char facts[KH_FACTS];
-        facts_of(d, loss, least, facts);
-        if (rc == 0)
-            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, done, done, o->epochs, d->best_dev, facts });
-    }
-    if (rc == 0)
+        rc = run_epochs(d, &adamw, order, &at, err);
+    if (rc == 0) {
         memcpy(d->x, d->best, d->n * sizeof *d->x);
-    if (rc == 0 && !d->t->stopped[0]) {
-        if (without >= o->patience)
-            kh_tuning_stop(d->t, "dev was not better for %d looks, after %d epochs", without, done);
-        else
-            kh_tuning_stop(d->t, "all %d epochs are done", done);
+        say_why(d, &at);
     }
     kh_adamw_free(&adamw);
     kh_free(d->best);

@@ -30,6 +30,8 @@ void kh_open_box_free(kh_open_box *);
 typedef struct kh_descent_opts {
     int epochs, batch, dev_every, patience, shards;
     double lr, weight_decay, warmup, clip;
+    double dropout;  /* in the model that gradients pass through */
+    bool recompute;
 } kh_descent_opts;
 
 /* Rows of a kh_descent_opts called m in a struct S, for a method's table. */
@@ -51,11 +53,19 @@ typedef struct kh_descent_opts {
     { "shards", KH_OPT_INT, offsetof(S, m.shards), "2", .min = 1, .max = 1024, .arg = "N", \
         .help = "parts of a batch that threads share; another number gives other bits" }
 
+/* More of them, where gradients pass through the model. */
+#define KH_PASSAGE_ROWS(S, m, dropout_default) \
+    { "dropout", KH_OPT_NUMBER, offsetof(S, m.dropout), dropout_default, .min = 0, .max = 0.9, .arg = "X", \
+        .help = "share of the model's hidden numbers and attention that a step sets to 0" }, \
+    { "recompute", KH_OPT_FLAG, offsetof(S, m.recompute), \
+        .help = "compute layers twice instead of keeping what they made: less memory, the same bits" }
+
 /* Some rows of the train or the dev part. */
 typedef struct kh_some {
     bool dev;
     const int *which; /* [n] */
     int n;
+    long step; /* of the descent: names what dropout drops */
 } kh_some;
 
 typedef struct kh_descent {
@@ -80,6 +90,7 @@ typedef struct kh_descent {
 /* Passes of rows through the model. */
 typedef struct kh_passage {
     kh_tuning *t;
+    const kh_descent_opts *o;
     kh_open_box *box;
     kh_gradient *gradient; /* with respect to x, made by the method */
     /* The pass for x as it is now: prompt, prefix, or nothing if x is the box's weights. NULL: nothing. */

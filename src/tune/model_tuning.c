@@ -14,6 +14,7 @@ typedef struct model_opts {
 
 static const kh_opt model_table[] = {
     KH_DESCENT_ROWS(model_opts, descent, "3e-5", "30", "0.01"),
+    KH_PASSAGE_ROWS(model_opts, descent, "0"),
     { 0 },
 };
 
@@ -64,7 +65,7 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_WEIGHTS, 0, 0, err);
-    kh_passage through = { .t = t, .box = &box, .gradient = g, .slope = kh_gradient_weights };
+    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .gradient = g, .slope = kh_gradient_weights };
     kh_descent d = { .t = t,
         .o = &o->descent,
         .phase = "model-tuning",

@@ -1,15 +1,18 @@
 /* p_tuning.c - P-tuning v2 (Liu et al. 2022): keys and values in front of those of every layer, learned by gradients through
- * the frozen model, without a network that makes them. They start as the keys and values that the model itself computes for
- * the words of P0 (Li and Liang 2021 found real words the best start with few examples). The text has no slots, and prefixes
- * take no positions. */
+ * the frozen model, without a network that makes them. They start as keys and values of tokens of the train rows (Li and Liang
+ * 2021 found real words the best start with few examples), but with keys that hardly anything attends to: a few dozen more
+ * tokens in front would change what the model says before anything is learned. The text has no slots, and prefixes take no
+ * positions. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "model/engine.h"
+#include "plm/backend.h"
 #include "plm/inside.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct prefix_opts {
@@ -18,6 +21,7 @@ typedef struct prefix_opts {
 
 static const kh_opt prefix_table[] = {
     KH_DESCENT_ROWS(prefix_opts, descent, "5e-3", "100", "0"),
+    KH_PASSAGE_ROWS(prefix_opts, descent, "0"),
     { 0 },
 };
 
@@ -37,50 +41,76 @@ static void project(const float *x, const kh_tensor *w, const kh_tensor *b, int 
         CblasRowMajor, CblasNoTrans, CblasTrans, n, hidden, hidden, 1, x, hidden, w->data, hidden, 1, y, hidden);
 }
 
-/* The words of P0 pass the model as a text of their own; each layer's input makes that layer's keys and values. */
-static int start(kh_graft *g, kh_open_box *box, const int32_t *word, kh_engine *e, kh_err *err) {
-    size_t size = (size_t)g->slots * (size_t)g->hidden;
+/* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then weigh about as much as one
+ * token. */
+static void push_away(const kh_graft *g, int heads, const float *query, float *key) {
+    size_t h = (size_t)g->hidden, width = h / (size_t)heads;
+    for (size_t head = 0; head < h; head += width) {
+        double square = 0;
+        for (size_t i = head; i < head + width; i++)
+            square += (double)query[i] * (double)query[i];
+        float by = square > 0 ? (float)(log(g->slots) * sqrt((double)width) / square) : 0;
+        for (size_t slot = 0; slot < (size_t)g->slots; slot++)
+            for (size_t i = head; i < head + width; i++)
+                key[slot * h + i] -= by * query[i];
+    }
+}
+
+/* The input of one layer for some rows, [tokens, H]: what its prefixes start from. pick [slots, H] and mean [H] are scratch. */
+static void start_layer(const kh_graft *g, const kh_config *c, const kh_layer *w, const float *state, int tokens, float *pick,
+    float *mean, float *key) {
+    size_t h = (size_t)g->hidden, size = (size_t)g->slots * h;
+    for (size_t i = 0; i < (size_t)g->slots; i++) /* spread over all rows */
+        memcpy(pick + i * h, state + (i * (size_t)tokens / (size_t)g->slots) * h, h * sizeof *pick);
+    for (size_t i = 0; i < h; i++) {
+        double sum = 0;
+        for (size_t t = 0; t < (size_t)tokens; t++)
+            sum += (double)state[t * h + i];
+        mean[i] = (float)(sum / tokens);
+    }
+    float *query = mean + h;
+    project(pick, &w->k_w, &w->k_b, g->slots, g->hidden, key);
+    project(pick, &w->v_w, &w->v_b, g->slots, g->hidden, key + size);
+    project(mean, &w->q_w, &w->q_b, 1, g->hidden, query);
+    push_away(g, c->heads, query, key);
+}
+
+static int start(kh_graft *g, kh_open_box *box, kh_engine *e, kh_err *err) {
+    enum { ROWS = 64 };
+    const kh_batch rows = kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);
+    const kh_question ask = { .batch = &rows, .inject = KH_INJECT_NONE };
+    int tokens = (int)(rows.start[rows.n_seq] - rows.start[0]), rc = 0;
+    size_t h = (size_t)g->hidden;
     kh_weights view = { .layer = kh_calloc((size_t)g->layers, sizeof *view.layer) };
-    float *state = kh_calloc(size, sizeof *state);
-    kh_single text;
-    kh_single_init(&text, word, g->slots);
-    int rc = view.layer && state ? 0 : kh_fail_memory(err);
+    float *state = kh_calloc((size_t)tokens * h, sizeof *state), *pick = kh_calloc((size_t)g->slots * h, sizeof *pick);
+    float *mean = kh_calloc(2 * h, sizeof *mean);
+    if (!view.layer || !state || !pick || !mean)
+        rc = kh_fail_memory(err);
     if (rc == 0)
         kh_params_view(&box->params, box->w, sizeof *box->w, &view);
     openblas_set_num_threads(1); /* the same bits for any number of threads */
-    for (int l = 0; l < g->layers && rc == 0; l++) {
-        const kh_layer *w = &view.layer[l];
-        float *key = g->x + 2 * (size_t)l * size;
-        rc = kh_engine_hidden(e, &(kh_question){ .batch = &text.batch, .inject = KH_INJECT_NONE }, l, state, err);
-        if (rc == 0) {
-            project(state, &w->k_w, &w->k_b, g->slots, g->hidden, key);
-            project(state, &w->v_w, &w->v_b, g->slots, g->hidden, key + size);
-        }
-    }
+    for (int l = 0; l < g->layers && rc == 0; l++)
+        if ((rc = kh_engine_hidden(e, &ask, l, state, err)) == 0)
+            start_layer(g, &box->params.config, &view.layer[l], state, tokens, pick, mean,
+                g->x + 2 * (size_t)l * (size_t)g->slots * h);
     kh_free(view.layer);
     kh_free(state);
+    kh_free(pick);
+    kh_free(mean);
     return rc;
 }
 
 /* Room for the prefixes, and what they start as. */
 static int make_prefix(kh_graft *g, kh_open_box *box, const kh_tuning *t, kh_err *err) {
-    kh_space words = { 0 };
-    kh_space_opts o = t->o->space;
     kh_engine *e;
-    o.projection = KH_PROJECTION_IDENTITY; /* only P0's words are wanted */
     int rc = kh_plm_inside(t->plm, &e, err);
-    if (rc == 0)
-        rc = kh_space_init(&words, &o, t->plm, t->o->seed, err);
     *g = (kh_graft){ .kind = KH_GRAFT_PREFIX,
         .hidden = box->params.config.hidden,
         .layers = box->params.config.layers,
-        .slots = words.slots };
+        .slots = t->o->space.slots };
     if (rc == 0 && !(g->x = kh_calloc(kh_graft_size(g), sizeof *g->x)))
         rc = kh_fail_memory(err);
-    if (rc == 0)
-        rc = start(g, box, words.slot_id, e, err);
-    kh_space_free(&words);
-    return rc;
+    return rc ? rc : start(g, box, e, err);
 }
 
 static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
@@ -95,7 +125,7 @@ static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PREFIX, 0, graft.slots, err);
     kh_passage through = {
-        .t = t, .box = &box, .gradient = g, .pass = prefix_pass, .slope = kh_gradient_prefix, .self = &graft
+        .t = t, .o = &o->descent, .box = &box, .gradient = g, .pass = prefix_pass, .slope = kh_gradient_prefix, .self = &graft
     };
     kh_descent d = { .t = t,
         .o = &o->descent,

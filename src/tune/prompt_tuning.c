@@ -11,6 +11,7 @@ typedef struct prompt_opts {
 
 static const kh_opt prompt_table[] = {
     KH_DESCENT_ROWS(prompt_opts, descent, "5e-3", "200", "0"),
+    KH_PASSAGE_ROWS(prompt_opts, descent, "0"),
     { 0 },
 };
 
@@ -40,7 +41,7 @@ static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PROMPT, t->space.slots, 0, err);
     kh_passage through = {
-        .t = t, .box = &box, .gradient = g, .pass = prompt_pass, .slope = kh_gradient_prompt, .self = &l
+        .t = t, .o = &o->descent, .box = &box, .gradient = g, .pass = prompt_pass, .slope = kh_gradient_prompt, .self = &l
     };
     kh_descent d = { .t = t,
         .o = &o->descent,
