@@ -195,8 +195,7 @@ tsan: setup
 	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(THREADED))
 
 # Some tests under valgrind: what is never written, also within libraries that were built without a sanitizer. Slow; T= chooses others.
-VALGRIND := $(foreach t,test_base test_base_text test_text_load test_data_dataset test_model_safetensors test_judge_posterior test_plm_wire \
-    test_fuzz,$(OUT)/tests/$t)
+VALGRIND := $(foreach t,test_base test_text_load test_model_safetensors test_judge_posterior test_plm_wire test_fuzz,$(OUT)/tests/$t)
 valgrind:
 	@tools/setup.sh $(PACKAGES) valgrind
 	@$(MAKE) -s --no-print-directory $(if $(T),$(call chosen,$(TESTS)),$(VALGRIND))
