@@ -249,7 +249,7 @@ const cli_command cmd_eval = {
             "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
             "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
             "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it.\n\n"
-            "Written are results.json (doc/results.md) and report.html, one file with plots by\n"
+            "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
             "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
             "  keyhole eval run --data data/sst2\n"
             "  keyhole eval run --data data/sst2 --ood rte=data/rte imdb=data/imdb --rows 2000\n"

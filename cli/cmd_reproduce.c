@@ -11,6 +11,7 @@
 #include "judge/posterior.h"
 #include "prompt/subspace.h"
 #include "report/reproduction.h"
+#include "ranks.h"
 #include "watch.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@
 typedef struct reproduce_opts {
     const char *model, *data, *out, *published;
     kh_agenda_opts plan;
-    int preset, precision, shots;
+    int preset, precision, groups;
     kh_space_opts space;
     double hours;
     bool dry, json;
@@ -44,14 +45,17 @@ static const kh_opt reproduce_table[] = {
         .help = "the paper's budgets, or some that take about an hour with a small model" },
     { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9, .arg = "N",
         .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
-    { "shots", KH_OPT_INT, offsetof(reproduce_opts, shots), "16", .min = 0, .max = 1000000, .arg = "K",
-        .help = "rows of each class, for train and for dev" },
+    { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000, .arg = "K",
+        .help = "rows of each class, for train and for dev; -1: 16, but fast takes 4 of dbpedia's 14 classes" },
     { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
         .help = "stop after H hours, write what is known; the same command goes on" },
     { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
         .help = "published numbers to show beside ours" },
     KH_SPACE_ROWS(reproduce_opts, space),
-    { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "f32", .arg = "f32|bf16|int8|auto", .help = "of the model" },
+    { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "preset", .arg = "preset|f32|bf16|int8|auto",
+        .help = "of the model; preset: int8 for fast, except where gradients are taken, else f32" },
+    { "groups", KH_OPT_INT, offsetof(reproduce_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
+        .help = "members of an ensemble that go side by side, for many ranks; the results are the same" },
     { "dry-run", KH_OPT_FLAG, offsetof(reproduce_opts, dry), .help = "list the runs with a forecast of their cost, and stop" },
     { "json", KH_OPT_FLAG, offsetof(reproduce_opts, json), .help = "print the summary, or the forecast, as JSON" },
     { 0 },
@@ -116,11 +120,18 @@ static int on_progress(void *user, const kh_progress *p) {
 
 /* ------------------------------------------------------------------------------------------------------- one run */
 
+static kh_precision precision_of(const job *j, kh_access access) {
+    bool fast = j->o->preset == KH_PRESET_FAST && access != KH_ACCESS_WEIGHTS;
+    return j->o->precision > 0 ? (kh_precision)(j->o->precision - 1) : fast ? KH_INT8 : KH_F32;
+}
+
+/* The box that log-probabilities and labels come from is spread over ranks, if there are any; gradients are rank 0's own. */
 static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
     kh_plm **box = &j->box[access == KH_ACCESS_WEIGHTS];
     kh_plm_opts o = { .access = access == KH_ACCESS_WEIGHTS ? access : KH_ACCESS_LOGPROBS,
-        .precision = (kh_precision)j->o->precision,
-        .hooks = &cli_hooks };
+        .precision = precision_of(j, access),
+        .hooks = &cli_hooks,
+        .ranks = access == KH_ACCESS_WEIGHTS ? NULL : cli_ranks };
     int rc = *box ? 0 : kh_plm_open(box, j->o->model, &o, err);
     *out = *box;
     return rc;
@@ -140,7 +151,7 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     if (rc == 0)
         rc = kh_task_open(&task, r->on->task, err);
     if (rc == 0)
-        rc = kh_split_open(&split, r->data, j->o->shots, r->seed, &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
+        rc = kh_split_open(&split, r->data, r->shots, r->seed, &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
     if (rc == 0)
         rc = get_box(j, m->access, &plm, err);
     if (rc == 0 && !forecast)
@@ -158,7 +169,8 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
             .model = j->o->model,
             .data = r->data,
             .folder = dir,
-            .shots = j->o->shots,
+            .shots = r->shots,
+            .groups = j->o->groups,
             .run = run,
             .forecast = forecast };
         rc = kh_method_run(&post, m, opts, plm, task, split.train, split.dev, &t, err);
@@ -231,7 +243,7 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost,
     int rc = kh_posterior_open(&post, dir, err);
     const char *model = rc == 0 ? kh_posterior_describe(post).model : NULL;
     if (rc == 0 && model && strstr(model, dir) == model) { /* model tuning has made its own */
-        kh_plm_opts box = { .access = KH_ACCESS_LOGPROBS, .precision = (kh_precision)j->o->precision, .hooks = &cli_hooks };
+        kh_plm_opts box = { .access = KH_ACCESS_LOGPROBS, .precision = precision_of(j, KH_ACCESS_WEIGHTS), .hooks = &cli_hooks };
         rc = kh_plm_open(&own, model, &box, err);
         plm = own;
     } else if (rc == 0)
@@ -389,12 +401,12 @@ static int forecast_group(job *j, const kh_planned *r, double *rate, double *len
     char time[32], queries[32] = "?", tokens[32] = "?";
     if (rc < 0)
         return note_failure(j, rc, err);
-    long long rows = rows_of(r->on->task, r->data, r->rows, j->o->shots, r->seed) + f.dev_rows;
+    long long rows = rows_of(r->on->task, r->data, r->rows, r->shots, r->seed) + f.dev_rows;
     for (int i = 0; i < r->n_ood; i++) {
         char task[64];
         size_t len = strcspn(r->ood[i], "=");
         snprintf(task, sizeof task, "%.*s", (int)len, r->ood[i]);
-        rows += rows_of(task, r->ood[i] + len + 1, r->rows, j->o->shots, r->seed);
+        rows += rows_of(task, r->ood[i] + len + 1, r->rows, r->shots, r->seed);
     }
     *rate = f.query_seconds > 0 ? f.query_seconds : *rate;
     *length = f.row_tokens > 0 ? f.row_tokens : *length;
@@ -464,8 +476,8 @@ static int prepare(job *j, kh_err *err) {
         rc = kh_published_init(&j->published, err);
     if (rc == 0 && o->published)
         rc = kh_published_read(&j->published, o->published, err);
-    kh_buf_printf(&j->common, "model=%s precision=%d shots=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
-        o->precision, o->shots, o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
+    kh_buf_printf(&j->common, "model=%s precision=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
+        (int)precision_of(j, KH_ACCESS_LOGPROBS), o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
         o->space.p0_text ? o->space.p0_text : "");
     j->runs = kh_path_join(o->out, "runs");
     j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
@@ -538,7 +550,8 @@ const cli_command cmd_reproduce = {
             "  keyhole reproduce --model DIR --data data --out out --preset fast\n"
             "  keyhole reproduce --model DIR --data data --out out --dry-run\n"
             "  keyhole reproduce ... --tables 1,2 --tasks sst2,rte --methods bbt,ensemble,smc\n"
-            "  keyhole reproduce ... --budget-time 8\n\n"
+            "  keyhole reproduce ... --budget-time 8\n"
+            "  mpirun -n 4 keyhole reproduce ...            doc/scale.md\n\n"
             "Methods: manual, icl, prompt-tuning, model-tuning, bbt, ensemble, elbo, abc-smc,\n"
             "snpe, smc; abc-smc-importance (weights); smc-10, smc-30, smc-100, smc-300\n"
             "(samples); abc-smc-votes, smc-raw, smc-soft, smc-patient, ensemble-fresh,\n"

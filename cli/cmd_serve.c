@@ -1,4 +1,5 @@
 /* cmd_serve.c - keyhole serve: a model as a black box behind HTTP, or a tuned classifier. */
+#include "ranks.h"
 #include "run.h"
 
 #include "base/alloc.h"
@@ -61,7 +62,8 @@ static int serve_model(const serve_opts *o, kh_err *err) {
     kh_plm *plm;
     kh_plm_opts box = { .access = o->access == SERVE_LABELS ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS,
         .precision = o->precision > 0 ? (kh_precision)(o->precision - 1) : KH_F32,
-        .hooks = &cli_hooks };
+        .hooks = &cli_hooks,
+        .ranks = cli_ranks };
     int rc = kh_plm_open(&plm, o->model, &box, err);
     if (rc == 0)
         rc = serve(

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/hooks.h"
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/posterior.h"
@@ -22,7 +23,7 @@ typedef struct tune_opts {
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
-    int shots, precision, access, max_queries;
+    int shots, precision, access, max_queries, groups;
     double max_seconds, price;
     bool paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
@@ -43,6 +44,8 @@ static const kh_opt tune_table[] = {
         .help = "stop before asking the model more than N questions (one prompt, one row)" },
     { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9, .arg = "S",
         .help = "stop after S seconds" },
+    { "groups", KH_OPT_INT, offsetof(tune_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
+        .help = "members of an ensemble that go side by side, for many ranks; the result is the same" },
     KH_SPACE_ROWS(tune_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
         .help = "of the model; bf16 is faster where the CPU has it" },
@@ -185,6 +188,10 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     if (o->resume && o->force)
         return kh_fail(err, CLI_USAGE, "--resume goes on with a run and --force writes over it; give one of them");
+    if (o->groups > 1 && m != &kh_method_ensemble)
+        return kh_fail(err, CLI_USAGE, "--groups lets members of an ensemble go side by side; --method %s has none", m->name);
+    if (cli_ranks && m->access == KH_ACCESS_WEIGHTS)
+        kh_log(&cli_hooks, KH_WARN, "--method %s computes gradients, which rank 0 does alone", m->name);
     kh_run_opts run = { .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u };
     int rc = o->dry ? 0 : kh_run_open(&u->run, o->out, &run, err);
     if (rc == 0)
@@ -210,6 +217,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .paper_exact = o->paper_exact,
         .max_queries = o->max_queries,
         .max_seconds = o->max_seconds,
+        .groups = o->groups,
         .hooks = &hooks,
         .record = record,
         .user = u,
@@ -275,6 +283,7 @@ const cli_command cmd_tune = {
             "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
             "  keyhole tune ... --resume\n"
             "  keyhole tune --method bbt --model http://127.0.0.1:8080 ...   \"keyhole serve\" there\n"
+            "  mpirun -n 4 keyhole tune ...                   or srun: more cores, machines; doc/scale.md\n"
             "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),

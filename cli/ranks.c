@@ -11,6 +11,7 @@
 #include "watch.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -103,12 +104,19 @@ static int join(int size, kh_err *err) {
     return rc;
 }
 
+/* srun started tasks that cannot find each other. Open MPI would end the process inside MPI_Init, with advice about building it. */
+static bool are_strangers(void) { return find(SIZES, 2) < 0 && !getenv("PMIX_RANK") && !getenv("PMI_FD"); }
+
 int cli_ranks_start(kh_err *err) {
     int size = find(SIZES, 3);
     const char *setting = getenv("KEYHOLE_MPI");
     if (size <= 1 || (setting && strcmp(setting, "off") == 0))
         return 0;
-    int rc = join(size, err);
+    int rc = are_strangers() ? kh_fail(err, KH_EMISMATCH,
+                                   "srun started %d tasks, but they cannot find each other: use srun --mpi=pmix, as \"srun --mpi=list\" "
+                                   "has it; KEYHOLE_MPI=off runs every task alone",
+                                   size)
+                             : join(size, err);
     if (rc != 0)
         return rc;
     if (kh_ranks_rank(cli_ranks) == 0) {
@@ -122,6 +130,9 @@ int cli_ranks_start(kh_err *err) {
 }
 
 void cli_ranks_stop(int status) {
+    if (cli_ranks && status == 0 && kh_ranks_idle(cli_ranks))
+        fprintf(stderr, "keyhole: the other %d ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve\n",
+            kh_ranks_size(cli_ranks) - 1);
     kh_ranks_close(cli_ranks, status == 0 ? 60 : status < 128 ? 5 : 0.3);
     cli_ranks = NULL;
 }

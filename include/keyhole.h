@@ -428,6 +428,7 @@ typedef struct kh_ranks_opts {
 KH_API int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts, kh_err *err);
 KH_API int kh_ranks_rank(const kh_ranks *);
 KH_API int kh_ranks_size(const kh_ranks *);
+KH_API bool kh_ranks_idle(const kh_ranks *); /* no model was opened on them, and nobody was told why */
 /* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
 KH_API int kh_ranks_serve(kh_ranks *, kh_err *err);
@@ -911,6 +912,7 @@ typedef struct kh_tune_opts {
     bool paper_exact;    /* the published code's ways where they differ from ours */
     long long max_queries; /* stop before asking more; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
+    int groups; /* members of an ensemble that go side by side, in one question: more for many ranks to do; same result. 0: one */
     const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is returned; NULL: none */
     void (*record)(void *user, const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;

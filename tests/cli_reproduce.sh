@@ -46,6 +46,13 @@ mean_is_right() { # of the table against the results of the two runs
 }
 ok "the mean is that of the runs" mean_is_right
 
+ok "what the paper found and we do not comes first" [ "$(grep -n '^## ' "$page" | sed -n 1p | cut -d: -f2-)" = "## What the paper found and we do not" ]
+ok "conformal sets on and off" grep -qE '^\| BBT \| (\*\*)?[0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$' "$page"
+ok "queries to reach a dev accuracy" grep -qE '^\| SMC \(ours\) \| [0-9]+ \([1-4] of 4\)' "$page"
+ok "fast asks in int8" grep -q '"precision": "int8"' "$here/out1/runs/sst2-bbt-13/results.json"
+ok "unless told otherwise" run 0 "${common[@]}" --tasks sst2 --methods bbt --seeds 13 --tables 1 --precision f32 --out "$here/f32"
+ok "it does" grep -q '"precision": "f32"' "$here/f32/runs/sst2-bbt-13/results.json"
+
 # ---- again
 hashes "$here/out1" >"$here/before" && cp "$page" "$here/page"
 again() { run 0 "${small[@]}" --out "$here/out1" && out_has "12 of them done, 0 now" && hashes "$here/out1" | cmp - "$here/before" && cmp "$page" "$here/page"; }
@@ -66,6 +73,8 @@ ok "other rows are judged without tuning again" judged_again
 # ---- kills
 one=("${common[@]}" --tasks sst2 --methods elbo,abc-smc --seeds 13,21 --tables 1)
 ok "undisturbed" run 0 "${one[@]}" --out "$here/whole"
+reached() { run 0 "${common[@]}" --tasks sst2 --methods abc-smc,smc --seeds 13,21 --tables 1 --out "$here/whole" && grep -qE 'In [12] pairs? of runs, to the best dev accuracy that both reach' "$here/whole/reproduction.md"; }
+ok "smc and abc-smc by their records" reached
 killed() { # SIGNAL STATUS: some kills, then to the end; the posteriors are those of the undisturbed runs
     local pid status i
     rm -rf "$here/cut"

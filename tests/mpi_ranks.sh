@@ -36,6 +36,12 @@ for method in bbt ensemble abc-smc smc; do
     ok "$method on 2 ranks" spread "$method" 2
     ok "$method on 4 ranks" spread "$method" 4
 done
+in_step() { # N GROUPS
+    # shellcheck disable=SC2046
+    ranks "$1" tune --method ensemble "${common[@]}" $(options_of ensemble) --groups "$2" --out "$here/ensemble-$1-$2" && same "$here/ensemble" "$here/ensemble-$1-$2"
+}
+ok "members of an ensemble side by side, two on 2 ranks" in_step 2 2
+ok "and all on 3" in_step 3 4
 ok "one summary" [ "$(grep -c '^saved ' "$here/out")" -eq 1 ]
 one_rank() { ranks 1 tune --method smc "${common[@]}" $(options_of smc) --out "$here/smc-1" && same "$here/smc" "$here/smc-1"; }
 ok "one rank is alone" one_rank
@@ -45,7 +51,19 @@ predicts() {
 }
 ok "predict reads and writes on rank 0" predicts
 ok "a command without a model" ranks 2 task list
+ok "says that ranks had nothing to do" once "keyhole: the other 1 ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve"
 ok "says its result once" [ "$(grep -c '^sst2' "$here/out")" -eq 1 ]
+
+mkdir "$here/sets" && cp -r "$data" "$here/sets/sst2" && cp "$data/train.tsv" "$here/sets/sst2/test.tsv"
+paper=(reproduce --data "$here/sets" --model "$model" --shots 4 --dim 12 --slots 5 --p0 random --preset fast --tasks sst2 --methods ensemble,smc --seeds 13 --tables 1)
+reproduced() {
+    run 0 "${paper[@]}" --out "$here/paper" && ranks 2 "${paper[@]}" --groups 2 --out "$here/paper-2" && once "keyhole: 2 ranks answer" || return 1
+    for i in ensemble smc; do
+        cmp "$here/paper/runs/sst2-$i-13/posterior.safetensors" "$here/paper-2/runs/sst2-$i-13/posterior.safetensors" &&
+            cmp "$here/paper/runs/sst2-$i-13/answers.jsonl" "$here/paper-2/runs/sst2-$i-13/answers.jsonl" || return 1
+    done
+}
+ok "reproduce on 2 ranks, members side by side" reproduced
 
 # ---- a lost rank
 long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget-generations 100000)
@@ -67,6 +85,7 @@ resumed() { # DIR N: with N ranks, or alone
     if [ "$2" -gt 1 ]; then ranks "$2" "${long[@]}" --budget-generations 40 --out "$1" --resume; else
         run 0 "${long[@]}" --budget-generations 40 --out "$1" --resume; fi && same "$here/fresh" "$1"
 }
+side_resumed() { ranks 2 "${members[@]}" --budget-generations 20 --groups 2 --out "$here/side" --resume && same "$here/members" "$here/side"; }
 ok "a run to compare with" run 0 "${long[@]}" --budget-generations 40 --out "$here/fresh"
 ok "rank 2 is killed" lose 2 KILL "$here/lost"
 ok "one sentence" once "keyhole: rank 2 does not answer any more; every answer so far is kept: the same command with --resume goes on"
@@ -77,6 +96,13 @@ ok "one process goes on to the same bytes" resumed "$here/headless" 1
 ok "rank 0 is interrupted" lose 0 TERM "$here/term"
 ok "one sentence again" once "every answer is kept in $here/term: the same command with --resume goes on"
 ok "three ranks go on to the same bytes" resumed "$here/term" 3
+
+members=(tune --method ensemble "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --members 3)
+long=("${members[@]}" --groups 3 --budget-generations 100000)
+ok "members to compare with" run 0 "${members[@]}" --budget-generations 20 --out "$here/members"
+ok "rank 1 is killed while members go side by side" lose 1 KILL "$here/side"
+ok "two ranks go on with other groups to the same bytes" side_resumed
+long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget-generations 100000)
 
 # ---- refusals, each once
 want=2
@@ -123,6 +149,9 @@ ok "a plugin that is none" broken "$model/config.json"
 ok "is said" once "config.json: MPI's part of keyhole cannot be loaded: "
 lonely() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
 ok "srun without its MPI" lonely
-ok "says what to type" once "the launcher started 2 ranks, but MPI knows of 1"
+ok "says what to type" once "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"
+other_mpi() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_FD=9 OMPI_MCA_ess=singleton "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
+ok "ranks of another MPI" other_mpi
+ok "are counted" once "the launcher started 2 ranks, but MPI knows of 1"
 echo "1..$n"
 exit $failed

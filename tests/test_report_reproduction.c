@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "report/questions.h"
 #include "report/reproduction.h"
 
 #include <math.h>
@@ -83,7 +84,7 @@ static void names_of_variants_differ(void **state) {
 
 static void runs_are_shared_between_tables(void **state) {
     (void)state;
-    kh_agenda a = make((kh_agenda_opts){ .rows = -1 });
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1 });
     for (int i = 0; i < a.n; i++)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(a.run[i].name, a.run[k].name);
@@ -95,7 +96,7 @@ static void runs_are_shared_between_tables(void **state) {
 
 static void the_paper_judges_on_all_rows_and_both_pairs(void **state) {
     (void)state;
-    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .tasks = "sst2", .methods = "bbt", .seeds = "7" });
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt", .seeds = "7" });
     assert_int_equal(a.n, 1);
     assert_string_equal(a.run[0].name, "sst2-bbt-7");
     assert_int_equal(a.run[0].rows, 0);
@@ -106,18 +107,35 @@ static void the_paper_judges_on_all_rows_and_both_pairs(void **state) {
 
 static void fast_is_smaller(void **state) {
     (void)state;
-    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .preset = KH_PRESET_FAST });
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .preset = KH_PRESET_FAST });
     assert_int_equal(count(&a, "smc-300", NULL), 0);
     assert_int_equal(count(&a, "smc-soft", "sst2"), 3);
     assert_int_equal(count(&a, "smc-soft", "agnews"), 0);
-    assert_int_equal(a.run[0].rows, 100);
+    assert_int_equal(a.run[0].rows, 64);
     assert_int_equal(a.run[0].n_ood, 1);
     kh_agenda_free(&a);
 }
 
+static void fast_takes_fewer_rows_of_many_classes(void **state) {
+    (void)state;
+    char path[160];
+    snprintf(path, sizeof path, "%s/dbpedia", data_dir());
+    mkdir(path, 0755);
+    for (int preset = 0; preset < 2; preset++) {
+        kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .preset = (kh_preset)preset, .tasks = "agnews,dbpedia", .methods = "bbt" });
+        assert_int_equal(a.run[0].shots, 16);
+        assert_int_equal(a.run[a.n - 1].shots, preset == KH_PRESET_FAST ? 4 : 16);
+        kh_agenda_free(&a);
+        a = make((kh_agenda_opts){ .rows = -1, .shots = 8, .preset = (kh_preset)preset, .tasks = "dbpedia", .methods = "bbt" });
+        assert_int_equal(a.run[0].shots, 8);
+        kh_agenda_free(&a);
+    }
+    rmdir(path);
+}
+
 static void without_table_4_nothing_is_judged_against(void **state) {
     (void)state;
-    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .tables = "1,2", .tasks = "sst2" });
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .tables = "1,2", .tasks = "sst2" });
     assert_int_equal(a.run[0].n_ood, 0);
     assert_int_equal(count(&a, "smc-soft", NULL), 0);
     kh_agenda_free(&a);
@@ -125,7 +143,7 @@ static void without_table_4_nothing_is_judged_against(void **state) {
 
 static void what_is_missing_is_said_once(void **state) {
     (void)state;
-    kh_agenda a = make((kh_agenda_opts){ .rows = -1 });
+    kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1 });
     int yelp = 0;
     for (int i = 0; i < a.n_missing; i++)
         yelp += strncmp(a.missing[i], "yelp: there is no folder ", 25) == 0;
@@ -136,7 +154,7 @@ static void what_is_missing_is_said_once(void **state) {
 static void every_allocation_of_an_agenda_may_fail(void **state) {
     (void)state;
     kh_agenda a;
-    kh_agenda_opts o = { .data = data_dir(), .rows = -1, .tasks = "sst2,yelp", .seeds = "1,2" };
+    kh_agenda_opts o = { .data = data_dir(), .rows = -1, .shots = -1, .tasks = "sst2,yelp", .seeds = "1,2" };
     int rc = -1;
     for (long n = 1; rc != 0; n++) {
         assert_true(n < 100000);
@@ -176,7 +194,7 @@ static void leave_run(const kh_agenda *a, int i, double accuracy, double ece) {
 }
 
 static kh_agenda small_agenda(void) {
-    return make((kh_agenda_opts){ .rows = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "1,2", .tables = "1,2" });
+    return make((kh_agenda_opts){ .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "1,2", .tables = "1,2" });
 }
 
 static void receipts_come_back(void **state) {
@@ -247,6 +265,43 @@ static void tables_hold_means_and_deviations(void **state) {
     kh_agenda_free(&a);
 }
 
+static int place_of(const kh_buf *page, const char *text) {
+    const char *at = strstr(page->data, text);
+    if (!at)
+        fail_msg("the page lacks \"%s\"", text);
+    return (int)(at - page->data);
+}
+
+static void what_disagrees_comes_first(void **state) {
+    (void)state;
+    kh_agenda a = make((kh_agenda_opts){
+        .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble,elbo,abc-smc,abc-smc-importance", .seeds = "5" });
+    static const double SCORE[] = { 0.8, 0.7, 0.75, 0.6, 0.55 }, ECE[] = { 0.1, 0.2, 0.05, 0.3, 0.3 };
+    assert_int_equal(a.n, 5);
+    for (int i = 0; i < 5; i++)
+        leave_run(&a, i, SCORE[i], ECE[i]);
+    kh_buf page = kh_buf_init(KH_BUF_MAX);
+    put_page(&a, KH_GRID_MARKDOWN, &page);
+    int first = place_of(&page, "## What the paper found and we do not"), others = place_of(&page, "## The other questions");
+    assert_true(first < place_of(&page, "### 1. Do ensembles beat BBT") && place_of(&page, "### 1. Do ensembles") < others);
+    assert_true(others < place_of(&page, "### 3. Are uniform weights"));
+    assert_true(others < place_of(&page, "### 5. How many queries") && others < place_of(&page, "## Table 1"));
+    place_of(&page, "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT (-10.0); ECE of ELBO 0.050 against 0.100 of BBT");
+    place_of(&page, "So it is here. Over 1 task: uniform weights accuracy 60.0 and ECE 0.300, importance weights 55.0 and 0.300.");
+    place_of(&page, "The paper does not ask this. No task has runs of both with a record of dev accuracy.");
+    place_of(&page, "Here it cannot be told. There are no runs of it.");
+    kh_buf_free(&page);
+    kh_agenda_free(&a);
+    a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble,elbo", .seeds = "6" });
+    for (int i = 0; i < 3; i++)
+        leave_run(&a, i, 0.5 + 0.1 * i, 0.3 - 0.1 * i);
+    page = kh_buf_init(KH_BUF_MAX);
+    put_page(&a, KH_GRID_HTML, &page);
+    place_of(&page, "None of the questions below was answered otherwise than in the paper.");
+    kh_buf_free(&page);
+    kh_agenda_free(&a);
+}
+
 static void every_allocation_of_the_tables_may_fail(void **state) {
     (void)state;
     kh_agenda a = small_agenda();
@@ -295,12 +350,14 @@ int main(void) {
         cmocka_unit_test(runs_are_shared_between_tables),
         cmocka_unit_test(the_paper_judges_on_all_rows_and_both_pairs),
         cmocka_unit_test(fast_is_smaller),
+        cmocka_unit_test(fast_takes_fewer_rows_of_many_classes),
         cmocka_unit_test(without_table_4_nothing_is_judged_against),
         cmocka_unit_test(what_is_missing_is_said_once),
         cmocka_unit_test(every_allocation_of_an_agenda_may_fail),
         cmocka_unit_test(receipts_come_back),
         cmocka_unit_test(a_receipt_that_is_none_is_refused),
         cmocka_unit_test(tables_hold_means_and_deviations),
+        cmocka_unit_test(what_disagrees_comes_first),
         cmocka_unit_test(every_allocation_of_the_tables_may_fail),
         cmocka_unit_test(published_numbers_are_found),
     };

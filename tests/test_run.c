@@ -360,6 +360,40 @@ static void no_flow_is_taught_twice(void **state) {
     result_free(&want);
 }
 
+/* Members side by side: the same result and lines as one after another; also when a run is resumed with another number of groups. */
+static void members_may_go_in_step(void **state) {
+    (void)state;
+    for (int budget = 0; budget < 2; budget++)
+        for (int keep = 0; keep < 2; keep++) {
+            attempt a = attempt_of("ensemble");
+            a.set = SET("budget-generations=5", "pop=3", "dev-every=2", "members=5");
+            a.o.max_queries = budget ? (5 * 3 * TRAIN + 3 * DEV) * 7 / 2 : 0; /* ends the fourth member; three may go in step */
+            a.run.keep_seconds = keep ? -1 : 1e9;
+            result want = reference(&a);
+            assert_true(budget == (strstr(want.json.data, "would exceed the budget") != NULL));
+            for (int groups = 2; groups < 8; groups += 2) {
+                clear();
+                a.o.groups = groups;
+                a.pieces = -1;
+                go_well(&a);
+                check_result(&a, &want);
+                for (int pieces = 1; pieces < 40; pieces += 6) {
+                    clear();
+                    a.o.groups = groups;
+                    a.pieces = pieces;
+                    int rc = go(&a);
+                    assert_true(rc == KH_STOPPED || rc == 0);
+                    a.o.groups = pieces % 4 == 1 ? groups : pieces % 5;
+                    a.pieces = -1;
+                    go_well(&a);
+                    check_result(&a, &want);
+                }
+            }
+            kh_buf_free(&a.lines);
+            result_free(&want);
+        }
+}
+
 static void without_a_run_the_result_is_the_same(void **state) {
     (void)state;
     attempt a = attempt_of("bbt");
@@ -490,7 +524,7 @@ static void the_journal_answers_in_sql(void **state) {
     assert_int_equal(ask_journal("SELECT max(queries) FROM log WHERE gen = 6"), 6 * 4 * TRAIN + DEV);
     assert_int_equal(ask_journal("SELECT count(*) FROM log WHERE loss >= best AND dev IS NULL"), 3);
     assert_int_equal(ask_journal("SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"), 1);
-    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"), 3);
+    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"), 4);
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }
@@ -598,7 +632,7 @@ static void a_damaged_state_is_told(void **state) {
     (void)state;
     static const struct {
         const char *method, *says;
-    } kept[] = { { "bbt", "the kept state of a search is damaged: 3 bytes" }, { "elbo", "the kept state of a fit is damaged" },
+    } kept[] = { { "bbt", "the kept state of a search is damaged" }, { "elbo", "the kept state of a fit is damaged" },
         { "snpe", "the kept state of a flow is damaged: 3 bytes, expected " } };
     for (int k = 0; k < 3; k++) {
         attempt a = attempt_of(kept[k].method);
@@ -617,7 +651,8 @@ static void a_damaged_state_is_told(void **state) {
 static void memory_may_run_out_anywhere(void **state) {
     (void)state;
     attempt a = attempt_of("ensemble");
-    a.set = SET("budget-generations=1", "pop=2", "members=2");
+    a.set = SET("budget-generations=1", "pop=2", "members=3");
+    a.o.groups = 2;
     a.run.keep_seconds = -1;
     kh_threads_set(1);
     result want = reference(&a);
@@ -902,6 +937,7 @@ int main(void) {
         cmocka_unit_test(states_change_nothing),
         cmocka_unit_test(descents_go_on_to_the_same_bytes),
         cmocka_unit_test(no_flow_is_taught_twice),
+        cmocka_unit_test(members_may_go_in_step),
         cmocka_unit_test(without_a_run_the_result_is_the_same),
         cmocka_unit_test(threads_may_change_on_the_way),
         cmocka_unit_test(budgets_may_grow),

@@ -471,7 +471,7 @@ int kh_mpi_open(const kh_backend **out, void **self, const char *dir, const kh_p
     if (!s)
         return kh_fail_memory(err);
     s->ranks = r;
-    r->taken = true;
+    r->taken = r->told = true;
     kh_mpi_head head = { .kind = KH_MPI_OPEN };
     kh_mpi_model model = { .version = KH_VERSION, .precision = (int32_t)opts->precision, .threads = r->opts.threads };
     kh_buf b = kh_buf_init(1 << 20);

@@ -30,8 +30,10 @@ struct kh_plm {
 /* A service: it brings its tokenizer, and the box lets out no more than the service does. */
 static int open_service(kh_plm *p, const char *url, const kh_plm_opts *opts, kh_err *err) {
     kh_service s;
-    if (opts->ranks && opts->ranks->port->size > 1)
+    if (opts->ranks && opts->ranks->port->size > 1) {
         kh_log(opts->hooks, KH_WARN, "the model is a service, which rank 0 alone speaks to; the other ranks have nothing to do");
+        opts->ranks->told = true;
+    }
     int rc = kh_service_find(&s, url, opts->http, opts->hooks, err);
     p->backend = s.backend;
     p->self = s.self;

@@ -57,6 +57,7 @@ int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts,
 
 int kh_ranks_rank(const kh_ranks *r) { return r->port->rank; }
 int kh_ranks_size(const kh_ranks *r) { return r->port->size; }
+bool kh_ranks_idle(const kh_ranks *r) { return r->port->size > 1 && !r->told; }
 
 /* What the launcher bound this rank to, and no more than its share of the machine, however it was bound. */
 void kh_ranks_set_threads(kh_ranks *r, int n) {

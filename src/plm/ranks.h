@@ -79,6 +79,7 @@ struct kh_ranks {
     void *library; /* of dlopen; NULL: the port is a test's */
     kh_ranks_opts opts;
     bool taken;    /* a box is spread over them; a second one is not */
+    bool told;     /* they have been of use, or someone has been told why not */
     uint64_t question, context;
     struct {
         uint64_t lo, hi;

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { AT_ONCE = 64 }; /* prompts in memory: 13 MB for RoBERTa-large's 50 x 1024 */
+enum { AT_ONCE = 512 }; /* prompts in memory, if so many are asked about: 105 MB for RoBERTa-large's 50 x 1024 */
 
 typedef int ask_fn(const kh_target *, const kh_question *, int first, void *out, kh_err *err);
 
@@ -18,14 +18,28 @@ static int ask_labels(const kh_target *t, const kh_question *q, int first, void 
     return kh_plm_answer(t->labeler, q, (int *)out + (size_t)first * (size_t)t->batch->n_row, err);
 }
 
-static int ask_all(const kh_target *t, ask_fn *ask, const float *z, int n, void *out, kh_err *err) {
+/* Prompts [first, first + some) of n_target * n, which stand target after target. */
+static int make_prompts(const kh_target *t, const float *const *z, int n, int first, int some, float *prompts, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
     size_t size = (size_t)s->slots * (size_t)s->hidden;
-    float *prompts = kh_malloc((size_t)(n < AT_ONCE ? n : AT_ONCE) * size * sizeof *prompts);
+    int rc = 0;
+    for (int i = 0, count; i < some && rc == 0; i += count) {
+        int target = (first + i) / n, at = (first + i) % n;
+        count = n - at < some - i ? n - at : some - i;
+        rc = kh_subspace_prompts(t[target].space, z[target] + (size_t)at * (size_t)s->dim, count, prompts + (size_t)i * size, err);
+    }
+    return rc;
+}
+
+static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *const *z, int n, void *out, kh_err *err) {
+    const kh_space *s = kh_subspace_space(t->space);
+    size_t size = (size_t)s->slots * (size_t)s->hidden;
+    int all = n_target * n;
+    float *prompts = kh_malloc((size_t)(all < AT_ONCE ? all : AT_ONCE) * size * sizeof *prompts);
     int rc = prompts ? 0 : kh_fail_memory(err);
-    for (int first = 0; first < n && rc == 0; first += AT_ONCE) {
-        int some = n - first < AT_ONCE ? n - first : AT_ONCE;
-        rc = kh_subspace_prompts(t->space, z + (size_t)first * (size_t)s->dim, some, prompts, err);
+    for (int first = 0; first < all && rc == 0; first += AT_ONCE) {
+        int some = all - first < AT_ONCE ? all - first : AT_ONCE;
+        rc = make_prompts(t, z, n, first, some, prompts, err);
         if (rc == 0)
             rc = ask(t, &(kh_question){ t->batch, t->words, s->inject, prompts, some }, first, out, err);
     }
@@ -34,11 +48,15 @@ static int ask_all(const kh_target *t, ask_fn *ask, const float *z, int n, void 
 }
 
 int kh_target_score(const kh_target *t, const float *z, int n, float *logprob, kh_err *err) {
-    return ask_all(t, ask_logprobs, z, n, logprob, err);
+    return ask_all(t, 1, ask_logprobs, &z, n, logprob, err);
 }
 
 int kh_target_answer(const kh_target *t, const float *z, int n, int *label, kh_err *err) {
-    return ask_all(t, ask_labels, z, n, label, err);
+    return ask_all(t, 1, ask_labels, &z, n, label, err);
+}
+
+int kh_targets_score(const kh_target *t, int n_target, const float *const *z, int n, float *logprob, kh_err *err) {
+    return ask_all(t, n_target, ask_logprobs, z, n, logprob, err);
 }
 
 int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob, kh_err *err) {

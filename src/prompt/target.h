@@ -20,6 +20,9 @@ typedef struct kh_target {
 int kh_target_score(const kh_target *, const float *z, int n, float *logprob, kh_err *err);
 /* z [n, d] -> label [n, n_row]. */
 int kh_target_answer(const kh_target *, const float *z, int n, int *label, kh_err *err);
+/* Several targets that differ in nothing but their subspace, in one question, so that the box has more to do at a time:
+ * z [n_target] of [n, d] -> logprob [n_target, n, n_row, n_label]. */
+int kh_targets_score(const kh_target *, int n_target, const float *const *z, int n, float *logprob, kh_err *err);
 
 /* One question about a batch: log-probabilities if `scorer` is not NULL, else the labels' votes as log-probabilities, 0 for
  * the label and minus infinity for the others. For code that weighs answers of either kind. */

@@ -76,7 +76,8 @@ typedef struct kh_planned {
     const char *data; /* folder of the task */
     const char **ood; /* [n_ood] "rte=data/rte" */
     int n_ood;
-    int rows; /* to judge on, of each set; 0: all */
+    int rows;  /* to judge on, of each set; 0: all */
+    int shots; /* rows of each class, for train and for dev; 0: all */
     unsigned tables;
     double weight; /* rough cost */
 } kh_planned;
@@ -85,7 +86,8 @@ typedef struct kh_agenda_opts {
     const char *data;                             /* a folder with a folder for each task */
     const char *tables, *tasks, *methods, *seeds; /* lists with commas; NULL: all, all, all, 13,21,42 */
     kh_preset preset;
-    int rows; /* to judge on; < 0: the preset's, 0: all */
+    int rows;  /* to judge on; < 0: the preset's, 0: all */
+    int shots; /* < 0: the preset's */
 } kh_agenda_opts;
 
 typedef struct kh_agenda {

@@ -69,7 +69,7 @@ void kh_receipt_free(kh_receipt *r) {
 
 void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common, kh_buf *out) {
     const kh_variant *v = r->variant;
-    kh_buf_printf(out, "%s method=%s seed=%llu", common, v->method, (unsigned long long)r->seed);
+    kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots, (unsigned long long)r->seed);
     kh_buf_printf(out, "%s%s", v->exact ? " exact" : "", v->code ? " code" : "");
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)

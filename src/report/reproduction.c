@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "judge/predictions.h"
 #include "report/html.h"
+#include "report/questions.h"
 #include "report/style.h"
 
 #include <math.h>
@@ -47,6 +48,10 @@ void kh_reproduction_free(kh_reproduction *r) {
 /* The paper gives F1 for the task whose metric it is. */
 static double value_of(const kh_result *r, const kh_experiment *x, const char *metric) {
     const kh_task *task;
+    if (strcmp(metric, "covered") == 0)
+        return r->covered;
+    if (strcmp(metric, "set_size") == 0)
+        return r->set_size;
     if (strcmp(metric, "score") != 0)
         return kh_result_value(r, metric);
     bool f1 = kh_task_open(&task, x->task, NULL) == 0 && task->metric == KH_METRIC_F1;
@@ -528,6 +533,103 @@ static void put_cost(const writer *w) {
     put_grid(w, &t);
 }
 
+/* Conformal sets on and off: a set that keeps a promise, or one answer that makes none. */
+static void put_sets(const writer *w) {
+    static const char *const HEAD[] = { "method", "one answer is right", "the set holds the class", "classes in a set" };
+    static const char *const METRIC[] = { "accuracy", "covered", "set_size" };
+    double alpha = NAN;
+    for (int i = 0; i < w->r->a->n && isnan(alpha); i++)
+        alpha = w->r->outcome[i].done ? w->r->outcome[i].result.alpha : NAN;
+    if (isnan(alpha))
+        return;
+    kh_grid t = { .n_col = 4, .n_left = 1 };
+    for (int i = 0; i < 4; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (int k = 0; kh_variant_at(k); k++) {
+        if (!has_variant(w->r, kh_variant_at(k), KH_TABLE_MAIN))
+            continue;
+        kh_grid_add(&t, "%s", kh_variant_at(k)->title);
+        for (int i = 0; i < 3; i++)
+            add_value(&t, average(w->r, kh_variant_at(k), KH_TABLE_MAIN, METRIC[i]), NAN, i < 2);
+    }
+    heading(w, 2, "Conformal sets on and off");
+    para(w, "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
+        100 * (1 - alpha));
+    put_grid(w, &t);
+}
+
+/* How many queries it took to a level, on average over the runs that reached it, and how many did. */
+static int put_reach(const writer *w, kh_err *err) {
+    static const double LEVEL[] = { 0.5, 0.6, 0.7, 0.8, 0.9 };
+    kh_grid t = { .n_col = 6, .n_left = 1 };
+    int rc = 0;
+    kh_grid_add(&t, "method");
+    for (int i = 0; i < 5; i++)
+        kh_grid_add(&t, "%.1f", LEVEL[i]);
+    for (int k = 0; kh_variant_at(k) && rc == 0; k++) {
+        const kh_variant *v = kh_variant_at(k);
+        if (v->family != KH_FAMILY_LABELS || !has_variant(w->r, v, KH_TABLE_ALL))
+            continue;
+        kh_grid_add(&t, "%s", v->title);
+        for (int l = 0; l < 5 && rc == 0; l++) {
+            double sum = 0;
+            int runs = 0, reached = 0;
+            for (int i = 0; i < w->r->a->n && rc == 0; i++) {
+                long long queries;
+                if (w->r->a->run[i].variant != v || !w->r->outcome[i].done)
+                    continue;
+                rc = kh_queries_to_reach(w->r, i, LEVEL[l], &queries, NULL, err);
+                runs++;
+                reached += queries > 0;
+                sum += (double)queries;
+            }
+            if (reached)
+                kh_grid_add(&t, "%.0f (%d of %d)", sum / reached, reached, runs);
+            else
+                kh_grid_add(&t, "– (0 of %d)", runs);
+        }
+    }
+    if (t.n > 6) {
+        heading(w, 2, "Queries to reach a dev accuracy");
+        para(w, "Mean over the runs that reached it, and how many of them did. Compare columns where about as many did.");
+        put_grid(w, &t);
+    } else
+        kh_grid_free(&t);
+    return rc;
+}
+
+static void put_finding(const writer *w, const kh_finding *f, int number) {
+    static const char *const HOW[] = { "Not so here.", "Here it cannot be told.", "So it is here." };
+    char title[160];
+    snprintf(title, sizeof title, "%d. %s", number, f->question);
+    heading(w, 3, title);
+    if (f->paper)
+        para(w, "The paper: %s. %s %s", f->paper, HOW[f->agrees + 1], f->text);
+    else
+        para(w, "The paper does not ask this. %s", f->text);
+}
+
+/* What does not agree comes first. */
+static int put_questions(const writer *w, kh_err *err) {
+    kh_finding f[KH_QUESTIONS];
+    int rc = kh_questions_answer(w->r, f, err), against = 0;
+    heading(w, 2, "What the paper found and we do not");
+    for (int i = 0; i < KH_QUESTIONS; i++)
+        if (f[i].agrees < 0) {
+            put_finding(w, &f[i], i + 1);
+            against++;
+        }
+    if (!against)
+        para(w, "None of the questions below was answered otherwise than in the paper.");
+    heading(w, 2, "The other questions");
+    for (int i = 0; i < KH_QUESTIONS; i++)
+        if (f[i].agrees >= 0)
+            put_finding(w, &f[i], i + 1);
+    if (against == KH_QUESTIONS)
+        para(w, "There are none left.");
+    return rc;
+}
+
 static void put_missing(const writer *w) {
     const kh_agenda *a = w->r->a;
     kh_grid t = { .n_col = 2, .n_left = 2 };
@@ -607,6 +709,7 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
                 { "ECE", NULL, "ece", KH_TABLE_ABLATIONS, -1 }, { "NLL", NULL, "nll", KH_TABLE_ABLATIONS, -1 } } },
     };
     put_head(&w);
+    int rc = put_questions(&w, err);
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
         if (!(r->a->tables & PARTS[i].table))
             continue;
@@ -632,9 +735,13 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
         "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, and no correction is made for "
         "the number of tests.",
         r->n_resample);
-    int rc = put_significance(&w, err);
+    if (rc == 0)
+        rc = put_significance(&w, err);
+    put_sets(&w);
     heading(&w, 2, "Cost of a run, on average");
     put_cost(&w);
+    if (rc == 0)
+        rc = put_reach(&w, err);
     put_missing(&w);
     if (format == KH_GRID_HTML)
         kh_buf_text(out, "</main>\n</body>\n</html>\n");

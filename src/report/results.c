@@ -283,6 +283,11 @@ static int read_run(reader *r, const json_t *root) {
     return r->r->options ? 0 : kh_fail_memory(r->err);
 }
 
+static double number_or_nan(const json_t *object, const char *key) {
+    const json_t *x = json_object_get(object, key);
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
 int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name, kh_err *err) {
     *out = (kh_result){ 0 };
     json_t *root;
@@ -296,6 +301,12 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
         rc = read_run(&r, root);
     if (rc == 0)
         rc = add_metrics(&r, "", json_object_get(root, "metrics"), "metrics");
+    if (rc == 0) {
+        const json_t *outcome = json_object_get(root, "outcome");
+        out->covered = number_or_nan(outcome, "covered");
+        out->set_size = number_or_nan(outcome, "mean_size");
+        out->alpha = number_or_nan(json_object_get(json_object_get(root, "decisions"), "conformal"), "alpha");
+    }
     const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
     for (size_t i = 0; rc == 0 && i < json_array_size(ood); i++)
         rc = add_outside(&r, json_array_get(ood, i));

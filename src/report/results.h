@@ -1,4 +1,4 @@
-/* results.h - results.json: what an evaluation found, for programs. doc/results.md documents the schema. */
+/* results.h - results.json: what an evaluation found, for programs. doc/results-schema.md documents the schema. */
 #ifndef KH_REPORT_RESULTS_H
 #define KH_REPORT_RESULTS_H
 
@@ -16,6 +16,8 @@ typedef struct kh_result {
     char *model, *task, *method, *options;
     uint64_t seed;
     int rows;
+    double covered, set_size; /* of conformal sets: hold the true class, mean size; NaN: there are none */
+    double alpha;             /* they promise to miss it no more often than this */
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;

@@ -2,7 +2,11 @@
  *
  * CMA-ES minimises the train loss over z. Every dev_every-th generation, and the last one, the generation's best z by train
  * loss is scored on dev; the best of those is the result, the later one of equals. An ensemble is several such searches
- * with seeds of their own and, unless told otherwise, projections of their own. doc/methods.md, T10 and T11. */
+ * with seeds of their own and, unless told otherwise, projections of their own. doc/methods.md, T10 and T11.
+ *
+ * Members know nothing of each other, so several may go in step (kh_tune_opts.groups): their populations are asked in one question,
+ * which gives many ranks, threads or connections more to do at a time. What is written down must not show it: a member's lines wait
+ * until the members before it are done, and count the queries that would have been asked by then. */
 #include "tune/cmaes.h"
 #include "tune/method.h"
 
@@ -50,9 +54,19 @@ static const kh_opt ensemble_table[] = {
 
 /* ------------------------------------------------------------------------------------------------- one search */
 
+/* A generation whose line waits for the members before it. */
+typedef struct note {
+    int gen;
+    long long queries; /* of this search alone */
+    double loss, best, dev;
+} note;
+
 /* Everything that a search is in the middle of. */
 typedef struct search {
     const bbt_opts *o;
+    int member; /* -1: there are no others */
+    uint64_t projection;
+    kh_subspace *space;
     int dim, gen;
     kh_cmaes *es;
     double *x, *f;   /* [pop, dim], [pop]: the generation's candidates and losses */
@@ -64,9 +78,26 @@ typedef struct search {
     double dev;      /* and this metric; NaN: none yet */
     double *scratch; /* as answers */
     int judged;      /* the last generation that dev was asked about */
+    long long queries;
+    note *note; /* [n_note] */
+    int n_note;
+    size_t cap_note;
 } search;
 
-static int search_new(search *s, const bbt_opts *o, const kh_tuning *t, uint64_t seed, kh_err *err) {
+/* Searches in step. */
+typedef struct group {
+    kh_tuning *t;
+    const bbt_opts *o;
+    search *s;
+    int n;
+    long long base; /* queries before them */
+    const char *phase;
+} group;
+
+/* like: whose subspace it shares, or NULL. */
+static int search_new(search *s, group *g, int member, uint64_t seed, uint64_t projection, search *like, kh_err *err) {
+    const bbt_opts *o = g->o;
+    kh_tuning *t = g->t;
     int dim = t->space.dim;
     size_t n = (size_t)o->pop * (size_t)dim;
     kh_cmaes_opts c = kh_cmaes_defaults();
@@ -76,6 +107,9 @@ static int search_new(search *s, const bbt_opts *o, const kh_tuning *t, uint64_t
     c.bound = o->bound;
     c.seed = seed;
     *s = (search){ .o = o,
+        .member = member,
+        .projection = projection,
+        .space = like ? like->space : NULL,
         .dim = dim,
         .x = kh_malloc(n * sizeof *s->x),
         .f = kh_malloc((size_t)o->pop * sizeof *s->f),
@@ -87,134 +121,289 @@ static int search_new(search *s, const bbt_opts *o, const kh_tuning *t, uint64_t
         .dev = NAN };
     if (!s->x || !s->f || !s->z || !s->chosen || !s->answers || !s->scratch)
         return kh_fail_memory(err);
-    return kh_cmaes_new(&s->es, NULL, dim, o->sigma, &c, err);
+    int rc = s->space ? 0 : kh_subspace_new(&s->space, &t->space, t->plm, projection, err);
+    return rc == 0 ? kh_cmaes_new(&s->es, NULL, dim, o->sigma, &c, err) : rc;
 }
 
-static void search_free(search *s) {
-    kh_cmaes_free(s->es);
-    kh_free(s->x);
-    kh_free(s->f);
-    kh_free(s->z);
-    kh_free(s->chosen);
-    kh_free(s->answers);
-    kh_free(s->scratch);
+static void group_free(group *g) {
+    for (int i = 0; g->s && i < g->n; i++) {
+        search *s = &g->s[i];
+        if (i == 0 || s->space != g->s[0].space)
+            kh_subspace_free(s->space);
+        kh_cmaes_free(s->es);
+        kh_free(s->x);
+        kh_free(s->f);
+        kh_free(s->z);
+        kh_free(s->chosen);
+        kh_free(s->answers);
+        kh_free(s->scratch);
+        kh_free(s->note);
+    }
+    kh_free(g->s);
 }
 
-/* One generation: ask, evaluate, tell. The loss told of a candidate is that of its float numbers, which are what is kept. */
-static int search_step(search *s, const kh_objective *loss, kh_err *err) {
-    kh_cmaes_ask(s->es, s->x);
-    for (size_t i = 0; i < (size_t)s->o->pop * (size_t)s->dim; i++)
-        s->z[i] = (float)s->x[i];
-    int rc = loss->value(loss->self, s->z, s->o->pop, s->f, err);
-    if (rc != 0)
-        return rc;
+static bool search_goes_on(const search *s) { return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING; }
+
+static void search_tell(search *s) {
     kh_cmaes_tell(s->es, s->f);
     s->gen++;
     s->top = 0;
     for (int k = 1; k < s->o->pop; k++)
         s->top = s->f[k] < s->f[s->top] ? k : s->top;
     s->best = s->f[s->top] < s->best ? s->f[s->top] : s->best;
-    return 0;
 }
 
-static int search_judge(search *s, kh_tuning *t, const kh_subspace *space, kh_err *err) {
-    const float *top = s->z + (size_t)s->top * (size_t)s->dim;
-    int rc = kh_tuning_dev(t, space, top, 1, s->scratch, err);
-    double dev = rc == 0 ? kh_dev_metric(t, s->scratch) : 0;
-    if (rc == 0 && !(dev < s->dev)) { /* later wins ties, and anything wins against none */
-        memcpy(s->chosen, top, (size_t)s->dim * sizeof *top);
-        memcpy(s->answers, s->scratch, kh_dev_size(t) * sizeof *s->answers);
-        s->dev = dev;
+/* ------------------------------------------------------------------------------------- searches, one step of all */
+
+/* Some of a group's searches and what is asked about each. */
+typedef struct selection {
+    search **of; /* [n] */
+    kh_train_loss *loss;
+    const kh_subspace **space;
+    const float **z;
+    double **out;
+    int n;
+} selection;
+
+static int selection_new(selection *p, int most, kh_err *err) {
+    size_t n = (size_t)most;
+    *p = (selection){ kh_calloc(n, sizeof *p->of), kh_calloc(n, sizeof *p->loss), kh_calloc(n, sizeof *p->space),
+        kh_calloc(n, sizeof *p->z), kh_calloc(n, sizeof *p->out), 0 };
+    return p->of && p->loss && p->space && p->z && p->out ? 0 : kh_fail_memory(err);
+}
+
+static void selection_free(selection *p) {
+    kh_free(p->of);
+    kh_free(p->loss);
+    kh_free(p->space);
+    kh_free(p->z);
+    kh_free(p->out);
+}
+
+/* One generation: ask, evaluate, tell. The loss told of a candidate is that of its float numbers, which are what is kept. */
+static int step_all(group *g, selection *p, kh_err *err) {
+    kh_tuning *t = g->t;
+    for (int i = 0; i < p->n; i++) {
+        search *s = p->of[i];
+        kh_cmaes_ask(s->es, s->x);
+        for (size_t k = 0; k < (size_t)g->o->pop * (size_t)s->dim; k++)
+            s->z[k] = (float)s->x[k];
+        p->loss[i] = kh_tuning_loss(t, s->space, (kh_loss)g->o->loss);
+        p->z[i] = s->z;
+        p->out[i] = s->f;
     }
-    s->judged = s->gen;
+    int rc = kh_train_losses(p->loss, p->n, p->z, g->o->pop, p->out, err);
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        p->of[i]->queries += (long long)g->o->pop * t->train->n_row;
+        search_tell(p->of[i]);
+    }
     return rc;
 }
 
-/* ---- the state of a search, and the result of a member, as bytes that the same run reads again */
+/* Dev is asked about the last generation's best of each. */
+static int judge_all(group *g, selection *p, kh_err *err) {
+    kh_tuning *t = g->t;
+    for (int i = 0; i < p->n; i++) {
+        search *s = p->of[i];
+        p->space[i] = s->space;
+        p->z[i] = s->z + (size_t)s->top * (size_t)s->dim;
+        p->out[i] = s->scratch;
+    }
+    int rc = p->n > 0 ? kh_tuning_dev_each(t, p->space, p->z, p->n, p->out, err) : 0;
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        search *s = p->of[i];
+        double dev = kh_dev_metric(t, s->scratch);
+        if (!(dev < s->dev)) { /* later wins ties, and anything wins against none */
+            memcpy(s->chosen, p->z[i], (size_t)s->dim * sizeof *s->chosen);
+            memcpy(s->answers, s->scratch, kh_dev_size(t) * sizeof *s->answers);
+            s->dev = dev;
+        }
+        s->judged = s->gen;
+        s->queries += t->dev->n_row;
+    }
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------------------------ the record */
+
+/* before: queries that the searches before this one take. */
+static void report(const group *g, const search *s, const note *x, long long before, bool late) {
+    char facts[KH_FACTS];
+    long first = s->member < 0 ? 0 : s->member, done = 0;
+    for (int i = 0; i < g->n; i++)
+        done += g->s[i].gen;
+    kh_loss_facts(facts, x->loss, x->best);
+    kh_tuning_report(g->t, g->phase,
+        &(kh_generation){ s->member, x->gen, (first - (s - g->s)) * g->o->generations + done,
+            (long)(s->member < 0 ? 1 : g->o->members) * g->o->generations, x->dev, facts, g->base + before + x->queries, late });
+}
+
+/* The generation that has just been done: the first search's is told at once, the others' wait. */
+static int take_down(const group *g, search *s, kh_err *err) {
+    note x = { s->gen, s->queries, s->f[s->top], s->best, s->dev };
+    if (s == g->s)
+        report(g, s, &x, 0, false);
+    else if (!kh_grow(&s->note, &s->cap_note, (size_t)s->n_note + 1, sizeof *s->note))
+        return kh_fail_memory(err);
+    else
+        s->note[s->n_note++] = x;
+    return 0;
+}
+
+static void report_waiting(const group *g) {
+    long long before = 0;
+    for (int i = 0; i < g->n; before += g->s[i++].queries)
+        for (int k = 0; k < g->s[i].n_note; k++)
+            report(g, &g->s[i], &g->s[i].note[k], before, true);
+}
+
+/* --------------------------------------------------- states and results, as bytes that the same run reads again */
 
 typedef struct saved {
-    int gen, judged;
+    int gen, judged, n_note;
     double best, dev;
+    long long queries;
+    size_t optimiser; /* bytes of it */
 } saved;
 
-/* A search without its optimiser: what it has found, and the last generation's best. */
-static void put_search(const search *s, const kh_tuning *t, kh_buf *out) {
-    saved head = { s->gen, s->judged, s->best, s->dev };
+/* What a search has found, the last generation's best, and, for one that goes on, its optimiser and the lines that wait. */
+static int put_search(const search *s, const kh_tuning *t, bool goes_on, kh_buf *out, kh_err *err) {
+    kh_buf es = kh_buf_init(KH_BUF_MAX);
+    int rc = goes_on ? kh_cmaes_save(s->es, &es, err) : 0;
+    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->queries, es.len };
     kh_buf_bytes(out, &head, sizeof head);
     kh_buf_bytes(out, s->chosen, (size_t)s->dim * sizeof *s->chosen);
     kh_buf_bytes(out, s->z + (size_t)s->top * (size_t)s->dim, (size_t)s->dim * sizeof *s->z);
     kh_buf_bytes(out, s->answers, kh_dev_size(t) * sizeof *s->answers);
-}
-
-/* What is left after it in *rest, *n. */
-static int take_search(search *s, const kh_tuning *t, const kh_buf *in, const char **rest, size_t *n, kh_err *err) {
-    size_t z = (size_t)s->dim * sizeof *s->z, answers = kh_dev_size(t) * sizeof *s->answers;
-    saved head;
-    if (in->len < sizeof head + 2 * z + answers)
-        return kh_fail(err, KH_EFORMAT, "the kept state of a search is damaged: %zu bytes", in->len);
-    const char *at = in->data;
-    memcpy(&head, at, sizeof head);
-    memcpy(s->chosen, at += sizeof head, z);
-    memcpy(s->z, at += z, z);
-    memcpy(s->answers, at += z, answers);
-    s->gen = head.gen, s->judged = head.judged, s->best = head.best, s->dev = head.dev;
-    s->top = 0;
-    *rest = at + answers;
-    *n = in->len - (size_t)(*rest - in->data);
-    return 0;
-}
-
-static int keep_search(const search *s, kh_tuning *t, int member, kh_err *err) {
-    kh_buf b = kh_buf_init(KH_BUF_MAX);
-    put_search(s, t, &b);
-    int rc = kh_cmaes_save(s->es, &b, err);
-    if (rc == 0)
-        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "search", member, b.data, b.len, err);
-    kh_buf_free(&b);
+    kh_buf_bytes(out, s->note, (size_t)head.n_note * sizeof *s->note);
+    kh_buf_bytes(out, es.data, es.len);
+    kh_buf_free(&es);
     return rc;
 }
 
-static int recall_search(search *s, kh_tuning *t, int member, kh_err *err) {
-    kh_buf b = kh_buf_init(KH_BUF_MAX);
-    const char *rest;
-    size_t n;
+/* A part of the state; NULL: there is not so much left. */
+static const char *take(const char **at, size_t *left, size_t n) {
+    const char *part = *at;
+    if (n > *left)
+        return NULL;
+    *at += n;
+    *left -= n;
+    return part;
+}
+
+static int damaged(kh_err *err) { return kh_fail(err, KH_EFORMAT, "the kept state of a search is damaged"); }
+
+static int take_search(search *s, const kh_tuning *t, const char **at, size_t *left, kh_err *err) {
+    size_t size = (size_t)s->dim * sizeof *s->z, answers = kh_dev_size(t) * sizeof *s->answers;
+    saved head = { 0 };
+    const char *part[5] = { take(at, left, sizeof head) };
+    if (part[0])
+        memcpy(&head, part[0], sizeof head);
+    part[1] = take(at, left, 2 * size);
+    part[2] = take(at, left, answers);
+    part[3] = head.n_note >= 0 ? take(at, left, (size_t)head.n_note * sizeof *s->note) : NULL;
+    part[4] = take(at, left, head.optimiser);
+    for (int i = 0; i < 5; i++)
+        if (!part[i])
+            return damaged(err);
+    if (head.n_note > 0 && !kh_grow(&s->note, &s->cap_note, (size_t)head.n_note, sizeof *s->note))
+        return kh_fail_memory(err);
+    memcpy(s->chosen, part[1], size);
+    memcpy(s->z, part[1] + size, size);
+    memcpy(s->answers, part[2], answers);
+    if (head.n_note > 0)
+        memcpy(s->note, part[3], (size_t)head.n_note * sizeof *s->note);
+    s->gen = head.gen, s->judged = head.judged, s->best = head.best, s->dev = head.dev;
+    s->queries = head.queries, s->n_note = head.n_note;
+    s->top = 0;
     kh_cmaes *es = NULL;
-    int rc = kh_tuning_recall(t, "search", member, &b, err);
-    if (rc == 1) {
-        rc = take_search(s, t, &b, &rest, &n, err);
-        if (rc == 0)
-            rc = kh_cmaes_load(&es, rest, n, "the kept state", err);
-    }
+    int rc = head.optimiser > 0 ? kh_cmaes_load(&es, part[4], head.optimiser, "the kept state", err) : 0;
     if (rc == 0 && es) {
         kh_cmaes_free(s->es);
         s->es = es;
     }
+    return rc;
+}
+
+/* All searches at once, by the number of the first. name: "searches" while they go on, "members" when they are done. */
+static int keep_group(const group *g, const char *name, bool goes_on, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    int rc = 0;
+    kh_buf_bytes(&b, &g->base, sizeof g->base);
+    for (int i = 0; i < g->n && rc == 0; i++)
+        rc = put_search(&g->s[i], g->t, goes_on, &b, err);
+    if (rc == 0)
+        rc = kh_buf_failed(&b) ? kh_fail_memory(err)
+                               : kh_tuning_keep(g->t, name, g->s->member < 0 ? 0 : g->s->member, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
 
-/* A whole search. Its queries stay within the budget, the last look at dev included. */
-static int search_run(search *s, kh_tuning *t, const kh_subspace *space, const char *phase, int member, kh_err *err) {
-    const bbt_opts *o = s->o;
-    kh_train_loss on_train = kh_tuning_loss(t, space, (kh_loss)o->loss);
-    kh_objective loss = kh_objective_of(&on_train);
-    long long cost = (long long)o->pop * t->train->n_row + t->dev->n_row;
-    int rc = recall_search(s, t, member < 0 ? 0 : member, err);
-    while (rc == 0 && s->gen < o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING && kh_tuning_may(t, cost, s->gen > 0)) {
-        rc = search_step(s, &loss, err);
-        if (rc == 0 && s->gen % o->dev_every == 0)
-            rc = search_judge(s, t, space, err);
-        if (rc == 0) {
-            char facts[KH_FACTS];
-            kh_loss_facts(facts, s->f[s->top], s->best);
-            kh_tuning_report(t, phase,
-                &(kh_generation){ member, s->gen, (long)(member < 0 ? 0 : member) * o->generations + s->gen,
-                    (long)(member < 0 ? 1 : o->members) * o->generations, s->dev, facts });
-        }
-        if (rc == 0 && kh_tuning_due(t))
-            rc = keep_search(s, t, member < 0 ? 0 : member, err);
+/* 1: they are as they were then; 0: nothing was kept. */
+static int recall_group(group *g, const char *name, kh_err *err) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    int rc = kh_tuning_recall(g->t, name, g->s->member < 0 ? 0 : g->s->member, &b, err);
+    const char *at = b.data, *base;
+    size_t left = b.len;
+    if (rc == 1 && (base = take(&at, &left, sizeof g->base)) != NULL)
+        memcpy(&g->base, base, sizeof g->base);
+    for (int i = 0; i < g->n && rc == 1; i++) {
+        int taken = take_search(&g->s[i], g->t, &at, &left, err);
+        rc = taken == 0 ? 1 : taken;
     }
-    return rc == 0 && s->gen > 0 && s->judged < s->gen ? search_judge(s, t, space, err) : rc;
+    if (rc == 1 && left > 0)
+        rc = damaged(err);
+    kh_buf_free(&b);
+    return rc;
+}
+
+/* ---------------------------------------------------------------------------------------------------- whole searches */
+
+static int one_round(group *g, selection *p, kh_err *err) {
+    int n = p->n, rc = step_all(g, p, err), due = 0;
+    for (int i = 0; i < n; i++) /* those that dev is asked about come first; the order changes nothing */
+        if (p->of[i]->gen % g->o->dev_every == 0) {
+            search *s = p->of[i];
+            p->of[i] = p->of[due];
+            p->of[due++] = s;
+        }
+    p->n = due;
+    if (rc == 0)
+        rc = judge_all(g, p, err);
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = take_down(g, p->of[i], err);
+    if (rc == 0 && kh_tuning_due(g->t))
+        rc = keep_group(g, "searches", true, err);
+    return rc;
+}
+
+/* The searches from where they are to their end. Queries stay within the budget, the last look at dev included. */
+static int run_group(group *g, kh_err *err) {
+    kh_tuning *t = g->t;
+    long long cost = (long long)g->o->pop * t->train->n_row + t->dev->n_row;
+    selection p;
+    int rc = selection_new(&p, g->n, err);
+    int known = rc == 0 ? recall_group(g, "searches", err) : rc;
+    rc = known < 0 ? known : 0;
+    while (rc == 0) {
+        p.n = 0;
+        for (int i = 0; i < g->n; i++)
+            if (search_goes_on(&g->s[i]))
+                p.of[p.n++] = &g->s[i];
+        if (p.n == 0 || !kh_tuning_may(t, p.n * cost, g->s->gen > 0))
+            break;
+        rc = one_round(g, &p, err);
+    }
+    p.n = 0;
+    for (int i = 0; i < g->n && rc == 0; i++)
+        if (g->s[i].gen > 0 && g->s[i].judged < g->s[i].gen)
+            p.of[p.n++] = &g->s[i];
+    if (rc == 0)
+        rc = judge_all(g, &p, err);
+    if (rc == 0)
+        report_waiting(g);
+    selection_free(&p);
+    return rc;
 }
 
 /* The reason for the end of a search that no budget ended. */
@@ -243,20 +432,16 @@ static void all_searches(const kh_tuning *t, const bbt_opts *o, int members, kh_
 static void all_of_bbt(const kh_tuning *t, const void *opts, kh_plan *most) { all_searches(t, opts, 1, most); }
 
 static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    kh_subspace *space;
-    search s = { 0 };
-    int rc = kh_subspace_new(&space, &t->space, t->plm, t->o->seed, err);
+    group g = { .t = t, .o = opts, .s = kh_calloc(1, sizeof *g.s), .n = 1, .phase = "bbt" };
+    int rc = g.s ? search_new(g.s, &g, -1, t->o->seed, t->o->seed, NULL, err) : kh_fail_memory(err);
     if (rc == 0)
-        rc = search_new(&s, opts, t, t->o->seed, err);
-    if (rc == 0)
-        rc = search_run(&s, t, space, "bbt", -1, err);
+        rc = run_group(&g, err);
     if (rc == 0) {
-        search_reason(&s, t);
-        p->dev = s.dev;
-        rc = kh_posterior_add(p, s.chosen, t->o->seed, err);
+        search_reason(g.s, t);
+        p->dev = g.s->dev;
+        rc = kh_posterior_add(p, g.s->chosen, t->o->seed, err);
     }
-    search_free(&s);
-    kh_subspace_free(space);
+    group_free(&g);
     return rc;
 }
 
@@ -280,51 +465,50 @@ static uint64_t member_seed(uint64_t seed, int member) {
     return member == 0 ? seed : kh_rng_u64(&r);
 }
 
-static int keep_member(const search *s, kh_tuning *t, int member, kh_err *err) {
-    kh_buf b = kh_buf_init(KH_BUF_MAX);
-    put_search(s, t, &b);
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "member", member, b.data, b.len, err);
-    kh_buf_free(&b);
-    return rc == 0 ? kh_tuning_forget(t, "search", member, err) : rc;
+/* How many of the members that are left go in step. Where a budget of queries might end one of them, only the first: which members
+ * the budget is spent on must not depend on how many go in step. */
+static int group_size(const kh_tuning *t, const bbt_opts *o, int left) {
+    kh_plan most;
+    int n = t->o->groups < 1 ? 1 : t->o->groups < left ? t->o->groups : left;
+    all_searches(t, o, 1, &most);
+    long long fit = t->o->max_queries > 0 ? (t->o->max_queries - kh_tuning_queries(t)) / (most.train + most.dev) : n;
+    return fit >= n ? n : fit > 1 ? (int)fit : 1;
 }
 
-/* 1: the member is done, and s holds its result. */
-static int recall_member(search *s, kh_tuning *t, int member, kh_err *err) {
-    kh_buf b = kh_buf_init(KH_BUF_MAX);
-    const char *rest;
-    size_t n;
-    int rc = kh_tuning_recall(t, "member", member, &b, err);
-    if (rc == 1) {
-        int taken = take_search(s, t, &b, &rest, &n, err);
-        rc = taken == 0 ? 1 : taken;
+static int new_members(group *g, int first, kh_err *err) {
+    int rc = g->s ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < g->n && rc == 0; i++) {
+        uint64_t seed = member_seed(g->t->o->seed, first + i), projection = g->o->share ? g->t->o->seed : seed;
+        rc = search_new(&g->s[i], g, first + i, seed, projection, g->o->share && i > 0 ? g->s : NULL, err);
     }
-    kh_buf_free(&b);
     return rc;
 }
 
-/* Adds the member's sample to the posterior and its answers on dev to `sum`. */
-static int run_member(kh_tuning *t, const bbt_opts *o, int member, kh_posterior *p, double *sum, kh_err *err) {
-    uint64_t seed = member_seed(t->o->seed, member), projection = o->share ? t->o->seed : seed;
-    kh_subspace *space = NULL;
-    search s = { 0 };
-    int rc = search_new(&s, o, t, seed, err);
-    int known = rc == 0 ? recall_member(&s, t, member, err) : rc;
-    if (known < 0)
+/* Runs members from *next on and counts them there, adds their samples to the posterior and their answers on dev to `sum`. */
+static int run_members(kh_tuning *t, const bbt_opts *o, int *next, kh_posterior *p, double *sum, kh_err *err) {
+    int first = *next;
+    group g = { .t = t, .o = o, .n = group_size(t, o, o->members - first), .base = kh_tuning_queries(t), .phase = "ensemble" };
+    g.s = kh_calloc((size_t)g.n, sizeof *g.s);
+    int rc = new_members(&g, first, err);
+    int known = rc == 0 ? recall_group(&g, "members", err) : rc;
+    if (known <= 0)
         rc = known;
-    else if (known == 0) {
-        rc = kh_subspace_new(&space, &t->space, t->plm, projection, err);
-        if (rc == 0)
-            rc = search_run(&s, t, space, "ensemble", member, err);
+    if (rc == 0 && known == 0) {
+        rc = run_group(&g, err);
         if (rc == 0 && !t->stopped[0])
-            rc = keep_member(&s, t, member, err);
+            rc = keep_group(&g, "members", false, err);
+        if (rc == 0 && !t->stopped[0])
+            rc = kh_tuning_forget(t, "searches", first, err);
     }
-    if (rc == 0 && s.gen > 0) {
-        rc = kh_posterior_add(p, s.chosen, projection, err);
-        for (size_t i = 0; i < kh_dev_size(t); i++)
-            sum[i] += s.answers[i];
+    for (int i = 0; i < g.n && rc == 0; i++) {
+        if (g.s[i].gen == 0)
+            continue;
+        rc = kh_posterior_add(p, g.s[i].chosen, g.s[i].projection, err);
+        for (size_t k = 0; k < kh_dev_size(t); k++)
+            sum[k] += g.s[i].answers[k];
     }
-    search_free(&s);
-    kh_subspace_free(space);
+    *next += g.n;
+    group_free(&g);
     return rc;
 }
 
@@ -336,8 +520,8 @@ static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     const bbt_opts *o = opts;
     double *sum = kh_calloc(kh_dev_size(t), sizeof *sum);
     int rc = sum ? 0 : kh_fail_memory(err);
-    for (int member = 0; member < o->members && rc == 0 && !t->stopped[0]; member++)
-        rc = run_member(t, o, member, p, sum, err);
+    for (int next = 0; next < o->members && rc == 0 && !t->stopped[0];)
+        rc = run_members(t, o, &next, p, sum, err);
     if (rc == 0 && !t->stopped[0])
         kh_tuning_stop(t, "all %d members are done", o->members);
     if (rc == 0)

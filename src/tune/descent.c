@@ -337,7 +337,7 @@ static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, 
             at->without = better ? 0 : at->without + 1;
         facts_of(d, loss, at->least, facts);
         if (rc == 0)
-            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, at->done, at->done, o->epochs, d->best_dev, facts });
+            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, at->done, at->done, o->epochs, d->best_dev, facts, 0, false });
         if (rc == 0 && is_small(d) && kh_tuning_due(d->t))
             rc = keep_descent(d, adamw, at, err);
     }

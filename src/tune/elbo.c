@@ -276,7 +276,7 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
         if (rc == 0) {
             char facts[KH_FACTS];
             kh_loss_facts(facts, e->loss[e->top], e->best);
-            kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts });
+            kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts, 0, false });
         }
         if (rc == 0 && kh_tuning_due(t))
             rc = keep_fit(e, c, t, err);

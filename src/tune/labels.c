@@ -267,7 +267,7 @@ static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool l
     l->done = budget ? (long)kh_tuning_queries(l->t) : step->done;
     l->total = budget ? (long)o->max_queries : step->total;
     l->told = kh_tuning_seconds(l->t);
-    kh_tuning_report(l->t, l->phase, &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts });
+    kh_tuning_report(l->t, l->phase, &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts, 0, false });
     if (l->t->stopped[0])
         kh_watch_stop(w, "%s", l->t->stopped);
     return 0;

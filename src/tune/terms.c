@@ -108,6 +108,7 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add_options(t, m->opts, opts);
     add_number(t, "--budget-queries", (double)o->max_queries, true);
     add_number(t, "--budget-time", o->max_seconds, true);
+    add_number(t, "--groups", o->groups > 1 ? o->groups : 1, true); /* as a budget: it decides only in which order questions come */
 }
 
 int kh_tuning_begin_run(kh_tuning *u, const kh_method *m, const void *opts, kh_err *err) {

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* ---------------------------------------------------------------------------------------------------- budget */
@@ -71,11 +72,14 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     put_dev(dev, sizeof dev, g->dev);
     if (g->member >= 0)
         snprintf(member, sizeof member, "member=%d ", g->member);
-    snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, kh_tuning_queries(t), g->facts, dev);
+    long long queries = g->queries > 0 ? g->queries : kh_tuning_queries(t);
+    snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, queries, g->facts, dev);
     if (t->o->run)
         kh_run_generation(t->o->run, phase, g->done, g->total, line);
     if (t->o->record)
         t->o->record(t->o->user, line);
+    if (g->late)
+        return;
     double spent = kh_tuning_seconds(t), left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
     if (g->total > 0)
         snprintf(note, sizeof note, "%s left=%.0fs", line, left);
@@ -136,18 +140,25 @@ kh_train_loss kh_tuning_loss(const kh_tuning *t, const kh_subspace *space, kh_lo
     return (kh_train_loss){ target_of(t, space, t->train), loss, t->task->metric, 1 };
 }
 
-static int train_loss(void *self, const float *z, int n, double *f, kh_err *err) {
-    const kh_train_loss *l = self;
+int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, int n, double *const *f, kh_err *err) {
     int n_row = l->target.batch->n_row, n_label = l->target.words->n_label;
     size_t size = (size_t)n_row * (size_t)n_label;
-    float *logprob = kh_malloc((size_t)n * size * sizeof *logprob);
-    if (!logprob)
-        return kh_fail_memory(err);
-    int rc = kh_target_score(&l->target, z, n, logprob, err);
-    for (int i = 0; i < n && rc == 0; i++)
-        f[i] = l->scale * kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
+    float *logprob = kh_malloc((size_t)n_loss * (size_t)n * size * sizeof *logprob);
+    kh_target *target = kh_malloc((size_t)n_loss * sizeof *target);
+    int rc = logprob && target ? 0 : kh_fail_memory(err);
+    for (int k = 0; k < n_loss && rc == 0; k++)
+        target[k] = l[k].target;
+    if (rc == 0)
+        rc = kh_targets_score(target, n_loss, z, n, logprob, err);
+    for (int i = 0; i < n_loss * n && rc == 0; i++)
+        f[i / n][i % n] = l->scale * kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
     kh_free(logprob);
+    kh_free(target);
     return rc;
+}
+
+static int train_loss(void *self, const float *z, int n, double *f, kh_err *err) {
+    return kh_train_losses(self, 1, &z, n, &f, err);
 }
 
 kh_objective kh_objective_of(kh_train_loss *l) { return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l }; }
@@ -171,6 +182,27 @@ int kh_tuning_dev(kh_tuning *t, const kh_subspace *space, const float *z, int n,
     }
     kh_free(logprob);
     kh_free(weight);
+    return rc;
+}
+
+int kh_tuning_dev_each(
+    kh_tuning *t, const kh_subspace *const *space, const float *const *z, int n, double *const *p, kh_err *err) {
+    size_t size = kh_dev_size(t);
+    float *logprob = kh_malloc((size_t)n * size * sizeof *logprob);
+    kh_target *target = kh_malloc((size_t)n * sizeof *target);
+    int rc = logprob && target ? 0 : kh_fail_memory(err);
+    for (int k = 0; k < n && rc == 0; k++)
+        target[k] = target_of(t, space[k], t->dev);
+    if (rc == 0)
+        rc = kh_targets_score(target, n, z, 1, logprob, err);
+    t->dev_queries += rc == 0 ? (long long)n * t->dev->n_row : 0;
+    for (int k = 0; k < n && rc == 0; k++) {
+        memset(p[k], 0, size * sizeof *p[k]);
+        kh_mixture_add(p[k], logprob + (size_t)k * size, &(float){ 1 }, 1, t->dev->n_row, t->words->n_label);
+        kh_mixture_finish(p[k], t->dev->n_row, t->words->n_label);
+    }
+    kh_free(logprob);
+    kh_free(target);
     return rc;
 }
 

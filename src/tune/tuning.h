@@ -51,6 +51,8 @@ typedef struct kh_generation {
     long done, total;
     double dev;
     const char *facts;
+    long long queries; /* asked when it was done; 0: all that have been asked so far */
+    bool late;         /* it was done a while ago: for the record only */
 } kh_generation;
 void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
 
@@ -88,9 +90,14 @@ typedef struct kh_train_loss {
 } kh_train_loss;
 kh_train_loss kh_tuning_loss(const kh_tuning *, const kh_subspace *, kh_loss);
 kh_objective kh_objective_of(kh_train_loss *);
+/* Several that differ in nothing but their subspace, in one question: z [n_loss] of [n, d] -> f [n_loss] of [n]. */
+int kh_train_losses(const kh_train_loss *, int n_loss, const float *const *z, int n, double *const *f, kh_err *err);
 
 /* The dev rows by the mixture of n equally weighted z: p [dev->n_row, n_label]. */
 int kh_tuning_dev(kh_tuning *, const kh_subspace *, const float *z, int n, double *p, kh_err *err);
+/* The dev rows by each of several single z, in one question: space, z, p [n]. */
+int kh_tuning_dev_each(
+    kh_tuning *, const kh_subspace *const *space, const float *const *z, int n, double *const *p, kh_err *err);
 /* What such answers are worth: the task's metric, and the mean cross-entropy. */
 double kh_dev_metric(const kh_tuning *, const double *p);
 double kh_dev_ce(const kh_tuning *, const double *p);
