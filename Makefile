@@ -25,12 +25,15 @@ WARN     := -Wall -Wextra -Wshadow -Wconversion -Werror
 # No -ffast-math: results are log-probabilities, infinities and NaN checks. No contraction: bits must not depend on the compiler.
 CFLAGS_release := -O2 -D_FORTIFY_SOURCE=3 -fstack-protector-strong
 CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_tsan    := -O1 -fsanitize=thread -w
 CFLAGS_coverage := -O0 --coverage -fprofile-update=atomic
 CFLAGS_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)
-KH_CFLAGS = -std=c17 -g -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
-KH_LDFLAGS = -fopenmp $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
-LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm
+# ThreadSanitizer does not know how gcc's OpenMP waits, and would see races everywhere: loops run in one thread there.
+OPENMP   := $(if $(filter tsan,$(MODE)),,-fopenmp)
+KH_CFLAGS = -std=c17 -g -fPIC $(OPENMP) -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
+KH_LDFLAGS = $(OPENMP) $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
+LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm $(if $(OPENMP),,-lgomp)
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
 ROOMS    := base text data model plm prompt judge run tune report
@@ -48,7 +51,7 @@ CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
 FUZZERS  := $(patsubst fuzz/%.c,$(BUILD)/fuzz/fuzz/%,$(sort $(wildcard fuzz/fuzz_*.c)))
 
-.PHONY: all setup test test-mpi test-slow asan coverage analyze fuzz bench bench-peers demo builtin install uninstall clean help
+.PHONY: all setup test test-mpi test-slow test-oom soak asan tsan valgrind coverage analyze fuzz bench bench-peers demo builtin install uninstall clean help
 # One short line a file; V=1 shows the commands.
 Q := $(if $(V),,@)
 say = @printf '  %-5s %s\n' $1 $2
@@ -65,10 +68,14 @@ help:
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
+	@echo 'make test-oom     whole jobs again and again, in which every allocation fails in turn; MODE=asan sees leaks, too'
+	@echo 'make soak         the server under good and hostile traffic for SECONDS=3600'
 	@echo 'make asan         all quick tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make tsan         those that have threads, under ThreadSanitizer'
+	@echo 'make valgrind     some tests under valgrind; T=word chooses'
 	@echo 'make coverage     branches of src/ that the quick tests take'
 	@echo 'make analyze      cppcheck and clang-tidy'
-	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang)'
+	@echo 'make fuzz         every fuzz target for SECONDS=60 each (clang); make fuzz F=vocab one of them'
 	@echo 'make bench        speed of the engine and of CMA-ES'
 	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
 	@echo 'make builtin      make the built-in model again from the texts in CORPUS=$(CORPUS); hours, and it can be stopped at any time'
@@ -135,9 +142,17 @@ $(OUT)/server/classify.o: $(OUT)/server/page.inc
 $(OUT)/server/classify.o: CPPFLAGS += -I$(OUT)
 
 # Tests of the server link it.
-SERVER_TESTS := $(filter $(OUT)/tests/test_server%,$(TESTS))
+SERVER_TESTS := $(filter $(OUT)/tests/test_server% $(OUT)/tests/test_oom,$(TESTS))
 $(SERVER_TESTS): $(SERVER_OBJ)
 $(SERVER_TESTS): EXTRA = $(SERVER_OBJ) $(SERVER_LIBS)
+
+# One test is all fuzz targets without the fuzzer, each under the name of its file.
+FUZZ_OBJ := $(patsubst fuzz/%.c,$(OUT)/fuzz/%.o,$(sort $(wildcard fuzz/fuzz_*.c)))
+ifneq ($(MODE),fuzz)
+$(FUZZ_OBJ): CPPFLAGS += -DLLVMFuzzerTestOneInput=$(basename $(notdir $@))
+endif
+$(OUT)/tests/test_fuzz: $(FUZZ_OBJ) $(SERVER_OBJ)
+$(OUT)/tests/test_fuzz: EXTRA = $(FUZZ_OBJ) $(SERVER_OBJ) $(SERVER_LIBS)
 
 # ---- tests -------------------------------------------------------------------------------------------------------------
 $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
@@ -164,6 +179,31 @@ test-slow: setup
 asan:
 	@$(MAKE) -s --no-print-directory test MODE=asan
 
+# The server under mixed traffic, good and hostile, for SECONDS (an hour, unless told otherwise).
+soak: all
+	@$(MAKE) -s --no-print-directory $(OUT)/tests/slow_soak
+	KEYHOLE=$(OUT)/keyhole KEYHOLE_SOAK_SECONDS=$(if $(filter command% environment%,$(origin SECONDS)),$(SECONDS),3600) $(OUT)/tests/slow_soak
+
+# Whole jobs, in which every allocation fails in turn; "make test" tries some of them.
+test-oom: setup
+	@$(MAKE) -s --no-print-directory $(OUT)/tests/test_oom
+	@KEYHOLE_OOM=whole tests/run.sh $(OUT)/tests/test_oom
+
+# What has threads of its own: the server with its queue and its watch, clients of services, ranks.
+THREADED := $(foreach t,test_server test_server_classify test_server_outside test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
+tsan: setup
+	@$(MAKE) -s --no-print-directory MODE=tsan $(THREADED)
+	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(THREADED))
+
+# Some tests under valgrind: what is never written, also within libraries that were built without a sanitizer. Slow; T= chooses others.
+VALGRIND := $(foreach t,test_base test_text_load test_model_safetensors test_judge_posterior test_plm_wire test_fuzz,$(OUT)/tests/$t)
+valgrind:
+	@tools/setup.sh $(PACKAGES) valgrind
+	@$(MAKE) -s --no-print-directory $(if $(T),$(call chosen,$(TESTS)),$(VALGRIND))
+	@for t in $(if $(T),$(call chosen,$(TESTS)),$(VALGRIND)); do echo "== $$t"; OMP_NUM_THREADS=1 CMOCKA_MESSAGE_OUTPUT=TAP \
+	    valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --suppressions=tools/valgrind.supp $$t \
+	    || exit 1; done
+
 # ---- analysis ----------------------------------------------------------------------------------------------------------
 # Branches of src/ that the quick tests take; $(BUILD)/coverage.html shows the rest line by line.
 coverage:
@@ -180,15 +220,16 @@ analyze:
 # ---- fuzzing -----------------------------------------------------------------------------------------------------------
 SECONDS ?= 60
 fuzz:
-	@tools/setup.sh $(PACKAGES) clang libclang-rt-14-dev
+	@tools/setup.sh $(PACKAGES) clang libomp-dev libclang-rt-14-dev
+	@tools/setup.sh $(OPTIONAL) || echo 'setup: going on without them' >&2
 	@$(MAKE) -s --no-print-directory fuzz-run MODE=fuzz CC=clang
 .PHONY: fuzz-run
-fuzz-run: $(FUZZERS)
+fuzz-run: $(foreach f,$(FUZZERS),$(if $(findstring $(F),$f),$f))
 	@tools/fuzz.sh $(SECONDS) $^
 
-$(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(OUT)/libkeyhole.a
+$(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(SERVER_OBJ) $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(SERVER_OBJ) $(OUT)/libkeyhole.a $(SERVER_LIBS) $(LIBS)
 
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all
@@ -233,4 +274,4 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 
--include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(TESTS:=.d)
+-include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(TESTS:=.d)

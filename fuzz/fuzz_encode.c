@@ -1,9 +1,11 @@
-/* fuzz_encode.c - any bytes as a text for the small tokenizers of tests/vectors; the first byte chooses one. Ids must be inside
+/* fuzz_encode.c - any bytes as a text for the small tokenizers of tests/vectors, and for real ones where ../shared holds them; the
+ * first byte chooses one. Ids must be inside
  * the vocabulary; a byte-level tokenizer must give the text back; and reading bytes must equal reading printable characters. */
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
 #include <assert.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,18 @@ static const char *const names[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequenc
     "added-with-spaces", "model-bpe-byte-fallback-partial-fuse", "model-bpe-prefix-suffix", "pre-split-regex-words",
     "pre-metaspace-first-added", "norm-nfkc", "dec-sequence", "pre-punctuation-merged-with-next", "post-template-odd",
     "model-wordpiece" };
-enum { N_NAMES = sizeof names / sizeof *names };
+enum { N_NAMES = sizeof names / sizeof *names, MOST_REAL = 8 };
+
+static kh_tokenizer *real[MOST_REAL];
+static int n_real;
+
+static void open_real(void) {
+    glob_t found;
+    if (glob("../shared/tokenizers/*/tokenizer.json", 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc && n_real < MOST_REAL; i++)
+            n_real += kh_tokenizer_open(&real[n_real], found.gl_pathv[i], NULL) == 0;
+    globfree(&found);
+}
 
 static kh_tokenizer *open_small(const char *name) {
     char path[256];
@@ -58,14 +71,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static kh_tokenizer *opened[N_NAMES], *slow;
     if (n == 0)
         return 0;
-    int which = data[0] % N_NAMES;
+    static bool looked;
+    if (!looked)
+        open_real();
+    looked = true;
+    int which = data[0] % (N_NAMES + n_real);
     const char *text = (const char *)data + 1;
     n--;
-    if (!opened[which])
+    if (which < N_NAMES && !opened[which])
         opened[which] = open_small(names[which]);
     if (!slow)
         slow = open_slow("tiny-bpe");
-    const kh_tokenizer *t = opened[which];
+    const kh_tokenizer *t = which < N_NAMES ? opened[which] : real[which - N_NAMES];
     kh_ids ids = { 0 }, types = { 0 };
     kh_err err;
     char *back;

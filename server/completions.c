@@ -95,13 +95,14 @@ static int add_text(reader *r, const json_t *v) {
     return rc;
 }
 
-/* The last row that is the mask's word embedding, exactly or as it is after a trip through half precision. */
-static int find_mask_row(const reader *r, const float *rows, int n) {
+/* *at: the last row that is the mask's word embedding, exactly or as it is after a trip through half precision; or -1. */
+static int find_mask_row(const reader *r, const float *rows, int n, int *at) {
     size_t h = (size_t)r->s->limits.hidden;
     float *mask = kh_malloc(3 * h * sizeof *mask);
     int32_t id = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_MASK);
-    int at = -1;
-    if (mask && id >= 0 && kh_plm_embedding_row(r->s->what.plm, id, mask, NULL) == 0) {
+    int rc = mask ? 0 : kh_fail_memory(r->err);
+    *at = -1;
+    if (rc == 0 && id >= 0 && (rc = kh_plm_embedding_row(r->s->what.plm, id, mask, r->err)) == 0) {
         for (size_t i = 0; i < h; i++) {
             mask[h + i] = kh_f32_of_f16(kh_f16_of_f32(mask[i]));
             mask[2 * h + i] = kh_f32_of_bf16(kh_bf16_of_f32(mask[i]));
@@ -109,10 +110,10 @@ static int find_mask_row(const reader *r, const float *rows, int n) {
         for (int i = 0; i < n; i++)
             for (size_t k = 0; k < 3; k++)
                 if (memcmp(rows + (size_t)i * h, mask + k * h, h * sizeof *rows) == 0)
-                    at = i;
+                    *at = i;
     }
     kh_free(mask);
-    return at;
+    return rc;
 }
 
 static int add_embeds(reader *r, const json_t *v) {
@@ -120,7 +121,7 @@ static int add_embeds(reader *r, const json_t *v) {
     const char *text = json_string_value(v);
     size_t size = text ? kh_base64_size(text, json_string_length(v)) : SIZE_MAX;
     float *rows = NULL;
-    int n, cols;
+    int n, cols, mask;
     if (size == SIZE_MAX)
         return kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
     unsigned char *bytes = kh_malloc(size + 1);
@@ -138,8 +139,9 @@ static int add_embeds(reader *r, const json_t *v) {
     int32_t *id = rc == 0 ? kh_calloc((size_t)n, sizeof *id) : NULL;
     if (rc == 0 && !id)
         rc = kh_fail_memory(r->err);
-    if (rc == 0)
-        return add_item(r, (item){ .id = id, .rows = rows, .n = n, .mask = find_mask_row(r, rows, n) });
+    if (rc == 0 && (rc = find_mask_row(r, rows, n, &mask)) == 0)
+        return add_item(r, (item){ .id = id, .rows = rows, .n = n, .mask = mask });
+    kh_free(id);
     kh_free(rows);
     return rc;
 }
@@ -224,7 +226,10 @@ static void put_token(kh_server *s, kh_buf *b, const completion *c, int32_t id) 
     char *text = NULL, name[32];
     size_t n = 0;
     snprintf(name, sizeof name, "token_id:%d", (int)id);
-    if (c->as_ids || kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL) != 0)
+    int rc = c->as_ids ? KH_EARG : kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL);
+    if (rc == KH_ENOMEM)
+        b->failed = true;
+    else if (rc != 0)
         kh_json_quote(b, name, strlen(name));
     else
         kh_json_quote(b, text, n);
@@ -270,6 +275,7 @@ static void put_top(kh_server *s, kh_buf *b, const completion *c, const float *l
             put_token(s, &key, &by_id, id[i]);
             kh_buf_char(&key, ':');
         }
+        b->failed |= kh_buf_failed(&key);
         kh_buf_text(b, i ? "," : "");
         kh_buf_bytes(b, key.data, key.len);
         kh_buf_printf(b, "%.9g", told(logprob[id[i]]));

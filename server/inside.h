@@ -50,7 +50,7 @@ struct kh_call {
     bool refused;  /* the reply is there before the body is */
     size_t thrown; /* bytes of a body that is refused */
     bool answered;
-    bool waiting; /* in the queue, or with the box */
+    atomic_bool waiting; /* in the queue, or with the box; who sees it false sees the reply, too */
     double started;
     kh_reply reply;
     const kh_way *way; /* NULL: the reply is ready */

@@ -83,7 +83,7 @@ const char *kh_call_query(const kh_call *c, const char *key) {
 }
 
 void kh_call_resume(kh_call *c) {
-    c->waiting = false;
+    atomic_store(&c->waiting, false);
     MHD_resume_connection(c->connection);
 }
 
@@ -101,13 +101,13 @@ static const char *const HEADERS[][2] = {
 
 static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     static const char SORRY[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
-    bool failed = kh_buf_failed(&c->reply.body);
-    int status = failed ? 503 : c->reply.status;
     size_t n = 0;
-    char *bytes = failed ? NULL : kh_buf_take(&c->reply.body, &n);
+    char *bytes = kh_buf_take(&c->reply.body, &n);
+    bool failed = !bytes;
+    int status = failed ? 503 : c->reply.status;
     struct MHD_Response *r = bytes
         ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
-        : MHD_create_response_from_buffer(failed ? sizeof SORRY - 1 : 0, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+        : MHD_create_response_from_buffer(sizeof SORRY - 1, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         kh_free(bytes);
         return MHD_NO;
@@ -226,8 +226,10 @@ static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size
         kh_reply_fail(c, 429, "the bodies of all requests under way are larger than the %d MB that they may have", s->o.memory_mb);
     if (c->reply.status == 0)
         kh_buf_bytes(&c->body, bytes, *n);
-    if (c->reply.status == 0 && kh_buf_failed(&c->body))
+    if (c->reply.status == 0 && kh_buf_failed(&c->body) && *n > c->body.max - c->body.len)
         kh_reply_fail(c, 413, "a body of more than %zu bytes", c->body.max);
+    if (c->reply.status == 0 && kh_buf_failed(&c->body))
+        kh_reply_fail(c, 503, "out of memory");
     if (c->reply.status != 0) {
         c->refused = true;
         atomic_fetch_sub(&s->bytes, *n);
@@ -244,7 +246,7 @@ static enum MHD_Result complete(kh_server *s, kh_call *c) {
         c->route->prepare(s, c);
     if (c->reply.status == 0 && c->way) {
         set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
-        c->waiting = true;
+        atomic_store(&c->waiting, true);
         MHD_suspend_connection(c->connection);
         if (kh_queue_add(s, c))
             return MHD_YES;
@@ -264,7 +266,7 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         return begin(s, connection, url, method, state);
     if (*n > 0)
         return receive(s, c, bytes, n);
-    if (c->answered || c->waiting)
+    if (atomic_load(&c->waiting) || c->answered)
         return MHD_YES;
     set_deadline(s, connection, s->o.body_time);
     return c->reply.status != 0 ? send_reply(s, c) : complete(s, c);
@@ -274,7 +276,7 @@ static void on_completed(void *self, struct MHD_Connection *connection, void **s
     kh_server *s = self;
     kh_call *c = *state;
     (void)why;
-    if (!c)
+    if (!c || atomic_load(&c->waiting)) /* never with one that waits: libmicrohttpd keeps a suspended connection */
         return;
     atomic_fetch_sub(&s->bytes, c->body.len);
     atomic_fetch_sub(&s->count.active, 1);

@@ -391,6 +391,9 @@ static void control_characters_stay_out_of_sentences(void **state) {
     kh_err err;
     kh_fail(&err, KH_EFORMAT, "tensor \"%s\"", "a\x1b[2J\n\x7f\xc3\xa9");
     assert_string_equal(err.msg, "tensor \"a?[2J??\xc3\xa9\"");
+    /* C1 too, but neither a space that does not break nor half a character. */
+    kh_fail(&err, KH_EFORMAT, "%s", "\xc2\x9b\x32J \xc2\xa0 \xc2");
+    assert_string_equal(err.msg, "??2J \xc2\xa0 \xc2");
 }
 
 static void place_stands_before_the_sentence(void **state) {
@@ -518,6 +521,8 @@ static void log_reaches_the_caller(void **state) {
     kh_hooks h = { .log = keep_line, .user = line };
     kh_log(&h, KH_WARN, "%d of %s", 2, "these");
     assert_string_equal(line, "2 of these");
+    kh_log(&h, KH_WARN, "the service says %s", "\x1b[2Jno\r\n");
+    assert_string_equal(line, "the service says ?[2Jno??");
     kh_log(&h, KH_WARN, "%2000d", 1); /* longer than its buffer: cut, not overrun */
     assert_int_equal(strlen(line), 1023);
     kh_log(NULL, KH_WARN, "nobody");

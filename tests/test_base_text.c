@@ -344,6 +344,30 @@ static void quotes_hold_no_raw_controls(void **state) {
     kh_buf_free(&b);
 }
 
+/* jansson would lose characters of it, or worse. */
+static void a_long_string_needs_its_memory_first(void **state) {
+    (void)state;
+    static const char *const ENDS[] = { "\"]", "" }; /* also one that never ends */
+    for (int i = 0; i < 2; i++) {
+        kh_buf b = kh_buf_init(1 << 16);
+        json_t *root;
+        kh_err err = { 0 };
+        kh_buf_text(&b, "[\"");
+        for (int k = 0; k < 5000; k++)
+            kh_buf_char(&b, 'x');
+        kh_buf_text(&b, ENDS[i]);
+        kh_alloc_fail_at(1, true);
+        int rc = kh_json_parse(b.data, b.len, "long", &root, &err);
+        kh_alloc_fail_at(0, false);
+        assert_int_equal(rc, KH_ENOMEM);
+        assert_null(root);
+        assert_int_equal(kh_json_parse(b.data, b.len, "long", &root, &err), i == 0 ? 0 : KH_EFORMAT);
+        assert_int_equal(json_string_length(json_array_get(root, 0)), i == 0 ? 5000 : 0);
+        json_decref(root);
+        kh_buf_free(&b);
+    }
+}
+
 static void parsing_survives_failing_allocations(void **state) {
     (void)state;
     const char *path = test_file("x.json", "{\"a\": 1}\n", 9);
@@ -403,6 +427,7 @@ int main(void) {
         cmocka_unit_test(optional_keys_leave_the_default),
         cmocka_unit_test(quoted_texts_read_back),
         cmocka_unit_test(quotes_hold_no_raw_controls),
+        cmocka_unit_test(a_long_string_needs_its_memory_first),
         cmocka_unit_test(parsing_survives_failing_allocations),
     };
     return cmocka_run_group_tests_name("base_text", tests, NULL, NULL);

@@ -196,15 +196,18 @@ static result reference(attempt *a) {
     return result_of(a);
 }
 
+/* As people ask, who may use the view "log". */
 static long long ask_journal(const char *sql) {
-    kh_journal j;
+    char *path = kh_path_join(dir, "run.sqlite");
+    sqlite3 *db;
     sqlite3_stmt *s = NULL;
-    kh_err err;
-    if (kh_journal_open(&j, dir, true, &err) != 0 || kh_journal_prepare(&j, &s, sql, &err) != 0 || kh_journal_step(&j, s, &err) < 0)
-        fail_msg("%s: %s", sql, err.msg);
+    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK ||
+        sqlite3_step(s) > SQLITE_DONE)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     long long n = sqlite3_column_int64(s, 0);
     sqlite3_finalize(s);
-    kh_journal_close(&j);
+    sqlite3_close(db);
+    kh_free(path);
     return n;
 }
 
@@ -755,10 +758,54 @@ static void what_is_not_a_journal_is_refused(void **state) {
     do_journal("PRAGMA application_id = 7");
     refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
     unlink(path);
+    do_journal("PRAGMA user_version = -3");
+    refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
+    unlink(path);
     assert_int_equal(kh_file_write(path, "", 0, NULL), 0); /* an empty file is a journal of version 0 */
     go_well(&a);
     kh_free(path);
     kh_buf_free(&a.lines);
+}
+
+/* A run from a stranger: what SQLite would execute for him is refused. */
+static void a_journal_brings_no_statements_of_its_own(void **state) {
+    (void)state;
+    static const char *const EVIL[] = {
+        "ALTER TABLE run RENAME TO was;"
+        "CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c",
+        "CREATE TRIGGER evil AFTER INSERT ON sessions BEGIN DELETE FROM answers; END",
+        "CREATE VIRTUAL TABLE evil USING rtree(a, b, c)",
+    };
+    for (int i = 0; i < 3; i++) {
+        attempt a = attempt_of("bbt");
+        kh_run_info info;
+        kh_err err = { 0 };
+        clear();
+        a.pieces = 5;
+        assert_int_equal(go(&a), KH_STOPPED);
+        a.pieces = -1;
+        do_journal(EVIL[i]);
+        refuse(&a, KH_EFORMAT, "a view, trigger or virtual table, which no run has");
+        assert_int_equal(kh_run_info_read(&info, dir, &err), KH_EFORMAT);
+        assert_says(&err, i == 0 ? "run.sqlite: holds \"run\", a view" : "run.sqlite: holds \"evil\", a view");
+        kh_buf_free(&a.lines);
+    }
+}
+
+static void numbers_that_cannot_be_are_damage(void **state) {
+    (void)state;
+    static const char *const EVIL[] = { "UPDATE sessions SET id = 9223372036854775807", "UPDATE sessions SET epoch = 2147483647",
+        "UPDATE sessions SET epoch = -5" };
+    for (int i = 0; i < 3; i++) {
+        attempt a = attempt_of("bbt");
+        clear();
+        a.pieces = 5;
+        assert_int_equal(go(&a), KH_STOPPED);
+        a.pieces = -1;
+        do_journal(EVIL[i]);
+        refuse(&a, KH_EFORMAT, "run.sqlite: damaged: session ");
+        kh_buf_free(&a.lines);
+    }
 }
 
 static void changed_terms_are_named(void **state) {
@@ -906,6 +953,8 @@ int main(void) {
         cmocka_unit_test(other_questions_are_noticed),
         cmocka_unit_test(damage_is_told),
         cmocka_unit_test(what_is_not_a_journal_is_refused),
+        cmocka_unit_test(a_journal_brings_no_statements_of_its_own),
+        cmocka_unit_test(numbers_that_cannot_be_are_damage),
         cmocka_unit_test(changed_terms_are_named),
         cmocka_unit_test(a_folder_that_is_taken_is_refused),
         cmocka_unit_test(a_refused_run_leaves_nothing),

@@ -2,6 +2,8 @@
 #define KH_ERR_HOME
 #include "base/err.h"
 
+#include "base/controls.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,20 +26,13 @@ static void mark_cut(char *msg, size_t cap) {
     memcpy(msg + end, "...", 4);
 }
 
-/* Sentences quote names out of files; what such a name could do to a terminal stays in the file. */
-static void hide_controls(char *msg) {
-    for (; *msg; msg++)
-        if ((unsigned char)*msg < 0x20 || *msg == 0x7F)
-            *msg = '?';
-}
-
 static void put_text(char *msg, size_t cap, const char *fmt, va_list args) {
     int n = vsnprintf(msg, cap, fmt, args);
     if (n < 0)
         msg[0] = '\0';
     else if ((size_t)n >= cap)
         mark_cut(msg, cap);
-    hide_controls(msg);
+    kh_hide_controls(msg);
 }
 
 int kh_fail(kh_err *err, int code, const char *fmt, ...) {

@@ -1,6 +1,8 @@
 /* hooks.c - calls of the caller's callbacks. */
 #include "base/hooks.h"
 
+#include "base/controls.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -19,5 +21,6 @@ void kh_log(const kh_hooks *h, kh_level level, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
+    kh_hide_controls(line);
     h->log(h->user, level, line);
 }

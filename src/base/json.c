@@ -1,7 +1,9 @@
-/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a
- * scan that only has to tell strings from brackets. */
+/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a scan that
+ * only has to tell strings from brackets. It also measures the longest string: jansson (2.14) collects a string in a buffer and,
+ * when that cannot grow, loses characters or writes beyond a block; so memory for it is asked for before jansson is. */
 #include "base/json.h"
 
+#include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -11,11 +13,15 @@
 #include <math.h>
 #include <string.h>
 
-/* The line on which nesting passes KH_JSON_DEPTH, or 0. */
-static long too_deep(const char *text, size_t n) {
+enum { SMALL = 4096 }; /* bytes that are always there */
+
+/* The line on which nesting passes KH_JSON_DEPTH, or 0. *longest: bytes of the longest string, with its escapes. */
+static long too_deep(const char *text, size_t n, size_t *longest) {
     int depth = 0;
     long line = 1;
     bool quoted = false;
+    size_t start = 0;
+    *longest = 0;
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         if (c == '\n')
@@ -23,10 +29,13 @@ static long too_deep(const char *text, size_t n) {
         if (quoted) {
             if (c == '\\')
                 i++;
-            else if (c == '"')
+            else if (c == '"') {
                 quoted = false;
+                *longest = i - start > *longest ? i - start : *longest;
+            }
         } else if (c == '"') {
             quoted = true;
+            start = i;
         } else if (c == '{' || c == '[') {
             if (++depth > KH_JSON_DEPTH)
                 return line;
@@ -34,19 +43,31 @@ static long too_deep(const char *text, size_t n) {
             depth--;
         }
     }
+    if (quoted) /* it never ends; jansson reads on until it sees that */
+        *longest = n - start > *longest ? n - start : *longest;
     return 0;
+}
+
+/* A string, the buffer that holds it while it grows, and the one that it grows into. */
+static bool has_room(size_t longest) {
+    void *room = longest > SMALL ? kh_malloc(4 * longest) : NULL;
+    kh_free(room);
+    return longest <= SMALL || room;
 }
 
 int kh_json_parse_line(const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err) {
     *root = NULL;
-    long line = too_deep(text, n);
+    size_t longest;
+    long line = too_deep(text, n, &longest);
     if (line)
         return kh_fail_at(err, KH_ELIMIT, name, first + line - 1, "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
+    if (!has_room(longest))
+        return kh_fail_memory(err);
     json_error_t why;
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
     if (*root)
         return 0;
-    if (json_error_code(&why) == json_error_out_of_memory)
+    if (json_error_code(&why) == json_error_out_of_memory || why.text[0] == '\0') /* without a word: no memory for the reader */
         return kh_fail_memory(err);
     return kh_fail_at(err, KH_EFORMAT, name, first + why.line - 1, "not valid JSON: %s (column %d)", why.text, why.column);
 }

@@ -4,7 +4,7 @@
 #include "model/ops.h"
 
 static void fill(float *y, size_t ldy, int rows, int n, const float *bias, const float *more, size_t ldm) {
-    for (int r = 0; r < rows; r++, y += ldy, more += more ? ldm : 0)
+    for (int r = 0; r < rows; r++, y += ldy, more = more ? more + ldm : NULL)
         if (bias && more)
             for (int i = 0; i < n; i++)
                 y[i] = bias[i] + more[i];

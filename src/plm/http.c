@@ -137,9 +137,9 @@ static int set_headers(kh_http *h, kh_err *err) {
 
 static size_t receive(char *bytes, size_t size, size_t n, void *user) {
     slot *s = user;
+    s->too_large = size * n > s->answer.max - s->answer.len;
     kh_buf_bytes(&s->answer, bytes, size * n);
-    s->too_large = kh_buf_failed(&s->answer);
-    return s->too_large ? 0 : size * n;
+    return kh_buf_failed(&s->answer) ? 0 : size * n;
 }
 
 static bool set_options(kh_http *h, slot *s) {
@@ -339,6 +339,8 @@ static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs
     if (s->too_large)
         return kh_fail(
             err, KH_ELIMIT, "%s: answered with more than %zu bytes, which no answer to this question has", h->url, h->max_answer);
+    if (kh_buf_failed(&s->answer))
+        return kh_fail_memory(err);
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
     h->reached |= status > 0;
     if (result == CURLE_OK && status >= 200 && status < 300) {

@@ -116,9 +116,35 @@ static int pragma(const kh_journal *j, const char *name, int *out, kh_err *err) 
     return rc < 0 ? rc : 0;
 }
 
+/* A run that someone else has made is only data. SQLite, asked for a table, would run the statements of a view or a trigger of that
+ * name, which may never end. Ours have but the view "log", for people; nothing here reads it. */
+static int check_schema(const kh_journal *j, kh_err *err) {
+    sqlite3_stmt *s = NULL;
+    int rc = kh_journal_prepare(j, &s,
+        "SELECT name FROM sqlite_schema WHERE NOT (type IN ('table', 'index') OR type = 'view' AND name = 'log')"
+        "  OR sql LIKE 'create virtual%'",
+        err);
+    if (rc == 0)
+        rc = kh_journal_step(j, s, err);
+    if (rc == 1)
+        rc = kh_fail(err, KH_EFORMAT, "%s: holds \"%.60s\", a view, trigger or virtual table, which no run has", j->path,
+            sqlite3_column_text(s, 0) ? (const char *)sqlite3_column_text(s, 0) : "");
+    sqlite3_finalize(s);
+    return rc;
+}
+
+/* Nor may its definitions call functions that reach beyond the database. */
+static void be_careful(const kh_journal *j) {
+    sqlite3_db_config(j->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(j->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(j->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(j->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+}
+
 /* Whether the file is ours, and of which version: 0 if it is empty. */
 static int identify(const kh_journal *j, int *version, kh_err *err) {
     int application, schema;
+    be_careful(j);
     int rc = pragma(j, "application_id", &application, err);
     if (rc == 0)
         rc = pragma(j, "user_version", version, err);
@@ -126,12 +152,12 @@ static int identify(const kh_journal *j, int *version, kh_err *err) {
         rc = pragma(j, "schema_version", &schema, err);
     if (rc != 0)
         return rc;
-    if (application != APPLICATION && (application != 0 || schema != 0))
+    if ((application != APPLICATION && (application != 0 || schema != 0)) || *version < 0)
         return kh_fail(err, KH_EFORMAT, "%s: a database of another program, not of a run", j->path);
     if (*version > VERSION)
         return kh_fail(err, KH_EUNSUPPORTED, "%s: written by a newer keyhole (schema %d, this one knows %d); use that one", j->path,
             *version, VERSION);
-    return 0;
+    return check_schema(j, err);
 }
 
 /* All missing steps in one transaction: the file has the old schema or the new. */

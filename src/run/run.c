@@ -42,6 +42,8 @@ enum {
         N_STATEMENT
 };
 
+enum { MOST_SESSIONS = 1 << 30 };
+
 /* An answer in the journal. */
 typedef struct entry {
     long long id;
@@ -231,9 +233,10 @@ static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n
     int rc = kh_journal_bind(&r->j, s, err, "i", e->id);
     if (rc == 0)
         rc = kh_journal_step(&r->j, s, err);
-    bool fits = rc == 1 && (size_t)sqlite3_column_bytes(s, 0) == n;
+    const void *blob = rc == 1 ? sqlite3_column_blob(s, 0) : NULL;
+    bool fits = blob && (size_t)sqlite3_column_bytes(s, 0) == n;
     if (fits) {
-        memcpy(bytes, sqlite3_column_blob(s, 0), n);
+        memcpy(bytes, blob, n);
         *seconds = sqlite3_column_double(s, 1);
         mark_used(r, e);
     } else if (rc >= 0)
@@ -339,12 +342,12 @@ static int load_answers(kh_run *r, kh_err *err) {
         err);
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
-        if (sqlite3_column_bytes(s, 1) != (int)sizeof(kh_tape_key))
+        const void *question = sqlite3_column_blob(s, 1);
+        if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_tape_key))
             rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again", r->j.path,
                 (long long)sqlite3_column_int64(s, 0));
         else
-            rc = add_entry(
-                r, sqlite3_column_blob(s, 1), &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
+            rc = add_entry(r, question, &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
         queries += sqlite3_column_double(s, 3);
         seconds += sqlite3_column_double(s, 4);
     }
@@ -369,6 +372,9 @@ static int load_sessions(kh_run *r, bool *ended, kh_err *err) {
         r->spent += sqlite3_column_double(s, 3); /* one that was killed worked until its last answer */
     }
     sqlite3_finalize(s);
+    if (got == 0 && (r->session < 0 || r->session >= MOST_SESSIONS || r->epoch < 0 || r->epoch >= MOST_SESSIONS))
+        return kh_fail(err, KH_EFORMAT, "%s: damaged: session %lld of epoch %d; --force starts the run again", r->j.path,
+            (long long)r->session, r->epoch);
     return got;
 }
 
@@ -407,12 +413,13 @@ static int write_begin(kh_run *r, const kh_run_card *card, const kh_run_option *
             rc = load_answers(r, err);
     } else if (rc == 0)
         rc = write_card(r, card, err);
+    if (rc != 0)
+        return rc;
     r->session++;
     r->epoch += !there || budgets || ended;
     for (int i = 0; i < r->n_entry; i++)
         r->unused += r->entries[i].epoch == r->epoch;
-    if (rc == 0)
-        rc = write_options(r, o, n, err);
+    rc = write_options(r, o, n, err);
     if (rc == 0 && there && budgets) /* a state may lie beyond a smaller budget */
         rc = kh_journal_exec(&r->j, "DELETE FROM kept", err);
     if (rc == 0)
@@ -593,7 +600,8 @@ int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_b
                              .tokens = sqlite3_column_int64(s, 5),
                              .seconds = sqlite3_column_double(s, 6) },
         .dev_queries = sqlite3_column_int64(s, 4) };
-    kh_buf_bytes(out, sqlite3_column_blob(s, 7), (size_t)sqlite3_column_bytes(s, 7));
+    const void *bytes = sqlite3_column_blob(s, 7);
+    kh_buf_bytes(out, bytes, bytes ? (size_t)sqlite3_column_bytes(s, 7) : 0);
     sqlite3_reset(s);
     rc = kh_buf_failed(out) ? kh_fail_memory(err) : report_lines(r, generations, line, user, err);
     for (int i = 0; i < r->n_entry && rc == 0; i++)
