@@ -26,7 +26,7 @@ static const kh_opt eval_table[] = {
     { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
     { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR|DIR",
-        .help = "rows from elsewhere: a task or task file, whose template they take, and a folder; or a folder alone, in RUN's" },
+        .help = "rows from elsewhere: a task (its template is taken) and a folder, or a folder alone (RUN's template)" },
     { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0, .max = 0.999, .arg = "R",
         .help = "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
     { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999, .arg = "P",
