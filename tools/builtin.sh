@@ -1,8 +1,10 @@
 #!/bin/sh
-# builtin.sh KEYHOLE CORPUS WORK - how models/builtin was made: vocabulary and weights by keyhole itself, from the texts in CORPUS
-# (files NAME.txt.xz or NAME.txt, one text a line). It takes hours. Stop it when you like: the same command goes on where it was.
-#   INIT=DIR    start from the model in this folder, with its tokenizer, instead of from random weights and a vocabulary of our own
-#   TOKENS=N    how much text to learn from
+# builtin.sh KEYHOLE CORPUS WORK - how a built-in model is made by keyhole itself from the texts in CORPUS (files NAME.txt.xz or
+# NAME.txt, one text a line). It takes hours. Stop it when you like: the same command goes on where it was.
+#   INIT=DIR    start from the model in this folder (models/builtin: from all-MiniLM-L6-v2), instead of from random weights and a
+#               vocabulary of our own
+#   PRUNE=N     tokens of its vocabulary that stay, those that the texts use most; default 12000, 0: all
+#   TOKENS=N    how much text to learn from; another number, given later, changes how the learning rate falls from then on
 #   DATA=DIR    holds data sets sst2 and agnews: on their test rows it is measured now and then what the model can do untuned
 #   INTO=DIR    where the result goes; default models/builtin
 # What the trainer says of itself, losses, learning rate and probes, goes beside the result as log.tsv.
@@ -39,20 +41,28 @@ while [ $# -gt 0 ]; do
 done
 
 # Words, not letters in two sizes, are what a small model should spend its vocabulary on.
-tokenizer=${INIT:-$work/tokenizer.json}
-[ -n "${INIT:-}" ] || [ -s "$tokenizer" ] || "$keyhole" tokenizer train --corpus $files --vocab 10000 --lowercase --out "$tokenizer"
+tokenizer=$work/tokenizer.json
+if [ -z "${INIT:-}" ]; then
+    [ -s "$tokenizer" ] || "$keyhole" tokenizer train --corpus $files --vocab 10000 --lowercase --out "$tokenizer"
+elif [ "${PRUNE:-12000}" = 0 ]; then
+    tokenizer=$INIT
+else
+    tokenizer=$work/pruned
+    [ -s "$tokenizer/tokenizer.json" ] || "$keyhole" model prune --model "$INIT" --corpus $weighted --vocab "${PRUNE:-12000}" \
+        --task examples/reviews/task.json examples/topics/task.json --dtype f32 --out "$tokenizer"
+fi
 
 probes=''
 [ -z "${DATA:-}" ] || probes="--probe-task sst2 agnews --probe-data $DATA/sst2 $DATA/agnews --probe-rows 400"
 # Short sequences first: they cost less, and teach words before sentences.
 if [ -n "${INIT:-}" ]; then
-    how="--init $INIT --seq-schedule 64:0.75,128:0.25 --lr 4e-4 --warmup 0.03 --tokens ${TOKENS:-9e6} --eval-every 200"
+    how="--init $tokenizer --seq-schedule 64:0.8,128:0.2 --lr 5e-4 --warmup 0.04 --mask-rate 0.25 --tokens ${TOKENS:-5e6} --eval-every 200"
 else
-    how="--layers 6 --hidden 256 --positions 258 --seq-schedule 32:0.5,64:0.3,128:0.15,256:0.05 --lr 1e-3 --warmup 0.02 --tokens ${TOKENS:-4e7} --eval-every 500"
+    how="--layers 6 --hidden 256 --positions 258 --seq-schedule 32:0.5,64:0.3,128:0.15,256:0.05 --lr 1e-3 --warmup 0.02 --mask-rate 0.2 --tokens ${TOKENS:-4e7} --eval-every 500"
 fi
 resume=''
 [ ! -f "$work/model/training.json" ] || resume=--resume
-"$keyhole" pretrain --corpus $weighted --tokenizer "$tokenizer" --out "$work/model" $how --batch-tokens 2048 --mask-rate 0.2 --dtype bf16 \
+"$keyhole" pretrain --corpus $weighted --tokenizer "$tokenizer" --out "$work/model" $how --batch-tokens 2048 --dtype bf16 \
     --checkpoint-every 300 --seed 1 $probes $resume
 
 for file in config.json model.safetensors tokenizer.json vocab.txt tokenizer_config.json log.tsv; do
