@@ -40,7 +40,7 @@ typedef struct filler {
     float *logprob; /* [n_at, V] */
     size_t logprob_cap;
     int32_t *best; /* [top] */
-    kh_buf out;
+    kh_buf spelled, out;
 } filler;
 
 /* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a short sorted list. */
@@ -124,11 +124,28 @@ static int find_masks(filler *f, const kh_ids *ids, int first, kh_err *err) {
     return f->n_at >= CHUNK_MASKS;
 }
 
+/* Masks of either family, in the spelling of this tokenizer: people should not have to know which model they talk to. */
+static int spell_masks(filler *f, const char *text, size_t n, kh_err *err) {
+    static const char *const MASKS[] = { "<mask>", "[MASK]" };
+    const char *own = kh_tokenizer_token(f->tokenizer, f->mask);
+    kh_buf_reset(&f->spelled);
+    for (size_t i = 0, used; i < n; i += used) {
+        used = 0;
+        for (size_t k = 0; k < sizeof MASKS / sizeof *MASKS && used == 0; k++)
+            used = n - i >= strlen(MASKS[k]) && memcmp(text + i, MASKS[k], strlen(MASKS[k])) == 0 ? strlen(MASKS[k]) : 0;
+        kh_buf_bytes(&f->spelled, used ? own : text + i, used ? strlen(own) : 1);
+        used += used == 0;
+    }
+    return kh_buf_failed(&f->spelled) ? kh_fail_memory(err) : 0;
+}
+
 static int encode_text(void *user, const char *text, size_t n, kh_ids *ids, kh_err *err) {
     filler *f = user;
     int first = ids->n;
     kh_single single;
-    int rc = kh_tokenizer_encode(f->tokenizer, text, n, KH_ENCODE_FRAME, ids, err);
+    int rc = spell_masks(f, text, n, err);
+    if (rc == 0)
+        rc = kh_tokenizer_encode(f->tokenizer, f->spelled.data ? f->spelled.data : "", f->spelled.len, KH_ENCODE_FRAME, ids, err);
     if (rc != 0)
         return rc;
     kh_single_init(&single, ids->id + first, ids->n - first); /* checked before there is memory for every mask of an endless text */
@@ -172,7 +189,7 @@ static int open_all(filler *f, kh_err *err) {
 }
 
 static int run_fill(void *opts, int n_args, char **args, kh_err *err) {
-    filler f = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
+    filler f = { .opts = opts, .spelled = kh_buf_init(KH_BUF_MAX), .out = kh_buf_init(KH_BUF_MAX) };
     cli_texts texts = { .args = args, .n_args = n_args, .json = f.opts->json_input };
     int rc = open_all(&f, err);
     if (rc == 0)
@@ -183,6 +200,7 @@ static int run_fill(void *opts, int n_args, char **args, kh_err *err) {
     kh_free(f.at);
     kh_free(f.logprob);
     kh_free(f.best);
+    kh_buf_free(&f.spelled);
     kh_buf_free(&f.out);
     return rc;
 }
@@ -194,8 +212,8 @@ const cli_command cmd_fill_mask = {
     .summary = "Show what a model would put in place of the mask",
     .text = "Prints the likeliest tokens for each mask of each text, with their\n"
             "log-probabilities over the whole vocabulary and their ids. Texts are arguments\n"
-            "or, if there are none, the lines of standard input. The mask is written as the\n"
-            "model's tokenizer spells it: <mask> for RoBERTa, [MASK] for BERT.\n"
+            "or, if there are none, the lines of standard input. The mask may be written\n"
+            "<mask> (RoBERTa) or [MASK] (BERT), whichever family the model is of.\n"
             "\n"
             "  keyhole fill-mask --model roberta-base \"The capital of France is <mask>.\"\n"
             "  keyhole fill-mask --model DIR --top 20 --json < texts.txt",

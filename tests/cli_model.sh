@@ -43,6 +43,10 @@ run 0 fill-mask --model "$model" --top 2 --json "[MASK] is [MASK]" && says out '
     says out '{"place":3,"tokens":['
 ok fill_mask_several_masks $?
 
+run 0 fill-mask --model "$model" --top 3 "a [MASK] is [MASK]" && tail -n +2 "$work/out" >"$work/own" &&
+    run 0 fill-mask --model "$model" --top 3 "a <mask> is <mask>" && tail -n +2 "$work/out" | cmp - "$work/own"
+ok fill_mask_other_spelling $?
+
 # Over the whole vocabulary, probabilities sum to one.
 run 0 fill-mask --model "$model" --top 1000 "a [MASK]" &&
     awk 'NR > 1 { sum += exp($2) } END { exit !(sum > 0.999 && sum < 1.001) }' "$work/out"
