@@ -459,6 +459,7 @@ typedef struct kh_plm_info {
     const char *precision, *kernels;
     const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
     bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;         /* processes that share the work: several under mpirun or srun */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */

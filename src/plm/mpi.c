@@ -380,6 +380,7 @@ static void describe(const void *self, kh_plm_info *info) {
     const spread *s = self;
     info->backend = s->native->name;
     s->native->describe(s->box, info);
+    info->ranks = s->ranks->port->size;
 }
 
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {

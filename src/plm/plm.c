@@ -75,7 +75,7 @@ void kh_plm_close(kh_plm *p) {
 }
 
 kh_plm_info kh_plm_describe(const kh_plm *p) {
-    kh_plm_info info = { .backend = p->backend->name, .access = p->access };
+    kh_plm_info info = { .backend = p->backend->name, .access = p->access, .ranks = 1 };
     p->backend->describe(p->self, &info);
     uint64_t both[2] = { info.fingerprint, kh_tokenizer_fingerprint(p->tokenizer) };
     info.fingerprint = kh_hash64(both, sizeof both);

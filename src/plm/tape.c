@@ -14,8 +14,9 @@
 enum {
     UNIT_ROWS = 64, /* a prompt with more rows makes several units */
     GROWTH = 8,     /* a piece is at most so many times as large as what the speed is known from */
+    EACH = 4,       /* prompts for each of several ranks, at least: with fewer, they get crumbs and wait for each other */
 };
-static const double PIECE_SECONDS = 2; /* what a kill may cost, and how long Ctrl-C may take */
+static const double PIECE_SECONDS = 2; /* what a kill may cost, and how long Ctrl-C may take, unless EACH makes it more */
 
 /* ------------------------------------------------------------------------------------------------------- keys */
 
@@ -113,7 +114,7 @@ typedef struct asking {
     kh_question q; /* the prompts, and the rows of the block at hand */
     size_t prompt; /* floats of a prompt */
     size_t unit;   /* cells of a unit in this block */
-    int n_prompt;
+    int n_prompt, fewest; /* prompts in all; in a piece, if there are as many */
     size_t known_from; /* queries that *rate was measured on */
     kh_tape_key *key;  /* [n_prompt] */
     kh_tape_unit *units;
@@ -138,7 +139,7 @@ static void deliver(const asking *a, int prompt, const uint32_t *cell) {
 static int piece_size(const asking *a) {
     double rows = a->q.batch->n_row, queries = *a->rate * PIECE_SECONDS, most = (double)(a->known_from * GROWTH);
     double prompts = (queries < most ? queries : most) / rows;
-    return prompts < 1 ? 1 : prompts > a->n_prompt ? a->n_prompt : (int)prompts;
+    return prompts < a->fewest ? a->fewest : prompts > a->n_prompt ? a->n_prompt : (int)prompts;
 }
 
 /* Prompts [first, first + n) are not on the tape: asks the box, writes the answers down, hands them on. */
@@ -216,7 +217,9 @@ int kh_tape_ask(const kh_tape *tape, kh_plm *plm, const kh_question *q, kh_tape_
     size_t row_cells = kind == KH_TAPE_LABELS ? 1 : (size_t)q->words->n_label, n = (size_t)n_prompt;
     size_t most = (size_t)(b->n_row < UNIT_ROWS ? b->n_row : UNIT_ROWS) * row_cells;
     asking a = { .tape = tape, .plm = plm, .kind = kind, .ask = ask, .rate = rate, .n_prompt = n_prompt };
-    a.prompt = b->n_slot > 0 ? (size_t)b->n_slot * (size_t)kh_plm_describe(plm).hidden : 0;
+    kh_plm_info info = kh_plm_describe(plm);
+    a.prompt = b->n_slot > 0 ? (size_t)b->n_slot * (size_t)info.hidden : 0;
+    a.fewest = info.ranks > 1 ? EACH * info.ranks : 1;
     a.stride = (size_t)b->n_row * row_cells;
     a.known_from = *rate > 0 ? n * (size_t)b->n_row : 1; /* after the first question its size says enough */
     a.key = kh_calloc(n, sizeof *a.key);
