@@ -288,8 +288,8 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         return 0;
     put_section(b, "elsewhere", "Texts from elsewhere");
     kh_buf_text(b,
-        "<p>Rows of other tasks, in their own templates, with the label words of this one. A classifier that knows its limits is "
-        "less certain of them.</p>\n");
+        "<p>Rows of other kinds, in the template of their own task if they have one, with the label words of this one. "
+        "A classifier that knows its limits is less certain of them.</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
         put_name(b, e->outside[i].rows.name);
