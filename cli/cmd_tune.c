@@ -23,7 +23,7 @@ typedef struct tune_opts {
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
-    int shots, precision, access, max_queries, groups;
+    int shots, precision, access, max_queries, groups, label_prior;
     double max_seconds, price;
     bool paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
@@ -52,6 +52,8 @@ static const kh_opt tune_table[] = {
     { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs|weights",
         .help = "what the model may let out; methods with gradients raise it to weights" },
     KH_HTTP_ROWS(tune_opts, http),
+    { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none", .arg = KH_LABEL_PRIOR_NAMES,
+        .help = "correct for label words that the model says whatever the text is" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -213,6 +215,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
     u->watch = (cli_watch){ .plm = u->plm, .price = o->price, .json = o->json_progress };
     kh_hooks hooks = { cli_watch_progress, cli_hooks.log, &u->watch };
     kh_tune_opts t = { .space = o->space,
+        .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
         .paper_exact = o->paper_exact,
         .max_queries = o->max_queries,

@@ -908,8 +908,13 @@ typedef struct kh_forecast {
     long long warm_up;                     /* queries that it took */
 } kh_forecast;
 
+/* What is done about label words that the model says more readily than others, whatever the text is (doc/methods.md): nothing; their
+ * mean over the train and dev rows is made even; or the same is learned from texts that say nothing. Needs log-probabilities. */
+typedef enum kh_label_prior { KH_LABEL_PRIOR_NONE, KH_LABEL_PRIOR_BATCH, KH_LABEL_PRIOR_CONTEXTUAL } kh_label_prior;
+
 typedef struct kh_tune_opts {
     kh_space_opts space;
+    kh_label_prior label_prior;
     uint64_t seed;       /* the same seed gives the same posterior, bit for bit, with any number of threads */
     bool paper_exact;    /* the published code's ways where they differ from ours */
     long long max_queries; /* stop before asking more; 0: no limit */

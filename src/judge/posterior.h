@@ -6,6 +6,7 @@
 #define KH_JUDGE_POSTERIOR_H
 
 #include "base/arena.h"
+#include "judge/label_prior.h"
 #include "model/graft.h"
 #include "prompt/demos.h"
 #include "prompt/subspace.h"
@@ -30,6 +31,11 @@ struct kh_posterior {
 
     bool calibrated; /* votes become probabilities by this, */
     kh_calibrator calibrator; /* which is of kind KH_CALIBRATE_VOTES and owns no memory */
+
+    /* What each sample likes to say whatever the text is, taken from its answers. */
+    kh_label_prior label_prior;
+    double *log_prior; /* [n, n_label], or NULL: none */
+    int prior_rows;    /* that it was learned from */
 
     /* What it belongs to. */
     const kh_task *task; /* owned */

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16, MAX_ROWS = 1 << 20,
+/* Folders with a prior of labels are of format 2, so that no earlier keyhole answers without it. */
+enum { FORMAT = 2, PLAIN_FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16, MAX_ROWS = 1 << 20,
     MAX_LAYERS = 1 << 10 };
 
 /* -------------------------------------------------------------------------------------------------- writing */
@@ -88,8 +89,21 @@ static void put_graft(kh_buf *out, const kh_graft *g) {
             out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n", kh_pool_name(g->pool), g->inner, g->labels);
 }
 
+static void put_label_prior(kh_buf *out, const kh_posterior *p) {
+    kh_buf_printf(out, "  \"label_prior\": {\"method\": \"%s\", \"rows\": %d, \"log\": [", kh_label_prior_name(p->label_prior),
+        p->prior_rows);
+    int n_label = p->task->n_label;
+    for (int s = 0; s < p->n; s++) {
+        kh_buf_text(out, s ? ",\n    [" : "\n    [");
+        for (int k = 0; k < n_label; k++)
+            kh_buf_printf(out, "%s%.17g", k ? ", " : "", p->log_prior[(size_t)s * (size_t)n_label + (size_t)k]);
+        kh_buf_char(out, ']');
+    }
+    kh_buf_text(out, "]},\n");
+}
+
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
-    kh_buf_printf(out, "{\n  \"format\": %d, ", FORMAT);
+    kh_buf_printf(out, "{\n  \"format\": %d, ", p->log_prior ? FORMAT : PLAIN_FORMAT);
     put_pair(out, "keyhole", p->version);
     kh_buf_text(out, ",\n  ");
     put_pair(out, "method", p->method);
@@ -107,6 +121,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     if (p->calibrated)
         kh_buf_printf(out, "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, \"rows\": %d},\n",
             p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
+    if (p->log_prior)
+        put_label_prior(out, p);
     kh_buf_text(out, "  \"model\": {");
     put_pair(out, "path", p->model);
     kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ", p->fingerprint, p->tokenizer);
@@ -395,6 +411,52 @@ static int read_calibration(reader *r, const json_t *root) {
     return rc;
 }
 
+/* A sample's prior: logarithms of numbers that add up to one. */
+static int read_log_prior(reader *r, const json_t *row, int sample) {
+    int n_label = r->p->task->n_label;
+    double *to = r->p->log_prior + (size_t)sample * (size_t)n_label, total = 0;
+    bool good = json_is_array(row) && json_array_size(row) == (size_t)n_label;
+    for (int k = 0; k < n_label && good; k++) {
+        const json_t *v = json_array_get(row, (size_t)k);
+        to[k] = json_is_number(v) ? json_number_value(v) : NAN;
+        total += exp(to[k]);
+        good = isfinite(to[k]);
+    }
+    return good && fabs(total - 1) < 1e-6
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT,
+              "%s: the \"label_prior\" of sample %d must be %d logarithms of probabilities that add up to one", r->name, sample,
+              n_label);
+}
+
+static int read_label_prior(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    const json_t *o, *rows;
+    const char *method;
+    if (!json_object_get(root, "label_prior"))
+        return 0;
+    int rc = get_object(r, root, "label_prior", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "method", &method, r->name, r->err);
+    for (int i = KH_LABEL_PRIOR_BATCH; i <= KH_LABEL_PRIOR_CONTEXTUAL && rc == 0; i++)
+        if (strcmp(method, kh_label_prior_name((kh_label_prior)i)) == 0)
+            p->label_prior = (kh_label_prior)i;
+    if (rc == 0 && (p->label_prior == KH_LABEL_PRIOR_NONE || p->access != KH_ACCESS_LOGPROBS))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"label_prior\" must be batch or contextual, of a posterior whose access is logprobs", r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, INT32_MAX, &p->prior_rows, r->name, r->err);
+    if (rc == 0)
+        rc = get_array(r, o, "log", (size_t)p->n, &rows);
+    if (rc == 0 && json_array_size(rows) != (size_t)p->n)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d", r->name, json_array_size(rows), p->n);
+    if (rc == 0 && !(p->log_prior = kh_arena_array(&p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
+        rc = kh_fail_memory(r->err);
+    for (int s = 0; s < p->n && rc == 0; s++)
+        rc = read_log_prior(r, json_array_get(rows, (size_t)s), s);
+    return rc;
+}
+
 static int read_model(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *o;
@@ -493,7 +555,7 @@ int kh_posterior_parse(kh_posterior *p, const char *text, size_t n, const char *
     if (rc == 0)
         rc = read_head(&r, root, samples);
     int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_graft,
-        read_calibration, read_model, read_costs };
+        read_calibration, read_label_prior, read_model, read_costs };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

@@ -60,6 +60,8 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
 /* Where the answers of samples are added up for a part of the rows. */
 typedef struct sums {
     double *p, *votes, *ambiguity; /* the last two may be NULL */
+    float *each;                   /* or no sums: [samples, n_each, n_label], where the part begins in the first sample's */
+    int n_each;
 } sums;
 
 void kh_mixture_parts(
@@ -77,10 +79,21 @@ void kh_mixture_parts(
         }
 }
 
-static void add_samples(const sums *out, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
-    kh_mixture_add(out->p, logprob, weight, n_sample, n_row, n_label);
+/* Samples from `first` on, whose answers are in logprob [n_sample, n_row, n_label] and need not stay what they are. */
+static void add_samples(const kh_predictor *p, const sums *out, float *logprob, int first, int n_sample, int n_row) {
+    const kh_posterior *post = p->post;
+    int n_label = p->task->n_label;
+    size_t size = (size_t)n_row * (size_t)n_label;
+    for (int s = 0; s < n_sample && out->each; s++)
+        memcpy(out->each + (size_t)(first + s) * (size_t)out->n_each * (size_t)n_label, logprob + (size_t)s * size,
+            size * sizeof *logprob);
+    if (out->each)
+        return;
+    for (int s = 0; s < n_sample && post->log_prior; s++)
+        kh_label_prior_correct(post->log_prior + (size_t)(first + s) * (size_t)n_label, logprob + (size_t)s * size, n_row, n_label);
+    kh_mixture_add(out->p, logprob, post->weight + first, n_sample, n_row, n_label);
     if (out->votes)
-        kh_mixture_parts(out->votes, out->ambiguity, logprob, weight, n_sample, n_row, n_label);
+        kh_mixture_parts(out->votes, out->ambiguity, logprob, post->weight + first, n_sample, n_row, n_label);
 }
 
 /* ---------------------------------------------------------------------------------------- does it belong here */
@@ -182,7 +195,7 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
             post->soft ? p->prompts + (size_t)s * size : NULL, some };
         rc = kh_ask(p->scorer, p->labeler, &q, logprob, err);
         if (rc == 0)
-            add_samples(out, logprob, post->weight + s, some, n, p->task->n_label);
+            add_samples(p, out, logprob, s, some, n);
     }
     kh_batch_free(batch);
     return rc;
@@ -215,7 +228,7 @@ static int ask_prefixed(kh_predictor *p, const kh_row *rows, int n, float *logpr
 static int ask_graft(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
     int rc = p->head ? ask_head(p, rows, n, logprob, err) : ask_prefixed(p, rows, n, logprob, err);
     if (rc == 0)
-        add_samples(out, logprob, p->post->weight, 1, n, p->task->n_label);
+        add_samples(p, out, logprob, 0, 1, n);
     return rc;
 }
 
@@ -333,7 +346,7 @@ static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob,
                 rc = ask_group(p, o, k, &g, logprob, err);
         }
         if (rc == 0)
-            add_samples(out, logprob, p->post->weight + o, 1, n, p->task->n_label);
+            add_samples(p, out, logprob, o, 1, n);
     }
     return rc;
 }
@@ -432,29 +445,41 @@ static void zero(double *x, size_t n) {
         x[i] = 0;
 }
 
-int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_explained *out, kh_err *err) {
+/* All rows, a chunk at a time: into sums, which are zero, or one by one. */
+static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
     float *logprob = kh_malloc((size_t)samples * ROWS_AT_ONCE * (size_t)n_label * sizeof *logprob);
     if (!logprob)
         return kh_fail_memory(err);
-    zero(out->p, (size_t)n * (size_t)n_label);
-    zero(out->votes, (size_t)n * (size_t)n_label);
-    zero(out->ambiguity, (size_t)n);
     for (int first = 0; first < n && rc == 0; first += ROWS_AT_ONCE) {
         int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
         size_t at = (size_t)first * (size_t)n_label;
-        sums part = { out->p + at, out->votes ? out->votes + at : NULL, out->votes ? out->ambiguity + first : NULL };
+        sums part = { out->p ? out->p + at : NULL, out->votes ? out->votes + at : NULL,
+            out->votes ? out->ambiguity + first : NULL, out->each ? out->each + at : NULL, n };
         rc = (p->post->demos.n_order > 0                   ? ask_demos
                  : p->post->graft.kind != KH_GRAFT_NONE ? ask_graft
                                                         : ask_prompts)(p, rows + first, some, logprob, &part, err);
-        if (rc == 0)
+        if (rc == 0 && part.p) {
             kh_mixture_finish(part.p, some, n_label);
-        if (rc == 0)
             calibrate(p->post, part.p, some);
+        }
     }
-    for (int i = 0; out->votes && !p->scorer && i < n; i++) /* a vote says nothing of what its voter saw */
-        out->ambiguity[i] = NAN;
     kh_free(logprob);
     return rc;
+}
+
+int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_explained *out, kh_err *err) {
+    size_t size = (size_t)n * (size_t)p->task->n_label;
+    zero(out->p, size);
+    zero(out->votes, size);
+    zero(out->ambiguity, (size_t)n);
+    int rc = ask_all(p, rows, n, &(sums){ .p = out->p, .votes = out->votes, .ambiguity = out->ambiguity }, err);
+    for (int i = 0; out->votes && !p->scorer && i < n; i++) /* a vote says nothing of what its voter saw */
+        out->ambiguity[i] = NAN;
+    return rc;
+}
+
+int kh_predictor_each(kh_predictor *p, const kh_row *rows, int n, float *logprob, kh_err *err) {
+    return ask_all(p, rows, n, &(sums){ .each = logprob }, err);
 }

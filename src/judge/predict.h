@@ -13,6 +13,9 @@ void kh_mixture_finish(double *p, int n_row, int n_label);
 void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row,
     int n_label);
 
+/* What each sample answers by itself, as it was given: logprob [samples, n, n_label]. */
+int kh_predictor_each(kh_predictor *, const kh_row *rows, int n, float *logprob, kh_err *err);
+
 /* The soft prompts of the samples [n, slots, hidden], or NULL without; they live as long as the predictor. */
 const float *kh_predictor_prompts(const kh_predictor *);
 

@@ -471,7 +471,7 @@ static int group_size(const kh_tuning *t, const bbt_opts *o, int left) {
     kh_plan most;
     int n = t->o->groups < 1 ? 1 : t->o->groups < left ? t->o->groups : left;
     all_searches(t, o, 1, &most);
-    long long fit = t->o->max_queries > 0 ? (t->o->max_queries - kh_tuning_queries(t)) / (most.train + most.dev) : n;
+    long long fit = t->o->max_queries > 0 ? (t->o->max_queries - t->reserve - kh_tuning_queries(t)) / (most.train + most.dev) : n;
     return fit >= n ? n : fit > 1 ? (int)fit : 1;
 }
 
@@ -512,6 +512,8 @@ static int run_members(kh_tuning *t, const bbt_opts *o, int *next, kh_posterior 
     return rc;
 }
 
+static int members_of(const void *opts) { return ((const bbt_opts *)opts)->members; }
+
 static void all_of_ensemble(const kh_tuning *t, const void *opts, kh_plan *most) {
     all_searches(t, opts, ((const bbt_opts *)opts)->members, most);
 }
@@ -540,6 +542,7 @@ const kh_method kh_method_ensemble = {
     .opts = ensemble_table,
     .opts_size = sizeof(bbt_opts),
     .exact = ensemble_exact,
+    .samples = members_of,
     .least = one_generation,
     .most = all_of_ensemble,
     .run = run_ensemble,

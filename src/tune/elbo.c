@@ -254,6 +254,8 @@ static int recall_fit(kh_elbo *e, choice *c, kh_tuning *t, kh_err *err) {
     return rc;
 }
 
+static int samples_of(const void *opts) { return ((const kh_elbo_opts *)opts)->samples; }
+
 static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most) {
     const kh_elbo_opts *o = opts;
     long long looks = o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
@@ -336,6 +338,7 @@ const kh_method kh_method_elbo = {
     .opts = kh_elbo_table,
     .opts_size = sizeof(kh_elbo_opts),
     .exact = elbo_exact,
+    .samples = samples_of,
     .least = one_generation,
     .most = all_generations,
     .run = run_elbo,

@@ -38,7 +38,7 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     if (m->most)
         m->most(t, opts, &most);
     f.candidates = most.candidates;
-    f.queries = most.train + most.dev;
+    f.queries = most.train + most.dev + (most.candidates > 0 ? t->reserve : 0);
     f.row_tokens =
         (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) / (double)(f.queries ? f.queries : 1);
     if (o->max_queries > 0 && (f.queries == 0 || f.queries > o->max_queries))

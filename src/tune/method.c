@@ -55,6 +55,17 @@ static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
               kh_access_name(m->access), kh_access_name(have));
 }
 
+/* Methods whose samples vote see nothing that could be corrected; those with gradients have it learned already. */
+static int check_label_prior(const kh_method *m, const kh_tuning *t, kh_err *err) {
+    bool votes = kh_plm_describe(t->plm).access == KH_ACCESS_LABELS || (m->soft && m->access == KH_ACCESS_LABELS);
+    if (t->o->label_prior == KH_LABEL_PRIOR_NONE || (!votes && m->access < KH_ACCESS_WEIGHTS))
+        return 0;
+    return kh_fail(err, KH_EUNSUPPORTED,
+        votes ? "label-prior %s needs log-probabilities of the label words; method %s sees labels only here"
+              : "label-prior %s is for methods that ask the box; method %s learns by gradients, that prior too",
+        kh_label_prior_name(t->o->label_prior), m->name);
+}
+
 /* Every class must be seen, both to learn it and to choose by it. */
 static int check_classes(const kh_row *row, int n, const kh_task *task, const char *part, kh_err *err) {
     for (int k = 0; k < task->n_label; k++) {
@@ -75,7 +86,7 @@ static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts
     const kh_tune_opts *o = t->o;
     if (o->max_queries < 0 || o->max_seconds < 0)
         return kh_fail(err, KH_EARG, "a budget cannot be negative");
-    long long least = m->least ? m->least(t, opts) : 0;
+    long long least = (m->least ? m->least(t, opts) : 0) + t->reserve;
     return o->max_queries == 0 || o->max_queries >= least
         ? 0
         : kh_fail(err, KH_EARG, "a budget of %lld queries is too small: one generation of %s and its check on dev take %lld",
@@ -97,6 +108,8 @@ static int encode(kh_tuning *t, kh_err *err) {
 static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     int rc = check_access(m, t->plm, err);
     if (rc == 0)
+        rc = check_label_prior(m, t, err);
+    if (rc == 0)
         rc = check_classes(t->train_row, t->n_train, t->task, "train", err);
     if (rc == 0)
         rc = check_classes(t->dev_row, t->n_dev, t->task, "dev", err);
@@ -109,6 +122,7 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
         rc = kh_space_init(&t->space, &space, t->plm, t->o->seed, err);
     if (rc == 0 && m->soft)
         rc = encode(t, err);
+    t->reserve = kh_tuning_prior_cost(t, m->samples ? m->samples(opts) : 1);
     if (rc == 0)
         rc = check_budget(t, m, opts, err);
     t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
@@ -164,6 +178,8 @@ static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_pos
         kh_plm_set_tape(t->plm, kh_run_tape(run));
     if (rc == 0)
         rc = m->run(t, opts, p, &why);
+    if (rc == 0 && t->o->label_prior)
+        rc = kh_tuning_learn_prior(t, p, &why);
     kh_plm_set_tape(t->plm, NULL);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);

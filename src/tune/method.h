@@ -23,6 +23,7 @@ typedef struct kh_method {
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings where they differ from the defaults; NULL: nowhere */
+    int (*samples)(const void *opts); /* how many the posterior may get at most; NULL: one */
     /* Queries that the least useful run takes, one generation and its dev rows; NULL: no matter. */
     long long (*least)(const kh_tuning *, const void *opts);
     /* What the longest run takes, budgets of queries and time apart; NULL: cannot be told. */

@@ -2,15 +2,15 @@
  * dev rows are asked once, to say what the result is worth. */
 #include "tune/method.h"
 
-
+/* With a prior of labels the dev rows are asked when that is learned. */
 static int judge_on_dev(kh_tuning *t, kh_posterior *p, kh_err *err) {
     kh_tuning_stop(t, "there is nothing to tune");
-    return kh_tuning_judge(t, p, t->plm, err);
+    return t->o->label_prior ? 0 : kh_tuning_judge(t, p, t->plm, err);
 }
 
 static long long dev_once(const kh_tuning *t, const void *opts) {
     (void)opts;
-    return t->n_dev;
+    return t->o->label_prior ? 0 : t->n_dev;
 }
 
 static void all_of_manual(const kh_tuning *t, const void *opts, kh_plan *most) {
@@ -49,10 +49,12 @@ static const kh_opt icl_table[] = {
     { 0 },
 };
 
+static int orders_of(const void *opts) { return ((const icl_opts *)opts)->orders; }
+
 static void icl_exact(void *opts) { ((icl_opts *)opts)->balanced = false; }
 
 static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
-    return (long long)t->n_dev * ((const icl_opts *)opts)->orders;
+    return t->o->label_prior ? 0 : (long long)t->n_dev * ((const icl_opts *)opts)->orders;
 }
 
 static void all_of_icl(const kh_tuning *t, const void *opts, kh_plan *most) {
@@ -75,6 +77,7 @@ const kh_method kh_method_icl = {
     .opts = icl_table,
     .opts_size = sizeof(icl_opts),
     .exact = icl_exact,
+    .samples = orders_of,
     .least = dev_for_each_order,
     .most = all_of_icl,
     .run = run_icl,

@@ -103,6 +103,8 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add(t, "the kernel", box.kernels, false);
     add(t, "--access", kh_access_name(box.access), false);
     add(t, "--paper-exact", o->paper_exact ? "true" : "false", false);
+    if (o->label_prior)
+        add(t, "--label-prior", kh_label_prior_name(o->label_prior), false);
     if (m->soft)
         add_space(t, &u->space);
     add_options(t, m->opts, opts);

@@ -47,7 +47,7 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     const kh_tune_opts *o = t->o;
     if (t->stopped[0])
         return false;
-    if (o->max_queries > 0 && kh_tuning_queries(t) + queries > o->max_queries)
+    if (o->max_queries > 0 && kh_tuning_queries(t) + queries + t->reserve > o->max_queries)
         kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
     else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && kh_tuning_seconds(t) >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
