@@ -64,7 +64,7 @@ all: setup
 
 help:
 	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
-	@echo 'make demo         built-in model, built-in data: tune, judge, report in a few minutes'
+	@echo 'make demo         built-in model, built-in data: tune, judge, report in a minute or two'
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'

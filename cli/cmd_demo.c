@@ -1,7 +1,7 @@
-/* cmd_demo.c - keyhole demo: the whole of it on the examples, in a few minutes.
+/* cmd_demo.c - keyhole demo: the whole of it on the examples, in a minute or two.
  *
  * Nothing here tunes or judges. The demo gives the commands that a person would give, shows them, keeps what they say in a file,
- * and makes one table of the results. What is run stands in two tables, examples and methods. Budgets are counted in questions,
+ * and makes one table of the results; in int8, for it has a minute and a half. What is run stands in two tables, examples and methods. Budgets are counted in questions,
  * never in seconds, so that the numbers are the same on every run. */
 #include "cli.h"
 
@@ -175,6 +175,7 @@ static int tune(demo *d, const struct example *e, const struct method *m, const 
     add_path(&w, "--task", d->data, e->name, "task.json");
     add_path(&w, "--data", d->data, e->name, NULL);
     add_option(&w, "--shots", e->shots);
+    add_option(&w, "--precision", "int8");
     add_option(&w, "--out", run);
     add_all(&w, "--force");
     int rc = give(d, &cmd_tune, &w, err);
@@ -291,9 +292,10 @@ static void put_json(const demo *d, kh_buf *out) {
 static void put_text(const demo *d, kh_buf *out) {
     const char *last = d->run[N_METHOD - 1];
     kh_buf_text(out,
-        "\nOne frozen model, asked and never opened. \"manual\" is a template that a person wrote. The others put a soft\n"
-        "prompt in front of it, learned from 32 labelled rows: one by the probabilities of the label words, one by\n"
-        "nothing but the label that came out, as an ensemble that votes. Which is best by its column is marked.\n\n");
+        "\nOne frozen model, asked and never opened: \"manual\" is the template that a person wrote, the others put soft\n"
+        "prompts in front of it, learned from 32 labelled rows. \"bbt\" finds one prompt by the probabilities of the label\n"
+        "words, \"ensemble\" averages several such, and \"smc\" sees nothing but the label that comes out: its prompts vote.\n"
+        "What is best of its example by its column is marked; these are small budgets, \"keyhole tune\" has larger ones.\n\n");
     put_table(d, out);
     kh_buf_printf(out, "\nThese took %.0f seconds. Reports, one a run, with plots and the rows to look at:\n", now() - d->started);
     for (int i = 0; i < N_RUN; i++)
@@ -365,11 +367,12 @@ static int run_demo(void *opts, int n_args, char **args, kh_err *err) {
 const cli_command cmd_demo = {
     .name = "demo",
     .args = "",
-    .summary = "All of it on the examples, from a frozen model to reports, in a few minutes",
+    .summary = "All of it on the examples, from a frozen model to reports, in a minute or two",
     .text = "Two examples come with keyhole: opinions on films and things (reviews), and news\n"
             "in four sections (topics); a third set is neither (foreign). On each example a\n"
-            "template alone, a soft prompt found by probabilities and one found by labels alone\n"
-            "are judged; the commands are shown, so that they can be given again and changed.\n"
+            "template alone, a soft prompt found by probabilities, several such, and prompts\n"
+            "found by labels alone are judged, with small budgets and in int8; the commands are\n"
+            "shown, so that they can be given again and changed.\n"
             "It ends in a table, reports, and what to try next. The numbers are the same on\n"
             "every run with the same model on the same kind of CPU.\n\n"
             "  keyhole demo\n"

@@ -128,6 +128,18 @@ run 1 tune --method bbt "${common[@]}" --dim 161 --out "$work/none" && says err 
 ok dimension_too_large $?
 run 1 tune --method bbt "${common[@]}" --access labels --out "$work/none" && says err "method bbt needs a box that lets out logprobs"
 ok labels_only $?
+run 1 tune --method smc "${common[@]}" --label-prior batch --out "$work/none" && says err "method smc sees labels only here"
+ok label_prior_needs_probabilities $?
+run 0 predict "$work/bbt" && cp "$work/out" "$work/plain.out"
+for how in batch contextual; do
+    run 0 tune --method bbt "${common[@]}" "${small[@]}" --label-prior $how --out "$work/$how" && run 0 predict "$work/$how" && cp "$work/out" "$work/$how.out" &&
+        ! cmp -s "$work/$how.out" "$work/plain.out" && grep -q "\"label_prior\": {\"method\": \"$how\"" "$work/$how/posterior.json"
+    ok "label_prior_$how" $?
+done
+run 0 tune --method bbt "${common[@]}" "${small[@]}" --out "$work/later" && ! grep -q label_prior "$work/later/posterior.json" &&
+    run 0 tune --method bbt "${common[@]}" "${small[@]}" --label-prior batch --resume --out "$work/later" &&
+    cmp "$work/later/posterior.json" "$work/batch/posterior.json" && says out "were answered before"
+ok a_finished_run_gets_its_label_prior_later $?
 cp -r "$model" "$work/headless" && cp tests/vectors/models/bert-no-head/config.json tests/vectors/models/bert-no-head/model.safetensors "$work/headless/" 2>"$work/err" &&
     run 1 tune --method bbt "${common[@]}" --model "$work/headless" --out "$work/none" && says err "no masked-language-model head"
 ok model_without_head $?

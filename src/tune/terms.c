@@ -103,13 +103,12 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add(t, "the kernel", box.kernels, false);
     add(t, "--access", kh_access_name(box.access), false);
     add(t, "--paper-exact", o->paper_exact ? "true" : "false", false);
-    if (o->label_prior)
-        add(t, "--label-prior", kh_label_prior_name(o->label_prior), false);
     if (m->soft)
         add_space(t, &u->space);
     add_options(t, m->opts, opts);
     add_number(t, "--budget-queries", (double)o->max_queries, true);
     add_number(t, "--budget-time", o->max_seconds, true);
+    add(t, "--label-prior", kh_label_prior_name(o->label_prior), true); /* as a budget: it decides only how a run ends */
     add_number(t, "--groups", o->groups > 1 ? o->groups : 1, true); /* as a budget: it decides only in which order questions come */
 }
 
