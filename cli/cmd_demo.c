@@ -38,7 +38,7 @@ static const kh_opt demo_table[] = {
     { "data", KH_OPT_TEXT, offsetof(demo_opts, data), .arg = "DIR",
         .help = "holds reviews, topics and foreign; without it, the examples that come with keyhole" },
     { "out", KH_OPT_TEXT, offsetof(demo_opts, out), "keyhole-demo", .arg = "DIR", .help = "for runs and reports" },
-    { "rows", KH_OPT_INT, offsetof(demo_opts, rows), "200", .min = 0, .max = 1e9, .arg = "N",
+    { "rows", KH_OPT_INT, offsetof(demo_opts, rows), "120", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows of each set; 0: on all, which takes longer" },
     { "open", KH_OPT_FLAG, offsetof(demo_opts, open), .help = "show a report in the browser (xdg-open) at the end" },
     { "json", KH_OPT_FLAG, offsetof(demo_opts, json), .help = "print the table as JSON, and nothing else" },
@@ -59,10 +59,12 @@ static const struct method {
 } METHODS[] = {
     { "manual", "log-probabilities", "--method manual" },
     { "bbt", "log-probabilities",
-        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 20 --dev-every 2" },
+        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 12 --dev-every 2" },
+    { "ensemble", "log-probabilities",
+        "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 --budget-generations 6 --dev-every 3" },
     { "smc", "labels only",
-        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 12 --first-draws 20 --max-moves 3 "
-        "--budget-queries 8000" },
+        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 8 --first-draws 20 --max-moves 3 "
+        "--budget-queries 3000" },
 };
 
 enum {

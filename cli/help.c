@@ -13,7 +13,7 @@ void cli_print_overview(FILE *out) {
         out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n\"keyhole demo\" shows all of it in a few minutes, with the model that comes with keyhole: --model builtin.\n"
+    fputs("\n\"keyhole demo\" shows all of it in a minute or two, with the model that comes with keyhole: --model builtin.\n"
           "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
           "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 failed, 2 wrong usage.\n",
         out);

@@ -99,15 +99,15 @@ else n=$((n + 1)); echo "# skipped: serve: built without libmicrohttpd"; echo "o
 
 # ---- the demo, whose answers are nonsense here
 ok "the demo ends" run 0 demo --rows 10 --out "$here/demo"
-for words in "$ keyhole tune --method manual --model builtin" "example  method  sees" "topics   smc     labels only" "$here/demo/topics-bbt/report.html" "keyhole predict $here/demo/"; do
+for words in "$ keyhole tune --method manual --model builtin" "example  method    sees" "topics   smc       labels only" "topics   ensemble  log-probabilities" "$here/demo/topics-bbt/report.html" "keyhole predict $here/demo/"; do
     ok "it says: $words" out_has "$words"
 done
-reports() { for run in reviews topics; do for method in manual bbt smc; do [ -s "$here/demo/$run-$method/report.html" ] || return 1; done; done; }
-ok "six reports" reports
-ok "what the commands said is kept" grep -q '^method    smc, 12 samples' "$here/demo/log.txt"
+reports() { for run in reviews topics; do for method in manual bbt ensemble smc; do [ -s "$here/demo/$run-$method/report.html" ] || return 1; done; done; }
+ok "eight reports" reports
+ok "what the commands said is kept" grep -q '^method    smc, 8 samples' "$here/demo/log.txt"
 again() {
     cp "$here/demo/topics-smc/posterior.json" "$here/first" && run 0 demo --rows 10 --out "$here/demo" --json && cmp "$here/first" "$here/demo/topics-smc/posterior.json" &&
-        [ "$(grep -o '"accuracy":[0-9.]*,"ece":[0-9.]*,"risk_of_surest_half":[0-9.]*,"foreign_auroc":[0-9.]*,' "$here/out" | wc -l)" -eq 6 ]
+        [ "$(grep -o '"accuracy":[0-9.]*,"ece":[0-9.]*,"risk_of_surest_half":[0-9.]*,"foreign_auroc":[0-9.]*,' "$here/out" | wc -l)" -eq 8 ]
 }
 ok "again, the same bits; as JSON" again
 ok "examples that are not there" says 1 "$here/none/reviews" demo --data "$here/none" --out "$here/demo2"
