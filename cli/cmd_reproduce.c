@@ -49,7 +49,7 @@ static const kh_opt reproduce_table[] = {
     { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9, .arg = "N",
         .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
     { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000, .arg = "K",
-        .help = "rows of each class, for train and for dev; -1: 16, if fast 48 of all classes together" },
+        .help = "rows of each class, for train and for dev; -1: 16, if fast 32 of all classes together" },
     { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
         .help = "stop after H hours, write what is known; the same command goes on" },
     { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",

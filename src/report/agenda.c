@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* FAST_TRAIN_ROWS: of all classes together, so that tasks of many do not take most of the hour. */
-enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 48, MAX_SEEDS = 1000 };
+enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
 
 #define SMC_FAST "samples=10"
 #define ABC_FAST "samples=10 first-draws=5"
@@ -29,11 +29,11 @@ static const kh_variant VARIANTS[] = {
         .weight = 4 },
     { "feature-mlp", "Feature-MLP", "feature-mlp", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .weight = 2 },
     { "feature-bilstm", "Feature-BiLSTM", "feature-bilstm", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .weight = 2 },
-    { "prompt-tuning", "Prompt Tuning", "prompt-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "prompt-tuning", "Prompt Tuning", "prompt-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
-    { "p-tuning-v2", "P-Tuning v2", "p-tuning-v2", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "p-tuning-v2", "P-Tuning v2", "p-tuning-v2", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
-    { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
     { "bbt", "BBT", "bbt", KH_TABLE_MAIN, KH_FAMILY_LOGITS, .paper = true, .code = true,
         .fast = "budget-generations=7 pop=8 sigma=6 dev-every=1", .candidates = 64, .weight = 20 },
