@@ -1,8 +1,8 @@
 /* cmd_demo.c - keyhole demo: the whole of it on the examples, in a minute or two.
  *
  * Nothing here tunes or judges. The demo gives the commands that a person would give, shows them, keeps what they say in a file,
- * and makes one table of the results; in int8, for it has a minute and a half. What is run stands in two tables, examples and methods. Budgets are counted in questions,
- * never in seconds, so that the numbers are the same on every run. */
+ * and makes one table of the results; in int8, for it has a minute and a half. What is run stands in two tables, examples and
+ * methods. Budgets are counted in questions, never in seconds, so that the numbers are the same on every run. */
 #include "cli.h"
 
 #include "base/alloc.h"

@@ -908,8 +908,8 @@ typedef struct kh_forecast {
     long long warm_up;                     /* queries that it took */
 } kh_forecast;
 
-/* What is done about label words that the model says more readily than others, whatever the text is (doc/methods.md): nothing; their
- * mean over the train and dev rows is made even; or the same is learned from texts that say nothing. Needs log-probabilities. */
+/* What is done about label words that the model says more readily than others, whatever the text is (doc/methods.md): nothing;
+ * their mean over the train and dev rows is made even; or it is learned from texts that say nothing. Needs log-probabilities. */
 typedef enum kh_label_prior { KH_LABEL_PRIOR_NONE, KH_LABEL_PRIOR_BATCH, KH_LABEL_PRIOR_CONTEXTUAL } kh_label_prior;
 
 typedef struct kh_tune_opts {

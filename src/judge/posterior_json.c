@@ -17,8 +17,8 @@
 #include <string.h>
 
 /* Folders with a prior of labels are of format 2, so that no earlier keyhole answers without it. */
-enum { FORMAT = 2, PLAIN_FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16, MAX_ROWS = 1 << 20,
-    MAX_LAYERS = 1 << 10 };
+enum { FORMAT = 2, PLAIN_FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16,
+    MAX_ROWS = 1 << 20, MAX_LAYERS = 1 << 10 };
 
 /* -------------------------------------------------------------------------------------------------- writing */
 
@@ -449,7 +449,8 @@ static int read_label_prior(reader *r, const json_t *root) {
     if (rc == 0)
         rc = get_array(r, o, "log", (size_t)p->n, &rows);
     if (rc == 0 && json_array_size(rows) != (size_t)p->n)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d", r->name, json_array_size(rows), p->n);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d", r->name, json_array_size(rows),
+            p->n);
     if (rc == 0 && !(p->log_prior = kh_arena_array(&p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
         rc = kh_fail_memory(r->err);
     for (int s = 0; s < p->n && rc == 0; s++)

@@ -106,8 +106,8 @@ size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
 /* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
 int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
-/* The prior of labels of a finished posterior (learn_prior.c): asks its samples about some rows, and about the dev rows, and fills what
- * the posterior says of it, p->dev included. */
+/* The prior of labels of a finished posterior (learn_prior.c): asks its samples about some rows, and about the dev rows, and
+ * fills what the posterior says of it, p->dev included. */
 int kh_tuning_learn_prior(kh_tuning *, kh_posterior *, kh_err *err);
 /* How many queries that takes of so many samples; 0 if it is not wanted. */
 long long kh_tuning_prior_cost(const kh_tuning *, int samples);
