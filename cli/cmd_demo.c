@@ -59,9 +59,9 @@ static const struct method {
 } METHODS[] = {
     { "manual", "log-probabilities", "--method manual" },
     { "bbt", "log-probabilities",
-        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 12 --dev-every 2" },
+        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 10 --dev-every 2" },
     { "ensemble", "log-probabilities",
-        "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 --budget-generations 6 --dev-every 3" },
+        "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 --budget-generations 5 --dev-every 3" },
     { "smc", "labels only",
         "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 8 --first-draws 20 --max-moves 3 "
         "--budget-queries 3000" },
