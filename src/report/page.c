@@ -259,12 +259,12 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
     int last = e->n_score - 1;
-    open_table(b, NULL, last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");
+    open_table(b, NULL, last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and entropy");
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
     if (has_intervals(e))
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval of %s</th>", 100 * e->o->bootstrap.level, SCORE[last]);
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_ood_name(i); i++) {
         kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
@@ -278,6 +278,8 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) 
         kh_buf_text(b, "</tr>\n");
     }
     close_table(b);
+    if (has_intervals(e))
+        kh_buf_printf(b, "<p class=\"dim\">The interval is that of %s.</p>\n", SCORE[last]);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
             "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls "
