@@ -142,7 +142,8 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
     if (isinf(d->ood))
         kh_buf_printf(out, "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n, d->opts.keep);
     else
-        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows", kh_score_title(d->opts.foreign), d->ood, e->flagged);
+        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows", kh_score_title(d->opts.foreign), d->ood,
+            e->flagged);
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
     kh_buf_text(out, isfinite(d->ood) ? "\n" : "");

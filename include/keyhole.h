@@ -836,8 +836,9 @@ typedef struct kh_decision {
     bool foreign;     /* not of the distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
-/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies (opts.foreign) call it not foreign. in [n_label] (NULL:
- * not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always gets the same set. */
+/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies (opts.foreign) do not call it
+ * foreign. in [n_label] (NULL: not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always
+ * gets the same set. */
 KH_API kh_decision kh_decide(const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
 /* -- calibration -- */

@@ -84,7 +84,8 @@ static void put_classes(kh_buf *b, const char *key, const kh_task *task, const d
     kh_buf_char(b, '}');
 }
 
-static void put_decision(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, double energy, bool *in) {
+static void put_decision(
+    kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, double energy, bool *in) {
     kh_decision d = kh_decide(&s->decisions, row, p, energy, in);
     kh_buf_printf(b, ",\"abstain\":%s,\"ood_score\":%.9g,\"ood\":%s", d.abstain ? "true" : "false", d.ood_score,
         d.foreign ? "true" : "false");

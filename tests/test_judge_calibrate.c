@@ -359,7 +359,8 @@ static void predictions_of_every_kind(void **state) {
 static void energies_stand_beside_any_kind(void **state) {
     (void)state;
     kh_predictions r;
-    assert_int_equal(parse(&r, "{\"probs\": [1, 0], \"energy\": -7.5}\n{\"probs\": [1, 0], \"energy\": null}\n{\"probs\": [1, 0]}\n"), 0);
+    assert_int_equal(parse(&r,
+        "{\"probs\": [1, 0], \"energy\": -7.5}\n{\"probs\": [1, 0], \"energy\": null}\n{\"probs\": [1, 0]}\n"), 0);
     assert_true(r.n_energy == 1 && r.energy[0] == -7.5 && isnan(r.energy[1]) && isnan(r.energy[2]));
     kh_predictions_free(&r);
 }

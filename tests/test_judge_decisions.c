@@ -168,7 +168,7 @@ static void decisions_by_energy_need_a_box_that_shows_them(void **state) {
     d.opts.foreign = KH_SCORE_ENERGY;
     assert_int_equal(kh_decisions_check(&d, knows, "run", &err), 0);
     assert_int_equal(kh_decisions_check(&d, votes, "run", &err), KH_EMISMATCH);
-    assert_says(&err, "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" with the same --model");
+    assert_says(&err, "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" with the same");
     kh_predictor_free(knows);
     kh_predictor_free(votes);
     kh_posterior_free(p);

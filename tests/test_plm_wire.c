@@ -360,7 +360,8 @@ static void energies_that_make_no_sense_are_named(void **state) {
         { "", "s: answered without \"energy\", which was asked for" },
         { ",\"energy\":[[1,2]]", "must be an object with \"dtype\"" },
         { ",\"energy\":{\"shape\":[2,1],\"data\":\"AAAAvwAAAMA=\"}", "answered with energies of shape [2, 1], expected [1, 2]" },
-        { ",\"energy\":{\"shape\":[1,2],\"data\":\"AAAAvwAAwH8=\"}", "answered prompt 0, row 1 with an energy that is not a number" },
+        { ",\"energy\":{\"shape\":[1,2],\"data\":\"AAAAvwAAwH8=\"}",
+            "answered prompt 0, row 1 with an energy that is not a number" },
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         float p[4], e[2];

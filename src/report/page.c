@@ -259,7 +259,8 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
     int last = e->n_score - 1;
-    open_table(b, NULL, last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and entropy");
+    open_table(b, NULL,
+        last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
@@ -298,8 +299,8 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         "A classifier that knows its limits is less certain of them.");
     if (e->n_score > KH_SCORE_ENERGY)
         kh_buf_text(b,
-            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, −log&nbsp;∑&nbsp;exp of "
-            "their logits, is about how much the model expects any of them, which normalising forgets.");
+            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, "
+            "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of them, which normalising forgets.");
     kh_buf_text(b, "</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
