@@ -164,7 +164,7 @@ ok lines_of_standard_input $?
 ok predict_csv $?
 sed 's/.*/{"text":"&","label":"whatever"}/' "$work/in" >"$work/rows.jsonl" && run 0 predict "$work/bbt" "$work/rows.jsonl" && sed 's/"line":[0-9]*,//' "$work/out" | cmp - "$work/a"
 ok predict_jsonl $?
-run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --text && [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
+run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --text && [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
     [ "$(awk -F'\t' 'NF == 13' "$work/out" | wc -l)" -eq 25 ] && [ "$(sed -n '2p' "$work/out" | cut -f 1)" = 2 ]
 ok tsv_output $?
 run 0 predict "$work/bbt" "$data/test.tsv" --output probs && cp "$work/out" "$work/in" && run 0 metrics - && says out "accuracy" &&
