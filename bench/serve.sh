@@ -31,7 +31,6 @@ task=$work/toy.json
 if [ -z "$model" ]; then
     model=$work/model
     "$keyhole" model random --arch roberta-base --layers 4 --hidden 256 --heads 4 --inner 1024 --seed 3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" >/dev/null || exit 1
-    mv "$model/tiny-bpe.json" "$model/tokenizer.json"
 fi
 tune() { # tune MODEL -> queries a second while asking
     rm -rf "$work/run"

@@ -30,7 +30,7 @@ END
 : >"$here/out" && : >"$here/err"
 
 random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" && mv "$model/tiny-bpe.json" "$model/tokenizer.json"
+    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 }
 common=(--model "$model" --task "$toy" --data "$data" --shots 16 --dim 12 --slots 5 --p0 random)
 tune() { # tune NAME METHOD SEED OPTIONS...
