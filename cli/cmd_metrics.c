@@ -45,7 +45,7 @@ static const kh_opt metrics_table[] = {
         .help = "share of rows that the threshold for --ood lets in" },
     { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides: 1 - max p, or entropy" },
-    { "json", KH_OPT_FLAG, offsetof(metrics_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(metrics_opts),
     { 0 },
 };
 
