@@ -122,7 +122,8 @@ static void fast_takes_fewer_rows_of_many_classes(void **state) {
     snprintf(path, sizeof path, "%s/dbpedia", data_dir());
     mkdir(path, 0755);
     for (int preset = 0; preset < 2; preset++) {
-        kh_agenda a = make((kh_agenda_opts){ .rows = -1, .shots = -1, .preset = (kh_preset)preset, .tasks = "agnews,dbpedia", .methods = "bbt" });
+        kh_agenda a = make((kh_agenda_opts){
+            .rows = -1, .shots = -1, .preset = (kh_preset)preset, .tasks = "agnews,dbpedia", .methods = "bbt" });
         assert_int_equal(a.run[0].shots, 16);
         assert_int_equal(a.run[a.n - 1].shots, preset == KH_PRESET_FAST ? 4 : 16);
         kh_agenda_free(&a);
@@ -194,7 +195,8 @@ static void leave_run(const kh_agenda *a, int i, double accuracy, double ece) {
 }
 
 static kh_agenda small_agenda(void) {
-    return make((kh_agenda_opts){ .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "1,2", .tables = "1,2" });
+    return make((kh_agenda_opts){
+        .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "1,2", .tables = "1,2" });
 }
 
 static void receipts_come_back(void **state) {
@@ -286,7 +288,8 @@ static void what_disagrees_comes_first(void **state) {
     assert_true(first < place_of(&page, "### 1. Do ensembles beat BBT") && place_of(&page, "### 1. Do ensembles") < others);
     assert_true(others < place_of(&page, "### 3. Are uniform weights"));
     assert_true(others < place_of(&page, "### 5. How many queries") && others < place_of(&page, "## Table 1"));
-    place_of(&page, "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT (-10.0); ECE of ELBO 0.050 against 0.100 of BBT");
+    place_of(&page,
+        "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT (-10.0); ECE of ELBO 0.050 against 0.100 of BBT");
     place_of(&page, "So it is here. Over 1 task: uniform weights accuracy 60.0 and ECE 0.300, importance weights 55.0 and 0.300.");
     place_of(&page, "The paper does not ask this. No task has runs of both with a record of dev accuracy.");
     place_of(&page, "Here it cannot be told. There are no runs of it.");

@@ -553,7 +553,8 @@ static void put_sets(const writer *w) {
             add_value(&t, average(w->r, kh_variant_at(k), KH_TABLE_MAIN, METRIC[i]), NAN, i < 2);
     }
     heading(w, 2, "Conformal sets on and off");
-    para(w, "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
+    para(w,
+        "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
         100 * (1 - alpha));
     put_grid(w, &t);
 }
