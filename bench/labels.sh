@@ -26,8 +26,10 @@ one() {
     shift 4
     [ -s "$run/metrics.json" ] && return
     echo "$run" >&2
-    "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --seed "$seed" --precision "$precision" \
-        --budget-queries "$budget" --out "$run" --force --json >"$run.tune" 2>/dev/null || { echo "$run: tuning failed" >&2; return 1; }
+    "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --seed "$seed" \
+        --precision "$precision" \
+        --budget-queries "$budget" --out "$run" --force --json >"$run.tune" 2>/dev/null ||
+        { echo "$run: tuning failed" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --output probs >"$run/probs.jsonl" 2>/dev/null &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
         mv "$run/metrics.part" "$run/metrics.json"
@@ -36,7 +38,8 @@ one() {
 for i in "${!tasks[@]}"; do
     task=${tasks[i]}
     total=$(($(wc -l <"$data/$task/test.tsv") - 1))
-    awk -v n="$rows" -v total="$total" 'NR == 1 || int((NR - 1) * n / total) > int((NR - 2) * n / total)' "$data/$task/test.tsv" >"$out/$task.tsv"
+    awk -v n="$rows" -v total="$total" 'NR == 1 || int((NR - 1) * n / total) > int((NR - 2) * n / total)' "$data/$task/test.tsv" \
+        >"$out/$task.tsv"
     for seed in "${seeds[@]}"; do
         one "$task" "${budgets[i]}" "$seed" smc --method smc
         one "$task" "${budgets[i]}" "$seed" abc-smc --method abc-smc --paper-exact
