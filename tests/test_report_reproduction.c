@@ -353,8 +353,9 @@ static void every_question_is_answered(void **state) {
         const char *variant;
         double accuracy, ece;
     } ALL[] = { { "bbt", 0.7, 0.2 }, { "ensemble", 0.8, 0.1 }, { "elbo", 0.75, 0.05 }, { "abc-smc", 0.5, 0.3 },
-        { "snpe", 0.6, 0.25 }, { "smc", 0.65, 0.15 }, { "abc-smc-importance", 0.55, 0.3 }, { "abc-smc-votes", 0.5, 0.2 }, { "smc-raw", 0.65, 0.22 },
-        { "smc-soft", 0.66, 0.12 }, { "smc-10", 0.6, 0.3 }, { "smc-30", 0.6, 0.25 }, { "smc-100", 0.6, 0.2 } };
+        { "snpe", 0.6, 0.25 }, { "smc", 0.65, 0.15 }, { "abc-smc-importance", 0.55, 0.3 }, { "abc-smc-votes", 0.5, 0.2 },
+        { "smc-raw", 0.65, 0.22 }, { "smc-soft", 0.66, 0.12 }, { "smc-10", 0.6, 0.3 }, { "smc-30", 0.6, 0.25 },
+        { "smc-100", 0.6, 0.2 } };
     kh_agenda a = make((kh_agenda_opts){ .rows = -1,
         .shots = -1,
         .tasks = "snli",
