@@ -7,44 +7,53 @@
 #
 # MODEL, DATA       folders (default ../shared/models/minilm-mlm and ../shared/data)
 # TASKS, SEEDS      what to run (default "sst2 agnews dbpedia", "13 21 42")
-# BUDGETS           queries for each of the tasks, in their order (default "24000 48000 112000": 750 or 500 candidates)
+# METHODS           of "smc abc-smc smc-raw abc-smc-early" (default: all)
+# BUDGETS, SHOTS    for each of the tasks, in their order: queries, and rows of each class (default "24000 48000 112000",
+#                   "16 16 16": 750 or 500 candidates)
+# SAMPLES, SLOTS    of all methods (default 100 and 50, the methods' own)
 # ROWS              test rows to judge on, spread evenly over the file (default 200)
 # PRECISION         f32 (default), bf16, ...
+# THREADS           of each run (default 0: one for each core); two calls with other METHODS and the same OUT may run side by side
 set -u
 keyhole=$1 out=$2
 model=${MODEL:-../shared/models/minilm-mlm} data=${DATA:-../shared/data}
 tasks=(${TASKS:-sst2 agnews dbpedia}) seeds=(${SEEDS:-13 21 42}) budgets=(${BUDGETS:-24000 48000 112000})
-rows=${ROWS:-200} precision=${PRECISION:-f32}
+shots=(${SHOTS:-16 16 16}) methods=" ${METHODS:-smc abc-smc smc-raw abc-smc-early} "
+rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" --samples "${SAMPLES:-100}" \
+    --threads "${THREADS:-0}")
 mkdir -p "$out" || exit 1
 
 # value KEY FILE: a number in JSON
 value() { sed -n "s/.*\"$1\": *\\([-+.e0-9]*\\).*/\\1/p" "$2" | head -n 1; }
 
-# one TASK BUDGET SEED NAME OPTIONS...: tunes, predicts, judges; the last file written says that it is done
+# one NAME OPTIONS...: tunes, predicts, judges, with the task, budget, shots and seed of the loops below; the last file written says
+# that it is done
 one() {
-    local task=$1 budget=$2 seed=$3 run=$out/$1-$4-$3
-    shift 4
-    [ -s "$run/metrics.json" ] && return
+    local run=$out/$task-$1-$seed
+    [ -s "$run/metrics.json" ] || [ "${methods/ $1 /}" = "$methods" ] && return
+    shift
     echo "$run" >&2
-    "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --seed "$seed" \
-        --precision "$precision" \
-        --budget-queries "$budget" --out "$run" --force --json >"$run.tune" 2>/dev/null ||
+    "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --shots "${shots[i]}" --seed "$seed" \
+        "${common[@]}" --budget-queries "${budgets[i]}" --out "$run" --force --json >"$run.tune" 2>/dev/null ||
         { echo "$run: tuning failed" >&2; return 1; }
-    "$keyhole" predict "$run" "$out/$task.tsv" --output probs >"$run/probs.jsonl" 2>/dev/null &&
+    "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>/dev/null &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
         mv "$run/metrics.part" "$run/metrics.json"
 }
 
-for i in "${!tasks[@]}"; do
+for i in "${!tasks[@]}"; do # the rows to judge on
     task=${tasks[i]}
     total=$(($(wc -l <"$data/$task/test.tsv") - 1))
     awk -v n="$rows" -v total="$total" 'NR == 1 || int((NR - 1) * n / total) > int((NR - 2) * n / total)' "$data/$task/test.tsv" \
         >"$out/$task.tsv"
-    for seed in "${seeds[@]}"; do
-        one "$task" "${budgets[i]}" "$seed" smc --method smc
-        one "$task" "${budgets[i]}" "$seed" abc-smc --method abc-smc --paper-exact
-        one "$task" "${budgets[i]}" "$seed" smc-raw --method smc --calibrate none
-        one "$task" "${budgets[i]}" "$seed" abc-smc-early --method abc-smc --paper-exact --early-rejection on
+done
+for seed in "${seeds[@]}"; do
+    for i in "${!tasks[@]}"; do
+        task=${tasks[i]}
+        one smc --method smc
+        one abc-smc --method abc-smc --paper-exact
+        one smc-raw --method smc --calibrate none
+        one abc-smc-early --method abc-smc --paper-exact --early-rejection on
     done
 done
 

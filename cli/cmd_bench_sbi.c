@@ -108,7 +108,7 @@ static int trace(kh_watch *w, const kh_population *p, const kh_step *step, bool 
 /* Rows of the table count the same: a weighted population is resampled, evenly. */
 static int take_samples(bench *b, kh_err *err) {
     const kh_population *p = &b->out;
-    size_t dim = (size_t)p->dim;
+    size_t dim = (size_t)b->o->dim;
     kh_rng r = kh_rng_stream(b->o->seed, KH_RNG_RESAMPLE, UINT32_MAX, 0);
     double u = kh_rng_uniform(&r), sum = 0;
     b->n = p->n;
@@ -118,7 +118,7 @@ static int take_samples(bench *b, kh_err *err) {
     for (int i = 0, taken = 0; i < p->n; i++) {
         sum += p->weight[i] * p->n;
         for (; taken < p->n && (taken + u < sum || i == p->n - 1); taken++)
-            kh_toy_parameters(b->toy, p->z + (size_t)i * dim, 1, b->theta + (size_t)taken * dim);
+            kh_toy_parameters(b->toy, p->z + (size_t)i * (size_t)p->dim, 1, b->theta + (size_t)taken * dim);
         b->tolerance = p->errors[i] > b->tolerance ? p->errors[i] : b->tolerance;
     }
     return 0;
@@ -135,6 +135,8 @@ static int run_method(bench *b, kh_err *err) {
         kh_watch_stop(&b->watch, "there is nothing to search");
         return 0;
     }
+    if (m->steps)
+        kh_toy_carry_noise(b->toy);
     int rc = m->run(&b->out, b->sim, b->o->method_opts, b->o->seed, &b->watch, err);
     return rc == 0 ? take_samples(b, err) : rc;
 }

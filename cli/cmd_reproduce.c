@@ -19,6 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Fifty candidates find something in a space of fifty dimensions, and short prompts are cheap. */
+enum { PAPER_DIM = 500, PAPER_SLOTS = 50, FAST_DIM = 50, FAST_SLOTS = 5 };
+
 typedef struct reproduce_opts {
     const char *model, *data, *out, *published;
     kh_agenda_opts plan;
@@ -33,7 +36,7 @@ static const kh_opt reproduce_table[] = {
         .help = "the backbone: a model folder, or a service", .required = true },
     { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR",
         .help = "holds a data folder for each task: sst2, yelp, ...", .required = true },
-    { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), .arg = "DIR", .help = "for the runs and the tables", .required = true },
+    { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), "reproduction", .arg = "DIR", .help = "for the runs and the tables" },
     { "tables", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tables), .arg = "LIST",
         .help = "of 1,2,3,4,weights,samples,ablations; without it all" },
     { "tasks", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tasks), .arg = "LIST",
@@ -46,12 +49,16 @@ static const kh_opt reproduce_table[] = {
     { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9, .arg = "N",
         .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
     { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000, .arg = "K",
-        .help = "rows of each class, for train and for dev; -1: 16, but fast takes 4 of dbpedia's 14 classes" },
+        .help = "rows of each class, for train and for dev; -1: 16, if fast 32 of all classes together" },
     { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
         .help = "stop after H hours, write what is known; the same command goes on" },
     { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
         .help = "published numbers to show beside ours" },
-    KH_SPACE_ROWS(reproduce_opts, space),
+    { "dim", KH_OPT_INT, offsetof(reproduce_opts, space.dim), "0", .min = 0, .max = 1 << 20, .arg = "N",
+        .help = "dimension of z; 0: as the preset has it, 500 or, if fast, 50" },
+    { "slots", KH_OPT_INT, offsetof(reproduce_opts, space.slots), "0", .min = 0, .max = 1 << 16, .arg = "N",
+        .help = "vectors of the soft prompt; 0: as the preset has it, 50 or, if fast, 5" },
+    KH_SPACE_KIND_ROWS(reproduce_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "preset", .arg = "preset|f32|bf16|int8|auto",
         .help = "of the model; preset: int8 for fast, except where gradients are taken, else f32" },
     { "groups", KH_OPT_INT, offsetof(reproduce_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
@@ -125,6 +132,15 @@ static kh_precision precision_of(const job *j, kh_access access) {
     return j->o->precision > 0 ? (kh_precision)(j->o->precision - 1) : fast ? KH_INT8 : KH_F32;
 }
 
+/* What is searched: as it was given, or as the preset has it. */
+static kh_space_opts space_of(const job *j) {
+    kh_space_opts s = j->o->space;
+    bool fast = j->o->preset == KH_PRESET_FAST;
+    s.dim = s.dim ? s.dim : fast ? FAST_DIM : PAPER_DIM;
+    s.slots = s.slots ? s.slots : fast ? FAST_SLOTS : PAPER_SLOTS;
+    return s;
+}
+
 /* The box that log-probabilities and labels come from is spread over ranks, if there are any; gradients are rank 0's own. */
 static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
     kh_plm **box = &j->box[access == KH_ACCESS_WEIGHTS];
@@ -160,7 +176,7 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     double start = now();
     if (rc == 0) {
         kh_hooks hooks = { on_progress, cli_hooks.log, j };
-        kh_tune_opts t = { .space = j->o->space,
+        kh_tune_opts t = { .space = space_of(j),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
             .max_queries = kh_variant_queries(r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
@@ -476,9 +492,10 @@ static int prepare(job *j, kh_err *err) {
         rc = kh_published_init(&j->published, err);
     if (rc == 0 && o->published)
         rc = kh_published_read(&j->published, o->published, err);
+    kh_space_opts space = space_of(j);
     kh_buf_printf(&j->common, "model=%s precision=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
-        (int)precision_of(j, KH_ACCESS_LOGPROBS), o->space.dim, o->space.slots, o->space.inject, o->space.projection, o->space.p0,
-        o->space.p0_text ? o->space.p0_text : "");
+        (int)precision_of(j, KH_ACCESS_LOGPROBS), space.dim, space.slots, space.inject, space.projection, space.p0,
+        space.p0_text ? space.p0_text : "");
     j->runs = kh_path_join(o->out, "runs");
     j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
     if (rc == 0 && (!j->runs || !j->why || kh_buf_failed(&j->common)))
@@ -547,7 +564,7 @@ const cli_command cmd_reproduce = {
             "signal or --budget-time end it in good order; the same command goes on, inside a\n"
             "run, too. Folders of tasks that are not there are left out, and the page says so.\n"
             "Another backbone is another --model with another --out. doc/reproduce.md has more.\n\n"
-            "  keyhole reproduce --model DIR --data data --out out --preset fast\n"
+            "  keyhole reproduce --model builtin --data data --preset fast\n"
             "  keyhole reproduce --model DIR --data data --out out --dry-run\n"
             "  keyhole reproduce ... --tables 1,2 --tasks sst2,rte --methods bbt,ensemble,smc\n"
             "  keyhole reproduce ... --budget-time 8\n"

@@ -112,7 +112,7 @@ static void fast_is_smaller(void **state) {
     assert_int_equal(count(&a, "smc-300", NULL), 0);
     assert_int_equal(count(&a, "smc-soft", "sst2"), 3);
     assert_int_equal(count(&a, "smc-soft", "agnews"), 0);
-    assert_int_equal(a.run[0].rows, 64);
+    assert_int_equal(a.run[0].rows, 48);
     assert_int_equal(a.run[0].n_ood, 1);
     kh_agenda_free(&a);
 }
@@ -125,8 +125,8 @@ static void fast_takes_fewer_rows_of_many_classes(void **state) {
     for (int preset = 0; preset < 2; preset++) {
         kh_agenda a = make((kh_agenda_opts){
             .rows = -1, .shots = -1, .preset = (kh_preset)preset, .tasks = "agnews,dbpedia", .methods = "bbt" });
-        assert_int_equal(a.run[0].shots, 16);
-        assert_int_equal(a.run[a.n - 1].shots, preset == KH_PRESET_FAST ? 4 : 16);
+        assert_int_equal(a.run[0].shots, preset == KH_PRESET_FAST ? 8 : 16);
+        assert_int_equal(a.run[a.n - 1].shots, preset == KH_PRESET_FAST ? 2 : 16);
         kh_agenda_free(&a);
         a = make((kh_agenda_opts){ .rows = -1, .shots = 8, .preset = (kh_preset)preset, .tasks = "dbpedia", .methods = "bbt" });
         assert_int_equal(a.run[0].shots, 8);

@@ -16,11 +16,13 @@
 #include "base/opts.h"
 #include "keyhole.h"
 
-/* The rows of a kh_space_opts called m in a struct S, for a table of options. */
+/* The rows of a kh_space_opts called m in a struct S, for a table of options: what decides its size, and the rest. */
 #define KH_SPACE_ROWS(S, m) \
     { "dim", KH_OPT_INT, offsetof(S, m.dim), "500", .min = 1, .max = 1 << 20, .arg = "N", .help = "dimension of z" }, \
     { "slots", KH_OPT_INT, offsetof(S, m.slots), "50", .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "vectors of the soft prompt" }, \
+    KH_SPACE_KIND_ROWS(S, m)
+#define KH_SPACE_KIND_ROWS(S, m) \
     { "inject", KH_OPT_CHOICE, offsetof(S, m.inject), "post-ln-add", .arg = "none|post-ln-add|embed-prefix|embed-inplace", \
         .help = "where the soft prompt enters the model" }, \
     { "projection", KH_OPT_CHOICE, offsetof(S, m.projection), "normal", .arg = "normal|uniform", \

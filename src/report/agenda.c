@@ -15,10 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FAST_TRAIN_ROWS: of all classes together, so that dbpedia's fourteen do not take most of the hour. */
-enum { SHOTS = 16, FAST_ROWS = 64, FAST_TRAIN_ROWS = 64, MAX_SEEDS = 1000 };
+/* FAST_TRAIN_ROWS: of all classes together, so that tasks of many do not take most of the hour. */
+enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
 
-#define LABELS_FAST "samples=10"
+#define SMC_FAST "samples=10"
+#define ABC_FAST "samples=10 first-draws=5"
+#define ENSEMBLE_FAST "members=3 budget-generations=3 pop=8 sigma=6 dev-every=3"
 #define ABLATED KH_TABLE_ABLATIONS
 
 static const kh_variant VARIANTS[] = {
@@ -27,48 +29,47 @@ static const kh_variant VARIANTS[] = {
         .weight = 4 },
     { "feature-mlp", "Feature-MLP", "feature-mlp", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .weight = 2 },
     { "feature-bilstm", "Feature-BiLSTM", "feature-bilstm", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .weight = 2 },
-    { "prompt-tuning", "Prompt Tuning", "prompt-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "prompt-tuning", "Prompt Tuning", "prompt-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
-    { "p-tuning-v2", "P-Tuning v2", "p-tuning-v2", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "p-tuning-v2", "P-Tuning v2", "p-tuning-v2", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
-    { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=10",
+    { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_FAMILY_GRADIENTS, .paper = true, .fast = "epochs=5",
         .weight = 10 },
     { "bbt", "BBT", "bbt", KH_TABLE_MAIN, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "budget-generations=8 pop=10 dev-every=4", .candidates = 100, .weight = 20 },
+        .fast = "budget-generations=7 pop=8 sigma=6 dev-every=1", .candidates = 64, .weight = 20 },
     { "ensemble", "Ensembles", "ensemble", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130, .weight = 60 },
+        .fast = ENSEMBLE_FAST, .candidates = 80, .weight = 60 },
     { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LOGITS, .paper = true, .code = true,
-        .fast = "budget-generations=5 pop=8 draws=2 dev-every=5 dev-all=false samples=8", .candidates = 100, .weight = 60 },
+        .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 dev-all=false samples=8", .candidates = 80, .weight = 60 },
     { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = LABELS_FAST, .candidates = 80, .weight = 60 },
+        .fast = ABC_FAST, .candidates = 80, .weight = 60 },
     { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = "budget-rounds=2 simulations=40 samples=10 transforms=2 max-epochs=20", .weight = 60 },
-    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = LABELS_FAST, .candidates = 80, .weight = 60 },
+        .fast = "budget-rounds=2 simulations=32 samples=10 transforms=2 max-epochs=20", .weight = 60 },
+    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = SMC_FAST, .candidates = 80, .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .set = "weights=importance", .fast = LABELS_FAST, .candidates = 80, .weight = 60 },
+        .set = "weights=importance", .fast = ABC_FAST, .candidates = 80, .weight = 60 },
 
-    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 150,
+    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .candidates = 100,
         .weight = 40 },
-    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 150,
+    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .candidates = 100,
         .weight = 60 },
-    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .candidates = 300,
+    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .candidates = 200,
         .weight = 100 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_FAMILY_LABELS, .code = true, .set = "calibrate=votes",
-        .fast = LABELS_FAST, .candidates = 80, .weight = 60 },
-    { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_FAMILY_LABELS, .set = "calibrate=none", .fast = LABELS_FAST,
+        .fast = ABC_FAST, .candidates = 80, .weight = 60 },
+    { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_FAMILY_LABELS, .set = "calibrate=none", .fast = SMC_FAST,
         .candidates = 80, .weight = 60 },
-    { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = LABELS_FAST,
+    { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = SMC_FAST,
         .candidates = 80, .weight = 60 },
-    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = LABELS_FAST,
+    { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = SMC_FAST,
         .candidates = 80, .weight = 90 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_FAMILY_LOGITS, .code = true,
-        .set = "share-projection=false", .fast = "members=3 budget-generations=4 pop=8 dev-every=4", .candidates = 130,
-        .weight = 60 },
+        .set = "share-projection=false", .fast = ENSEMBLE_FAST, .candidates = 80, .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_FAMILY_LOGITS,
-        .fast = "budget-generations=5 pop=8 draws=2 dev-every=5 samples=8", .candidates = 100, .weight = 60 },
+        .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 samples=8", .candidates = 80, .weight = 60 },
     { "manual-exact", "Manual Prompt, the code's words", "manual", ABLATED, KH_FAMILY_UNTUNED, .exact = true, .weight = 1 },
 };
 

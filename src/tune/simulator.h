@@ -118,6 +118,7 @@ typedef struct kh_sampler {
     const kh_opt *opts; /* "samples", which every row must have, says how many come out */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings; NULL: the defaults */
+    bool steps;                /* moves z by steps that it adapts, and so needs the same answer to the same z */
     /* Fills *out, which the caller frees also on failure. What can be returned is returned when a budget ends the run. */
     int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_watch *, kh_err *err);
 } kh_sampler;

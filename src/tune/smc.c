@@ -48,7 +48,9 @@ static const double LEAST_STEP = 1e-3;
 static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
 
-#define OWN_ROWS \
+/* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it moves until it has forgotten where
+ * it was, and what comes out is the posterior itself. */
+#define OWN_ROWS(MOVES, UNMOVED) \
     { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
         .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
     { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
@@ -62,10 +64,10 @@ static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
         .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
     { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of the population that meets the next level; soft: its effective size" }, \
-    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), "6", .min = 1, .max = 1 << 16, .arg = "N", \
+    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), MOVES, .min = 1, .max = 1 << 16, .arg = "N", \
         .help = "sweeps of moves in a level, at most" }, \
-    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), "0.3", .min = 1e-6, .max = 0.99, .arg = "X", \
-        .help = "sweeps are made until a member has stayed where it was with this probability" }, \
+    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), UNMOVED, .min = 0, .max = 0.99, .arg = "X", \
+        .help = "sweeps are made until a member has stayed where it was with this probability; 0: as many as there may be" }, \
     { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, .max = 0.99, .arg = "X", \
         .help = "share of moves to be accepted, which the step size is adapted to" }, \
     { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
@@ -74,8 +76,8 @@ static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
     { "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", .arg = "off|on", \
         .help = "stop asking about a candidate that has too many errors; accepts the same" }
 
-static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"), OWN_ROWS, { 0 } };
-static const kh_opt toy_table[] = { OWN_ROWS, { 0 } };
+static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"), OWN_ROWS("6", "0.3"), { 0 } };
+static const kh_opt toy_table[] = { OWN_ROWS("400", "0"), { 0 } };
 
 /* --------------------------------------------------------------------------------------------------- the state */
 
@@ -469,6 +471,7 @@ const kh_sampler kh_sampler_smc = {
     .summary = "sequential Monte Carlo with moves that keep to the prior; works in many dimensions",
     .opts = toy_table,
     .opts_size = sizeof(smc_opts),
+    .steps = true,
     .run = run,
 };
 

@@ -34,11 +34,14 @@ typedef struct problem {
     /* Coordinate i having k errors: its prior probability, and mean and mean square of z_i then. NULL: no closed form. */
     void (*part)(const kh_toy *, int i, int k, double *p, double *mean, double *square);
     int counts; /* k = 0 .. counts */
+    int (*noises)(const kh_toy *); /* how many numbers of noise an observation takes; NULL: none */
 } problem;
 
 struct kh_toy {
     const problem *problem;
     kh_simulator sim;
+    int dim;      /* of the parameters; the simulator's may be more, */
+    bool carried; /* if z carries its noise with it */
     uint64_t seed;
     float *observed;
 };
@@ -52,14 +55,26 @@ static const float *z_of(const kh_simulator *s, const kh_candidates *c, int i) {
 static double density(double x) { return exp(-x * x / 2) / sqrt(2 * M_PI); }
 static double below(double x) { return erfc(-x / sqrt(2)) / 2; }
 
+/* Standard normal noise number k of candidate i: carried by z, or the stream's next. */
+static double noise_at(const kh_simulator *s, const kh_candidates *c, int i, int k, kh_rng *r) {
+    const kh_toy *t = s->self;
+    return t->carried ? (double)z_of(s, c, i)[t->dim + k] / sqrt(s->prior_var) : kh_rng_normal(r);
+}
+
 /* -------------------------------------------------------------------------------------------- linear-gaussian */
+
+static int linear_noises(const kh_toy *t) { return t->dim; }
+
+static double linear_at(const kh_simulator *s, const kh_candidates *c, int i, int j, kh_rng *r) {
+    return (double)z_of(s, c, i)[j] + sqrt(NOISE_VAR) * noise_at(s, c, i, j, r);
+}
 
 static int linear_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err *err) {
     (void)err;
     for (int i = 0; i < c->n; i++) {
         kh_rng r = noise(s->self, c, i);
-        for (int j = 0; j < s->dim; j++)
-            x[(size_t)i * (size_t)s->dim + (size_t)j] = (float)((double)z_of(s, c, i)[j] + sqrt(NOISE_VAR) * kh_rng_normal(&r));
+        for (int j = 0; j < s->n_obs; j++)
+            x[(size_t)i * (size_t)s->n_obs + (size_t)j] = (float)linear_at(s, c, i, j, &r);
     }
     s->asked += (long long)c->n * s->cost;
     return 0;
@@ -75,10 +90,8 @@ static int linear_errors(kh_simulator *s, const kh_candidates *c, const int *all
     for (int i = 0; i < c->n; i++) {
         kh_rng r = noise(s->self, c, i);
         errors[i] = 0;
-        for (int j = 0; j < s->dim; j++) {
-            double x = (double)z_of(s, c, i)[j] + sqrt(NOISE_VAR) * kh_rng_normal(&r);
-            errors[i] += count_of(x - (double)s->observed[j], COUNT_WIDTH, MAX_COUNT);
-        }
+        for (int j = 0; j < s->n_obs; j++)
+            errors[i] += count_of(linear_at(s, c, i, j, &r) - (double)s->observed[j], COUNT_WIDTH, MAX_COUNT);
     }
     s->asked += (long long)c->n * s->cost;
     return 0;
@@ -100,7 +113,7 @@ static void linear_init(kh_toy *t) {
 static double shrink(const kh_toy *t) { return t->sim.prior_var / (t->sim.prior_var + NOISE_VAR); }
 
 static void linear_reference(const kh_toy *t, kh_rng *r, double *theta) {
-    for (int j = 0; j < t->sim.dim; j++)
+    for (int j = 0; j < t->dim; j++)
         theta[j] = shrink(t) * (double)t->observed[j] + sqrt(shrink(t) * NOISE_VAR) * kh_rng_normal(r);
 }
 
@@ -166,7 +179,7 @@ static void signs_init(kh_toy *t) {
 }
 
 static void signs_reference(const kh_toy *t, kh_rng *r, double *theta) {
-    for (int j = 0; j < t->sim.dim; j++) {
+    for (int j = 0; j < t->dim; j++) {
         theta[j] = sqrt(t->sim.prior_var) * kh_rng_normal(r);
         if (j < t->sim.n_obs)
             theta[j] = fabs(theta[j]) * (double)t->observed[j];
@@ -184,17 +197,21 @@ static void signs_part(const kh_toy *t, int i, int k, double *p, double *mean, d
 
 static double moons_theta(double z) { return 2 * below(z) - 1; }
 
-/* A point of the crescent around (0.25, 0). */
-static void crescent(kh_rng *r, double *p) {
-    double a = M_PI * (kh_rng_uniform(r) - 0.5), radius = 0.1 + 0.01 * kh_rng_normal(r);
+static int moons_noises(const kh_toy *t) { return t->dim; }
+
+/* A point of the crescent around (0.25, 0), by a uniform and a normal number. */
+static void crescent(double uniform, double normal, double *p) {
+    double a = M_PI * (uniform - 0.5), radius = 0.1 + 0.01 * normal;
     p[0] = radius * cos(a) + 0.25;
     p[1] = radius * sin(a);
 }
 
 static void moons_point(const kh_simulator *s, const kh_candidates *c, int i, double *x) {
-    kh_rng r = noise(s->self, c, i);
+    const kh_toy *t = s->self;
+    kh_rng r = noise(t, c, i);
     double a = moons_theta((double)z_of(s, c, i)[0]), b = moons_theta((double)z_of(s, c, i)[1]);
-    crescent(&r, x);
+    double uniform = t->carried ? below(noise_at(s, c, i, 0, &r)) : kh_rng_uniform(&r);
+    crescent(uniform, noise_at(s, c, i, 1, &r), x);
     x[0] -= fabs(a + b) / sqrt(2);
     x[1] += (b - a) / sqrt(2);
 }
@@ -236,8 +253,8 @@ static void moons_init(kh_toy *t) {
  * likely points are equally likely parameters, as long as these lie within the prior. */
 static void moons_reference(const kh_toy *t, kh_rng *r, double *theta) {
     for (int tries = 0; tries < MAX_TRIES; tries++) {
-        double p[2];
-        crescent(r, p);
+        double p[2], uniform = kh_rng_uniform(r);
+        crescent(uniform, kh_rng_normal(r), p);
         double sum = p[0] - (double)t->observed[0], difference = (double)t->observed[1] - p[1];
         if (kh_rng_below(r, 2))
             sum = -sum;
@@ -251,9 +268,9 @@ static void moons_reference(const kh_toy *t, kh_rng *r, double *theta) {
 /* --------------------------------------------------------------------------------------------------- the table */
 
 static const problem PROBLEMS[] = {
-    { "linear-gaussian", 1, 0, linear_init, linear_reference, linear_part, MAX_COUNT },
-    { "signs", 50, 0, signs_init, signs_reference, signs_part, 1 },
-    { "two-moons", 1, 2, moons_init, moons_reference, NULL, 0 },
+    { "linear-gaussian", 1, 0, linear_init, linear_reference, linear_part, MAX_COUNT, linear_noises },
+    { "signs", 50, 0, signs_init, signs_reference, signs_part, 1, NULL },
+    { "two-moons", 1, 2, moons_init, moons_reference, NULL, 0, moons_noises },
 };
 
 enum { N_PROBLEM = sizeof PROBLEMS / sizeof PROBLEMS[0] };
@@ -276,7 +293,7 @@ int kh_toy_new(kh_toy **out, const char *name, int dim, uint64_t seed, kh_err *e
         kh_free(observed);
         return kh_fail_memory(err);
     }
-    *t = (kh_toy){ .problem = p, .seed = seed, .observed = observed };
+    *t = (kh_toy){ .problem = p, .seed = seed, .dim = dim, .observed = observed };
     t->sim = (kh_simulator){ .dim = dim, .prior_var = p->prior_var, .observed = observed, .self = t };
     p->init(t);
     *out = t;
@@ -292,16 +309,24 @@ void kh_toy_free(kh_toy *t) {
 
 kh_simulator *kh_toy_simulator(kh_toy *t) { return &t->sim; }
 
+void kh_toy_carry_noise(kh_toy *t) {
+    t->carried = t->problem->noises != NULL;
+    t->sim.dim = t->dim + (t->carried ? t->problem->noises(t) : 0);
+}
+
 void kh_toy_parameters(const kh_toy *t, const float *z, int n, double *theta) {
     bool moons = t->problem->fixed_dim == 2;
-    for (size_t i = 0; i < (size_t)n * (size_t)t->sim.dim; i++)
-        theta[i] = moons ? moons_theta((double)z[i]) : (double)z[i];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < t->dim; j++) {
+            double own = (double)z[(size_t)i * (size_t)t->sim.dim + (size_t)j];
+            theta[(size_t)i * (size_t)t->dim + (size_t)j] = moons ? moons_theta(own) : own;
+        }
 }
 
 void kh_toy_reference(const kh_toy *t, int n, uint64_t seed, double *theta) {
     for (int i = 0; i < n; i++) {
         kh_rng r = kh_rng_stream(seed, KH_RNG_OBSERVE, 1, (uint32_t)i);
-        t->problem->reference(t, &r, theta + (size_t)i * (size_t)t->sim.dim);
+        t->problem->reference(t, &r, theta + (size_t)i * (size_t)t->dim);
     }
 }
 
@@ -313,7 +338,7 @@ static void others(const kh_toy *t, int but, int most, double *sum, double *scra
     double p, mean, square;
     memset(sum, 0, ((size_t)most + 1) * sizeof *sum);
     sum[0] = 1;
-    for (int i = 0; i < t->sim.dim; i++) {
+    for (int i = 0; i < t->dim; i++) {
         t->problem->part(t, i, 0, &p, &mean, &square);
         if (i == but || p == 1)
             continue;
@@ -332,7 +357,7 @@ bool kh_toy_moments(const kh_toy *t, int tolerance, double *mean, double *var) {
     size_t bytes = ((size_t)t->sim.n_error + 1) * sizeof(double);
     double *sum = kh_malloc(bytes), *scratch = kh_malloc(bytes);
     bool known = t->problem->part && tolerance >= 0 && sum && scratch;
-    for (int i = 0; i < t->sim.dim && known; i++) {
+    for (int i = 0; i < t->dim && known; i++) {
         double total = 0, first = 0, second = 0;
         others(t, i, most, sum, scratch);
         for (int e = 1; e <= most; e++)

@@ -28,7 +28,12 @@ int kh_toy_new(kh_toy **out, const char *name, int dim, uint64_t seed, kh_err *e
 void kh_toy_free(kh_toy *);
 kh_simulator *kh_toy_simulator(kh_toy *); /* lives as long as the toy */
 
-/* z [n, dim] as the problem's own parameters, theta [n, dim]. */
+/* From now on z has further coordinates, which are the noise of its observation, so that the same z is always answered the same
+ * way, as the box answers: what is drawn is the posterior of both, and its first coordinates are what is asked for. For methods
+ * that move z by small steps: with noise anew each time, a step of nothing would be refused as often as any other. */
+void kh_toy_carry_noise(kh_toy *);
+
+/* z [n, the simulator's dim] as the problem's own parameters, theta [n, dim]. */
 void kh_toy_parameters(const kh_toy *, const float *z, int n, double *theta);
 
 /* Mean and variance [dim] of each coordinate of z given that there are at most `tolerance` errors, exactly. False if this
