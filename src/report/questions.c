@@ -189,7 +189,7 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
     int pairs = 0, first = 0, rc = 0;
     for (int i = 0; i < r->a->n && rc == 0; i++) {
         int at[2] = { i, -1 };
-        double highest[2];
+        double highest[2] = { 0 };
         long long q[2];
         if (!r->outcome[i].done || strcmp(r->a->run[i].variant->name, "abc-smc") != 0 || (at[1] = beside(r, i, "smc")) < 0)
             continue;

@@ -425,8 +425,8 @@ static int pool_one(pooled *x, const char *path, kh_err *err) {
         rc = kh_predictions_parse(&rows, bytes.data, bytes.len, path, PROBS, 1, err);
     size_t k = (size_t)rows.n_label;
     if (rc == 0 &&
-        (!kh_grow(&x->p, &x->cap_p, (size_t)(x->n + rows.n) * k, sizeof *x->p) ||
-            !kh_grow(&x->label, &x->cap_label, (size_t)(x->n + rows.n), sizeof *x->label)))
+        (!kh_grow(&x->p, &x->cap_p, ((size_t)x->n + (size_t)rows.n) * k, sizeof *x->p) ||
+            !kh_grow(&x->label, &x->cap_label, (size_t)x->n + (size_t)rows.n, sizeof *x->label)))
         rc = kh_fail_memory(err);
     if (rc == 0) {
         memcpy(x->p + (size_t)x->n * k, rows.x, (size_t)rows.n * k * sizeof *x->p);
