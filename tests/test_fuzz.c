@@ -52,12 +52,15 @@ static size_t damage(kh_rng *r, const char *from, size_t n, char *to) {
     }
 }
 
+static long given; /* inputs */
+
 static void give(target *one, const char *bytes, size_t n) {
     char *exact = malloc(n ? n : 1); /* of the very size, for AddressSanitizer */
     if (n)
         memcpy(exact, bytes, n);
     one((const uint8_t *)exact, n);
     free(exact);
+    given++;
 }
 
 /* ---------------------------------------------------------------------------------------------- one value is wrong */
@@ -234,6 +237,8 @@ static void replay(const char *name, target *one, int slow) {
     }
     closedir(d);
     assert_true(n > 0);
+    printf("# %s: %ld inputs\n", name, given);
+    given = 0;
 }
 
 #define TEST(name, slow)                                                                                                           \
