@@ -44,7 +44,7 @@ static int want(wanted *w, const char *name, kh_err *err) {
 
 /* "all": every metric of the runs; "ood": what matters of each set from elsewhere. */
 static int want_many(wanted *w, const char *word, const kh_result *runs, int n, kh_err *err) {
-    static const char *const OOD[] = { ".entropy.auroc", ".entropy.aurrrc" };
+    static const char *const OOD[] = { ".entropy.auroc", ".energy.auroc", ".entropy.aurrrc" };
     bool all = strcmp(word, "all") == 0;
     int rc = 0;
     for (int i = 0; i < n; i++)

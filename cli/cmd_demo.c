@@ -216,20 +216,23 @@ static int run_all(demo *d, kh_err *err) {
 /* ------------------------------------------------------------------------------------------------------- the table */
 
 static const struct column {
-    const char *title, *key, *text;
-    int better; /* 1: more */
+    const char *title, *key[2], *text; /* the second key where the first has no value */
+    int better;                        /* 1: more */
 } COLUMNS[] = {
-    { "accuracy", "accuracy", "share of right answers, on rows that were not learned from", 1 },
-    { "ECE", "ece", "how far its confidence is from the share of right answers; less is better", -1 },
-    { "surest half", NULL, "share of wrong answers if it abstains from all but the half of the rows that it is surest of", -1 },
-    { FOREIGN, "ood." FOREIGN ".entropy.auroc",
-        "how well its doubt tells recipes, code, weather, ... from texts of its own kind: 0.5 is a guess, 1 perfect (AUROC)", 1 },
+    { "accuracy", { "accuracy" }, "share of right answers, on rows that were not learned from", 1 },
+    { "ECE", { "ece" }, "how far its confidence is from the share of right answers; less is better", -1 },
+    { "surest half", { NULL }, "share of wrong answers if it abstains from all but the half of the rows that it is surest of", -1 },
+    { FOREIGN, { "ood." FOREIGN ".energy.auroc", "ood." FOREIGN ".entropy.auroc" },
+        "how well it tells recipes, code, weather, ... from its own kind of text, by energy if it sees logits, else by entropy: "
+        "0.5 is a guess, 1 perfect (AUROC)",
+        1 },
 };
 enum { N_COLUMN = sizeof COLUMNS / sizeof *COLUMNS };
 
 static double value(const demo *d, int run, int column) {
-    const char *key = COLUMNS[column].key;
-    return key ? kh_result_value(&d->result[run], key) : d->result[run].half;
+    const char *const *key = COLUMNS[column].key;
+    double x = key[0] ? kh_result_value(&d->result[run], key[0]) : d->result[run].half;
+    return isnan(x) && key[1] ? kh_result_value(&d->result[run], key[1]) : x;
 }
 
 static bool is_best(const demo *d, int run, int column) {

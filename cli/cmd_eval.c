@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "judge/decisions.h"
 #include "report/grid.h"
 #include "report/page.h"
 #include "report/results.h"
@@ -15,7 +16,7 @@
 typedef struct eval_opts {
     kh_eval_opts e;
     const char *model, *out, *rows_out;
-    int precision, score;
+    int precision, score, foreign;
     bool report, json;
 } eval_opts;
 
@@ -37,7 +38,9 @@ static const kh_opt eval_table[] = {
     { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
         .help = "share of its own texts that are not to be called foreign" },
     { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
-        .help = "what decides: 1 - max p, or entropy" },
+        .help = "what decides when to abstain: 1 - max p, or entropy" },
+    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "energy", .arg = "maxp|entropy|energy",
+        .help = "what decides what is foreign; energy: where the box shows logits, elsewhere as --score" },
     { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0, .max = 1000000, .arg = "N",
         .help = "resamples for intervals; 0: none" },
     { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
@@ -98,17 +101,17 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
 
 static void put_outside(const kh_eval *e, const kh_outside *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
-    kh_grid t = { .n_col = interval ? 5 : 3, .n_left = 1 };
+    kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
     kh_grid_add(&t, "metric");
-    for (int s = 0; s < 2; s++) {
-        kh_grid_add(&t, s ? "entropy" : "1 - max p");
+    for (int s = 0; s < e->n_score; s++) {
+        kh_grid_add(&t, "%s", kh_score_title((kh_score)s));
         if (interval)
             kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
     }
     for (int i = 0; kh_ood_name(i); i++) {
         kh_grid_add(&t, "%s", kh_ood_name(i));
-        for (int s = 0; s < 2; s++) {
+        for (int s = 0; s < e->n_score; s++) {
             add_number(&t, kh_ood_value(&o->value[s], i));
             add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
         }
@@ -139,7 +142,8 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
     if (isinf(d->ood))
         kh_buf_printf(out, "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n, d->opts.keep);
     else
-        kh_buf_printf(out, "  foreign above %.6g: %.4f of these rows", d->ood, e->flagged);
+        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows", kh_score_title(d->opts.foreign), d->ood,
+            e->flagged);
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
     kh_buf_text(out, isfinite(d->ood) ? "\n" : "");
@@ -207,6 +211,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     kh_eval e = { .o = &o->e };
     kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX), results = kh_buf_init(KH_BUF_MAX);
     o->e.decide.score = (kh_score)o->score;
+    o->e.decide.foreign = (kh_score)o->foreign;
     o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
     o->e.hooks = &cli_hooks;
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
@@ -248,7 +253,8 @@ const cli_command cmd_eval = {
             "in their own templates with RUN's label words: a classifier that knows its limits\n"
             "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
             "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
-            "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it.\n\n"
+            "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. What is foreign goes\n"
+            "by energy, -log sum exp of the label logits, where RUN may see logits.\n\n"
             "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
             "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
             "  keyhole eval run --data data/sst2\n"

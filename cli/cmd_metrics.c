@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "judge/decisions.h"
 #include "predictions.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 
 typedef struct metrics_opts {
     const char *ood, *versus, *dev;
-    int bootstrap, bins, score;
+    int bootstrap, bins, score, foreign;
     double level, max_risk, delta, miss, keep;
     uint64_t seed;
     bool per_class, reliability, curve, json;
@@ -44,7 +45,9 @@ static const kh_opt metrics_table[] = {
     { "keep", KH_OPT_NUMBER, offsetof(metrics_opts, keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
         .help = "share of rows that the threshold for --ood lets in" },
     { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy",
-        .help = "what decides: 1 - max p, or entropy" },
+        .help = "what decides when to abstain: 1 - max p, or entropy" },
+    { "foreign-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy", .arg = "maxp|entropy|energy",
+        .help = "what --keep goes by; energy: where all rows have it, elsewhere as --score" },
     CLI_JSON_OPTION(metrics_opts),
     { 0 },
 };
@@ -58,10 +61,12 @@ typedef struct found {
     kh_bin *bin; /* [bins] */
     kh_curve_point *point;
     int n_point;
-    kh_ood outside[2], outside_low[2], outside_high[2]; /* by kh_score */
-    double *u, *u_out, *u_dev;                          /* by --score */
-    double threshold;                                   /* of ood */
-    double kept, let_in;                                /* shares of rows and of ood rows below it */
+    kh_ood outside[KH_N_SCORE], outside_low[KH_N_SCORE], outside_high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
+    int n_score;         /* without energies, those of p */
+    double *u, *u_dev;   /* by --score */
+    kh_score foreign;    /* what the threshold of ood goes by */
+    double threshold;    /* of ood */
+    double kept, let_in; /* shares of rows and of ood rows below it */
     kh_selector selector;
     double coverage, risk; /* of the rows under it */
     kh_conformal conformal;
@@ -78,7 +83,9 @@ static int uncertainties(double **u, const cli_predictions *r, kh_score score, k
     if (!*u)
         return kh_fail_memory(err);
     for (int i = 0; i < r->rows.n; i++)
-        (*u)[i] = kh_uncertainty(score, r->p + (size_t)i * (size_t)r->rows.n_label, r->rows.n_label);
+        (*u)[i] = score == KH_SCORE_ENERGY
+            ? r->rows.energy[i]
+            : kh_uncertainty(score, r->p + (size_t)i * (size_t)r->rows.n_label, r->rows.n_label);
     return 0;
 }
 
@@ -132,10 +139,34 @@ static double share_below(const double *u, int n, double t) {
     return (double)count / n;
 }
 
+static bool has_energy(const cli_predictions *r) { return r->rows.n_energy == r->rows.n; }
+
+static int compute_keep(found *f, kh_err *err) {
+    double *in = NULL, *out = NULL, *dev = NULL;
+    bool known = f->n_score > KH_SCORE_ENERGY && has_energy(dev_of(f));
+    f->foreign = (kh_score)(f->o->foreign == KH_SCORE_ENERGY && !known ? f->o->score : f->o->foreign);
+    int rc = uncertainties(&in, &f->rows, f->foreign, err);
+    if (rc == 0)
+        rc = uncertainties(&out, &f->ood, f->foreign, err);
+    if (rc == 0)
+        rc = uncertainties(&dev, dev_of(f), f->foreign, err);
+    if (rc == 0)
+        rc = kh_ood_threshold(&f->threshold, dev, dev_of(f)->rows.n, f->o->keep, err);
+    if (rc == 0) {
+        f->kept = share_below(in, f->rows.rows.n, f->threshold);
+        f->let_in = share_below(out, f->ood.rows.n, f->threshold);
+    }
+    kh_free(in);
+    kh_free(out);
+    kh_free(dev);
+    return rc;
+}
+
 static int compute_ood(found *f, kh_err *err) {
     kh_bootstrap_opts b = bootstrap_of(f->o);
     int n = f->rows.rows.n, n_out = f->ood.rows.n, rc = 0;
-    for (int s = 0; s < 2 && rc == 0; s++) {
+    f->n_score = has_energy(&f->rows) && has_energy(&f->ood) ? KH_N_SCORE : KH_SCORE_ENERGY;
+    for (int s = 0; s < f->n_score && rc == 0; s++) {
         double *in = NULL, *out = NULL;
         rc = uncertainties(&in, &f->rows, (kh_score)s, err);
         if (rc == 0)
@@ -147,15 +178,7 @@ static int compute_ood(found *f, kh_err *err) {
         kh_free(in);
         kh_free(out);
     }
-    if (rc == 0)
-        rc = uncertainties(&f->u_out, &f->ood, (kh_score)f->o->score, err);
-    if (rc == 0)
-        rc = kh_ood_threshold(&f->threshold, f->u_dev, dev_of(f)->rows.n, f->o->keep, err);
-    if (rc == 0) {
-        f->kept = share_below(f->u, n, f->threshold);
-        f->let_in = share_below(f->u_out, n_out, f->threshold);
-    }
-    return rc;
+    return rc == 0 ? compute_keep(f, err) : rc;
 }
 
 static int compute_selector(found *f, kh_err *err) {
@@ -273,9 +296,8 @@ static void print_versus(const found *f) {
 }
 
 static void print_ood(const found *f) {
-    static const char *const score[] = { "1 - max p", "entropy" };
-    for (int s = 0; s < 2; s++) {
-        printf("\nagainst %d rows of %s, by %s:\n", f->ood.rows.n, f->ood.name, score[s]);
+    for (int s = 0; s < f->n_score; s++) {
+        printf("\nagainst %d rows of %s, by %s:\n", f->ood.rows.n, f->ood.name, kh_score_title((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++)
             print_row(kh_ood_name(i), kh_ood_value(&f->outside[s], i), kh_ood_value(&f->outside_low[s], i),
                 kh_ood_value(&f->outside_high[s], i), f->o->bootstrap > 0, kh_ood_text(i));
@@ -284,7 +306,7 @@ static void print_ood(const found *f) {
         printf("  %d rows are too few for a threshold that keeps %g of such rows\n", dev_of(f)->rows.n, f->o->keep);
     else
         printf("  threshold %.6g on %s keeps %.4f of these rows and lets in %.4f of the others\n", f->threshold,
-            score[f->o->score], f->kept, f->let_in);
+            kh_score_title(f->foreign), f->kept, f->let_in);
 }
 
 static void print_selector(const found *f) {
@@ -371,10 +393,9 @@ static void put_ood(kh_buf *b, const char *key, const kh_ood *o) {
 }
 
 static void put_outside(kh_buf *b, const found *f) {
-    static const char *const score[] = { "maxp", "entropy" };
     kh_buf_printf(b, ",\n \"ood\": {\"rows\": %d", f->ood.rows.n);
-    for (int s = 0; s < 2; s++) {
-        kh_buf_printf(b, ",\n  \"%s\": {", score[s]);
+    for (int s = 0; s < f->n_score; s++) {
+        kh_buf_printf(b, ",\n  \"%s\": {", kh_score_name((kh_score)s));
         put_ood(b, "value", &f->outside[s]);
         if (f->o->bootstrap > 0) {
             put_ood(b, "low", &f->outside_low[s]);
@@ -382,7 +403,7 @@ static void put_outside(kh_buf *b, const found *f) {
         }
         kh_buf_char(b, '}');
     }
-    kh_buf_text(b, ",\n  ");
+    kh_buf_printf(b, ",\n  \"score\": \"%s\", ", kh_score_name(f->foreign));
     put_number(b, "threshold", f->threshold);
     kh_buf_printf(b, ", \"kept\": %.12g, \"let_in\": %.12g}", f->kept, f->let_in);
 }
@@ -474,7 +495,6 @@ static int run_metrics(void *opts, int n_args, char **args, kh_err *err) {
     kh_free(f.bin);
     kh_free(f.point);
     kh_free(f.u);
-    kh_free(f.u_out);
     kh_free(f.u_dev);
     return rc;
 }
@@ -486,7 +506,8 @@ const cli_command cmd_metrics = {
     .max_args = 1,
     .summary = "Judge the predictions of any classifier: accuracy, calibration, abstention, OOD",
     .text = "Reads one JSON object a line: {\"probs\": [0.1, 0.9], \"label\": 1}, or \"logits\", or \"votes\";\n"
-            "\"label\" is the true class, from 0. doc/judging.md defines every number.\n\n"
+            "\"label\" is the true class, from 0; \"energy\", where rows have it, a third score for --ood.\n"
+            "doc/judging.md defines every number.\n\n"
             "With --max-risk, --conformal or --ood it also makes decisions that keep a promise: when to\n"
             "abstain, which classes to name, which rows to turn away. They are chosen on --dev and tried\n"
             "on FILE.\n\n"

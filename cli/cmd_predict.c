@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "judge/decisions.h"
 #include "plm/http.h"
 
 #include <math.h>
@@ -42,7 +43,7 @@ typedef struct predict {
     bool decides; /* there is a decisions.json */
     kh_decisions decisions;
     kh_explained said; /* of the rows at hand */
-    size_t cap_p, cap_votes, cap_ambiguity;
+    size_t cap_p, cap_votes, cap_ambiguity, cap_energy;
     bool *in; /* [n_label] a conformal set */
     kh_buf out;
 } predict;
@@ -52,6 +53,7 @@ typedef struct answer {
     const double *p;
     int best;
     double confidence, entropy, ambiguity, disagreement; /* the last two NaN where samples only vote */
+    double energy;                                       /* NaN where it is not known */
     kh_decision d;                                       /* without decisions, only the score */
 } answer;
 
@@ -64,7 +66,10 @@ static answer answer_of(predict *u, const kh_row *row, int i) {
     a.entropy = parts.total;
     a.ambiguity = parts.ambiguity;
     a.disagreement = parts.disagreement;
-    a.d = u->decides ? kh_decide(&u->decisions, row, a.p, u->in) : (kh_decision){ .score = 1 - a.confidence, .set_size = -1 };
+    a.energy = u->said.energy[i];
+    a.d = (kh_decision){ .ood_score = isnan(a.energy) ? 1 - a.confidence : a.energy, .set_size = -1 };
+    if (u->decides)
+        a.d = kh_decide(&u->decisions, row, a.p, a.energy, u->in);
     return a;
 }
 
@@ -104,9 +109,11 @@ static void put_json(predict *u, const kh_row *row, const answer *a) {
     kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", a->confidence, a->entropy);
     put_known(b, "ambiguity", a->ambiguity);
     put_known(b, "disagreement", a->disagreement);
+    if (!isnan(a->energy))
+        put_known(b, "energy", a->energy);
     put_flag(b, "abstain", knows_abstain(u), a->d.abstain);
     put_set(u, a);
-    kh_buf_printf(b, ",\"ood_score\":%.9g", a->d.score);
+    kh_buf_printf(b, ",\"ood_score\":%.9g", a->d.ood_score);
     put_flag(b, "ood", knows_foreign(u), a->d.foreign);
     kh_buf_text(b, ",\"distribution\":{");
     for (int k = 0; k < u->task->n_label; k++) {
@@ -130,10 +137,12 @@ static void put_json(predict *u, const kh_row *row, const answer *a) {
 static void put_probs(predict *u, const kh_row *row, const answer *a) {
     for (int k = 0; k < u->task->n_label; k++)
         kh_buf_printf(&u->out, "%s%.9g", k ? "," : "{\"probs\":[", a->p[k]);
+    kh_buf_char(&u->out, ']');
+    if (!isnan(a->energy))
+        put_known(&u->out, "energy", a->energy);
     if (row->label >= 0)
-        kh_buf_printf(&u->out, "],\"label\":%d}\n", row->label);
-    else
-        kh_buf_text(&u->out, "]}\n");
+        kh_buf_printf(&u->out, ",\"label\":%d", row->label);
+    kh_buf_text(&u->out, "}\n");
 }
 
 /* ------------------------------------------------------------------------------------------------------ table */
@@ -146,7 +155,7 @@ static void put_field(kh_buf *b, const char *s, size_t n) {
 }
 
 static void put_tsv_header(predict *u) {
-    kh_buf_text(&u->out, "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tood_score\tood");
+    kh_buf_text(&u->out, "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood");
     for (int k = 0; k < u->task->n_label; k++) {
         kh_buf_text(&u->out, "\tp_");
         kh_buf_text(&u->out, u->task->label[k].name);
@@ -174,7 +183,8 @@ static void put_tsv(predict *u, const kh_row *row, const answer *a) {
     for (int k = 0, n = 0; a->d.set_size >= 0 && k < u->task->n_label; k++)
         if (u->in[k])
             kh_buf_printf(b, "%s%s", n++ ? "|" : "", u->task->label[k].name);
-    put_tsv_number(b, a->d.score);
+    put_tsv_number(b, a->energy);
+    put_tsv_number(b, a->d.ood_score);
     put_tsv_flag(b, knows_foreign(u), a->d.foreign);
     for (int k = 0; k < u->task->n_label; k++)
         kh_buf_printf(b, "\t%.9g", a->p[k]);
@@ -198,7 +208,8 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
     size_t need = (size_t)n * (size_t)u->task->n_label;
     if (!kh_grow(&u->said.p, &u->cap_p, need, sizeof *u->said.p) ||
         !kh_grow(&u->said.votes, &u->cap_votes, need, sizeof *u->said.votes) ||
-        !kh_grow(&u->said.ambiguity, &u->cap_ambiguity, (size_t)n, sizeof *u->said.ambiguity))
+        !kh_grow(&u->said.ambiguity, &u->cap_ambiguity, (size_t)n, sizeof *u->said.ambiguity) ||
+        !kh_grow(&u->said.energy, &u->cap_energy, (size_t)n, sizeof *u->said.energy))
         return kh_fail_memory(err);
     int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
     static void (*const PUT[])(predict *, const kh_row *, const answer *) = { put_json, put_tsv, put_probs };
@@ -223,7 +234,7 @@ static int open_decisions(predict *u, kh_err *err) {
     if (rc == 0 && u->decisions.n_label != u->task->n_label)
         rc = kh_fail(err, KH_EMISMATCH, "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again",
             u->run.dir, u->decisions.n_label, u->task->n_label);
-    return rc;
+    return rc == 0 ? kh_decisions_check(&u->decisions, u->predictor, u->run.dir, err) : rc;
 }
 
 static int open_all(predict *u, const char *run, kh_err *err) {
@@ -262,6 +273,7 @@ static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
     kh_free(u.said.p);
     kh_free(u.said.votes);
     kh_free(u.said.ambiguity);
+    kh_free(u.said.energy);
     kh_free(u.in);
     kh_buf_free(&u.out);
     return rc;
@@ -277,7 +289,8 @@ const cli_command cmd_predict = {
             "with two texts a row separated by a tab; or the rows of FILE (TSV, CSV, JSONL, or\n"
             "plain lines). Labels in FILE are not used. Each row becomes one JSON object:\n"
             "label, confidence (the largest probability), entropy in nats and its parts\n"
-            "(ambiguity: the prompts are unsure; disagreement: they contradict each other), and\n"
+            "(ambiguity: the prompts are unsure; disagreement: they contradict each other),\n"
+            "energy (how little the text is of the kind tuned for) where RUN may see logits, and\n"
             "the whole distribution. After \"keyhole eval\" also: whether to abstain, the set of\n"
             "classes that holds the true one, and whether the text is foreign (ood). Input of\n"
             "any length passes through in small parts. A model or task that RUN was not tuned\n"

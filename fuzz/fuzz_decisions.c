@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         double *p = calloc((size_t)d.n_label, sizeof *p);
         bool *in = calloc((size_t)d.n_label, sizeof *in);
         p[d.n_label - 1] = 1;
-        kh_decision one = kh_decide(&d, &(kh_row){ .a = "text", .n_a = 4 }, p, in);
+        kh_decision one = kh_decide(&d, &(kh_row){ .a = "text", .n_a = 4 }, p, 0.5, in);
         assert(one.set_size <= d.n_label && isfinite(one.score));
         free(p);
         free(in);

@@ -461,6 +461,7 @@ typedef struct kh_plm_info {
     const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
     bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
     int ranks;         /* processes that share the work: several under mpirun or srun */
+    bool energy;       /* kh_plm_score_energy gives energies: the level is not labels, and what is behind shows absolute logits */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
@@ -498,6 +499,10 @@ KH_API kh_scorer *kh_plm_scorer(kh_plm *, kh_err *err);
 
 /* logprob [n_prompt, n_row, n_label]: log-probabilities of the labels, which add up to one. */
 KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err *err);
+/* The same bits, and energy [n_prompt, n_row]: -log sum_k exp(logit of label k), logits as the model gives them (kh_words says
+ * which), which their normalisation throws away; where they are log-probabilities over the whole vocabulary, -log of the mass of
+ * the label words. NaN where kh_plm_info.energy is false. */
+KH_API int kh_plm_score_energy(kh_scorer *, const kh_question *, float *logprob, float *energy, kh_err *err);
 
 /* label [n_prompt, n_row]: the most probable label; the first of equals. */
 KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
@@ -588,8 +593,13 @@ typedef struct kh_explained {
     double *p;         /* [n, n_label] */
     double *votes;     /* [n, n_label] the weight of the samples whose first choice a class is; NULL: not wanted, */
     double *ambiguity; /* [n] nor this: the weighted mean of the samples' entropies, NaN where samples only vote */
+    double *energy;    /* [n] the weighted mean of the samples' energies, NaN where they are not known; NULL: not wanted */
 } kh_explained;
 KH_API int kh_predictor_explain(kh_predictor *, const kh_row *rows, int n, const kh_explained *out, kh_err *err);
+
+/* Whether energies are known: the samples were asked for log-probabilities, of a box that shows them (kh_plm_info.energy). The
+ * answers of a head beside the model have none. */
+KH_API bool kh_predictor_energy(const kh_predictor *);
 
 /* For rows of another task, which are none of the classifier's business: the template of that task (which must outlive the
  * predictor) with the posterior's label words. */
@@ -612,9 +622,16 @@ KH_API int kh_answers_check(const kh_answers *, kh_err *err);
 /* The most probable class; the first of equals. */
 KH_API int kh_predicted(const double *p, int n_label);
 
-/* How uncertain a distribution is: higher means less certain. */
-typedef enum kh_score { KH_SCORE_MAXP /* 1 - max p */, KH_SCORE_ENTROPY /* -sum p log p, in nats */ } kh_score;
-KH_API double kh_uncertainty(kh_score, const double *p, int n_label);
+/* How uncertain an answer is: higher means less certain. The first two say where it may be wrong; energy says how little the row
+ * is of the kind that the label words are for, and nothing of right or wrong (Liu et al. 2020, "Energy-based out-of-distribution
+ * detection"). */
+typedef enum kh_score {
+    KH_SCORE_MAXP,    /* 1 - max p */
+    KH_SCORE_ENTROPY, /* -sum p log p, in nats */
+    KH_SCORE_ENERGY,  /* -log sum exp of the label logits: not to be had of p, but from kh_predictor_explain */
+} kh_score;
+enum { KH_N_SCORE = 3 };
+KH_API double kh_uncertainty(kh_score, const double *p, int n_label); /* NaN for KH_SCORE_ENERGY */
 
 /* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its members to one row, weight
  * [n_sample] their weights (NULL: equal). total = entropy of the mean; ambiguity = mean of the entropies, what every member
@@ -786,7 +803,8 @@ KH_API double kh_conformal_tie(uint64_t seed, int row);
 
 /* All three for one classifier, fitted on its development rows and kept in its folder as decisions.json. */
 typedef struct kh_decision_opts {
-    kh_score score;   /* what decides when to abstain and what is foreign */
+    kh_score score;   /* what decides when to abstain: a score of p */
+    kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are known, and else `score` */
     double max_risk;  /* 0: no threshold for abstaining */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
@@ -794,17 +812,18 @@ typedef struct kh_decision_opts {
     double keep;      /* share of rows of the distribution that are not to be called foreign */
     uint64_t seed;    /* of ties in conformal sets */
 } kh_decision_opts;
-KH_API kh_decision_opts kh_decision_defaults(void); /* 1 - max p, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
+KH_API kh_decision_opts kh_decision_defaults(void); /* 1 - max p, energy, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
 
 typedef struct kh_decisions {
-    kh_decision_opts opts;
+    kh_decision_opts opts;  /* foreign: what it came to be */
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
-    double ood;             /* foreign where the score is above it; INFINITY: too few rows to say */
+    double ood;             /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
 } kh_decisions;
 
-KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const kh_decision_opts *, kh_err *err);
+/* energy [dev->n] of the same rows; NULL: not known. */
+KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy, const kh_decision_opts *, kh_err *err);
 KH_API void kh_decisions_free(kh_decisions *);
 /* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING if it has none, with
  * KH_EMISMATCH if the posterior has changed since. Free what was fitted or opened, failed ones too. */
@@ -812,14 +831,16 @@ KH_API int kh_decisions_save(const kh_decisions *, const char *run, kh_err *err)
 KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
 
 typedef struct kh_decision {
-    double score;  /* the uncertainty that decided */
-    bool abstain;  /* false without a selector */
-    bool foreign;  /* not of the distribution */
-    int set_size;  /* of the conformal set; -1 without */
+    double score;     /* the uncertainty that decided when to abstain, */
+    double ood_score; /* and what is foreign */
+    bool abstain;     /* false without a selector */
+    bool foreign;     /* not of the distribution */
+    int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
-/* in [n_label] (NULL: not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always gets the
- * same set. */
-KH_API kh_decision kh_decide(const kh_decisions *, const kh_row *, const double *p, bool *in);
+/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies (opts.foreign) do not call it
+ * foreign. in [n_label] (NULL: not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always
+ * gets the same set. */
+KH_API kh_decision kh_decide(const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
 /* -- calibration -- */
 

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "data/task.h"
+#include "judge/decisions.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,9 +84,11 @@ static void put_classes(kh_buf *b, const char *key, const kh_task *task, const d
     kh_buf_char(b, '}');
 }
 
-static void put_decision(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, bool *in) {
-    kh_decision d = kh_decide(&s->decisions, row, p, in);
-    kh_buf_printf(b, ",\"abstain\":%s,\"ood\":%s", d.abstain ? "true" : "false", d.foreign ? "true" : "false");
+static void put_decision(
+    kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, double energy, bool *in) {
+    kh_decision d = kh_decide(&s->decisions, row, p, energy, in);
+    kh_buf_printf(b, ",\"abstain\":%s,\"ood_score\":%.9g,\"ood\":%s", d.abstain ? "true" : "false", d.ood_score,
+        d.foreign ? "true" : "false");
     if (d.set_size < 0)
         return;
     kh_buf_text(b, ",\"set\":[");
@@ -98,7 +101,7 @@ static void put_decision(kh_server *s, kh_buf *b, const kh_task *task, const kh_
 }
 
 static void put_result(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, const double *votes,
-    double ambiguity, bool *in) {
+    double ambiguity, double energy, bool *in) {
     int best = kh_predicted(p, task->n_label);
     double entropy = kh_uncertainty(KH_SCORE_ENTROPY, p, task->n_label);
     kh_buf_text(b, "{\"label\":");
@@ -106,10 +109,12 @@ static void put_result(kh_server *s, kh_buf *b, const kh_task *task, const kh_ro
     kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", p[best], entropy);
     if (!isnan(ambiguity))
         kh_buf_printf(b, ",\"ambiguity\":%.9g,\"disagreement\":%.9g", ambiguity, entropy > ambiguity ? entropy - ambiguity : 0.0);
+    if (!isnan(energy))
+        kh_buf_printf(b, ",\"energy\":%.9g", energy);
     put_classes(b, "distribution", task, p);
     put_classes(b, "votes", task, votes);
     if (s->decides)
-        put_decision(s, b, task, row, p, in);
+        put_decision(s, b, task, row, p, energy, in);
     kh_buf_char(b, '}');
 }
 
@@ -120,8 +125,8 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         total += (size_t)((const texts *)calls[i]->parsed)->n;
     kh_row *rows = kh_calloc(total, sizeof *rows);
-    double *p = kh_calloc(total * (2 * n_label + 1), sizeof *p), *votes = p ? p + total * n_label : NULL,
-           *ambiguity = p ? votes + total * n_label : NULL;
+    double *p = kh_calloc(total * (2 * n_label + 2), sizeof *p), *votes = p ? p + total * n_label : NULL,
+           *ambiguity = p ? votes + total * n_label : NULL, *energy = p ? ambiguity + total : NULL;
     bool *in = kh_calloc(n_label, sizeof *in);
     int rc = rows && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {
@@ -130,14 +135,15 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
         at += (size_t)t->n;
     }
     if (rc == 0)
-        rc = kh_predictor_explain(s->predictor, rows, (int)total, &(kh_explained){ p, votes, ambiguity }, err);
+        rc = kh_predictor_explain(s->predictor, rows, (int)total, &(kh_explained){ p, votes, ambiguity, energy }, err);
     at = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const texts *t = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, t->many ? "{\"results\":[" : "");
         for (int k = 0; k < t->n; k++, at++) {
             kh_buf_text(&calls[i]->reply.body, k ? "," : "");
-            put_result(s, &calls[i]->reply.body, info.task, &rows[at], p + at * n_label, votes + at * n_label, ambiguity[at], in);
+            put_result(s, &calls[i]->reply.body, info.task, &rows[at], p + at * n_label, votes + at * n_label, ambiguity[at],
+                energy[at], in);
         }
         kh_buf_text(&calls[i]->reply.body, t->many ? "]}\n" : "\n");
     }
@@ -189,6 +195,8 @@ int kh_classify_init(kh_server *s, kh_err *err) {
         rc = kh_decisions_open(&s->decisions, s->what.run, err);
         s->decides = rc == 0;
         rc = rc == KH_EMISSING ? 0 : rc;
+        if (s->decides)
+            rc = kh_decisions_check(&s->decisions, s->predictor, s->what.run, err);
     }
     if (rc != 0)
         return rc;

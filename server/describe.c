@@ -27,9 +27,9 @@ static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
     kh_buf_printf(&b,
         ",\"keyhole\":\"%s\",\"access\":\"%s\",\"backend\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"hidden\":%d,\"max_"
         "len\":%d,"
-        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64 "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},",
+        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64 "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,",
         kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden, info.max_len, m->vocab,
-        m->fingerprint, mean, std);
+        m->fingerprint, mean, std, info.energy && s->scorer ? "true" : "false");
     kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n", (long long)s->o.body_mb << 20,
         s->limits.prompts, s->limits.rows, s->limits.tokens);
     s->model_json = kh_buf_take(&b, NULL);

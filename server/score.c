@@ -1,4 +1,5 @@
-/* score.c - POST /v1/score: prompts x rows -> labels or log-probabilities, at the access level that the server has.
+/* score.c - POST /v1/score: prompts x rows -> labels, or log-probabilities, with energies if wanted, at the access level that the
+ * server has.
  *
  * Requests about the very same rows differ in their prompts only, and are asked as one question: a client that cuts a
  * population into several requests, or several clients on one task, fill the engine together. An answer does not depend on
@@ -37,21 +38,24 @@ static bool joins(const kh_call *x, const kh_call *y) {
 /* Asks and writes the reply of each call, whose prompts stand one after another in q. */
 static int ask(kh_server *s, kh_call **calls, int n, const kh_question *q, kh_err *err) {
     const kh_wire_question *first = calls[0]->parsed;
-    bool labels = first->want == KH_WANT_LABELS;
+    bool labels = first->want == KH_WANT_LABELS, energies = first->want == KH_WANT_ENERGIES;
     int n_row = q->batch->n_row, n_label = q->words->n_label;
     size_t pairs = (size_t)q->n_prompt * (size_t)n_row;
     int *label = labels ? kh_malloc(pairs * sizeof *label) : NULL;
     float *logprob = labels ? NULL : kh_malloc(pairs * (size_t)n_label * sizeof *logprob);
-    int rc = !label && !logprob ? kh_fail_memory(err)
-        : labels                ? kh_plm_answer(s->labeler, q, label, err)
-                                : kh_plm_score(s->scorer, q, logprob, err);
+    float *energy = energies ? kh_malloc(pairs * sizeof *energy) : NULL;
+    int rc = (!label && !logprob) || (energies && !energy) ? kh_fail_memory(err)
+        : labels                                           ? kh_plm_answer(s->labeler, q, label, err)
+        : energies                                         ? kh_plm_score_energy(s->scorer, q, logprob, energy, err)
+                                                           : kh_plm_score(s->scorer, q, logprob, err);
     size_t done = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const kh_wire_question *mine = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, "");
         kh_wire_answer_put(&calls[i]->reply.body,
             &(kh_wire_answer){ s->what.name, mine->n_prompt, n_row, n_label, label ? label + done * (size_t)n_row : NULL,
-                logprob ? logprob + done * (size_t)n_row * (size_t)n_label : NULL, mine->base64 });
+                logprob ? logprob + done * (size_t)n_row * (size_t)n_label : NULL, energy ? energy + done * (size_t)n_row : NULL,
+                mine->base64 });
         done += (size_t)mine->n_prompt;
     }
     if (rc == 0) {
@@ -60,6 +64,7 @@ static int ask(kh_server *s, kh_call **calls, int n, const kh_question *q, kh_er
     }
     kh_free(label);
     kh_free(logprob);
+    kh_free(energy);
     return rc;
 }
 
@@ -139,7 +144,7 @@ void kh_post_score(kh_server *s, kh_call *c) {
     int rc = kh_wire_question_parse(w, c->body.data ? c->body.data : "", c->body.len, &s->limits, &err);
     if (rc == 0 && !w->want_given)
         w->want = s->scorer ? KH_WANT_LOGPROBS : KH_WANT_LABELS;
-    if (rc == 0 && w->want == KH_WANT_LOGPROBS && !s->scorer)
+    if (rc == 0 && w->want != KH_WANT_LABELS && !s->scorer)
         kh_reply_fail(c, 403, "this server was started with --access labels and lets no probability out");
     else if (rc != 0)
         kh_reply_err(c, &err);

@@ -95,6 +95,18 @@ ok "are turned away" grep -q "lets in 0.0000 of the others" "$here/out"
 ok "too few rows for a threshold" both 0 "20 rows are too few for a threshold that keeps 0.99 of such rows" \
     metrics "$here/test.jsonl" --ood "$here/ood.jsonl" --keep 0.99
 ok "rows from elsewhere as JSON" both 0 '"ood": {"rows": 2,' metrics "$here/dev.jsonl" --ood "$here/ood.jsonl" --json
+for i in 1 2 3 4 5 6 7 8 9 10; do printf '{"probs": [0.9, 0.1], "label": 0, "energy": -%d}\n' $i; done >"$here/calm.jsonl"
+printf '{"probs": [0.9, 0.1], "energy": 3}\n{"probs": [0.9, 0.1], "energy": -1.5}\n' >"$here/high.jsonl"
+printf '{"probs": [0.9, 0.1], "energy": 3}\n{"probs": [0.9, 0.1]}\n' >"$here/some.jsonl"
+by_energy() { # of 20 pairs all but one stand right
+    both 0 '"energy": {"value": {"auroc": 0.95,' metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8 --json &&
+        out_has '"score": "energy", "threshold": -2, "kept": 0.9, "let_in": 0'
+}
+ok "rows that have energies are told apart by them" by_energy
+ok "energies for people" both 0 "threshold -2 on energy keeps 0.9000 of these rows and lets in 0.0000" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8
+ok "another score may be told to decide" both 0 "on entropy keeps" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8 --foreign-score entropy
+without() { both 0 '"score": "maxp"' metrics "$here/calm.jsonl" --ood "$here/some.jsonl" --keep 0.8 --json && ! out_has '"energy": {'; }
+ok "energies that some rows lack are left out" without
 ok "max-risk" both 0 "chosen on $here/votes.jsonl: answer where 1 - max p < " metrics "$here/votes.jsonl" --max-risk 0.2
 ok "coverage to expect" out_has "coverage to expect: "
 ok "chosen and judged on the same rows is said" out_has "These rows were chosen on and judged on at once"

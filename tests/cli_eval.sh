@@ -132,17 +132,19 @@ fi
 # ---- predict after eval
 evaluate elbo --data "$data" --bootstrap 0 --no-report >/dev/null
 after_eval() { predict && [ ! -s "$here/err" ] &&
-    grep -qE '"abstain":(true|false),"set":\[[^]]*\],"ood_score":[0-9.]+,"ood":(true|false),' "$here/out"; }
+    grep -qE '"abstain":(true|false),"set":\[[^]]*\],"ood_score":-?[0-9.]+,"ood":(true|false),' "$here/out"; }
 ok "predict decides" after_eval
 agrees() { # the rows file of eval and predict decide alike, line by line
     run 0 predict "$here/elbo" "$data/test.tsv" && grep -oE '"abstain":(true|false)' "$here/out" | tr -d ' ' >"$here/a" &&
         grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"abstain": (true|false)' | tr -d ' ' | cmp - "$here/a" &&
+        grep -oE '"(energy|ood_score|ood)":[^,]*' "$here/out" >"$here/c" && grep -q '"energy":-*[0-9]' "$here/c" &&
+        grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"(energy|ood_score|ood)": [^,]*' | tr -d ' ' | cmp - "$here/c" &&
         grep -oE '"set":\[[^]]*\]' "$here/out" | tr -cd ',\n' | awk '{ print length }' >"$here/b" &&
         grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"conformal": \[[^]]*\]' | tr -cd ',\n' | awk '{ print length }' |
         cmp - "$here/b"
 }
 ok "and as eval did" agrees
-table() { run 0 predict "$here/elbo" "$data/test.tsv" --output tsv && [ "$(awk -F'\t' 'NF == 12' "$here/out" | wc -l)" -eq 41 ] &&
+table() { run 0 predict "$here/elbo" "$data/test.tsv" --output tsv && [ "$(awk -F'\t' 'NF == 13' "$here/out" | wc -l)" -eq 41 ] &&
     sed -n 2p "$here/out" | grep -qE $'\t(yes|no)\t'; }
 ok "in a table, too" table
 stale() { cp -r "$here/elbo21" "$here/stale" && cp "$here/elbo/decisions.json" "$here/stale/" &&

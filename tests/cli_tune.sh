@@ -180,8 +180,8 @@ sed 's/.*/{"text":"&","label":"whatever"}/' "$work/in" >"$work/rows.jsonl" && ru
     sed 's/"line":[0-9]*,//' "$work/out" | cmp - "$work/a"
 ok predict_jsonl $?
 run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --text &&
-    [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
-    [ "$(awk -F'\t' 'NF == 13' "$work/out" | wc -l)" -eq 25 ] && [ "$(sed -n '2p' "$work/out" | cut -f 1)" = 2 ]
+    [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
+    [ "$(awk -F'\t' 'NF == 14' "$work/out" | wc -l)" -eq 25 ] && [ "$(sed -n '2p' "$work/out" | cut -f 1)" = 2 ]
 ok tsv_output $?
 run 0 predict "$work/bbt" "$data/test.tsv" --output probs && cp "$work/out" "$work/in" && run 0 metrics - && says out "accuracy" &&
     [ "$(head -1 "$work/in" | cut -d ']' -f 2)" = ',"label":1}' ]

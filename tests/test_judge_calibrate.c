@@ -356,6 +356,15 @@ static void predictions_of_every_kind(void **state) {
     kh_predictions_free(&r);
 }
 
+static void energies_stand_beside_any_kind(void **state) {
+    (void)state;
+    kh_predictions r;
+    assert_int_equal(parse(&r,
+        "{\"probs\": [1, 0], \"energy\": -7.5}\n{\"probs\": [1, 0], \"energy\": null}\n{\"probs\": [1, 0]}\n"), 0);
+    assert_true(r.n_energy == 1 && r.energy[0] == -7.5 && isnan(r.energy[1]) && isnan(r.energy[2]));
+    kh_predictions_free(&r);
+}
+
 static void rounded_predictions_are_made_to_add_up(void **state) {
     (void)state;
     kh_predictions r;
@@ -395,6 +404,7 @@ static void each_malformed_line_is_one_sentence(void **state) {
         "p.jsonl:1: \"label\" must be a whole number from 0 to 1, the true class, or -1");
     bad_lines("{\"probs\": [0.5, 0.5], \"label\": 0.5}", "p.jsonl:1: \"label\" must be a whole number");
     bad_lines("{\"probs\": [0.5, 0.5], \"label\": \"yes\"}", "p.jsonl:1: \"label\" must be a whole number");
+    bad_lines(GOOD "{\"probs\": [0.5, 0.5], \"energy\": \"high\"}", "p.jsonl:2: \"energy\" is not a number");
     bad_lines("{\"probs\": [0.5, 0.5], \"probs\": [1, 0]}", "p.jsonl:1: not valid JSON: duplicate object key");
 }
 
@@ -460,6 +470,7 @@ int main(void) {
         cmocka_unit_test(calibrators_come_back_from_their_files),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(predictions_of_every_kind),
+        cmocka_unit_test(energies_stand_beside_any_kind),
         cmocka_unit_test(rounded_predictions_are_made_to_add_up),
         cmocka_unit_test(each_malformed_line_is_one_sentence),
         cmocka_unit_test(every_allocation_may_fail),

@@ -69,7 +69,7 @@ static kh_decisions fitted(void) {
     kh_decision_opts o = kh_decision_defaults();
     kh_decisions d;
     kh_err err;
-    if (kh_decisions_fit(&d, &a, &o, &err) != 0)
+    if (kh_decisions_fit(&d, &a, NULL, &o, &err) != 0)
         fail_msg("%s", err.msg);
     return d;
 }
@@ -105,12 +105,73 @@ static void parts_can_be_left_out(void **state) {
     kh_decision_opts o = { .keep = 0.95, .score = KH_SCORE_ENTROPY };
     kh_decisions d;
     bool in[2] = { true, true };
-    assert_int_equal(kh_decisions_fit(&d, &a, &o, NULL), 0);
-    kh_decision one = kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 0.5, 0.5 }, in);
+    assert_int_equal(kh_decisions_fit(&d, &a, NULL, &o, NULL), 0);
+    kh_decision one = kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 0.5, 0.5 }, NAN, in);
     assert_false(one.abstain);
     assert_int_equal(one.set_size, -1);
     assert_true(one.foreign);
     assert_near(one.score, log(2), 1e-9);
+    kh_decisions_free(&d);
+}
+
+/* Energies tell what is foreign and nothing else; where there are none, the score of p does. */
+static void energies_decide_what_is_foreign(void **state) {
+    (void)state;
+    double p[N * K], energy[N], t;
+    int label[N];
+    kh_answers a = answers(p, label);
+    kh_decision_opts o = kh_decision_defaults();
+    kh_decisions d, plain;
+    kh_err err;
+    for (int i = 0; i < N; i++)
+        energy[i] = -10 + 0.01 * ((i * 37) % N);
+    assert_int_equal(kh_decisions_fit(&plain, &a, NULL, &o, NULL), 0);
+    assert_int_equal(kh_decisions_fit(&d, &a, energy, &o, NULL), 0);
+    assert_int_equal(kh_ood_threshold(&t, energy, N, 0.95, NULL), 0);
+    assert_true(d.ood == t && d.opts.foreign == KH_SCORE_ENERGY);
+    assert_true(d.selector.threshold == plain.selector.threshold && plain.opts.foreign == KH_SCORE_MAXP && plain.ood != t);
+    kh_row row = { .a = "x", .n_a = 1 };
+    kh_decision in = kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, t, NULL);
+    kh_decision out = kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, t + 1e-9, NULL);
+    assert_true(!in.foreign && out.foreign && out.ood_score == t + 1e-9 && out.score == 0.5 && out.abstain == in.abstain);
+    assert_false(kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, NAN, NULL).foreign);
+    save_posterior("one");
+    kh_decisions e;
+    assert_int_equal(kh_decisions_save(&d, dir, NULL), 0);
+    assert_int_equal(kh_decisions_open(&e, dir, NULL), 0);
+    assert_true(e.opts.foreign == KH_SCORE_ENERGY && e.opts.score == KH_SCORE_MAXP && e.ood == d.ood);
+    o.foreign = KH_SCORE_ENTROPY; /* asked for, it decides, energies or not */
+    kh_decisions f;
+    assert_int_equal(kh_decisions_fit(&f, &a, energy, &o, NULL), 0);
+    assert_true(f.opts.foreign == KH_SCORE_ENTROPY && f.ood > 0);
+    kh_decisions_free(&f);
+    o.score = KH_SCORE_ENERGY;
+    assert_int_equal(kh_decisions_fit(&f, &a, energy, &o, &err), KH_EARG);
+    assert_says(&err, "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and entropy do");
+    kh_decisions_free(&d);
+    kh_decisions_free(&e);
+    kh_decisions_free(&f);
+    kh_decisions_free(&plain);
+}
+
+static void decisions_by_energy_need_a_box_that_shows_them(void **state) {
+    (void)state;
+    kh_decisions d = fitted();
+    kh_posterior *p = manual("manual");
+    kh_predictor *knows, *votes;
+    kh_err err;
+    assert_int_equal(kh_predictor_new(&knows, p, plm, NULL, NULL), 0);
+    p->access = KH_ACCESS_LABELS;
+    assert_int_equal(kh_predictor_new(&votes, p, plm, NULL, NULL), 0);
+    assert_true(kh_predictor_energy(knows) && !kh_predictor_energy(votes));
+    assert_int_equal(kh_decisions_check(&d, votes, "run", &err), 0);
+    d.opts.foreign = KH_SCORE_ENERGY;
+    assert_int_equal(kh_decisions_check(&d, knows, "run", &err), 0);
+    assert_int_equal(kh_decisions_check(&d, votes, "run", &err), KH_EMISMATCH);
+    assert_says(&err, "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" with the same");
+    kh_predictor_free(knows);
+    kh_predictor_free(votes);
+    kh_posterior_free(p);
     kh_decisions_free(&d);
 }
 
@@ -125,8 +186,8 @@ static void a_text_is_decided_alike_wherever_it_stands(void **state) {
         kh_row row = { .a = text, .n_a = strlen(text), .line = i }, again = row;
         again.line = 1000 - i;
         double p[] = { d.conformal.score[N - 5], 1 - d.conformal.score[N - 5] };
-        int size = kh_decide(&d, &row, p, in).set_size;
-        assert_int_equal(size, kh_decide(&d, &again, p, in).set_size);
+        int size = kh_decide(&d, &row, p, NAN, in).set_size;
+        assert_int_equal(size, kh_decide(&d, &again, p, NAN, in).set_size);
         sizes[size]++;
     }
     assert_true(sizes[0] + sizes[1] + sizes[2] == 200);
@@ -150,7 +211,7 @@ static void saved_and_opened_it_decides_the_same(void **state) {
         double p[] = { i / 99.0, 1 - i / 99.0 };
         bool a[2], b[2];
         kh_row row = { .a = "abc", .n_a = (size_t)(i % 4) };
-        kh_decision x = kh_decide(&d, &row, p, a), y = kh_decide(&e, &row, p, b);
+        kh_decision x = kh_decide(&d, &row, p, NAN, a), y = kh_decide(&e, &row, p, NAN, b);
         assert_true(x.abstain == y.abstain && x.foreign == y.foreign && x.set_size == y.set_size && a[0] == b[0] && a[1] == b[1]);
     }
     kh_decisions_free(&d);
@@ -168,7 +229,7 @@ static void infinities_survive(void **state) {
         assert_int_equal(kh_decisions_save(&d, dir, NULL), 0);
         assert_int_equal(kh_decisions_open(&e, dir, NULL), 0);
         assert_true(e.selector.threshold == d.selector.threshold && isinf(e.ood));
-        kh_decision one = kh_decide(&e, &(kh_row){ .a = "", .n_a = 0 }, (double[]){ 0, 1 }, NULL);
+        kh_decision one = kh_decide(&e, &(kh_row){ .a = "", .n_a = 0 }, (double[]){ 0, 1 }, NAN, NULL);
         assert_int_equal(one.abstain, !always);
         kh_decisions_free(&d);
         kh_decisions_free(&e);
@@ -231,6 +292,10 @@ static void every_malformed_file_has_its_sentence(void **state) {
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,0]") OOD, "must ascend, class by class" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,\"x\"]") OOD, "must ascend, class by class" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":1}", "\"ood\" must be an object" },
+        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,\"threshold\":1}}",
+            "\"score\" must be maxp, entropy or energy, not \"luck\"" },
+        { "{\"schema\":\"keyhole-decisions\",\"version\":2,\"posterior\":\"0\",\"rows\":1,\"classes\":2,\"score\":\"energy\"}",
+            "\"score\" must be maxp or entropy, not \"energy\"" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         kh_decisions d;
@@ -246,6 +311,13 @@ static void every_malformed_file_has_its_sentence(void **state) {
         HEAD "\"selector\":" SELECTOR("never", "0.1") ",\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[0,1]") OOD;
     assert_int_equal(kh_decisions_parse(&d, good, sizeof good - 1, "d.json", &stamp, NULL), 0);
     assert_int_equal(stamp, 0xab);
+    assert_true(d.opts.foreign == KH_SCORE_MAXP); /* version 1 had one score for both */
+    kh_decisions_free(&d);
+    static const char old[] =
+        "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":2,\"score\":\"entropy\","
+        "\"seed\":0,\"selector\":null,\"conformal\":null,\"ood\":{\"keep\":0.9,\"threshold\":0.25}}";
+    assert_int_equal(kh_decisions_parse(&d, old, sizeof old - 1, "d.json", &stamp, NULL), 0);
+    assert_true(d.opts.score == KH_SCORE_ENTROPY && d.opts.foreign == KH_SCORE_ENTROPY && d.ood == 0.25);
     kh_decisions_free(&d);
 }
 
@@ -260,7 +332,7 @@ static void every_allocation_may_fail(void **state) {
         kh_decisions d, e = { 0 };
         kh_err err;
         kh_alloc_fail_at(n, true);
-        int rc = kh_decisions_fit(&d, &a, &o, &err);
+        int rc = kh_decisions_fit(&d, &a, NULL, &o, &err);
         if (rc == 0)
             rc = kh_decisions_save(&d, dir, &err);
         if (rc == 0)
@@ -349,6 +421,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fit_is_what_its_parts_are),
         cmocka_unit_test(parts_can_be_left_out),
+        cmocka_unit_test(energies_decide_what_is_foreign),
+        cmocka_unit_test(decisions_by_energy_need_a_box_that_shows_them),
         cmocka_unit_test(a_text_is_decided_alike_wherever_it_stands),
         cmocka_unit_test(saved_and_opened_it_decides_the_same),
         cmocka_unit_test(infinities_survive),

@@ -387,6 +387,76 @@ static void samples_are_averaged_by_weight(void **state) {
     kh_posterior_free(p);
 }
 
+static void explain(const kh_posterior *p, kh_plm *box, const kh_row *rows, int n, double *energy) {
+    kh_predictor *predictor;
+    kh_err err;
+    double *q = malloc((size_t)n * 2 * sizeof *q), *same = malloc((size_t)n * 2 * sizeof *same);
+    if (kh_predictor_new(&predictor, p, box, NULL, &err) != 0 ||
+        kh_predictor_explain(predictor, rows, n, &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
+        kh_predictor_run(predictor, rows, n, same, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_memory_equal(q, same, (size_t)n * 2 * sizeof *q); /* probabilities do not change by it */
+    for (int i = 0; i < n; i++)
+        assert_true(isnan(energy[i]) != kh_predictor_energy(predictor));
+    kh_predictor_free(predictor);
+    free(same);
+    free(q);
+}
+
+static void energies_are_averaged_by_weight(void **state) {
+    (void)state;
+    enum { N = 40 }; /* more than are asked at once */
+    kh_posterior *p = soft_posterior(N, false);
+    double out[ROWS], want[ROWS] = { 0 };
+    float logprob[ROWS * 2], energy[ROWS], *prompt = malloc((size_t)p->space.slots * (size_t)p->space.hidden * sizeof *prompt);
+    kh_subspace *space;
+    kh_words *words;
+    kh_batch *batch;
+    kh_batch_opts o = kh_space_batch(&p->space, plm, false);
+    for (int s = 0; s < N; s++)
+        p->weight[s] = (float)(2.0 * (s + 1) / (N * (N + 1)));
+    assert_int_equal(kh_subspace_new(&space, &p->space, plm, p->projection[0], NULL), 0);
+    assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS, &o, NULL), 0);
+    for (int s = 0; s < N; s++) {
+        kh_question q = { batch, words, p->space.inject, prompt, 1 };
+        assert_int_equal(kh_subspace_prompts(space, p->z + (size_t)s * D, 1, prompt, NULL), 0);
+        assert_int_equal(kh_plm_score_energy(kh_plm_scorer(plm, NULL), &q, logprob, energy, NULL), 0);
+        for (int i = 0; i < ROWS; i++)
+            want[i] += (double)p->weight[s] * (double)energy[i];
+    }
+    explain(p, plm, kh_dataset_rows(data), ROWS, out);
+    for (int i = 0; i < ROWS; i++)
+        assert_true(fabs(out[i] - want[i]) < 1e-9);
+    kh_batch_free(batch);
+    kh_words_free(words);
+    kh_subspace_free(space);
+    free(prompt);
+    kh_posterior_free(p);
+}
+
+static void energies_do_not_depend_on_neighbours_and_votes_have_none(void **state) {
+    (void)state;
+    enum { N = 150 };
+    kh_dataset *many = tiny_rows(N, 5, -1);
+    const kh_row *rows = kh_dataset_rows(many);
+    for (int kind = 0; kind < 2; kind++) {
+        kh_posterior *p = kind ? demo_posterior(2, 6) : soft_posterior(3, false);
+        double all[N], one;
+        explain(p, plm, rows, N, all);
+        for (int i = 0; i < N; i += 29) {
+            explain(p, plm, rows + i, 1, &one);
+            assert_memory_equal(&one, all + i, sizeof one);
+        }
+        assert_true(all[0] != all[1] && isfinite(all[0]));
+        p->access = KH_ACCESS_LABELS;
+        explain(p, plm, rows, N, all);
+        assert_true(isnan(all[0]) && isnan(all[N - 1]));
+        kh_posterior_free(p);
+    }
+    kh_dataset_close(many);
+}
+
 static void labels_are_votes(void **state) {
     (void)state;
     enum { N = 8 };
@@ -562,6 +632,8 @@ int main(void) {
         cmocka_unit_test(probabilities_need_a_box_that_gives_them),
         cmocka_unit_test(one_sample_predicts_its_softmax),
         cmocka_unit_test(samples_are_averaged_by_weight),
+        cmocka_unit_test(energies_are_averaged_by_weight),
+        cmocka_unit_test(energies_do_not_depend_on_neighbours_and_votes_have_none),
         cmocka_unit_test(labels_are_votes),
         cmocka_unit_test(rows_do_not_depend_on_their_neighbours),
         cmocka_unit_test(a_manual_prompt_predicts_the_template),

@@ -5,7 +5,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/rng.h"
+#include "model/engine.h"
 #include "model/random_model.h"
+#include "plm/backend.h"
+#include "plm/tape.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -101,6 +104,7 @@ static void a_box_of_labels_has_no_scorer(void **state) {
     assert_int_equal(err.code, KH_EUNSUPPORTED);
     assert_says(&err, "the box was opened at access level labels, which does not let probabilities out; this needs logprobs");
     assert_non_null(kh_plm_labeler(s.box, &err));
+    assert_false(kh_plm_describe(s.box).energy);
     setup_free(&s);
 }
 
@@ -192,6 +196,113 @@ static void answers_do_not_depend_on_threads_or_precision_name(void **state) {
     }
 }
 
+static float scores[2][PROMPTS * ROWS * 3], energies[2][PROMPTS * ROWS];
+
+/* By hand: -log of the sum of exp over the raw logits of the engine. */
+static void energies_are_those_of_the_raw_logits(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
+    static float raw[PROMPTS * ROWS * 3];
+    assert_true(kh_plm_describe(s.box).energy);
+    assert_int_equal(kh_engine_score(kh_plm_engine(s.box), &s.q, raw, NULL), 0);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(s.box, NULL), &s.q, scores[0], NULL), 0);
+    assert_int_equal(kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[1], energies[0], NULL), 0);
+    assert_memory_equal(scores[0], scores[1], sizeof scores[0]); /* not a bit of the log-probabilities */
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < PROMPTS * ROWS; i++) {
+        const float *x = raw + 3 * i;
+        double want = -log(exp((double)x[0]) + exp((double)x[1]) + exp((double)x[2]));
+        assert_true(fabs((double)energies[0][i] - want) < 1e-6 * (1 + fabs(want)));
+        least = fmin(least, want), most = fmax(most, want);
+    }
+    assert_true(most - least > 0.1); /* rows and prompts do differ */
+    setup_free(&s);
+}
+
+static void energies_depend_on_neither_threads_nor_neighbours(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
+    kh_scorer *scorer = kh_plm_scorer(s.box, NULL);
+    kh_threads_set(1);
+    assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[0], energies[0], NULL), 0);
+    kh_threads_set(2);
+    assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[1], energies[1], NULL), 0);
+    kh_threads_set(0);
+    assert_memory_equal(energies[0], energies[1], sizeof energies[0]);
+    for (int first = 0; first < ROWS; first += 7) {
+        kh_batch some = kh_batch_part(s.batch, first, ROWS - first < 7 ? ROWS - first : 7);
+        kh_question q = { &some, s.words, s.q.inject, s.prompt, PROMPTS };
+        assert_int_equal(kh_plm_score_energy(scorer, &q, scores[1], energies[1], NULL), 0);
+        for (int p = 0; p < PROMPTS; p++)
+            assert_memory_equal(energies[1] + p * some.n_row, energies[0] + p * ROWS + first, (size_t)some.n_row * sizeof(float));
+    }
+    setup_free(&s);
+}
+
+/* A journal in memory. */
+typedef struct memory_tape {
+    kh_tape_key key[256];
+    unsigned char bytes[256][64 * 4 * 4];
+    kh_tape_kind kind[256];
+    int n;
+} memory_tape;
+
+static bool never(void *self) { return !self; }
+static int find(const memory_tape *t, const kh_tape_key *key) {
+    int i = 0;
+    while (i < t->n && (t->key[i].lo != key->lo || t->key[i].hi != key->hi))
+        i++;
+    return i < t->n ? i : -1;
+}
+static bool known(void *self, const kh_tape_key *key) { return find(self, key) >= 0; }
+static int recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+    memory_tape *t = self;
+    int i = find(t, key);
+    (void)err;
+    *seconds = 0;
+    if (i >= 0)
+        memcpy(bytes, t->bytes[i], n);
+    return i >= 0;
+}
+static int record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+    memory_tape *t = self;
+    (void)err;
+    for (int i = 0; i < n; i++, t->n++) {
+        assert_true(t->n < 256 && u[i].n <= sizeof t->bytes[0]);
+        t->key[t->n] = u[i].key;
+        t->kind[t->n] = u[i].kind;
+        memcpy(t->bytes[t->n], u[i].bytes, u[i].n);
+    }
+    return 0;
+}
+
+static void energies_are_kept_on_a_tape(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
+    kh_scorer *scorer = kh_plm_scorer(s.box, NULL);
+    memory_tape *memory = calloc(1, sizeof *memory);
+    kh_tape tape = { never, known, recall, record, memory };
+    assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[0], energies[0], NULL), 0);
+    kh_plm_set_tape(s.box, &tape);
+    for (int turn = 0; turn < 2; turn++) {
+        long long calls = kh_plm_meter(s.box).calls;
+        memset(scores[1], 0, sizeof scores[1]);
+        memset(energies[1], 0, sizeof energies[1]);
+        assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[1], energies[1], NULL), 0);
+        assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+        assert_memory_equal(energies[0], energies[1], sizeof energies[0]);
+        assert_true((kh_plm_meter(s.box).calls > calls) == (turn == 0)); /* the second time nobody is asked */
+    }
+    assert_int_equal(memory->n, PROMPTS);
+    assert_string_equal(kh_tape_kind_name(memory->kind[0]), "energies");
+    assert_int_equal(kh_plm_score(scorer, &s.q, scores[1], NULL), 0); /* another question, with an entry of its own */
+    assert_int_equal(memory->n, 2 * PROMPTS);
+    assert_string_equal(kh_tape_kind_name(memory->kind[PROMPTS]), "logprobs");
+    kh_plm_set_tape(s.box, NULL);
+    free(memory);
+    setup_free(&s);
+}
+
 static void prompts_that_break_the_model_are_told(void **state) {
     (void)state;
     kh_err err = { 0 };
@@ -236,6 +347,20 @@ static void memory_may_run_out_anywhere(void **state) {
             break;
     }
     setup_free(&s);
+    s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
+    memory_tape *memory = malloc(sizeof *memory);
+    kh_tape tape = { never, known, recall, record, memory };
+    kh_plm_set_tape(s.box, &tape);
+    for (long n = 1, done = 0; !done; n++) {
+        memory->n = 0;
+        kh_alloc_fail_at(n, false);
+        int rc = kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[0], energies[0], NULL);
+        done = kh_alloc_count() < n;
+        kh_alloc_fail_at(0, false);
+        assert_int_equal(rc, done ? 0 : KH_ENOMEM);
+    }
+    free(memory);
+    setup_free(&s);
 }
 
 int main(void) {
@@ -245,6 +370,9 @@ int main(void) {
         cmocka_unit_test(the_meter_counts_what_was_asked),
         cmocka_unit_test(early_rejection_changes_only_the_bill),
         cmocka_unit_test(answers_do_not_depend_on_threads_or_precision_name),
+        cmocka_unit_test(energies_are_those_of_the_raw_logits),
+        cmocka_unit_test(energies_depend_on_neither_threads_nor_neighbours),
+        cmocka_unit_test(energies_are_kept_on_a_tape),
         cmocka_unit_test(prompts_that_break_the_model_are_told),
         cmocka_unit_test(what_is_not_a_model_is_refused),
         cmocka_unit_test(memory_may_run_out_anywhere),

@@ -2,6 +2,8 @@
  * passes is tried again and ends in the same answer; what does not ends in one sentence; nothing hangs and no key is told. */
 #include "evil.h"
 
+#include <math.h>
+
 #ifdef KH_WITH_CURL
 
 /* -------------------------------------------------------------------------------------------------- asking it */
@@ -30,8 +32,8 @@ static kh_plm *box_open(const evil *e, int retries, double timeout, const char *
     return p;
 }
 
-/* One row without a soft prompt, two labels; *rc and *err say how it ended, p gets the log-probabilities. */
-static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
+/* One row without a soft prompt, two labels; *rc and *err say how it ended, p gets the log-probabilities. energy may be NULL. */
+static int ask_all(kh_plm *box, bool labels, float *p, float *energy, int *label, kh_err *err) {
     const kh_task *task = tiny_task();
     kh_words *words;
     kh_batch *batch;
@@ -40,12 +42,16 @@ static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
     assert_int_equal(
         kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
     kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
-    int rc = labels ? kh_plm_answer(kh_plm_labeler(box, NULL), &q, label, err) : kh_plm_score(kh_plm_scorer(box, NULL), &q, p, err);
+    int rc = labels ? kh_plm_answer(kh_plm_labeler(box, NULL), &q, label, err)
+        : energy    ? kh_plm_score_energy(kh_plm_scorer(box, NULL), &q, p, energy, err)
+                    : kh_plm_score(kh_plm_scorer(box, NULL), &q, p, err);
     kh_batch_free(batch);
     kh_words_free(words);
     kh_task_close(task);
     return rc;
 }
+
+static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) { return ask_all(box, labels, p, NULL, label, err); }
 
 /* -0.5 and -2 as floats: 00 00 00 BF, 00 00 00 C0 */
 #define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAMA=\"}"
@@ -138,6 +144,21 @@ static void what_passes_is_tried_again(void **state) {
     expect_answer(drops_in_the_middle, 3);
     expect_answer(busy, 3);
     expect_answer(storm, 4);
+}
+
+/* Its /v1/model says nothing of energies: they are not asked for, and not known. */
+static void a_service_without_energies_has_none(void **state) {
+    (void)state;
+    evil *e = evil_new(at_once, NULL);
+    kh_plm *box = box_open(e, 0, 5, NULL);
+    float p[2], energy = 0;
+    kh_err err;
+    assert_false(kh_plm_describe(box).energy);
+    if (ask_all(box, false, p, &energy, NULL, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(p[0] == -0.5f && p[1] == -2.0f && isnan(energy));
+    kh_plm_close(box);
+    evil_free(e);
 }
 
 static void retry_after_is_honoured(void **state) {
@@ -330,6 +351,7 @@ static void memory_may_run_out_anywhere(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_passes_is_tried_again),
+        cmocka_unit_test(a_service_without_energies_has_none),
         cmocka_unit_test(retry_after_is_honoured),
         cmocka_unit_test(a_slow_answer_is_tried_again),
         cmocka_unit_test(what_does_not_pass_ends_in_a_sentence),

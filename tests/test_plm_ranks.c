@@ -175,6 +175,14 @@ static void compare(office *o, int size, int n_slot) {
                 fail_msg("%s", err.msg);
             assert_memory_equal(x, y, (size_t)s[1] * (size_t)prompts * 2 * sizeof *x);
         }
+    static float e[2][PROMPTS * ROWS];
+    bool soft = n_slot > 0;
+    kh_question q = { a.batch, a.words, soft ? KH_INJECT_POST_LN_ADD : KH_INJECT_NONE, soft ? a.prompt : NULL, PROMPTS };
+    assert_true(kh_plm_describe(spread).energy);
+    assert_int_equal(kh_plm_score_energy(kh_plm_scorer(alone, NULL), &q, x, e[0], NULL), 0);
+    assert_int_equal(kh_plm_score_energy(kh_plm_scorer(spread, NULL), &q, y, e[1], NULL), 0);
+    assert_memory_equal(e[0], e[1], sizeof e[0]);
+    assert_memory_equal(x, y, (size_t)(soft ? PROMPTS : 1) * ROWS * 2 * sizeof *x);
     kh_plm_close(spread);
     kh_plm_close(alone);
     ranks_end(o, size);

@@ -380,17 +380,53 @@ static void answers_come_back_with_their_bits(void **state) {
         p[i] = -(float)(kh_rng_uniform(&r) * 40);
     p[3] = -INFINITY;
     kh_buf b = kh_buf_init(1 << 16);
-    kh_wire_answer_put(&b, &(kh_wire_answer){ "m\"x", 2, 3, 2, NULL, p, true });
-    assert_int_equal(kh_wire_answer_parse(b.data, b.len, 2, 3, 2, NULL, back, "s", NULL), 0);
+    kh_wire_answer_put(&b, &(kh_wire_answer){ "m\"x", 2, 3, 2, NULL, p, NULL, true });
+    assert_int_equal(kh_wire_answer_parse(b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, NULL, back, NULL }, "s", NULL), 0);
     assert_memory_equal(p, back, sizeof p);
     kh_buf_reset(&b);
-    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, NULL, p, false });
+    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, NULL, p, NULL, false });
     assert_non_null(strstr(b.data, "-9999")); /* JSON has no infinity */
     kh_buf_reset(&b);
-    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, label, NULL, false });
-    assert_int_equal(kh_wire_answer_parse(b.data, b.len, 2, 3, 2, same, NULL, "s", NULL), 0);
+    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, label, NULL, NULL, false });
+    assert_int_equal(kh_wire_answer_parse(b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, same, NULL, NULL }, "s", NULL), 0);
     assert_memory_equal(label, same, sizeof label);
     kh_buf_free(&b);
+}
+
+static void energies_come_back_with_their_bits(void **state) {
+    (void)state;
+    float p[4] = { -1, -0.5f, -2, -0.25f }, e[2] = { -7.125f, 0.1f }, back[4], same[2];
+    kh_wire_wanted w = { 1, 2, 2, NULL, back, same };
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 1, 2, 2, NULL, p, e, true });
+    assert_int_equal(kh_wire_answer_parse(b.data, b.len, &w, "s", NULL), 0);
+    assert_memory_equal(p, back, sizeof p);
+    assert_memory_equal(e, same, sizeof e);
+    kh_buf_reset(&b);
+    kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 1, 2, NULL, p, e, false });
+    assert_non_null(strstr(b.data, ",\"energy\":[[-7.125],[0.100000001]]}"));
+    kh_buf_free(&b);
+}
+
+static void energies_that_make_no_sense_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *energy, *says;
+    } CASES[] = {
+        { "", "s: answered without \"energy\", which was asked for" },
+        { ",\"energy\":[[1,2]]", "must be an object with \"dtype\"" },
+        { ",\"energy\":{\"shape\":[2,1],\"data\":\"AAAAvwAAAMA=\"}", "answered with energies of shape [2, 1], expected [1, 2]" },
+        { ",\"energy\":{\"shape\":[1,2],\"data\":\"AAAAvwAAwH8=\"}",
+            "answered prompt 0, row 1 with an energy that is not a number" },
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        float p[4], e[2];
+        kh_err err = { 0 };
+        char body[256];
+        int n = snprintf(body, sizeof body, "{\"shape\":[1,2,2],\"data\":\"AAAAvwAAAMAAAAC/AAAAwA==\"%s}", CASES[i].energy);
+        assert_int_equal(kh_wire_answer_parse(body, (size_t)n, &(kh_wire_wanted){ 1, 2, 2, NULL, p, e }, "s", &err), KH_EFORMAT);
+        assert_says(&err, CASES[i].says);
+    }
 }
 
 int main(void) {
@@ -407,6 +443,8 @@ int main(void) {
         cmocka_unit_test(questions_come_back),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(answers_come_back_with_their_bits),
+        cmocka_unit_test(energies_come_back_with_their_bits),
+        cmocka_unit_test(energies_that_make_no_sense_are_named),
     };
     return cmocka_run_group_tests_name("wire formats", tests, NULL, NULL);
 }

@@ -342,7 +342,7 @@ static void targets_ask_what_questions_ask(void **state) {
         assert_memory_equal(one, logprob + n * ROWS * 2, sizeof one);
         for (int i = 0; i < ROWS; i++)
             assert_int_equal(label[n * ROWS + i], one[2 * i + 1] > one[2 * i]);
-        assert_int_equal(kh_ask(NULL, t.labeler, &q, votes, NULL), 0);
+        assert_int_equal(kh_ask(NULL, t.labeler, &q, votes, NULL, NULL), 0);
         for (int i = 0; i < ROWS * 2; i++)
             assert_true(exp(votes[i]) == (label[n * ROWS + i / 2] == i % 2));
     }

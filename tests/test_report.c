@@ -549,6 +549,94 @@ static void an_evaluation_adds_up(void **state) {
     kh_posterior_free(p);
 }
 
+static void page_of(const kh_eval *e, const char *program, kh_buf *out);
+
+static char *results_of(const kh_eval *e) {
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_results_json(e, "r", "{}", &b);
+    return kh_buf_take(&b, NULL);
+}
+
+/* Told apart by three scores where energies are known; the same by hand. */
+static void energies_are_a_third_score(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    kh_eval e;
+    kh_err err;
+    o.decide.keep = 0.9; /* which sixteen dev rows can say */
+    if (kh_eval_run(&e, p, plm, &o, &err) != 0)
+        fail_msg("%s", err.msg);
+    const kh_outside *out = &e.outside[0];
+    int pairs = 0, ahead = 0, tied = 0, above = 0;
+    for (int i = 0; i < e.rows.n; i++)
+        for (int k = 0; k < out->rows.n; k++, pairs++) {
+            ahead += out->rows.energy[k] > e.rows.energy[i];
+            tied += out->rows.energy[k] == e.rows.energy[i];
+        }
+    assert_int_equal(e.n_score, 3);
+    assert_near(out->value[KH_SCORE_ENERGY].auroc, (ahead + 0.5 * tied) / pairs, 1e-12);
+    assert_true(out->low[KH_SCORE_ENERGY].auroc <= out->value[KH_SCORE_ENERGY].auroc);
+    assert_true(out->value[KH_SCORE_ENERGY].auroc != out->value[KH_SCORE_ENTROPY].auroc);
+    assert_true(kh_eval_foreign(&e) == KH_SCORE_ENERGY && e.decisions.opts.foreign == KH_SCORE_ENERGY && isfinite(e.decisions.ood));
+    for (int k = 0; k < out->rows.n; k++)
+        above += out->rows.energy[k] > e.decisions.ood;
+    assert_near(out->flagged, (double)above / out->rows.n, 1e-12);
+    kh_result r;
+    char *json = results_of(&e);
+    assert_non_null(strstr(json, "\"ood\": {\"score\": \"energy\""));
+    assert_int_equal(kh_result_parse(&r, json, strlen(json), "r.json", NULL), 0);
+    assert_near(kh_result_value(&r, "ood.o<b>.energy.auroc"), out->value[KH_SCORE_ENERGY].auroc, 1e-9);
+    assert_int_equal(kh_result_better("ood.o<b>.energy.auroc"), 1);
+    kh_result_free(&r);
+    kh_free(json);
+    kh_buf rows = kh_buf_init(KH_BUF_MAX), page;
+    kh_eval_rows_json(&e, &rows);
+    char line[64];
+    snprintf(line, sizeof line, "\"energy\": %.9g, \"abstain\"", e.rows.energy[0]);
+    assert_non_null(strstr(rows.data, line));
+    snprintf(line, sizeof line, "\"ood_score\": %.9g", e.rows.energy[0]);
+    assert_non_null(strstr(rows.data, line));
+    page_of(&e, "no-gnuplot-here", &page);
+    assert_non_null(strstr(page.data, "told apart by energy (AUROC)"));
+    assert_non_null(strstr(page.data, "Told apart by 1 − max p, entropy and energy"));
+    assert_non_null(strstr(page.data, "The threshold on energy that lets"));
+    kh_buf_free(&page);
+    kh_buf_free(&rows);
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
+static void votes_have_two_scores(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    kh_eval e;
+    p->access = KH_ACCESS_LABELS;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    assert_int_equal(e.n_score, 2);
+    assert_true(isnan(e.rows.energy[0]) && kh_eval_foreign(&e) == KH_SCORE_MAXP && e.decisions.opts.foreign == KH_SCORE_MAXP);
+    kh_result r;
+    char *json = results_of(&e);
+    assert_null(strstr(json, "energy"));
+    assert_int_equal(kh_result_parse(&r, json, strlen(json), "r.json", NULL), 0);
+    assert_true(isnan(kh_result_value(&r, "ood.o<b>.energy.auroc")) && !isnan(kh_result_value(&r, "ood.o<b>.entropy.auroc")));
+    kh_result_free(&r);
+    kh_free(json);
+    kh_buf page, rows = kh_buf_init(KH_BUF_MAX);
+    kh_eval_rows_json(&e, &rows);
+    assert_null(strstr(rows.data, "energy"));
+    page_of(&e, "no-gnuplot-here", &page);
+    assert_non_null(strstr(page.data, "told apart by entropy (AUROC)"));
+    assert_null(strstr(page.data, "nergy"));
+    kh_buf_free(&page);
+    kh_buf_free(&rows);
+    kh_eval_free(&e);
+    kh_posterior_free(p);
+}
+
 static void rows_are_drawn_by_the_seed(void **state) {
     (void)state;
     kh_posterior *p = posterior();
@@ -706,6 +794,8 @@ int main(void) {
         cmocka_unit_test(refusals_of_compare),
         cmocka_unit_test(compare_survives_every_allocation),
         cmocka_unit_test(an_evaluation_adds_up),
+        cmocka_unit_test(energies_are_a_third_score),
+        cmocka_unit_test(votes_have_two_scores),
         cmocka_unit_test(rows_are_drawn_by_the_seed),
         cmocka_unit_test(refusals_of_eval),
         cmocka_unit_test(it_can_be_stopped),

@@ -89,6 +89,13 @@ static void log_probabilities_have_the_bits_of_the_native_box(void **state) {
             if (kh_plm_score(kh_plm_scorer(http, NULL), &b.q, two, &err) != 0)
                 fail_msg("%s", err.msg);
             assert_memory_equal(one, two, sizeof one);
+            float energy[PROMPTS * ROWS] = { 0 }, twin[PROMPTS * ROWS] = { 0 };
+            assert_int_equal(kh_plm_score_energy(kh_plm_scorer(native, NULL), &a.q, one, energy, &err), 0);
+            if (kh_plm_score_energy(kh_plm_scorer(http, NULL), &b.q, two, twin, &err) != 0)
+                fail_msg("%s", err.msg);
+            assert_memory_equal(one, two, sizeof one);
+            assert_memory_equal(energy, twin, sizeof energy);
+            assert_true(energy[0] != energy[1]);
             assert_int_equal(kh_plm_answer(kh_plm_labeler(native, NULL), &a.q, label, &err), 0);
             assert_int_equal(kh_plm_answer(kh_plm_labeler(http, NULL), &b.q, same, &err), 0);
             assert_memory_equal(label, same, sizeof label);
@@ -264,6 +271,13 @@ static void texts_are_answered_too(void **state) {
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{" TOY_BY_TEXT "}", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\"want\":\"logprobs\",\"shape\":[1,2,2],\"logprobs\":[[[-"));
+    assert_null(strstr(answer, "energy"));
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_non_null(strstr(answer, "\"want\":\"energies\",\"shape\":[1,2,2],\"logprobs\":[[[-"));
+    const char *energy = strstr(answer, "]],\"energy\":[[");
+    double x[2];
+    assert_non_null(energy);
+    assert_int_equal(sscanf(energy, "]],\"energy\":[[%lf,%lf]]}", &x[0], &x[1]), 2);
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"labels\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\"shape\":[1,2],\"labels\":["));
     site_close(&s);
@@ -274,6 +288,9 @@ static void labels_only_means_labels_only(void **state) {
     site s = site_open(KH_ACCESS_LABELS, NULL);
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"logprobs\"," TOY_BY_TEXT "}", answer, sizeof answer), 403);
     assert_non_null(strstr(answer, "--access labels and lets no probability out"));
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}", answer, sizeof answer), 403);
+    assert_int_equal(ask(&s, "GET", "/v1/model", "", "", answer, sizeof answer), 200);
+    assert_non_null(strstr(answer, "\"energy\":false"));
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"encoding\":\"base64\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
     assert_null(strstr(answer, "logprob"));
     assert_null(strstr(answer, "\"data\""));
@@ -366,7 +383,7 @@ static void malformed_questions_are_refused_with_a_reason(void **state) {
         { "[]", "must be an object", 400 },
         { "{}", "must hold either", 400 },
         { "{\"ids\":[[1]],\"ids\":[[1]]}", "request", 400 },
-        { "{\"want\":\"weights\",\"ids\":[]}", "must be labels or logprobs", 400 },
+        { "{\"want\":\"weights\",\"ids\":[]}", "must be labels, logprobs or energies", 400 },
         { "{\"encoding\":\"xml\",\"ids\":[]}", "must be json or base64", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]]]}", "2 to 4096 arrays", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[]]}", "label 1 has no words", 400 },

@@ -30,7 +30,7 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
         fail_msg("%s", err.msg);
     if (decisions) {
         kh_predictor *p;
-        double q[40 * 2];
+        double q[40 * 2], energy[40];
         int label[40];
         kh_decisions fitted;
         kh_decision_opts how = kh_decision_defaults();
@@ -38,8 +38,8 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
         for (int i = 0; i < 40; i++)
             label[i] = kh_dataset_rows(dev)[i].label;
         if (kh_predictor_new(&p, d.posterior, d.plm, NULL, &err) != 0 ||
-            kh_predictor_run(p, kh_dataset_rows(dev), 40, q, &err) != 0 ||
-            kh_decisions_fit(&fitted, &(kh_answers){ q, label, 40, 2 }, &how, &err) != 0 ||
+            kh_predictor_explain(p, kh_dataset_rows(dev), 40, &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
+            kh_decisions_fit(&fitted, &(kh_answers){ q, label, 40, 2 }, energy, &how, &err) != 0 ||
             kh_decisions_save(&fitted, d.run, &err) != 0)
             fail_msg("%s", err.msg);
         kh_decisions_free(&fitted);
@@ -106,10 +106,26 @@ static void it_says_what_the_predictor_says(void **state) {
 static void it_decides_where_decisions_are_kept(void **state) {
     (void)state;
     desk d = desk_open(NULL, true);
+    kh_row row[2] = { { .a = "the boats", .n_a = 9 }, { .a = "were small", .n_a = 10 } };
+    double p[4], energy[2];
+    kh_predictor *predictor;
+    kh_decisions decisions;
+    assert_int_equal(kh_predictor_new(&predictor, d.posterior, d.plm, NULL, NULL), 0);
+    assert_int_equal(kh_predictor_explain(predictor, row, 2, &(kh_explained){ .p = p, .energy = energy }, NULL), 0);
+    kh_predictor_free(predictor);
+    assert_int_equal(kh_decisions_open(&decisions, d.run, NULL), 0);
     assert_int_equal(
         ask(&d.s, "POST", "/v1/classify", "", "{\"texts\":[\"the boats\",\"were small\"]}", answer, sizeof answer), 200);
     json_t *root = body_of(answer), *results = json_object_get(root, "results");
     assert_int_equal(json_array_size(results), 2);
+    for (size_t i = 0; i < 2; i++) { /* as "keyhole predict" would */
+        const json_t *one = json_array_get(results, i);
+        kh_decision want = kh_decide(&decisions, &row[i], p + 2 * i, energy[i], NULL);
+        assert_true(fabs(json_number_value(json_object_get(one, "energy")) - energy[i]) < 1e-7 * fabs(energy[i]));
+        assert_true(json_number_value(json_object_get(one, "ood_score")) == json_number_value(json_object_get(one, "energy")));
+        assert_true(json_is_true(json_object_get(one, "ood")) == want.foreign);
+    }
+    kh_decisions_free(&decisions);
     for (size_t i = 0; i < 2; i++) {
         const json_t *one = json_array_get(results, i);
         assert_true(json_is_boolean(json_object_get(one, "abstain")));

@@ -242,6 +242,13 @@ static void services_are_read(void **state) {
         double want = -0.25 - log(exp(-0.25) + exp(CASES[i].other));
         assert_true(fabs((double)p[1] - want) < 1e-6);
         assert_int_equal(label[0], 1);
+        /* SGLang's log-probabilities are over the whole vocabulary: -log of the mass of the label words. */
+        bool absolute = strcmp(CASES[i].backend, "sglang") == 0;
+        float energy[PROMPTS * ROWS], same[PROMPTS * ROWS * 2];
+        assert_true(kh_plm_describe(box).energy == absolute);
+        assert_int_equal(kh_plm_score_energy(kh_plm_scorer(box, NULL), &a.q, same, energy, NULL), 0);
+        assert_true(same[0] == p[0] && same[1] == p[1]);
+        assert_true(absolute ? fabs((double)energy[0] + log(exp(-0.25) + exp(-1.5))) < 1e-6 : isnan(energy[0]));
         asked_free(&a);
         kh_plm_close(box);
         evil_free(e);

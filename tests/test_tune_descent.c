@@ -229,7 +229,7 @@ static void prefixes_in_the_engine(void **state) {
         which[i] = i;
     assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV, 0 }, false, want, &loss, &slope, NULL), 0);
     kh_question q = { .batch = box.dev, .words = t.words, .inject = KH_INJECT_NONE };
-    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL), 0);
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL, NULL), 0);
     assert_int_equal(kh_plm_score(kh_plm_scorer(exact, NULL), &q, without, NULL), 0);
     for (int i = 0; i < DEV * 2; i++) {
         apart = fmax(apart, fabs((double)want[i] - (double)have[i]));
@@ -238,7 +238,7 @@ static void prefixes_in_the_engine(void **state) {
     assert_true(apart < 1e-4);
     assert_true(moved > 1e-2);
     g.layers--;
-    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, &err), KH_EMISMATCH);
+    assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL, &err), KH_EMISMATCH);
     assert_says(&err, "does not fit a model of 2 layers with 32");
     kh_gradient_free(through.gradient);
     kh_open_box_free(&box);

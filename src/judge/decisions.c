@@ -17,22 +17,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
+enum { VERSION = 2, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 static const size_t JSON_MAX = (size_t)1 << 30;
 
-static const char *const SCORES[] = { [KH_SCORE_MAXP] = "maxp", [KH_SCORE_ENTROPY] = "entropy" };
+static const struct {
+    const char *name, *title;
+} SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" }, { "energy", "energy" } };
 
-const char *kh_score_name(kh_score s) { return SCORES[s]; }
+const char *kh_score_name(kh_score s) { return SCORES[s].name; }
+const char *kh_score_title(kh_score s) { return SCORES[s].title; }
 
 kh_decision_opts kh_decision_defaults(void) {
-    return (kh_decision_opts){ .score = KH_SCORE_MAXP, .max_risk = 0.1, .delta = 0.1, .alpha = 0.1, .keep = 0.95 };
+    return (kh_decision_opts){
+        .score = KH_SCORE_MAXP, .foreign = KH_SCORE_ENERGY, .max_risk = 0.1, .delta = 0.1, .alpha = 0.1, .keep = 0.95
+    };
 }
 
 /* -------------------------------------------------------------------------------------------------- fitting */
 
-int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const kh_decision_opts *o, kh_err *err) {
+/* A row's score, by which one it may be. */
+static double score_of(kh_score s, const double *p, int n_label, double energy) {
+    return s == KH_SCORE_ENERGY ? energy : kh_uncertainty(s, p, n_label);
+}
+
+/* The threshold of what is foreign, by opts.foreign. u [n] is scratch. */
+static int fit_foreign(kh_decisions *out, const kh_answers *dev, const double *energy, double *u, kh_err *err) {
+    for (int i = 0; i < dev->n; i++)
+        u[i] = score_of(out->opts.foreign, dev->p + (size_t)i * (size_t)dev->n_label, dev->n_label, energy ? energy[i] : NAN);
+    return kh_ood_threshold(&out->ood, u, dev->n, out->opts.keep, err);
+}
+
+int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy, const kh_decision_opts *o, kh_err *err) {
     *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
+    if (o->foreign == KH_SCORE_ENERGY && !energy)
+        out->opts.foreign = o->score;
     int rc = kh_answers_check(dev, err);
+    if (rc == 0 && o->score == KH_SCORE_ENERGY)
+        rc = kh_fail(err, KH_EARG, "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and entropy do");
     if (rc != 0)
         return rc;
     double *u = kh_malloc((size_t)dev->n * sizeof *u);
@@ -48,7 +69,7 @@ int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const kh_decision
     if (rc == 0 && o->alpha > 0)
         rc = kh_conformal_fit(&out->conformal, dev, o->alpha, o->per_class, err);
     if (rc == 0)
-        rc = kh_ood_threshold(&out->ood, u, dev->n, o->keep, err);
+        rc = fit_foreign(out, dev, energy, u, err);
     kh_free(u);
     kh_free(good);
     return rc;
@@ -64,10 +85,19 @@ static int row_number(const kh_row *row) {
     return (int)(h >> 33);
 }
 
-kh_decision kh_decide(const kh_decisions *d, const kh_row *row, const double *p, bool *in) {
+int kh_decisions_check(const kh_decisions *d, const kh_predictor *predictor, const char *run, kh_err *err) {
+    if (d->opts.foreign != KH_SCORE_ENERGY || kh_predictor_energy(predictor))
+        return 0;
+    return kh_fail(err, KH_EMISMATCH,
+        "%s: its decisions go by energies, which this box does not show; \"keyhole eval %s\" with the same --model makes them anew",
+        run, run);
+}
+
+kh_decision kh_decide(const kh_decisions *d, const kh_row *row, const double *p, double energy, bool *in) {
     kh_decision out = { .score = kh_uncertainty(d->opts.score, p, d->n_label), .set_size = -1 };
+    out.ood_score = score_of(d->opts.foreign, p, d->n_label, energy);
     out.abstain = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
-    out.foreign = out.score > d->ood;
+    out.foreign = out.ood_score > d->ood;
     if (d->opts.alpha > 0 && in)
         out.set_size = kh_conformal_set(&d->conformal, p, kh_conformal_tie(d->opts.seed, row_number(row)), in);
     return out;
@@ -111,7 +141,8 @@ static void put_conformal(kh_buf *b, const kh_conformal *c) {
 }
 
 void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
-    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n, d->n_label, SCORES[d->opts.score]);
+    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n, d->n_label,
+        kh_score_name(d->opts.score));
     kh_json_u64(b, d->opts.seed);
     kh_buf_text(b, ",\n  \"selector\": ");
     if (d->opts.max_risk > 0)
@@ -123,7 +154,7 @@ void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
         put_conformal(b, &d->conformal);
     else
         kh_buf_text(b, "null");
-    kh_buf_printf(b, ",\n  \"ood\": {\"keep\": %.17g, ", d->opts.keep);
+    kh_buf_printf(b, ",\n  \"ood\": {\"score\": \"%s\", \"keep\": %.17g, ", kh_score_name(d->opts.foreign), d->opts.keep);
     put_number(b, "threshold", d->ood);
     kh_buf_char(b, '}');
 }
@@ -237,8 +268,23 @@ static int read_conformal(reader *r, const json_t *o) {
     return rc;
 }
 
+/* One of the scores up to `last`. */
+static int read_score(reader *r, const json_t *o, kh_score last, kh_score *out) {
+    const char *score;
+    int rc = kh_json_string(o, "score", &score, r->name, r->err), s = 0;
+    if (rc != 0)
+        return rc;
+    while (s <= (int)last && strcmp(score, SCORES[s].name) != 0)
+        s++;
+    if (s > (int)last)
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"score\" must be %s, not \"%s\"", r->name,
+            last == KH_SCORE_ENERGY ? "maxp, entropy or energy" : "maxp or entropy", score);
+    *out = (kh_score)s;
+    return 0;
+}
+
 static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
-    const char *schema, *score, *posterior;
+    const char *schema, *posterior;
     int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
     if (rc == 0 && strcmp(schema, "keyhole-decisions") != 0)
         rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-decisions\"", r->name, schema);
@@ -256,12 +302,9 @@ static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
     if (rc == 0)
         rc = kh_json_int(root, "classes", 2, MAX_LABEL, &r->d->n_label, r->name, r->err);
     if (rc == 0)
-        rc = kh_json_string(root, "score", &score, r->name, r->err);
-    if (rc == 0 && strcmp(score, SCORES[0]) != 0 && strcmp(score, SCORES[1]) != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"score\" must be maxp or entropy, not \"%s\"", r->name, score);
+        rc = read_score(r, root, KH_SCORE_ENTROPY, &r->d->opts.score);
     if (rc == 0) {
         const json_t *seed = json_object_get(root, "seed");
-        r->d->opts.score = strcmp(score, SCORES[1]) == 0 ? KH_SCORE_ENTROPY : KH_SCORE_MAXP;
         r->d->opts.seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10) : (uint64_t)json_integer_value(seed);
     }
     return rc;
@@ -291,6 +334,9 @@ int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char
     if (rc == 0)
         rc = json_is_object(ood) ? kh_json_number(ood, "keep", &out->opts.keep, name, err)
                                  : kh_fail(err, KH_EFORMAT, "%s: \"ood\" must be an object", name);
+    out->opts.foreign = out->opts.score; /* version 1 had one score for both */
+    if (rc == 0 && json_object_get(ood, "score"))
+        rc = read_score(&r, ood, KH_SCORE_ENERGY, &out->opts.foreign);
     if (rc == 0)
         rc = read_threshold(&r, ood, "threshold", INFINITY, &out->ood);
     json_decref(root);

@@ -77,6 +77,8 @@ static double entropy(const double *p, int n_label) {
 /* [8], [9]. Entropies are rounded to multiples of 2^-40: rows with the same probabilities in another order of classes are
  * equally certain, and the last bits of a sum must not say otherwise, because ties count. */
 double kh_uncertainty(kh_score score, const double *p, int n_label) {
+    if (score == KH_SCORE_ENERGY)
+        return NAN;
     if (score == KH_SCORE_MAXP)
         return 1 - p[kh_predicted(p, n_label)];
     return nearbyint(entropy(p, n_label) * 0x1p40) * 0x1p-40;

@@ -57,10 +57,24 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
     }
 }
 
+/* doc/judging.md, [29]: the mean of the energies, not the energy of the mixture (-log of the mean of exp(-energy)): a prompt moves
+ * the logits of all rows by an amount of its own, and in a sum of exponentials the one prompt with the largest would speak for all. */
+void kh_mixture_energy(double *mean, const float *energy, const float *weight, int n_sample, int n_row) {
+    for (int s = 0; s < n_sample; s++)
+        for (int i = 0; i < n_row; i++)
+            mean[i] += (double)weight[s] * (double)*energy++;
+}
+
 /* Where the answers of samples are added up for a part of the rows. */
 typedef struct sums {
-    double *p, *votes, *ambiguity; /* the last two may be NULL */
+    double *p, *votes, *ambiguity, *energy; /* all but p may be NULL */
 } sums;
+
+/* What some samples say of a part of the rows. */
+typedef struct said {
+    float *logprob; /* [n_sample, n_row, n_label] */
+    float *energy;  /* [n_sample, n_row]; NULL: not wanted */
+} said;
 
 void kh_mixture_parts(
     double *votes, double *ambiguity, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
@@ -77,10 +91,12 @@ void kh_mixture_parts(
         }
 }
 
-static void add_samples(const sums *out, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
-    kh_mixture_add(out->p, logprob, weight, n_sample, n_row, n_label);
+static void add_samples(const sums *out, const said *x, const float *weight, int n_sample, int n_row, int n_label) {
+    kh_mixture_add(out->p, x->logprob, weight, n_sample, n_row, n_label);
     if (out->votes)
-        kh_mixture_parts(out->votes, out->ambiguity, logprob, weight, n_sample, n_row, n_label);
+        kh_mixture_parts(out->votes, out->ambiguity, x->logprob, weight, n_sample, n_row, n_label);
+    if (out->energy)
+        kh_mixture_energy(out->energy, x->energy, weight, n_sample, n_row);
 }
 
 /* ---------------------------------------------------------------------------------------- does it belong here */
@@ -171,7 +187,7 @@ static int make_prompts(kh_predictor *p, kh_err *err) {
 }
 
 /* One chunk of rows with all prompts. */
-static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
+static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
     const kh_posterior *post = p->post;
     size_t size = (size_t)post->space.slots * (size_t)post->space.hidden;
     kh_batch *batch;
@@ -180,9 +196,9 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
         int some = post->n - s < PROMPTS_AT_ONCE ? post->n - s : PROMPTS_AT_ONCE;
         kh_question q = { batch, p->words, post->soft ? post->space.inject : KH_INJECT_NONE,
             post->soft ? p->prompts + (size_t)s * size : NULL, some };
-        rc = kh_ask(p->scorer, p->labeler, &q, logprob, err);
+        rc = kh_ask(p->scorer, p->labeler, &q, x->logprob, x->energy, err);
         if (rc == 0)
-            add_samples(out, logprob, post->weight + s, some, n, p->task->n_label);
+            add_samples(out, x, post->weight + s, some, n, p->task->n_label);
     }
     kh_batch_free(batch);
     return rc;
@@ -190,32 +206,32 @@ static int ask_prompts(kh_predictor *p, const kh_row *rows, int n, float *logpro
 
 /* --------------------------------------------------------------------------------------------------- grafts */
 
-static int ask_head(kh_predictor *p, const kh_row *rows, int n, float *logprob, kh_err *err) {
+static int ask_head(kh_predictor *p, const kh_row *rows, int n, const said *x, kh_err *err) {
     const kh_graft *g = &p->post->graft;
     kh_features f = { 0 };
     double loss;
     int rc = kh_features_read(&f, p->plm, p->task, p->words, &p->batch, g->pool, rows, n, err);
     if (rc == 0)
-        rc = kh_head_run(p->head, g->x, f.row, n, false, logprob, &loss, err);
+        rc = kh_head_run(p->head, g->x, f.row, n, false, x->logprob, &loss, err);
     kh_features_free(&f);
     return rc;
 }
 
-static int ask_prefixed(kh_predictor *p, const kh_row *rows, int n, float *logprob, kh_err *err) {
+static int ask_prefixed(kh_predictor *p, const kh_row *rows, int n, const said *x, kh_err *err) {
     kh_batch *batch;
     int rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), p->task, p->words, rows, n, &p->batch, err);
     if (rc == 0)
-        rc = kh_plm_score_prefixed(
-            p->plm, &(kh_question){ .batch = batch, .words = p->words, .inject = KH_INJECT_NONE }, &p->post->graft, logprob, err);
+        rc = kh_plm_score_prefixed(p->plm, &(kh_question){ .batch = batch, .words = p->words, .inject = KH_INJECT_NONE },
+            &p->post->graft, x->logprob, x->energy, err);
     kh_batch_free(batch);
     return rc;
 }
 
 /* One chunk of rows. */
-static int ask_graft(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
-    int rc = p->head ? ask_head(p, rows, n, logprob, err) : ask_prefixed(p, rows, n, logprob, err);
+static int ask_graft(kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
+    int rc = p->head ? ask_head(p, rows, n, x, err) : ask_prefixed(p, rows, n, x, err);
     if (rc == 0)
-        add_samples(out, logprob, p->post->weight, 1, n, p->task->n_label);
+        add_samples(out, x, p->post->weight, 1, n, p->task->n_label);
     return rc;
 }
 
@@ -271,29 +287,33 @@ typedef struct group {
 } group;
 
 /* Asks a group with k demonstrations. Rows that are too long with so many (k > 0) stay in the group for fewer; the others
- * leave it with their answers in logprob. */
-static int ask_group(kh_predictor *p, int order, int k, group *g, float *logprob, kh_err *err) {
+ * leave it with their answers in x. */
+static int ask_group(kh_predictor *p, int order, int k, group *g, const said *x, kh_err *err) {
     int n_label = p->task->n_label;
     kh_batch_opts o = p->batch;
     o.paper_exact = k > 0; /* leave long rows out and say which, rather than cut them */
     kh_buf text;
     kh_task task;
     kh_batch *batch = NULL;
-    float *answer = kh_calloc((size_t)g->n * (size_t)n_label, sizeof *answer);
+    float *answer = kh_calloc((size_t)g->n * ((size_t)n_label + 1), sizeof *answer);
+    float *energy = x->energy && answer ? answer + (size_t)g->n * (size_t)n_label : NULL;
     int rc = shown(p, order, k, &text, &task, err);
     if (rc == 0 && !answer)
         rc = kh_fail_memory(err);
     if (rc == 0)
         rc = kh_batch_encode(&batch, kh_plm_tokenizer(p->plm), &task, p->words, g->row, g->n, &o, err);
     if (rc == 0)
-        rc = kh_ask(p->scorer, p->labeler, &(kh_question){ batch, p->words, KH_INJECT_NONE, NULL, 1 }, answer, err);
+        rc = kh_ask(p->scorer, p->labeler, &(kh_question){ batch, p->words, KH_INJECT_NONE, NULL, 1 }, answer, energy, err);
     if (rc == 0) {
         int kept = 0, next = 0;
         for (int i = 0; i < g->n; i++)
-            if (next < batch->n_row && batch->row[next] == i)
-                memcpy(logprob + (size_t)g->index[i] * (size_t)n_label, answer + (size_t)next++ * (size_t)n_label,
+            if (next < batch->n_row && batch->row[next] == i) {
+                memcpy(x->logprob + (size_t)g->index[i] * (size_t)n_label, answer + (size_t)next * (size_t)n_label,
                     (size_t)n_label * sizeof *answer);
-            else {
+                if (energy)
+                    x->energy[g->index[i]] = energy[next];
+                next++;
+            } else {
                 g->row[kept] = g->row[i];
                 g->index[kept++] = g->index[i];
             }
@@ -313,7 +333,7 @@ static bool has_room(const kh_predictor *p, const int *tokens, int k, int more) 
 /* One chunk of rows with every order. A row's tokens are counted behind one demonstration, as its first word may be cut
  * otherwise at the start of a text; behind more of them it takes as many. Should a tokenizer not add up like that, the row
  * turns out too long and moves on to fewer demonstrations. */
-static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob, const sums *out, kh_err *err) {
+static int ask_demos(kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
     const kh_demos *d = &p->post->demos;
     int more[ROWS_AT_ONCE], rc = 0;
     for (int i = 0; i < n && rc == 0; i++) {
@@ -330,10 +350,10 @@ static int ask_demos(kh_predictor *p, const kh_row *rows, int n, float *logprob,
                     g.index[g.n++] = i;
                 }
             if (g.n > 0)
-                rc = ask_group(p, o, k, &g, logprob, err);
+                rc = ask_group(p, o, k, &g, x, err);
         }
         if (rc == 0)
-            add_samples(out, logprob, p->post->weight + o, 1, n, p->task->n_label);
+            add_samples(out, x, p->post->weight + o, 1, n, p->task->n_label);
     }
     return rc;
 }
@@ -396,6 +416,8 @@ int kh_predictor_foreign(kh_predictor **out, const kh_posterior *post, kh_plm *p
 
 const float *kh_predictor_prompts(const kh_predictor *p) { return p->prompts; }
 
+bool kh_predictor_energy(const kh_predictor *p) { return p->scorer && !p->head && kh_plm_describe(p->plm).energy; }
+
 void kh_predictor_free(kh_predictor *p) {
     if (!p)
         return;
@@ -435,19 +457,24 @@ static void zero(double *x, size_t n) {
 int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_explained *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
-    float *logprob = kh_malloc((size_t)samples * ROWS_AT_ONCE * (size_t)n_label * sizeof *logprob);
-    if (!logprob)
+    size_t cells = (size_t)samples * ROWS_AT_ONCE;
+    bool energy = out->energy && kh_predictor_energy(p);
+    said x = { .logprob = kh_malloc(cells * ((size_t)n_label + 1) * sizeof *x.logprob) };
+    if (!x.logprob)
         return kh_fail_memory(err);
+    x.energy = energy ? x.logprob + cells * (size_t)n_label : NULL;
     zero(out->p, (size_t)n * (size_t)n_label);
     zero(out->votes, (size_t)n * (size_t)n_label);
     zero(out->ambiguity, (size_t)n);
+    zero(out->energy, (size_t)n);
     for (int first = 0; first < n && rc == 0; first += ROWS_AT_ONCE) {
         int some = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
         size_t at = (size_t)first * (size_t)n_label;
-        sums part = { out->p + at, out->votes ? out->votes + at : NULL, out->votes ? out->ambiguity + first : NULL };
+        sums part = { out->p + at, out->votes ? out->votes + at : NULL, out->votes ? out->ambiguity + first : NULL,
+            energy ? out->energy + first : NULL };
         rc = (p->post->demos.n_order > 0                   ? ask_demos
                  : p->post->graft.kind != KH_GRAFT_NONE ? ask_graft
-                                                        : ask_prompts)(p, rows + first, some, logprob, &part, err);
+                                                        : ask_prompts)(p, rows + first, some, &x, &part, err);
         if (rc == 0)
             kh_mixture_finish(part.p, some, n_label);
         if (rc == 0)
@@ -455,6 +482,8 @@ int kh_predictor_explain(kh_predictor *p, const kh_row *rows, int n, const kh_ex
     }
     for (int i = 0; out->votes && !p->scorer && i < n; i++) /* a vote says nothing of what its voter saw */
         out->ambiguity[i] = NAN;
-    kh_free(logprob);
+    for (int i = 0; out->energy && !energy && i < n; i++)
+        out->energy[i] = NAN;
+    kh_free(x.logprob);
     return rc;
 }

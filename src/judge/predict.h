@@ -7,6 +7,8 @@
 /* The weighted mean of distributions given as logarithms: logprob [n_sample, n_row, n_label], weight [n_sample] -> p [n_row,
  * n_label], summed in the order of the samples. doc/methods.md, T1 and T2. Adds to p, which the caller has zeroed. */
 void kh_mixture_add(double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label);
+/* The weighted mean of energies [n_sample, n_row], added to mean [n_row]; doc/judging.md, [29]. */
+void kh_mixture_energy(double *mean, const float *energy, const float *weight, int n_sample, int n_row);
 /* Makes each row of p add up to one, which rounded weights do not quite. */
 void kh_mixture_finish(double *p, int n_row, int n_label);
 /* What the samples say one by one, added to votes [n_row, n_label] and ambiguity [n_row] (kh_explained). */

@@ -22,7 +22,7 @@ typedef struct reader {
     const kh_evidence *order;
     int n_order;
     long line;
-    size_t cap_x, cap_label, cap_line;
+    size_t cap_x, cap_label, cap_line, cap_energy;
 } reader;
 
 /* The kinds that will do, for a sentence: "probs", "logits" or "votes". */
@@ -103,6 +103,14 @@ static int read_label(const reader *r, const json_t *row, int *label, kh_err *er
     return 0;
 }
 
+static int read_energy(const reader *r, const json_t *row, double *energy, kh_err *err) {
+    const json_t *v = json_object_get(row, "energy");
+    *energy = json_is_number(v) ? json_number_value(v) : NAN;
+    if (!v || json_is_null(v) || isfinite(*energy))
+        return 0;
+    return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"energy\" is not a number");
+}
+
 static int add_row(reader *r, const json_t *row, kh_err *err) {
     kh_predictions *o = r->out;
     if (!json_is_object(row))
@@ -114,12 +122,16 @@ static int add_row(reader *r, const json_t *row, kh_err *err) {
     if (o->n == INT32_MAX || !kh_mul((size_t)o->n + 1, (size_t)o->n_label, &need))
         return kh_fail_at(err, KH_ELIMIT, r->name, r->line, "more rows than can be read");
     if (!kh_grow(&o->x, &r->cap_x, need, sizeof *o->x) || !kh_grow(&o->label, &r->cap_label, (size_t)o->n + 1, sizeof *o->label) ||
-        !kh_grow(&o->line, &r->cap_line, (size_t)o->n + 1, sizeof *o->line))
+        !kh_grow(&o->line, &r->cap_line, (size_t)o->n + 1, sizeof *o->line) ||
+        !kh_grow(&o->energy, &r->cap_energy, (size_t)o->n + 1, sizeof *o->energy))
         return kh_fail_memory(err);
     rc = read_values(r, row, o->x + (size_t)o->n * (size_t)o->n_label, err);
     if (rc == 0)
         rc = read_label(r, row, &o->label[o->n], err);
+    if (rc == 0)
+        rc = read_energy(r, row, &o->energy[o->n], err);
     if (rc == 0) {
+        o->n_energy += !isnan(o->energy[o->n]);
         o->n_known += o->label[o->n] >= 0;
         o->line[o->n++] = r->line;
     }
@@ -154,6 +166,7 @@ void kh_predictions_free(kh_predictions *o) {
     kh_free(o->x);
     kh_free(o->label);
     kh_free(o->line);
+    kh_free(o->energy);
     *o = (kh_predictions){ 0 };
 }
 

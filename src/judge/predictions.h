@@ -4,6 +4,7 @@
  *     {"logits": [-1.2, 3.4], "label": 0}   scores whose softmax they are
  *     {"votes": [13, 87]}                   how many members of an ensemble said so, or their weights
  *
+ * "energy" is a number for what is foreign: the higher, the more so. Rows may have it whatever else they have.
  * "label" is the true class, from 0; without it (or with null or -1) it is not known. Other keys are left alone. Lines may
  * hold several of the three; the caller says which it prefers. */
 #ifndef KH_JUDGE_PREDICTIONS_H
@@ -19,6 +20,8 @@ typedef struct kh_predictions {
     int n_known;  /* rows with a label */
     double *x;    /* [n, n_label] as they stand; probabilities are made to add up to one */
     int *label;   /* [n], -1: not known */
+    double *energy; /* [n], NaN: not known */
+    int n_energy;   /* rows with one */
     long *line;   /* [n] where the row stands, from 1 */
 } kh_predictions;
 

@@ -11,9 +11,10 @@ struct kh_engine;
 
 typedef struct kh_backend {
     const char *name;
-    /* logits [n_prompt, n_row, n_label], up to a constant for each row; log-probabilities that add up to one if `normalised`,
-     * and then they are handed on with their bits. */
-    int (*score)(void *self, const kh_question *, float *logits, kh_err *err);
+    /* logits [n_prompt, n_row, n_label]: absolute if describe sets info->energy, so that plm.c can take energies of them; else
+     * up to a constant for each row. Or, if `normalised`, log-probabilities that add up to one and are handed on with their bits;
+     * such a backend fills energy [n_prompt, n_row] itself. energy is NULL for all others, and where it is not wanted. */
+    int (*score)(void *self, const kh_question *, float *logits, float *energy, kh_err *err);
     bool normalised;
     /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less; NULL: the best of score. */
     int (*answer)(void *self, const kh_question *, int *label, kh_err *err);

@@ -15,8 +15,8 @@ int kh_plm_inside(kh_plm *, struct kh_engine **out, kh_err *err);
 /* Hidden states after the last layer, sequence after sequence: out [sum of T, H]. */
 int kh_plm_hidden(kh_plm *, const kh_batch *, float *out, kh_err *err);
 
-/* As kh_plm_score, with a graft of prefixes. */
-int kh_plm_score_prefixed(kh_plm *, const kh_question *, const kh_graft *, float *logprob, kh_err *err);
+/* As kh_plm_score_energy, with a graft of prefixes; energy NULL: not wanted. */
+int kh_plm_score_prefixed(kh_plm *, const kh_question *, const kh_graft *, float *logprob, float *energy, kh_err *err);
 
 /* Passes of rows through the weights beside the box: `rows` of `tokens` in all went forward, and back if `gradients`. */
 void kh_plm_count_passes(kh_plm *, int rows, long long tokens, bool gradients, double seconds);

@@ -28,6 +28,7 @@ typedef struct remote {
     size_t body;
     uint64_t fingerprint;
     double mean, std;
+    bool energy; /* it lets energies out */
 } remote;
 
 /* ------------------------------------------------------------------------------------------------ asking */
@@ -44,7 +45,7 @@ typedef struct asking {
     part *part;
     int n_part;
     int *label;
-    float *logprob;
+    float *logprob, *energy; /* energy NULL: not wanted */
 } asking;
 
 static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
@@ -94,43 +95,55 @@ static int make_request(void *user, int i, const char **path, kh_buf *body, kh_e
     return 0;
 }
 
-/* The answers of a part stand row by row among those of all rows. */
+/* The answers of a part, [n_p, n_r] of `size` bytes, stand row by row among those of all rows. */
+static void place(const asking *a, const part *p, void *out, const void *mine, size_t size) {
+    size_t n_r = (size_t)(p->r1 - p->r0), n_row = (size_t)a->q->batch->n_row;
+    for (size_t k = 0; k < (size_t)(p->p1 - p->p0); k++)
+        memcpy((char *)out + (((size_t)p->p0 + k) * n_row + (size_t)p->r0) * size, (const char *)mine + k * n_r * size, n_r * size);
+}
+
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
     const asking *a = user;
     const part *p = &a->part[i];
-    int n_p = p->p1 - p->p0, n_r = p->r1 - p->r0, n_row = a->q->batch->n_row, n_label = a->q->words->n_label;
-    size_t width = a->label ? 1 : (size_t)n_label, size = a->label ? sizeof *a->label : sizeof *a->logprob;
-    char *out = a->label ? (char *)a->label : (char *)a->logprob, *mine = kh_malloc((size_t)n_p * (size_t)n_r * width * size);
-    if (!mine)
-        return kh_fail_memory(err);
-    int rc = kh_wire_answer_parse(body, n, n_p, n_r, n_label, a->label ? (int *)(void *)mine : NULL,
-        a->label ? NULL : (float *)(void *)mine, kh_http_url(a->r->http), err);
-    for (int k = 0; k < n_p && rc == 0; k++)
-        memcpy(out + ((size_t)(p->p0 + k) * (size_t)n_row + (size_t)p->r0) * width * size,
-            mine + (size_t)k * (size_t)n_r * width * size, (size_t)n_r * width * size);
-    kh_free(mine);
+    kh_wire_wanted mine = { .n_prompt = p->p1 - p->p0, .n_row = p->r1 - p->r0, .n_label = a->q->words->n_label };
+    size_t pairs = (size_t)mine.n_prompt * (size_t)mine.n_row, n_label = (size_t)mine.n_label;
+    mine.label = a->label ? kh_malloc(pairs * sizeof *mine.label) : NULL;
+    mine.logprob = a->label ? NULL : kh_malloc(pairs * n_label * sizeof *mine.logprob);
+    mine.energy = a->energy ? kh_malloc(pairs * sizeof *mine.energy) : NULL;
+    int rc = (mine.label || mine.logprob) && (mine.energy || !a->energy)
+        ? kh_wire_answer_parse(body, n, &mine, kh_http_url(a->r->http), err)
+        : kh_fail_memory(err);
+    if (rc == 0 && a->label)
+        place(a, p, a->label, mine.label, sizeof *mine.label);
+    if (rc == 0 && a->logprob)
+        place(a, p, a->logprob, mine.logprob, n_label * sizeof *mine.logprob);
+    if (rc == 0 && a->energy)
+        place(a, p, a->energy, mine.energy, sizeof *mine.energy);
+    kh_free(mine.label);
+    kh_free(mine.logprob);
+    kh_free(mine.energy);
     return rc;
 }
 
-static int ask(remote *r, const kh_question *q, kh_want want, int *label, float *logprob, kh_err *err) {
-    asking a = { .r = r, .q = q, .want = want, .label = label, .logprob = logprob };
+static int ask(remote *r, const kh_question *q, int *label, float *logprob, float *energy, kh_err *err) {
+    kh_want want = label ? KH_WANT_LABELS : energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
+    asking a = { .r = r, .q = q, .want = want, .label = label, .logprob = logprob, .energy = energy };
     int rc = make_parts(&a, err);
     if (rc == 0) {
         part *p = &a.part[0];
-        size_t numbers = (size_t)(p->p1 - p->p0) * (size_t)(p->r1 - p->r0) * (label ? 1 : (size_t)q->words->n_label);
+        size_t each = label ? 1 : (size_t)q->words->n_label + (energy ? 1 : 0);
+        size_t numbers = (size_t)(p->p1 - p->p0) * (size_t)(p->r1 - p->r0) * each;
         rc = kh_http_run(r->http, &(kh_http_jobs){ a.n_part, make_request, take_answer, &a, numbers * 16 + (1 << 16) }, err);
     }
     kh_free(a.part);
     return rc;
 }
 
-static int score(void *self, const kh_question *q, float *logprob, kh_err *err) {
-    return ask(self, q, KH_WANT_LOGPROBS, NULL, logprob, err);
+static int score(void *self, const kh_question *q, float *logprob, float *energy, kh_err *err) {
+    return ask(self, q, NULL, logprob, energy, err);
 }
 
-static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
-    return ask(self, q, KH_WANT_LABELS, label, NULL, err);
-}
+static int answer(void *self, const kh_question *q, int *label, kh_err *err) { return ask(self, q, label, NULL, NULL, err); }
 
 /* -------------------------------------------------------------------------------------- what is on the other side */
 
@@ -143,6 +156,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->precision = r->precision;
     info->kernels = r->kernels;
     info->model = r->name;
+    info->energy = r->energy;
 }
 
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
@@ -249,6 +263,7 @@ static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *
         rc = kh_fail(err, KH_EFORMAT, "%s: \"fingerprint\" must be 16 hexadecimal digits", who);
     r->fingerprint = rc == 0 ? strtoull(hex, NULL, 16) : 0;
     *access = strcmp(level, "labels") == 0 ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS;
+    r->energy = json_is_true(json_object_get(root, "energy")); /* services before this one's time say nothing of it */
     return rc == 0 ? read_limits(r, root, err) : rc;
 }
 

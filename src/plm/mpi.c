@@ -223,7 +223,7 @@ static int do_own(job *j, kh_err *err) {
     kh_question q = part_of(j, p, &rows, &r0);
     double start = now();
     float *logits = kh_calloc((size_t)p->n * (size_t)rows.n_row * (size_t)q.words->n_label, sizeof *logits);
-    rc = logits ? j->s->native->score(j->s->box, &q, logits, err) : kh_fail_memory(err);
+    rc = logits ? j->s->native->score(j->s->box, &q, logits, NULL, err) : kh_fail_memory(err);
     if (rc == 0) {
         learn(j->r, 0, tokens_of(j, p) * p->n, now() - start);
         place(j, p, logits);
@@ -355,7 +355,8 @@ static int run(job *j, kh_err *err) {
     return 0;
 }
 
-static int score(void *self, const kh_question *q, float *logits, kh_err *err) {
+static int score(void *self, const kh_question *q, float *logits, float *energy, kh_err *err) {
+    (void)energy;
     spread *s = self;
     const kh_batch *b = q->batch;
     job j = { .s = s, .r = s->ranks, .q = q, .logits = logits, .n_prompt = b->n_slot > 0 ? q->n_prompt : 1 };

@@ -158,7 +158,7 @@ static int score(server *s, const piece *p, const context *c, float *logits, kh_
     if (!s->backend || (rows.n_slot > 0 && n * sizeof(float) != p->n_prompt_byte))
         return kh_fail(err, KH_EFORMAT, "a piece from rank 0 does not fit the model");
     kh_question q = { &rows, &c->words, c->inject, rows.n_slot > 0 ? p->prompt : NULL, p->head.n_prompt };
-    return s->backend->score(s->box, &q, logits, err);
+    return s->backend->score(s->box, &q, logits, NULL, err);
 }
 
 /* Answers the first piece: 1, or 0 if there is none, or if its context is still on the way. */

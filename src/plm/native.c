@@ -11,7 +11,8 @@ typedef struct native {
     kh_engine *engine;
 } native;
 
-static int score(void *self, const kh_question *q, float *logits, kh_err *err) {
+static int score(void *self, const kh_question *q, float *logits, float *energy, kh_err *err) {
+    (void)energy;
     return kh_engine_score(((native *)self)->engine, q, logits, err);
 }
 
@@ -23,6 +24,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->fingerprint = m.fingerprint;
     info->precision = kh_precision_name(kh_engine_precision(e));
     info->kernels = kh_engine_kernels(e)->name;
+    info->energy = true;
 }
 
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double. */

@@ -431,7 +431,11 @@ static int ask(outside *o, const kh_question *q, float *logits, int *label, kh_e
     return rc == 0 ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err) : rc;
 }
 
-static int score(void *self, const kh_question *q, float *logits, kh_err *err) { return ask(self, q, logits, NULL, err); }
+static int score(void *self, const kh_question *q, float *logits, float *energy, kh_err *err) {
+    (void)energy;
+    return ask(self, q, logits, NULL, err);
+}
+
 static int answer(void *self, const kh_question *q, int *label, kh_err *err) { return ask(self, q, NULL, label, err); }
 
 static void describe(const void *self, kh_plm_info *info) {
@@ -443,6 +447,9 @@ static void describe(const void *self, kh_plm_info *info) {
     info->precision = info->kernels = "the service's own";
     info->model = o->model;
     info->next = kh_tokenizer_special(o->tok, KH_TOKEN_MASK) < 0;
+    /* SGLang gives every label word's log-probability over the whole vocabulary. vLLM may take logarithms after it has shut out
+     * all words but those of labels, and the others say nothing of words that are not among their best few. */
+    info->energy = o->flavour == SGLANG;
 }
 
 static void close_outside(void *self) {

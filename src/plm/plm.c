@@ -77,6 +77,7 @@ void kh_plm_close(kh_plm *p) {
 kh_plm_info kh_plm_describe(const kh_plm *p) {
     kh_plm_info info = { .backend = p->backend->name, .access = p->access, .ranks = 1 };
     p->backend->describe(p->self, &info);
+    info.energy = info.energy && p->access >= KH_ACCESS_LOGPROBS;
     uint64_t both[2] = { info.fingerprint, kh_tokenizer_fingerprint(p->tokenizer) };
     info.fingerprint = kh_hash64(both, sizeof both);
     return info;
@@ -157,15 +158,16 @@ static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err
     return 0;
 }
 
-/* Every question to every backend passes here: logits [n_prompt, n_row, n_label] or label [n_prompt, n_row], the other NULL. */
-static int ask(kh_plm *p, const kh_question *q, float *logits, int *label, kh_err *err) {
+/* Every question to every backend passes here: logits [n_prompt, n_row, n_label] or label [n_prompt, n_row], the other NULL; with
+ * logits also energy, if it is not NULL. */
+static int ask(kh_plm *p, const kh_question *q, float *logits, float *energy, int *label, kh_err *err) {
     int n_label = q->words->n_label, n_row = q->batch->n_row;
     if (q->batch->n_slot > 0 && q->n_prompt < 1)
         return kh_fail(err, KH_EARG, "a question needs at least one prompt");
     if (n_row == 0)
         return 0;
     double start = now();
-    int rc = label ? p->backend->answer(p->self, q, label, err) : p->backend->score(p->self, q, logits, err);
+    int rc = label ? p->backend->answer(p->self, q, label, err) : p->backend->score(p->self, q, logits, energy, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
@@ -173,7 +175,8 @@ static int ask(kh_plm *p, const kh_question *q, float *logits, int *label, kh_er
     return label ? 0 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
 }
 
-static void normalise(float *x, size_t pairs, int n_label) {
+/* energy [pairs] of what x was before; NULL: not wanted. */
+static void normalise(float *x, size_t pairs, int n_label, float *energy) {
     for (size_t i = 0; i < pairs; i++, x += n_label) {
         double top = -INFINITY, sum = 0;
         for (int k = 0; k < n_label; k++)
@@ -182,13 +185,34 @@ static void normalise(float *x, size_t pairs, int n_label) {
             sum += exp((double)x[k] - top);
         for (int k = 0; k < n_label; k++)
             x[k] = (float)((double)x[k] - top - log(sum));
+        if (energy)
+            energy[i] = (float)-(top + log(sum));
     }
 }
 
-static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
-    int rc = ask(p, q, out, NULL, err);
-    if (rc == 0 && !p->backend->normalised)
-        normalise(out, (size_t)prompts_of(q) * (size_t)q->batch->n_row, q->words->n_label);
+static size_t pairs_of(const kh_question *q) { return (size_t)prompts_of(q) * (size_t)q->batch->n_row; }
+
+/* logprob [n_prompt, n_row, n_label]; energy [n_prompt, n_row], or NULL. */
+static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *energy, kh_err *err) {
+    bool normalised = p->backend->normalised;
+    int rc = ask(p, q, logprob, normalised ? energy : NULL, NULL, err);
+    if (rc == 0 && !normalised)
+        normalise(logprob, pairs_of(q), q->words->n_label, energy);
+    return rc;
+}
+
+static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) { return ask_both(p, q, out, NULL, err); }
+
+/* As a tape keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its log-probabilities. */
+static int ask_energies(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
+    size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
+    float *cell = out, *x = kh_calloc(pairs * (n_label + 1), sizeof *x), *energy = x ? x + pairs * n_label : NULL;
+    int rc = x ? ask_both(p, q, x, energy, err) : kh_fail_memory(err);
+    for (size_t i = 0; i < pairs && rc == 0; i++, cell += n_label + 1) {
+        memcpy(cell, x + i * n_label, n_label * sizeof *cell);
+        cell[n_label] = energy[i];
+    }
+    kh_free(x);
     return rc;
 }
 
@@ -201,13 +225,13 @@ static int best_label(const float *x, int n_label) {
 
 static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     int n_label = q->words->n_label, *label = out;
-    size_t pairs = (size_t)prompts_of(q) * (size_t)q->batch->n_row;
+    size_t pairs = pairs_of(q);
     if (p->backend->answer)
-        return ask(p, q, NULL, label, err);
+        return ask(p, q, NULL, NULL, label, err);
     float *logits = kh_calloc(pairs * (size_t)n_label, sizeof *logits);
     if (!logits)
         return kh_fail_memory(err);
-    int rc = ask(p, q, logits, NULL, err);
+    int rc = ask(p, q, logits, NULL, NULL, err);
     for (size_t i = 0; rc == 0 && i < pairs; i++)
         label[i] = best_label(logits + i * (size_t)n_label, n_label);
     kh_free(logits);
@@ -221,6 +245,26 @@ static int ask_tape(kh_plm *p, const kh_question *q, kh_tape_kind kind, kh_ask_f
 
 int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
     return ask_tape((kh_plm *)s, q, KH_TAPE_LOGPROBS, ask_logprobs, logprob, err);
+}
+
+int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
+    kh_plm *p = (kh_plm *)s;
+    size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
+    if (!kh_plm_describe(p).energy) {
+        for (size_t i = 0; i < pairs; i++)
+            energy[i] = NAN;
+        return kh_plm_score(s, q, logprob, err);
+    }
+    if (!p->tape)
+        return ask_both(p, q, logprob, energy, err);
+    float *cell = kh_calloc(pairs * (n_label + 1), sizeof *cell);
+    int rc = cell ? ask_tape(p, q, KH_TAPE_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
+    for (size_t i = 0; i < pairs && rc == 0; i++) {
+        memcpy(logprob + i * n_label, cell + i * (n_label + 1), n_label * sizeof *cell);
+        energy[i] = cell[i * (n_label + 1) + n_label];
+    }
+    kh_free(cell);
+    return rc;
 }
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
@@ -262,7 +306,7 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
 }
 
-int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, float *logprob, kh_err *err) {
+int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, float *logprob, float *energy, kh_err *err) {
     kh_engine *e;
     double start = now();
     int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_inside(p, &e, err);
@@ -272,10 +316,10 @@ int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, fl
         return rc;
     p->meter.calls++;
     count(p, q, now() - start);
-    size_t pairs = (size_t)prompts_of(q) * (size_t)n_row;
+    size_t pairs = pairs_of(q);
     rc = check_finite(logprob, pairs * (size_t)n_label, n_row, n_label, err);
     if (rc == 0)
-        normalise(logprob, pairs, n_label);
+        normalise(logprob, pairs, n_label, energy);
     return rc;
 }
 

@@ -80,6 +80,10 @@ static kh_tape_key key_of(XXH128_hash_t rows, const float *prompt, size_t n) {
 
 /* ------------------------------------------------------------------------------------- cells to bytes and back */
 
+const char *kh_tape_kind_name(kh_tape_kind kind) {
+    return kind == KH_TAPE_LABELS ? "labels" : kind == KH_TAPE_LOGPROBS ? "logprobs" : "energies";
+}
+
 static size_t cell_bytes(kh_tape_kind kind) { return kind == KH_TAPE_LABELS ? 2 : 4; }
 
 static void encode(kh_tape_kind kind, const uint32_t *cell, size_t n, unsigned char *out) {
@@ -214,7 +218,8 @@ int kh_tape_ask(const kh_tape *tape, kh_plm *plm, const kh_question *q, kh_tape_
     if (n_prompt < 1 || b->n_row == 0)
         return ask(plm, q, out, err);
     assert(q->words->n_label <= 65536);
-    size_t row_cells = kind == KH_TAPE_LABELS ? 1 : (size_t)q->words->n_label, n = (size_t)n_prompt;
+    size_t n_label = (size_t)q->words->n_label, n = (size_t)n_prompt;
+    size_t row_cells = kind == KH_TAPE_LABELS ? 1 : n_label + (kind == KH_TAPE_ENERGIES);
     size_t most = (size_t)(b->n_row < UNIT_ROWS ? b->n_row : UNIT_ROWS) * row_cells;
     asking a = { .tape = tape, .plm = plm, .kind = kind, .ask = ask, .rate = rate, .n_prompt = n_prompt };
     kh_plm_info info = kh_plm_describe(plm);

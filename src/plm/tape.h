@@ -16,9 +16,14 @@ typedef struct kh_tape_key {
 } kh_tape_key;
 
 /* What was asked for decides what is written: of a question for labels nothing but labels. */
-typedef enum kh_tape_kind { KH_TAPE_LABELS, KH_TAPE_LOGPROBS } kh_tape_kind;
+typedef enum kh_tape_kind {
+    KH_TAPE_LABELS,
+    KH_TAPE_LOGPROBS,
+    KH_TAPE_ENERGIES, /* and log-probabilities: the energy of a row after them */
+} kh_tape_kind;
+const char *kh_tape_kind_name(kh_tape_kind);
 
-/* An answer as bytes: a label takes two, a log-probability the four of its float, both little-endian. */
+/* An answer as bytes: a label takes two, a log-probability or energy the four of its float, both little-endian. */
 typedef struct kh_tape_unit {
     kh_tape_key key;
     kh_tape_kind kind;
@@ -47,9 +52,10 @@ void kh_plm_count_replayed(kh_plm *, const kh_meter *before);
 
 /* -- between plm.c and tape.c -- */
 
-/* Answers a question from the box: label or log-probability cells, in the order of the question. */
+/* Answers a question from the box: label, log-probability or energy cells, in the order of the question. */
 typedef int kh_ask_fn(kh_plm *, const kh_question *, void *cells, kh_err *err);
-/* out: int [n_prompt, n_row] or float [n_prompt, n_row, n_label]. *rate: queries a second so far, 0 if not known. */
+/* out: int [n_prompt, n_row]; float [n_prompt, n_row, n_label], or with energies [n_prompt, n_row, n_label + 1]. *rate: queries a
+ * second so far, 0 if not known. */
 int kh_tape_ask(const kh_tape *, kh_plm *, const kh_question *, kh_tape_kind, kh_ask_fn *, double *rate, void *out, kh_err *err);
 /* Counts a question that the tape has answered. */
 void kh_plm_count(kh_plm *, const kh_question *, double seconds);

@@ -16,7 +16,9 @@
 #error "the wire format is little-endian, and so are the machines that this was written for"
 #endif
 
-const char *kh_want_name(kh_want w) { return w == KH_WANT_LABELS ? "labels" : "logprobs"; }
+static const char *const WANTS[] = { "labels", "logprobs", "energies" };
+
+const char *kh_want_name(kh_want w) { return WANTS[w]; }
 
 /* --------------------------------------------------------------------------------------------------- floats */
 
@@ -388,8 +390,9 @@ static int read_question(reader *r, const json_t *root) {
     int rc = kh_json_string_opt(root, "want", &want, PLACE, r->err);
     if (rc == 0)
         rc = kh_json_string_opt(root, "encoding", &encoding, PLACE, r->err);
-    if (rc == 0 && want && strcmp(want, "labels") != 0 && strcmp(want, "logprobs") != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"want\" must be labels or logprobs, not \"%.20s\"", PLACE, want);
+    while (rc == 0 && want && strcmp(want, WANTS[q->want]) != 0)
+        if (q->want++ == KH_WANT_ENERGIES)
+            rc = kh_fail(r->err, KH_EFORMAT, "%s: \"want\" must be labels, logprobs or energies, not \"%.20s\"", PLACE, want);
     if (rc == 0 && strcmp(encoding, "json") != 0 && strcmp(encoding, "base64") != 0)
         rc = kh_fail(r->err, KH_EFORMAT, "%s: \"encoding\" must be json or base64, not \"%.20s\"", PLACE, encoding);
     if (rc == 0 && json_is_array(ids) == json_is_array(texts))
@@ -397,7 +400,6 @@ static int read_question(reader *r, const json_t *root) {
     if (rc != 0)
         return rc;
     q->want_given = want != NULL;
-    q->want = want && strcmp(want, "logprobs") == 0 ? KH_WANT_LOGPROBS : KH_WANT_LABELS;
     q->base64 = strcmp(encoding, "base64") == 0;
     rc = read_prompts(r, root);
     if (rc == 0 && json_is_array(texts))
@@ -444,11 +446,26 @@ static void put_nested(kh_buf *out, const float *x, int n_prompt, int n_row, int
     kh_buf_char(out, ']');
 }
 
+static void put_energy(kh_buf *out, const kh_wire_answer *a) {
+    const float *x = a->energy;
+    if (a->base64) {
+        kh_buf_printf(out, ",\"energy\":{\"shape\":[%d,%d],", a->n_prompt, a->n_row);
+        kh_wire_floats_put(out, x, (size_t)a->n_prompt * (size_t)a->n_row);
+        kh_buf_char(out, '}');
+        return;
+    }
+    kh_buf_text(out, ",\"energy\":[");
+    for (int p = 0; p < a->n_prompt; p++)
+        for (int i = 0; i < a->n_row; i++)
+            kh_buf_printf(out, "%s%s%.9g%s", i ? "," : p ? "," : "", i ? "" : "[", (double)*x++, i + 1 == a->n_row ? "]" : "");
+    kh_buf_char(out, ']');
+}
+
 void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
     kh_buf_text(out, "{\"model\":");
     kh_json_quote(out, a->model, strlen(a->model));
-    kh_buf_printf(out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_want_name(a->label ? KH_WANT_LABELS : KH_WANT_LOGPROBS), a->n_prompt,
-        a->n_row);
+    kh_want want = a->label ? KH_WANT_LABELS : a->energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
+    kh_buf_printf(out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_want_name(want), a->n_prompt, a->n_row);
     if (a->label) {
         kh_buf_text(out, "],\"labels\":");
         put_ints(out, a->label, a->n_prompt * a->n_row);
@@ -458,54 +475,75 @@ void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
             kh_wire_floats_put(out, a->logprob, (size_t)a->n_prompt * (size_t)a->n_row * (size_t)a->n_label);
         else
             put_nested(out, a->logprob, a->n_prompt, a->n_row, a->n_label);
+        if (a->energy)
+            put_energy(out, a);
     }
     kh_buf_text(out, "}\n");
 }
 
-static int take_labels(const json_t *root, int n_prompt, int n_row, int n_label, int *label, const char *who, kh_err *err) {
+static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
     const json_t *labels = json_object_get(root, "labels");
-    size_t n = (size_t)n_prompt * (size_t)n_row;
+    size_t n = (size_t)w->n_prompt * (size_t)w->n_row;
     if (!json_is_array(labels) || json_array_size(labels) != n)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who, json_array_size(labels), n_prompt, n_row);
+        return kh_fail(err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who, json_array_size(labels),
+            w->n_prompt, w->n_row);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(labels, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_label)
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= w->n_label)
             return kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with what is none of the %d labels", who,
-                i / (size_t)n_row, i % (size_t)n_row, n_label);
-        label[i] = (int)json_integer_value(v);
+                i / (size_t)w->n_row, i % (size_t)w->n_row, w->n_label);
+        w->label[i] = (int)json_integer_value(v);
     }
     return 0;
 }
 
-static int take_logprobs(const json_t *root, int n_prompt, int n_row, int n_label, float *logprob, const char *who, kh_err *err) {
-    size_t shape[3], n = (size_t)n_prompt * (size_t)n_row * (size_t)n_label;
+static int take_logprobs(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
+    size_t shape[3], n_label = (size_t)w->n_label, n_row = (size_t)w->n_row, n = (size_t)w->n_prompt * n_row * n_label;
     float *x;
     int rc = kh_wire_floats(root, who, 3, n, shape, &x, err);
     if (rc != 0)
         return rc;
-    if (shape[0] != (size_t)n_prompt || shape[1] != (size_t)n_row || shape[2] != (size_t)n_label)
+    if (shape[0] != (size_t)w->n_prompt || shape[1] != n_row || shape[2] != n_label)
         rc = kh_fail(err, KH_EFORMAT, "%s: answered with shape [%zu, %zu, %zu], expected [%d, %d, %d]", who, shape[0], shape[1],
-            shape[2], n_prompt, n_row, n_label);
+            shape[2], w->n_prompt, w->n_row, w->n_label);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (!(x[i] <= 0)) {
-            size_t pair = i / (size_t)n_label;
+            size_t pair = i / n_label;
             rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with %g, which is no log-probability", who,
-                pair / (size_t)n_row, pair % (size_t)n_row, (double)x[i]);
+                pair / n_row, pair % n_row, (double)x[i]);
         }
     if (rc == 0)
-        memcpy(logprob, x, n * sizeof *x);
+        memcpy(w->logprob, x, n * sizeof *x);
     kh_free(x);
     return rc;
 }
 
-int kh_wire_answer_parse(
-    const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob, const char *who, kh_err *err) {
+static int take_energies(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
+    size_t shape[2], n_row = (size_t)w->n_row, n = (size_t)w->n_prompt * n_row;
+    float *x = NULL;
+    const json_t *energy = json_object_get(root, "energy");
+    int rc = energy ? kh_wire_floats(energy, who, 2, n, shape, &x, err)
+                    : kh_fail(err, KH_EFORMAT, "%s: answered without \"energy\", which was asked for", who);
+    if (rc == 0 && (shape[0] != (size_t)w->n_prompt || shape[1] != n_row))
+        rc = kh_fail(err, KH_EFORMAT, "%s: answered with energies of shape [%zu, %zu], expected [%d, %d]", who, shape[0], shape[1],
+            w->n_prompt, w->n_row);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (!isfinite(x[i]))
+            rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with an energy that is not a number", who, i / n_row,
+                i % n_row);
+    if (rc == 0)
+        memcpy(w->energy, x, n * sizeof *x);
+    kh_free(x);
+    return rc;
+}
+
+int kh_wire_answer_parse(const char *body, size_t n, const kh_wire_wanted *w, const char *who, kh_err *err) {
     json_t *root;
     int rc = kh_json_parse(body, n, who, &root, err);
     if (rc == 0)
-        rc = label ? take_labels(root, n_prompt, n_row, n_label, label, who, err)
-                   : take_logprobs(root, n_prompt, n_row, n_label, logprob, who, err);
+        rc = w->label ? take_labels(root, w, who, err) : take_logprobs(root, w, who, err);
+    if (rc == 0 && w->energy)
+        rc = take_energies(root, w, who, err);
     json_decref(root);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* wire.h - a question and its answer as JSON: what POST /v1/score carries, written and read by both sides (doc/serving.md).
  *
  * A question by ids, as keyhole's own client sends it:
- *     { "want": "labels"|"logprobs", "encoding": "base64"|"json", "inject": "post-ln-add",
+ *     { "want": "labels"|"logprobs"|"energies", "encoding": "base64"|"json", "inject": "post-ln-add",
  *       "prompts": { "dtype": "f32"|"f16"|"bf16", "shape": [n, slots, hidden], "data": "<base64, little-endian>" },
  *       "ids": [[0, 1000, ...], ...], "mask": [57, ...], "slot": [1, ...], "masks": [1],
  *       "labels": [ [[1099]], [[372], [205]] ] }         label -> words -> token ids
@@ -10,6 +10,7 @@
  * An answer:
  *     { "want": "labels", "shape": [n, rows], "labels": [0, 1, ...] }
  *     { "want": "logprobs", "shape": [n, rows, labels], "dtype": "f32", "data": "<base64>" }    or "logprobs": [...]
+ *     { "want": "energies", the same and "energy": { "shape": [n, rows], "dtype": "f32", "data": "<base64>" } }    or a list
  *
  * Everything read is checked: what kh_wire_question_parse accepts can be given to the engine as it is. */
 #ifndef KH_PLM_WIRE_H
@@ -18,7 +19,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 
-typedef enum kh_want { KH_WANT_LABELS, KH_WANT_LOGPROBS } kh_want;
+typedef enum kh_want { KH_WANT_LABELS, KH_WANT_LOGPROBS, KH_WANT_ENERGIES /* with log-probabilities */ } kh_want;
 const char *kh_want_name(kh_want);
 
 /* ------------------------------------------------------------------------------------------------ questions */
@@ -58,20 +59,25 @@ void kh_wire_question_free(kh_wire_question *);
 
 /* -------------------------------------------------------------------------------------------------- answers */
 
-/* label [n_prompt, n_row] or logprob [n_prompt, n_row, n_label]; the other is NULL. `model` is the served model's name. */
+/* label [n_prompt, n_row] or logprob [n_prompt, n_row, n_label]; the other is NULL. energy [n_prompt, n_row] or NULL. `model` is
+ * the served model's name. */
 typedef struct kh_wire_answer {
     const char *model;
     int n_prompt, n_row, n_label;
     const int *label;
-    const float *logprob;
+    const float *logprob, *energy;
     bool base64;
 } kh_wire_answer;
 void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *);
 
-/* Reads an answer of exactly this shape into label or logprob (whichever is not NULL). `who` is what messages call the
- * service. Labels must be labels, and log-probabilities finite or minus infinity, at most 0. */
-int kh_wire_answer_parse(
-    const char *body, size_t n, int n_prompt, int n_row, int n_label, int *label, float *logprob, const char *who, kh_err *err);
+/* Reads an answer of exactly this shape into label or logprob (whichever is not NULL), and energy unless it is NULL. `who` is what
+ * messages call the service. Labels must be labels, log-probabilities finite or minus infinity, at most 0; energies finite. */
+typedef struct kh_wire_wanted {
+    int n_prompt, n_row, n_label;
+    int *label;
+    float *logprob, *energy;
+} kh_wire_wanted;
+int kh_wire_answer_parse(const char *body, size_t n, const kh_wire_wanted *, const char *who, kh_err *err);
 
 /* Fresh floats of {"dtype", "shape": [...], "data"}; at most `most` numbers, rank dimensions, each at least 1. */
 int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape, float **out, kh_err *err);

@@ -59,13 +59,15 @@ int kh_targets_score(const kh_target *t, int n_target, const float *const *z, in
     return ask_all(t, n_target, ask_logprobs, z, n, logprob, err);
 }
 
-int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob, kh_err *err) {
+int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     if (scorer)
-        return kh_plm_score(scorer, q, logprob, err);
+        return energy ? kh_plm_score_energy(scorer, q, logprob, energy, err) : kh_plm_score(scorer, q, logprob, err);
     int n_label = q->words->n_label;
     size_t pairs = (size_t)(q->batch->n_slot > 0 ? q->n_prompt : 1) * (size_t)q->batch->n_row;
     int *label = kh_calloc(pairs + 1, sizeof *label);
     int rc = label ? kh_plm_answer(labeler, q, label, err) : kh_fail_memory(err);
+    for (size_t i = 0; rc == 0 && energy && i < pairs; i++)
+        energy[i] = NAN; /* a label says nothing of it */
     for (size_t i = 0; rc == 0 && i < pairs; i++)
         for (int k = 0; k < n_label; k++)
             logprob[i * (size_t)n_label + (size_t)k] = label[i] == k ? 0 : -INFINITY;

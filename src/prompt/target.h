@@ -25,7 +25,8 @@ int kh_target_answer(const kh_target *, const float *z, int n, int *label, kh_er
 int kh_targets_score(const kh_target *, int n_target, const float *const *z, int n, float *logprob, kh_err *err);
 
 /* One question about a batch: log-probabilities if `scorer` is not NULL, else the labels' votes as log-probabilities, 0 for
- * the label and minus infinity for the others. For code that weighs answers of either kind. */
-int kh_ask(kh_scorer *, kh_labeler *, const kh_question *, float *logprob, kh_err *err);
+ * the label and minus infinity for the others. energy [n_prompt, n_row], NaN where it is not known; NULL: not wanted. For code
+ * that weighs answers of either kind. */
+int kh_ask(kh_scorer *, kh_labeler *, const kh_question *, float *logprob, float *energy, kh_err *err);
 
 #endif

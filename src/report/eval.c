@@ -25,7 +25,22 @@ const char *kh_eval_split_name(int split) {
 kh_answers kh_eval_answers(const kh_eval *e) { return (kh_answers){ e->rows.p, e->label, e->rows.n, e->n_label }; }
 
 kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
-    return kh_explained_parts(&(kh_explained){ j->p, j->votes, j->ambiguity }, row, n_label);
+    return kh_explained_parts(&(kh_explained){ j->p, j->votes, j->ambiguity, j->energy }, row, n_label);
+}
+
+double kh_judged_score(const kh_judged *j, int row, kh_score score, int n_label) {
+    return score == KH_SCORE_ENERGY ? j->energy[row] : kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
+}
+
+kh_score kh_eval_foreign(const kh_eval *e) {
+    kh_score s = e->o->decide.foreign;
+    return (int)s < e->n_score ? s : e->o->decide.score;
+}
+
+static const double *energies_of(const kh_eval *e, const kh_judged *j) { return e->n_score > KH_SCORE_ENERGY ? j->energy : NULL; }
+
+static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
+    return kh_decide(&e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
 }
 
 /* ------------------------------------------------------------------------------------------------- the rows */
@@ -71,6 +86,7 @@ static void judged_free(kh_judged *j) {
     kh_free(j->p);
     kh_free(j->votes);
     kh_free(j->ambiguity);
+    kh_free(j->energy);
 }
 
 static int judged_ask(kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
@@ -80,10 +96,11 @@ static int judged_ask(kh_judged *j, kh_predictor *predictor, int n_label, const 
     j->p = kh_malloc((size_t)j->n * k * sizeof *j->p);
     j->votes = kh_malloc((size_t)j->n * k * sizeof *j->votes);
     j->ambiguity = kh_malloc((size_t)j->n * sizeof *j->ambiguity);
-    int rc = j->p && j->votes && j->ambiguity ? 0 : kh_fail_memory(err);
+    j->energy = kh_malloc((size_t)j->n * sizeof *j->energy);
+    int rc = j->p && j->votes && j->ambiguity && j->energy ? 0 : kh_fail_memory(err);
     for (int i = 0, n; i < j->n && rc == 0; i += n) {
         n = j->n - i < ROWS_AT_ONCE ? j->n - i : ROWS_AT_ONCE;
-        kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i };
+        kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i, j->energy + i };
         rc = kh_predictor_explain(predictor, j->row + i, n, &part, err);
         if (rc == 0 && kh_report_progress(hooks, phase, i + n, j->n, NULL) != 0)
             rc = kh_fail(err, KH_STOPPED, "stopped on request");
@@ -248,6 +265,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     long long before = kh_plm_meter(plm).queries;
     kh_predictor *predictor;
     int rc = kh_predictor_new(&predictor, e->post, plm, NULL, err);
+    e->n_score = rc == 0 && kh_predictor_energy(predictor) ? KH_N_SCORE : KH_SCORE_ENERGY;
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
     if (rc == 0 && e->decided)
@@ -267,7 +285,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
 static double *scores_of(const kh_judged *j, kh_score score, int n_label) {
     double *u = kh_malloc((size_t)j->n * sizeof *u);
     for (int i = 0; u && i < j->n; i++)
-        u[i] = kh_uncertainty(score, j->p + (size_t)i * (size_t)n_label, n_label);
+        u[i] = kh_judged_score(j, i, score, n_label);
     return u;
 }
 
@@ -309,7 +327,7 @@ static int compute_inside(kh_eval *e, kh_err *err) {
 
 static int compute_outside(const kh_eval *e, kh_outside *out, kh_err *err) {
     int rc = 0, foreign = 0;
-    for (int s = 0; s < 2 && rc == 0; s++) {
+    for (int s = 0; s < e->n_score && rc == 0; s++) {
         double *in = scores_of(&e->rows, (kh_score)s, e->n_label), *u = scores_of(&out->rows, (kh_score)s, e->n_label);
         rc = in && u ? kh_ood_compute(&out->value[s], in, e->rows.n, u, out->rows.n, err) : kh_fail_memory(err);
         if (rc == 0 && e->o->bootstrap.n_resample > 0)
@@ -318,7 +336,7 @@ static int compute_outside(const kh_eval *e, kh_outside *out, kh_err *err) {
         kh_free(u);
     }
     for (int i = 0; i < out->rows.n && rc == 0 && e->decided; i++)
-        foreign += kh_decide(&e->decisions, &out->rows.row[i], out->rows.p + (size_t)i * (size_t)e->n_label, NULL).foreign;
+        foreign += decide(e, &out->rows, i, NULL).foreign;
     out->flagged = e->decided ? (double)foreign / out->rows.n : NAN;
     return rc;
 }
@@ -330,12 +348,12 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
         return 0;
     kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label }, a = kh_eval_answers(e);
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
-    int rc = in ? kh_decisions_fit(&e->decisions, &dev, &e->o->decide, err) : kh_fail_memory(err);
+    int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err) : kh_fail_memory(err);
     int given = 0, wrong = 0, covered = 0, empty = 0, foreign = 0;
     long long size = 0;
     for (int i = 0; i < a.n && rc == 0; i++) {
         const double *p = a.p + (size_t)i * (size_t)e->n_label;
-        kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, in);
+        kh_decision d = decide(e, &e->rows, i, in);
         given += !d.abstain;
         wrong += !d.abstain && kh_predicted(p, e->n_label) != a.label[i];
         foreign += d.foreign;
@@ -418,10 +436,12 @@ static void put_row(const kh_eval *e, const kh_judged *j, int i, bool labelled, 
     kh_buf_printf(b, ", \"confidence\": %.9g, \"entropy\": %.9g", p[best], parts.total);
     if (!isnan(parts.ambiguity))
         kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity, parts.disagreement);
+    if (energies_of(e, j))
+        kh_buf_printf(b, ", \"energy\": %.9g", j->energy[i]);
     if (e->decided) {
-        kh_decision d = kh_decide(&e->decisions, row, p, in);
+        kh_decision d = decide(e, j, i, in);
         kh_buf_printf(b, ", \"abstain\": %s, \"ood_score\": %.9g, \"ood\": %s, \"conformal\": [", d.abstain ? "true" : "false",
-            d.score, d.foreign ? "true" : "false");
+            d.ood_score, d.foreign ? "true" : "false");
         for (int k = 0, n = 0; k < e->n_label; k++)
             if (in[k])
                 kh_buf_printf(b, "%s%d", n++ ? ", " : "", k);

@@ -32,15 +32,15 @@ typedef struct kh_judged {
     kh_dataset *data;
     const kh_row *row; /* [n], of data */
     int n, of;         /* rows judged, and rows there are */
-    double *p, *votes, *ambiguity;
+    double *p, *votes, *ambiguity, *energy; /* energies are NaN where they are not known */
 } kh_judged;
 
 /* Rows from elsewhere. */
 typedef struct kh_outside {
     const kh_task *task; /* whose template they take; NULL: the classifier's own */
     kh_judged rows;
-    kh_ood value[2], low[2], high[2]; /* by kh_score */
-    double flagged;                   /* share called foreign by the decisions; NaN without */
+    kh_ood value[KH_N_SCORE], low[KH_N_SCORE], high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
+    double flagged; /* share called foreign by the decisions; NaN without */
 } kh_outside;
 
 typedef struct kh_eval {
@@ -52,7 +52,8 @@ typedef struct kh_eval {
     int *label, *dev_label;  /* true classes */
     kh_metrics m, low, high; /* without bootstrap low and high are NaN */
     kh_bin bin[KH_BINS];
-    kh_curve_point *point[2]; /* risk against coverage, by kh_score */
+    int n_score; /* scores that texts from elsewhere are told apart by: all, or without energies those of p */
+    kh_curve_point *point[2]; /* risk against coverage, by kh_score: energies say nothing of right or wrong */
     int n_point[2];
     int *confusion;      /* [n_label, n_label] rows are true classes */
     kh_outside *outside; /* [n_outside] */
@@ -77,6 +78,10 @@ void kh_eval_free(kh_eval *);
 
 const char *kh_eval_split_name(int split);
 kh_answers kh_eval_answers(const kh_eval *);
+/* A row's score, by which one it may be. */
+double kh_judged_score(const kh_judged *, int row, kh_score, int n_label);
+/* What decides, or would decide, what is foreign. */
+kh_score kh_eval_foreign(const kh_eval *);
 /* The row's own parts of uncertainty. */
 kh_decomposition kh_judged_parts(const kh_judged *, int row, int n_label);
 

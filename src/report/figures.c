@@ -99,40 +99,63 @@ int kh_figure_risk(kh_page *g, kh_buf *out, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------------------------- elsewhere */
 
-static void put_histogram(kh_buf *s, const char *name, const kh_judged *j, const kh_eval *e, kh_score score, double max) {
+typedef struct range {
+    double low, high;
+} range;
+
+/* Of the scores of p all that are possible; energies have no bounds. */
+static range range_of(const kh_eval *e, const kh_outside *o, kh_score score) {
+    range r = { 0, score == KH_SCORE_MAXP ? 1 - 1.0 / e->n_label : log(e->n_label) };
+    if (score != KH_SCORE_ENERGY)
+        return r;
+    r = (range){ INFINITY, -INFINITY };
+    const kh_judged *both[] = { &e->rows, &o->rows };
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < both[k]->n; i++) {
+            r.low = fmin(r.low, both[k]->energy[i]);
+            r.high = fmax(r.high, both[k]->energy[i]);
+        }
+    return r.high > r.low ? r : (range){ r.low - 0.5, r.low + 0.5 };
+}
+
+static void put_histogram(kh_buf *s, const char *name, const kh_judged *j, const kh_eval *e, kh_score score, range r) {
     int count[HISTOGRAM_BINS] = { 0 };
+    double width = (r.high - r.low) / HISTOGRAM_BINS;
     for (int i = 0; i < j->n; i++) {
-        int at = (int)(kh_uncertainty(score, j->p + (size_t)i * (size_t)e->n_label, e->n_label) / max * HISTOGRAM_BINS);
+        int at = (int)((kh_judged_score(j, i, score, e->n_label) - r.low) / width);
         count[at < 0 ? 0 : at >= HISTOGRAM_BINS ? HISTOGRAM_BINS - 1 : at]++;
     }
     kh_buf_printf(s, "$%s << EOD\n", name);
     for (int b = 0; b < HISTOGRAM_BINS; b++)
-        kh_buf_printf(s, "%.6f %.6f\n", (b + 0.5) * max / HISTOGRAM_BINS, (double)count[b] / j->n);
+        kh_buf_printf(s, "%.6f %.6f\n", r.low + (b + 0.5) * width, (double)count[b] / j->n);
     kh_buf_text(s, "EOD\n");
 }
 
 int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err) {
     const kh_eval *e = g->eval;
-    kh_score score = e->o->decide.score;
-    double max = score == KH_SCORE_MAXP ? 1 - 1.0 / e->n_label : log(e->n_label);
+    static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p", "uncertainty: entropy in nats",
+        "energy: -log sum exp of the label logits" };
+    kh_score score = kh_eval_foreign(e);
+    range r = range_of(e, o, score);
     kh_buf s = kh_buf_init(1 << 20), caption = kh_buf_init(1 << 16);
-    put_histogram(&s, "inside", &e->rows, e, score, max);
-    put_histogram(&s, "outside", &o->rows, e, score, max);
+    put_histogram(&s, "inside", &e->rows, e, score, r);
+    put_histogram(&s, "outside", &o->rows, e, score, r);
     bool line = e->decided && isfinite(e->decisions.ood);
     if (line)
         kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED "\n",
             e->decisions.ood, e->decisions.ood);
     kh_buf_printf(&s,
-        "set xrange [0:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
+        "set xrange [%.6f:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
         "set style fill transparent solid 0.4 noborder\nset boxwidth %.6f\n"
         "plot $inside using 1:2 with boxes lc " KH_PLOT_FIRST " title 'its own texts', "
         "$outside using 1:2 with boxes lc " KH_PLOT_SECOND " title 'from elsewhere'%s\n",
-        max, score == KH_SCORE_MAXP ? "uncertainty: 1 - max p" : "uncertainty: entropy in nats", max / HISTOGRAM_BINS * 0.96,
+        r.low, r.high, AXIS[score], (r.high - r.low) / HISTOGRAM_BINS * 0.96,
         line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_MUTED " title 'threshold'" : "");
     kh_buf_printf(&caption, "%d rows of ", o->rows.n);
     kh_html_foreign(&caption, o->rows.name, strlen(o->rows.name), 80);
     kh_buf_printf(&caption,
-        " beside %d of its own. Texts that are none of its business should be the less certain ones, to the right.", e->rows.n);
+        " beside %d of its own. Texts that are none of its business should be the %s ones, to the right.", e->rows.n,
+        score == KH_SCORE_ENERGY ? "less expected" : "less certain");
     return finish(g, &s, "Uncertainty here and elsewhere",
         "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out, err);
 }

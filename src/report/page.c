@@ -71,6 +71,8 @@ static void put_tile(kh_buf *b, const char *name, double x, double low, double h
     kh_buf_text(b, "</dd></div>\n");
 }
 
+static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy" };
+
 static void put_tiles(kh_buf *b, const kh_eval *e) {
     bool i = has_intervals(e), f1 = e->post->task->metric == KH_METRIC_F1;
     kh_buf_text(b, "<dl class=\"tiles\">\n");
@@ -82,11 +84,12 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error, e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
         const kh_outside *o = &e->outside[k];
+        int s = e->n_score - 1;
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
-        kh_buf_printf(b, " told apart (AUROC)</dt><dd>%.3f", o->value[KH_SCORE_ENTROPY].auroc);
+        kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
         if (i)
-            kh_buf_printf(b, "<small>%.3f to %.3f</small>", o->low[KH_SCORE_ENTROPY].auroc, o->high[KH_SCORE_ENTROPY].auroc);
+            kh_buf_printf(b, "<small>%.3f to %.3f</small>", o->low[s].auroc, o->high[s].auroc);
         kh_buf_text(b, "</dd></div>\n");
     }
     kh_buf_text(b, "</dl>\n");
@@ -255,30 +258,34 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 /* --------------------------------------------------------------------------------------------------------- elsewhere */
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
-    open_table(b, NULL, "Told apart by 1 − max p and by entropy");
-    kh_buf_text(b,
-        "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">1 − max p</th>"
-        "<th scope=\"col\" class=\"n\">entropy</th>");
+    int last = e->n_score - 1;
+    open_table(b, NULL,
+        last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");
+    kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
+    for (int s = 0; s <= last; s++)
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
     if (has_intervals(e))
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_ood_name(i); i++) {
-        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s</small></th><td class=\"n\">", kh_ood_name(i), kh_ood_text(i));
-        put_value(b, kh_ood_value(&o->value[KH_SCORE_MAXP], i));
-        kh_buf_text(b, "</td><td class=\"n\">");
-        put_value(b, kh_ood_value(&o->value[KH_SCORE_ENTROPY], i));
-        kh_buf_text(b, "</td>");
+        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
+        for (int s = 0; s <= last; s++) {
+            kh_buf_text(b, "<td class=\"n\">");
+            put_value(b, kh_ood_value(&o->value[s], i));
+            kh_buf_text(b, "</td>");
+        }
         if (has_intervals(e))
-            put_interval(b, kh_ood_value(&o->low[KH_SCORE_ENTROPY], i), kh_ood_value(&o->high[KH_SCORE_ENTROPY], i));
+            put_interval(b, kh_ood_value(&o->low[last], i), kh_ood_value(&o->high[last], i));
         kh_buf_text(b, "</tr>\n");
     }
     close_table(b);
+    if (has_intervals(e))
+        kh_buf_printf(b, "<p class=\"dim\">The interval is that of %s.</p>\n", SCORE[last]);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
-            "<p>The threshold that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls <strong>%.1f&nbsp;%%</strong> of "
-            "these foreign, "
-            "and %.1f&nbsp;%% of its own.</p>\n",
-            100 * e->decisions.opts.keep, 100 * o->flagged, 100 * e->flagged);
+            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls "
+            "<strong>%.1f&nbsp;%%</strong> of these foreign, and %.1f&nbsp;%% of its own.</p>\n",
+            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, 100 * o->flagged, 100 * e->flagged);
 }
 
 static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
@@ -289,7 +296,12 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
     put_section(b, "elsewhere", "Texts from elsewhere");
     kh_buf_text(b,
         "<p>Rows of other kinds, in the template of their own task if they have one, with the label words of this one. "
-        "A classifier that knows its limits is less certain of them.</p>\n");
+        "A classifier that knows its limits is less certain of them.");
+    if (e->n_score > KH_SCORE_ENERGY)
+        kh_buf_text(b,
+            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, "
+            "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of them, which normalising forgets.");
+    kh_buf_text(b, "</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
         put_name(b, e->outside[i].rows.name);
@@ -383,7 +395,7 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
         kh_buf_printf(b, " %.0f&nbsp;%%%s", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]), k + 1 < n ? ", " : "");
     }
     if (e->decided) {
-        kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, NULL);
+        kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, e->rows.energy[i], NULL);
         kh_buf_text(b, d.foreign ? "; called foreign" : "");
         kh_buf_text(b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
     }

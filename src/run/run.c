@@ -253,7 +253,7 @@ static int put_units(kh_run *r, const kh_tape_unit *u, int n, kh_err *err) {
         if (find_entry(r, &u[i].key))
             continue;
         rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddb", r->session, &u[i].key, sizeof u[i].key,
-            u[i].kind == KH_TAPE_LABELS ? "labels" : "logprobs", (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
+            kh_tape_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
             u[i].n);
         if (rc == 0)
             rc = add_entry(r, &u[i].key, &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true }, err);
