@@ -215,7 +215,8 @@ coverage:
 # Two static analysers; what they may keep for themselves stands, with the reason, in .clang-tidy and tools/analyze.sh.
 analyze:
 	@tools/setup.sh $(PACKAGES) cppcheck clang-tidy clang libomp-dev
-	@tools/analyze.sh $(SRC) $(CLI_SRC)
+	@$(MAKE) -s --no-print-directory $(OUT)/server/page.inc
+	@CPPFLAGS='$(CPPFLAGS) -Icli -I$(OUT)' tools/analyze.sh $(SRC) $(CLI_SRC)
 
 # ---- fuzzing -----------------------------------------------------------------------------------------------------------
 SECONDS ?= 60

@@ -19,7 +19,8 @@ keyhole=$1 out=$2
 model=${MODEL:-../shared/models/minilm-mlm} data=${DATA:-../shared/data}
 tasks=(${TASKS:-sst2 agnews dbpedia}) seeds=(${SEEDS:-13 21 42}) budgets=(${BUDGETS:-24000 48000 112000})
 shots=(${SHOTS:-16 16 16}) methods=" ${METHODS:-smc abc-smc smc-raw abc-smc-early} "
-rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" --samples "${SAMPLES:-100}" --threads "${THREADS:-0}")
+rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" --samples "${SAMPLES:-100}" \
+    --threads "${THREADS:-0}")
 mkdir -p "$out" || exit 1
 
 # value KEY FILE: a number in JSON
@@ -33,7 +34,8 @@ one() {
     shift
     echo "$run" >&2
     "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --shots "${shots[i]}" --seed "$seed" \
-        "${common[@]}" --budget-queries "${budgets[i]}" --out "$run" --force --json >"$run.tune" 2>/dev/null || { echo "$run: tuning failed" >&2; return 1; }
+        "${common[@]}" --budget-queries "${budgets[i]}" --out "$run" --force --json >"$run.tune" 2>/dev/null ||
+        { echo "$run: tuning failed" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>/dev/null &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
         mv "$run/metrics.part" "$run/metrics.json"
@@ -42,7 +44,8 @@ one() {
 for i in "${!tasks[@]}"; do # the rows to judge on
     task=${tasks[i]}
     total=$(($(wc -l <"$data/$task/test.tsv") - 1))
-    awk -v n="$rows" -v total="$total" 'NR == 1 || int((NR - 1) * n / total) > int((NR - 2) * n / total)' "$data/$task/test.tsv" >"$out/$task.tsv"
+    awk -v n="$rows" -v total="$total" 'NR == 1 || int((NR - 1) * n / total) > int((NR - 2) * n / total)' "$data/$task/test.tsv" \
+        >"$out/$task.tsv"
 done
 for seed in "${seeds[@]}"; do
     for i in "${!tasks[@]}"; do

@@ -10,7 +10,8 @@ set -u
 keyhole=$(realpath "$1") csv=${2:-bench/ranks.csv} rounds=${ROUNDS:-2}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMP_WAIT_POLICY=passive
 command -v mpirun >/dev/null || { echo "ranks.sh: there is no mpirun; install openmpi-bin" >&2; exit 1; }
-[ -e "$(dirname "$keyhole")/keyhole-mpi.so" ] || { echo "ranks.sh: keyhole was built without MPI; install libopenmpi-dev" >&2; exit 1; }
+[ -e "$(dirname "$keyhole")/keyhole-mpi.so" ] ||
+    { echo "ranks.sh: keyhole was built without MPI; install libopenmpi-dev" >&2; exit 1; }
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo -) cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1 | tr -d ,)
@@ -26,7 +27,7 @@ END
 model() { # NAME ARGUMENTS...
     local dir=$here/$1
     shift
-    "$keyhole" model random --seed 3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$dir" "$@" >/dev/null && mv "$dir/tiny-bpe.json" "$dir/tokenizer.json"
+    "$keyhole" model random --seed 3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$dir" "$@" >/dev/null
 }
 wanted() { [[ " ${CASES:-base small tiny} " = *" $1 "* ]]; }
 
@@ -35,8 +36,10 @@ timed() {
     local start end
     rm -rf "$here/run"
     start=$(date +%s%N)
-    mpirun -q --bind-to none --oversubscribe -n "$3" "$keyhole" tune --method bbt --model "$here/$1" --precision "$2" --task "$here/task.json" \
-        --data "$here/data" --shots 8 --pop 8 --slots "$([ "$1" = tiny ] && echo 20 || echo 50)" --dim 100 --p0 random --variant separable --dev-every 1000000 \
+    mpirun -q --bind-to none --oversubscribe -n "$3" "$keyhole" tune --method bbt --model "$here/$1" --precision "$2" \
+        --task "$here/task.json" \
+        --data "$here/data" --shots 8 --pop 8 --slots "$([ "$1" = tiny ] && echo 20 || echo 50)" --dim 100 --p0 random \
+        --variant separable --dev-every 1000000 \
         --budget-generations "$4" --out "$here/run" --threads 1 >"$here/out" 2>"$here/err" || { cat "$here/err" >&2; exit 1; }
     end=$(date +%s%N)
     awk -v ns=$((end - start)) 'BEGIN { printf "%.6f", ns / 1e9 }'
@@ -61,7 +64,8 @@ measure() {
     for ranks in 1 2; do
         echo "$(date -u +%F),$commit,$cpu,$1,$ranks,$n,$([ $ranks = 1 ] && echo "$one" || echo "$two")" >>"$csv"
     done
-    awk -v c="$1" -v n="$n" -v a="$one" -v b="$two" 'BEGIN { printf "| %s | %d | %.2f | %.2f | %.2f | %.0f us |\n", c, n, a, b, a / b, 1e6 * (b - a / 2) / n }'
+    awk -v c="$1" -v n="$n" -v a="$one" -v b="$two" \
+        'BEGIN { printf "| %s | %d | %.2f | %.2f | %.2f | %.0f us |\n", c, n, a, b, a / b, 1e6 * (b - a / 2) / n }'
 }
 wanted base && { model base --arch roberta-base || exit 1; } && measure "RoBERTa-base bf16" base bf16 1 "${BASE_GENERATIONS:-2}"
 wanted small && { model small --arch roberta-base --layers 6 --hidden 256 --heads 4 --inner 1024 || exit 1; } &&

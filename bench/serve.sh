@@ -30,12 +30,13 @@ END
 task=$work/toy.json
 if [ -z "$model" ]; then
     model=$work/model
-    "$keyhole" model random --arch roberta-base --layers 4 --hidden 256 --heads 4 --inner 1024 --seed 3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" >/dev/null || exit 1
-    mv "$model/tiny-bpe.json" "$model/tokenizer.json"
+    "$keyhole" model random --arch roberta-base --layers 4 --hidden 256 --heads 4 --inner 1024 --seed 3 \
+        --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" >/dev/null || exit 1
 fi
 tune() { # tune MODEL -> queries a second while asking
     rm -rf "$work/run"
-    "$keyhole" tune --method bbt --model "$1" --task "$task" --data "$work/data" --shots 16 --dim 100 --slots 20 --p0 random --pop 64 \
+    "$keyhole" tune --method bbt --model "$1" --task "$task" --data "$work/data" --shots 16 --dim 100 --slots 20 --p0 random \
+        --pop 64 \
         --budget-generations ${GENERATIONS:-5} --dev-every 1000 --out "$work/run" --json 2>/dev/null |
         sed 's/.*"queries":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' | awk '{ printf "%.1f\n", $1 / $2 }'
 }

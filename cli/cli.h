@@ -50,6 +50,11 @@ extern const cli_command cmd_serve, cmd_export;
 extern const cli_command cmd_metrics, cmd_calibrate;
 extern const cli_command cmd_bench_tokenize, cmd_bench_engine, cmd_bench_train, cmd_bench_cmaes, cmd_bench_sbi;
 
+/* Rows of option tables that several commands have, for a struct S with fields json and model. */
+#define CLI_JSON_OPTION(S) { "json", KH_OPT_FLAG, offsetof(S, json), .help = "print JSON" }
+#define CLI_TOKENIZER_OPTION(S, what) \
+    { "model", KH_OPT_TEXT, offsetof(S, model), .arg = "DIR|FILE|builtin", .help = what }
+
 /* Runs a command with the words that would follow its name on the command line; their order in argv changes. */
 int cli_run_command(const cli_command *, char **argv, int argc, kh_err *err);
 

@@ -33,7 +33,7 @@ static const kh_opt tokenize_table[] = {
         .help = "the text, one document a line" },
     { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S",
         .help = "repeat for at least so long" },
-    { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(tokenize_opts),
     { 0 },
 };
 

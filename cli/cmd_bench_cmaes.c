@@ -98,7 +98,7 @@ static const kh_opt bench_table[] = {
     { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S",
         .help = "first step size" },
     KH_CMAES_ROWS(bench_opts, cmaes),
-    { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(bench_opts),
     { 0 },
 };
 

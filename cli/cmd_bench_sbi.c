@@ -34,7 +34,7 @@ static const kh_opt bench_table[] = {
     { "paper-exact", KH_OPT_FLAG, offsetof(bench_opts, paper_exact), .help = "the published code's settings" },
     { "samples-out", KH_OPT_TEXT, offsetof(bench_opts, samples_out), .arg = "FILE", .help = "write the samples as TSV" },
     { "trace", KH_OPT_FLAG, offsetof(bench_opts, trace), .help = "a line for each generation on standard error" },
-    { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(bench_opts),
     { 0 },
 };
 

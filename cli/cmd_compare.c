@@ -20,7 +20,7 @@ static const kh_opt compare_table[] = {
     { "metrics", KH_OPT_TEXT, offsetof(compare_opts, metrics), .arg = "LIST",
         .help = "names of results.json and commas, e.g. ece,ood.rte.entropy.auroc; also \"ood\" or \"all\"" },
     { "format", KH_OPT_CHOICE, offsetof(compare_opts, format), "table", .arg = KH_GRID_FORMATS, .help = "of the output" },
-    { "json", KH_OPT_FLAG, offsetof(compare_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(compare_opts),
     { 0 },
 };
 

@@ -28,7 +28,6 @@ typedef struct data_opts {
     { "format", KH_OPT_CHOICE, offsetof(data_opts, format), "auto", .arg = "auto|tsv|csv|csv-noheader|jsonl", \
         .help = "how files are written; GLUE's files are tsv" }
 #define OPT_SKIP { "skip-bad-rows", KH_OPT_FLAG, offsetof(data_opts, skip), .help = "leave malformed rows out, with a count" }
-#define OPT_JSON { "json", KH_OPT_FLAG, offsetof(data_opts, json), .help = "print JSON" }
 
 /* The files to look at. */
 typedef struct files {
@@ -122,7 +121,7 @@ static const kh_opt check_table[] = {
     { "max-problems", KH_OPT_INT, offsetof(data_opts, max_problems), "50", .min = 1, .max = 1000000, .arg = "N",
         .help = "how many problems to print" },
     { "unlabelled", KH_OPT_FLAG, offsetof(data_opts, unlabelled), .help = "rows without a label are fine" },
-    OPT_JSON,
+    CLI_JSON_OPTION(data_opts),
     { 0 },
 };
 
@@ -234,15 +233,14 @@ const cli_command cmd_data_check = {
 
 static const kh_opt stats_table[] = {
     OPT_TASK,
-    { "model", KH_OPT_TEXT, offsetof(data_opts, model), .arg = "DIR|FILE|builtin",
-        .help = "count tokens too, with the tokenizer of this model" },
+    CLI_TOKENIZER_OPTION(data_opts, "count tokens too, with the tokenizer of this model"),
     { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000, .arg = "N",
         .help = "tokens that the model reads" },
     { "slots", KH_OPT_INT, offsetof(data_opts, slots), "0", .min = 0, .max = 100000, .arg = "N",
         .help = "prompt slots to count among the tokens" },
     OPT_FORMAT,
     OPT_SKIP,
-    OPT_JSON,
+    CLI_JSON_OPTION(data_opts),
     { 0 },
 };
 
@@ -492,7 +490,7 @@ static const kh_opt split_table[] = {
     OPT_FORMAT,
     OPT_SKIP,
     { "force", KH_OPT_FLAG, offsetof(data_opts, force), .help = "write over files that are there" },
-    OPT_JSON,
+    CLI_JSON_OPTION(data_opts),
     { 0 },
 };
 

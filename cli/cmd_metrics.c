@@ -48,7 +48,7 @@ static const kh_opt metrics_table[] = {
         .help = "what decides when to abstain: 1 - max p, or entropy" },
     { "foreign-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy", .arg = "maxp|entropy|energy",
         .help = "what --keep goes by; energy: where all rows have it, elsewhere as --score" },
-    { "json", KH_OPT_FLAG, offsetof(metrics_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(metrics_opts),
     { 0 },
 };
 

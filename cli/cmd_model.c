@@ -3,10 +3,10 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "model/prune.h"
 #include "model/random_model.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 
@@ -42,8 +42,8 @@ static const kh_opt random_table[] = {
         .help = "feed-forward size; 0: the architecture's" },
     { "positions", KH_OPT_INT, offsetof(random_opts, positions), "0", .max = 1 << 20, .arg = "N",
         .help = "rows of the position table; 0: the architecture's" },
-    { "tokenizer", KH_OPT_TEXT, offsetof(random_opts, tokenizer), .arg = "FILE",
-        .help = "a tokenizer.json or vocab.txt to put beside the model" },
+    { "tokenizer", KH_OPT_TEXT, offsetof(random_opts, tokenizer), .arg = "PATH",
+        .help = "a tokenizer's folder or file (tokenizer.json, vocab.txt), to be put beside the model" },
     { 0 },
 };
 
@@ -64,17 +64,6 @@ static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
         c->first_position = c->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
     }
     return 0;
-}
-
-static int copy_tokenizer(const char *dir, const char *file, kh_err *err) {
-    kh_buf bytes;
-    char *to = kh_path_join(dir, kh_path_base(file));
-    int rc = kh_file_read(file, (size_t)1 << 28, &bytes, err);
-    if (rc == 0)
-        rc = to ? kh_file_write(to, bytes.data, bytes.len, err) : kh_fail_memory(err);
-    kh_buf_free(&bytes);
-    kh_free(to);
-    return rc;
 }
 
 static void set(int *field, int value) {
@@ -102,7 +91,7 @@ static int run_random(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = kh_random_model_write(o->out, &r, err);
     if (rc == 0 && o->tokenizer)
-        rc = copy_tokenizer(o->out, o->tokenizer, err);
+        rc = kh_tokenizer_copy(o->tokenizer, o->out, err);
     return rc;
 }
 

@@ -24,7 +24,7 @@ typedef struct list_opts {
 } list_opts;
 
 static const kh_opt list_table[] = {
-    { "json", KH_OPT_FLAG, offsetof(list_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(list_opts),
     { 0 },
 };
 
@@ -71,11 +71,13 @@ typedef struct show_opts {
     bool exact, json;
 } show_opts;
 
+#define OPT_EXACT \
+    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact), \
+        .help = "label words as the published code takes them: first token, no space" }
+
 static const kh_opt show_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE|builtin",
-        .help = "show what this model's tokenizer makes of the label words" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
-        .help = "label words as the published code takes them: first token, no space" },
+    CLI_TOKENIZER_OPTION(show_opts, "show what this model's tokenizer makes of the label words"),
+    OPT_EXACT,
     { "json", KH_OPT_FLAG, offsetof(show_opts, json), .help = "print the task as a task file that can be edited" },
     { 0 },
 };
@@ -143,7 +145,8 @@ static void notes(const view *v, kh_buf *out) {
         if (word->n_token > 1) {
             kh_buf_printf(out, "\"%s\" (%s) is %d tokens, ", word->text, label, word->n_token);
             put_tokens(v, word, out);
-            kh_buf_text(out, w->paper_exact ? "; the first counts\n" : "; all words are then scored by their mean log-probability\n");
+            kh_buf_text(
+                out, w->paper_exact ? "; the first counts\n" : "; all words are then scored by their mean log-probability\n");
         }
         if (other && word->same < 0 && (word->first_same > i || other->first_same != i))
             kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text, label, other->text,
@@ -234,11 +237,9 @@ const cli_command cmd_task_show = {
 /* --------------------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(show_opts, model), .arg = "DIR|FILE|builtin",
-        .help = "check the label words with this model's tokenizer too" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact),
-        .help = "label words as the published code takes them: first token, no space" },
-    { "json", KH_OPT_FLAG, offsetof(show_opts, json), .help = "print JSON" },
+    CLI_TOKENIZER_OPTION(show_opts, "check the label words with this model's tokenizer too"),
+    OPT_EXACT,
+    CLI_JSON_OPTION(show_opts),
     { 0 },
 };
 

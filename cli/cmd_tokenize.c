@@ -24,7 +24,7 @@ static const kh_opt table[] = {
     { "plain", KH_OPT_FLAG, offsetof(tokenize_opts, plain), .help = "take special tokens inside a text for ordinary characters" },
     { "json-input", KH_OPT_FLAG, offsetof(tokenize_opts, json_input),
         .help = "each line of input is JSON, so that a text may hold newlines" },
-    { "json", KH_OPT_FLAG, offsetof(tokenize_opts, json), .help = "print JSON" },
+    CLI_JSON_OPTION(tokenize_opts),
     { 0 },
 };
 

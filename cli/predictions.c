@@ -33,7 +33,7 @@ static int keep_known(cli_predictions *o, kh_err *err) {
     o->kept = p;
     if (!p)
         return kh_fail_memory(err);
-    int *label = (int *)(p + (size_t)r->n_known * k), m = 0;
+    int *label = (void *)(p + (size_t)r->n_known * k), m = 0;
     for (int i = 0; i < r->n; i++)
         if (r->label[i] >= 0) {
             memcpy(p + (size_t)m * k, o->p + (size_t)i * k, k * sizeof *p);

@@ -1,8 +1,8 @@
 /* ranks.c - see ranks.h.
  *
- * mpirun (Open MPI), mpiexec (MPICH, Intel) and srun each say in the environment how many they started. If that is more than one, MPI's
- * part of keyhole is loaded: keyhole-mpi.so beside the program or in ../lib/keyhole. Every rank but the first only serves; it
- * does not even read the command line. */
+ * mpirun (Open MPI), mpiexec (MPICH, Intel) and srun each say in the environment how many they started. If that is more than
+ * one, MPI's part of keyhole is loaded: keyhole-mpi.so beside the program or in ../lib/keyhole. Every rank but the first only
+ * serves; it does not even read the command line. */
 #include "ranks.h"
 
 #include "base/alloc.h"
@@ -25,9 +25,11 @@ static const char *const RANKS[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_
 
 /* The first of the variables that is set; -1: none. */
 static int find(const char *const *names, int n) {
-    for (int i = 0; i < n; i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
+    for (int i = 0; i < n; i++) {
+        const char *value = getenv(names[i]);
+        if (value)
+            return atoi(value);
+    }
     return -1;
 }
 
@@ -88,15 +90,15 @@ static int join(int size, kh_err *err) {
     char *plugin = find_plugin();
     int rc = !plugin ? kh_fail_memory(err)
         : !*plugin   ? kh_fail(err, KH_EUNSUPPORTED,
-                         "started as one of %d ranks, but this keyhole was built without MPI (keyhole-mpi.so is not beside it): install "
-                           "libopenmpi-dev and make again, or set KEYHOLE_MPI=off to run alone",
+                         "started as one of %d ranks, but this keyhole was built without MPI (keyhole-mpi.so is not beside it): "
+                         "install libopenmpi-dev and make again, or set KEYHOLE_MPI=off to run alone",
                          size)
                      : kh_ranks_open(&cli_ranks, plugin, &(kh_ranks_opts){ .stop = stop }, err);
     kh_free(plugin);
     if (rc == 0 && kh_ranks_size(cli_ranks) != size) {
         rc = kh_fail(err, KH_EMISMATCH,
-            "the launcher started %d ranks, but MPI knows of %d: is mpirun of the MPI that keyhole-mpi.so was built with? With Slurm, "
-            "use srun --mpi=pmix; KEYHOLE_MPI=off runs every rank alone",
+            "the launcher started %d ranks, but MPI knows of %d: is mpirun of the MPI that keyhole-mpi.so was built with? With "
+            "Slurm, use srun --mpi=pmix; KEYHOLE_MPI=off runs every rank alone",
             size, kh_ranks_size(cli_ranks));
         kh_ranks_close(cli_ranks, 0);
         cli_ranks = NULL;
@@ -113,8 +115,8 @@ int cli_ranks_start(kh_err *err) {
     if (size <= 1 || (setting && strcmp(setting, "off") == 0))
         return 0;
     int rc = are_strangers() ? kh_fail(err, KH_EMISMATCH,
-                                   "srun started %d tasks, but they cannot find each other: use srun --mpi=pmix, as \"srun --mpi=list\" "
-                                   "has it; KEYHOLE_MPI=off runs every task alone",
+                                   "srun started %d tasks, but they cannot find each other: use srun --mpi=pmix, as "
+                                   "\"srun --mpi=list\" has it; KEYHOLE_MPI=off runs every task alone",
                                    size)
                              : join(size, err);
     if (rc != 0)

@@ -12,7 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (n == 0)
         return 0;
     unsigned choice = data[0] - (unsigned)'0';
-    kh_dataset_opts o = { .format = formats[choice & 3], .skip_bad_rows = choice & 4, .unlabelled = choice & 8, .newline_escape = choice & 16 };
+    kh_dataset_opts o = { .format = formats[choice & 3],
+        .skip_bad_rows = choice & 4,
+        .unlabelled = choice & 8,
+        .newline_escape = choice & 16 };
     if (choice & 32)
         o.task = kh_task_builtin(choice & 64 ? 6 : 0);
     kh_err err = { 0 };

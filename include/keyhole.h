@@ -123,7 +123,8 @@ KH_API int kh_tokenizer_encode_pair(const kh_tokenizer *, const char *a, size_t 
 
 /* Fresh text (kh_text_free) of the ids, NUL-terminated; *n gets its length. skip_special leaves special tokens out. Ids
  * that have no token are passed over. */
-KH_API int kh_tokenizer_decode(const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err);
+KH_API int kh_tokenizer_decode(
+    const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err);
 KH_API void kh_text_free(char *text);
 
 /* Number of ids: every id is in 0 .. size-1. */

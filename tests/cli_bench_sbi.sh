@@ -3,7 +3,8 @@
 . tests/tap.sh
 
 number() { sed -n "s/.*\"$1\":\\([-+.e0-9]*\\).*/\\1/p" "$here/out"; }
-table() { [ "$(wc -l <"$here/$1")" -eq $(($2 + 1)) ] && [ "$(head -n 1 "$here/$1")" = "$(printf "$3")" ] && [ "$(awk -F'\t' '{ print NF }' "$here/$1" | sort -u)" = "$4" ]; }
+table() { [ "$(wc -l <"$here/$1")" -eq $(($2 + 1)) ] && [ "$(head -n 1 "$here/$1")" = "$(printf "$3")" ] &&
+    [ "$(awk -F'\t' '{ print NF }' "$here/$1" | sort -u)" = "$4" ]; }
 
 every() {
     local method problem
@@ -20,7 +21,8 @@ ok every_method_on_every_problem every
 # The mean of the samples is near the exact one, which is printed beside it.
 near() {
     run 0 bench sbi --dim 2 --method "$@" --tolerance 1 --samples 400 --json &&
-        awk -v a="$(sed 's/.*"mean":\[\([-.0-9]*\),.*/\1/' "$here/out")" -v b="$(sed 's/.*"exact_mean":\[\([-.0-9]*\),.*/\1/' "$here/out")" \
+        awk -v a="$(sed 's/.*"mean":\[\([-.0-9]*\),.*/\1/' "$here/out")" \
+        -v b="$(sed 's/.*"exact_mean":\[\([-.0-9]*\),.*/\1/' "$here/out")" \
             'BEGIN { d = a - b; exit !(d < 0.15 && d > -0.15) }'
 }
 ok rejection_is_near_the_posterior near abc-rejection
@@ -37,14 +39,17 @@ ok same_seed_same_samples_for_any_threads twice
 
 early() {
     local saved
-    run 0 bench sbi --dim 500 --method smc --problem signs --tolerance 12 --early-rejection off --samples-out "$here/off.tsv" --json &&
+    run 0 bench sbi --dim 500 --method smc --problem signs --tolerance 12 --early-rejection off --samples-out "$here/off.tsv" \
+        --json &&
         [ "$(number saved)" -eq 0 ] &&
-        run 0 bench sbi --dim 500 --method smc --problem signs --tolerance 12 --early-rejection on --samples-out "$here/on.tsv" --json &&
+        run 0 bench sbi --dim 500 --method smc --problem signs --tolerance 12 --early-rejection on --samples-out "$here/on.tsv" \
+        --json &&
         [ "$(number saved)" -gt 0 ] && cmp -s "$here/on.tsv" "$here/off.tsv"
 }
 ok early_rejection_accepts_the_same early
 
-ok a_budget_is_kept both 0 '"stopped":"the budget of 900 queries is used up"' bench sbi --method smc --problem signs --dim 40 --budget-queries 900 --json
+ok a_budget_is_kept both 0 '"stopped":"the budget of 900 queries is used up"' bench sbi --method smc --problem signs --dim 40 \
+    --budget-queries 900 --json
 kept() { [ "$(number queries)" -le 900 ]; }
 ok and_not_exceeded kept
 ok text_for_people both 0 'exactly' bench sbi --method abc-rejection --samples 20

@@ -8,8 +8,8 @@ program=$(realpath "$KEYHOLE")
 unset KEYHOLE_MODELS
 
 random_model() {
-    mkdir "$models" && run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" &&
-        mv "$model/tiny-bpe.json" "$model/tokenizer.json"
+    mkdir "$models" && run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json \
+        --out "$model"
 }
 ok "a tiny model" random_model
 
@@ -30,7 +30,8 @@ place() { mkdir -p "$here/$1" && cp "$program" "$here/$1/keyhole"; }
 run_there() { (cd / && "$here/$1/keyhole" inspect builtin) >"$here/out" 2>"$here/err"; }
 in_tree() {
     place tree/build/release && mkdir -p "$here/tree/src/base" && cp src/base/place.c "$here/tree/src/base" &&
-        mkdir "$here/tree/models" && cp -R "$model" "$here/tree/models" && run_there tree/build/release && out_has "model        $here/tree/models/builtin"
+        mkdir "$here/tree/models" && cp -R "$model" "$here/tree/models" && run_there tree/build/release &&
+        out_has "model        $here/tree/models/builtin"
 }
 ok "a program in the tree it was built in finds the tree's" in_tree
 installed() {
@@ -38,7 +39,8 @@ installed() {
         run_there usr/bin && out_has "model        $here/usr/share/keyhole/models/builtin"
 }
 ok "an installed one finds the installed one" installed
-by_link() { mkdir "$here/links" && ln -s "$here/usr/bin/keyhole" "$here/links/keyhole" && run_there links && out_has "$here/usr/share"; }
+by_link() { mkdir "$here/links" && ln -s "$here/usr/bin/keyhole" "$here/links/keyhole" && run_there links &&
+    out_has "$here/usr/share"; }
 ok "through a link, too" by_link
 # Two folders above an installed program somebody may have models of his own.
 not_by_chance() {
@@ -46,7 +48,8 @@ not_by_chance() {
         err_has "there is none in $here/home/local/bin/../share/keyhole/models/builtin;" && rm -r "$here/home"
 }
 ok "models that lie about are not taken for it" not_by_chance
-only_a_card() { rm "$here/tree/models/builtin/config.json" && ! run_there tree/build/release && err_has "$here/tree/models/builtin, "; }
+only_a_card() { rm "$here/tree/models/builtin/config.json" && ! run_there tree/build/release &&
+    err_has "$here/tree/models/builtin, "; }
 ok "a folder without a model is not one" only_a_card
 rm -r "$here/tree" "$here/usr" "$here/links"
 
@@ -60,9 +63,11 @@ ok "features" for_text features --model builtin --pool mean
 ok "task show" run 0 task show examples/reviews/task.json --model builtin
 ok "data stats" run 0 data stats $data --model builtin
 ok "bench engine" run 0 bench engine --model builtin --rows 2 --length 8 --reps 1
-pretrain() { run 0 pretrain --corpus tests/tap.sh --init builtin --tokenizer builtin --out "$here/more" --steps 1 --batch-tokens 64 --seq-len 16 && [ -s "$here/more/tokenizer.json" ]; }
+pretrain() { run 0 pretrain --corpus tests/tap.sh --init builtin --tokenizer builtin --out "$here/more" --steps 1 \
+    --batch-tokens 64 --seq-len 16 && [ -s "$here/more/tokenizer.json" ]; }
 ok "pretrain --init" pretrain
-in_folder() { mkdir -p "$here/cwd/builtin" && (cd "$here/cwd" && "$program" inspect ./builtin) >"$here/out" 2>"$here/err"; [ $? -eq 1 ] && err_has "./builtin/config.json"; }
+in_folder() { mkdir -p "$here/cwd/builtin" && (cd "$here/cwd" &&
+    "$program" inspect ./builtin) >"$here/out" 2>"$here/err"; [ $? -eq 1 ] && err_has "./builtin/config.json"; }
 ok "a folder of that name is ./builtin" in_folder
 
 cat >"$here/toy.json" <<'TASK'
@@ -70,12 +75,14 @@ cat >"$here/toy.json" <<'TASK'
   "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
 TASK
 tune() { # tune MODEL OUT
-    run 0 tune --method bbt --model "$1" --task "$here/toy.json" --data $data --shots 4 --dim 5 --slots 3 --p0 random --pop 4 --budget-generations 2 \
+    run 0 tune --method bbt --model "$1" --task "$here/toy.json" --data $data --shots 4 --dim 5 --slots 3 --p0 random --pop 4 \
+        --budget-generations 2 \
         --dev-every 1 --out "$here/$2"
 }
 ok "tune by the word" tune builtin word
 ok "and by the path" tune "$model" path
-same_bits() { cmp "$here/word/posterior.safetensors" "$here/path/posterior.safetensors" && diff <(sed "s#$model#builtin#" "$here/path/posterior.json") "$here/word/posterior.json"; }
+same_bits() { cmp "$here/word/posterior.safetensors" "$here/path/posterior.safetensors" &&
+    diff <(sed "s#$model#builtin#" "$here/path/posterior.json") "$here/word/posterior.json"; }
 ok "the same posterior, but for the name" same_bits
 elsewhere() { mv "$models" "$here/moved" && KEYHOLE_MODELS=$here/moved for_text predict "$here/word" --output tsv; }
 ok "a run on the word is used wherever the model is now" elsewhere
@@ -88,7 +95,8 @@ served() {
     local id=$! i
     for i in $(seq 100); do grep -q 'http://' "$here/err" "$here/out" && break; kill -0 $id 2>/dev/null || break; sleep 0.1; done
     local url=$(grep -oh 'http://[0-9.:]*' "$here/err" "$here/out" | head -n 1)
-    [ -n "$url" ] && "$KEYHOLE" tune --method manual --model "$url" --task "$here/toy.json" --data $data --shots 4 --out "$here/served" >"$here/out" 2>"$here/err" &&
+    [ -n "$url" ] && "$KEYHOLE" tune --method manual --model "$url" --task "$here/toy.json" --data $data --shots 4 \
+        --out "$here/served" >"$here/out" 2>"$here/err" &&
         grep -q '"path": "builtin"' "$here/served/posterior.json"
     local got=$?
     kill $id && wait $id 2>/dev/null

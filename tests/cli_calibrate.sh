@@ -44,24 +44,29 @@ ok "votes" run 0 calibrate "$here/votes.jsonl" --method votes --out "$here/votes
 ok "nobody is given no chance" bash -c '! grep -qE "[[,]0(\.0)?[],]" "$0/out"' "$here"
 ok "temperature of votes" run 0 calibrate "$here/votes.jsonl"
 grep '"label": 0' "$here/dev.jsonl" >"$here/one.jsonl"
-ok "rows of one class are calibrated with a warning" says 0 "every row is of class 0, which says little about the others" calibrate "$here/one.jsonl" --method vector
+ok "rows of one class are calibrated with a warning" says 0 "every row is of class 0, which says little about the others" \
+    calibrate "$here/one.jsonl" --method vector
 head -n 1 "$here/dev.jsonl" >"$here/single.jsonl"
 ok "a single row is calibrated" run 0 calibrate "$here/single.jsonl"
 printf '\xef\xbb\xbf{"probs": [1, 0], "label": 0}\r\n\n{"probs": [0, 1], "label": 1}' >"$here/odd.jsonl"
 ok "byte-order mark, CR, blank line, no last newline" run 0 calibrate "$here/odd.jsonl"
 ok "two lines come back" test "$(wc -l <"$here/out")" -eq 2
 
-ok "no labels to fit on" says 1 "new.jsonl: no line has a \"label\" to fit on; --fit names a file that has, --apply parameters" calibrate "$here/new.jsonl"
-ok "fit and apply exclude each other" says 2 "--fit and --apply exclude each other" calibrate "$here/new.jsonl" --fit "$here/dev.jsonl" --apply "$here/cal.json"
+ok "no labels to fit on" says 1 "new.jsonl: no line has a \"label\" to fit on; --fit names a file that has, --apply parameters" \
+    calibrate "$here/new.jsonl"
+ok "fit and apply exclude each other" says 2 "--fit and --apply exclude each other" calibrate "$here/new.jsonl" \
+    --fit "$here/dev.jsonl" --apply "$here/cal.json"
 ok "standard input twice" says 2 "standard input cannot be both" calibrate - --fit -
 ok "votes from logits" says 1 'dev.jsonl:1: no "votes" in this line' calibrate "$here/dev.jsonl" --method votes
 printf '{"probs": [0.2, 0.3, 0.5]}\n' >"$here/three.jsonl"
-ok "another number of classes" says 1 "three.jsonl: rows of 3 classes, but the calibrator is for 2" calibrate "$here/three.jsonl" --apply "$here/cal.json"
+ok "another number of classes" says 1 "three.jsonl: rows of 3 classes, but the calibrator is for 2" calibrate "$here/three.jsonl" \
+    --apply "$here/cal.json"
 printf '{"probs": [0.5, 0.5], "label": 0}\n{"probs": [0.5, 0.6], "label": 0}\n' >"$here/bad.jsonl"
 ok "a malformed line is one sentence" says 1 'bad.jsonl:2: "probs" add up to 1.1, expected 1' calibrate "$here/bad.jsonl"
 ok "and nothing is printed" test ! -s "$here/out"
 ok "a missing file" says 1 "nowhere.jsonl: cannot open" calibrate "$here/nowhere.jsonl"
-ok "parameters that are none" says 1 'not a file of "keyhole calibrate --out"' calibrate "$here/dev.jsonl" --apply "$here/single.jsonl"
+ok "parameters that are none" says 1 'not a file of "keyhole calibrate --out"' calibrate "$here/dev.jsonl" \
+    --apply "$here/single.jsonl"
 ok "an unknown method" says 2 "--method takes one of temperature|vector|votes" calibrate "$here/dev.jsonl" --method platt
 : >"$here/empty.jsonl"
 ok "an empty file" says 1 "no lines; expected one JSON object a line" calibrate "$here/empty.jsonl"
@@ -84,9 +89,11 @@ ok "versus the calibrated" run 0 metrics "$here/calibrated.jsonl" --versus "$her
 ok "is better" grep -qE "^  nll +-0\.[0-9]+ .*p = 0\.0" "$here/out"
 ok "versus other rows" says 1 "cannot be compared row by row" metrics "$here/dev.jsonl" --versus "$here/test.jsonl"
 printf '{"probs": [0.5, 0.5]}\n{"probs": [0.6, 0.4]}\n' >"$here/ood.jsonl"
-ok "rows from elsewhere" both 0 "against 2 rows of $here/ood.jsonl, by entropy:" metrics "$here/dev.jsonl" --ood "$here/ood.jsonl" --bootstrap 20
+ok "rows from elsewhere" both 0 "against 2 rows of $here/ood.jsonl, by entropy:" metrics "$here/dev.jsonl" --ood "$here/ood.jsonl" \
+    --bootstrap 20
 ok "are turned away" grep -q "lets in 0.0000 of the others" "$here/out"
-ok "too few rows for a threshold" both 0 "20 rows are too few for a threshold that keeps 0.99 of such rows" metrics "$here/test.jsonl" --ood "$here/ood.jsonl" --keep 0.99
+ok "too few rows for a threshold" both 0 "20 rows are too few for a threshold that keeps 0.99 of such rows" \
+    metrics "$here/test.jsonl" --ood "$here/ood.jsonl" --keep 0.99
 ok "rows from elsewhere as JSON" both 0 '"ood": {"rows": 2,' metrics "$here/dev.jsonl" --ood "$here/ood.jsonl" --json
 for i in 1 2 3 4 5 6 7 8 9 10; do printf '{"probs": [0.9, 0.1], "label": 0, "energy": -%d}\n' $i; done >"$here/calm.jsonl"
 printf '{"probs": [0.9, 0.1], "energy": 3}\n{"probs": [0.9, 0.1], "energy": -1.5}\n' >"$here/high.jsonl"
@@ -103,15 +110,20 @@ ok "energies that some rows lack are left out" without
 ok "max-risk" both 0 "chosen on $here/votes.jsonl: answer where 1 - max p < " metrics "$here/votes.jsonl" --max-risk 0.2
 ok "coverage to expect" out_has "coverage to expect: "
 ok "chosen and judged on the same rows is said" out_has "These rows were chosen on and judged on at once"
-ok "max-risk on other rows" both 0 "on $here/test.jsonl: coverage " metrics "$here/test.jsonl" --dev "$here/votes.jsonl" --max-risk 0.2
-ok "max-risk that cannot be shown" both 0 "cannot show it: abstain always; it takes at least 230 answers, all right" metrics "$here/votes.jsonl" --max-risk 0.01
+ok "max-risk on other rows" both 0 "on $here/test.jsonl: coverage " metrics "$here/test.jsonl" --dev "$here/votes.jsonl" \
+    --max-risk 0.2
+ok "max-risk that cannot be shown" both 0 "cannot show it: abstain always; it takes at least 230 answers, all right" \
+    metrics "$here/votes.jsonl" --max-risk 0.01
 ok "never, in JSON" both 0 '"answers": "never", "threshold": null' metrics "$here/votes.jsonl" --max-risk 0.01 --json
 ok "conformal sets" both 0 "hold the true class, mean size " metrics "$here/test.jsonl" --dev "$here/dev.jsonl" --conformal 0.2
-ok "the level that can be promised" both 0 "which can promise 0.02439 at best: sets of all classes are needed" metrics "$here/dev.jsonl" --conformal 0.01
-ok "conformal sets per class, by entropy" both 0 "in every class" metrics "$here/dev.jsonl" --conformal 0.2 --per-class --score entropy
+ok "the level that can be promised" both 0 "which can promise 0.02439 at best: sets of all classes are needed" \
+    metrics "$here/dev.jsonl" --conformal 0.01
+ok "conformal sets per class, by entropy" both 0 "in every class" metrics "$here/dev.jsonl" --conformal 0.2 --per-class \
+    --score entropy
 ok "conformal sets as JSON" both 0 '"conformal": {"alpha": 0.2, "per_class": false' metrics "$here/dev.jsonl" --conformal 0.2 --json
 ok "labels are needed" says 1 'new.jsonl:1: no "label" (the true class, from 0) in this line' metrics "$here/new.jsonl"
-ok "classes must agree" says 1 "three.jsonl has 3 classes, but $here/dev.jsonl has 2" metrics "$here/dev.jsonl" --ood "$here/three.jsonl"
+ok "classes must agree" says 1 "three.jsonl has 3 classes, but $here/dev.jsonl has 2" metrics "$here/dev.jsonl" \
+    --ood "$here/three.jsonl"
 ok "a malformed line" says 1 'bad.jsonl:2: "probs" add up to 1.1, expected 1' metrics "$here/bad.jsonl"
 ok "a risk out of range" says 2 "--max-risk takes a number from 0 to 0.999" metrics "$here/dev.jsonl" --max-risk 2
 ok "help teaches" both 0 "keyhole metrics test.jsonl --dev dev.jsonl --max-risk 0.05" metrics --help

@@ -25,7 +25,8 @@ ok "check stops printing where asked" says 1 "--max-problems shows more" data ch
 ok "one line was printed" test "$(wc -l <"$here/out")" -eq 1
 ok "check as JSON says too" both 1 '"n_problems": 3' data check "$here/bad.tsv" --json
 printf 'label,text\n0,"a\n' >"$here/q.csv"
-ok "check of an unclosed quote" both 1 "q.csv:2: a quoted field of the row that starts here is never closed" data check "$here/q.csv"
+ok "check of an unclosed quote" both 1 "q.csv:2: a quoted field of the row that starts here is never closed" \
+    data check "$here/q.csv"
 ok "check of a missing file" both 1 "nowhere.tsv: cannot open" data check "$here/nowhere.tsv"
 mkdir "$here/empty"
 ok "check of an empty folder" says 1 "empty: no train, dev or test file" data check "$here/empty"
@@ -47,20 +48,24 @@ ok "stats of bad rows fail" says 1 "bad.tsv:3: 1 columns" data stats "$here/bad.
 ok "stats skip bad rows, if asked" both 0 "rows        2, and 2 malformed ones left out" data stats "$here/bad.tsv" --skip-bad-rows
 ok "skipped rows are reported" err_has "bad.tsv:3: 1 columns"
 ok "stats of unlabelled rows" both 0 "rows        1, 1 of them without a label" data stats "$here/u.tsv"
-ok "stats in tokens" both 0 "; 4 rows over 5" data stats "$d/test.tsv" --model tests/vectors/tokenizers/tiny-bpe.json --max-len 5 --task sst2
-ok "stats in tokens without a task" both 0 "tokens      mean" data stats "$d/test.tsv" --model tests/vectors/tokenizers/tiny-wordpiece.json
+ok "stats in tokens" both 0 "; 4 rows over 5" data stats "$d/test.tsv" --model tests/vectors/tokenizers/tiny-bpe.json --max-len 5 \
+    --task sst2
+ok "stats in tokens without a task" both 0 "tokens      mean" data stats "$d/test.tsv" \
+    --model tests/vectors/tokenizers/tiny-wordpiece.json
 ok "stats of a forced format" says 1 "no text column" data stats "$d/test.tsv" --format csv
 
 ok "split draws" both 0 "train.tsv 4 rows, dev.tsv 4 rows, drawn (2 shots, seed 13)" data split "$d" --shots 2 --out "$here/few"
 ok "split writes files that check" both 0 "2 files, 8 rows, no problems" data check "$here/few"
 ok "split writes the names of classes" test "$(cat "$here/few/labels.txt")" = "$(printf 'negative\npositive')"
-ok "split does not write over files" says 1 "train.tsv: is there already; --force writes over it" data split "$d" --shots 2 --out "$here/few"
+ok "split does not write over files" says 1 "train.tsv: is there already; --force writes over it" data split "$d" --shots 2 \
+    --out "$here/few"
 cp "$here/few/train.tsv" "$here/before.tsv"
 ok "split again, by force" run 0 data split "$d" --shots 2 --out "$here/few" --force
 ok "split is the same every time" cmp -s "$here/before.tsv" "$here/few/train.tsv"
 ok "split takes a ready-made one" both 0 "ready-made (2 shots, seed 7)" data split "$d" --shots 2 --seed 7 --out "$here/ready"
 ok "split as it was" grep -q "^1	d$" "$here/ready/train.tsv"
-ok "split of too many shots" says 1 "class 0 (negative) has 6 rows; 4 shots for train and as many for dev need 8" data split "$d" --shots 4 --out "$here/x"
+ok "split of too many shots" says 1 "class 0 (negative) has 6 rows; 4 shots for train and as many for dev need 8" data split "$d" \
+    --shots 4 --out "$here/x"
 ok "split as JSON" both 0 '"drawn": true, "train_rows": 6, "dev_rows": 6' data split "$d" --shots 3 --out "$here/y" --json
 ok "split wants --out" says 2 "--out DIR is needed" data split "$d"
 ok "help teaches" both 0 "keyhole data split DIR --shots 16 --seed 13 --out few" data split --help

@@ -42,7 +42,8 @@ openings() {
 # plain FILE... - valid UTF-8, one tab a line, no carriage return, no space at either end of a text.
 plain() {
     cat "$@" | iconv -f UTF-8 -t UTF-8 >/dev/null 2>"$here/err" &&
-        ! awk -F '\t' 'NF != 2 || /\r/ || $2 ~ /^ | $|  / { print FILENAME ":" FNR ": " $0; bad = 1 } END { exit !bad }' "$@" >"$here/out"
+        ! awk -F '\t' 'NF != 2 || /\r/ || $2 ~ /^ | $|  / { print FILENAME ":" FNR ": " $0; bad = 1 } END { exit !bad }' "$@" \
+        >"$here/out"
 }
 
 reviews=(examples/reviews/{train,dev,test}.tsv)

@@ -28,7 +28,8 @@ cp "$model/model.safetensors" "$work/first" && run 0 model random --out "$model"
     --tokenizer tests/vectors/tokenizers/tiny-wordpiece/vocab.txt && cmp -s "$model/model.safetensors" "$work/first"
 ok same_seed_same_file $?
 
-run 0 model random --out "$work/other" --seed 4 --dtype f16 --layers 3 && run 0 inspect "$work/other" && says out "layers       3" &&
+run 0 model random --out "$work/other" --seed 4 --dtype f16 --layers 3 && run 0 inspect "$work/other" &&
+    says out "layers       3" &&
     says out "type         roberta" && says out "stored as    F16" && says out "tokenizer    none"
 ok inspect_prints_sizes $?
 
@@ -75,7 +76,8 @@ run 1 fill-mask --model tests/vectors/models/bert "[MASK]" && says err 'tests/ve
 ok fill_mask_needs_a_tokenizer $?
 
 cp -r tests/vectors/models/bert-no-head "$work/headless" && cp "$model/vocab.txt" "$work/headless" &&
-    run 1 fill-mask --model "$work/headless" "[MASK]" && says err 'the model has no masked-language-model head, which fill-mask needs'
+    run 1 fill-mask --model "$work/headless" "[MASK]" &&
+    says err 'the model has no masked-language-model head, which fill-mask needs'
 ok fill_mask_needs_a_head $?
 
 name=fill_mask_knows_paris minilm=../shared/models/minilm-mlm
@@ -87,7 +89,8 @@ else
     ok "$name # SKIP $minilm is not there" 0
 fi
 
-run 1 fill-mask --model "$model" "$(yes '[MASK]' | head -n 200 | tr '\n' ' ')" && says err 'a sequence of 202 tokens is longer than the 128'
+run 1 fill-mask --model "$model" "$(yes '[MASK]' | head -n 200 | tr '\n' ' ')" &&
+    says err 'a sequence of 202 tokens is longer than the 128'
 ok too_long_a_text $?
 
 printf '[MASK] a\nb [MASK] c [MASK]\n[MASK]\nd e f g [MASK]\n[MASK] [MASK] [MASK]\n' >"$work/texts"
@@ -122,7 +125,8 @@ echo "2 5 6" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids --
 ok features_mean $?
 
 head -n 1 "$work/out" >"$work/cls" &&
-    echo "2 5 6" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids --pool cls --layer 2 2>"$work/err" | cmp -s - "$work/cls"
+    echo "2 5 6" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids --pool cls --layer 2 2>"$work/err" |
+    cmp -s - "$work/cls"
 ok features_cls_is_the_first_token $?
 
 run 0 features --model "$model" --json --layer 0 "hello" && says out '"layer":0,"pool":"mean","features":['
@@ -139,10 +143,12 @@ echo "2 -7" | "$KEYHOLE" features --model tests/vectors/models/roberta --ids >"$
 [ $? -eq 1 ] && says err 'expected token ids, found " -7"'
 ok features_of_negative_ids $?
 
-run 2 model random --out "$work/x" --vocab 3 --tokenizer tests/vectors/tokenizers/tiny-wordpiece/vocab.txt && says err '--vocab 3 is too small for'
+run 2 model random --out "$work/x" --vocab 3 --tokenizer tests/vectors/tokenizers/tiny-wordpiece/vocab.txt &&
+    says err '--vocab 3 is too small for'
 ok random_model_too_small_for_its_tokenizer $?
 
-run 1 model random --out "$work/x" --heads 5 && says err 'a hidden size of 32 cannot be divided among 5 attention heads' && [ ! -e "$work/x/config.json" ]
+run 1 model random --out "$work/x" --heads 5 && says err 'a hidden size of 32 cannot be divided among 5 attention heads' &&
+    [ ! -e "$work/x/config.json" ]
 ok random_model_that_is_impossible $?
 
 run 1 inspect "$work/nothing" && says err 'there is no such folder; a model is a folder with config.json and model.safetensors'
@@ -151,28 +157,39 @@ ok inspect_of_nothing $?
 run 2 inspect && says err 'MODEL|RUN is needed'
 ok inspect_needs_a_model $?
 
-run 0 bench engine --arch bert-tiny --precision f32,int8 --rows 2 --reps 1 && says out 'bert-tiny, 2 sequences' && says out 'of peak' &&
-    says out '6 layers x 256' && [ "$(grep -c '^  int8 .* /s .* %' "$work/out")" -eq 2 ] && [ "$(grep -c '^  bf16' "$work/out")" -eq 0 ]
+run 0 bench engine --arch bert-tiny --precision f32,int8 --rows 2 --reps 1 && says out 'bert-tiny, 2 sequences' &&
+    says out 'of peak' &&
+    says out '6 layers x 256' && [ "$(grep -c '^  int8 .* /s .* %' "$work/out")" -eq 2 ] &&
+    [ "$(grep -c '^  bf16' "$work/out")" -eq 0 ]
 ok bench_engine_prints_its_table $?
 
-run 0 bench engine --arch bert-tiny --precision bf16 --rows 2 --reps 1 --slots 5 --length 20 --json && says out '"precision":"bf16"' &&
+run 0 bench engine --arch bert-tiny --precision bf16 --rows 2 --reps 1 --slots 5 --length 20 --json &&
+    says out '"precision":"bf16"' &&
     [ "$(wc -l <"$work/out")" -eq 1 ]
 ok bench_engine_times_one_case $?
 
-run 2 bench engine --arch bert-tiny --precision f64 && says err '--precision takes f32, bf16 and int8, separated by commas; got "f64"'
+run 2 bench engine --arch bert-tiny --precision f64 &&
+    says err '--precision takes f32, bf16 and int8, separated by commas; got "f64"'
 ok bench_engine_of_unknown_precision $?
 
-run 0 model random --family bert --out "$work/wordy" --tokenizer tests/vectors/tokenizers/tiny-wordpiece.json && mv "$work/wordy/tiny-wordpiece.json" "$work/wordy/tokenizer.json"
+run 0 model random --family bert --out "$work/wordy" --tokenizer tests/vectors/tokenizers/tiny-wordpiece.json
+[ $? -eq 0 ] && cmp -s "$work/wordy/tokenizer.json" tests/vectors/tokenizers/tiny-wordpiece.json && run 0 inspect "$work/wordy" &&
+    says out "328 tokens" &&
+    run 0 features --model "$work/wordy" "the lazy dog"
+ok random_model_has_the_tokenizer_whatever_its_file_was_called $?
 printf 'the quick brown fox\nthe dog was lazy\n' >"$work/words.txt"
-run 0 model prune --model "$work/wordy" --corpus "$work/words.txt:2" --vocab 310 --out "$work/fewer" --json --dtype bf16 && says out '"before":328' &&
+run 0 model prune --model "$work/wordy" --corpus "$work/words.txt:2" --vocab 310 --out "$work/fewer" --json --dtype bf16 &&
+    says out '"before":328' &&
     says out '"covered":1.0' && run 0 inspect "$work/fewer" && says out BF16 && run 0 features --model "$work/fewer" "the lazy dog"
 ok pruned_model_is_a_model $?
 
-run 0 pretrain --init "$work/fewer" --tokenizer "$work/fewer" --corpus "$work/words.txt" --valid-share 0 --seq-len 8 --batch-tokens 8 --steps 1 --out "$work/on" &&
+run 0 pretrain --init "$work/fewer" --tokenizer "$work/fewer" --corpus "$work/words.txt" --valid-share 0 --seq-len 8 \
+    --batch-tokens 8 --steps 1 --out "$work/on" &&
     run 0 fill-mask --model "$work/on" "the [MASK] dog"
 ok pruned_model_is_trained_on $?
 
-run 1 model prune --model "$work/wordy" --corpus "$work/words.txt" --vocab 10 --out "$work/fewer" && says err 'must stay; 10 are too few'
+run 1 model prune --model "$work/wordy" --corpus "$work/words.txt" --vocab 10 --out "$work/fewer" &&
+    says err 'must stay; 10 are too few'
 ok pruned_too_far $?
 
 run 0 fill-mask --help && says out 'keyhole fill-mask --model'

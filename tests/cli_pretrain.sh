@@ -18,7 +18,8 @@ args=(pretrain --corpus "$dir/a.txt" "$dir/b.txt:3" --tokenizer $tok --layers 2 
 ok "a model comes out" 'gives 0 "${args[@]}" --out $dir/whole && out "step 40" && out "(stopped: steps)"'
 ok "with config, weights, tokenizer, log and state" '
     (for f in config.json model.safetensors tokenizer.json log.tsv training.json training-40.safetensors; do [ -s $dir/whole/$f ] || exit 1; done)'
-ok "the log has a row for each look" '[ "$(wc -l <$dir/whole/log.tsv)" -eq 5 ] && head -1 $dir/whole/log.tsv | grep -q "^step	tokens	seconds	loss	held_out	lr$"'
+ok "the log has a row for each look" \
+    '[ "$(wc -l <$dir/whole/log.tsv)" -eq 5 ] && head -1 $dir/whole/log.tsv | grep -q "^step	tokens	seconds	loss	held_out	lr$"'
 ok "the loss falls" 'awk "NR == 2 { a = \$5 } END { exit !(\$5 < a) }" $dir/whole/log.tsv'
 ok "progress names loss, rate and speed" 'grep -q "pretrain done=40 total=40 loss=.* lr=.* tokens/s=" $dir/err'
 ok "other commands open it" 'gives 0 fill-mask --model $dir/whole "the boat is<mask>" && gives 0 inspect $dir/whole && out "roberta"'
@@ -28,7 +29,8 @@ ok "one step after another, then the same weights" '
     gives 0 "${args[@]}" --out $dir/steps --budget-time 0.0001 && out "(stopped: budget)" && [ -s $dir/steps/model.safetensors ] &&
     (for i in 1 2 3; do gives 0 "${args[@]}" --out $dir/steps --budget-time 0.0001 --resume || exit 1; done) &&
     gives 0 "${args[@]}" --out $dir/steps --resume && out "step 40" && same whole steps'
-ok "the log of a resumed run has no row twice" '[ "$(cut -f1 $dir/steps/log.tsv | sort | uniq -d | wc -l)" -eq 0 ] && [ "$(wc -l <$dir/steps/log.tsv)" -eq 5 ]'
+ok "the log of a resumed run has no row twice" \
+    '[ "$(cut -f1 $dir/steps/log.tsv | sort | uniq -d | wc -l)" -eq 0 ] && [ "$(wc -l <$dir/steps/log.tsv)" -eq 5 ]'
 
 # kill -9 in the middle, several times, at whatever moment it comes
 "$KEYHOLE" "${args[@]}" --out "$dir/killed" --checkpoint-every 0 >/dev/null 2>&1 </dev/null &
@@ -45,8 +47,10 @@ kill -TERM $pid
 wait $pid
 ok "SIGTERM ends it with a checkpoint and exit 0" '[ $? -eq 0 ] && out "(stopped: request)" && [ -s $dir/asked/training.json ]'
 
-ok "a folder that holds a run is not begun again" 'gives 1 "${args[@]}" --out $dir/whole && err "training has begun in this folder; go on with --resume"'
-ok "nor gone on with another recipe" 'gives 1 "${args[@]}" --out $dir/whole --resume --batch-tokens 512 && err "and cannot go on with"'
+ok "a folder that holds a run is not begun again" \
+    'gives 1 "${args[@]}" --out $dir/whole && err "training has begun in this folder; go on with --resume"'
+ok "nor gone on with another recipe" \
+    'gives 1 "${args[@]}" --out $dir/whole --resume --batch-tokens 512 && err "and cannot go on with"'
 ok "but with more steps" 'gives 0 "${args[@]}" --out $dir/one --resume --steps 50 && out "step 50" && err "and goes on with"'
 ok "warm start, in bf16" 'gives 0 "${args[@]}" --out $dir/warm --init $dir/whole --steps 2 --dtype bf16 && gives 0 inspect $dir/warm && out BF16'
 ok "dropout goes on after a stop to the same weights, with layers computed twice too" '
@@ -70,11 +74,14 @@ ok "too many steps" 'gives 2 "${base[@]}" --tokens 1e15 && err "makes more than 
 ok "a wrong schedule" 'gives 2 "${base[@]}" --steps 1 --seq-schedule 4:1 && err "pairs LENGTH:SHARE" && gives 2 "${base[@]}" --steps 1 --seq-schedule ""'
 ok "a wrong weight" 'gives 2 pretrain --corpus $dir/a.txt:-1 --tokenizer $tok --out $dir/x --steps 1 && err "a weight must be above 0"'
 ok "probes without data" 'gives 2 "${base[@]}" --steps 1 --probe-task sst2 && err "each task needs one folder"'
-ok "two ways to say what model" 'gives 2 "${base[@]}" --steps 1 --arch bert-base --init $dir/whole && err "give one of --config, --arch and --init"'
+ok "two ways to say what model" \
+    'gives 2 "${base[@]}" --steps 1 --arch bert-base --init $dir/whole && err "give one of --config, --arch and --init"'
 ok "an unknown architecture" 'gives 2 "${base[@]}" --steps 1 --arch nonsense && err "is not known"'
-ok "sequences longer than the model" 'gives 1 "${base[@]}" --steps 1 --positions 20 --hidden 32 --layers 1 --seq-len 64 && err "longer than the 18 that the model can take"'
+ok "sequences longer than the model" \
+    'gives 1 "${base[@]}" --steps 1 --positions 20 --hidden 32 --layers 1 --seq-len 64 && err "longer than the 18 that the model can take"'
 ok "heads that do not divide" 'gives 1 "${base[@]}" --steps 1 --hidden 32 --heads 5 && err "cannot be divided among 5"'
 ok "a missing corpus" 'gives 1 pretrain --corpus /nonexistent --tokenizer $tok --out $dir/y --steps 1 --hidden 32 --layers 1 && err "/nonexistent: cannot open"'
-ok "bench train measures itself" 'gives 0 bench train --layers 1 --hidden 32 --vocab 100 --seq 8 --batch 8 --reps 1 --json && out "\"share_of_sgemm\":"'
+ok "bench train measures itself" \
+    'gives 0 bench train --layers 1 --hidden 32 --vocab 100 --seq 8 --batch 8 --reps 1 --json && out "\"share_of_sgemm\":"'
 echo "1..$n"
 exit ${failed:-0}

@@ -16,7 +16,8 @@ rows "$data/agnews/train.tsv" 4 40 && rows "$data/agnews/test.tsv" 4 20
     printf 'text_a\ttext_b\n'
     for i in $(seq 15); do printf 'it rains %d\tthe sun shines\n' "$i"; done
 } >"$data/rte/test.tsv"
-random_model() { "$KEYHOLE" model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$1" >/dev/null && mv "$1/tiny-bpe.json" "$1/tokenizer.json"; }
+random_model() { "$KEYHOLE" model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json \
+    --out "$1" >/dev/null; }
 ok "a tiny model" random_model "$model"
 common=(reproduce --model "$model" --data "$data" --shots 4 --dim 12 --slots 5 --p0 random --preset fast)
 small=("${common[@]}" --tasks sst2,agnews --methods bbt,ensemble,smc --seeds 13,21 --tables 1,2,3,4)
@@ -27,7 +28,8 @@ hashes() { (cd "$1/runs" && find . -type f ! -name '*-shm' ! -name '*-wal' ! -na
 ok "two tasks, three methods, two seeds" both 0 "runs      12, 12 of them done, 12 now" "${small[@]}" --out "$here/out1"
 ok "every run is a folder with its results" [ "$(ls "$here"/out1/runs/*/results.json | wc -l)" -eq 12 ]
 ok "progress counts runs" err_has "reproduce done=12 total=12 run=agnews-smc-21 done left=0m00s"
-for title in "Table 1: accuracy" "Table 2: calibration" "Table 3: selective" "Table 4: rows" "What labels only cost" "Rank of" "Significance" "Cost of a run"; do
+for title in "Table 1: accuracy" "Table 2: calibration" "Table 3: selective" "Table 4: rows" "What labels only cost" "Rank of" \
+    "Significance" "Cost of a run"; do
     ok "there is $title" grep -qF "## $title" "$page"
 done
 ok "and as a page" grep -qF "<h2>Table 1: accuracy</h2>" "$here/out1/reproduction.html"
@@ -41,12 +43,14 @@ ok "the pair from elsewhere" grep -qF "| method | sst2/rte |" "$page"
 ok "its lower bound" grep -qF "| lower bound |" "$page"
 ok "paired tests" grep -qE '^\| ensemble - bbt \| sst2 \| (\*\*)?[+-]' "$page"
 mean_is_right() { # of the table against the results of the two runs
-    awk -F'"value": ' '/"accuracy"/ { split($2, x, "[,}]"); s += x[1] } END { printf "%.1f", 50 * s }' "$here"/out1/runs/sst2-bbt-{13,21}/results.json >"$here/mean" &&
+    awk -F'"value": ' '/"accuracy"/ { split($2, x, "[,}]"); s += x[1] } END { printf "%.1f", 50 * s }' \
+        "$here"/out1/runs/sst2-bbt-{13,21}/results.json >"$here/mean" &&
         sed -n '/Table 1/,/Table 2/p' "$page" | grep -E '^\| BBT' | tr -d '*' | grep -qF "| $(cat "$here/mean") ±"
 }
 ok "the mean is that of the runs" mean_is_right
 
-ok "what the paper found and we do not comes first" [ "$(grep -n '^## ' "$page" | sed -n 1p | cut -d: -f2-)" = "## What the paper found and we do not" ]
+ok "what the paper found and we do not comes first" [ "$(grep -n '^## ' "$page" | sed -n 1p | cut -d: -f2-)" \
+    = "## What the paper found and we do not" ]
 ok "conformal sets on and off" grep -qE '^\| BBT \| (\*\*)?[0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$' "$page"
 ok "queries to reach a dev accuracy" grep -qE '^\| SMC \(ours\) \| [0-9]+ \([1-4] of 4\)' "$page"
 ok "fast asks in int8" grep -q '"precision": "int8"' "$here/out1/runs/sst2-bbt-13/results.json"
@@ -55,7 +59,8 @@ ok "it does" grep -q '"precision": "f32"' "$here/f32/runs/sst2-bbt-13/results.js
 
 # ---- again
 hashes "$here/out1" >"$here/before" && cp "$page" "$here/page"
-again() { run 0 "${small[@]}" --out "$here/out1" && out_has "12 of them done, 0 now" && hashes "$here/out1" | cmp - "$here/before" && cmp "$page" "$here/page"; }
+again() { run 0 "${small[@]}" --out "$here/out1" && out_has "12 of them done, 0 now" && hashes "$here/out1" |
+    cmp - "$here/before" && cmp "$page" "$here/page"; }
 ok "a second call touches no run and writes the same tables" again
 without_model() { mv "$model" "$here/away" && again; local rc=$?; mv "$here/away" "$model"; return $rc; }
 ok "it does not even open the model" without_model
@@ -65,7 +70,8 @@ ok "more seeds take only the new runs" more
 judged_again() {
     sqlite() { "$KEYHOLE" runs "$here/out1/runs/sst2-bbt-13" --json | sed 's/.*"queries":\([0-9]*\).*/\1/'; }
     local before
-    before=$(sqlite) && run 0 "${small[@]}" --out "$here/out1" --tasks sst2 --methods bbt --rows 10 && out_has "2 now" && [ "$(sqlite)" = "$before" ] &&
+    before=$(sqlite) && run 0 "${small[@]}" --out "$here/out1" --tasks sst2 --methods bbt --rows 10 && out_has "2 now" &&
+        [ "$(sqlite)" = "$before" ] &&
         grep -q '"rows": 10, "of": 30' "$here/out1/runs/sst2-bbt-13/results.json"
 }
 ok "other rows are judged without tuning again" judged_again
@@ -73,7 +79,8 @@ ok "other rows are judged without tuning again" judged_again
 # ---- kills
 one=("${common[@]}" --tasks sst2 --methods elbo,abc-smc --seeds 13,21 --tables 1)
 ok "undisturbed" run 0 "${one[@]}" --out "$here/whole"
-reached() { run 0 "${common[@]}" --tasks sst2 --methods abc-smc,smc --seeds 13,21 --tables 1 --out "$here/whole" && grep -qE 'In [12] pairs? of runs, to the best dev accuracy that both reach' "$here/whole/reproduction.md"; }
+reached() { run 0 "${common[@]}" --tasks sst2 --methods abc-smc,smc --seeds 13,21 --tables 1 --out "$here/whole" &&
+    grep -qE 'In [12] pairs? of runs, to the best dev accuracy that both reach' "$here/whole/reproduction.md"; }
 ok "smc and abc-smc by their records" reached
 killed() { # SIGNAL STATUS: some kills, then to the end; the posteriors are those of the undisturbed runs
     local pid status i
@@ -94,7 +101,8 @@ killed() { # SIGNAL STATUS: some kills, then to the end; the posteriors are thos
 ok "killed, it goes on to the same bits" killed KILL 137 2>/dev/null
 ok "so it does after Ctrl-C" killed INT 130
 interrupted() {
-    "$KEYHOLE" "${common[@]}" --tasks sst2 --methods bbt --preset paper --seeds 13 --tables 1 --out "$here/int" >"$here/out" 2>"$here/err" &
+    "$KEYHOLE" "${common[@]}" --tasks sst2 --methods bbt --preset paper --seeds 13 --tables 1 \
+        --out "$here/int" >"$here/out" 2>"$here/err" &
     local pid=$! i
     for i in $(seq 100); do [ -s "$here/int/runs/sst2-bbt-13/run.sqlite" ] && break; sleep 0.05; done
     kill -INT $pid
@@ -103,7 +111,8 @@ interrupted() {
 }
 ok "which says how to go on" interrupted
 ok "no time" both 0 "the time is up, the same command goes on" "${small[@]}" --out "$here/notime" --budget-time 0.000001
-ok "the page says what is not done" grep -qF "| sst2-bbt-13 | not done yet: the same command goes on |" "$here/notime/reproduction.md"
+ok "the page says what is not done" grep -qF "| sst2-bbt-13 | not done yet: the same command goes on |" \
+    "$here/notime/reproduction.md"
 
 # ---- forecasts
 ok "a forecast" both 0 "forecast: 12 runs, at most " "${small[@]}" --out "$here/dry" --dry-run
@@ -112,17 +121,21 @@ ok "as JSON, too" both 0 '{"runs":12,"queries":' "${small[@]}" --out "$here/dry"
 
 # ---- what is not there
 missing() {
-    run 0 "${common[@]}" --tasks sst2,snli,yelp --methods manual,feature-mlp,manual-exact --seeds 13 --out "$here/missing" && err_has "left out: snli: there is no folder $data/snli, so its columns are empty" &&
+    run 0 "${common[@]}" --tasks sst2,snli,yelp --methods manual,feature-mlp,manual-exact --seeds 13 --out "$here/missing" &&
+        err_has "left out: snli: there is no folder $data/snli, so its columns are empty" &&
         [ "$(grep -c "snli" "$here/err")" -eq 1 ] && grep -qF "| snli | there is no folder" "$here/missing/reproduction.md"
 }
 ok "folders that are not there are named once, and in the page" missing
 broken() { # dbpedia has no rows
-    run 1 "${common[@]}" --tasks sst2,dbpedia --methods manual --seeds 13 --tables 1 --out "$here/broken" && err_has "1 of 2 runs failed; $here/broken/reproduction.md says why" &&
+    run 1 "${common[@]}" --tasks sst2,dbpedia --methods manual --seeds 13 --tables 1 --out "$here/broken" &&
+        err_has "1 of 2 runs failed; $here/broken/reproduction.md says why" &&
         grep -qF "| dbpedia-manual-13 |" "$here/broken/reproduction.md"
 }
 ok "a run that fails is written down, the others go on" broken
-"$KEYHOLE" model random --arch tiny --seed 4 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$here/third" >/dev/null && mv "$here/third/tiny-bpe.json" "$here/third/tokenizer.json"
-ok "another model in the same folder" says 1 "the model's fingerprint was" "${common[@]}" --model "$here/third" --tasks sst2 --methods elbo --seeds 13 --tables 1 --out "$here/whole"
+"$KEYHOLE" model random --arch tiny --seed 4 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json \
+    --out "$here/third" >/dev/null
+ok "another model in the same folder" says 1 "the model's fingerprint was" "${common[@]}" --model "$here/third" --tasks sst2 \
+    --methods elbo --seeds 13 --tables 1 --out "$here/whole"
 
 # ---- published numbers
 cat >"$here/published.json" <<'END'
@@ -135,20 +148,28 @@ refused() { echo "$1" >"$here/p.json" && says 1 "$2" "${small[@]}" --out "$here/
 ok "without a source" refused '{"values": []}' 'must say where its numbers come from, in "source"'
 ok "without values" refused '{"source": "x"}' '"values" must be an array'
 ok "without a method" refused '{"source": "x", "values": [{"table": "1"}]}' 'value 1: "method" is missing'
-ok "an unknown table" refused '{"source": "x", "values": [{"table": "9", "method": "bbt", "task": "sst2", "value": 1}]}' '"table" is "9", expected "1" to "4"'
-ok "an unknown method" refused '{"source": "x", "values": [{"table": "1", "method": "b", "task": "sst2", "value": 1}]}' '"method" is "b", which no table has'
-ok "an unknown task" refused '{"source": "x", "values": [{"table": "1", "method": "bbt", "task": "s", "value": 1}]}' '"task" is "s", which no table has'
+ok "an unknown table" refused '{"source": "x", "values": [{"table": "9", "method": "bbt", "task": "sst2", "value": 1}]}' \
+    '"table" is "9", expected "1" to "4"'
+ok "an unknown method" refused '{"source": "x", "values": [{"table": "1", "method": "b", "task": "sst2", "value": 1}]}' \
+    '"method" is "b", which no table has'
+ok "an unknown task" refused '{"source": "x", "values": [{"table": "1", "method": "bbt", "task": "s", "value": 1}]}' \
+    '"task" is "s", which no table has'
 
 # ---- refusals
-ok "an unknown table to make" says 2 '--tables: there is no "5"; there are 1, 2, 3, 4, weights' "${small[@]}" --out "$here/x" --tables 1,5
+ok "an unknown table to make" says 2 '--tables: there is no "5"; there are 1, 2, 3, 4, weights' "${small[@]}" --out "$here/x" \
+    --tables 1,5
 ok "an unknown task to run" says 2 '--tasks: there is no "sst3"; there are sst2, yelp' "${small[@]}" --out "$here/x" --tasks sst3
-ok "an unknown method to run" says 2 '--methods: there is no "bbq"; there are manual, icl' "${small[@]}" --out "$here/x" --methods bbq
+ok "an unknown method to run" says 2 '--methods: there is no "bbq"; there are manual, icl' "${small[@]}" --out "$here/x" \
+    --methods bbq
 ok "no table" says 2 "--tables names none" "${small[@]}" --out "$here/x" --tables ,
-ok "seeds that are none" says 2 '--seeds takes whole numbers with commas between them; got "x"' "${small[@]}" --out "$here/x" --seeds 1,x
+ok "seeds that are none" says 2 '--seeds takes whole numbers with commas between them; got "x"' "${small[@]}" --out "$here/x" \
+    --seeds 1,x
 ok "no seeds" says 2 "--seeds names none" "${small[@]}" --out "$here/x" --seeds ,
 ok "a seed twice" says 2 "--seeds names 13 twice" "${small[@]}" --out "$here/x" --seeds 13,13
-ok "no data" says 1 "there is no such folder; --data takes one with a folder for each task" "${small[@]}" --out "$here/x" --data "$here/nowhere"
-ok "nothing to run" says 1 "nothing to run: the methods that were named are in none of the tables" "${small[@]}" --out "$here/x" --tables weights --methods bbt
+ok "no data" says 1 "there is no such folder; --data takes one with a folder for each task" "${small[@]}" --out "$here/x" \
+    --data "$here/nowhere"
+ok "nothing to run" says 1 "nothing to run: the methods that were named are in none of the tables" "${small[@]}" --out "$here/x" \
+    --tables weights --methods bbt
 ok "no task there" says 1 "nothing to run: snli: there is no folder" "${small[@]}" --out "$here/x" --tasks snli
 ok "no folder to write to" says 1 "nowhere" "${small[@]}" --out "$here/nowhere/deep"
 

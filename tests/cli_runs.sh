@@ -20,12 +20,14 @@ signalled() {
     kill "-$1" $pid
     wait $pid
     status=$?
-    [ $status -eq "$2" ] && err_has "every answer is kept in $3: the same command with --resume goes on" && [ ! -e "$3/posterior.json" ]
+    [ $status -eq "$2" ] && err_has "every answer is kept in $3: the same command with --resume goes on" &&
+        [ ! -e "$3/posterior.json" ]
 }
 ok ctrl_c_exits_with_130 signalled INT 130 "$here/int"
 ok sigterm_exits_with_143 signalled TERM 143 "$here/term"
 ok an_interrupted_run_is_listed_as_such both 0 "interrupted" runs "$here/int"
-goes_on() { run 0 "${long[@]}" --out "$here/int" --resume --budget-generations 20 && run 0 "${long[@]}" --out "$here/fresh" --budget-generations 20 && same "$here/int" "$here/fresh"; }
+goes_on() { run 0 "${long[@]}" --out "$here/int" --resume --budget-generations 20 &&
+    run 0 "${long[@]}" --out "$here/fresh" --budget-generations 20 && same "$here/int" "$here/fresh"; }
 ok it_goes_on_with_another_budget goes_on
 two_at_once() {
     "$KEYHOLE" "${long[@]}" --out "$here/two" >/dev/null 2>&1 &
@@ -42,7 +44,8 @@ ok the_second_of_two_is_refused two_at_once
 followed() {
     "$KEYHOLE" tune --method bbt "${common[@]}" $(options_of bbt) --out "$here/followed" >/dev/null 2>&1 &
     local pid=$! i
-    for i in $(seq 100); do [ -e "$here/followed/run.sqlite" ] && "$KEYHOLE" runs "$here/followed" 2>/dev/null | grep -q running && break; sleep 0.02; done
+    for i in $(seq 100); do [ -e "$here/followed/run.sqlite" ] && "$KEYHOLE" runs "$here/followed" 2>/dev/null |
+        grep -q running && break; sleep 0.02; done
     run 0 log "$here/followed" --follow && wait $pid && cmp "$here/out" "$here/followed/log.txt"
 }
 ok log_follows_a_run followed
@@ -91,7 +94,8 @@ ok and_the_run_goes_on run 0 "${bbt[@]}" --out "$here/limited" --resume
 ok to_the_same_bytes same "$here/limited" "$here/bbt"
 
 # ---- forecasts
-ok dry_run both 0 "forecast: at most 600 candidates, 9744 queries on 16 train and 16 dev rows, " "${bbt[@]}" --out "$here/dry" --dry-run
+ok dry_run both 0 "forecast: at most 600 candidates, 9744 queries on 16 train and 16 dev rows, " "${bbt[@]}" --out "$here/dry" \
+    --dry-run
 ok a_dry_run_leaves_nothing [ ! -e "$here/dry" ]
 ok price both 0 ", cost " "${bbt[@]}" --out "$here/dry" --dry-run --price-per-1k-tokens 0.5
 ok forecast_as_json both 0 '{"candidates":600,"queries":9744,"tokens":' "${bbt[@]}" --out "$here/dry" --dry-run --json

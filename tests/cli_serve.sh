@@ -19,7 +19,8 @@ start() {
 }
 # stop - ends it; true if it ended in order.
 stop() { kill -TERM "$server" && wait "$server"; local status=$?; server=; return $status; }
-same() { cmp "$here/$1/posterior.json" "$here/$2/posterior.json" && cmp "$here/$1/posterior.safetensors" "$here/$2/posterior.safetensors"; }
+same() { cmp "$here/$1/posterior.json" "$here/$2/posterior.json" &&
+    cmp "$here/$1/posterior.safetensors" "$here/$2/posterior.safetensors"; }
 
 if "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohttpd" || ! command -v curl >/dev/null; then
     echo "# skipped: serve: built without libmicrohttpd, or no curl"
@@ -37,8 +38,7 @@ END
 } >"$here/data/train.tsv"
 model=$here/model
 random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model" &&
-        mv "$model/tiny-bpe.json" "$model/tokenizer.json"
+    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 }
 ok a_tiny_model random_model
 common=(--task "$here/toy.json" --data "$here/data" --shots 4 --dim 12 --slots 5 --p0 random)
@@ -47,7 +47,8 @@ bbt=(--method bbt --budget-generations 4 --pop 5)
 # ---- the same files through the wire
 through() { # through METHOD-OPTIONS... - tunes natively and through the server
     rm -rf "$here/a" "$here/b"
-    run 0 tune "$@" "${common[@]}" --model "$model" --out "$here/a" && run 0 tune "$@" "${common[@]}" --model "$url" --out "$here/b" &&
+    run 0 tune "$@" "${common[@]}" --model "$model" --out "$here/a" &&
+        run 0 tune "$@" "${common[@]}" --model "$url" --out "$here/b" &&
         same a b && ! grep -q "${url#http://}" "$here/b/posterior.json"
 }
 ok starts_with_log_probabilities start --model "$model" --access logprobs
@@ -57,12 +58,14 @@ ok predicts_through_the_wire run 0 predict "$here/b" "$here/data/train.tsv" --mo
 cp "$here/out" "$here/wire"
 same_predictions() { run 0 predict "$here/a" "$here/data/train.tsv" && cmp "$here/out" "$here/wire"; }
 ok predicts_the_same same_predictions
-answers() { curl -s "$url/v1/models" | grep -q '"object":"list"' && curl -s "$url/metrics" | grep -q '^keyhole_queries_total [1-9]'; }
+answers() { curl -s "$url/v1/models" | grep -q '"object":"list"' && curl -s "$url/metrics" |
+    grep -q '^keyhole_queries_total [1-9]'; }
 ok speaks_to_others answers
 ok ends_in_order stop
 ok starts_with_labels start --model "$model" --access labels
 ok manual_by_labels_gives_the_same_files through --method manual --access labels
-ok bbt_is_refused_before_the_first_query says 1 "method bbt needs a box that lets out logprobs" tune "${bbt[@]}" "${common[@]}" --model "$url" --out "$here/none"
+ok bbt_is_refused_before_the_first_query says 1 "method bbt needs a box that lets out logprobs" tune "${bbt[@]}" "${common[@]}" \
+    --model "$url" --out "$here/none"
 no_query() { curl -s "$url/metrics" | grep -q '^keyhole_queries_total 8$'; } # those of the method before
 ok nothing_was_asked no_query
 ok smc_by_labels_gives_the_same_files through --method smc --samples 20 --budget-queries 4000
@@ -77,7 +80,8 @@ body >"$here/body"
 drains() {
     curl -s -o "$here/answer" -d @"$here/body" "$url/v1/score" &
     local asking=$!
-    for _ in $(seq 200); do [ "$(curl -s "$url/metrics" | sed -n 's/^keyhole_received_bytes_total //p')" -gt 100000 ] && break; sleep 0.01; done
+    for _ in $(seq 200); do [ "$(curl -s "$url/metrics" | sed -n 's/^keyhole_received_bytes_total //p')" -gt 100000 ] &&
+        break; sleep 0.01; done
     stop && wait "$asking" && grep -q '"shape":\[1,2001\]' "$here/answer"
 }
 ok drains_on_sigterm drains
@@ -104,7 +108,8 @@ comes_back() { # at the same place, while the client waits for it
 }
 ok starts_elsewhere start --model "$model" --access logprobs
 ok one_that_comes_back_is_waited_for comes_back
-natively() { run 0 tune "${long[@]}" "${common[@]}" --model "$model" --out "$here/native" && same native dying && cmp "$here/native/log.txt" "$here/dying/log.txt"; }
+natively() { run 0 tune "${long[@]}" "${common[@]}" --model "$model" --out "$here/native" && same native dying &&
+    cmp "$here/native/log.txt" "$here/dying/log.txt"; }
 ok the_files_are_those_of_a_native_run natively
 answers_of() { "$KEYHOLE" runs "$here/$1" --json | sed -n 's/.*"answers":\([0-9]*\).*/\1/p'; }
 ok no_answer_was_recorded_twice eval '[ -n "$(answers_of dying)" ] && [ "$(answers_of dying)" = "$(answers_of native)" ]'
@@ -113,7 +118,8 @@ ok it_ends stop
 # ---- a token, HTTPS, a classifier
 echo "open-sesame" >"$here/token"
 ok starts_with_a_token start --model "$model" --access labels --token-file "$here/token"
-ok without_the_token_nothing says 1 "HTTP 401: this server wants a bearer token" tune --method manual "${common[@]}" --model "$url" --out "$here/none"
+ok without_the_token_nothing says 1 "HTTP 401: this server wants a bearer token" tune --method manual "${common[@]}" \
+    --model "$url" --out "$here/none"
 with_token() { run 0 tune --method manual "${common[@]}" --model "$url" --key-file "$here/token" --out "$here/token-run"; }
 ok with_the_token_all with_token
 ok the_token_is_in_no_file_nor_message eval '! grep -rqF open-sesame "$here/token-run" "$here/out" "$here/err" "$here/server.err"'
@@ -128,15 +134,18 @@ if command -v openssl >/dev/null; then
     ok ends_with_https stop
 fi
 ok starts_with_a_run start --run "$here/a"
-classify() { curl -s -d '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" | grep -q '<h1>keyhole</h1>'; }
+classify() { curl -s -d '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" |
+    grep -q '<h1>keyhole</h1>'; }
 ok classifies classify
 ok ends_with_a_run stop
 
 # ---- export
 run 0 tune "${bbt[@]}" "${common[@]}" --inject embed-prefix --model "$model" --out "$here/prefix"
 export_all() {
-    for format in npz jsonl safetensors peft; do run 0 export "$here/prefix" --format $format --out "$here/export.$format" || return 1; done
-    [ "$(wc -l <"$here/export.jsonl")" -eq 1 ] && grep -q '"peft_type": "PROMPT_TUNING"' "$here/export.peft/sample-000/adapter_config.json" &&
+    for format in npz jsonl safetensors peft; do run 0 export "$here/prefix" --format $format --out "$here/export.$format" ||
+        return 1; done
+    [ "$(wc -l <"$here/export.jsonl")" -eq 1 ] &&
+        grep -q '"peft_type": "PROMPT_TUNING"' "$here/export.peft/sample-000/adapter_config.json" &&
         [ -s "$here/export.peft/sample-000/adapter_model.safetensors" ] && [ "$(head -c 2 "$here/export.npz")" = PK ]
 }
 ok exports export_all
@@ -156,11 +165,13 @@ ok half_of_https says 1 "HTTPS needs both" serve --model "$model" --port 0 --tls
 ok nobody_there says 1 "127.0.0.1" tune --method manual "${common[@]}" --model http://127.0.0.1:1 --retries 0 --out "$here/none"
 a_wrong_port() {
     local before=$SECONDS
-    says 1 "is the service running, and is this where it listens?" tune --method manual "${common[@]}" --model http://127.0.0.1:1 --out "$here/none" &&
+    says 1 "is the service running, and is this where it listens?" tune --method manual "${common[@]}" --model http://127.0.0.1:1 \
+        --out "$here/none" &&
         [ $((SECONDS - before)) -lt 20 ]
 }
 ok a_wrong_port_is_told_at_once a_wrong_port
-ok unknown_backend says 1 'unknown backend "gopher"' tune --method manual "${common[@]}" --model http://127.0.0.1:1 --backend gopher --out "$here/none"
+ok unknown_backend says 1 'unknown backend "gopher"' tune --method manual "${common[@]}" --model http://127.0.0.1:1 \
+    --backend gopher --out "$here/none"
 
 echo "1..$n"
 exit $failed

@@ -48,9 +48,11 @@ ok "ids that are none" fails '1 2\n1 x\n' 1 'standard input:2: expected ids sepa
 ok "ids run together" fails '1,2\n' 1 'standard input:1: expected ids separated by spaces' "${t[@]}" --decode
 ok "an id outside" fails '661\n' 1 'standard input:1: id 661 is outside the vocabulary, which goes from 0 to 660' "${t[@]}" --decode
 ok "a negative id" fails '-1\n' 1 'standard input:1: id -1 is outside the vocabulary, which goes from 0 to 660' "${t[@]}" --decode
-ok "JSON that holds no ids" fails '{"x":1}\n' 1 'standard input:1: expected a JSON list of ids, or an object with one as its "ids"' "${t[@]}" --decode --json-input
+ok "JSON that holds no ids" fails '{"x":1}\n' \
+    1 'standard input:1: expected a JSON list of ids, or an object with one as its "ids"' "${t[@]}" --decode --json-input
 ok "JSON ids that are none" fails '[1,"2"]\n' 1 'standard input:1: expected whole numbers as ids' "${t[@]}" --decode --json-input
-ok "a text that the tokenizer cannot take" fails 'low\n' 1 "standard input:1: a character is not in the tokenizer's vocabulary, and neither is its unk_token \"<unk>\"" \
+ok "a text that the tokenizer cannot take" fails 'low\n' \
+    1 "standard input:1: a character is not in the tokenizer's vocabulary, and neither is its unk_token \"<unk>\"" \
     tokenize --model "$here/strict.json"
 
 ok "help" with '' 0 tokenize --help
@@ -61,6 +63,7 @@ ok "bench" with '' 0 bench tokenize --model "$bpe" --file "$here/text" --seconds
 ok "bench prints a speed" grep -qE '^best pass .* MB/s, [0-9]+ tokens/s$' "$here/out"
 ok "bench as JSON" with '' 0 bench tokenize --model "$bpe" --file "$here/text" --seconds 0.01 --json
 ok "bench prints its fields" grep -qE '^\{"megabytes":0.000,"tokens":[0-9]+,.*"megabytes_per_second":[0-9.]+,"tokens_per_second":[0-9]+\}$' "$here/out"
-ok "bench without a file" fails '' 1 "/nowhere: cannot open: No such file or directory" bench tokenize --model "$bpe" --file /nowhere
+ok "bench without a file" fails '' 1 "/nowhere: cannot open: No such file or directory" bench tokenize --model "$bpe" \
+    --file /nowhere
 echo "1..$n"
 exit $failed

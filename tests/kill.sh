@@ -11,8 +11,8 @@ END
     for i in $(seq 40); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
 } >"$data/train.tsv"
 tiny_model() { # DIR SEED
-    "$KEYHOLE" model random --arch tiny --seed "$2" --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$1" >/dev/null &&
-        mv "$1/tiny-bpe.json" "$1/tokenizer.json"
+    "$KEYHOLE" model random --arch tiny --seed "$2" --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json \
+        --out "$1" >/dev/null
 }
 tiny_model "$model" 3 || { echo "not ok 1 - a tiny model"; exit 1; }
 common=(--model "$model" --task "$task" --data "$data" --shots 8 --dim 12 --slots 5 --p0 random)
@@ -34,7 +34,8 @@ field() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$here/out" | head -n 1; }
 # same A B: two runs left the same; model-tuning's posterior.json names the folder of the model that it made
 same() {
     local file
-    cmp <(sed "s|$1/|RUN/|g" "$1/posterior.json") <(sed "s|$2/|RUN/|g" "$2/posterior.json") && cmp "$1/log.txt" "$2/log.txt" || return 1
+    cmp <(sed "s|$1/|RUN/|g" "$1/posterior.json") <(sed "s|$2/|RUN/|g" "$2/posterior.json") && cmp "$1/log.txt" "$2/log.txt" ||
+        return 1
     for file in posterior.safetensors model/model.safetensors; do
         [ ! -e "$1/$file" ] && [ ! -e "$2/$file" ] || cmp "$1/$file" "$2/$file" || return 1
     done
@@ -67,7 +68,9 @@ killed() {
     echo "# $method: $landed of $times kills landed"
     [ "$landed" -gt 0 ] || return 1
     # shellcheck disable=SC2046
-    run 0 tune --method "$method" "${common[@]}" $(options_of "$method") --out "$run" --resume && same "$here/$method" "$run" || return 1
+    run 0 tune --method "$method" "${common[@]}" $(options_of "$method") --out "$run" --resume && same "$here/$method" "$run" ||
+        return 1
     run 0 runs "$here/$method" --json && want_queries=$(field queries) want_answers=$(field answers) || return 1
-    run 0 runs "$run" --json && [ "$(field queries)" = "$want_queries" ] && [ "$(field answers)" = "$want_answers" ] && out_has '"state":"finished"'
+    run 0 runs "$run" --json && [ "$(field queries)" = "$want_queries" ] && [ "$(field answers)" = "$want_answers" ] &&
+        out_has '"state":"finished"'
 }

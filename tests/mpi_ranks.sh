@@ -29,7 +29,8 @@ once() { [ "$(grep -cF -- "$1" "$here/err")" -eq 1 ]; }
 # ---- the same bytes, whatever the number of ranks
 spread() { # METHOD N
     # shellcheck disable=SC2046
-    ranks "$2" tune --method "$1" "${common[@]}" $(options_of "$1") --out "$here/$1-$2" && once "keyhole: $2 ranks answer" && same "$here/$1" "$here/$1-$2"
+    ranks "$2" tune --method "$1" "${common[@]}" $(options_of "$1") --out "$here/$1-$2" && once "keyhole: $2 ranks answer" &&
+        same "$here/$1" "$here/$1-$2"
 }
 for method in bbt ensemble abc-smc smc; do
     ok "$method alone" whole "$method"
@@ -38,7 +39,8 @@ for method in bbt ensemble abc-smc smc; do
 done
 in_step() { # N GROUPS
     # shellcheck disable=SC2046
-    ranks "$1" tune --method ensemble "${common[@]}" $(options_of ensemble) --groups "$2" --out "$here/ensemble-$1-$2" && same "$here/ensemble" "$here/ensemble-$1-$2"
+    ranks "$1" tune --method ensemble "${common[@]}" $(options_of ensemble) --groups "$2" --out "$here/ensemble-$1-$2" &&
+        same "$here/ensemble" "$here/ensemble-$1-$2"
 }
 ok "members of an ensemble side by side, two on 2 ranks" in_step 2 2
 ok "and all on 3" in_step 3 4
@@ -47,7 +49,8 @@ one_rank() { ranks 1 tune --method smc "${common[@]}" $(options_of smc) --out "$
 ok "one rank is alone" one_rank
 by_word() {
     mkdir "$here/models" && cp -R "$model" "$here/models/builtin" &&
-        KEYHOLE_MODELS=$here/models ranks 2 tune --method smc "${common[@]}" $(options_of smc) --model builtin --out "$here/smc-word" &&
+        KEYHOLE_MODELS=$here/models ranks 2 tune --method smc "${common[@]}" $(options_of smc) --model builtin \
+        --out "$here/smc-word" &&
         cmp "$here/smc/posterior.safetensors" "$here/smc-word/posterior.safetensors"
 }
 ok "every rank finds the built-in model" by_word
@@ -57,13 +60,16 @@ predicts() {
 }
 ok "predict reads and writes on rank 0" predicts
 ok "a command without a model" ranks 2 task list
-ok "says that ranks had nothing to do" once "keyhole: the other 1 ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve"
+ok "says that ranks had nothing to do" \
+    once "keyhole: the other 1 ranks had nothing to do: they answer for tune, predict, eval, reproduce and serve"
 ok "says its result once" [ "$(grep -c '^sst2' "$here/out")" -eq 1 ]
 
 mkdir "$here/sets" && cp -r "$data" "$here/sets/sst2" && cp "$data/train.tsv" "$here/sets/sst2/test.tsv"
-paper=(reproduce --data "$here/sets" --model "$model" --shots 4 --dim 12 --slots 5 --p0 random --preset fast --tasks sst2 --methods ensemble,smc --seeds 13 --tables 1)
+paper=(reproduce --data "$here/sets" --model "$model" --shots 4 --dim 12 --slots 5 --p0 random --preset fast --tasks sst2 \
+    --methods ensemble,smc --seeds 13 --tables 1)
 reproduced() {
-    run 0 "${paper[@]}" --out "$here/paper" && ranks 2 "${paper[@]}" --groups 2 --out "$here/paper-2" && once "keyhole: 2 ranks answer" || return 1
+    run 0 "${paper[@]}" --out "$here/paper" && ranks 2 "${paper[@]}" --groups 2 --out "$here/paper-2" &&
+        once "keyhole: 2 ranks answer" || return 1
     for i in ensemble smc; do
         cmp "$here/paper/runs/sst2-$i-13/posterior.safetensors" "$here/paper-2/runs/sst2-$i-13/posterior.safetensors" &&
             cmp "$here/paper/runs/sst2-$i-13/answers.jsonl" "$here/paper-2/runs/sst2-$i-13/answers.jsonl" || return 1
@@ -77,7 +83,8 @@ long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget
 lose() {
     local i pid job
     # shellcheck disable=SC2016
-    timeout 60 mpirun --oversubscribe --bind-to none -n 4 sh -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$here/pid" "$KEYHOLE" "${long[@]}" \
+    timeout 60 mpirun --oversubscribe \
+        --bind-to none -n 4 sh -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$here/pid" "$KEYHOLE" "${long[@]}" \
         --out "$3" --threads 1 >"$here/out" 2>"$here/err" &
     job=$!
     for i in $(seq 200); do [ -s "$3/log.txt" ] && break; sleep 0.05; done
@@ -91,7 +98,8 @@ resumed() { # DIR N: with N ranks, or alone
     if [ "$2" -gt 1 ]; then ranks "$2" "${long[@]}" --budget-generations 40 --out "$1" --resume; else
         run 0 "${long[@]}" --budget-generations 40 --out "$1" --resume; fi && same "$here/fresh" "$1"
 }
-side_resumed() { ranks 2 "${members[@]}" --budget-generations 20 --groups 2 --out "$here/side" --resume && same "$here/members" "$here/side"; }
+side_resumed() { ranks 2 "${members[@]}" --budget-generations 20 --groups 2 --out "$here/side" --resume &&
+    same "$here/members" "$here/side"; }
 ok "a run to compare with" run 0 "${long[@]}" --budget-generations 40 --out "$here/fresh"
 ok "rank 2 is killed" lose 2 KILL "$here/lost"
 ok "one sentence" once "keyhole: rank 2 does not answer any more; every answer so far is kept: the same command with --resume goes on"
@@ -122,7 +130,8 @@ ok "is missed once" [ "$(grep -c '^keyhole: ' "$here/err")" -eq 1 ]
 mixed() {
     local env=$1
     shift
-    timeout 60 mpirun -q --oversubscribe --bind-to none -n 1 "$KEYHOLE" "$@" : -n 1 env "$env" "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
+    timeout 60 mpirun -q --oversubscribe \
+        --bind-to none -n 1 "$KEYHOLE" "$@" : -n 1 env "$env" "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
     [ $? -eq 1 ]
 }
 if "$KEYHOLE" inspect "$model" >/dev/null && [ "$(uname -m)" = x86_64 ] && grep -q avx2 /proc/cpuinfo; then
@@ -156,7 +165,8 @@ ok "is said" once "config.json: MPI's part of keyhole cannot be loaded: "
 lonely() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
 ok "srun without its MPI" lonely
 ok "says what to type" once "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"
-other_mpi() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_FD=9 OMPI_MCA_ess=singleton "$KEYHOLE" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ]; }
+other_mpi() { env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_FD=9 OMPI_MCA_ess=singleton "$KEYHOLE" task list >"$here/out" \
+    2>"$here/err"; [ $? -eq 1 ]; }
 ok "ranks of another MPI" other_mpi
 ok "are counted" once "the launcher started 2 ranks, but MPI knows of 1"
 echo "1..$n"

@@ -24,7 +24,8 @@ fingerprint() { "$KEYHOLE" inspect builtin | sed -n 's/^fingerprint *//p'; }
 before=$(fingerprint)
 again() { rm -r "$INTO" && recipe && [ "$(fingerprint)" = "$before" ]; }
 ok "again, with nothing left to do: the same" again
-warm() { INIT=$INTO INTO=$here/warm PRUNE=0; export INIT INTO PRUNE; tools/builtin.sh "$KEYHOLE" "$here/corpus" "$here/work2" >"$here/out" 2>"$here/err" && cmp "$INIT/tokenizer.json" "$INTO/tokenizer.json"; }
+warm() { INIT=$INTO INTO=$here/warm PRUNE=0; export INIT INTO PRUNE; tools/builtin.sh "$KEYHOLE" "$here/corpus" "$here/work2" \
+    >"$here/out" 2>"$here/err" && cmp "$INIT/tokenizer.json" "$INTO/tokenizer.json"; }
 ok "from a model that is there" warm
 echo "1..$n"
 exit $failed

@@ -3,7 +3,8 @@
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 n=0 failed=
-ok() { n=$((n + 1)); if eval "$2" >"$dir/log" 2>&1; then echo "ok $n - $1"; else echo "not ok $n - $1"; sed 's/^/# /' "$dir/log"; failed=1; fi; }
+ok() { n=$((n + 1)); if eval "$2" >"$dir/log" 2>&1; then echo "ok $n - $1"; else echo "not ok $n - $1"; sed 's/^/# /' \
+    "$dir/log"; failed=1; fi; }
 
 cat >"$dir/user.c" <<'END'
 #include <keyhole.h>
@@ -39,7 +40,8 @@ ok "which finds the model by its own place" 'LD_LIBRARY_PATH=$dir/prefix/lib $di
 ok "a program links with the static library" 'gcc -Wall -Werror -o $dir/static $dir/user.c $(pkg-config --cflags keyhole) $dir/prefix/lib/libkeyhole.a \
     $(pkg-config --static --libs keyhole | sed "s/-lkeyhole//") && $dir/static $tokenizer'
 ok "the header reads as C++" 'command -v g++ >/dev/null || exit 0; echo "#include <keyhole.h>" | g++ -Wall -Werror -fsyntax-only -x c++ $(pkg-config --cflags keyhole) -'
-ok "the shared library shows nothing but kh_ names" '[ -z "$(nm -D --defined-only $dir/prefix/lib/libkeyhole.so | grep -v " kh_\| \.gomp_critical_user_kh_")" ]'
+ok "the shared library shows nothing but kh_ names" \
+    '[ -z "$(nm -D --defined-only $dir/prefix/lib/libkeyhole.so | grep -v " kh_\| \.gomp_critical_user_kh_")" ]'
 ok "make uninstall" 'make -s uninstall PREFIX=$dir/prefix && [ -z "$(find $dir/prefix -type f)" ]'
 echo "1..$n"
 [ -z "$failed" ]

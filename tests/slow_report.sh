@@ -14,7 +14,8 @@ skip_all() {
 }
 command -v node >/dev/null && command -v npm >/dev/null || skip_all "node and npm are not there"
 tools/setup.sh gnuplot-nox chromium >"$here/out" 2>&1 || skip_all "gnuplot-nox and chromium cannot be installed"
-npm install --prefix "$here" --ignore-scripts --no-audit --no-fund html-validate playwright-core >"$here/npm.log" 2>&1 || skip_all "npm cannot install html-validate"
+npm install --prefix "$here" --ignore-scripts --no-audit --no-fund html-validate playwright-core >"$here/npm.log" 2>&1 ||
+    skip_all "npm cannot install html-validate"
 
 data=$here/data toy=$here/toy.json
 mkdir "$data" "$here/far"
@@ -36,11 +37,12 @@ END
 cp "$data/test.tsv" "$here/far/"
 make_report() {
     run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$here/model" &&
-        mv "$here/model/tiny-bpe.json" "$here/model/tokenizer.json" &&
-        run 0 tune --method elbo --model "$here/model" --task "$toy" --data "$data" --dim 12 --slots 5 --p0 random --budget-generations 4 --dev-every 2 \
+        run 0 tune --method elbo --model "$here/model" --task "$toy" --data "$data" --dim 12 --slots 5 --p0 random \
+        --budget-generations 4 --dev-every 2 \
             --pop 5 --draws 2 --samples 8 --out "$here/run" &&
         run 0 eval "$here/run" --ood "$toy=$here/far" sst2="$here/far" --bootstrap 100 &&
-        mkdir "$here/path" && PATH=$here/path "$(realpath "$KEYHOLE")" eval "$here/run" --bootstrap 0 --out "$here/plain" >"$here/out" 2>"$here/err"
+        mkdir "$here/path" &&
+        PATH=$here/path "$(realpath "$KEYHOLE")" eval "$here/run" --bootstrap 0 --out "$here/plain" >"$here/out" 2>"$here/err"
 }
 ok "a report" make_report
 echo '{ "root": true, "extends": ["html-validate:standard"] }' >"$here/validate.json"

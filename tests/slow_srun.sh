@@ -53,26 +53,31 @@ END
 export SLURM_CONF=$s/slurm.conf
 cluster() {
     local i
-    munged --force --socket="$s/munge.sock" --key-file="$s/key" --pid-file="$s/munged.pid" --log-file="$s/munged.log" --seed-file="$s/seed" &&
+    munged --force --socket="$s/munge.sock" --key-file="$s/key" --pid-file="$s/munged.pid" --log-file="$s/munged.log" \
+        --seed-file="$s/seed" &&
         slurmctld -f "$SLURM_CONF" && slurmd -f "$SLURM_CONF" || return 1
     for i in $(seq 60); do timeout 10 sinfo -h 2>/dev/null | grep -q idle && return 0; sleep 1; done
     return 1
 }
-cluster >"$here/out" 2>"$here/err" || skip_all "Slurm does not start on this machine: $(tail -qn 1 "$here/err" "$s/ctld.log" "$s/d.log" 2>/dev/null | head -n 1)"
+cluster >"$here/out" 2>"$here/err" ||
+    skip_all "Slurm does not start on this machine: $(tail -qn 1 "$here/err" "$s/ctld.log" "$s/d.log" 2>/dev/null | head -n 1)"
 
 # ---- the runs
 spread() { # METHOD N OPTIONS...
     local method=$1 ranks=$2
     shift 2
     # shellcheck disable=SC2046
-    timeout 300 srun --mpi=pmix --kill-on-bad-exit=1 --overcommit -n "$ranks" "$(realpath "$KEYHOLE")" tune --method "$method" "${common[@]}" $(options_of "$method") "$@" \
-        --threads 1 --out "$here/$method-srun" >"$here/out" 2>"$here/err" && err_has "keyhole: $ranks ranks answer" && same "$here/$method" "$here/$method-srun"
+    timeout 300 srun --mpi=pmix --kill-on-bad-exit=1 --overcommit -n "$ranks" "$(realpath "$KEYHOLE")" tune \
+        --method "$method" "${common[@]}" $(options_of "$method") "$@" \
+        --threads 1 --out "$here/$method-srun" >"$here/out" 2>"$here/err" && err_has "keyhole: $ranks ranks answer" &&
+        same "$here/$method" "$here/$method-srun"
 }
 ok "bbt alone" whole bbt
 ok "srun -n 2 leaves the same bytes" spread bbt 2
 ok "an ensemble alone" whole ensemble
 ok "srun -n 2, members side by side" spread ensemble 2 --groups 2
-lonely() { timeout 60 srun --mpi=none -n 2 "$(realpath "$KEYHOLE")" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ] && err_has "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"; }
+lonely() { timeout 60 srun --mpi=none -n 2 "$(realpath "$KEYHOLE")" task list >"$here/out" 2>"$here/err"; [ $? -eq 1 ] &&
+    err_has "srun started 2 tasks, but they cannot find each other: use srun --mpi=pmix"; }
 ok "without pmix it says what to type" lonely
 echo "1..$n"
 exit $failed

@@ -59,8 +59,9 @@ static void a_folder_without_it_is_named(void **state) {
     setenv("KEYHOLE_MODELS", "/nowhere", 1);
     assert_int_equal(kh_place_model(&path, "builtin", &err), KH_EMISSING);
     assert_null(path);
-    assert_says(&err, "the built-in model is not here: there is none in /nowhere/builtin; set KEYHOLE_MODELS to the folder that holds "
-                      "\"builtin\", make it with \"make builtin\" in keyhole's sources, or give the folder of another model");
+    assert_says(&err,
+        "the built-in model is not here: there is none in /nowhere/builtin; set KEYHOLE_MODELS to the folder that holds "
+        "\"builtin\", make it with \"make builtin\" in keyhole's sources, or give the folder of another model");
     assert_int_equal(kh_place_model(&path, "builtin", NULL), KH_EMISSING);
 }
 

@@ -386,7 +386,8 @@ static void a_cut_leaves_no_space_behind(void **state) {
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
     const kh_task *task = parse_task(plain_tasks[0]);
     kh_words *w = words_of(task, tok);
-    kh_row row = row_of("the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80", NULL, 0);
+    kh_row row = row_of(
+        "the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80", NULL, 0);
     int n_cut = 0;
     for (int limit = 15; limit < 40; limit++) { /* often between a space and a character of many tokens */
         kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = limit });

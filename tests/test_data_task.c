@@ -108,7 +108,8 @@ static void a_template_comes_apart(void **state) {
     (void)state;
     kh_template t;
     assert_int_equal(kh_template_parse(&t, "{prompt} {{{text_a}}} ? {mask}{text_b}", "x", NULL), 0);
-    static const kh_segment_kind kinds[] = { KH_SEGMENT_PROMPT, KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_LITERAL, KH_SEGMENT_MASK, KH_SEGMENT_B };
+    static const kh_segment_kind kinds[] = { KH_SEGMENT_PROMPT, KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_LITERAL,
+        KH_SEGMENT_MASK, KH_SEGMENT_B };
     assert_int_equal(t.n, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(t.part[i].kind, kinds[i]);

@@ -338,7 +338,8 @@ static void memory_may_run_out_anywhere(void **state) {
     for (long n = 1;; n++) {
         kh_err err = { 0 };
         kh_alloc_fail_at(n, false);
-        int rc = kh_plm_answer_within(kh_plm_labeler(s.box, NULL), &s.q, &(kh_patience){ allowance, order, 7 }, errors, label, &err);
+        int rc = kh_plm_answer_within(
+            kh_plm_labeler(s.box, NULL), &s.q, &(kh_patience){ allowance, order, 7 }, errors, label, &err);
         bool done = kh_alloc_count() < n;
         kh_alloc_fail_at(0, false);
         assert_int_equal(rc, done ? 0 : KH_ENOMEM);

@@ -1,5 +1,5 @@
-/* test_plm_ranks.c - a box spread over ranks, with threads for ranks and lists for wires: the same bits as alone, whatever the number
- * of ranks, and also when one is slow, gives up, or answers nonsense. No MPI is needed here; tests/mpi_ranks.sh has it. */
+/* test_plm_ranks.c - a box spread over ranks, with threads for ranks and lists for wires: the same bits as alone, whatever the
+ * number of ranks, and also when one is slow, gives up, or answers nonsense. No MPI is needed here; tests/mpi_ranks.sh has it. */
 #include "tiny.h"
 
 #include "base/err.h"
@@ -126,7 +126,8 @@ static void asked_new(asked *a, const kh_plm *box, int n_slot) {
     a->rows = tiny_rows(ROWS, 1, -1);
     kh_batch_opts o = { .n_slot = n_slot, .slot_id = slot_id, .max_len = kh_plm_describe(box).max_len };
     assert_int_equal(kh_words_new(&a->words, a->task, kh_plm_tokenizer(box), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&a->batch, kh_plm_tokenizer(box), a->task, a->words, kh_dataset_rows(a->rows), ROWS, &o, NULL), 0);
+    int rc = kh_batch_encode(&a->batch, kh_plm_tokenizer(box), a->task, a->words, kh_dataset_rows(a->rows), ROWS, &o, NULL);
+    assert_int_equal(rc, 0);
     for (int i = 0; i < PROMPTS * SLOTS * 32; i++)
         a->prompt[i] = (float)kh_rng_normal(&r);
 }
@@ -151,7 +152,8 @@ static int spread_open(kh_plm **out, kh_ranks *r, const char *dir, kh_err *err) 
 
 /* Many shapes of questions, asked alone and of `size` ranks. */
 static void compare(office *o, int size, int n_slot) {
-    static const int SHAPES[][3] = { { 0, ROWS, PROMPTS }, { 0, ROWS, 1 }, { 3, 8, PROMPTS }, { 0, ROWS, PROMPTS }, { 7, 1, 1 }, { 5, 2, 3 } };
+    static const int SHAPES[][3] = { { 0, ROWS, PROMPTS }, { 0, ROWS, 1 }, { 3, 8, PROMPTS }, { 0, ROWS, PROMPTS }, { 7, 1, 1 },
+        { 5, 2, 3 } };
     kh_err err = { 0 };
     kh_plm *alone = tiny_open(KH_ACCESS_LOGPROBS), *spread;
     asked a;

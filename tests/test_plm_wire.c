@@ -165,6 +165,62 @@ static void tensors_as_pytorch_writes_them(void **state) {
     }
 }
 
+/* Numbers of two bytes, and a memo with places of four. */
+static const char WIDE[] =
+    PICKLE("FloatStorage", "\x02", "M\x01\x00K\x01\x86r\x0c\x00\x00\x00", "j\x0c\x00\x00\x00");
+
+static void tensors_with_wide_instructions(void **state) {
+    (void)state;
+    static const float ONE[2] = { 1, -2 };
+    kh_buf b = torch_of(WIDE, sizeof WIDE - 1, ONE, sizeof ONE);
+    float *x;
+    int rows, cols;
+    kh_err err;
+    if (kh_torch_get(b.data, b.len, 8, 8, &x, &rows, &cols, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(rows == 1 && cols == 1 && x[0] == 1);
+    kh_free(x);
+    kh_buf_free(&b);
+}
+
+static void read_torch(const char *pickle, size_t n) {
+    static const float ONE[2] = { 1, -2 };
+    kh_buf b = torch_of(pickle, n, ONE, sizeof ONE);
+    float *x;
+    int rows, cols;
+    kh_err err = { 0 };
+    if (kh_torch_get(b.data, b.len, 8, 8, &x, &rows, &cols, &err) != 0)
+        assert_true(err.code < 0 && err.msg[0] && !x);
+    else
+        assert_true(rows >= 1 && cols >= 1 && rows * cols <= 2 && x[0] * x[0] <= 4);
+    kh_free(x);
+    kh_buf_free(&b);
+}
+
+/* The archive's checksums would hide what the reader of pickles does with damage: here they are right. */
+static void every_byte_of_a_pickle_may_be_any_other(void **state) {
+    (void)state;
+    static const char USUAL[] = PICKLE("FloatStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
+    static const struct {
+        const char *pickle;
+        size_t n;
+    } ALL[] = { { USUAL, sizeof USUAL - 1 }, { WIDE, sizeof WIDE - 1 } };
+    for (int k = 0; k < 2; k++)
+        for (size_t at = 0; at < ALL[k].n; at++) {
+            char copy[256];
+            assert_true(ALL[k].n < sizeof copy);
+            memcpy(copy, ALL[k].pickle, ALL[k].n);
+            for (int change = 1; change < 256; change++) {
+                copy[at] = (char)(ALL[k].pickle[at] ^ change);
+                read_torch(copy, ALL[k].n);
+            }
+            read_torch(ALL[k].pickle, at);
+            memcpy(copy, ALL[k].pickle, at); /* without it */
+            memcpy(copy + at, ALL[k].pickle + at + 1, ALL[k].n - at - 1);
+            read_torch(copy, ALL[k].n - 1);
+        }
+}
+
 static void pickles_that_want_more_are_refused(void **state) {
     (void)state;
     static const char RUNS[] = "\x80\x02"
@@ -381,6 +437,8 @@ int main(void) {
         cmocka_unit_test(damaged_archives_are_refused),
         cmocka_unit_test(tensors_come_back_with_their_bits),
         cmocka_unit_test(tensors_as_pytorch_writes_them),
+        cmocka_unit_test(tensors_with_wide_instructions),
+        cmocka_unit_test(every_byte_of_a_pickle_may_be_any_other),
         cmocka_unit_test(pickles_that_want_more_are_refused),
         cmocka_unit_test(questions_come_back),
         cmocka_unit_test(limits_are_kept),

@@ -666,7 +666,8 @@ static void refusals_of_eval(void **state) {
     const char *bad[] = { "nothing" };
     kh_eval_opts o = { .decide = kh_decision_defaults(), .ood = { bad, 1, 1 } };
     assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_EARG);
-    assert_says(&err, "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder alone, whose rows take the "
+    assert_says(&err,
+        "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder alone, whose rows take the "
         "template of RUN; got \"nothing\"");
     kh_eval_free(&e);
     p->data = NULL;

@@ -360,7 +360,8 @@ static void no_flow_is_taught_twice(void **state) {
     result_free(&want);
 }
 
-/* Members side by side: the same result and lines as one after another; also when a run is resumed with another number of groups. */
+/* Members side by side: the same result and lines as one after another; also when a run is resumed with another number of
+ * groups. */
 static void members_may_go_in_step(void **state) {
     (void)state;
     for (int budget = 0; budget < 2; budget++)
@@ -558,6 +559,33 @@ static void readers_see_what_was_written(void **state) {
     kh_run_info_free(&i);
     kh_buf_free(&a.lines);
     kh_buf_free(&read.lines);
+}
+
+/* As a URI, which reading needs where no shared-memory file can be made, a name may mean something else than as a path. */
+static void a_folder_may_have_any_name(void **state) {
+    (void)state;
+    char usual[sizeof dir], file[sizeof dir + 16], beside[sizeof dir + 16];
+    kh_journal j;
+    kh_err err = { 0 };
+    memcpy(usual, dir, sizeof dir);
+    strncat(dir, "-a?b#c%41", sizeof dir - strlen(dir) - 1);
+    clear();
+    attempt a = attempt_of("bbt");
+    go_well(&a);
+    snprintf(file, sizeof file, "%s/run.sqlite", dir);
+    snprintf(beside, sizeof beside, "%s/run.sqlite-shm", dir);
+    assert_int_equal(symlink("nowhere", beside), 0);
+    for (int slashes = 1; slashes <= 2; slashes++) {
+        char name[sizeof dir + 1];
+        snprintf(name, sizeof name, "%s%s", slashes == 2 ? "/" : "", dir);
+        if (kh_journal_open(&j, name, false, &err) != 0)
+            fail_msg("%s", err.msg);
+        assert_string_equal(sqlite3_db_filename(j.db, "main"), file);
+        kh_journal_close(&j);
+    }
+    clear();
+    memcpy(dir, usual, sizeof dir);
+    kh_buf_free(&a.lines);
 }
 
 /* ------------------------------------------------------------------------------------------------------- what breaks */
@@ -946,6 +974,7 @@ int main(void) {
         cmocka_unit_test(of_labels_nothing_but_labels_is_written),
         cmocka_unit_test(the_journal_answers_in_sql),
         cmocka_unit_test(readers_see_what_was_written),
+        cmocka_unit_test(a_folder_may_have_any_name),
         cmocka_unit_test(a_full_disk_costs_nothing_but_time),
         cmocka_unit_test(other_failures_have_sentences_of_their_own),
         cmocka_unit_test(a_damaged_state_is_told),

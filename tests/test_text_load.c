@@ -522,7 +522,8 @@ static void test_megabyte_of_accents(void **state) {
 /* One tokenizer, many threads, the same ids. */
 static void test_shared_between_threads(void **state) {
     (void)state;
-    static const char *const texts[] = { "Hello world", "the quick brown fox", "w\xC3\xB6rld <mask>", "antidisestablishmentarianism" };
+    static const char *const texts[] = { "Hello world", "the quick brown fox", "w\xC3\xB6rld <mask>",
+        "antidisestablishmentarianism" };
     kh_tokenizer *t;
     kh_err err;
     kh_ids expected[4] = { { 0 } };

@@ -155,7 +155,8 @@ static void soft_acceptance_samples_its_posterior(void **state) {
     kh_simulator *sim = kh_toy_simulator(toy);
     double wrong[RUNS], first[RUNS], mean, sd;
     for (int r = 0; r < RUNS; r++) {
-        outcome o = run(ALL[2], sim, (uint64_t)r, SET("samples", "200", "accept", "soft", "label-noise", "0.2", "unmoved", "0.0001", "max-moves", "80"));
+        outcome o = run(ALL[2], sim, (uint64_t)r,
+            SET("samples", "200", "accept", "soft", "label-noise", "0.2", "unmoved", "0.0001", "max-moves", "80"));
         assert_string_equal(o.watch.stopped, "the likelihood counts in full");
         assert_true(fabs(o.p.rate - log(4)) < 1e-12);
         wrong[r] = first[r] = 0;
@@ -290,9 +291,11 @@ static void early_rejection_accepts_the_same(void **state) {
         kh_toy *one = toy_new("signs", 40, 2), *two = toy_new("signs", 40, 2);
         const char *accept = m == 2 ? "hard" : m == 3 ? "soft" : NULL;
         outcome on = run(s, kh_toy_simulator(one), 4,
-            accept ? SET("tolerance", "8", "early-rejection", "on", "accept", accept) : SET("tolerance", "12", "early-rejection", "on"));
+            accept ? SET("tolerance", "8", "early-rejection", "on", "accept", accept)
+                   : SET("tolerance", "12", "early-rejection", "on"));
         outcome off = run(s, kh_toy_simulator(two), 4,
-            accept ? SET("tolerance", "8", "early-rejection", "off", "accept", accept) : SET("tolerance", "12", "early-rejection", "off"));
+            accept ? SET("tolerance", "8", "early-rejection", "off", "accept", accept)
+                   : SET("tolerance", "12", "early-rejection", "off"));
         same(&on.p, &off.p);
         assert_true(kh_toy_simulator(one)->saved > 0);
         assert_int_equal(kh_toy_simulator(two)->saved, 0);
@@ -322,7 +325,8 @@ static void a_seed_fixes_the_run(void **state) {
 
 /* -------------------------------------------------------------------------------------------------- reasons to stop */
 
-static void check_reason(const kh_sampler *m, const char *problem, int dim, long long budget, const char *const *set, const char *why) {
+static void check_reason(
+    const kh_sampler *m, const char *problem, int dim, long long budget, const char *const *set, const char *why) {
     kh_toy *toy = toy_new(problem, dim, 1);
     outcome o = { .max_queries = budget };
     assert_int_equal(run_rc(&o, m, kh_toy_simulator(toy), 3, set, NULL), 0);

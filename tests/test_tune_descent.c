@@ -1,6 +1,6 @@
 /* test_tune_descent.c - the methods with gradients on a tiny random model: they learn what they are shown, the same seed gives
  * the same bits, what they leave behind answers as they did, and what is refused. */
-#include "tiny.h"
+#include "tiny_tune.h"
 
 #include "judge/posterior.h"
 #include "plm/inside.h"
@@ -11,18 +11,10 @@
 
 enum { TRAIN = 8, DEV = 6 };
 
-static kh_plm *plm;
-static const kh_task *task;
-static kh_dataset *train, *dev;
-static char run_dir[80], model_dir[100];
+static char model_dir[100];
 
 static int open_all(void **state) {
-    tiny_setup(state);
-    plm = tiny_open(KH_ACCESS_WEIGHTS);
-    task = tiny_task();
-    train = tiny_rows(TRAIN, 1, -1);
-    dev = tiny_rows(DEV, 1, -1); /* the first of the train rows: whoever learns, learns these */
-    snprintf(run_dir, sizeof run_dir, "/tmp/keyhole-test-descent-%ld", (long)getpid());
+    tune_setup(state, "descent", KH_ACCESS_WEIGHTS, TRAIN, DEV, 1); /* whoever learns, learns the dev rows */
     snprintf(model_dir, sizeof model_dir, "%s/model", run_dir);
     assert_int_equal(mkdir(run_dir, 0777), 0);
     return 0;
@@ -30,34 +22,16 @@ static int open_all(void **state) {
 
 static int close_all(void **state) {
     static const char *const MODEL[] = { "config.json", "model.safetensors", "tokenizer.json", NULL };
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", NULL };
     tiny_remove(model_dir, MODEL);
-    tiny_remove(run_dir, FILES);
-    kh_dataset_close(train);
-    kh_dataset_close(dev);
-    kh_task_close(task);
-    kh_plm_close(plm);
-    return tiny_teardown(state);
+    return tune_teardown(state);
 }
 
 static kh_tune_opts options(void) {
-    kh_tune_opts o = kh_tune_defaults();
-    o.space = tiny_space();
+    kh_tune_opts o = tune_options();
     o.space.dim = 500; /* of no consequence: the prompt is searched whole */
-    o.seed = 13;
     o.model = tiny_dir;
     o.folder = run_dir;
     return o;
-}
-
-#define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
-
-static kh_posterior *tune_with(const char *method, const char *const *set, const kh_tune_opts *o) {
-    kh_posterior *p;
-    kh_err err;
-    if (kh_tune(&p, method, set, plm, task, train, dev, o, &err) != 0)
-        fail_msg("%s: %s", method, err.msg);
-    return p;
 }
 
 static double dev_by_predictor(const kh_posterior *p, kh_plm *box) {

@@ -1,6 +1,6 @@
 /* test_tune_labels.c - methods for boxes that give labels only, on a tiny random model: what they cost, that nothing but the
  * seed matters, what early rejection saves, calibrated votes in file and prediction. */
-#include "tiny.h"
+#include "tiny_tune.h"
 
 #include "judge/posterior.h"
 #include "tune/method.h"
@@ -9,47 +9,7 @@
 
 enum { TRAIN = 16, DEV = 10 };
 
-static kh_plm *plm;
-static const kh_task *task;
-static kh_dataset *train, *dev;
-static char run_dir[80];
-
-static int open_all(void **state) {
-    tiny_setup(state);
-    plm = tiny_open(KH_ACCESS_LABELS);
-    task = tiny_task();
-    train = tiny_rows(TRAIN, 1, -1);
-    dev = tiny_rows(DEV, 2, -1);
-    snprintf(run_dir, sizeof run_dir, "/tmp/keyhole-test-labels-%ld", (long)getpid());
-    return 0;
-}
-
-static int close_all(void **state) {
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", NULL };
-    tiny_remove(run_dir, FILES);
-    kh_dataset_close(train);
-    kh_dataset_close(dev);
-    kh_task_close(task);
-    kh_plm_close(plm);
-    return tiny_teardown(state);
-}
-
-static kh_tune_opts options(void) {
-    kh_tune_opts o = kh_tune_defaults();
-    o.space = tiny_space();
-    o.seed = 13;
-    return o;
-}
-
-static kh_posterior *tune_with(const char *method, const char *const *set, const kh_tune_opts *o) {
-    kh_posterior *p;
-    kh_err err;
-    if (kh_tune(&p, method, set, plm, task, train, dev, o, &err) != 0)
-        fail_msg("%s: %s", method, err.msg);
-    return p;
-}
-
-#define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
+static int open_all(void **state) { return tune_setup(state, "labels", KH_ACCESS_LABELS, TRAIN, DEV, 2); }
 
 static const struct {
     const char *name;
@@ -99,7 +59,7 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++) {
         lines l = { 0 };
-        kh_tune_opts o = options();
+        kh_tune_opts o = tune_options();
         o.record = record;
         o.user = &l;
         long long before = kh_plm_meter(plm).queries;
@@ -118,7 +78,7 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
 static void dev_metric_is_that_of_the_result(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++) {
-        kh_tune_opts o = options();
+        kh_tune_opts o = tune_options();
         kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
         kh_predictor *predictor;
         double answer[DEV * 2];
@@ -138,7 +98,7 @@ static void dev_metric_is_that_of_the_result(void **state) {
 
 static void votes_are_plain_without_calibration(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     kh_posterior *p = tune_with("smc", SET("samples=12", "budget-levels=1", "calibrate=none"), &o);
     kh_predictor *predictor;
     double answer[DEV * 2];
@@ -153,7 +113,7 @@ static void votes_are_plain_without_calibration(void **state) {
 
 static void paper_exact_is_the_published_code(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.paper_exact = true;
     kh_posterior *p = tune_with("abc-smc", SET("samples=12", "budget-generations=1"), &o);
     assert_non_null(strstr(p->options, "\"first-draws\":20"));
@@ -190,7 +150,7 @@ static void same_seed_same_files_with_any_threads(void **state) {
     for (int m = 0; m < N_METHOD; m++) {
         kh_buf samples[3], json[3];
         for (int i = 0; i < 3; i++) {
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             o.seed = i < 2 ? 13 : 14;
             kh_threads_set(i + 1);
             kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
@@ -218,7 +178,7 @@ static void early_rejection_changes_only_the_bill(void **state) {
         kh_buf samples[2];
         kh_posterior *p[2];
         for (int i = 0; i < 2; i++) {
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             const char *set[8];
             int n = 0;
             for (; METHODS[m].set[n]; n++)
@@ -231,7 +191,8 @@ static void early_rejection_changes_only_the_bill(void **state) {
         }
         same_bytes(&samples[0], &samples[1]);
         assert_true(p[0]->dev == p[1]->dev);
-        assert_true(p[0]->calibrator.alpha == p[1]->calibrator.alpha && p[0]->calibrator.temperature == p[1]->calibrator.temperature);
+        assert_true(p[0]->calibrator.alpha == p[1]->calibrator.alpha);
+        assert_true(p[0]->calibrator.temperature == p[1]->calibrator.temperature);
         assert_int_equal(p[0]->dev_queries, p[1]->dev_queries);
         assert_string_equal(p[0]->stopped, p[1]->stopped);
         assert_true(p[0]->train_queries <= p[1]->train_queries);
@@ -246,7 +207,7 @@ static void early_rejection_changes_only_the_bill(void **state) {
 
 static void a_posterior_keeps_its_calibration(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     kh_posterior *p = tune_with("smc", SET("samples=12", "budget-levels=1"), &o), *again;
     kh_buf json;
     kh_err err;
@@ -260,7 +221,8 @@ static void a_posterior_keeps_its_calibration(void **state) {
         const char *from, *to, *says;
     } bad[] = {
         { "\"method\": \"votes\"", "\"method\": \"voter\"", "\"calibration\" must be by votes" },
-        { "\"access\": \"labels\"", "\"access\": \"logprobs\"", "\"calibration\" must be by votes, of a posterior whose access is labels" },
+        { "\"access\": \"labels\"", "\"access\": \"logprobs\"",
+            "\"calibration\" must be by votes, of a posterior whose access is labels" },
         { "\"temperature\": ", "\"temperature\": 99", "expected more than 0, and 0.05 to 20" },
         { "\"alpha\": ", "\"alpha\": -1", "\"calibration\" has alpha -1" },
         { "\"calibration\": {", "\"calibration\": 1, \"x\": {", "\"calibration\" must be an object" },
@@ -291,7 +253,7 @@ static void a_query_budget_is_never_exceeded(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++)
         for (long long budget = 20 * TRAIN + 12 * DEV; budget < 3000; budget += 1100) {
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             o.max_queries = budget;
             kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
             assert_true(p->train_queries + p->dev_queries <= budget);
@@ -302,7 +264,7 @@ static void a_query_budget_is_never_exceeded(void **state) {
 
 static void too_small_a_budget_is_refused(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     kh_posterior *p;
     kh_err err;
     o.max_queries = 20 * TRAIN + 12 * DEV - 1;
@@ -314,7 +276,7 @@ static void too_small_a_budget_is_refused(void **state) {
 
 static void a_small_budget_makes_a_small_population(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.max_queries = 12 * TRAIN * 25;
     kh_posterior *p = tune_with("smc", NULL, &o);
     assert_int_equal(p->n, 25);
@@ -334,7 +296,7 @@ static int stop_at_once(void *user, const kh_progress *p) {
 
 static void a_caller_may_stop_it(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     kh_hooks hooks = { .progress = stop_at_once };
     o.hooks = &hooks;
     kh_posterior *p = tune_with("smc", SET("samples=12"), &o);
@@ -349,7 +311,7 @@ static void memory_may_run_out_anywhere(void **state) {
         for (long n = 1, step = 1;; n += step) {
             kh_err err = { 0 };
             kh_posterior *p;
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             o.max_queries = 20 * TRAIN * 2 + 12 * DEV;
             kh_alloc_fail_at(n, false);
             int rc = kh_tune(&p, METHODS[m].name, METHODS[m].set, plm, task, train, dev, &o, &err);
@@ -378,5 +340,5 @@ int main(void) {
         cmocka_unit_test(a_caller_may_stop_it),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
-    return cmocka_run_group_tests_name("labels", tests, open_all, close_all);
+    return cmocka_run_group_tests_name("labels", tests, open_all, tune_teardown);
 }

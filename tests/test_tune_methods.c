@@ -1,6 +1,6 @@
 /* test_tune_methods.c - every method from two data sets to a posterior, on a tiny random model: what it costs, that the same
  * seed gives the same bytes, that budgets hold, and what is refused before the first query. */
-#include "tiny.h"
+#include "tiny_tune.h"
 
 #include "base/json.h"
 #include "judge/posterior.h"
@@ -10,52 +10,12 @@
 
 enum { TRAIN = 8, DEV = 6 };
 
-static kh_plm *plm;
-static const kh_task *task;
-static kh_dataset *train, *dev;
-static char run_dir[80];
-
-static int open_all(void **state) {
-    tiny_setup(state);
-    plm = tiny_open(KH_ACCESS_LOGPROBS);
-    task = tiny_task();
-    train = tiny_rows(TRAIN, 1, -1);
-    dev = tiny_rows(DEV, 2, -1);
-    snprintf(run_dir, sizeof run_dir, "/tmp/keyhole-test-tune-%ld", (long)getpid());
-    return 0;
-}
-
-static int close_all(void **state) {
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", NULL };
-    tiny_remove(run_dir, FILES);
-    kh_dataset_close(train);
-    kh_dataset_close(dev);
-    kh_task_close(task);
-    kh_plm_close(plm);
-    return tiny_teardown(state);
-}
-
-static kh_tune_opts options(void) {
-    kh_tune_opts o = kh_tune_defaults();
-    o.space = tiny_space();
-    o.seed = 13;
-    return o;
-}
-
-static kh_posterior *tune_with(const char *method, const char *const *set, const kh_tune_opts *o) {
-    kh_posterior *p;
-    kh_err err;
-    if (kh_tune(&p, method, set, plm, task, train, dev, o, &err) != 0)
-        fail_msg("%s: %s", method, err.msg);
-    return p;
-}
+static int open_all(void **state) { return tune_setup(state, "tune", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2); }
 
 static kh_posterior *tune(const char *method, const char *const *set) {
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     return tune_with(method, set, &o);
 }
-
-#define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 /* ------------------------------------------------------------------------------------------------------ what it costs */
 
@@ -116,7 +76,7 @@ static void defaults_are_the_paper_s(void **state) {
 
 static void paper_exact_is_the_published_code(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.paper_exact = true;
     kh_posterior *p = tune_with("elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3"), &o);
     assert_non_null(strstr(p->options, "\"kl-weight\":0.001"));
@@ -157,7 +117,7 @@ static void every_loss_falls(void **state) {
     static const char *const LOSSES[] = { "loss=ce", "loss=hinge", "loss=brier" };
     for (int i = 0; i < 3; i++) {
         lines l = { 0 };
-        kh_tune_opts o = options();
+        kh_tune_opts o = tune_options();
         o.record = record;
         o.user = &l;
         kh_posterior *p = tune_with("bbt", SET("budget-generations=40", LOSSES[i]), &o);
@@ -210,7 +170,7 @@ static void the_later_of_equals_is_kept(void **state) {
     (void)state;
     static const char ROWS[] = "label\ttext\n0\tgreen boats\n1\tgreen boats\n";
     kh_dataset *ties;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     kh_posterior *p[3];
     assert_int_equal(kh_dataset_parse(&ties, ROWS, sizeof ROWS - 1, "rows.tsv", NULL, NULL), 0);
     for (int i = 0; i < 3; i++) {
@@ -257,7 +217,7 @@ static void same_seed_same_files_with_any_threads(void **state) {
     for (int m = 0; m < 5; m++) {
         kh_buf files[3][2];
         for (int i = 0; i < 3; i++) {
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             o.seed = i < 2 ? 13 : 14;
             kh_threads_set(i + 1);
             kh_posterior *p = tune_with(METHODS[m],
@@ -283,7 +243,7 @@ static void same_seed_same_files_with_any_threads(void **state) {
 static void every_injection_mode_works(void **state) {
     (void)state;
     for (int inject = KH_INJECT_POST_LN_ADD; inject <= KH_INJECT_EMBED_INPLACE; inject++) {
-        kh_tune_opts o = options();
+        kh_tune_opts o = tune_options();
         o.space.inject = inject;
         kh_posterior *p = tune_with("bbt", SET("budget-generations=2"), &o);
         assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
@@ -298,7 +258,7 @@ static void every_injection_mode_works(void **state) {
 
 static void a_query_budget_is_never_exceeded(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.max_queries = 5 * TRAIN * 3 + DEV + 7; /* three generations, one look at dev, and not enough for a fourth */
     kh_posterior *p = tune_with("bbt", SET("pop=5"), &o);
     assert_int_equal(p->train_queries, 5 * TRAIN * 3);
@@ -314,7 +274,7 @@ static void a_query_budget_is_never_exceeded(void **state) {
 
 static void a_time_budget_ends_the_run(void **state) {
     (void)state;
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.max_seconds = 1e-6;
     kh_posterior *p = tune_with("bbt", SET("pop=5"), &o);
     assert_int_equal(p->train_queries, 5 * TRAIN); /* one generation is always done */
@@ -334,7 +294,7 @@ static int stop_at_three(void *user, const kh_progress *p) {
 static void progress_may_stop_the_run(void **state) {
     (void)state;
     kh_hooks hooks = { .progress = stop_at_three };
-    kh_tune_opts o = options();
+    kh_tune_opts o = tune_options();
     o.hooks = &hooks;
     kh_posterior *p = tune_with("elbo", SET("pop=5", "draws=2", "samples=4"), &o);
     assert_int_equal(p->train_queries, 3 * 5 * 2 * TRAIN);
@@ -365,7 +325,7 @@ typedef struct wrong {
     const kh_dataset *train, *dev;
 } wrong;
 
-static wrong good(void) { return (wrong){ "bbt", NULL, options(), plm, train, dev }; }
+static wrong good(void) { return (wrong){ "bbt", NULL, tune_options(), plm, train, dev }; }
 
 static void refuse(const wrong *w, int code, const char *says) {
     kh_posterior *p;
@@ -480,7 +440,7 @@ static void memory_may_run_out_anywhere(void **state) {
         for (bool done = false; !done; n++) {
             kh_posterior *p;
             kh_err err = { 0 };
-            kh_tune_opts o = options();
+            kh_tune_opts o = tune_options();
             kh_alloc_fail_at(n, false);
             int rc = kh_tune(&p, METHODS[m], set, plm, task, train, dev, &o, &err);
             done = kh_alloc_count() < n;
@@ -517,5 +477,5 @@ int main(void) {
         cmocka_unit_test(methods_are_listed),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
-    return cmocka_run_group_tests_name("methods", tests, open_all, close_all);
+    return cmocka_run_group_tests_name("methods", tests, open_all, tune_teardown);
 }

@@ -201,8 +201,9 @@ static void the_linear_gaussian_posterior_is_found(void **state) {
     run r = { 0 };
     assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
     kh_simulator *sim = kh_toy_simulator(toy);
-    if (snpe(&r, sim, SET("budget-rounds=3", "simulations=300", "samples=500", "transforms=3", "hidden=12", "rate=0.003", "max-epochs=40",
-                          "patience=8"), 2, &err))
+    const char *const *set = SET("budget-rounds=3", "simulations=300", "samples=500", "transforms=3", "hidden=12", "rate=0.003",
+        "max-epochs=40", "patience=8");
+    if (snpe(&r, sim, set, 2, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(r.p.n, 500);
     assert_int_equal(r.rounds, 3);
@@ -361,8 +362,8 @@ static void tune_on_the_box(bool exact, int threads, kh_posterior **p, lines *l)
     o.record = record;
     o.user = l;
     kh_threads_set(threads);
-    if (kh_tune(p, "snpe", SET("budget-rounds=2", "simulations=30", "samples=5", "transforms=2", "hidden=6", "max-epochs=3"), plm, task,
-            train, dev, &o, &err))
+    const char *const *set = SET("budget-rounds=2", "simulations=30", "samples=5", "transforms=2", "hidden=6", "max-epochs=3");
+    if (kh_tune(p, "snpe", set, plm, task, train, dev, &o, &err))
         fail_msg("%s", err.msg);
     kh_threads_set(0);
     kh_dataset_close(train);

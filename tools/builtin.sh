@@ -70,4 +70,5 @@ for file in config.json model.safetensors tokenizer.json vocab.txt tokenizer_con
 done
 echo "builtin: the model is in $into ($(du -sk "$into" | cut -f1) KB):"
 "$keyhole" inspect "$into"
-"$keyhole" fill-mask --model "$into" --top 5 "The movie was $(grep -q '"\[MASK\]"' "$into/tokenizer.json" && echo '[MASK]' || echo '<mask>')."
+"$keyhole" fill-mask --model "$into" \
+    --top 5 "The movie was $(grep -q '"\[MASK\]"' "$into/tokenizer.json" && echo '[MASK]' || echo '<mask>')."

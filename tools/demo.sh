@@ -20,7 +20,8 @@ step "2. The paper's tasks, and one of them closely"
 "$keyhole" task show rte --model "$dir/tokenizer.json"
 
 step "3. A model of random weights, and what is known of it"
-"$keyhole" model random --arch tiny --layers 4 --hidden 128 --heads 4 --inner 512 --positions 258 --tokenizer "$dir/tokenizer.json" --out "$dir/model" 2>/dev/null
+"$keyhole" model random --arch tiny --layers 4 --hidden 128 --heads 4 --inner 512 --positions 258 \
+    --tokenizer "$dir/tokenizer.json" --out "$dir/model" 2>/dev/null
 "$keyhole" inspect "$dir/model"
 "$keyhole" fill-mask --model "$dir/model" --top 3 "The box was <mask>."
 
@@ -30,11 +31,14 @@ step "4. How fast it answers"
 step "5. Tune it on a few rows, judge it, write a report"
 mkdir "$dir/data"
 for set in train test; do
-    { printf 'label\ttext\n'; i=0; while [ $i -lt 80 ]; do printf '%d\tthe %s box number %d\n' $((i % 2)) $set $i; i=$((i + 1)); done; } >"$dir/data/$set.tsv"
+    { printf 'label\ttext\n'; i=0; while [ $i -lt 80 ]; do printf '%d\tthe %s box number %d\n' \
+        $((i % 2)) $set $i; i=$((i + 1)); done; } >"$dir/data/$set.tsv"
 done
-"$keyhole" tune --method elbo --model "$dir/model" --task sst2 --data "$dir/data" --shots 8 --dim 50 --slots 10 --p0 random --budget-generations 4 --dev-every 2 --pop 4 \
+"$keyhole" tune --method elbo --model "$dir/model" --task sst2 --data "$dir/data" --shots 8 --dim 50 --slots 10 --p0 random \
+    --budget-generations 4 --dev-every 2 --pop 4 \
     --draws 1 --samples 6 --out "$dir/run" 2>/dev/null
-"$keyhole" eval "$dir/run" --bootstrap 200 --out "${TMPDIR:-/tmp}/keyhole-demo" 2>/dev/null | grep -E 'by elbo|metric|accuracy|ece |saved'
+"$keyhole" eval "$dir/run" --bootstrap 200 --out "${TMPDIR:-/tmp}/keyhole-demo" 2>/dev/null |
+    grep -E 'by elbo|metric|accuracy|ece |saved'
 echo "the box never opens" | "$keyhole" predict "$dir/run"
 
 step "Next"

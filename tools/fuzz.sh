@@ -16,7 +16,8 @@ for target; do
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work.log")
     edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$work.log" | tail -n 1)
-    printf '%-22s %10s executions %7s edges  %s\n' "$name" "${runs:-?}" "${edges:-?}" "$([ $status -eq 0 ] && echo ok || echo FOUND)"
+    printf '%-22s %10s executions %7s edges  %s\n' "$name" "${runs:-?}" "${edges:-?}" \
+        "$([ $status -eq 0 ] && echo ok || echo FOUND)"
     if [ $status -ne 0 ]; then
         tail -n 40 "$work.log"
         failed=1

@@ -34,10 +34,8 @@ size_t kh_base64_size(const char *text, size_t n) {
 }
 
 /* The value of each letter, 64 for what is none. Filled by the compiler, so that threads need not agree on who does it. */
-#define TEN(c, v)                                                                                                                  \
-    [c] = v, [(c) + 1] = (v) + 1, [(c) + 2] = (v) + 2, [(c) + 3] = (v) + 3, [(c) + 4] = (v) + 4, [(c) + 5] = (v) + 5,              \
-    [(c) + 6] = (v) + 6, [(c) + 7] = (v) + 7, [(c) + 8] = (v) + 8, [(c) + 9] = (v) + 9
-#define SIX(c, v) [c] = v, [(c) + 1] = (v) + 1, [(c) + 2] = (v) + 2, [(c) + 3] = (v) + 3, [(c) + 4] = (v) + 4, [(c) + 5] = (v) + 5
+#define SIX(c, v) [c] = (v), [(c) + 1] = (v) + 1, [(c) + 2] = (v) + 2, [(c) + 3] = (v) + 3, [(c) + 4] = (v) + 4, [(c) + 5] = (v) + 5
+#define TEN(c, v) SIX(c, v), [(c) + 6] = (v) + 6, [(c) + 7] = (v) + 7, [(c) + 8] = (v) + 8, [(c) + 9] = (v) + 9
 enum { NONE = 0 }; /* values are stored plus one: what the table leaves out is no letter */
 static const uint8_t plus_one[256] = { TEN('A', 1), TEN('K', 11), SIX('U', 21), TEN('a', 27), TEN('k', 37), SIX('u', 47),
     TEN('0', 53), ['+'] = 63, ['/'] = 64 };

@@ -194,7 +194,7 @@ static int read_threshold(const reader *r, const json_t *o, const char *key, dou
 
 static int read_selector(reader *r, const json_t *o) {
     kh_selector *s = &r->d->selector;
-    const char *answers;
+    const char *answers = "";
     int rc = kh_json_number(o, "max_risk", &s->max_risk, r->name, r->err);
     if (rc == 0)
         rc = kh_json_number(o, "delta", &s->delta, r->name, r->err);

@@ -7,8 +7,8 @@
  * Requests are made when their turn comes and answers are handed over by their number, in whatever order they come. A lost
  * connection, a timeout and the statuses 408, 429, 500, 502, 503 and 504 are tried again after a pause that doubles, with
  * jitter, or after what Retry-After says. But where nobody listens at the first request there is nothing to wait for, unless a
- * number of retries is given: a wrong port is told at once. Redirects are not followed: a key goes to the host that it was meant for. The key
- * is in no message. */
+ * number of retries is given: a wrong port is told at once. Redirects are not followed: a key goes to the host that it was meant
+ * for. The key is in no message. */
 #ifndef KH_PLM_HTTP_H
 #define KH_PLM_HTTP_H
 

@@ -67,7 +67,8 @@ static double now(void) {
 }
 
 static int lost(int rank, kh_err *err) {
-    return kh_fail(err, KH_EIO, "lost contact with rank %d; every answer so far is kept: the same command with --resume goes on", rank);
+    return kh_fail(
+        err, KH_EIO, "lost contact with rank %d; every answer so far is kept: the same command with --resume goes on", rank);
 }
 
 /* ---------------------------------------------------------------------------------------------------- the grid */
@@ -244,7 +245,8 @@ static int take_result(job *j, int from, const kh_mpi_head *h, const char *body,
     int r0;
     part_of(j, p, &rows, &r0);
     if (n != (size_t)p->n * (size_t)rows.n_row * (size_t)j->q->words->n_label * sizeof(float))
-        return kh_fail(err, KH_EFORMAT, "rank %d answered %zu bytes to a piece of %d prompts and %d rows", from, n, p->n, rows.n_row);
+        return kh_fail(
+            err, KH_EFORMAT, "rank %d answered %zu bytes to a piece of %d prompts and %d rows", from, n, p->n, rows.n_row);
     learn(j->r, from, tokens_of(j, p) * p->n, h->seconds);
     place(j, p, (const float *)(const void *)body);
     return 0;
@@ -428,8 +430,8 @@ static int check_opened(int from, const char *body, size_t n, const kh_plm_info 
             from, o.host);
     if (strcmp(o.kernels, own->kernels) != 0 || strcmp(o.precision, own->precision) != 0)
         return kh_fail(err, KH_EMISMATCH,
-            "rank %d on %.63s computes with the kernels %.15s in %.15s and rank 0 with %s in %s, so bits would depend on who answers; "
-            "set KEYHOLE_KERNELS, and --precision, to what all machines have",
+            "rank %d on %.63s computes with the kernels %.15s in %.15s and rank 0 with %s in %s, so bits would depend on who "
+            "answers; set KEYHOLE_KERNELS, and --precision, to what all machines have",
             from, o.host, o.kernels, o.precision, own->kernels, own->precision);
     return 0;
 }

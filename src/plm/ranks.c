@@ -165,7 +165,8 @@ void kh_mpi_context_put(kh_buf *out, const kh_question *q) {
 
 static int malformed(kh_err *err) { return kh_fail(err, KH_EFORMAT, "a message from rank 0 has the wrong length"); }
 
-int kh_mpi_context_get(const void *bytes, size_t n, kh_batch *batch, kh_words *words, kh_inject *inject, void **memory, kh_err *err) {
+int kh_mpi_context_get(
+    const void *bytes, size_t n, kh_batch *batch, kh_words *words, kh_inject *inject, void **memory, kh_err *err) {
     _Static_assert(sizeof(int) == sizeof(int32_t) && sizeof(size_t) == sizeof(uint64_t), "arrays are used as they came");
     context c;
     *memory = NULL;

@@ -22,7 +22,8 @@ typedef struct kh_port {
     int local; /* how many of the ranks are on this machine */
     /* Returns at once; the bytes are copied. < 0: out of memory, or the other side is gone. */
     int (*send)(struct kh_port *, int to, const void *head, size_t n_head, const void *body, size_t n_body);
-    /* 1: the next message, its memory valid until the next call; 0: none yet; < 0: failed. Messages of one rank keep their order. */
+    /* 1: the next message, its memory valid until the next call; 0: none yet; < 0: failed. Messages of one rank keep their
+     * order. */
     int (*poll)(struct kh_port *, int *from, const void **bytes, size_t *n);
     /* together: all ranks are closing, and every message has arrived; otherwise ends the whole job. */
     void (*close)(struct kh_port *, bool together);

@@ -50,6 +50,19 @@ static int means(const kh_reproduction *r, const char *const *name, int n, const
     return tasks;
 }
 
+static int accuracy_and_ece(const kh_reproduction *r, const char *const *name, int n, double *score, double *ece) {
+    means(r, name, n, "ece", ece);
+    return means(r, name, n, "score", score);
+}
+
+/* Where x[first .. last] is highest, or lowest if sign is -1; the first of equals. */
+static int best(const double *x, int first, int last, int sign) {
+    int at = first;
+    for (int i = first + 1; i <= last; i++)
+        at = sign * x[i] > sign * x[at] ? i : at;
+    return at;
+}
+
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
 /* -------------------------------------------------------------------------------------------------- accuracy and ECE */
@@ -57,14 +70,14 @@ static const char *plural(int n) { return n == 1 ? "" : "s"; }
 static void ensembles_and_elbo(const kh_reproduction *r, kh_finding *f) {
     static const char *const NAMES[] = { "bbt", "ensemble", "elbo" };
     double score[3], ece[3];
-    int n = means(r, NAMES, 3, "score", score);
-    means(r, NAMES, 3, "ece", ece);
+    int n = accuracy_and_ece(r, NAMES, 3, score, ece);
     if (n == 0) {
         say(f, "No task has runs of BBT, Ensembles and ELBO.");
         return;
     }
-    say(f, "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT (%+.1f); ECE of ELBO %.3f against %.3f of BBT and %.3f of "
-           "Ensembles.",
+    say(f,
+        "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT (%+.1f); ECE of ELBO %.3f against %.3f of BBT and %.3f "
+        "of Ensembles.",
         n, plural(n), 100 * score[1], 100 * score[0], 100 * (score[1] - score[0]), ece[2], ece[0], ece[1]);
     f->agrees = score[1] > score[0] && ece[2] < ece[0] ? 1 : -1;
 }
@@ -73,25 +86,20 @@ static void labels_only(const kh_reproduction *r, kh_finding *f) {
     static const char *const NAMES[] = { "bbt", "ensemble", "elbo", "abc-smc", "snpe", "smc" };
     static const char *const WON[] = { "abc-smc", "abc-smc-votes", "smc-raw", "smc", "smc-soft" };
     double score[6], ece[6], part[5], gap[5];
-    int n = means(r, NAMES, 6, "score", score), open = 0, closed = 3, open_ece = 0, closed_ece = 3;
-    means(r, NAMES, 6, "ece", ece);
-    for (int i = 1; i < 3; i++) {
-        open = score[i] > score[open] ? i : open;
-        open_ece = ece[i] < ece[open_ece] ? i : open_ece;
-    }
-    closed = score[4] > score[3] ? 4 : 3;
-    closed_ece = ece[4] < ece[3] ? 4 : 3;
+    int n = accuracy_and_ece(r, NAMES, 6, score, ece);
+    int open = best(score, 0, 2, 1), open_ece = best(ece, 0, 2, -1);
+    int closed = best(score, 3, 4, 1), closed_ece = best(ece, 3, 4, -1);
     if (n == 0)
         say(f, "No task has runs of all of them.");
     else {
-        say(f, "Over %d task%s the best with logits has accuracy %.1f (%s) and ECE %.3f (%s), the paper's best with labels only %.1f "
-               "(%s) and %.3f (%s), smc %.1f and %.3f.",
+        say(f,
+            "Over %d task%s the best with logits has accuracy %.1f (%s) and ECE %.3f (%s), the paper's best with labels only "
+            "%.1f (%s) and %.3f (%s), smc %.1f and %.3f.",
             n, plural(n), 100 * score[open], NAMES[open], ece[open_ece], NAMES[open_ece], 100 * score[closed], NAMES[closed],
             ece[closed_ece], NAMES[closed_ece], 100 * score[5], ece[5]);
         f->agrees = score[closed] < score[open] && ece[closed_ece] > ece[open_ece] ? 1 : -1;
     }
-    int tasks = means(r, WON, 5, "score", part);
-    means(r, WON, 5, "ece", gap);
+    int tasks = accuracy_and_ece(r, WON, 5, part, gap);
     if (tasks > 0) {
         say(f, " What wins it back, on %d task%s, accuracy and ECE:", tasks, plural(tasks));
         static const char *const WHAT[] = { "abc-smc", "with calibrated votes", "smc with plain votes", "smc with calibrated votes",
@@ -105,8 +113,7 @@ static void labels_only(const kh_reproduction *r, kh_finding *f) {
 static void weights(const kh_reproduction *r, kh_finding *f) {
     static const char *const NAMES[] = { "abc-smc", "abc-smc-importance" };
     double score[2], ece[2];
-    int n = means(r, NAMES, 2, "score", score);
-    means(r, NAMES, 2, "ece", ece);
+    int n = accuracy_and_ece(r, NAMES, 2, score, ece);
     if (n == 0) {
         say(f, "No task has runs of both.");
         return;
@@ -182,13 +189,13 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
     int pairs = 0, first = 0, rc = 0;
     for (int i = 0; i < r->a->n && rc == 0; i++) {
         int at[2] = { i, -1 };
-        double best[2];
+        double highest[2] = { 0 };
         long long q[2];
         if (!r->outcome[i].done || strcmp(r->a->run[i].variant->name, "abc-smc") != 0 || (at[1] = beside(r, i, "smc")) < 0)
             continue;
         for (int k = 0; k < 2 && rc == 0; k++)
-            rc = kh_queries_to_reach(r, at[k], 2, &q[k], &best[k], err);
-        double both = best[0] < best[1] ? best[0] : best[1];
+            rc = kh_queries_to_reach(r, at[k], 2, &q[k], &highest[k], err);
+        double both = highest[0] < highest[1] ? highest[0] : highest[1];
         for (int k = 0; k < 2 && rc == 0; k++)
             rc = kh_queries_to_reach(r, at[k], both, &q[k], NULL, err);
         if (rc != 0 || q[0] == 0 || q[1] == 0)
@@ -202,8 +209,9 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
     if (pairs == 0)
         say(f, "No task has runs of both with a record of dev accuracy.");
     else
-        say(f, "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc %.0f queries on average, abc-smc "
-               "%.0f (%.2f times as many); smc is first in %d.",
+        say(f,
+            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc %.0f queries on average, "
+            "abc-smc %.0f (%.2f times as many); smc is first in %d.",
             pairs, plural(pairs), level / pairs, sum[1] / pairs, sum[0] / pairs, sum[0] / sum[1], first);
     return rc;
 }
@@ -238,13 +246,16 @@ static void against_maxp(const kh_reproduction *r, kh_finding *f) {
             }
         if (pairs == 0)
             continue;
-        say(f, "%s%s %.3f and %.3f", methods ? ", " : "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two classes: ",
+        say(f, "%s%s %.3f and %.3f",
+            methods ? ", " : "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two classes: ",
             kh_variant_at(k)->name, entropy / pairs, maxp / pairs);
         methods++;
         beaten += entropy > maxp;
     }
     if (methods == 0) {
-        say(f, "No task with more than two classes was judged against rows from elsewhere; with two, both put rows in the same order.");
+        say(f,
+            "No task with more than two classes was judged against rows from elsewhere; with two, both put rows in the same "
+            "order.");
         return;
     }
     say(f, ". Entropy is better for %d of %d.", beaten, methods);

@@ -425,8 +425,8 @@ static int pool_one(pooled *x, const char *path, kh_err *err) {
         rc = kh_predictions_parse(&rows, bytes.data, bytes.len, path, PROBS, 1, err);
     size_t k = (size_t)rows.n_label;
     if (rc == 0 &&
-        (!kh_grow(&x->p, &x->cap_p, (size_t)(x->n + rows.n) * k, sizeof *x->p) ||
-            !kh_grow(&x->label, &x->cap_label, (size_t)(x->n + rows.n), sizeof *x->label)))
+        (!kh_grow(&x->p, &x->cap_p, ((size_t)x->n + (size_t)rows.n) * k, sizeof *x->p) ||
+            !kh_grow(&x->label, &x->cap_label, (size_t)x->n + (size_t)rows.n, sizeof *x->label)))
         rc = kh_fail_memory(err);
     if (rc == 0) {
         memcpy(x->p + (size_t)x->n * k, rows.x, (size_t)rows.n * k * sizeof *x->p);
@@ -553,7 +553,8 @@ static void put_sets(const writer *w) {
             add_value(&t, average(w->r, kh_variant_at(k), KH_TABLE_MAIN, METRIC[i]), NAN, i < 2);
     }
     heading(w, 2, "Conformal sets on and off");
-    para(w, "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
+    para(w,
+        "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
         100 * (1 - alpha));
     put_grid(w, &t);
 }

@@ -5,6 +5,7 @@
 #include "run/journal.h"
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
 
@@ -186,6 +187,21 @@ static int open_to_write(kh_journal *j, kh_err *err) {
     return rc == 0 ? migrate(j, version, err) : rc;
 }
 
+/* The file as it is, whatever is beside it. Only as a URI can that be said, in which ?, # and % mean something else than in a path;
+ * the two slashes keep a path that begins with them from being taken for a host. */
+static int open_alone(kh_journal *j, kh_err *err) {
+    kh_buf uri = kh_buf_init(KH_BUF_MAX);
+    kh_buf_text(&uri, j->path[0] == '/' ? "file://" : "file:");
+    for (const char *c = j->path; *c; c++)
+        strchr("?#%", *c) ? kh_buf_printf(&uri, "%%%02X", (unsigned)*c) : kh_buf_char(&uri, *c);
+    kh_buf_text(&uri, "?immutable=1");
+    sqlite3_close(j->db);
+    j->db = NULL;
+    int got = kh_buf_failed(&uri) ? SQLITE_NOMEM : sqlite3_open_v2(uri.data, &j->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    kh_buf_free(&uri);
+    return got == SQLITE_OK ? 0 : kh_journal_fail(j, err);
+}
+
 /* A log beside the file, left by a process that was killed, needs a shared-memory file; where none can be made, the file is
  * read as it is. */
 static int open_to_read(kh_journal *j, kh_err *err) {
@@ -195,12 +211,9 @@ static int open_to_read(kh_journal *j, kh_err *err) {
     sqlite3_busy_timeout(j->db, 5000);
     rc = identify(j, &version, err);
     if (rc != 0 && sqlite3_errcode(j->db) == SQLITE_CANTOPEN) {
-        char *uri = sqlite3_mprintf("file:%s?immutable=1", j->path);
-        sqlite3_close(j->db);
-        j->db = NULL;
-        bool open = uri && sqlite3_open_v2(uri, &j->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) == SQLITE_OK;
-        sqlite3_free(uri);
-        rc = open ? identify(j, &version, err) : kh_journal_fail(j, err);
+        rc = open_alone(j, err);
+        if (rc == 0)
+            rc = identify(j, &version, err);
     }
     if (rc == 0 && version < VERSION)
         rc = kh_fail(err, KH_EUNSUPPORTED, "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date",

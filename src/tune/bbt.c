@@ -28,20 +28,10 @@ typedef struct bbt_opts {
 } bbt_opts;
 
 #define BBT_ROWS(default_bound) \
-    { "budget-generations", KH_OPT_INT, offsetof(bbt_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N", \
-        .help = "generations of a search" }, \
-    { "pop", KH_OPT_INT, offsetof(bbt_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N", \
-        .help = "candidates per generation" }, \
-    { "sigma", KH_OPT_NUMBER, offsetof(bbt_opts, sigma), "1", .min = 1e-9, .max = 1e9, .arg = "X", .help = "first step size" }, \
-    { "bound", KH_OPT_NUMBER, offsetof(bbt_opts, bound), default_bound, .min = 0, .max = 1e9, .arg = "X", \
-        .help = "z stays within -X .. X; 0: no bounds" }, \
+    KH_SEARCH_ROWS(bbt_opts, "generations of a search"), KH_SEARCH_STEP_ROWS(bbt_opts, default_bound, "z stays"), \
     { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, \
         .help = "what is minimised on the train rows" }, \
-    { "dev-every", KH_OPT_INT, offsetof(bbt_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N", \
-        .help = "generations between two looks at the dev rows" }, \
-    { "variant", KH_OPT_CHOICE, offsetof(bbt_opts, variant), "full", .arg = "full|separable", \
-        .help = "covariance of CMA-ES: all of it, or its diagonal" }, \
-    { "active", KH_OPT_FLAG, offsetof(bbt_opts, active), "true", .help = "learn from bad candidates, too" }
+    KH_SEARCH_DEV_ROW(bbt_opts), KH_SEARCH_SHAPE_ROWS(bbt_opts)
 
 static const kh_opt bbt_table[] = { BBT_ROWS("100"), { 0 } };
 

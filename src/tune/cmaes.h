@@ -59,6 +59,31 @@ typedef struct kh_cmaes_opts {
     const double *lower, *upper;
 } kh_cmaes_opts;
 
+/* Rows that methods of tuning which search with CMA-ES have in common, for a struct S with fields of these names. */
+#define KH_SEARCH_ROWS(S, what)                                                                                                    \
+    { "budget-generations", KH_OPT_INT, offsetof(S, generations), "300", .min = 1, .max = 1 << 30, .arg = "N", .help = what },     \
+    {                                                                                                                              \
+        "pop", KH_OPT_INT, offsetof(S, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N",                                  \
+            .help = "candidates per generation"                                                                                    \
+    }
+#define KH_SEARCH_STEP_ROWS(S, bound_default, bounded)                                                                             \
+    { "sigma", KH_OPT_NUMBER, offsetof(S, sigma), "1", .min = 1e-9, .max = 1e9, .arg = "X", .help = "first step size" },           \
+    {                                                                                                                              \
+        "bound", KH_OPT_NUMBER, offsetof(S, bound), bound_default, .min = 0, .max = 1e9, .arg = "X",                               \
+            .help = bounded " within -X .. X; 0: no bounds"                                                                        \
+    }
+#define KH_SEARCH_DEV_ROW(S)                                                                                                       \
+    {                                                                                                                              \
+        "dev-every", KH_OPT_INT, offsetof(S, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N",                               \
+            .help = "generations between two looks at the dev rows"                                                                \
+    }
+#define KH_SEARCH_SHAPE_ROWS(S)                                                                                                    \
+    { "variant", KH_OPT_CHOICE, offsetof(S, variant), "full", .arg = "full|separable",                                             \
+        .help = "covariance of CMA-ES: all of it, or its diagonal" },                                                              \
+    {                                                                                                                              \
+        "active", KH_OPT_FLAG, offsetof(S, active), "true", .help = "learn from bad candidates, too"                               \
+    }
+
 /* The rows of all fields above but lower and upper, for a table of options whose struct S holds a kh_cmaes_opts called m:
  *     static const kh_opt table[] = { KH_CMAES_ROWS(my_opts, cmaes), ... }; */
 #define KH_CMAES_ROWS(S, m)                                                                                                        \

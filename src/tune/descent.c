@@ -362,3 +362,21 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     kh_free(order);
     return rc;
 }
+
+int kh_passage_learn(kh_passage *g, unsigned wrt, int slots, const char *phase, float *x, size_t n, kh_err *err) {
+    bool prompt = wrt == KH_WRT_PROMPT;
+    int rc = kh_gradient_new(&g->gradient, &g->box->params, g->o->shards, wrt, prompt ? slots : 0, prompt ? 0 : slots, err);
+    g->slope = prompt ? kh_gradient_prompt : kh_gradient_prefix;
+    kh_descent d = { .t = g->t, .o = g->o, .phase = phase, .x = x, .n = n, .segment = &(kh_segment){ n, true }, .n_segment = 1 };
+    kh_descent_through(&d, g);
+    if (rc == 0)
+        rc = kh_descent_run(&d, err);
+    kh_gradient_free(g->gradient);
+    g->gradient = NULL;
+    return rc;
+}
+
+long long kh_descent_least(const kh_tuning *t, const void *opts) {
+    (void)opts;
+    return t->n_dev;
+}

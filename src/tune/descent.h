@@ -101,6 +101,11 @@ typedef struct kh_passage {
 
 /* Has a descent, whose x and options are set, go through the model. */
 void kh_descent_through(kh_descent *, kh_passage *);
+/* Learns what stands in `slots` places before the text, x [n]: a soft prompt (KH_WRT_PROMPT) or prefixes (KH_WRT_PREFIX). The
+ * passage's gradient and slope are set here, and gone afterwards. */
+int kh_passage_learn(kh_passage *, unsigned wrt, int slots, const char *phase, float *x, size_t n, kh_err *err);
+/* For kh_method.least of these: a look at every dev row. */
+long long kh_descent_least(const kh_tuning *, const void *opts);
 
 /* Leaves the best x in x, and fills t->stopped. Starts with a look at dev, so that x never becomes worse there. */
 int kh_descent_run(kh_descent *, kh_err *err);

@@ -18,10 +18,7 @@ static const double LEAST_VARIANCE = 1e-30;  /* keeps the logarithm of a varianc
 static const uint32_t RETURNED = UINT32_MAX; /* the "generation" of the draws that are returned */
 
 const kh_opt kh_elbo_table[] = {
-    { "budget-generations", KH_OPT_INT, offsetof(kh_elbo_opts, generations), "300", .min = 1, .max = 1 << 30, .arg = "N",
-        .help = "generations" },
-    { "pop", KH_OPT_INT, offsetof(kh_elbo_opts, pop), "20", .min = 2, .max = KH_CMAES_MAX_POP, .arg = "N",
-        .help = "candidates per generation" },
+    KH_SEARCH_ROWS(kh_elbo_opts, "generations"),
     { "draws", KH_OPT_INT, offsetof(kh_elbo_opts, draws), "10", .min = 1, .max = 1 << 12, .arg = "N",
         .help = "draws of z for each candidate" },
     { "samples", KH_OPT_INT, offsetof(kh_elbo_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N",
@@ -32,16 +29,11 @@ const kh_opt kh_elbo_table[] = {
         .help = "of each coordinate of z" },
     { "common-noise", KH_OPT_FLAG, offsetof(kh_elbo_opts, common), "true",
         .help = "the same noise for all candidates of a generation" },
-    { "sigma", KH_OPT_NUMBER, offsetof(kh_elbo_opts, sigma), "1", .min = 1e-9, .max = 1e9, .arg = "X", .help = "first step size" },
-    { "bound", KH_OPT_NUMBER, offsetof(kh_elbo_opts, bound), "0", .min = 0, .max = 1e9, .arg = "X",
-        .help = "means and variances stay within -X .. X; 0: no bounds" },
-    { "dev-every", KH_OPT_INT, offsetof(kh_elbo_opts, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N",
-        .help = "generations between two looks at the dev rows" },
+    KH_SEARCH_STEP_ROWS(kh_elbo_opts, "0", "means and variances stay"),
+    KH_SEARCH_DEV_ROW(kh_elbo_opts),
     { "dev-all", KH_OPT_FLAG, offsetof(kh_elbo_opts, dev_all),
         .help = "score every candidate on dev, with the draws of its generation" },
-    { "variant", KH_OPT_CHOICE, offsetof(kh_elbo_opts, variant), "full", .arg = "full|separable",
-        .help = "covariance of CMA-ES: all of it, or its diagonal" },
-    { "active", KH_OPT_FLAG, offsetof(kh_elbo_opts, active), "true", .help = "learn from bad candidates, too" },
+    KH_SEARCH_SHAPE_ROWS(kh_elbo_opts),
     { 0 },
 };
 

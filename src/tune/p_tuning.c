@@ -117,39 +117,19 @@ static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     const prefix_opts *o = opts;
     kh_open_box box = { 0 };
     kh_graft graft = { 0 };
-    kh_gradient *g = NULL;
     int rc = kh_open_box_init(&box, t, false, err);
     if (rc == 0)
         rc = make_prefix(&graft, &box, t, err);
-    size_t n = kh_graft_size(&graft);
+    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .pass = prefix_pass, .self = &graft };
     if (rc == 0)
-        rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PREFIX, 0, graft.slots, err);
-    kh_passage through = {
-        .t = t, .o = &o->descent, .box = &box, .gradient = g, .pass = prefix_pass, .slope = kh_gradient_prefix, .self = &graft
-    };
-    kh_descent d = { .t = t,
-        .o = &o->descent,
-        .phase = "p-tuning-v2",
-        .x = graft.x,
-        .n = n,
-        .segment = &(kh_segment){ n, true },
-        .n_segment = 1 };
-    kh_descent_through(&d, &through);
-    if (rc == 0)
-        rc = kh_descent_run(&d, err);
+        rc = kh_passage_learn(&through, KH_WRT_PREFIX, graft.slots, "p-tuning-v2", graft.x, kh_graft_size(&graft), err);
     if (rc == 0)
         rc = kh_posterior_set_graft(p, &graft, err);
     if (rc == 0)
         rc = kh_tuning_judge(t, p, t->plm, err); /* by the engine, which will answer from now on */
-    kh_gradient_free(g);
     kh_open_box_free(&box);
     kh_free(graft.x);
     return rc;
-}
-
-static long long dev_once(const kh_tuning *t, const void *opts) {
-    (void)opts;
-    return t->n_dev;
 }
 
 const kh_method kh_method_p_tuning_v2 = {
@@ -158,6 +138,6 @@ const kh_method kh_method_p_tuning_v2 = {
     .access = KH_ACCESS_WEIGHTS,
     .opts = prefix_table,
     .opts_size = sizeof(prefix_opts),
-    .least = dev_once,
+    .least = kh_descent_least,
     .run = run_p_tuning,
 };

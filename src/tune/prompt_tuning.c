@@ -34,40 +34,21 @@ static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh
     size_t n = (size_t)t->space.slots * (size_t)t->space.hidden;
     kh_open_box box = { 0 };
     learned l = { .t = t, .z = kh_calloc(n, sizeof *l.z), .prompt = kh_calloc(n, sizeof *l.prompt) };
-    kh_gradient *g = NULL;
     int rc = l.z && l.prompt ? kh_open_box_init(&box, t, true, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_subspace_new(&l.space, &t->space, t->plm, 0, err);
+    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .pass = prompt_pass, .self = &l };
     if (rc == 0)
-        rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_PROMPT, t->space.slots, 0, err);
-    kh_passage through = {
-        .t = t, .o = &o->descent, .box = &box, .gradient = g, .pass = prompt_pass, .slope = kh_gradient_prompt, .self = &l
-    };
-    kh_descent d = { .t = t,
-        .o = &o->descent,
-        .phase = "prompt-tuning",
-        .x = l.z,
-        .n = n,
-        .segment = &(kh_segment){ n, true },
-        .n_segment = 1 };
-    kh_descent_through(&d, &through);
-    if (rc == 0)
-        rc = kh_descent_run(&d, err);
+        rc = kh_passage_learn(&through, KH_WRT_PROMPT, t->space.slots, "prompt-tuning", l.z, n, err);
     if (rc == 0)
         rc = kh_posterior_add(p, l.z, 0, err);
     if (rc == 0)
         rc = kh_tuning_judge(t, p, t->plm, err); /* by the engine, which will answer from now on */
-    kh_gradient_free(g);
     kh_subspace_free(l.space);
     kh_open_box_free(&box);
     kh_free(l.z);
     kh_free(l.prompt);
     return rc;
-}
-
-static long long dev_once(const kh_tuning *t, const void *opts) {
-    (void)opts;
-    return t->dev->n_row;
 }
 
 const kh_method kh_method_prompt_tuning = {
@@ -78,6 +59,6 @@ const kh_method kh_method_prompt_tuning = {
     .whole = true,
     .opts = prompt_table,
     .opts_size = sizeof(prompt_opts),
-    .least = dev_once,
+    .least = kh_descent_least,
     .run = run_prompt_tuning,
 };

@@ -95,7 +95,9 @@ int kh_watch_keep(kh_watch *w, int number, const void *bytes, size_t n, kh_err *
     return w->keep ? w->keep(w, number, bytes, n, err) : 0;
 }
 
-int kh_watch_recall(kh_watch *w, int number, kh_buf *bytes, kh_err *err) { return w->recall ? w->recall(w, number, bytes, err) : 0; }
+int kh_watch_recall(kh_watch *w, int number, kh_buf *bytes, kh_err *err) {
+    return w->recall ? w->recall(w, number, bytes, err) : 0;
+}
 
 void kh_watch_stop(kh_watch *w, const char *fmt, ...) {
     va_list args;

@@ -329,7 +329,8 @@ static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
         rc = kh_flow_new(&s->flow, s->sim->dim, s->sim->n_obs, &s->o->flow, s->seed, err);
     if (rc == 0)
         rc = kh_population_new(&s->now, s->o->samples, &(kh_simulator){ .dim = s->sim->dim }, err); /* answers are not kept */
-    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, (long long)s->o->simulations * s->sim->cost, s->o->samples, s->round > 0))
+    long long cost = (long long)s->o->simulations * s->sim->cost;
+    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, cost, s->o->samples, s->round > 0))
         rc = run_round(s, w, err);
     return rc;
 }

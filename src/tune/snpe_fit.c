@@ -123,7 +123,7 @@ static void run_piece(const fit *f, share *s, int first, int n, int at, int n_at
     int dim = f->sims->dim;
     for (int i = 0, row = 0; i < n; i++)
         for (int a = 0; a < n_atom; a++, row++) {
-            int sim = f->item[f->atoms[(size_t)(first + i) * (size_t)n_atom + (size_t)a]];
+            int sim = f->item[f->atoms[((size_t)first + (size_t)i) * (size_t)n_atom + (size_t)a]];
             for (int j = 0; j < dim; j++)
                 s->z[(size_t)row * (size_t)dim + (size_t)j] = (double)f->sims->z[(size_t)sim * (size_t)dim + (size_t)j];
             s->log_prior[row] = f->sims->log_prior[sim];

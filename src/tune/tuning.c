@@ -151,7 +151,8 @@ int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, i
     if (rc == 0)
         rc = kh_targets_score(target, n_loss, z, n, logprob, err);
     for (int i = 0; i < n_loss * n && rc == 0; i++)
-        f[i / n][i % n] = l->scale * kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
+        f[i / n][i % n] = l->scale *
+            kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
     kh_free(logprob);
     kh_free(target);
     return rc;
