@@ -10,7 +10,7 @@
 # METHODS           of "smc abc-smc smc-raw abc-smc-early" (default: all)
 # BUDGETS, SHOTS    for each of the tasks, in their order: queries, and rows of each class (default "24000 48000 112000",
 #                   "16 16 16": 750 or 500 candidates)
-# SAMPLES, SLOTS    of all methods (default 100 and 50, the methods' own)
+# SAMPLES, SLOTS    of all methods (default: the methods' own, 50)
 # ROWS              test rows to judge on, spread evenly over the file (default 200)
 # PRECISION         f32 (default), bf16, ...
 # THREADS           of each run (default 0: one for each core); two calls with other METHODS and the same OUT may run side by side
