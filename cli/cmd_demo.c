@@ -52,8 +52,8 @@ static const struct example {
     const char *name, *shots;
 } EXAMPLES[] = { { "reviews", "16" }, { "topics", "8" } };
 
-/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if it begins with steps about as wide
- * as smc's prior. The paper's sizes are the defaults of "keyhole tune". */
+/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if it begins with steps about as
+ * wide as smc's prior. The paper's sizes are the defaults of "keyhole tune". */
 static const struct method {
     const char *name, *sees, *words;
 } METHODS[] = {

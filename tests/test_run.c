@@ -525,7 +525,7 @@ static void the_journal_answers_in_sql(void **state) {
     assert_int_equal(ask_journal("SELECT max(queries) FROM log WHERE gen = 6"), 6 * 4 * TRAIN + DEV);
     assert_int_equal(ask_journal("SELECT count(*) FROM log WHERE loss >= best AND dev IS NULL"), 3);
     assert_int_equal(ask_journal("SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"), 1);
-    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"), 5); /* what may be other on the way: budgets, and --label-prior */
+    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"), 5); /* budgets, and --label-prior */
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }

@@ -58,7 +58,8 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
 }
 
 /* doc/judging.md, [29]: the mean of the energies, not the energy of the mixture (-log of the mean of exp(-energy)): a prompt moves
- * the logits of all rows by an amount of its own, and in a sum of exponentials the one prompt with the largest would speak for all. */
+ * the logits of all rows by an amount of its own, and in a sum of exponentials the one prompt with the largest would speak for
+ * all. */
 void kh_mixture_energy(double *mean, const float *energy, const float *weight, int n_sample, int n_row) {
     for (int s = 0; s < n_sample; s++)
         for (int i = 0; i < n_row; i++)

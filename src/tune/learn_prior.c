@@ -1,8 +1,8 @@
 /* learn_prior.c - the last step of a run, if it is wanted: what each sample likes to say whatever the text is.
  *
  * Each sample gets a prior of its own: prompts lean to different sides, and a mean of answers that lean cannot be put upright by
- * one correction of the mean. It is learned once, when the samples are known; the search itself minimises what the model says. No label
- * is looked at, but few-shot rows are as many of each class, which is what "batch" takes for granted. */
+ * one correction of the mean. It is learned once, when the samples are known; the search itself minimises what the model says. No
+ * label is looked at, but few-shot rows are as many of each class, which is what "batch" takes for granted. */
 #include "tune/tuning.h"
 
 #include "base/alloc.h"
