@@ -52,9 +52,10 @@ static bool is_even(const double *mean, int n) {
 }
 
 int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int n_label, double *prior, kh_err *err) {
-    double *mean = kh_calloc(2 * (size_t)n_label, sizeof *mean), *v = mean + n_label;
+    double *mean = kh_calloc(2 * (size_t)n_label, sizeof *mean);
     if (!mean)
         return kh_fail_memory(err);
+    double *v = mean + n_label;
     int rounds = kind == KH_LABEL_PRIOR_BATCH ? MAX_ROUNDS : 1;
     for (int k = 0; k < n_label; k++)
         prior[k] = 0;

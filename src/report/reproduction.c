@@ -186,6 +186,16 @@ static bool is_best(const kh_reproduction *r, const sheet *s, const kh_experimen
     return s->better != 0 && !isnan(mean) && fabs(mean - best) < 5e-7;
 }
 
+/* A method of which nothing is known of the paper's table has no row for it. */
+static bool is_published(const writer *w, const char *table, const kh_variant *v) {
+    bool known = false;
+    for (int i = 0; i < w->r->published->n && !known; i++) {
+        const kh_published_value *p = &w->r->published->value[i];
+        known = strcmp(p->table, table) == 0 && strcmp(p->method, v->name) == 0;
+    }
+    return known;
+}
+
 static void published_row(
     const writer *w, const sheet *s, const kh_variant *v, const kh_experiment *const *task, int n, kh_grid *t) {
     kh_grid_add(t, "published");
@@ -222,7 +232,7 @@ static void put_sheet(const writer *w, const sheet *s) {
             if (is_best(w->r, s, i < n ? task[i] : NULL, mean))
                 kh_grid_strong(&t);
         }
-        if (s->published && v->paper)
+        if (s->published && is_published(w, s->published, v))
             published_row(w, s, v, task, n, &t);
     }
     put_grid(w, &t);
@@ -257,7 +267,7 @@ static void put_ood(const writer *w, bool near, const char *score, const char *m
         kh_grid_add(&t, "%s/%s", pair[i]->task, outside[i]);
     for (int k = 0; kh_variant_at(k); k++) {
         const kh_variant *v = kh_variant_at(k);
-        bool published = v->paper && strcmp(metric, "aurrrc") == 0;
+        bool published = strcmp(metric, "aurrrc") == 0 && is_published(w, "4", v);
         for (int row = 0; row < 1 + published && has_variant(w->r, v, KH_TABLE_OOD); row++) {
             kh_grid_add(&t, "%s", row ? "published" : v->title);
             for (int i = 0; i < n_pair; i++) {
@@ -681,8 +691,8 @@ static void put_head(const writer *w) {
             "The fast preset has far smaller budgets than the paper and judges on fewer rows: it shows that all works, and its "
             "numbers say little about the paper's.");
     para(w,
-        "Of the published tables only a few numbers are known here; a dash in a row \"published\" means that the number is not "
-        "known, not that the paper has none. --published FILE adds more (doc/reproduce.md).");
+        "Of the published tables only a few numbers are known here; a method without a row \"published\", and a dash in such a "
+        "row, means that the number is not known, not that the paper has none. --published FILE adds more (doc/reproduce.md).");
 }
 
 int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf *out, kh_err *err) {
