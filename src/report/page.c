@@ -299,8 +299,9 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         "A classifier that knows its limits is less certain of them.");
     if (e->n_score > KH_SCORE_ENERGY)
         kh_buf_text(b,
-            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, −log&nbsp;∑&nbsp;exp "
-            "of their logits, is about how much the model expects any of them, which normalising forgets.");
+            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, "
+            "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of them, which "
+            "normalising forgets.");
     kh_buf_text(b, "</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
