@@ -1,6 +1,6 @@
 /* test_tune_label_prior.c - what a model likes to say whatever the text is: the closed forms, learned by every method that sees
  * log-probabilities, kept in the folder, used by predictions, and refused where there is nothing to correct. */
-#include "tiny.h"
+#include "tiny_tune.h"
 
 #include "base/json.h"
 #include "judge/label_prior.h"
@@ -12,35 +12,10 @@
 
 enum { TRAIN = 8, DEV = 6, K = 2, CONTENT_FREE = 3 };
 
-static kh_plm *plm;
-static const kh_task *task;
-static kh_dataset *train, *dev;
-static char run_dir[80];
-
-static int open_all(void **state) {
-    tiny_setup(state);
-    plm = tiny_open(KH_ACCESS_LOGPROBS);
-    task = tiny_task();
-    train = tiny_rows(TRAIN, 1, -1);
-    dev = tiny_rows(DEV, 2, -1);
-    snprintf(run_dir, sizeof run_dir, "/tmp/keyhole-test-prior-%ld", (long)getpid());
-    return 0;
-}
-
-static int close_all(void **state) {
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", NULL };
-    tiny_remove(run_dir, FILES);
-    kh_dataset_close(train);
-    kh_dataset_close(dev);
-    kh_task_close(task);
-    kh_plm_close(plm);
-    return tiny_teardown(state);
-}
+static int open_all(void **state) { return tune_setup(state, "prior", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2); }
 
 static kh_tune_opts options(kh_label_prior prior) {
-    kh_tune_opts o = kh_tune_defaults();
-    o.space = tiny_space();
-    o.seed = 13;
+    kh_tune_opts o = tune_options();
     o.label_prior = prior;
     return o;
 }
@@ -402,5 +377,5 @@ int main(void) {
         cmocka_unit_test(labels_and_gradients_have_nothing_to_correct),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
-    return cmocka_run_group_tests_name("label prior", tests, open_all, close_all);
+    return cmocka_run_group_tests_name("label prior", tests, open_all, tune_teardown);
 }
