@@ -19,7 +19,7 @@ keyhole=$1 out=$2
 model=${MODEL:-../shared/models/minilm-mlm} data=${DATA:-../shared/data}
 tasks=(${TASKS:-sst2 agnews dbpedia}) seeds=(${SEEDS:-13 21 42}) budgets=(${BUDGETS:-24000 48000 112000})
 shots=(${SHOTS:-16 16 16}) methods=" ${METHODS:-smc abc-smc smc-raw abc-smc-early} "
-rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" --samples "${SAMPLES:-100}" \
+rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" ${SAMPLES:+--samples "$SAMPLES"} \
     --threads "${THREADS:-0}")
 mkdir -p "$out" || exit 1
 

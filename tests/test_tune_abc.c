@@ -358,6 +358,40 @@ static void every_run_ends_and_says_why(void **state) {
     check_reason(ALL[2], "signs", 32, 1700, SET("accept", "soft"), "budget");
 }
 
+static int different(const kh_population *p) {
+    size_t dim = (size_t)p->dim, bytes = dim * sizeof *p->z;
+    int n = 0;
+    for (int i = 0; i < p->n; i++) {
+        bool seen = false;
+        for (int j = 0; j < i && !seen; j++)
+            seen = memcmp(p->z + (size_t)i * dim, p->z + (size_t)j * dim, bytes) == 0;
+        n += !seen;
+    }
+    return n;
+}
+
+/* Wherever the budget ends: a level whose copies have not moved is no population, and the one before it comes out. */
+static void smc_takes_back_a_level_that_it_cannot_pay_for(void **state) {
+    (void)state;
+    kh_toy *toy = toy_new("signs", 32, 1);
+    int taken_back = 0;
+    for (int accept = 0; accept < 2; accept++)
+        for (long long budget = 1500; budget < 9000; budget += 150) {
+            outcome o = { .max_queries = budget };
+            kh_toy_simulator(toy)->asked = 0;
+            assert_int_equal(run_rc(&o, ALL[2], kh_toy_simulator(toy), 3,
+                SET("samples", "20", "max-moves", "6", "unmoved", "0.3", "accept", accept ? "soft" : "hard"), NULL), 0);
+            if (different(&o.p) * 2 <= o.p.n)
+                fail_msg("%lld queries, accept %d: %d members, %d different", budget, accept, o.p.n, different(&o.p));
+            for (int i = 0; i < o.p.n && !accept; i++)
+                assert_true(o.p.errors[i] <= o.p.tolerance);
+            taken_back += strstr(o.facts, " taken-back=1") != NULL;
+            kh_population_free(&o.p);
+        }
+    assert_in_range(taken_back, 5, 95);
+    kh_toy_free(toy);
+}
+
 /* A simulator that cannot be satisfied: its errors never fall below one. */
 static int stubborn_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
     int rc = blind_errors(s, c, allowance, errors, answer, err);
@@ -490,6 +524,7 @@ int main(void) {
         cmocka_unit_test(early_rejection_accepts_the_same),
         cmocka_unit_test(a_seed_fixes_the_run),
         cmocka_unit_test(every_run_ends_and_says_why),
+        cmocka_unit_test(smc_takes_back_a_level_that_it_cannot_pay_for),
         cmocka_unit_test(smc_gives_up_where_nothing_is_better),
         cmocka_unit_test(a_box_that_fails_ends_the_run),
         cmocka_unit_test(memory_may_run_out_anywhere),

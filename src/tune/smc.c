@@ -15,7 +15,8 @@
  * soft: a level raises the power of the likelihood as far as the effective sample size allows, resamples and moves all.
  *
  * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b follows the share of moves that
- * are accepted. Which members move and how often depends on the run's state alone. */
+ * are accepted. Which members move and how often depends on the run's state alone. Where a budget ends before half of a level's
+ * copies have moved, the level is taken back: copies of a few are no sample. */
 #include "tune/labels.h"
 
 #include "base/alloc.h"
@@ -92,12 +93,14 @@ typedef struct smc {
     int eps;         /* hard: the tolerance */
     double power;    /* soft: of the likelihood, 0 to 1 */
     double rate;     /* soft: what an error costs, log((1 - eta) (K - 1) / eta) */
-    kh_population now, spare;
+    kh_population now, before; /* this level's, and what it came from */
     kh_population batch; /* candidates, */
     int member[BATCH];   /* whose moves they are, */
     int allowance[BATCH];
     int *moving;         /* [n_moving] members that take part in the sweeps of this level */
     int n_moving;
+    bool *moved;    /* [samples] in this level */
+    bool taken_back;
     int *sorted;    /* [samples or first draws] scratch */
     double *weight; /* [samples] soft: scratch */
     int retries;
@@ -117,20 +120,22 @@ static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
     int rc = kh_population_new(&m->now, o->samples, s, err);
     if (rc == 0)
-        rc = kh_population_new(&m->spare, o->samples, s, err);
+        rc = kh_population_new(&m->before, o->samples, s, err);
     if (rc == 0)
         rc = kh_population_new(&m->batch, BATCH, s, err);
     m->moving = kh_calloc((size_t)o->samples, sizeof *m->moving);
+    m->moved = kh_calloc((size_t)o->samples, sizeof *m->moved);
     m->sorted = kh_calloc((size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
     m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
-    return rc == 0 && (!m->moving || !m->sorted || !m->weight) ? kh_fail_memory(err) : rc;
+    return rc == 0 && (!m->moving || !m->moved || !m->sorted || !m->weight) ? kh_fail_memory(err) : rc;
 }
 
 static void smc_free(smc *m) {
     kh_population_free(&m->now);
-    kh_population_free(&m->spare);
+    kh_population_free(&m->before);
     kh_population_free(&m->batch);
     kh_free(m->moving);
+    kh_free(m->moved);
     kh_free(m->sorted);
     kh_free(m->weight);
 }
@@ -257,6 +262,7 @@ static bool lower_tolerance(smc *m) {
 /* Members above the tolerance become copies of those that meet it, each of which is as likely to be copied; the copies move. If
  * all meet it, because the tolerance could not be lowered yet, all move. */
 static void replace(smc *m) {
+    kh_population_copy(&m->before, &m->now);
     kh_rng r = kh_rng_stream(m->seed, KH_RNG_RESAMPLE, (uint32_t)m->level, 0);
     double u = kh_rng_uniform(&r);
     int n = m->now.n, met = 0, copies = n - count_within(m, m->eps), k = 0;
@@ -310,12 +316,12 @@ static void raise_power(smc *m) {
     for (int i = 0, taken = 0; i < n; i++) {
         sum += m->weight[i] * n;
         for (; taken < n && (taken + u < sum || i == n - 1); taken++)
-            kh_population_put(&m->spare, taken, &m->now, i);
+            kh_population_put(&m->before, taken, &m->now, i);
     }
-    m->spare.n = n;
+    m->before.n = n;
     kh_population old = m->now;
-    m->now = m->spare;
-    m->spare = old;
+    m->now = m->before;
+    m->before = old;
     m->n_moving = n;
     for (int i = 0; i < n; i++)
         m->moving[i] = i;
@@ -360,6 +366,7 @@ static int sweep(smc *m, kh_err *err) {
                 m->batch.ancestor[i] = m->now.ancestor[m->member[i]];
                 m->batch.moves[i] = m->now.moves[m->member[i]] + 1;
                 kh_population_put(&m->now, m->member[i], &m->batch, i);
+                m->moved[m->member[i]] = true;
             }
             accepted += ok;
             tried++;
@@ -380,6 +387,7 @@ static int move(smc *m, kh_err *err) {
     int rc = 0;
     double stayed = 1;
     m->tried = m->accepted = 0;
+    memset(m->moved, 0, (size_t)m->now.n * sizeof *m->moved);
     for (int i = 0; rc == 0 && i < m->o->max_moves && stayed > m->o->unmoved && !m->w->stopped[0]; i++) {
         rc = sweep(m, err);
         if (m->tried > 0)
@@ -412,10 +420,14 @@ static int report(smc *m, kh_err *err) {
     else
         snprintf(target, sizeof target, "eps=%d", m->eps);
     snprintf(facts, sizeof facts,
-        "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f errors=%d/%.2f saved=%lld", target,
+        "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f errors=%d/%.2f saved=%lld%s", target,
         m->accepted, m->tried, m->tried ? (double)m->accepted / (double)m->tried : 0, m->b, m->ess, kh_population_ancestors(p),
-        moves / p->n, best, sum / p->n, m->s->saved);
+        moves / p->n, best, sum / p->n, m->s->saved, m->taken_back ? " taken-back=1" : "");
     return kh_watch_done(m->w, p, &(kh_step){ m->level, m->level, 0, facts }, is_last(m) || m->w->stopped[0], err);
+}
+
+static bool too_few_accepted(const smc *m) {
+    return m->level > 0 && m->tried > 0 && (double)m->accepted < m->o->min_rate * (double)m->tried;
 }
 
 /* Why the run ends by itself, if it does. */
@@ -426,24 +438,48 @@ static void reason(smc *m) {
         kh_watch_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
         kh_watch_stop(m->w, "all %d levels are done", m->o->levels);
-    else if (m->level > 0 && m->tried > 0 && (double)m->accepted < m->o->min_rate * (double)m->tried)
+    else if (too_few_accepted(m))
         kh_watch_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted, m->tried, m->o->min_rate);
 }
 
-static int one_level(smc *m, kh_err *err) {
-    m->level++;
-    if (m->o->accept == ACCEPT_SOFT)
+static int select_members(smc *m) {
+    if (m->o->accept == ACCEPT_SOFT) {
         raise_power(m);
-    else {
-        bool lower = lower_tolerance(m);
-        if (!lower && m->retries >= RETRIES) {
-            kh_watch_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
-            return 0;
-        }
-        m->retries = lower ? 0 : m->retries + 1;
-        replace(m);
+        return 0;
+    }
+    bool lower = lower_tolerance(m);
+    if (!lower && m->retries >= RETRIES)
+        return -1;
+    m->retries = lower ? 0 : m->retries + 1;
+    replace(m);
+    return 0;
+}
+
+/* The run ends, by a budget or for want of acceptance, with copies that have mostly not moved: the population that they were made
+ * from is what is worth keeping. */
+static bool is_unfinished(const smc *m) {
+    int moved = 0;
+    for (int i = 0; i < m->n_moving; i++)
+        moved += m->moved[m->moving[i]];
+    return (m->w->stopped[0] || (!is_last(m) && too_few_accepted(m))) && 2 * moved < m->n_moving;
+}
+
+static int one_level(smc *m, kh_err *err) {
+    int eps = m->eps;
+    double power = m->power, ess = m->ess;
+    m->level++;
+    if (select_members(m) != 0) {
+        kh_watch_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
+        return 0;
     }
     int rc = move(m, err);
+    m->taken_back = rc == 0 && is_unfinished(m);
+    if (m->taken_back) {
+        kh_population_copy(&m->now, &m->before);
+        m->eps = eps;
+        m->power = power;
+        m->ess = ess;
+    }
     return rc == 0 ? report(m, err) : rc;
 }
 
