@@ -571,8 +571,8 @@ const cli_command cmd_reproduce = {
             "  mpirun -n 4 keyhole reproduce ...            doc/scale.md\n\n"
             "Methods: manual, icl, prompt-tuning, model-tuning, bbt, ensemble, elbo, abc-smc,\n"
             "snpe, smc; abc-smc-importance (weights); smc-10, smc-30, smc-100, smc-300\n"
-            "(samples); abc-smc-votes, smc-raw, smc-soft, smc-patient, ensemble-fresh,\n"
-            "elbo-text, manual-exact (ablations).",
+            "(samples); abc-smc-votes, smc-raw, smc-soft, smc-patient, smc-watched,\n"
+            "ensemble-fresh, elbo-text, manual-exact (ablations).",
     .opts = reproduce_table,
     .opts_size = sizeof(reproduce_opts),
     .run = run_reproduce,

@@ -110,19 +110,6 @@ static void labels_only(const kh_reproduction *r, kh_finding *f) {
     }
 }
 
-static void weights(const kh_reproduction *r, kh_finding *f) {
-    static const char *const NAMES[] = { "abc-smc", "abc-smc-importance" };
-    double score[2], ece[2];
-    int n = accuracy_and_ece(r, NAMES, 2, score, ece);
-    if (n == 0) {
-        say(f, "No task has runs of both.");
-        return;
-    }
-    say(f, "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and %.3f.", n, plural(n),
-        100 * score[0], ece[0], 100 * score[1], ece[1]);
-    f->agrees = score[0] >= score[1] ? 1 : -1;
-}
-
 static void samples(const kh_reproduction *r, kh_finding *f) {
     static const char *const NAMES[] = { "smc-10", "smc-30", "smc-100", "smc-300" };
     double first = NAN, last = NAN;
@@ -149,12 +136,14 @@ static void samples(const kh_reproduction *r, kh_finding *f) {
 typedef struct reach {
     double level, best;
     long long queries;
+    int generations;
 } reach;
 
 static void look(void *user, const char *line, const char *facts) {
     reach *x = user;
     const char *queries = strstr(line, "queries="), *dev = strstr(line, "dev=");
     (void)facts;
+    x->generations++;
     if (!queries || !dev || dev[4] < '0' || dev[4] > '9')
         return;
     double value = strtod(dev + 4, NULL);
@@ -163,15 +152,20 @@ static void look(void *user, const char *line, const char *facts) {
         x->queries = strtoll(queries + 8, NULL, 10);
 }
 
+static int read_record(const kh_reproduction *r, int i, reach *x, kh_err *err) {
+    char *dir = kh_path_join(r->runs, r->a->run[i].name);
+    int next = 0, rc = dir ? kh_run_read_lines(dir, 0, look, x, &next, err) : kh_fail_memory(err);
+    kh_free(dir);
+    return rc == KH_ENOMEM ? rc : 0; /* a run without a journal has no record */
+}
+
 int kh_queries_to_reach(const kh_reproduction *r, int i, double level, long long *queries, double *best, kh_err *err) {
     reach x = { .level = level };
-    char *dir = kh_path_join(r->runs, r->a->run[i].name);
-    int next = 0, rc = dir ? kh_run_read_lines(dir, 0, look, &x, &next, err) : kh_fail_memory(err);
-    kh_free(dir);
+    int rc = read_record(r, i, &x, err);
     *queries = x.queries;
     if (best)
         *best = x.best;
-    return rc == KH_ENOMEM ? rc : 0; /* a run without a journal has no record */
+    return rc;
 }
 
 /* The run of this method beside run i: the same task and seed; -1: there is none that is done. */
@@ -183,15 +177,50 @@ static int beside(const kh_reproduction *r, int i, const char *name) {
     return -1;
 }
 
-/* For each pair of runs, the level is the best that both have reached. */
+/* There are weights from the second generation on. */
+static int weights(const kh_reproduction *r, kh_finding *f, kh_err *err) {
+    static const char *const NAMES[] = { "abc-smc", "abc-smc-importance" };
+    double score[2], ece[2];
+    int n = accuracy_and_ece(r, NAMES, 2, score, ece), runs = 0, weighed = 0, rc = 0;
+    for (int i = 0; i < r->a->n && rc == 0; i++) {
+        reach x = { .level = 2 };
+        if (!r->outcome[i].done || strcmp(r->a->run[i].variant->name, NAMES[1]) != 0)
+            continue;
+        rc = read_record(r, i, &x, err);
+        runs++;
+        weighed += x.generations > 1;
+    }
+    if (n == 0) {
+        say(f, "No task has runs of both.");
+        return rc;
+    }
+    say(f,
+        "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and %.3f. %d of %d run%s with importance "
+        "weights came to a second generation, the first that has any.",
+        n, plural(n), 100 * score[0], ece[0], 100 * score[1], ece[1], weighed, runs, plural(runs));
+    f->agrees = weighed == 0 ? 0 : score[0] >= score[1] ? 1 : -1;
+    return rc;
+}
+
+static bool any_done(const kh_reproduction *r, const char *name) {
+    bool any = false;
+    for (int i = 0; i < r->a->n; i++)
+        any |= r->outcome[i].done && strcmp(r->a->run[i].variant->name, name) == 0;
+    return any;
+}
+
+/* For each pair of runs, the level is the best that both have reached. "smc" asks dev at its end only, so that all its queries
+ * count; better take "smc-watched", which asks after every level, as "abc-smc" does after every generation. */
 static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err) {
+    bool watched = any_done(r, "smc-watched");
     double sum[2] = { 0 }, level = 0;
     int pairs = 0, first = 0, rc = 0;
     for (int i = 0; i < r->a->n && rc == 0; i++) {
         int at[2] = { i, -1 };
         double highest[2] = { 0 };
         long long q[2];
-        if (!r->outcome[i].done || strcmp(r->a->run[i].variant->name, "abc-smc") != 0 || (at[1] = beside(r, i, "smc")) < 0)
+        if (!r->outcome[i].done || strcmp(r->a->run[i].variant->name, "abc-smc") != 0 ||
+            (at[1] = beside(r, i, watched ? "smc-watched" : "smc")) < 0)
             continue;
         for (int k = 0; k < 2 && rc == 0; k++)
             rc = kh_queries_to_reach(r, at[k], 2, &q[k], &highest[k], err);
@@ -210,9 +239,10 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
         say(f, "No task has runs of both with a record of dev accuracy.");
     else
         say(f,
-            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc %.0f queries on average, "
-            "abc-smc %.0f (%.2f times as many); smc is first in %d.",
-            pairs, plural(pairs), level / pairs, sum[1] / pairs, sum[0] / pairs, sum[0] / sum[1], first);
+            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc, which asks dev %s, %.0f queries "
+            "on average, abc-smc %.0f (%.2f times as many); smc is first in %d.",
+            pairs, plural(pairs), level / pairs, watched ? "after every level" : "at its end only", sum[1] / pairs, sum[0] / pairs,
+            sum[0] / sum[1], first);
     return rc;
 }
 
@@ -268,13 +298,14 @@ int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], 
     static const struct {
         const char *question, *paper;
         void (*answer)(const kh_reproduction *, kh_finding *);
+        int (*read)(const kh_reproduction *, kh_finding *, kh_err *err); /* instead, if records are needed */
     } ASKED[KH_QUESTIONS] = {
-        { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?", "both, in Tables 1 and 2", ensembles_and_elbo },
-        { "What do labels only cost, and how much of it is won back?", "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only },
-        { "Are uniform weights as good as importance weights?", "they are, and are recommended", weights },
-        { "Do more samples close the calibration gap?", "a guess that they do", samples },
-        { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?", NULL, NULL },
-        { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?", "it does", against_maxp },
+        { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?", "both, in Tables 1 and 2", ensembles_and_elbo, NULL },
+        { "What do labels only cost, and how much of it is won back?", "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only, NULL },
+        { "Are uniform weights as good as importance weights?", "they are, and are recommended", NULL, weights },
+        { "Do more samples close the calibration gap?", "a guess that they do", samples, NULL },
+        { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?", NULL, NULL, queries_to_reach },
+        { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?", "it does", against_maxp, NULL },
     };
     int rc = 0;
     for (int i = 0; i < KH_QUESTIONS; i++) {
@@ -282,7 +313,7 @@ int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], 
         if (ASKED[i].answer)
             ASKED[i].answer(r, &out[i]);
         else if (rc == 0)
-            rc = queries_to_reach(r, &out[i], err);
+            rc = ASKED[i].read(r, &out[i], err);
     }
     return rc;
 }
