@@ -22,7 +22,7 @@ enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
 #define WIDE_PRIOR "prior-variance=500"
 #define SMC_FAST "samples=10 first-draws=8 " WIDE_PRIOR
 #define SMC_SOME_FAST "first-draws=8 " WIDE_PRIOR
-#define ABC_FAST "samples=10 first-draws=1 kernel-mean=100 " WIDE_PRIOR
+#define ABC_FAST "samples=10 first-draws=3 kernel-mean=100 " WIDE_PRIOR
 #define ENSEMBLE_FAST "members=3 budget-generations=3 pop=8 sigma=6 dev-every=3"
 #define ABLATED KH_TABLE_ABLATIONS
 
@@ -45,13 +45,13 @@ static const kh_variant VARIANTS[] = {
     { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LOGITS, .paper = true, .code = true,
         .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 dev-all=false samples=8", .candidates = 80, .weight = 60 },
     { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .fast = ABC_FAST, .candidates = 80, .weight = 60 },
+        .fast = ABC_FAST, .candidates = 120, .weight = 60 },
     { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_FAMILY_LABELS, .paper = true, .code = true,
         .fast = "budget-rounds=2 simulations=32 samples=10 transforms=2 max-epochs=20 " WIDE_PRIOR, .weight = 60 },
-    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = SMC_FAST, .candidates = 80, .weight = 60 },
+    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_FAMILY_LABELS, .fast = SMC_FAST, .candidates = 120, .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
-        .set = "weights=importance", .fast = ABC_FAST, .candidates = 80, .weight = 60 },
+        .set = "weights=importance", .fast = ABC_FAST, .candidates = 120, .weight = 60 },
 
     { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .fast = SMC_SOME_FAST, .candidates = 100,
         .weight = 40 },
@@ -62,15 +62,15 @@ static const kh_variant VARIANTS[] = {
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_FAMILY_LABELS, .code = true, .set = "calibrate=votes",
-        .fast = ABC_FAST, .candidates = 80, .weight = 60 },
+        .fast = ABC_FAST, .candidates = 120, .weight = 60 },
     { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_FAMILY_LABELS, .set = "calibrate=none", .fast = SMC_FAST,
-        .candidates = 80, .weight = 60 },
+        .candidates = 120, .weight = 60 },
     { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_FAMILY_LABELS, .set = "accept=soft", .fast = SMC_FAST,
-        .candidates = 80, .weight = 60 },
+        .candidates = 120, .weight = 60 },
     { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_FAMILY_LABELS, .set = "early-rejection=off", .fast = SMC_FAST,
-        .candidates = 80, .weight = 90 },
+        .candidates = 120, .weight = 90 },
     { "smc-watched", "SMC, dev asked after every level", "smc", ABLATED, KH_FAMILY_LABELS, .set = "dev-every=1",
-        .fast = SMC_FAST, .candidates = 80, .weight = 60 },
+        .fast = SMC_FAST, .candidates = 120, .weight = 60 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_FAMILY_LOGITS, .code = true,
         .set = "share-projection=false", .fast = ENSEMBLE_FAST, .candidates = 80, .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_FAMILY_LOGITS,
