@@ -52,8 +52,8 @@ static const struct example {
     const char *name, *shots;
 } EXAMPLES[] = { { "reviews", "16" }, { "topics", "8" } };
 
-/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if it begins with wide steps,
- * or from a prior that is wider than for prompts of fifty vectors. The paper's sizes are the defaults of "keyhole tune". */
+/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if it begins with steps as wide as
+ * the prior. The paper's sizes are the defaults of "keyhole tune". */
 static const struct method {
     const char *name, *sees, *words;
 } METHODS[] = {
@@ -64,7 +64,7 @@ static const struct method {
         "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 --budget-generations 5 --dev-every 3" },
     { "smc", "labels only",
         "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 8 --first-draws 12 --max-moves 3 "
-        "--prior-variance 150 --budget-queries 3000" },
+        "--budget-queries 3000" },
 };
 
 enum {

@@ -258,6 +258,69 @@ static void smc_keeps_the_prior_if_the_constraint_is_empty(void **state) {
     kh_population_free(&o.p);
 }
 
+/* Errors grow with the distance of |z| from 3 and if z_0 is below 0: known exactly from draws of the prior. */
+static int shell_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+    (void)allowance, (void)answer, (void)err;
+    for (int i = 0; i < c->n; i++) {
+        const float *z = c->z + (size_t)i * (size_t)s->dim;
+        double square = 0;
+        for (int j = 0; j < s->dim; j++)
+            square += (double)z[j] * (double)z[j];
+        double far = fabs(sqrt(square) - 3) * 4 + (z[0] < 0 ? 5 : 0);
+        errors[i] = far < s->n_error ? (int)far : s->n_error;
+    }
+    s->asked += c->n;
+    return 0;
+}
+
+typedef struct moments {
+    double n, sum[3], square[3]; /* of z_0, |z|^2 and the width */
+} moments;
+
+static void moments_add(moments *m, const float *z, int dim, double width) {
+    double x[3] = { (double)z[0], 0, width };
+    for (int j = 0; j < dim; j++)
+        x[1] += (double)z[j] * (double)z[j];
+    for (int k = 0; k < 3; k++) {
+        m->sum[k] += x[k];
+        m->square[k] += x[k] * x[k];
+    }
+    m->n++;
+}
+
+/* With a prior of unknown width, against draws from it that meet the tolerance. */
+static void smc_learns_the_width_of_the_prior(void **state) {
+    (void)state;
+    enum { MEMBERS = 200, SEEDS = 20 };
+    for (int dim = 2; dim <= 8; dim += 6) {
+        kh_simulator sim = { .dim = dim, .prior_var = 0.25, .prior_spread = 1, .n_error = 20, .cost = 1, .errors = shell_errors };
+        moments exact = { 0 }, got = { 0 };
+        for (uint32_t i = 0; exact.n < 20000; i++) {
+            float z[8];
+            int errors;
+            kh_rng r = kh_rng_stream(99, KH_RNG_TEST, i, 0);
+            double width = kh_prior_draw(&sim, &r, z);
+            shell_errors(&sim, &(kh_candidates){ .z = z, .n = 1 }, NULL, &errors, NULL, NULL);
+            if (errors <= 2)
+                moments_add(&exact, z, dim, width);
+        }
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            outcome o = run(ALL[2], &sim, seed, SET("samples", "200", "tolerance", "2", "max-moves", "60"));
+            for (int i = 0; i < o.p.n; i++)
+                moments_add(&got, o.p.z + (size_t)i * (size_t)dim, dim, o.p.width[i]);
+            kh_population_free(&o.p);
+        }
+        for (int k = 0; k < 3; k++) {
+            double mean = exact.sum[k] / exact.n, var = exact.square[k] / exact.n - mean * mean, m = got.sum[k] / got.n;
+            double off = (m - mean) / sqrt(var * (1 / exact.n + 4 / got.n)); /* members are related: as if four were one */
+            if (fabs(off) > 4 || fabs((got.square[k] / got.n - m * m) / var - 1) > 0.15)
+                fail_msg("dim %d, number %d: mean %g, %g wanted; variance %g, %g wanted", dim, k, m, mean,
+                    got.square[k] / got.n - m * m, var);
+        }
+        assert_true(exact.sum[2] / exact.n > 0.5); /* the width that fits is not the prior's */
+    }
+}
+
 static void smc_keeps_its_ancestors_where_weights_collapse(void **state) {
     (void)state;
     kh_toy *toy = toy_new("signs", 500, 1);
@@ -520,6 +583,7 @@ int main(void) {
         cmocka_unit_test(soft_acceptance_samples_its_posterior),
         cmocka_unit_test(smc_is_calibrated),
         cmocka_unit_test(smc_keeps_the_prior_if_the_constraint_is_empty),
+        cmocka_unit_test(smc_learns_the_width_of_the_prior),
         cmocka_unit_test(smc_keeps_its_ancestors_where_weights_collapse),
         cmocka_unit_test(early_rejection_accepts_the_same),
         cmocka_unit_test(a_seed_fixes_the_run),

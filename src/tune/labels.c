@@ -107,7 +107,7 @@ static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err
     return rc;
 }
 
-static int box_new(box *b, kh_tuning *t, const kh_subspace *space, double prior, kh_err *err) {
+static int box_new(box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
     int n_row = t->train->n_row, n_label = t->words->n_label;
     size_t rows = (size_t)n_row, prompt = (size_t)t->space.slots * (size_t)t->space.hidden;
     *b = (box){ .target = { NULL, t->labeler, space, t->train, t->words },
@@ -124,7 +124,8 @@ static int box_new(box *b, kh_tuning *t, const kh_subspace *space, double prior,
         b->order[i] = i;
     one_hot(t->train->label, rows, n_label, b->observed);
     b->sim = (kh_simulator){ .dim = t->space.dim,
-        .prior_var = prior,
+        .prior_var = o->prior,
+        .prior_spread = o->prior_spread,
         .n_error = n_row,
         .n_class = n_label,
         .n_answer = n_row,
@@ -366,7 +367,7 @@ int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int
     looker l = { 0 };
     int rc = kh_subspace_new(&space, &t->space, t->plm, t->o->seed, err);
     if (rc == 0)
-        rc = box_new(&b, t, space, o->prior, err);
+        rc = box_new(&b, t, space, o, err);
     if (rc == 0)
         rc = looker_new(&l, t, space, o, samples, err);
     if (rc == 0) {

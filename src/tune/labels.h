@@ -12,7 +12,7 @@ enum { KH_CALIBRATE_NONE, KH_CALIBRATE_BY_VOTES };
 
 /* What all of these methods have in common on the box. */
 typedef struct kh_labels_opts {
-    double prior;
+    double prior, prior_spread;
     int calibrate, dev_every;
 } kh_labels_opts;
 

@@ -19,8 +19,9 @@ int kh_population_new(kh_population *p, int n, const kh_simulator *s, kh_err *er
         .errors = kh_calloc(size, sizeof *p->errors),
         .answer = kh_calloc(size * (size_t)s->n_answer + 1, sizeof *p->answer),
         .ancestor = kh_calloc(size, sizeof *p->ancestor),
-        .moves = kh_calloc(size, sizeof *p->moves) };
-    if (!p->z || !p->weight || !p->errors || !p->answer || !p->ancestor || !p->moves)
+        .moves = kh_calloc(size, sizeof *p->moves),
+        .width = kh_calloc(size, sizeof *p->width) };
+    if (!p->z || !p->weight || !p->errors || !p->answer || !p->ancestor || !p->moves || !p->width)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++)
         p->weight[i] = 1.0 / n;
@@ -34,6 +35,7 @@ void kh_population_free(kh_population *p) {
     kh_free(p->answer);
     kh_free(p->ancestor);
     kh_free(p->moves);
+    kh_free(p->width);
     *p = (kh_population){ 0 };
 }
 
@@ -44,6 +46,7 @@ void kh_population_put(kh_population *p, int to, const kh_population *other, int
     p->errors[to] = other->errors[from];
     p->ancestor[to] = other->ancestor[from];
     p->moves[to] = other->moves[from];
+    p->width[to] = other->width[from];
 }
 
 void kh_population_copy(kh_population *p, const kh_population *from) {
@@ -76,9 +79,11 @@ int kh_population_ancestors(const kh_population *p) {
     return different;
 }
 
-void kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
+double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
+    double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0, sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
     for (int j = 0; j < s->dim; j++)
-        z[j] = (float)(sqrt(s->prior_var) * kh_rng_normal(r));
+        z[j] = (float)(sd * kh_rng_normal(r));
+    return u;
 }
 
 bool kh_watch_may(kh_watch *w, long long queries, int members, bool have) {

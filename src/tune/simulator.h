@@ -29,7 +29,10 @@ typedef struct kh_candidates {
 typedef struct kh_simulator kh_simulator;
 struct kh_simulator {
     int dim;          /* of z */
-    double prior_var; /* the prior is N(0, prior_var I) */
+    double prior_var; /* the prior is N(0, prior_var I); */
+    /* or, if above 0, N(0, prior_var exp(2 prior_spread u) I) with u ~ N(0, 1): its width is not known, either. Only methods that
+     * move z and u together may be given that. */
+    double prior_spread;
 
     int n_error;  /* the largest count of errors */
     int n_class;  /* what an answer may be: an error is one of n_class - 1; 0: two */
@@ -61,6 +64,7 @@ typedef struct kh_population {
     int *answer;    /* [n, n_answer] */
     int *ancestor;  /* [n] the member of the first population that it comes from */
     int *moves;     /* [n] how many accepted moves ago */
+    double *width;  /* [n] u of its prior; 0 if that is known */
 } kh_population;
 
 /* Room for n; all of it zero, weights 1 / n. Free it also on failure. */
@@ -72,8 +76,8 @@ void kh_population_copy(kh_population *, const kh_population *from); /* made for
 double kh_population_ess(const kh_population *);                     /* (sum w)^2 / sum w^2 */
 int kh_population_ancestors(const kh_population *);                  /* how many different ones */
 
-/* A draw from the prior. */
-void kh_prior_draw(const kh_simulator *, kh_rng *, float *z);
+/* A draw from the prior; returns its u. */
+double kh_prior_draw(const kh_simulator *, kh_rng *, float *z);
 
 /* ------------------------------------------------------------------------------------------------- who looks on */
 

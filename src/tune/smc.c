@@ -7,7 +7,8 @@
  *     z' = sqrt(1 - b^2) z + b xi,   xi ~ prior
  *
  * is reversible under the prior whatever b is (Crank-Nicolson; Cotter et al. 2013), so that the only question left is whether
- * z' makes few enough errors ("hard"), or how much less likely its errors make the labels ("soft").
+ * z' makes few enough errors ("hard"), or how much less likely its errors make the labels ("soft"). How far prompts must be from
+ * where they begin to change an answer differs from model to model, so the prior's width is moved along with z (--prior-spread).
  *
  * hard: the first population is drawn from the prior by rejection, with a tolerance that a quarter of a few draws meets. A
  * level lowers the tolerance to the count that a given share of the population meets, but by one at least; members above it are
@@ -77,7 +78,10 @@ static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
     { "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", .arg = "off|on", \
         .help = "stop asking about a candidate that has too many errors; accepts the same" }
 
-static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"), OWN_ROWS("6", "0.3"), { 0 } };
+static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"),
+    { "prior-spread", KH_OPT_NUMBER, offsetof(smc_opts, labels.prior_spread), "1", .min = 0, .max = 4, .arg = "X",
+        .help = "of the logarithm of the prior's width, which is learned with z; 0: --prior-variance alone" },
+    OWN_ROWS("6", "0.3"), { 0 } };
 static const kh_opt toy_table[] = { OWN_ROWS("400", "0"), { 0 } };
 
 /* --------------------------------------------------------------------------------------------------- the state */
@@ -169,7 +173,7 @@ static void sort_ints(int *x, int n) {
 static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
     for (int i = 0; i < n; i++) {
         kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, first + (uint32_t)i);
-        kh_prior_draw(m->s, &r, z_of(&m->batch, i));
+        m->batch.width[i] = kh_prior_draw(m->s, &r, z_of(&m->batch, i));
         m->allowance[i] = allowance;
         m->batch.moves[i] = 0;
     }
@@ -334,11 +338,15 @@ static void propose(smc *m, int slot, int member, uint32_t number) {
     kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
     double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
     b = b < 1 ? b : 1;
-    double keep = sqrt(1 - b * b), noise = b * sqrt(m->s->prior_var);
+    double keep = sqrt(1 - b * b), was = m->now.width[member], width = was, spread = m->s->prior_spread;
+    if (spread > 0) /* (u, z exp(-spread u)) has a Gaussian prior, and it is this that moves */
+        width = keep * was + b * kh_rng_normal(&r);
+    double stretch = keep * exp(spread * (width - was)), noise = b * sqrt(m->s->prior_var) * exp(spread * width);
     const float *from = z_of(&m->now, member);
     float *z = z_of(&m->batch, slot);
     for (int j = 0; j < m->s->dim; j++)
-        z[j] = (float)(keep * (double)from[j] + noise * kh_rng_normal(&r));
+        z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(&r));
+    m->batch.width[slot] = width;
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
     if (m->o->accept == ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
