@@ -71,8 +71,8 @@ static void put_tile(kh_buf *b, const char *name, double x, double low, double h
     kh_buf_text(b, "</dd></div>\n");
 }
 
-/* The best of the scores that texts from elsewhere were told apart by: energy, if it is known. */
-static kh_score last_score(const kh_eval *e) { return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY; }
+/* The last of the scores that texts from elsewhere are told apart by: energy, or entropy where energies are not known. */
+static int last_score(const kh_eval *e) { return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY; }
 
 static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy" };
 
@@ -87,7 +87,7 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error, e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
         const kh_outside *o = &e->outside[k];
-        kh_score s = last_score(e);
+        int s = last_score(e);
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
         kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
