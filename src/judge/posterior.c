@@ -73,11 +73,11 @@ int kh_posterior_set_space(kh_posterior *p, const kh_space *space, kh_err *err) 
 }
 
 int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_err *err) {
-    size_t n = (size_t)p->n + 1, d = (size_t)(p->soft ? p->space.dim : 0);
+    size_t n = (size_t)p->n + 1, d = (size_t)(z ? p->space.dim : 0);
     if (!kh_grow(&p->z, &p->cap_z, n * d + 1, sizeof *p->z) || !kh_grow(&p->weight, &p->cap_weight, n, sizeof *p->weight) ||
-        (p->soft && !kh_grow(&p->projection, &p->cap_seed, n, sizeof *p->projection)))
+        (z && !kh_grow(&p->projection, &p->cap_seed, n, sizeof *p->projection)))
         return kh_fail_memory(err);
-    if (p->soft) {
+    if (z) {
         memcpy(p->z + (size_t)p->n * d, z, d * sizeof *z);
         p->projection[p->n] = projection;
     }

@@ -68,8 +68,8 @@ void kh_mixture_energy(double *mean, const float *energy, const float *weight, i
 
 /* Where the answers of samples are added up for a part of the rows. */
 typedef struct sums {
-    double *p, *votes, *ambiguity, *energy; /* all but p may be NULL */
-    float *each; /* or no sums: [samples, n_each, n_label], where the part begins in the first sample's */
+    double *p, *votes, *ambiguity, *energy; /* without p no sums; the others may be NULL */
+    float *each; /* NULL, or [samples, n_each, n_label], where the part begins in the first sample's */
     int n_each;
 } sums;
 
@@ -102,7 +102,7 @@ static void add_samples(const kh_predictor *p, const sums *out, const said *x, i
     for (int s = 0; s < n_sample && out->each; s++)
         memcpy(out->each + (size_t)(first + s) * (size_t)out->n_each * (size_t)n_label, x->logprob + (size_t)s * size,
             size * sizeof *x->logprob);
-    if (out->each)
+    if (!out->p)
         return;
     for (int s = 0; s < n_sample && post->log_prior; s++)
         kh_label_prior_correct(
@@ -398,7 +398,7 @@ static int new_predictor(
     if (rc == 0 && post->graft.kind != KH_GRAFT_NONE)
         rc = check_graft(post, plm, err);
     if (foreign) {
-        p->foreign = mix_tasks(task, post->task);
+        p->foreign = mix_tasks(p->task, post->task);
         p->task = &p->foreign;
     } else if (rc == 0)
         rc = check_task(post, p->task, err);

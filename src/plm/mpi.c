@@ -101,7 +101,7 @@ static void place(job *j, piece *p, const float *logits) {
     part_of(j, p, &rows, &r0);
     size_t n_label = (size_t)j->q->words->n_label, width = (size_t)rows.n_row * n_label;
     for (int i = 0; i < p->n; i++) {
-        size_t prompt = (size_t)(p->first % j->n_prompt + i);
+        size_t prompt = (size_t)(p->first % j->n_prompt) + (size_t)i;
         memcpy(j->logits + (prompt * (size_t)j->q->batch->n_row + (size_t)r0) * n_label, logits + (size_t)i * width,
             width * sizeof *logits);
         j->left -= !j->done[p->first + i];

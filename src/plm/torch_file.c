@@ -106,18 +106,20 @@ static bool pop(machine *m, value *v) {
     return true;
 }
 
-static bool take(machine *m, size_t n, const unsigned char **out) {
-    if ((size_t)(m->end - m->at) < n)
-        return fail(m, "it is cut short");
-    *out = m->at;
+/* The next n bytes, or NULL. */
+static const unsigned char *take(machine *m, size_t n) {
+    if ((size_t)(m->end - m->at) < n) {
+        fail(m, "it is cut short");
+        return NULL;
+    }
     m->at += n;
-    return true;
+    return m->at - n;
 }
 
 /* n bytes, little-endian; signed if they are four. */
 static bool take_int(machine *m, size_t n, long long *out) {
-    const unsigned char *p;
-    if (!take(m, n, &p))
+    const unsigned char *p = take(m, n);
+    if (!p)
         return false;
     uint32_t x = 0;
     for (size_t i = 0; i < n; i++)
@@ -222,14 +224,15 @@ static bool read_text(machine *m) {
     if (!take_int(m, 4, &n) || n < 0 || n > 64)
         return fail(m, "a string in it is too long");
     v.n_text = (size_t)n;
-    return take(m, v.n_text, &v.text) && push(m, v);
+    v.text = take(m, v.n_text);
+    return v.text && push(m, v);
 }
 
 /* One instruction; true if another follows. */
 static bool step(machine *m) {
-    const unsigned char *op;
+    const unsigned char *op = take(m, 1);
     long long x = 0;
-    if (!take(m, 1, &op))
+    if (!op)
         return false;
     switch (*op) {
     case 'c': return read_global(m);

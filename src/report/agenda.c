@@ -268,7 +268,7 @@ static int add_task(kh_agenda *a, const kh_experiment *x, bool first, const bool
 
 int kh_agenda_make(kh_agenda *a, const kh_agenda_opts *o, kh_err *err) {
     *a = (kh_agenda){ .o = *o };
-    bool tables[N_TABLE], tasks[N_EXPERIMENT], variants[N_VARIANT];
+    bool tables[N_TABLE] = { false }, tasks[N_EXPERIMENT] = { false }, variants[N_VARIANT] = { false };
     int rc = choose(&(list){ "tables", table_at, tables }, o->tables, err);
     if (rc == 0)
         rc = choose(&(list){ "tasks", task_at, tasks }, o->tasks, err);

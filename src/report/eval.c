@@ -436,7 +436,7 @@ static void put_row(const kh_eval *e, const kh_judged *j, int i, bool labelled, 
     kh_buf_printf(b, ", \"confidence\": %.9g, \"entropy\": %.9g", p[best], parts.total);
     if (!isnan(parts.ambiguity))
         kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity, parts.disagreement);
-    if (energies_of(e, j))
+    if (e->n_score > KH_SCORE_ENERGY)
         kh_buf_printf(b, ", \"energy\": %.9g", j->energy[i]);
     if (e->decided) {
         kh_decision d = decide(e, j, i, in);

@@ -71,6 +71,9 @@ static void put_tile(kh_buf *b, const char *name, double x, double low, double h
     kh_buf_text(b, "</dd></div>\n");
 }
 
+/* The last of the scores that texts from elsewhere are told apart by: energy, or entropy where energies are not known. */
+static int last_score(const kh_eval *e) { return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY; }
+
 static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy" };
 
 static void put_tiles(kh_buf *b, const kh_eval *e) {
@@ -84,7 +87,7 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error, e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
         const kh_outside *o = &e->outside[k];
-        int s = e->n_score - 1;
+        int s = last_score(e);
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
         kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
@@ -258,7 +261,7 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 /* --------------------------------------------------------------------------------------------------------- elsewhere */
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
-    int last = e->n_score - 1;
+    int last = last_score(e);
     open_table(b, NULL,
         last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");

@@ -442,7 +442,7 @@ static void remove_old(const kh_run *r) {
 
 int kh_run_begin(kh_run *r, const kh_run_card *card, const kh_run_option *o, int n, kh_err *err) {
     static const char *const SQL[] = {
-#define STATEMENT_SQL(name, sql) sql,
+#define STATEMENT_SQL(name, sql) (sql),
         STATEMENTS(STATEMENT_SQL)
 #undef STATEMENT_SQL
     };
