@@ -21,7 +21,7 @@ enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
 /* A tenth of the vectors: ten times the prior's variance pushes the model about as far, and the kernel grows with it. */
 #define WIDE_PRIOR "prior-variance=500"
 #define SMC_FAST "samples=10 first-draws=8 " WIDE_PRIOR
-#define SMC_SOME_FAST "first-draws=8 " WIDE_PRIOR
+#define SMC_ONE_LEVEL "first-draws=8 budget-levels=1 max-moves=2 " WIDE_PRIOR /* so that more samples are no worse ones */
 #define ABC_FAST "samples=10 first-draws=3 kernel-mean=100 " WIDE_PRIOR
 #define ENSEMBLE_FAST "members=3 budget-generations=3 pop=8 sigma=6 dev-every=3"
 #define ABLATED KH_TABLE_ABLATIONS
@@ -53,12 +53,12 @@ static const kh_variant VARIANTS[] = {
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_FAMILY_LABELS, .paper = true, .code = true,
         .set = "weights=importance", .fast = ABC_FAST, .candidates = 120, .weight = 60 },
 
-    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .fast = SMC_SOME_FAST, .candidates = 100,
-        .weight = 40 },
-    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .fast = SMC_SOME_FAST, .candidates = 100,
-        .weight = 60 },
-    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .fast = SMC_SOME_FAST, .candidates = 200,
-        .weight = 100 },
+    { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=10", .fast = SMC_ONE_LEVEL,
+        .candidates = 80, .weight = 40 },
+    { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=30", .fast = SMC_ONE_LEVEL,
+        .candidates = 200, .weight = 60 },
+    { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=100", .fast = SMC_ONE_LEVEL,
+        .candidates = 640, .weight = 200 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_FAMILY_LABELS, .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_FAMILY_LABELS, .code = true, .set = "calibrate=votes",

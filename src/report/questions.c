@@ -195,8 +195,8 @@ static int weights(const kh_reproduction *r, kh_finding *f, kh_err *err) {
         return rc;
     }
     say(f,
-        "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and %.3f. %d of %d run%s with importance "
-        "weights came to a second generation, the first that has any.",
+        "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and %.3f. %d of %d run%s with "
+        "importance weights came to a second generation, the first that has any.",
         n, plural(n), 100 * score[0], ece[0], 100 * score[1], ece[1], weighed, runs, plural(runs));
     f->agrees = weighed == 0 ? 0 : score[0] >= score[1] ? 1 : -1;
     return rc;
@@ -239,8 +239,8 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
         say(f, "No task has runs of both with a record of dev accuracy.");
     else
         say(f,
-            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc, which asks dev %s, %.0f queries "
-            "on average, abc-smc %.0f (%.2f times as many); smc is first in %d.",
+            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc, which asks dev %s, %.0f "
+            "queries on average, abc-smc %.0f (%.2f times as many); smc is first in %d.",
             pairs, plural(pairs), level / pairs, watched ? "after every level" : "at its end only", sum[1] / pairs, sum[0] / pairs,
             sum[0] / sum[1], first);
     return rc;
@@ -301,7 +301,8 @@ int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], 
         int (*read)(const kh_reproduction *, kh_finding *, kh_err *err); /* instead, if records are needed */
     } ASKED[KH_QUESTIONS] = {
         { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?", "both, in Tables 1 and 2", ensembles_and_elbo, NULL },
-        { "What do labels only cost, and how much of it is won back?", "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only, NULL },
+        { "What do labels only cost, and how much of it is won back?", "accuracy 74.4 to 70.1, ECE 0.067 to 0.217",
+            labels_only, NULL },
         { "Are uniform weights as good as importance weights?", "they are, and are recommended", NULL, weights },
         { "Do more samples close the calibration gap?", "a guess that they do", samples, NULL },
         { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?", NULL, NULL, queries_to_reach },
