@@ -124,6 +124,10 @@ static void paper_exact_is_the_published_code(void **state) {
     assert_false(p->calibrated);
     assert_int_equal(p->train_queries % TRAIN, 0); /* every row, every time */
     kh_posterior_free(p);
+    p = tune_with("smc", SET("samples=12", "budget-levels=1"), &o);
+    assert_non_null(strstr(p->options, "\"prior-spread\":0,"));
+    assert_false(p->calibrated);
+    kh_posterior_free(p);
 }
 
 /* ------------------------------------------------------------------------------------------- what does not matter */

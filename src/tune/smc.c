@@ -539,7 +539,12 @@ static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *e
     return kh_labels_run(t, &kh_sampler_smc, &o, o.samples, p, err);
 }
 
-static void exact(void *opts) { ((smc_opts *)opts)->labels.calibrate = KH_CALIBRATE_NONE; }
+/* The paper has no such method, but plain votes and one width of the prior. */
+static void exact(void *opts) {
+    kh_labels_opts *o = &((smc_opts *)opts)->labels;
+    o->calibrate = KH_CALIBRATE_NONE;
+    o->prior_spread = 0;
+}
 
 const kh_method kh_method_smc = {
     .name = "smc",
