@@ -159,13 +159,13 @@ $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(KH_LDFLAGS) -o $@ $< $(EXTRA) $(OUT)/libkeyhole.a -lcmocka $(LIBS)
 
-# $(call chosen,TESTS): all of them, or with T=word those whose name holds the word.
-chosen = $(if $(T),$(foreach t,$1,$(if $(findstring $(T),$(notdir $t)),$t)),$1)
+# $(call chosen,WORD,LIST): all of the list, or, if there is a word, those whose name holds it.
+chosen = $(if $1,$(foreach t,$2,$(if $(findstring $1,$(notdir $t)),$t)),$2)
 
 # tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
 test: setup
 	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(MPI_PLUGIN) $(TESTS)
-	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(TESTS) $(CLI_TESTS))
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(T),$(TESTS) $(CLI_TESTS))
 
 # Several ranks on this machine; skipped, with the reason, where there is no mpirun.
 test-mpi: setup
@@ -174,7 +174,7 @@ test-mpi: setup
 
 test-slow: setup
 	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(filter $(OUT)/%,$(SLOW_TESTS))
-	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(SLOW_TESTS))
+	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(T),$(SLOW_TESTS))
 
 asan:
 	@$(MAKE) -s --no-print-directory test MODE=asan
@@ -193,14 +193,14 @@ test-oom: setup
 THREADED := $(foreach t,test_server test_server_classify test_server_outside test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
 tsan: setup
 	@$(MAKE) -s --no-print-directory MODE=tsan $(THREADED)
-	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(THREADED))
+	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(T),$(THREADED))
 
 # Some tests under valgrind: what is never written, also within libraries that were built without a sanitizer. Slow; T= chooses others.
 VALGRIND := $(foreach t,test_base test_text_load test_model_safetensors test_judge_posterior test_plm_wire test_fuzz,$(OUT)/tests/$t)
 valgrind:
 	@tools/setup.sh $(PACKAGES) valgrind
-	@$(MAKE) -s --no-print-directory $(if $(T),$(call chosen,$(TESTS)),$(VALGRIND))
-	@for t in $(if $(T),$(call chosen,$(TESTS)),$(VALGRIND)); do echo "== $$t"; OMP_NUM_THREADS=1 CMOCKA_MESSAGE_OUTPUT=TAP \
+	@$(MAKE) -s --no-print-directory $(if $(T),$(call chosen,$(T),$(TESTS)),$(VALGRIND))
+	@for t in $(if $(T),$(call chosen,$(T),$(TESTS)),$(VALGRIND)); do echo "== $$t"; OMP_NUM_THREADS=1 CMOCKA_MESSAGE_OUTPUT=TAP \
 	    valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --suppressions=tools/valgrind.supp $$t \
 	    || exit 1; done
 
@@ -225,7 +225,7 @@ fuzz:
 	@tools/setup.sh $(OPTIONAL) || echo 'setup: going on without them' >&2
 	@$(MAKE) -s --no-print-directory fuzz-run MODE=fuzz CC=clang
 .PHONY: fuzz-run
-fuzz-run: $(foreach f,$(FUZZERS),$(if $(findstring $(F),$f),$f))
+fuzz-run: $(call chosen,$(F),$(FUZZERS))
 	@tools/fuzz.sh $(SECONDS) $^
 
 $(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(SERVER_OBJ) $(OUT)/libkeyhole.a

@@ -5,6 +5,7 @@
 seconds=$1
 shift
 failed=0
+[ $# -gt 0 ] || { echo 'fuzz.sh: no target has that in its name; see fuzz/' >&2; exit 1; }
 for target; do
     name=$(basename "$target")
     work=$(dirname "$target")/corpus-$name
