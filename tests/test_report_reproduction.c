@@ -112,6 +112,7 @@ static void fast_is_smaller(void **state) {
     assert_int_equal(count(&a, "smc-300", NULL), 0);
     assert_int_equal(count(&a, "smc-soft", "sst2"), 3);
     assert_int_equal(count(&a, "smc-soft", "agnews"), 0);
+    assert_int_equal(count(&a, "abc-smc-importance", "agnews"), 3);
     assert_int_equal(a.run[0].rows, 48);
     assert_int_equal(a.run[0].n_ood, 1);
     kh_agenda_free(&a);

@@ -223,11 +223,12 @@ static int find_outside(kh_agenda *a, const kh_experiment *x, const char ***ood,
     return rc;
 }
 
-/* Rows that several tables share are there once. In the fast preset what is not in the main tables is tried on one task. */
+/* Rows that several tables share are there once. In the fast preset samples and ablations are tried on one task;
+ * weights on all, because few of its runs come to a second generation, where there are any. */
 static unsigned tables_of(const kh_agenda *a, const kh_variant *v, bool first) {
     unsigned tables = v->tables & a->tables;
     if (a->o.preset == KH_PRESET_FAST && !first)
-        tables &= KH_TABLE_MAIN;
+        tables &= KH_TABLE_MAIN | KH_TABLE_WEIGHTS;
     return a->o.preset == KH_PRESET_FAST && v->slow ? 0 : tables;
 }
 
