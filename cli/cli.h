@@ -3,8 +3,8 @@
  * One file per subcommand (or per family, "data check", "data stats", ...) defines a `const cli_command`; main.c lists
  * them. The row feeds the parser, --help, the man page and shell completion. run() prints results on stdout and returns
  * 0, or fails with *err filled; main prints the sentence and chooses the exit status: 0 done, 1 failed, 2 wrong usage. */
-#ifndef KH_CLI_H
-#define KH_CLI_H
+#ifndef KH_CLI_CLI_H
+#define KH_CLI_CLI_H
 
 #include "base/opts.h"
 #include "keyhole.h"

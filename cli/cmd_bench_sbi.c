@@ -83,21 +83,21 @@ typedef struct bench {
     kh_toy *toy;
     kh_simulator *sim;
     kh_population out;
-    kh_watch watch;
+    kh_monitor watch;
     int n;         /* samples, */
     double *theta; /* [n, dim] as the problem's parameters, of equal weight */
     int tolerance; /* the most errors of a sample; -1: not known */
 } bench;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     (void)members, (void)have;
     const bench *b = w->self;
     if (b->o->max_queries > 0 && b->sim->asked + queries > b->o->max_queries)
-        kh_watch_stop(w, "the budget of %d queries is used up", b->o->max_queries);
+        kh_monitor_stop(w, "the budget of %d queries is used up", b->o->max_queries);
     return !w->stopped[0];
 }
 
-static int trace(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int trace(kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)p, (void)last, (void)err;
     const bench *b = w->self;
     if (b->o->trace)
@@ -132,7 +132,7 @@ static int run_method(bench *b, kh_err *err) {
         if (!b->theta)
             return kh_fail_memory(err);
         kh_toy_reference(b->toy, b->n, b->o->seed, b->theta);
-        kh_watch_stop(&b->watch, "there is nothing to search");
+        kh_monitor_stop(&b->watch, "there is nothing to search");
         return 0;
     }
     if (m->steps)

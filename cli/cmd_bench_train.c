@@ -3,9 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "model/adamw.h"
-#include "model/corpus.h"
-#include "model/gradient.h"
+#include "train/adamw.h"
+#include "train/corpus.h"
+#include "train/gradient.h"
 #include "model/random_model.h"
 
 #include <cblas.h>
@@ -117,7 +117,7 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
         return kh_fail_memory(err);
     kh_params_take(&b->params, &(kh_model){ .config = c, .w = { .layer = b->no_layer } }, 1, b->w);
     make_text(b);
-    if ((rc = kh_adamw_init(&b->adamw, &(kh_segment){ b->params.size, true }, 1, err)) != 0)
+    if ((rc = kh_adamw_init(&b->adamw, &(kh_param_group){ b->params.size, true }, 1, err)) != 0)
         return rc;
     return kh_gradient_new(&b->gradient, &b->params, o->shards, KH_WRT_WEIGHTS, 0, 0, err);
 }

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "judge/calibrate.h"
-#include "predictions.h"
+#include "prediction_file.h"
 
 #include <stdlib.h>
 #include <string.h>

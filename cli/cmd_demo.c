@@ -14,7 +14,7 @@
 #include "report/grid.h"
 #include "report/page.h"
 #include "report/results.h"
-#include "watch.h"
+#include "monitor.h"
 
 #include <math.h>
 #include <signal.h>
@@ -183,7 +183,7 @@ static int tune(demo *d, const struct example *e, const struct method *m, const 
     int rc = give(d, &cmd_tune, &w, err);
     signal(SIGINT, SIG_DFL); /* judging has nothing to put in order */
     signal(SIGTERM, SIG_DFL);
-    return rc == 0 && cli_watch_signal() ? kh_fail(err, CLI_SIGNAL - cli_watch_signal(), "interrupted") : rc;
+    return rc == 0 && cli_monitor_signal() ? kh_fail(err, CLI_SIGNAL - cli_monitor_signal(), "interrupted") : rc;
 }
 
 static int judge(demo *d, const char *run, kh_err *err) {

@@ -1,5 +1,5 @@
 /* cmd_eval.c - keyhole eval: a tuned classifier judged, its decisions fitted, a page about it written. */
-#include "run.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -99,7 +99,7 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
             e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_outside *o, kh_buf *out) {
+static void put_outside(const kh_eval *e, const kh_third_party *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);

@@ -2,7 +2,7 @@
  *
  * safetensors and npz hold the same arrays: prompt [n, slots, hidden], weight [n] and z [n, dim]. PEFT knows one prompt at a
  * time, so it gets a folder for each sample. */
-#include "run.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/place.h"
 #include "base/zip.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "model/engine.h"
 #include "model/safetensors.h"
 #include "plm/backend.h"

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "judge/decisions.h"
-#include "predictions.h"
+#include "prediction_file.h"
 
 #include <math.h>
 #include <string.h>

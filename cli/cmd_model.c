@@ -1,10 +1,10 @@
 /* cmd_model.c - keyhole model random, a folder with a model of random weights; keyhole model prune, one with fewer words. */
-#include "corpus.h"
+#include "corpus_args.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "model/prune.h"
+#include "train/prune_model.h"
 #include "model/random_model.h"
 #include "text/tokenizer.h"
 

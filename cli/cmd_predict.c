@@ -1,6 +1,6 @@
 /* cmd_predict.c - keyhole predict: texts in, labels with their distributions out. */
 #include "rows.h"
-#include "run.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

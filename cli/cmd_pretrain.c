@@ -1,9 +1,9 @@
 /* cmd_pretrain.c - keyhole pretrain: a masked language model of one's own. */
-#include "corpus.h"
+#include "corpus_args.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "model/pretrain.h"
+#include "train/pretrain.h"
 #include "model/random_model.h"
 
 #include <math.h>

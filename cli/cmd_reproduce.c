@@ -1,18 +1,18 @@
 /* cmd_reproduce.c - keyhole reproduce: the paper's experiments from beginning to end, and its tables beside ours.
  *
- * The agenda (src/report/agenda.h) says what is to be run. Each run is an ordinary run folder: it is tuned with a journal, judged,
- * and gets a receipt; one that has a receipt is passed over, one that was interrupted is resumed. */
+ * The plan (src/report/plan.h) says what is to be run. Each run is an ordinary run folder: it is tuned with a journal, judged,
+ * and gets a manifest; one that has a manifest is passed over, one that was interrupted is resumed. */
 #include "cli.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/subspace.h"
-#include "report/reproduction.h"
-#include "ranks.h"
-#include "watch.h"
+#include "reproduce/reproduction.h"
+#include "launcher.h"
+#include "monitor.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ enum { PAPER_DIM = 500, PAPER_SLOTS = 50, FAST_DIM = 50, FAST_SLOTS = 5 };
 
 typedef struct reproduce_opts {
     const char *model, *data, *out, *published;
-    kh_agenda_opts plan;
+    kh_repro_plan_opts plan;
     int preset, precision, groups;
     kh_space_opts space;
     double hours;
@@ -70,12 +70,12 @@ static const kh_opt reproduce_table[] = {
 
 typedef struct job {
     const reproduce_opts *o;
-    kh_agenda agenda;
+    kh_repro_plan plan;
     kh_published published;
     kh_buf common; /* terms of all runs */
     char *runs;
     kh_plm *box[2];   /* opened when needed: log-probabilities, weights */
-    const char **why; /* [agenda.n] why a run failed */
+    const char **why; /* [plan.n] why a run failed */
     kh_arena memory;
     double started, deadline; /* deadline 0: none */
     double weight_done, weight_left;
@@ -90,7 +90,7 @@ static double now(void) {
 
 static bool time_is_up(const job *j) { return j->deadline > 0 && now() > j->deadline; }
 
-static int must_stop(void *user) { return cli_watch_signal() != 0 || time_is_up(user); }
+static int must_stop(void *user) { return cli_monitor_signal() != 0 || time_is_up(user); }
 
 /* ------------------------------------------------------------------------------------------------------ progress */
 
@@ -109,11 +109,11 @@ static void show(const job *j, const char *what) {
     char note[256], left[32] = "?";
     if (j->weight_done > 0)
         duration((now() - j->started) * j->weight_left / j->weight_done, left, sizeof left);
-    snprintf(note, sizeof note, "run=%s %s left=%s", j->agenda.run[j->at].name, what, left);
+    snprintf(note, sizeof note, "run=%s %s left=%s", j->plan.run[j->at].name, what, left);
     if (isatty(STDERR_FILENO))
-        cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->agenda.n, note });
+        cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->plan.n, note });
     else
-        fprintf(stderr, "reproduce done=%d total=%d %s\n", j->n_done, j->agenda.n, note);
+        fprintf(stderr, "reproduce done=%d total=%d %s\n", j->n_done, j->plan.n, note);
 }
 
 /* Of what a run tells of itself, a terminal shows the phase. */
@@ -154,7 +154,7 @@ static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
 }
 
 static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(void *, const kh_forecast *), void *user,
-    kh_receipt *cost, kh_err *err) {
+    kh_manifest *cost, kh_err *err) {
     const kh_task *task = NULL;
     const kh_method *m = NULL;
     void *opts = NULL;
@@ -163,7 +163,7 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     kh_run *run = NULL;
     kh_posterior *post = NULL;
     kh_run_opts keep = { .resume = true, .stop = must_stop, .user = j };
-    int rc = kh_agenda_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
+    int rc = kh_repro_plan_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
     if (rc == 0)
         rc = kh_task_open(&task, r->on->task, err);
     if (rc == 0)
@@ -208,7 +208,7 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     kh_posterior_free(post);
     kh_split_close(&split);
     kh_task_close(task);
-    kh_agenda_options_free(opts, m);
+    kh_repro_plan_options_free(opts, m);
     return rc;
 }
 
@@ -245,7 +245,7 @@ static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_
 }
 
 /* The same rows for all methods, so that they can be compared row by row. */
-static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost, kh_err *err) {
+static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost, kh_err *err) {
     kh_hooks hooks = { on_progress, cli_hooks.log, j };
     kh_eval_opts o = { .data = r->data,
         .split = KH_EVAL_TEST,
@@ -278,8 +278,8 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost,
     return rc;
 }
 
-/* Tunes if that is still to be done, and judges. The receipt comes last. */
-static int run_one(job *j, const kh_planned *r, kh_state state, kh_receipt *cost, kh_err *err) {
+/* Tunes if that is still to be done, and judges. The manifest comes last. */
+static int run_one(job *j, const kh_planned *r, kh_state state, kh_manifest *cost, kh_err *err) {
     kh_buf terms = kh_buf_init(1 << 20);
     char *dir = kh_path_join(j->runs, r->name);
     kh_planned_terms(r, (kh_preset)j->o->preset, j->common.data, &terms);
@@ -287,20 +287,20 @@ static int run_one(job *j, const kh_planned *r, kh_state state, kh_receipt *cost
     if (rc == 0 && state == KH_STATE_OPEN) {
         rc = tune(j, r, dir, NULL, NULL, cost, err);
         if (rc == 0) {
-            kh_receipt tuned = *cost;
+            kh_manifest tuned = *cost;
             char *bar = strrchr(terms.data, '|'), after = bar[1];
             tuned.terms = terms.data;
             bar[1] = '\0';
-            rc = kh_receipt_write(&tuned, dir, err);
+            rc = kh_manifest_write(&tuned, dir, err);
             bar[1] = after;
         }
     }
     if (rc == 0)
         rc = judge(j, r, dir, cost, err);
     if (rc == 0) {
-        kh_receipt done = *cost;
+        kh_manifest done = *cost;
         done.terms = terms.data;
-        rc = kh_receipt_write(&done, dir, err);
+        rc = kh_manifest_write(&done, dir, err);
     }
     kh_buf_free(&terms);
     kh_free(dir);
@@ -315,21 +315,21 @@ static int note_failure(job *j, int rc, kh_err *err) {
         return rc;
     j->why[j->at] = kh_arena_strndup(&j->memory, err->msg, strlen(err->msg));
     j->n_failed++;
-    fprintf(stderr, "keyhole: %s: %s\n", j->agenda.run[j->at].name, err->msg);
+    fprintf(stderr, "keyhole: %s: %s\n", j->plan.run[j->at].name, err->msg);
     return j->why[j->at] ? 0 : kh_fail_memory(err);
 }
 
 static int run_all(job *j, kh_err *err) {
     int rc = 0;
-    kh_receipt found;
-    for (int i = 0; i < j->agenda.n; i++) {
-        bool done = kh_planned_state(&j->agenda.run[i], (kh_preset)j->o->preset, j->common.data, j->runs, &found) == KH_STATE_DONE;
-        j->weight_left += done ? 0 : j->agenda.run[i].weight;
+    kh_manifest found;
+    for (int i = 0; i < j->plan.n; i++) {
+        bool done = kh_planned_state(&j->plan.run[i], (kh_preset)j->o->preset, j->common.data, j->runs, &found) == KH_STATE_DONE;
+        j->weight_left += done ? 0 : j->plan.run[i].weight;
         j->n_done += done;
-        kh_receipt_free(&found);
+        kh_manifest_free(&found);
     }
-    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at++) {
-        const kh_planned *r = &j->agenda.run[j->at];
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at++) {
+        const kh_planned *r = &j->plan.run[j->at];
         kh_state state = kh_planned_state(r, (kh_preset)j->o->preset, j->common.data, j->runs, &found);
         if (state != KH_STATE_DONE) {
             rc = must_stop(j) ? kh_fail(err, KH_STOPPED, "stopped on request") : run_one(j, r, state, &found, err);
@@ -342,7 +342,7 @@ static int run_all(job *j, kh_err *err) {
             if (rc == 0)
                 show(j, j->why[j->at] ? "failed" : "done");
         }
-        kh_receipt_free(&found);
+        kh_manifest_free(&found);
     }
     return rc;
 }
@@ -353,8 +353,8 @@ static int write_tables(job *j, kh_err *err) {
         const char *name;
     } FILES[] = { { KH_GRID_MARKDOWN, "reproduction.md" }, { KH_GRID_HTML, "reproduction.html" } };
     kh_reproduction r;
-    int rc = kh_reproduction_open(&r, &j->agenda, &j->published, j->runs, j->o->model, j->common.data, err);
-    for (int i = 0; i < j->agenda.n && rc == 0; i++)
+    int rc = kh_reproduction_open(&r, &j->plan, &j->published, j->runs, j->o->model, j->common.data, err);
+    for (int i = 0; i < j->plan.n && rc == 0; i++)
         r.outcome[i].why = j->why[i];
     for (size_t i = 0; i < 2 && rc == 0; i++) {
         kh_buf page = kh_buf_init(KH_BUF_MAX);
@@ -383,11 +383,11 @@ static int option_value(const kh_method *m, const void *opts, const char *name) 
 static int samples_of(const kh_variant *v, kh_preset preset) {
     const kh_method *m;
     void *opts;
-    if (kh_agenda_options(&opts, &m, v, preset, NULL) != 0)
+    if (kh_repro_plan_options(&opts, &m, v, preset, NULL) != 0)
         return 1;
     int samples = option_value(m, opts, "samples"), members = option_value(m, opts, "members");
-    bool labels = v->family == KH_FAMILY_LABELS;
-    kh_agenda_options_free(opts, m);
+    bool labels = v->family == KH_METHODS_LABELS;
+    kh_repro_plan_options_free(opts, m);
     return samples > 0 ? samples : members > 0 ? members : labels ? 100 : 1;
 }
 
@@ -412,8 +412,8 @@ typedef struct total {
 /* One line for the runs that differ by their seed alone; *rate: seconds of a query, kept for methods that try none. */
 static int forecast_group(job *j, const kh_planned *r, double *rate, double *length, total *sum, kh_grid *t, kh_err *err) {
     kh_forecast f = { 0 };
-    kh_receipt cost = { 0 };
-    int rc = tune(j, r, j->o->out, take_forecast, &f, &cost, err), n = j->agenda.n_seed;
+    kh_manifest cost = { 0 };
+    int rc = tune(j, r, j->o->out, take_forecast, &f, &cost, err), n = j->plan.n_seed;
     char time[32], queries[32] = "?", tokens[32] = "?";
     if (rc < 0)
         return note_failure(j, rc, err);
@@ -458,8 +458,8 @@ static int dry_run(job *j, kh_err *err) {
     char time[32];
     for (int i = 0; i < 7; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
-    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at += j->agenda.n_seed)
-        rc = forecast_group(j, &j->agenda.run[j->at], &rate, &length, &sum, &t, err);
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at += j->plan.n_seed)
+        rc = forecast_group(j, &j->plan.run[j->at], &rate, &length, &sum, &t, err);
     kh_buf out = kh_buf_init(KH_BUF_MAX);
     kh_grid_put(&t, KH_GRID_TEXT, &out);
     if (rc == 0)
@@ -482,10 +482,10 @@ static int dry_run(job *j, kh_err *err) {
 
 static int prepare(job *j, kh_err *err) {
     const reproduce_opts *o = j->o;
-    kh_agenda_opts plan = o->plan;
+    kh_repro_plan_opts plan = o->plan;
     plan.data = o->data;
     plan.preset = (kh_preset)o->preset;
-    int rc = kh_agenda_make(&j->agenda, &plan, err);
+    int rc = kh_repro_plan_make(&j->plan, &plan, err);
     if (rc == KH_EARG)
         rc = err->code = CLI_USAGE;
     if (rc == 0)
@@ -497,11 +497,11 @@ static int prepare(job *j, kh_err *err) {
         (int)precision_of(j, KH_ACCESS_LOGPROBS), space.dim, space.slots, space.inject, space.projection, space.p0,
         space.p0_text ? space.p0_text : "");
     j->runs = kh_path_join(o->out, "runs");
-    j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
+    j->why = kh_calloc((size_t)j->plan.n + 1, sizeof *j->why);
     if (rc == 0 && (!j->runs || !j->why || kh_buf_failed(&j->common)))
         rc = kh_fail_memory(err);
-    for (int i = 0; i < j->agenda.n_missing && rc == 0; i++)
-        fprintf(stderr, "keyhole: left out: %s\n", j->agenda.missing[i]);
+    for (int i = 0; i < j->plan.n_missing && rc == 0; i++)
+        fprintf(stderr, "keyhole: left out: %s\n", j->plan.missing[i]);
     if (rc == 0 && !o->dry)
         rc = kh_dir_make(o->out, err);
     if (rc == 0 && !o->dry)
@@ -510,10 +510,10 @@ static int prepare(job *j, kh_err *err) {
 }
 
 static void print_summary(const job *j) {
-    int n = j->agenda.n;
+    int n = j->plan.n;
     if (j->o->json)
         printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done, j->n_new, j->n_failed,
-            j->agenda.n_missing);
+            j->plan.n_missing);
     else
         printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done,
             j->n_new, time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
@@ -523,26 +523,26 @@ static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     job j = { .o = opts, .common = kh_buf_init(1 << 20), .started = now() };
     j.deadline = j.o->hours > 0 ? j.started + 3600 * j.o->hours : 0;
-    cli_watch_signals();
+    cli_monitor_signals();
     int rc = prepare(&j, err);
     if (rc == 0 && j.o->dry)
         rc = dry_run(&j, err);
     else if (rc == 0) {
         rc = run_all(&j, err);
-        int signal = cli_watch_signal();
+        int signal = cli_monitor_signal();
         if (rc == KH_STOPPED && signal)
             rc = kh_fail(
-                err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.agenda.n);
+                err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.plan.n);
         else if (rc == 0 || rc == KH_STOPPED)
             rc = write_tables(&j, err);
         if (rc == 0)
             print_summary(&j);
         if (rc == 0 && j.n_failed > 0)
-            rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why", j.n_failed, j.agenda.n, j.o->out);
+            rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why", j.n_failed, j.plan.n, j.o->out);
     }
     kh_plm_close(j.box[0]);
     kh_plm_close(j.box[1]);
-    kh_agenda_free(&j.agenda);
+    kh_repro_plan_free(&j.plan);
     kh_published_free(&j.published);
     kh_buf_free(&j.common);
     kh_free(j.runs);

@@ -1,6 +1,6 @@
 /* cmd_serve.c - keyhole serve: a model as a black box behind HTTP, or a tuned classifier. */
-#include "ranks.h"
-#include "run.h"
+#include "launcher.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

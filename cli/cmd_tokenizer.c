@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "text/train.h"
+#include "text/bpe_train.h"
 
 #include <string.h>
 

@@ -7,11 +7,11 @@
 #include "base/hooks.h"
 #include "base/json.h"
 #include "data/task.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "plm/http.h"
 #include "tune/method.h"
-#include "ranks.h"
-#include "watch.h"
+#include "launcher.h"
+#include "monitor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ typedef struct tune {
     kh_plm *plm;
     kh_posterior *posterior;
     kh_run *run;
-    cli_watch watch;
+    cli_monitor watch;
     FILE *log;
     bool log_failed;
 } tune;
@@ -118,8 +118,8 @@ static int log_close(tune *u, bool wanted, kh_err *err) {
 
 /* Before each piece of a question: draws the bar, and stops when a signal has come. */
 static int between_pieces(void *user) {
-    cli_watch_tick(&((tune *)user)->watch);
-    return cli_watch_signal();
+    cli_monitor_tick(&((tune *)user)->watch);
+    return cli_monitor_signal();
 }
 
 static int on_forecast(void *user, const kh_forecast *f) {
@@ -127,15 +127,15 @@ static int on_forecast(void *user, const kh_forecast *f) {
     u->watch.forecast = *f;
     u->watch.known = true;
     if (u->o->dry)
-        cli_watch_forecast(f, u->o->price, u->o->json, stdout);
+        cli_monitor_forecast(f, u->o->price, u->o->json, stdout);
     else if (!u->o->json_progress)
-        cli_watch_forecast(f, u->o->price, false, stderr);
+        cli_monitor_forecast(f, u->o->price, false, stderr);
     return u->o->dry;
 }
 
 static int say_interrupted(const tune *u, kh_err *err) {
     kh_meter m = kh_plm_meter(u->plm);
-    return kh_fail(err, CLI_SIGNAL - cli_watch_signal(),
+    return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
         "interrupted after %lld queries; every answer is kept in %s: the same command with --resume goes on", m.queries, u->o->out);
 }
 
@@ -212,8 +212,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
 
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
-    u->watch = (cli_watch){ .plm = u->plm, .price = o->price, .json = o->json_progress };
-    kh_hooks hooks = { cli_watch_progress, cli_hooks.log, &u->watch };
+    u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
+    kh_hooks hooks = { cli_monitor_progress, cli_hooks.log, &u->watch };
     kh_tune_opts t = { .space = o->space,
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
@@ -230,7 +230,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .shots = o->shots,
         .run = u->run,
         .forecast = on_forecast };
-    cli_watch_signals();
+    cli_monitor_signals();
     int rc = kh_method_run(&u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
     int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
     if (rc == 0)

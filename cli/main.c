@@ -1,6 +1,6 @@
 /* main.c - finds the subcommand, parses its options by table, runs it, prints its one error sentence. */
 #include "cli.h"
-#include "ranks.h"
+#include "launcher.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

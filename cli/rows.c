@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "data/labels.h"
+#include "data/label_names.h"
 
 #include <string.h>
 #include <strings.h>

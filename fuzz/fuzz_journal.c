@@ -45,13 +45,13 @@ static void go_on(void) {
     kh_run_books books;
     size_t seen = 0;
     float answer[2] = { -1, -2 };
-    kh_tape_unit unit = { .kind = KH_TAPE_LOGPROBS, .n_row = 1, .bytes = answer, .n = sizeof answer };
+    kh_answer_unit unit = { .kind = KH_ANSWER_LOGPROBS, .n_row = 1, .bytes = answer, .n = sizeof answer };
     kh_buf state = kh_buf_init(KH_BUF_MAX);
     int rc = kh_run_open(&run, fuzz_folder, &(kh_run_opts){ .resume = true }, &err);
     if (rc == 0)
         rc = kh_run_begin(run, &CARD, &OPTION, 1, &err);
     if (rc == 0) {
-        const kh_tape *t = kh_run_tape(run);
+        const kh_answer_cache *t = kh_run_cache(run);
         double seconds;
         kh_run_recall(run, "search", 0, &books, &state, see_past, &seen, NULL);
         kh_run_generation(run, "bbt", 1, 2, "generation=1 loss=0.5");

@@ -2,7 +2,7 @@
  * After a line of "%%" follows posterior.safetensors, and both are a folder. */
 #include "fuzz/model.h"
 #include "base/alloc.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* fuzz_request_server.c - any bytes as the body of a request, from its reading to its answer: the first byte chooses the endpoint.
  * The server is a whole one, but the routes are called without a connection. Every body gets a status and, if it is 200, JSON. */
 #include "fuzz/model.h"
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 

@@ -2,7 +2,7 @@
  * report that "keyhole eval" wrote.
  *
  * Texts of requests that wait are classified in one call; the distribution of a text does not depend on the others. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

@@ -4,7 +4,7 @@
  * The models here are masked ones, so "the next token" is the one at the mask: the last mask token of a text, or the last row
  * that is the mask's own word embedding. Log-probabilities are those of the whole vocabulary. At access level labels a token
  * comes out and no number; a bias on tokens, which would let probabilities be measured, is never taken. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/base64.h"

@@ -1,5 +1,5 @@
 /* describe.c - what a client needs to know before it can ask: sizes, fingerprint, limits, tokenizer, word embeddings. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/base64.h"

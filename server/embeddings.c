@@ -1,6 +1,6 @@
 /* embeddings.c - POST /v1/embeddings as OpenAI has it: texts -> the mean of their hidden states after the last layer. Only at
  * access level embeddings; everything else here is about answers, this is about what the model makes of a text. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

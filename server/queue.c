@@ -2,7 +2,7 @@
  *
  * The thread takes the oldest request and with it all others in the queue that can be asked in the same call: what came in
  * while the engine was busy is answered together. Nobody waits for company. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/err.h"
 

@@ -4,7 +4,7 @@
  * Requests about the very same rows differ in their prompts only, and are asked as one question: a client that cuts a
  * population into several requests, or several clients on one task, fill the engine together. An answer does not depend on
  * what else was in the call; if a joined call fails, each request is asked alone, and only the guilty one is refused. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

@@ -5,7 +5,7 @@
  * connections; bytes of its head; time for its head; token; route; bytes of its body; bytes of all bodies; time for its body;
  * places in the queue; time to fetch the answer. libmicrohttpd's own timeout begins anew with every byte, so a watch of our
  * own looks at deadlines once a second and shuts the sockets that have passed theirs. */
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

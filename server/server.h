@@ -6,8 +6,8 @@
  *     kh_server_stop(s);                                      answers what it has, then ends
  *
  * The server runs in threads of its own: libmicrohttpd's read requests, one asks the box. doc/serving.md has the API. */
-#ifndef KH_SERVER_H
-#define KH_SERVER_H
+#ifndef KH_SERVER_SERVER_H
+#define KH_SERVER_SERVER_H
 
 #include "base/opts.h"
 #include "keyhole.h"

@@ -7,7 +7,7 @@
 #include "tiny.h"
 
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "model/safetensors.h"
 
 #include <dirent.h>

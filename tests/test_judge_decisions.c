@@ -2,8 +2,8 @@
 #include "tiny.h"
 
 #include "judge/decisions.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "prompt/target.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "plm/torch_file.h"
 #include "report/page.h"
 #include "report/results.h"

@@ -8,7 +8,7 @@
 #include "model/engine.h"
 #include "model/random_model.h"
 #include "plm/backend.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -241,21 +241,21 @@ static void energies_depend_on_neither_threads_nor_neighbours(void **state) {
 
 /* A journal in memory. */
 typedef struct memory_tape {
-    kh_tape_key key[256];
+    kh_answer_key key[256];
     unsigned char bytes[256][64 * 4 * 4];
-    kh_tape_kind kind[256];
+    kh_answer_kind kind[256];
     int n;
 } memory_tape;
 
 static bool never(void *self) { return !self; }
-static int find(const memory_tape *t, const kh_tape_key *key) {
+static int find(const memory_tape *t, const kh_answer_key *key) {
     int i = 0;
     while (i < t->n && (t->key[i].lo != key->lo || t->key[i].hi != key->hi))
         i++;
     return i < t->n ? i : -1;
 }
-static bool known(void *self, const kh_tape_key *key) { return find(self, key) >= 0; }
-static int recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static bool known(void *self, const kh_answer_key *key) { return find(self, key) >= 0; }
+static int recall(void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     memory_tape *t = self;
     int i = find(t, key);
     (void)err;
@@ -264,7 +264,7 @@ static int recall(void *self, const kh_tape_key *key, void *bytes, size_t n, dou
         memcpy(bytes, t->bytes[i], n);
     return i >= 0;
 }
-static int record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+static int record(void *self, const kh_answer_unit *u, int n, kh_err *err) {
     memory_tape *t = self;
     (void)err;
     for (int i = 0; i < n; i++, t->n++) {
@@ -281,9 +281,9 @@ static void energies_are_kept_on_a_tape(void **state) {
     setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     kh_scorer *scorer = kh_plm_scorer(s.box, NULL);
     memory_tape *memory = calloc(1, sizeof *memory);
-    kh_tape tape = { never, known, recall, record, memory };
+    kh_answer_cache cache = { never, known, recall, record, memory };
     assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[0], energies[0], NULL), 0);
-    kh_plm_set_tape(s.box, &tape);
+    kh_plm_set_cache(s.box, &cache);
     for (int turn = 0; turn < 2; turn++) {
         long long calls = kh_plm_meter(s.box).calls;
         memset(scores[1], 0, sizeof scores[1]);
@@ -294,11 +294,11 @@ static void energies_are_kept_on_a_tape(void **state) {
         assert_true((kh_plm_meter(s.box).calls > calls) == (turn == 0)); /* the second time nobody is asked */
     }
     assert_int_equal(memory->n, PROMPTS);
-    assert_string_equal(kh_tape_kind_name(memory->kind[0]), "energies");
+    assert_string_equal(kh_answer_kind_name(memory->kind[0]), "energies");
     assert_int_equal(kh_plm_score(scorer, &s.q, scores[1], NULL), 0); /* another question, with an entry of its own */
     assert_int_equal(memory->n, 2 * PROMPTS);
-    assert_string_equal(kh_tape_kind_name(memory->kind[PROMPTS]), "logprobs");
-    kh_plm_set_tape(s.box, NULL);
+    assert_string_equal(kh_answer_kind_name(memory->kind[PROMPTS]), "logprobs");
+    kh_plm_set_cache(s.box, NULL);
     free(memory);
     setup_free(&s);
 }
@@ -349,8 +349,8 @@ static void memory_may_run_out_anywhere(void **state) {
     setup_free(&s);
     s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     memory_tape *memory = malloc(sizeof *memory);
-    kh_tape tape = { never, known, recall, record, memory };
-    kh_plm_set_tape(s.box, &tape);
+    kh_answer_cache cache = { never, known, recall, record, memory };
+    kh_plm_set_cache(s.box, &cache);
     for (long n = 1, done = 0; !done; n++) {
         memory->n = 0;
         kh_alloc_fail_at(n, false);

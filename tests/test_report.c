@@ -2,12 +2,12 @@
  * components, results side by side; and an evaluation in which every allocation fails once. */
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/subspace.h"
 #include "report/compare.h"
 #include "report/html.h"
 #include "report/page.h"
-#include "report/pca.h"
+#include "judge/pca.h"
 #include "report/results.h"
 
 #include <math.h>
@@ -568,7 +568,7 @@ static void energies_are_a_third_score(void **state) {
     o.decide.keep = 0.9; /* which sixteen dev rows can say */
     if (kh_eval_run(&e, p, plm, &o, &err) != 0)
         fail_msg("%s", err.msg);
-    const kh_outside *out = &e.outside[0];
+    const kh_third_party *out = &e.outside[0];
     int pairs = 0, ahead = 0, tied = 0, above = 0;
     for (int i = 0; i < e.rows.n; i++)
         for (int k = 0; k < out->rows.n; k++, pairs++) {

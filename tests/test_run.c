@@ -3,7 +3,7 @@
 #include "faulty.h"
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "run/journal.h"
 #include "run/run.h"
 #include "tune/method.h"

@@ -2,7 +2,7 @@
  * and requests that mean no good survived. */
 #include "site.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <math.h>
 #include <pthread.h>

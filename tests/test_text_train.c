@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "text/train.h"
+#include "text/bpe_train.h"
 
 #include <fcntl.h>
 

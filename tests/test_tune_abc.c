@@ -12,22 +12,22 @@ static const kh_sampler *const ALL[] = { &kh_sampler_abc_rejection, &kh_sampler_
 /* A run with options given as names and values, ending in NULL. */
 typedef struct outcome {
     kh_population p;
-    kh_watch watch;
+    kh_monitor watch;
     long long max_queries;
     kh_simulator *sim;
     char facts[256];
     int steps;
 } outcome;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     (void)members, (void)have;
     const outcome *o = w->self;
     if (o->max_queries > 0 && o->sim->asked + queries > o->max_queries)
-        kh_watch_stop(w, "budget");
+        kh_monitor_stop(w, "budget");
     return !w->stopped[0];
 }
 
-static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int done(kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)last, (void)err;
     outcome *o = w->self;
     double sum = 0;
@@ -45,7 +45,7 @@ static int run_rc(outcome *o, const kh_sampler *m, kh_simulator *sim, uint64_t s
     for (; set && *set; set += 2)
         assert_int_equal(kh_opts_set(kh_opts_find(m->opts, set[0], strlen(set[0])), opts, set[1], NULL), 0);
     o->sim = sim;
-    o->watch = (kh_watch){ .may = may, .done = done, .self = o };
+    o->watch = (kh_monitor){ .may = may, .done = done, .self = o };
     int rc = m->run(&o->p, sim, opts, seed, &o->watch, err);
     free(opts);
     return rc;

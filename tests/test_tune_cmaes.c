@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "tune/boundary.h"
-#include "tune/eigen.h"
+#include "base/eigen.h"
 
 static int by_value(const void *a, const void *b) {
     const double *p = a, *q = b;

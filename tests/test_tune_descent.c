@@ -2,8 +2,8 @@
  * the same bits, what they leave behind answers as they did, and what is refused. */
 #include "tiny_tune.h"
 
-#include "judge/posterior.h"
-#include "plm/inside.h"
+#include "posterior/posterior.h"
+#include "plm/trainable.h"
 #include "tune/descent.h"
 
 #include <math.h>
@@ -104,25 +104,25 @@ static void a_model_learns(void **state) {
 }
 
 /* All that a head or a prefix has is in the run's folder, and answers from there as it did; threads change nothing. */
-static void check_graft(const char *method, const char *const *set, kh_graft_kind kind, double least) {
+static void check_graft(const char *method, const char *const *set, kh_adapter_kind kind, double least) {
     kh_tune_opts o = options();
     kh_threads_set(1);
     kh_posterior *a = tune_with(method, set, &o), *c;
     kh_threads_set(2);
     kh_posterior *b = tune_with(method, set, &o);
-    assert_int_equal(a->graft.kind, kind);
+    assert_int_equal(a->adapter.kind, kind);
     assert_int_equal(a->access, KH_ACCESS_WEIGHTS);
     if (!(a->dev >= least))
         fail_msg("%s: dev is only %g", method, a->dev);
-    size_t bytes = kh_graft_size(&a->graft) * sizeof *a->graft.x;
-    assert_memory_equal(a->graft.x, b->graft.x, bytes);
+    size_t bytes = kh_adapter_size(&a->adapter) * sizeof *a->adapter.x;
+    assert_memory_equal(a->adapter.x, b->adapter.x, bytes);
     assert_true(a->dev == b->dev);
     assert_true(a->dev == dev_by_predictor(a, plm));
     assert_int_equal(kh_posterior_save(a, run_dir, NULL), 0);
     kh_err err;
     if (kh_posterior_open(&c, run_dir, &err) != 0)
         fail_msg("%s: %s", method, err.msg);
-    assert_memory_equal(a->graft.x, c->graft.x, bytes);
+    assert_memory_equal(a->adapter.x, c->adapter.x, bytes);
     assert_int_equal(c->access, KH_ACCESS_WEIGHTS);
     assert_int_equal(c->forward, a->forward);
     assert_int_equal(c->backward, a->backward);
@@ -137,17 +137,17 @@ static void a_network_on_states_learns(void **state) {
     (void)state;
     static const char *const STATES[] = { "states=mask", "states=mean", "states=first" };
     for (int i = 0; i < 3; i++)
-        check_graft("feature-mlp", SET("epochs=60", "lr=2e-2", "inner=8", "batch=3", "patience=60", STATES[i]), KH_GRAFT_MLP, 0.9);
+        check_graft("feature-mlp", SET("epochs=60", "lr=2e-2", "inner=8", "batch=3", "patience=60", STATES[i]), KH_ADAPTER_MLP, 0.9);
 }
 
 static void a_bilstm_on_states_learns(void **state) {
     (void)state;
-    check_graft("feature-bilstm", SET("epochs=30", "lr=1e-2", "inner=4", "batch=3"), KH_GRAFT_BILSTM, 0.9);
+    check_graft("feature-bilstm", SET("epochs=30", "lr=1e-2", "inner=4", "batch=3"), KH_ADAPTER_BILSTM, 0.9);
 }
 
 static void prefixes_learn(void **state) {
     (void)state;
-    check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_GRAFT_PREFIX, 0.9);
+    check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"), KH_ADAPTER_PREFIX, 0.9);
 }
 
 /* The largest difference between what two posteriors say about dev. */
@@ -187,7 +187,7 @@ static void prefixes_start_as_next_to_nothing(void **state) {
 }
 
 static int give_prefix(void *self, kh_pass_f32 *out, kh_err *err) {
-    const kh_graft *g = self;
+    const kh_adapter *g = self;
     (void)err;
     out->prefix = g->x;
     out->n_prefix = g->slots;
@@ -209,16 +209,16 @@ static void prefixes_in_the_engine(void **state) {
         .n_dev = DEV,
         .o = &o };
     assert_int_equal(kh_words_new(&t.words, task, kh_plm_tokenizer(exact), false, NULL), 0);
-    kh_open_box box;
-    assert_int_equal(kh_open_box_init(&box, &t, false, NULL), 0);
-    kh_graft g = { .kind = KH_GRAFT_PREFIX, .hidden = 32, .layers = box.params.config.layers, .slots = 5 };
-    size_t n = kh_graft_size(&g);
+    kh_trainable box;
+    assert_int_equal(kh_trainable_init(&box, &t, false, NULL), 0);
+    kh_adapter g = { .kind = KH_ADAPTER_PREFIX, .hidden = 32, .layers = box.params.config.layers, .slots = 5 };
+    size_t n = kh_adapter_size(&g);
     g.x = kh_calloc(n, sizeof *g.x);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (size_t i = 0; i < n; i++)
         g.x[i] = (float)kh_rng_normal(&r);
     kh_descent_opts plain = { 0 };
-    kh_passage through = { .t = &t, .o = &plain, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
+    kh_gradient_pass through = { .t = &t, .o = &plain, .box = &box, .pass = give_prefix, .slope = kh_gradient_prefix, .self = &g };
     assert_int_equal(kh_gradient_new(&through.gradient, &box.params, 2, KH_WRT_PREFIX, 0, g.slots, NULL), 0);
     kh_descent d = { .t = &t };
     kh_descent_through(&d, &through);
@@ -227,7 +227,7 @@ static void prefixes_in_the_engine(void **state) {
     double loss, apart = 0, moved = 0;
     for (int i = 0; i < DEV; i++)
         which[i] = i;
-    assert_int_equal(d.run(d.self, &(kh_some){ true, which, DEV, 0 }, false, want, &loss, &slope, NULL), 0);
+    assert_int_equal(d.run(d.self, &(kh_row_subset){ true, which, DEV, 0 }, false, want, &loss, &slope, NULL), 0);
     kh_question q = { .batch = box.dev, .words = t.words, .inject = KH_INJECT_NONE };
     assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL, NULL), 0);
     assert_int_equal(kh_plm_score(kh_plm_scorer(exact, NULL), &q, without, NULL), 0);
@@ -241,7 +241,7 @@ static void prefixes_in_the_engine(void **state) {
     assert_int_equal(kh_plm_score_prefixed(exact, &q, &g, have, NULL, &err), KH_EMISMATCH);
     assert_says(&err, "does not fit a model of 2 layers with 32");
     kh_gradient_free(through.gradient);
-    kh_open_box_free(&box);
+    kh_trainable_free(&box);
     kh_words_free(t.words);
     kh_free(g.x);
     kh_plm_close(exact);
@@ -331,11 +331,11 @@ static void broken_grafts(void **state) {
     assert_int_equal(kh_predictor_new(&predictor, p, closed, NULL, &err), KH_EUNSUPPORTED);
     assert_says(&err, "this needs the inside of a model: access level weights; the box was opened at logprobs");
     kh_plm_close(closed);
-    p->graft.hidden = 31;
+    p->adapter.hidden = 31;
     assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, &err), KH_EMISMATCH);
     assert_says(&err, "is for states of 31 numbers; those of this model have 32");
-    p->graft.hidden = 32;
-    p->graft.x[3] = NAN;
+    p->adapter.hidden = 32;
+    p->adapter.x[3] = NAN;
     assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
     assert_int_equal(kh_posterior_open(&broken, run_dir, &err), KH_EFORMAT);
     assert_says(&err, "number 3 of the mlp is not finite");

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "tune/blas.h"
+#include "base/blas.h"
 #include "tune/flow.h"
 
 enum { ROWS = 12, CONTEXTS = 3 };

@@ -4,8 +4,8 @@
 
 #include "base/json.h"
 #include "judge/label_prior.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "tune/method.h"
 
 #include <math.h>

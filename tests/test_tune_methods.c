@@ -3,7 +3,7 @@
 #include "tiny_tune.h"
 
 #include "base/json.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "tune/method.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "judge_vectors.h"
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "tune/method.h"
 #include "tune/snpe.h"
 #include "tune/toys.h"
@@ -158,20 +158,20 @@ static void something_must_be_held_out(void **state) {
 
 typedef struct run {
     kh_population p;
-    kh_watch watch;
+    kh_monitor watch;
     int rounds, budget;
     char facts[256];
 } run;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     run *r = w->self;
     assert_true(queries > 0 && members > 0 && have == (r->rounds > 0));
     if (r->budget > 0 && r->rounds >= r->budget)
-        kh_watch_stop(w, "enough");
+        kh_monitor_stop(w, "enough");
     return !w->stopped[0];
 }
 
-static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int done(kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)err, (void)last;
     run *r = w->self;
     assert_int_equal(step->gen, ++r->rounds);
@@ -188,7 +188,7 @@ static int snpe(run *r, kh_simulator *sim, const char *const *set, uint64_t seed
         size_t n = strcspn(*set, "=");
         assert_int_equal(kh_opts_set(kh_opts_find(m->opts, *set, n), opts, *set + n + 1, err), 0);
     }
-    r->watch = (kh_watch){ .may = may, .done = done, .self = r };
+    r->watch = (kh_monitor){ .may = may, .done = done, .self = r };
     int rc = m->run(&r->p, sim, opts, seed, &r->watch, err);
     free(opts);
     return rc;

@@ -195,7 +195,7 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
         const item *it = &p->item[i];
         kh_buf_reset(&s->text);
         for (int k = it->from; k < it->to; k++) {
-            const kh_segment *part = &p->template.part[k];
+            const kh_template_part *part = &p->template.part[k];
             if (part->kind == KH_SEGMENT_LITERAL)
                 kh_template_literal(&s->text, part);
             else if (part->kind == KH_SEGMENT_A)

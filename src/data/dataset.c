@@ -11,7 +11,7 @@
 #include "base/hooks.h"
 #include "base/json.h"
 #include "data/columns.h"
-#include "data/labels.h"
+#include "data/label_names.h"
 #include "data/table.h"
 
 #include <limits.h>

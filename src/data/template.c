@@ -30,7 +30,7 @@ static int read_placeholder(const char *s, size_t *n) {
 
 static void add_part(kh_template *t, kh_segment_kind kind, const char *s, size_t n) {
     if (kind != KH_SEGMENT_LITERAL || n > 0)
-        t->part[t->n++] = (kh_segment){ kind, s, n };
+        t->part[t->n++] = (kh_template_part){ kind, s, n };
 }
 
 /* The bytes of literal at s; 0 where a placeholder or the end is, (size_t)-1 at a single closing brace. */
@@ -87,7 +87,7 @@ int kh_template_parse(kh_template *t, const char *s, const char *place, kh_err *
     return check_whole(seen, s, place, err);
 }
 
-void kh_template_literal(kh_buf *out, const kh_segment *literal) {
+void kh_template_literal(kh_buf *out, const kh_template_part *literal) {
     for (size_t i = 0; i < literal->n; i++) {
         kh_buf_char(out, literal->s[i]);
         if (literal->s[i] == '{' || literal->s[i] == '}')
@@ -97,7 +97,7 @@ void kh_template_literal(kh_buf *out, const kh_segment *literal) {
 
 void kh_template_plain(kh_buf *out, const kh_template *t) {
     for (int i = 0; i < t->n; i++) {
-        const kh_segment *p = &t->part[i];
+        const kh_template_part *p = &t->part[i];
         bool after = i > 0 && t->part[i - 1].kind == KH_SEGMENT_PROMPT && p->kind == KH_SEGMENT_LITERAL && p->s[0] == ' ';
         if (p->kind != KH_SEGMENT_PROMPT)
             kh_buf_bytes(out, p->s + after, p->n - after);

@@ -180,7 +180,7 @@ typedef struct work {
     float *kv;              /* [rows, 2 H] */
     float *inner;           /* [rows, I], or wider: see call.wide */
     float *joined;          /* [prefix and a sequence, 2 H] keys and values of both, if there is a prefix */
-    const kh_graft *prefix; /* or NULL */
+    const kh_adapter *prefix; /* or NULL */
     void *scratch;          /* of the kernels */
 } work;
 
@@ -223,7 +223,7 @@ typedef struct span {
 } span;
 
 /* The prefix's keys and values of a layer, which attention sees before those of a sequence. */
-static void join_prefix(const kh_graft *g, int layer, work *w) {
+static void join_prefix(const kh_adapter *g, int layer, work *w) {
     size_t H = (size_t)g->hidden, slots = (size_t)g->slots;
     const float *key = g->x + 2 * (size_t)layer * slots * H, *value = key + slots * H;
     for (size_t i = 0; i < slots; i++) {
@@ -396,7 +396,7 @@ struct call {
     bool to_masks; /* the last one for mask rows only, then the head */
     take_fn *take;
     float *out;
-    const kh_graft *prefix; /* or NULL */
+    const kh_adapter *prefix; /* or NULL */
 
     dense label;   /* kh_engine_score, words of one token: the decoder's rows of them */
     const int *at; /* kh_engine_vocabulary: places */
@@ -716,7 +716,7 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
     return ok ? 0 : kh_fail_memory(err);
 }
 
-static int score(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
+static int score(kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
@@ -750,9 +750,9 @@ static int score(kh_engine *e, const kh_question *ask, const kh_graft *prefix, f
 
 int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) { return score(e, ask, NULL, logits, err); }
 
-int kh_engine_score_prefixed(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
+int kh_engine_score_prefixed(kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_config *c = &e->model->config;
-    return prefix->kind == KH_GRAFT_PREFIX && prefix->layers == c->layers && prefix->hidden == c->hidden
+    return prefix->kind == KH_ADAPTER_PREFIX && prefix->layers == c->layers && prefix->hidden == c->hidden
         ? score(e, ask, prefix, logits, err)
         : kh_fail(err, KH_EMISMATCH, "a prefix of %d layers with %d numbers a slot does not fit a model of %d layers with %d",
               prefix->layers, prefix->hidden, c->layers, c->hidden);

@@ -14,7 +14,7 @@
 #ifndef KH_MODEL_ENGINE_H
 #define KH_MODEL_ENGINE_H
 
-#include "model/graft.h"
+#include "model/adapter.h"
 #include "model/kernels.h"
 #include "model/model.h"
 
@@ -35,8 +35,8 @@ const char *kh_precision_name(kh_precision);
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
 int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
 
-/* The same with keys and values in front of those of every sequence (graft.h, prefix). They take no positions. */
-int kh_engine_score_prefixed(kh_engine *, const kh_question *, const kh_graft *prefix, float *logits, kh_err *err);
+/* The same with keys and values in front of those of every sequence (adapter.h, prefix). They take no positions. */
+int kh_engine_score_prefixed(kh_engine *, const kh_question *, const kh_adapter *prefix, float *logits, kh_err *err);
 
 /* The other two questions are about sequences as they are (with one prompt, if they have slots); words is not used. */
 

@@ -2,10 +2,10 @@
  *
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
  * exactly what the functions that take them do. */
-#include "plm/inside.h"
+#include "plm/trainable.h"
 #include "plm/ranks.h"
 #include "plm/services.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -23,8 +23,8 @@ struct kh_plm {
     kh_access access;
     kh_tokenizer *tokenizer;
     kh_meter meter;
-    const kh_tape *tape; /* NULL: answers are not kept */
-    double rate;         /* queries a second, of the last piece that went through the tape */
+    const kh_answer_cache *cache; /* NULL: answers are not kept */
+    double rate;         /* queries a second, of the last piece that went through the cache */
 };
 
 /* A service: it brings its tokenizer, and the box lets out no more than the service does. */
@@ -87,7 +87,7 @@ kh_engine *kh_plm_engine(kh_plm *p) { return p->backend->engine ? p->backend->en
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
-void kh_plm_set_tape(kh_plm *p, const kh_tape *tape) { p->tape = tape; }
+void kh_plm_set_cache(kh_plm *p, const kh_answer_cache *cache) { p->cache = cache; }
 
 const char *kh_access_name(kh_access a) {
     return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
@@ -203,7 +203,7 @@ static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *ener
 
 static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) { return ask_both(p, q, out, NULL, err); }
 
-/* As a tape keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its log-probabilities. */
+/* As a cache keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its log-probabilities. */
 static int ask_energies(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
     float *cell = out, *x = kh_calloc(pairs * (n_label + 1), sizeof *x), *energy = x ? x + pairs * n_label : NULL;
@@ -238,13 +238,13 @@ static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     return rc;
 }
 
-/* From the tape what it knows, the rest from the box. */
-static int ask_tape(kh_plm *p, const kh_question *q, kh_tape_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
-    return p->tape ? kh_tape_ask(p->tape, p, q, kind, fn, &p->rate, out, err) : fn(p, q, out, err);
+/* From the cache what it knows, the rest from the box. */
+static int ask_tape(kh_plm *p, const kh_question *q, kh_answer_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
+    return p->cache ? kh_answer_cache_ask(p->cache, p, q, kind, fn, &p->rate, out, err) : fn(p, q, out, err);
 }
 
 int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
-    return ask_tape((kh_plm *)s, q, KH_TAPE_LOGPROBS, ask_logprobs, logprob, err);
+    return ask_tape((kh_plm *)s, q, KH_ANSWER_LOGPROBS, ask_logprobs, logprob, err);
 }
 
 int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
@@ -255,10 +255,10 @@ int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, floa
             energy[i] = NAN;
         return kh_plm_score(s, q, logprob, err);
     }
-    if (!p->tape)
+    if (!p->cache)
         return ask_both(p, q, logprob, energy, err);
     float *cell = kh_calloc(pairs * (n_label + 1), sizeof *cell);
-    int rc = cell ? ask_tape(p, q, KH_TAPE_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
+    int rc = cell ? ask_tape(p, q, KH_ANSWER_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
     for (size_t i = 0; i < pairs && rc == 0; i++) {
         memcpy(logprob + i * n_label, cell + i * (n_label + 1), n_label * sizeof *cell);
         energy[i] = cell[i * (n_label + 1) + n_label];
@@ -268,12 +268,12 @@ int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, floa
 }
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
-    return ask_tape((kh_plm *)l, q, KH_TAPE_LABELS, ask_labels, label, err);
+    return ask_tape((kh_plm *)l, q, KH_ANSWER_LABELS, ask_labels, label, err);
 }
 
 /* ----------------------------------------------------------------------------------------- the open box */
 
-int kh_plm_inside(kh_plm *p, kh_engine **out, kh_err *err) {
+int kh_plm_trainable(kh_plm *p, kh_engine **out, kh_err *err) {
     *out = kh_plm_engine(p);
     if (!*out)
         return kh_fail(err, KH_EUNSUPPORTED,
@@ -296,7 +296,7 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     kh_engine *e;
     kh_question q = { .batch = b, .inject = KH_INJECT_NONE };
     double start = now();
-    int rc = kh_plm_inside(p, &e, err);
+    int rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_hidden(e, &q, kh_engine_model(e)->config.layers, out, err);
     if (rc != 0)
@@ -306,10 +306,10 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
 }
 
-int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, float *logprob, float *energy, kh_err *err) {
+int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_adapter *g, float *logprob, float *energy, kh_err *err) {
     kh_engine *e;
     double start = now();
-    int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_inside(p, &e, err);
+    int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_score_prefixed(e, q, g, logprob, err);
     if (rc != 0)

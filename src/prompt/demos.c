@@ -74,7 +74,7 @@ static void put_text(kh_buf *out, const char *s, size_t n, bool newline_escape) 
 static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, const kh_row *row) {
     const char *word = task->label[row->label].word[0];
     for (int i = 0; i < t->n; i++) {
-        const kh_segment *part = &t->part[i];
+        const kh_template_part *part = &t->part[i];
         switch (part->kind) {
         case KH_SEGMENT_LITERAL: kh_buf_bytes(out, part->s, part->n); break;
         case KH_SEGMENT_A: put_text(out, row->a, row->n_a, task->newline_escape); break;

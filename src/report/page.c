@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/decisions.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "report/html.h"
 #include "report/style.h"
 
@@ -86,7 +86,7 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "negative log-likelihood", e->m.nll, e->low.nll, e->high.nll, i, false);
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error, e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
-        const kh_outside *o = &e->outside[k];
+        const kh_third_party *o = &e->outside[k];
         int s = last_score(e);
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
@@ -260,7 +260,7 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 /* --------------------------------------------------------------------------------------------------------- elsewhere */
 
-static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
+static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
     int last = last_score(e);
     open_table(b, NULL,
         last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/decisions.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -136,7 +136,7 @@ static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "],\n");
 }
 
-static void put_outside(kh_buf *b, const kh_eval *e, const kh_outside *o) {
+static void put_outside(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
     kh_buf_text(b, "\n    {");
     put_string(b, "name", o->rows.name);
     kh_buf_text(b, ", ");

@@ -2,7 +2,7 @@
 #ifndef KH_REPORT_RESULTS_H
 #define KH_REPORT_RESULTS_H
 
-#include "report/eval.h"
+#include "posterior/eval.h"
 
 #define KH_RESULTS_NAME "results.json"
 enum { KH_RESULTS_VERSION = 1 };

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "run/journal.h"
 #include "run/lock.h"
 
@@ -59,7 +59,7 @@ struct kh_run {
     kh_journal j;
     sqlite3_stmt *stmt[N_STATEMENT];
     bool begun, resumed, writing; /* writing: a transaction is open */
-    kh_tape tape;
+    kh_answer_cache cache;
     kh_err failed; /* of a write that nobody could be told of */
 
     long long session, last; /* last: the id of the newest answer */
@@ -187,19 +187,19 @@ static int set_care(kh_run *r, double seconds, kh_err *err) {
     return rc != 0 ? rc : kh_journal_exec(&r->j, careful ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the tape */
+/* -------------------------------------------------------------------------------------------------------- the cache */
 
 static int add_entry(kh_run *r, const void *key, const entry *e, kh_err *err) {
-    char *copy = kh_arena_strndup(&r->keys, key, sizeof(kh_tape_key));
+    char *copy = kh_arena_strndup(&r->keys, key, sizeof(kh_answer_key));
     if (!copy || !kh_grow(&r->entries, &r->cap_entry, (size_t)r->n_entry + 1, sizeof *r->entries) ||
-        kh_map_add(&r->index, copy, sizeof(kh_tape_key), r->n_entry, NULL) < 0)
+        kh_map_add(&r->index, copy, sizeof(kh_answer_key), r->n_entry, NULL) < 0)
         return kh_fail_memory(err);
     r->entries[r->n_entry++] = *e;
     r->last = e->id > r->last ? e->id : r->last;
     return 0;
 }
 
-static entry *find_entry(const kh_run *r, const kh_tape_key *key) {
+static entry *find_entry(const kh_run *r, const kh_answer_key *key) {
     int32_t i;
     return kh_map_get(&r->index, (const char *)key, sizeof *key, &i) ? &r->entries[i] : NULL;
 }
@@ -215,9 +215,9 @@ static bool tape_stop(void *self) {
     return r->o.stop && r->o.stop(r->o.user) != 0;
 }
 
-static bool tape_known(void *self, const kh_tape_key *key) { return find_entry(self, key) != NULL; }
+static bool tape_known(void *self, const kh_answer_key *key) { return find_entry(self, key) != NULL; }
 
-static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static int tape_recall(void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     kh_run *r = self;
     entry *e = find_entry(r, key);
     if (!e && r->unused > 0)
@@ -246,14 +246,14 @@ static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n
 }
 
 /* Equal prompts of one piece are one answer. */
-static int put_units(kh_run *r, const kh_tape_unit *u, int n, kh_err *err) {
+static int put_units(kh_run *r, const kh_answer_unit *u, int n, kh_err *err) {
     double at = wall();
     int rc = ensure_writing(r, err);
     for (int i = 0; i < n && rc == 0; i++) {
         if (find_entry(r, &u[i].key))
             continue;
         rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddb", r->session, &u[i].key, sizeof u[i].key,
-            kh_tape_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
+            kh_answer_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
             u[i].n);
         if (rc == 0)
             rc = add_entry(r, &u[i].key, &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true }, err);
@@ -261,7 +261,7 @@ static int put_units(kh_run *r, const kh_tape_unit *u, int n, kh_err *err) {
     return settle(r, rc, err);
 }
 
-static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+static int tape_record(void *self, const kh_answer_unit *u, int n, kh_err *err) {
     kh_run *r = self;
     if (r->failed.code)
         return kh_fail(err, r->failed.code, "%s", r->failed.msg);
@@ -269,7 +269,7 @@ static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
     return rc == 0 ? put_units(r, u, n, err) : rc;
 }
 
-const kh_tape *kh_run_tape(kh_run *r) { return &r->tape; }
+const kh_answer_cache *kh_run_cache(kh_run *r) { return &r->cache; }
 bool kh_run_resumed(const kh_run *r) { return r->resumed; }
 bool kh_run_replaying(const kh_run *r) { return r->replaying; }
 bool kh_run_caught_up(const kh_run *r) { return r->unused == 0; }
@@ -343,7 +343,7 @@ static int load_answers(kh_run *r, kh_err *err) {
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
         const void *question = sqlite3_column_blob(s, 1);
-        if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_tape_key))
+        if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_answer_key))
             rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again", r->j.path,
                 (long long)sqlite3_column_int64(s, 0));
         else
@@ -457,7 +457,7 @@ int kh_run_begin(kh_run *r, const kh_run_card *card, const kh_run_option *o, int
         rc = settle(r, write_begin(r, card, o, n, err), err);
     if (rc == 0) {
         r->begun = true;
-        r->tape = (kh_tape){ tape_stop, tape_known, tape_recall, tape_record, r };
+        r->cache = (kh_answer_cache){ tape_stop, tape_known, tape_recall, tape_record, r };
     }
     return rc;
 }

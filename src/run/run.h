@@ -1,7 +1,7 @@
 /* run.h - what tuning tells a run and gets back from it.
  *
  *     kh_run_begin(run, &card, options, n, err);           compares with what is there; from here on all is journalled
- *     kh_plm_set_tape(plm, kh_run_tape(run));              every answer
+ *     kh_plm_set_cache(plm, kh_run_cache(run));              every answer
  *     kh_run_generation(run, "bbt", 7, 300, line);         every generation
  *     kh_run_keep(run, "search", 0, &books, bytes, n);     now and then: a state from which to go on
  *     kh_run_end(run, &result, err);
@@ -17,7 +17,7 @@
 #define KH_RUN_RUN_H
 
 #include "base/buf.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 /* Who the run is. */
 typedef struct kh_run_card {
@@ -46,7 +46,7 @@ typedef struct kh_run_books {
 } kh_run_books;
 
 int kh_run_begin(kh_run *, const kh_run_card *, const kh_run_option *, int n, kh_err *err);
-const kh_tape *kh_run_tape(kh_run *);
+const kh_answer_cache *kh_run_cache(kh_run *);
 bool kh_run_resumed(const kh_run *);
 /* The last answer came from the journal: the clock of this process says nothing yet. */
 bool kh_run_replaying(const kh_run *);

@@ -14,7 +14,7 @@ static void *add_step(kh_chain *c, const kh_kind *kind, kh_arena *arena) {
         return NULL;
     void *self = kh_arena_alloc(arena, kind->size ? kind->size : 1);
     if (self)
-        c->step[c->n++] = (kh_step){ kind, self };
+        c->step[c->n++] = (kh_chain_step){ kind, self };
     return self;
 }
 

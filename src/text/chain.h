@@ -25,13 +25,13 @@ typedef struct kh_kind {
     void (*drop)(void *self); /* NULL: nothing to free but arena memory; must accept zeroed data */
 } kh_kind;
 
-typedef struct kh_step {
+typedef struct kh_chain_step {
     const kh_kind *kind;
     void *self; /* in the arena */
-} kh_step;
+} kh_chain_step;
 
 typedef struct kh_chain {
-    kh_step *step;
+    kh_chain_step *step;
     int n;
     size_t cap;
 } kh_chain; /* start as {0} */

@@ -5,7 +5,7 @@
  * a normal kernel and allows one error less. Errors are whole numbers, so that ties are ties.
  *
  * Every loop ends: a population may have at most `max-misses` batches in a row without an acceptance. */
-#include "tune/labels.h"
+#include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -60,7 +60,7 @@ static const kh_opt toy_smc_table[] = { OWN_ROWS, SMC_ROWS, { 0 } };
 typedef struct abc {
     const abc_opts *o;
     kh_simulator *s;
-    kh_watch *w;
+    kh_monitor *w;
     uint64_t seed;
     int gen, eps;
     kh_population now, next; /* the last whole population; the one that is being filled */
@@ -72,7 +72,7 @@ typedef struct abc {
     int accepted, misses;
 } abc;
 
-static int abc_new(abc *a, const abc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int abc_new(abc *a, const abc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
     *a = (abc){ .o = o, .s = s, .w = w, .seed = seed };
     int rc = kh_population_new(&a->now, o->samples, s, err);
     if (rc == 0)
@@ -146,11 +146,11 @@ static int next_look(const abc *a) {
 /* True if the population is still worth filling. Otherwise the watch says why not. */
 static bool goes_on(abc *a) {
     if (a->misses >= a->o->max_misses)
-        kh_watch_stop(a->w, "no candidate of the last %d had at most %d errors", a->misses * BATCH, a->eps);
+        kh_monitor_stop(a->w, "no candidate of the last %d had at most %d errors", a->misses * BATCH, a->eps);
     else if (a->tried >= BATCH && a->accepted < a->o->min_rate * a->tried)
-        kh_watch_stop(a->w, "only %d of %u candidates had at most %d errors, less than --min-rate %g", a->accepted,
+        kh_monitor_stop(a->w, "only %d of %u candidates had at most %d errors, less than --min-rate %g", a->accepted,
             (unsigned)a->tried, a->eps, a->o->min_rate);
-    return kh_watch_may(a->w, (long long)BATCH * a->s->cost, next_look(a), a->gen > 1 || a->accepted > 0);
+    return kh_monitor_may(a->w, (long long)BATCH * a->s->cost, next_look(a), a->gen > 1 || a->accepted > 0);
 }
 
 /* L2: until S are accepted or the run must end. */
@@ -171,7 +171,7 @@ static int fill(abc *a, kh_err *err) {
 static int first_tolerance(abc *a, kh_err *err) {
     int rc = 0, left = a->o->first_draws;
     a->eps = a->s->n_error;
-    while (left > 0 && rc == 0 && kh_watch_may(a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, 1, a->now.n == 1)) {
+    while (left > 0 && rc == 0 && kh_monitor_may(a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, 1, a->now.n == 1)) {
         int n = left < BATCH ? left : BATCH, eps = a->eps;
         a->eps = a->s->n_error;
         rc = ask_batch(a, n, err);
@@ -257,7 +257,7 @@ static int report(abc *a, bool last, kh_err *err) {
     snprintf(facts, sizeof facts, "eps=%d accepted=%d tried=%u rate=%.4f ess=%.1f ancestors=%d errors=%d/%.2f saved=%lld", a->eps,
         p->n, (unsigned)a->tried, (double)p->n / (double)a->tried, kh_population_ess(p), kh_population_ancestors(p), best,
         sum / p->n, a->s->saved);
-    return kh_watch_done(a->w, p, &(kh_step){ a->gen, a->gen, 0, facts }, last, err);
+    return kh_monitor_done(a->w, p, &(kh_level_done){ a->gen, a->gen, 0, facts }, last, err);
 }
 
 /* The population just filled becomes the last whole one. */
@@ -291,7 +291,7 @@ static int hand_over(abc *a, kh_population *out, int rc) {
     return rc;
 }
 
-static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
@@ -302,11 +302,11 @@ static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, 
     if (rc == 0)
         rc = one_generation(&a, true, err);
     if (rc == 0)
-        kh_watch_stop(w, "%d draws with at most %d errors are there", a.accepted, a.eps);
+        kh_monitor_stop(w, "%d draws with at most %d errors are there", a.accepted, a.eps);
     return hand_over(&a, out, rc);
 }
 
-static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
@@ -319,9 +319,9 @@ static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, ui
         rc = one_generation(&a, a.gen == o->generations || a.eps == o->tolerance, err);
     }
     if (rc == 0 && a.eps < o->tolerance)
-        kh_watch_stop(w, "the tolerance of %d errors is reached", o->tolerance);
+        kh_monitor_stop(w, "the tolerance of %d errors is reached", o->tolerance);
     if (rc == 0)
-        kh_watch_stop(w, "all %d generations are done", o->generations);
+        kh_monitor_stop(w, "all %d generations are done", o->generations);
     return hand_over(&a, out, rc);
 }
 

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "tune/boundary.h"
-#include "tune/eigen.h"
+#include "base/eigen.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/rng.h"
-#include "plm/inside.h"
+#include "plm/trainable.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,7 +23,7 @@ static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
               have, want);
 }
 
-static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
+static int take_words(kh_trainable *b, const kh_tuning *t, kh_err *err) {
     const kh_words *w = t->words;
     if (w->n_variant != 1 || w->n_mask[0] != 1)
         return kh_fail(err, KH_EUNSUPPORTED,
@@ -41,7 +41,7 @@ static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
     return 0;
 }
 
-static int encode_rows(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
     kh_batch_opts o = { .max_len = kh_plm_describe(t->plm).max_len };
     if (soft)
@@ -50,9 +50,9 @@ static int encode_rows(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *er
     return rc ? rc : kh_batch_encode(&b->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
 }
 
-int kh_open_box_init(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     kh_model *m = NULL;
-    *b = (kh_open_box){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
+    *b = (kh_trainable){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
     if (!t->o->model)
         return kh_fail(err, KH_EARG, "methods with gradients must be told the folder of the model");
     int rc = kh_model_open(&m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
@@ -70,14 +70,14 @@ int kh_open_box_init(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err)
     return rc ? rc : encode_rows(b, t, soft, err);
 }
 
-void kh_open_box_free(kh_open_box *b) {
+void kh_trainable_free(kh_trainable *b) {
     kh_params_free(&b->params);
     kh_free(b->w);
     kh_free(b->token);
     kh_free(b->label);
     kh_batch_free(b->train);
     kh_batch_free(b->dev);
-    *b = (kh_open_box){ 0 };
+    *b = (kh_trainable){ 0 };
 }
 
 /* ----------------------------------------------------------------------------------------- rows, packed together */
@@ -99,7 +99,7 @@ static void rows_free(rows *r) {
 }
 
 /* What stands at the places of one sequence, as the engine sees it. */
-static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slot *out) {
+static void lay_out(const kh_trainable *b, const kh_batch *batch, int seq, kh_slot *out) {
     const kh_config *c = &b->params.config;
     const int32_t *id = batch->id + batch->start[seq];
     int n = (int)(batch->start[seq + 1] - batch->start[seq]), next = c->first_position;
@@ -116,7 +116,7 @@ static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slo
 }
 
 /* Rows which[0 .. n-1] of a batch. */
-static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
+static int rows_make(rows *r, const kh_trainable *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
     size_t tokens = 0, many = (size_t)n;
     for (int i = 0; i < n; i++) {
         int seq = which[i];
@@ -141,9 +141,9 @@ static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const
     return 0;
 }
 
-static int run_passage(void *self, const kh_some *some, bool gradients, float *logprob, double *loss, float **slope, kh_err *err) {
-    kh_passage *g = self;
-    const kh_open_box *b = g->box;
+static int run_passage(void *self, const kh_row_subset *some, bool gradients, float *logprob, double *loss, float **slope, kh_err *err) {
+    kh_gradient_pass *g = self;
+    const kh_trainable *b = g->box;
     double start = kh_tuning_clock();
     rows r = { 0 };
     int rc = rows_make(&r, b, some->dev ? b->dev : b->train, some->which, some->n, err);
@@ -167,7 +167,7 @@ static int run_passage(void *self, const kh_some *some, bool gradients, float *l
     return rc;
 }
 
-void kh_descent_through(kh_descent *d, kh_passage *g) {
+void kh_descent_through(kh_descent *d, kh_gradient_pass *g) {
     d->n_train = g->box->train ? g->box->train->n_row : 0; /* without, an error is on its way */
     d->n_dev = g->box->dev ? g->box->dev->n_row : 0;
     d->dev_label = g->box->dev ? g->box->dev->label : NULL;
@@ -190,7 +190,7 @@ static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
         int which[AT_ONCE], n = d->n_dev - first < AT_ONCE ? d->n_dev - first : AT_ONCE;
         for (int i = 0; i < n; i++)
             which[i] = first + i;
-        rc = d->run(d->self, &(kh_some){ true, which, n, 0 }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
+        rc = d->run(d->self, &(kh_row_subset){ true, which, n, 0 }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
         sum += rc == 0 ? loss * n : 0;
     }
     for (size_t i = 0; i < size && rc == 0; i++)
@@ -241,7 +241,7 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         float *slope;
         if (kh_tuning_interrupted(d->t))
             return kh_fail(err, KH_STOPPED, "stopped on request");
-        rc = d->run(d->self, &(kh_some){ false, order + first, n, adamw->step }, true, NULL, &part, &slope, err);
+        rc = d->run(d->self, &(kh_row_subset){ false, order + first, n, adamw->step }, true, NULL, &part, &slope, err);
         if (rc == 0 && !isfinite(part))
             rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
         if (rc == 0) {
@@ -363,11 +363,11 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     return rc;
 }
 
-int kh_passage_learn(kh_passage *g, unsigned wrt, int slots, const char *phase, float *x, size_t n, kh_err *err) {
+int kh_gradient_pass_learn(kh_gradient_pass *g, unsigned wrt, int slots, const char *phase, float *x, size_t n, kh_err *err) {
     bool prompt = wrt == KH_WRT_PROMPT;
     int rc = kh_gradient_new(&g->gradient, &g->box->params, g->o->shards, wrt, prompt ? slots : 0, prompt ? 0 : slots, err);
     g->slope = prompt ? kh_gradient_prompt : kh_gradient_prefix;
-    kh_descent d = { .t = g->t, .o = g->o, .phase = phase, .x = x, .n = n, .segment = &(kh_segment){ n, true }, .n_segment = 1 };
+    kh_descent d = { .t = g->t, .o = g->o, .phase = phase, .x = x, .n = n, .segment = &(kh_param_group){ n, true }, .n_segment = 1 };
     kh_descent_through(&d, g);
     if (rc == 0)
         rc = kh_descent_run(&d, err);

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "judge/predict.h"
+#include "posterior/predict.h"
 
 #include <string.h>
 

@@ -175,12 +175,12 @@ static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_pos
         rc = kh_tuning_forecast(t, m, opts, &why);
     kh_tuning_begin(t);
     if (begun)
-        kh_plm_set_tape(t->plm, kh_run_tape(run));
+        kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
         rc = m->run(t, opts, p, &why);
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, &why);
-    kh_plm_set_tape(t->plm, NULL);
+    kh_plm_set_cache(t->plm, NULL);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);
     if (begun) {

@@ -6,7 +6,7 @@
  * (toys.c).
  *
  *     kh_population out = { 0 };
- *     kh_watch watch = { 0 };
+ *     kh_monitor watch = { 0 };
  *     sampler->run(&out, simulator, opts, seed, &watch, err);      watch.stopped says why it ended
  *     kh_population_free(&out);
  */
@@ -82,37 +82,37 @@ double kh_prior_draw(const kh_simulator *, kh_rng *, float *z);
 /* ------------------------------------------------------------------------------------------------- who looks on */
 
 /* What a generation, level or round tells: `facts` are the method's own "key=value ..." pairs. */
-typedef struct kh_step {
+typedef struct kh_level_done {
     int gen;
     long done, total; /* of the whole run, for progress; total 0: not known */
     const char *facts;
-} kh_step;
+} kh_level_done;
 
 /* Budgets, the record, the choice by dev and what survives the process are the caller's business. Each call may be NULL. */
-typedef struct kh_watch kh_watch;
-struct kh_watch {
+typedef struct kh_monitor kh_monitor;
+struct kh_monitor {
     /* Whether so many queries more are within the budgets, and after them a look at as many members as the population may have
      * by then; members 0: none but the population that was done last. `have`: there is something to return. Fills stopped if
      * not. */
-    bool (*may)(kh_watch *, long long queries, int members, bool have);
+    bool (*may)(kh_monitor *, long long queries, int members, bool have);
     /* A whole population is done; it may be copied. `last`: no other will follow, as far as is known. */
-    int (*done)(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
+    int (*done)(kh_monitor *, const kh_population *, const kh_level_done *, bool last, kh_err *err);
     /* Now and then while something is computed that takes long and asks nothing; `what` says how far it is. 0: it may go on;
      * 1: it is to end with what is there, which can only be if there is something (`have`), and stopped says why. */
-    int (*tick)(kh_watch *, const char *what, bool have, kh_err *err);
+    int (*tick)(kh_monitor *, const char *what, bool have, kh_err *err);
     /* What took long, under a number, for the same run when it is taken up again. recall: 1 and the bytes, or 0. */
-    int (*keep)(kh_watch *, int number, const void *bytes, size_t n, kh_err *err);
-    int (*recall)(kh_watch *, int number, kh_buf *bytes, kh_err *err);
+    int (*keep)(kh_monitor *, int number, const void *bytes, size_t n, kh_err *err);
+    int (*recall)(kh_monitor *, int number, kh_buf *bytes, kh_err *err);
     void *self;
     char stopped[256]; /* why the run ends; empty while it goes on */
 };
 
-bool kh_watch_may(kh_watch *, long long queries, int members, bool have);
-int kh_watch_done(kh_watch *, const kh_population *, const kh_step *, bool last, kh_err *err);
-int kh_watch_tick(kh_watch *, const char *what, bool have, kh_err *err);
-int kh_watch_keep(kh_watch *, int number, const void *bytes, size_t n, kh_err *err);
-int kh_watch_recall(kh_watch *, int number, kh_buf *bytes, kh_err *err);
-void kh_watch_stop(kh_watch *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first reason stays */
+bool kh_monitor_may(kh_monitor *, long long queries, int members, bool have);
+int kh_monitor_done(kh_monitor *, const kh_population *, const kh_level_done *, bool last, kh_err *err);
+int kh_monitor_tick(kh_monitor *, const char *what, bool have, kh_err *err);
+int kh_monitor_keep(kh_monitor *, int number, const void *bytes, size_t n, kh_err *err);
+int kh_monitor_recall(kh_monitor *, int number, kh_buf *bytes, kh_err *err);
+void kh_monitor_stop(kh_monitor *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first reason stays */
 
 /* --------------------------------------------------------------------------------------------------- the methods */
 
@@ -124,7 +124,7 @@ typedef struct kh_sampler {
     void (*exact)(void *opts); /* the published code's settings; NULL: the defaults */
     bool steps;                /* moves z by steps that it adapts, and so needs the same answer to the same z */
     /* Fills *out, which the caller frees also on failure. What can be returned is returned when a budget ends the run. */
-    int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_watch *, kh_err *err);
+    int (*run)(kh_population *out, kh_simulator *, const void *opts, uint64_t seed, kh_monitor *, kh_err *err);
 } kh_sampler;
 
 extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc, kh_sampler_snpe;

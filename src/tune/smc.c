@@ -18,7 +18,7 @@
  * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b follows the share of moves that
  * are accepted. Which members move and how often depends on the run's state alone. Where a budget ends before half of a level's
  * copies have moved, the level is taken back: copies of a few are no sample. */
-#include "tune/labels.h"
+#include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -89,7 +89,7 @@ static const kh_opt toy_table[] = { OWN_ROWS("400", "0"), { 0 } };
 typedef struct smc {
     const smc_opts *o;
     kh_simulator *s;
-    kh_watch *w;
+    kh_monitor *w;
     uint64_t seed;
     int level;
     uint32_t sweep;  /* of the whole run: names the random streams */
@@ -118,7 +118,7 @@ static int members(const smc_opts *o, long long budget, int cost) {
     return o->samples > 0 ? o->samples : n > MOST_MEMBERS ? MOST_MEMBERS : n < LEAST_MEMBERS ? LEAST_MEMBERS : (int)n;
 }
 
-static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
     int classes = s->n_class > 1 ? s->n_class : 2;
     *m = (smc){ .o = o, .s = s, .w = w, .seed = seed, .b = o->step, .eps = s->n_error,
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
@@ -155,7 +155,7 @@ static int ask(smc *m, int n, uint32_t first, kh_err *err) {
 
 /* n candidates, after which there will be so many members. */
 static bool may_ask(smc *m, int n, int members_then, bool have) {
-    return kh_watch_may(m->w, (long long)n * m->s->cost, members_then, have);
+    return kh_monitor_may(m->w, (long long)n * m->s->cost, members_then, have);
 }
 
 static void sort_ints(int *x, int n) {
@@ -199,7 +199,7 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
         misses = have > before ? 0 : misses + 1;
     }
     if (rc == 0 && have < n)
-        kh_watch_stop(m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
+        kh_monitor_stop(m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
     if (have > 0)
         m->now.n = have;
     m->tried = (long)drawn;
@@ -431,7 +431,7 @@ static int report(smc *m, kh_err *err) {
         "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f errors=%d/%.2f saved=%lld%s", target,
         m->accepted, m->tried, m->tried ? (double)m->accepted / (double)m->tried : 0, m->b, m->ess, kh_population_ancestors(p),
         moves / p->n, best, sum / p->n, m->s->saved, m->taken_back ? " taken-back=1" : "");
-    return kh_watch_done(m->w, p, &(kh_step){ m->level, m->level, 0, facts }, is_last(m) || m->w->stopped[0], err);
+    return kh_monitor_done(m->w, p, &(kh_level_done){ m->level, m->level, 0, facts }, is_last(m) || m->w->stopped[0], err);
 }
 
 static bool too_few_accepted(const smc *m) {
@@ -441,13 +441,13 @@ static bool too_few_accepted(const smc *m) {
 /* Why the run ends by itself, if it does. */
 static void reason(smc *m) {
     if (m->o->accept == ACCEPT_SOFT && m->power >= 1)
-        kh_watch_stop(m->w, "the likelihood counts in full");
+        kh_monitor_stop(m->w, "the likelihood counts in full");
     else if (m->o->accept == ACCEPT_HARD && m->eps <= m->o->tolerance)
-        kh_watch_stop(m->w, "the tolerance of %d errors is reached", m->eps);
+        kh_monitor_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
-        kh_watch_stop(m->w, "all %d levels are done", m->o->levels);
+        kh_monitor_stop(m->w, "all %d levels are done", m->o->levels);
     else if (too_few_accepted(m))
-        kh_watch_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted, m->tried, m->o->min_rate);
+        kh_monitor_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted, m->tried, m->o->min_rate);
 }
 
 static int select_members(smc *m) {
@@ -477,7 +477,7 @@ static int one_level(smc *m, kh_err *err) {
     double power = m->power, ess = m->ess;
     m->level++;
     if (select_members(m) != 0) {
-        kh_watch_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
+        kh_monitor_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
         return 0;
     }
     int rc = move(m, err);
@@ -491,7 +491,7 @@ static int one_level(smc *m, kh_err *err) {
     return rc == 0 ? report(m, err) : rc;
 }
 
-static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w, kh_err *err) {
     smc_opts o = *(const smc_opts *)opts;
     o.samples = members(&o, 0, s->cost);
     smc m;

@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/rng.h"
-#include "tune/blas.h"
-#include "tune/labels.h"
+#include "base/blas.h"
+#include "tune/likelihood_free.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -238,7 +238,7 @@ static void condition(snpe *s) {
 /* -------------------------------------------------------------------------------------------------------------- rounds */
 
 /* The round's population. If the flow has run away, the one of the round before stays, and the run ends. */
-static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
+static int draw_population(snpe *s, kh_monitor *w, kh_err *err) {
     kh_population *p = &s->now;
     int got, rc = draw_posterior(s, KH_RNG_SNPE_RESULT, p->z, s->o->samples, &got, err);
     if (rc != 0)
@@ -247,7 +247,7 @@ static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
         char what[256];
         snprintf(what, sizeof what, "round %d: none of %d draws from the flow lies within %g standard deviations of the prior",
             s->round, s->o->samples * TRIES, s->o->reach);
-        kh_watch_stop(w, "%s", what);
+        kh_monitor_stop(w, "%s", what);
         return s->round > 1 ? 0 : kh_fail(err, KH_EUNSUPPORTED, "snpe, %s; lower --rate or give it more --simulations", what);
     }
     p->n = got;
@@ -260,22 +260,22 @@ static int draw_population(snpe *s, kh_watch *w, kh_err *err) {
 }
 
 /* What a fit left: the report, as three numbers, and the weights. */
-static int keep_flow(const snpe *s, kh_watch *w, const kh_fit_report *fit, kh_err *err) {
+static int keep_flow(const snpe *s, kh_monitor *w, const kh_fit_report *fit, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     double head[] = { fit->epochs, fit->train, fit->valid };
     kh_buf_bytes(&b, head, sizeof head);
     kh_buf_bytes(&b, kh_flow_weights(s->flow), kh_flow_size(s->flow) * sizeof(double));
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_watch_keep(w, s->round, b.data, b.len, err);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_monitor_keep(w, s->round, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
 
 /* 1: the flow knows what the fit of this round has taught it. */
-static int recall_flow(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
+static int recall_flow(snpe *s, kh_monitor *w, kh_fit_report *fit, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     double head[3];
     size_t bytes = kh_flow_size(s->flow) * sizeof(double);
-    int rc = kh_watch_recall(w, s->round, &b, err);
+    int rc = kh_monitor_recall(w, s->round, &b, err);
     if (rc == 1 && b.len != sizeof head + bytes)
         rc = kh_fail(err, KH_EFORMAT, "the kept state of a flow is damaged: %zu bytes, expected %zu", b.len, sizeof head + bytes);
     if (rc == 1) {
@@ -288,7 +288,7 @@ static int recall_flow(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
 }
 
 /* 1: the watch has ended the run in the middle of it. */
-static int teach(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
+static int teach(snpe *s, kh_monitor *w, kh_fit_report *fit, kh_err *err) {
     int rc = recall_flow(s, w, fit, err);
     if (rc != 0)
         return rc == 1 ? 0 : rc;
@@ -296,7 +296,7 @@ static int teach(snpe *s, kh_watch *w, kh_fit_report *fit, kh_err *err) {
     return rc == 0 ? keep_flow(s, w, fit, err) : rc;
 }
 
-static int run_round(snpe *s, kh_watch *w, kh_err *err) {
+static int run_round(snpe *s, kh_monitor *w, kh_err *err) {
     kh_fit_report fit;
     s->round++;
     int rc = simulate(s, err);
@@ -315,10 +315,10 @@ static int run_round(snpe *s, kh_watch *w, kh_err *err) {
         return rc;
     char facts[160];
     snprintf(facts, sizeof facts, "train=%.4f valid=%.4f epochs=%d acceptance=%.4f", fit.train, fit.valid, fit.epochs, acceptance);
-    return kh_watch_done(w, &s->now, &(kh_step){ s->round, s->round, s->o->rounds, facts }, s->round == s->o->rounds, err);
+    return kh_monitor_done(w, &s->now, &(kh_level_done){ s->round, s->round, s->o->rounds, facts }, s->round == s->o->rounds, err);
 }
 
-static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
+static int run_rounds(snpe *s, kh_monitor *w, kh_err *err) {
     size_t most = (size_t)(s->o->simulations > s->o->samples ? s->o->simulations : s->o->samples);
     s->sims = (kh_simulations){ .dim = s->sim->dim, .n_obs = s->sim->n_obs };
     s->given = kh_calloc((size_t)s->sim->n_obs, sizeof *s->given);
@@ -330,19 +330,19 @@ static int run_rounds(snpe *s, kh_watch *w, kh_err *err) {
     if (rc == 0)
         rc = kh_population_new(&s->now, s->o->samples, &(kh_simulator){ .dim = s->sim->dim }, err); /* answers are not kept */
     long long cost = (long long)s->o->simulations * s->sim->cost;
-    while (rc == 0 && s->round < s->o->rounds && kh_watch_may(w, cost, s->o->samples, s->round > 0))
+    while (rc == 0 && s->round < s->o->rounds && kh_monitor_may(w, cost, s->o->samples, s->round > 0))
         rc = run_round(s, w, err);
     return rc;
 }
 
-static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uint64_t seed, kh_monitor *w, kh_err *err) {
     if (sim->n_obs == 0)
         return kh_fail(
             err, KH_EUNSUPPORTED, "snpe needs a simulator that says what it would have observed; this one only counts errors");
     snpe s = { .o = opts, .sim = sim, .seed = seed };
     int rc = run_rounds(&s, w, err);
     if (rc == 0)
-        kh_watch_stop(w, "all %d rounds are done", s.o->rounds);
+        kh_monitor_stop(w, "all %d rounds are done", s.o->rounds);
     *out = s.now;
     if (s.round == 0)
         out->n = 0;

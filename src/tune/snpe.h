@@ -43,7 +43,7 @@ double kh_atomic_loss(const double *logq, const double *log_prior, int n, double
  * likely for `patience` epochs. The weights that they liked best are kept. In round 1, and while there is one round, the loss
  * is -log q; after it the atomic one. The watch (may be NULL) gets a tick with every batch; 1: it has ended the fit, and the flow
  * is of no use. */
-int kh_fit(kh_flow *, const kh_simulations *, int round, const kh_fit_opts *, uint64_t seed, kh_watch *, kh_fit_report *,
+int kh_fit(kh_flow *, const kh_simulations *, int round, const kh_fit_opts *, uint64_t seed, kh_monitor *, kh_fit_report *,
     kh_err *err);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "tune/blas.h"
+#include "base/blas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -232,7 +232,7 @@ static int n_batch(const fit *f, int n) {
 static int cut(int n, int parts, int k) { return (int)((long long)n * k / parts); }
 
 /* In report: which epoch this is, and the loss of the last one; its own loss when it is done. */
-static int run_epoch(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+static int run_epoch(fit *f, int round, uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_SNPE_EPOCH, (uint32_t)round, (uint32_t)report->epochs);
     int batches = n_batch(f, f->n_train), epoch = report->epochs, rc = 0;
     double loss = 0;
@@ -246,7 +246,7 @@ static int run_epoch(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_repor
         int n_atom = draw_atoms(f, n, kh_rng_stream(seed, KH_RNG_SNPE_ATOMS, (uint32_t)round, (uint32_t)(epoch * batches + b)));
         loss += run_batch(f, n, n_atom, true);
         adam(f);
-        rc = w ? kh_watch_tick(w, what, round > 1, err) : 0;
+        rc = w ? kh_monitor_tick(w, what, round > 1, err) : 0;
     }
     report->train = loss / f->n_train;
     return rc;
@@ -264,7 +264,7 @@ static double validate(fit *f, int round, uint64_t seed) {
     return loss / f->n_valid;
 }
 
-static int run_epochs(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+static int run_epochs(fit *f, int round, uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     int rc = 0;
     size_t bytes = kh_flow_size(f->flow) * sizeof *f->best;
     *report = (kh_fit_report){ .train = NAN, .valid = validate(f, round, seed) };
@@ -328,7 +328,7 @@ static void fit_free(fit *f) {
     kh_free(f->atoms);
 }
 
-int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o, uint64_t seed, kh_watch *w,
+int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o, uint64_t seed, kh_monitor *w,
     kh_fit_report *report, kh_err *err) {
     fit f = { .flow = flow, .sims = sims, .o = o, .atomic = round > 1 };
     int rc = fit_new(&f, err);

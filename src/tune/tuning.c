@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/hooks.h"
-#include "judge/predict.h"
+#include "posterior/predict.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -39,8 +39,8 @@ void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
 }
 
 bool kh_tuning_interrupted(const kh_tuning *t) {
-    const kh_tape *tape = t->o->run ? kh_run_tape(t->o->run) : NULL;
-    return tape && tape->stop(tape->self);
+    const kh_answer_cache *cache = t->o->run ? kh_run_cache(t->o->run) : NULL;
+    return cache && cache->stop(cache->self);
 }
 
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {

@@ -5,7 +5,7 @@
 #ifndef KH_TUNE_TUNING_H
 #define KH_TUNE_TUNING_H
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/target.h"
 #include "run/run.h"
 #include "tune/loss.h"
