@@ -17,7 +17,8 @@ static int split_weight(const char *spec, char **path, double *weight, kh_err *e
         double x = strtod(colon + 1, &end);
         if (!*end) {
             if (!(x > 0 && x < 1e6))
-                return kh_fail(err, CLI_USAGE, "--corpus %s: a weight must be above 0 and below 1e6", spec);
+                return kh_fail(
+                    err, CLI_USAGE, "--corpus %s: a weight must be above 0 and below 1e6", spec);
             *weight = x;
             n = (size_t)(colon - spec);
         }
@@ -28,7 +29,8 @@ static int split_weight(const char *spec, char **path, double *weight, kh_err *e
 
 int cli_corpus_parse(cli_corpus *c, const kh_strings *spec, kh_err *err) {
     size_t n = (size_t)spec->n;
-    *c = (cli_corpus){ .path = kh_calloc(n, sizeof *c->path), .weight = kh_calloc(n, sizeof *c->weight) };
+    *c = (cli_corpus){ .path = kh_calloc(n, sizeof *c->path),
+        .weight = kh_calloc(n, sizeof *c->weight) };
     int rc = c->path && c->weight ? 0 : kh_fail_memory(err);
     for (int i = 0; i < spec->n && rc == 0; i++)
         if ((rc = split_weight(spec->item[i], &c->path[i], &c->weight[i], err)) == 0)

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* -------------------------------------------------------------------------------------------------------- signals */
+/* ------------------------------------------------------------------------------------- signals */
 
 static volatile sig_atomic_t caught;
 
@@ -24,7 +24,7 @@ void cli_monitor_signals(void) {
 
 int cli_monitor_signal(void) { return caught; }
 
-/* ------------------------------------------------------------------------------------------------------- estimates */
+/* ----------------------------------------------------------------------------------- estimates */
 
 static double now(void) {
     struct timespec t;
@@ -40,7 +40,8 @@ static double rate(cli_monitor *w, kh_meter m) {
         w->started = now();
         w->before = asked;
     }
-    return w->started > 0 && spent > 0 && asked > w->before ? (double)(asked - w->before) / spent : 0;
+    return w->started > 0 && spent > 0 && asked > w->before ? (double)(asked - w->before) / spent
+                                                            : 0;
 }
 
 /* "3m12s" */
@@ -62,10 +63,12 @@ static double cost(double price, long long tokens) { return price * (double)toke
 /* What is left of the forecast at this speed; < 0: cannot be told. */
 static double seconds_left(const cli_monitor *w, kh_meter m, double speed) {
     long long queries = w->forecast.queries + w->forecast.warm_up;
-    return w->known && w->forecast.queries > 0 && speed > 0 ? (double)(queries > m.queries ? queries - m.queries : 0) / speed : -1;
+    return w->known && w->forecast.queries > 0 && speed > 0
+        ? (double)(queries > m.queries ? queries - m.queries : 0) / speed
+        : -1;
 }
 
-/* -------------------------------------------------------------------------------------------------------- showing */
+/* ------------------------------------------------------------------------------------- showing */
 
 static void draw_bar(cli_monitor *w) {
     char note[768], left[32];
@@ -77,7 +80,8 @@ static void draw_bar(cli_monitor *w) {
     if (w->price > 0)
         n += snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
     if (remain >= 0)
-        snprintf(note + n, sizeof note - (size_t)n, ", %s left", duration(remain, left, sizeof left));
+        snprintf(
+            note + n, sizeof note - (size_t)n, ", %s left", duration(remain, left, sizeof left));
     cli_hooks.progress(NULL, &(kh_progress){ w->phase, w->done, w->total, note });
     w->drawn = now();
 }
@@ -88,8 +92,9 @@ static void json_line(cli_monitor *w) {
     double speed = rate(w, m), left = seconds_left(w, m, speed);
     kh_buf_text(&b, "{\"phase\":");
     kh_json_quote(&b, w->phase, strlen(w->phase));
-    kh_buf_printf(&b, ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done, w->total,
-        m.queries, m.replayed, m.tokens);
+    kh_buf_printf(&b,
+        ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done,
+        w->total, m.queries, m.replayed, m.tokens);
     if (speed > 0)
         kh_buf_printf(&b, ",\"queries_per_second\":%.6g", speed);
     if (left >= 0)
@@ -110,7 +115,8 @@ int cli_monitor_progress(void *watch, const kh_progress *p) {
     bool terminal = isatty(STDERR_FILENO);
     snprintf(w->phase, sizeof w->phase, "%s", p->phase);
     /* The library's guess of the time left counts generations; ours counts queries. */
-    snprintf(w->note, sizeof w->note, "%.*s", (int)(left && (terminal || w->json) ? left - note : (long)strlen(note)), note);
+    snprintf(w->note, sizeof w->note, "%.*s",
+        (int)(left && (terminal || w->json) ? left - note : (long)strlen(note)), note);
     w->done = p->done;
     w->total = p->total;
     if (w->json)
@@ -118,7 +124,8 @@ int cli_monitor_progress(void *watch, const kh_progress *p) {
     else if (terminal)
         draw_bar(w);
     else
-        fprintf(stderr, "%s done=%ld total=%ld%s%s\n", w->phase, w->done, w->total, *note ? " " : "", w->note);
+        fprintf(stderr, "%s done=%ld total=%ld%s%s\n", w->phase, w->done, w->total,
+            *note ? " " : "", w->note);
     return 0;
 }
 
@@ -132,7 +139,8 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
     double seconds = f->query_seconds * (double)f->queries;
     if (json) {
         fprintf(out,
-            "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%d,\"warm_up_queries\":%lld",
+            "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%"
+            "d,\"warm_up_queries\":%lld",
             f->candidates, f->queries, f->tokens, f->train_rows, f->dev_rows, f->warm_up);
         if (f->query_seconds > 0)
             fprintf(out, ",\"seconds\":%.6g", seconds);
@@ -142,14 +150,17 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
         return;
     }
     if (f->queries == 0) {
-        fprintf(out, "forecast: %d train and %d dev rows; how many queries this method asks cannot be told before\n", f->train_rows,
-            f->dev_rows);
+        fprintf(out,
+            "forecast: %d train and %d dev rows; how many queries this method asks cannot be told "
+            "before\n",
+            f->train_rows, f->dev_rows);
         return;
     }
     fprintf(out, "forecast: at most ");
     if (f->candidates > 0)
         fprintf(out, "%lld candidates, ", f->candidates);
-    fprintf(out, "%lld queries on %d train and %d dev rows", f->queries, f->train_rows, f->dev_rows);
+    fprintf(
+        out, "%lld queries on %d train and %d dev rows", f->queries, f->train_rows, f->dev_rows);
     if (f->tokens > 0)
         fprintf(out, ", %lld tokens", f->tokens);
     if (f->query_seconds > 0)

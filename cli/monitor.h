@@ -1,7 +1,8 @@
-/* watch.h - what a person sees of a run while it goes on: forecast, bar, lines; and how a signal ends it.
+/* watch.h - what a person sees of a run while it goes on: forecast, bar, lines; and how a signal
+ * ends it.
  *
- * On a terminal a bar with rate, cost and time left, which moves inside a generation, too; otherwise one line a generation; or
- * JSON lines for machines. All of it on standard error. */
+ * On a terminal a bar with rate, cost and time left, which moves inside a generation, too;
+ * otherwise one line a generation; or JSON lines for machines. All of it on standard error. */
 #ifndef KH_CLI_MONITOR_H
 #define KH_CLI_MONITOR_H
 

@@ -33,7 +33,8 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
         .ranks = cli_ranks };
     rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)
-        return kh_err_prefix(err, "the model that %s was tuned on is gone; --model says where it is now", dir);
+        return kh_err_prefix(
+            err, "the model that %s was tuned on is gone; --model says where it is now", dir);
     return rc;
 }
 

@@ -13,9 +13,10 @@ typedef struct cli_run {
     kh_posterior_info info;
     kh_plm *plm;
     const kh_http_opts *http; /* the caller's, for a model behind a URL; NULL: the defaults */
-} cli_run; /* start as {0} */
+} cli_run;                    /* start as {0} */
 
-/* model NULL: where it was when tuning. precision: which of the words above. Free it, failed ones too. */
+/* model NULL: where it was when tuning. precision: which of the words above. Free it, failed ones
+ * too. */
 int cli_run_open(cli_run *, const char *dir, const char *model, int precision, kh_err *err);
 void cli_run_free(cli_run *);
 

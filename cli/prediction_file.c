@@ -43,12 +43,14 @@ static int keep_known(cli_predictions *o, kh_err *err) {
     return 0;
 }
 
-int cli_predictions_read(cli_predictions *out, const char *path, const kh_evidence *order, int n_order, kh_err *err) {
+int cli_predictions_read(
+    cli_predictions *out, const char *path, const kh_evidence *order, int n_order, kh_err *err) {
     bool input = strcmp(path, "-") == 0;
     *out = (cli_predictions){ .name = input ? "standard input" : path };
     int rc = input ? read_input(&out->bytes, err) : kh_file_read(path, MAX_BYTES, &out->bytes, err);
     if (rc == 0)
-        rc = kh_predictions_parse(&out->rows, out->bytes.data, out->bytes.len, out->name, order, n_order, err);
+        rc = kh_predictions_parse(
+            &out->rows, out->bytes.data, out->bytes.len, out->name, order, n_order, err);
     if (rc != 0)
         return rc;
     out->p = kh_malloc((size_t)out->rows.n * (size_t)out->rows.n_label * sizeof *out->p);
@@ -69,6 +71,7 @@ void cli_predictions_free(cli_predictions *o) {
 int cli_predictions_need_labels(const cli_predictions *o, kh_err *err) {
     for (int i = 0; i < o->rows.n; i++)
         if (o->rows.label[i] < 0)
-            return kh_fail_at(err, KH_EFORMAT, o->name, o->rows.line[i], "no \"label\" (the true class, from 0) in this line");
+            return kh_fail_at(err, KH_EFORMAT, o->name, o->rows.line[i],
+                "no \"label\" (the true class, from 0) in this line");
     return 0;
 }

@@ -16,7 +16,8 @@ typedef struct cli_predictions {
 } cli_predictions;
 
 /* "-" is standard input. order as for kh_predictions_parse. Free it, failed ones too. */
-int cli_predictions_read(cli_predictions *out, const char *path, const kh_evidence *order, int n_order, kh_err *err);
+int cli_predictions_read(
+    cli_predictions *out, const char *path, const kh_evidence *order, int n_order, kh_err *err);
 void cli_predictions_free(cli_predictions *);
 /* Fails unless every row has a label. */
 int cli_predictions_need_labels(const cli_predictions *, kh_err *err);

@@ -3,10 +3,12 @@
  *     server.c     connections, limits, token, routes            describe.c   what the model is
  *     queue.c      requests that need the box, joined            score.c      POST /v1/score
  *     metrics.c    what /metrics counts                          classify.c   POST /v1/classify
- *     embeddings.c POST /v1/embeddings                           completions.c  POST /v1/completions, as vLLM has it
+ *     embeddings.c POST /v1/embeddings                           completions.c  POST
+ * /v1/completions, as vLLM has it
  *
- * A request becomes a kh_call. Its route's `prepare` runs on a thread of libmicrohttpd: it either fills the reply, or reads
- * the body into `parsed` and says how the box is to be asked (`way`); then the call waits in the queue. */
+ * A request becomes a kh_call. Its route's `prepare` runs on a thread of libmicrohttpd: it either
+ * fills the reply, or reads the body into `parsed` and says how the box is to be asked (`way`);
+ * then the call waits in the queue. */
 #ifndef KH_SERVER_SERVER_PARTS_H
 #define KH_SERVER_SERVER_PARTS_H
 
@@ -127,7 +129,8 @@ struct kh_server {
 double kh_seconds(void); /* a clock that only goes forward */
 void kh_reply_text(kh_call *, int status, const char *type, const char *text);
 /* {"error":{"message":...,"type":...,"code":status}} */
-void kh_reply_fail(kh_call *, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void kh_reply_fail(kh_call *, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The same from an error of the library: whose fault it is decides the status. */
 void kh_reply_err(kh_call *, const kh_err *);
 /* The value of a query parameter, or NULL. */

@@ -1,5 +1,6 @@
-/* slow_journal.c - what journalling costs: the time spent inside the journal as a share of the run, on the smallest model there
- * is. Processor time of one thread, so that other work on the machine hardly counts. */
+/* slow_journal.c - what journalling costs: the time spent inside the journal as a share of the run,
+ * on the smallest model there is. Processor time of one thread, so that other work on the machine
+ * hardly counts. */
 #include "tiny.h"
 
 #include "posterior/posterior.h"
@@ -19,7 +20,9 @@ typedef struct timed {
     double spent;
 } timed;
 
-static bool timed_stop(void *self) { return ((timed *)self)->tape->stop(((timed *)self)->tape->self); }
+static bool timed_stop(void *self) {
+    return ((timed *)self)->tape->stop(((timed *)self)->tape->self);
+}
 
 static bool timed_known(void *self, const kh_answer_key *key) {
     timed *t = self;
@@ -29,7 +32,8 @@ static bool timed_known(void *self, const kh_answer_key *key) {
     return known;
 }
 
-static int timed_recall(void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static int timed_recall(
+    void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     timed *t = self;
     double start = cpu();
     int rc = t->tape->recall(t->tape->self, key, bytes, n, seconds, err);
@@ -85,8 +89,9 @@ static void journalling_costs_little(void **state) {
     kh_run_close(run);
     closing = cpu() - closing;
     double whole = cpu() - start, all = t.spent + lines;
-    printf("# 60 generations in %.0f ms: answers %.2f %%, lines %.2f %%; opening and closing %.1f ms\n", 1e3 * whole,
-        100 * t.spent / whole, 100 * lines / whole, 1e3 * (opened + closing));
+    printf("# 60 generations in %.0f ms: answers %.2f %%, lines %.2f %%; opening and closing %.1f "
+           "ms\n",
+        1e3 * whole, 100 * t.spent / whole, 100 * lines / whole, 1e3 * (opened + closing));
     assert_true(all < 0.02 * whole);
     kh_threads_set(0);
     kh_posterior_free(p);

@@ -1,4 +1,5 @@
-/* test_judge_posterior.c - posteriors in folders, what they refuse to be used with, and the predictions made of them. */
+/* test_judge_posterior.c - posteriors in folders, what they refuse to be used with, and the
+ * predictions made of them. */
 #include "tiny.h"
 
 #include "base/json.h"
@@ -41,14 +42,16 @@ static kh_posterior *soft_posterior(int n, bool apart) {
     kh_err err;
     float z[D];
     kh_rng r = kh_rng_stream(11, KH_RNG_TEST, 0, 0);
-    if (kh_posterior_new(&p, "test", plm, task, &err) != 0 || kh_space_init(&space, &o, plm, 1, &err) != 0 ||
+    if (kh_posterior_new(&p, "test", plm, task, &err) != 0 ||
+        kh_space_init(&space, &o, plm, 1, &err) != 0 ||
         kh_posterior_set_space(p, &space, &err) != 0)
         fail_msg("%s", err.msg);
     kh_space_free(&space);
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < D; i++)
             z[i] = (float)(4 * kh_rng_normal(&r));
-        assert_int_equal(kh_posterior_add(p, z, apart && s ? UINT64_MAX - (uint64_t)s : 5, &err), 0);
+        assert_int_equal(
+            kh_posterior_add(p, z, apart && s ? UINT64_MAX - (uint64_t)s : 5, &err), 0);
     }
     p->model = kh_posterior_keep(p, "some/model");
     p->options = kh_posterior_keep(p, "{\"pop\":20,\"sigma\":0.10000000000000001}");
@@ -64,7 +67,9 @@ static kh_posterior *demo_posterior(int n_order, int n_demo) {
     kh_posterior *p;
     kh_dataset *rows = tiny_rows(n_demo, 4, -1);
     assert_int_equal(kh_posterior_new(&p, "icl", plm, task, NULL), 0);
-    assert_int_equal(kh_demos_draw(&p->demos, &p->arena, kh_dataset_rows(rows), n_demo, n_demo, n_order, true, 3, NULL), 0);
+    assert_int_equal(kh_demos_draw(&p->demos, &p->arena, kh_dataset_rows(rows), n_demo, n_demo,
+                         n_order, true, 3, NULL),
+        0);
     for (int i = 0; i < n_order; i++)
         assert_int_equal(kh_posterior_add(p, NULL, 0, NULL), 0);
     kh_dataset_close(rows);
@@ -94,7 +99,7 @@ static kh_posterior *reopen(void) {
     return p;
 }
 
-/* ------------------------------------------------------------------------------------------------------ files */
+/* --------------------------------------------------------------------------------------- files */
 
 static void check_round_trip(kh_posterior *p) {
     kh_buf first[2], second[2];
@@ -106,7 +111,8 @@ static void check_round_trip(kh_posterior *p) {
     assert_memory_equal(q->weight, p->weight, (size_t)p->n * sizeof *p->weight);
     for (int i = 0; i < p->n && p->soft; i++)
         assert_true(q->projection[i] == p->projection[i]);
-    assert_true(q->seed == p->seed && q->space.mean == p->space.mean && q->space.std == p->space.std);
+    assert_true(
+        q->seed == p->seed && q->space.mean == p->space.mean && q->space.std == p->space.std);
     save(q);
     read_both(second);
     for (int i = 0; i < 2; i++) {
@@ -213,18 +219,24 @@ static void hostile_json_is_refused(void **state) {
     } all[] = {
         { "\"format\": 1", "\"format\": 3", "written in format 3 by a later keyhole" },
         { "\"method\": \"test\"", "\"method\": null", "\"method\" is missing" },
-        { "\"access\": \"logprobs\"", "\"access\": \"weight\"", "\"access\" must be labels, logprobs or weights" },
-        { "\"access\": \"logprobs\"", "\"access\": \"weights\"", "must be weights if there is a \"graft\", and only then" },
+        { "\"access\": \"logprobs\"", "\"access\": \"weight\"",
+            "\"access\" must be labels, logprobs or weights" },
+        { "\"access\": \"logprobs\"", "\"access\": \"weights\"",
+            "must be weights if there is a \"graft\", and only then" },
         { "\"samples\": 4", "\"samples\": 0", "samples" },
-        { "\"samples\": 4", "\"samples\": 5", "\"weights\" is F32 of shape [4], expected F32 of shape [5]" },
-        { "\"dim\": 12", "\"dim\": 13", "\"z\" is F32 of shape [4, 12], expected F32 of shape [4, 13]" },
+        { "\"samples\": 4", "\"samples\": 5",
+            "\"weights\" is F32 of shape [4], expected F32 of shape [5]" },
+        { "\"dim\": 12", "\"dim\": 13",
+            "\"z\" is F32 of shape [4, 12], expected F32 of shape [4, 13]" },
         { "\"dim\": 12", "\"dim\": 161", "dimension 161 is larger than the prompt of 5 x 32" },
         { "\"dim\": 12", "\"dim\": 1e99", "dim" },
         { "\"slots\": 5", "\"slots\": 6", "\"p0\" has 5 ids for 6 slots" },
         { "\"slots\": 5", "\"slots\": -5", "slots" },
         { "\"p0\": [", "\"p0\": [-", "must be a whole number from 0" },
-        { "\"inject\": \"post-ln-add\"", "\"inject\": \"none\"", "is no way for a soft prompt to enter a model" },
-        { "\"inject\": \"post-ln-add\"", "\"inject\": \"sideways\"", "is no way for a soft prompt to enter a model" },
+        { "\"inject\": \"post-ln-add\"", "\"inject\": \"none\"",
+            "is no way for a soft prompt to enter a model" },
+        { "\"inject\": \"post-ln-add\"", "\"inject\": \"sideways\"",
+            "is no way for a soft prompt to enter a model" },
         { "\"entries\": \"normal\"", "\"entries\": \"cubic\"", "unknown projection \"cubic\"" },
         { "philox4x32-10/row-streams", "dice", "the projection was drawn by \"dice\"" },
         { "\"seeds\": [5]", "\"seeds\": [5,6]", "2 seeds of projections for 4 samples" },
@@ -233,9 +245,11 @@ static void hostile_json_is_refused(void **state) {
         { "\"samples_hash\": \"", "\"samples_hash\": \"xy", "hexadecimal" },
         { "\"fingerprint\": \"", "\"fingerprint\": \"123456789", "hexadecimal" },
         { "\"options\": {", "\"options\": [{", "not valid JSON" },
-        { "\"seed\": \"18446744073709551615\"", "\"seed\": \"18446744073709551616\"", "\"seed\" must be a whole number" },
+        { "\"seed\": \"18446744073709551615\"", "\"seed\": \"18446744073709551616\"",
+            "\"seed\" must be a whole number" },
         { "\"model\": {", "\"motel\": {", "\"model\" must be an object" },
-        { "\"queries\": {\"train\": 192000", "\"queries\": {\"train\": -1", "\"train\" must be a whole number" },
+        { "\"queries\": {\"train\": 192000", "\"queries\": {\"train\": -1",
+            "\"train\" must be a whole number" },
         { "\"words\": [\"lower\"]", "\"words\": []", "posterior.json" },
         { "{\n  \"format\"", "[{\n  \"format\"", "not valid JSON" },
     };
@@ -265,9 +279,10 @@ static void hostile_json_is_refused(void **state) {
     kh_posterior_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------ other model or task */
+/* ------------------------------------------------------------------------- other model or task */
 
-static void expect_mismatch(const kh_posterior *p, kh_plm *box, const kh_task *t, const char *says) {
+static void expect_mismatch(
+    const kh_posterior *p, kh_plm *box, const kh_task *t, const char *says) {
     kh_predictor *predictor;
     kh_err err;
     assert_int_equal(kh_predictor_new(&predictor, p, box, t, &err), KH_EMISMATCH);
@@ -279,8 +294,10 @@ static void another_model_is_refused(void **state) {
     (void)state;
     kh_posterior *p = soft_posterior(1, false);
     kh_plm *box;
-    assert_int_equal(kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0);
-    expect_mismatch(p, box, NULL, "the posterior was made with other weights (some/model): fingerprint ");
+    assert_int_equal(
+        kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0);
+    expect_mismatch(
+        p, box, NULL, "the posterior was made with other weights (some/model): fingerprint ");
     kh_plm_close(box);
     p->tokenizer ^= 1;
     expect_mismatch(p, plm, NULL, "the posterior was made with another tokenizer");
@@ -295,16 +312,21 @@ static void another_task_is_refused(void **state) {
         const char *json, *says;
     } all[] = {
         { "{\"name\":\"x\",\"template\":\"{text} It is {mask} "
-          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
-            "with the template \"{prompt} . {text} It was {mask} .\"; that of task \"x\" is \"{prompt} . {text} It is {mask} .\"" },
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":["
+          "\"better\"]}]}",
+            "with the template \"{prompt} . {text} It was {mask} .\"; that of task \"x\" is "
+            "\"{prompt} . {text} It is {mask} .\"" },
         { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
-          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"fine\",\"words\":[\"better\"]}]}",
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"fine\",\"words\":["
+          "\"better\"]}]}",
             "whose label 1 is \"good\"; in task \"x\" it is \"fine\"" },
         { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
-          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"small\"]},{\"name\":\"good\",\"words\":[\"better\"]}]}",
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"small\"]},{\"name\":\"good\",\"words\":["
+          "\"better\"]}]}",
             "whose label \"bad\" has the words \"lower\"; in task \"x\" they are \"small\"" },
         { "{\"name\":\"x\",\"template\":\"{text} It was {mask} "
-          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]},{\"name\":\"odd\","
+          ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":["
+          "\"better\"]},{\"name\":\"odd\","
           "\"words\":[\"small\"]}]}",
             "task \"toy\" with 2 labels; task \"x\" has 3" },
     };
@@ -330,12 +352,13 @@ static void probabilities_need_a_box_that_gives_them(void **state) {
     kh_posterior_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------------- predictions */
+/* --------------------------------------------------------------------------------- predictions */
 
 static void predict(const kh_posterior *p, kh_plm *box, const kh_row *rows, int n, double *out) {
     kh_predictor *predictor;
     kh_err err;
-    if (kh_predictor_new(&predictor, p, box, NULL, &err) != 0 || kh_predictor_run(predictor, rows, n, out, &err) != 0)
+    if (kh_predictor_new(&predictor, p, box, NULL, &err) != 0 ||
+        kh_predictor_run(predictor, rows, n, out, &err) != 0)
         fail_msg("%s", err.msg);
     kh_predictor_free(predictor);
 }
@@ -348,7 +371,9 @@ static void ask(const kh_posterior *p, int s, float *logprob) {
     assert_int_equal(kh_subspace_new(&space, &p->space, plm, p->projection[s], NULL), 0);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
     kh_batch_opts o = kh_space_batch(&p->space, plm, false);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS, &o, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words,
+                         kh_dataset_rows(data), ROWS, &o, NULL),
+        0);
     kh_target t = { kh_plm_scorer(plm, NULL), NULL, space, batch, words };
     assert_int_equal(kh_target_score(&t, p->z + (size_t)s * D, 1, logprob, NULL), 0);
     kh_batch_free(batch);
@@ -363,7 +388,8 @@ static void one_sample_predicts_its_softmax(void **state) {
     float logprob[ROWS * 2];
     predict(p, plm, kh_dataset_rows(data), ROWS, out);
     ask(p, 0, logprob);
-    for (int i = 0; i < ROWS * 2; i++) /* the box rounds log-probabilities to f32; the predictor makes them add up to one */
+    for (int i = 0; i < ROWS * 2;
+         i++) /* the box rounds log-probabilities to f32; the predictor makes them add up to one */
         assert_true(fabs(out[i] - exp(logprob[i])) < 2e-7);
     kh_posterior_free(p);
 }
@@ -392,7 +418,8 @@ static void explain(const kh_posterior *p, kh_plm *box, const kh_row *rows, int 
     kh_err err;
     double *q = malloc((size_t)n * 2 * sizeof *q), *same = malloc((size_t)n * 2 * sizeof *same);
     if (kh_predictor_new(&predictor, p, box, NULL, &err) != 0 ||
-        kh_predictor_explain(predictor, rows, n, &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
+        kh_predictor_explain(
+            predictor, rows, n, &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
         kh_predictor_run(predictor, rows, n, same, &err) != 0)
         fail_msg("%s", err.msg);
     assert_memory_equal(q, same, (size_t)n * 2 * sizeof *q); /* probabilities do not change by it */
@@ -408,7 +435,8 @@ static void energies_are_averaged_by_weight(void **state) {
     enum { N = 40 }; /* more than are asked at once */
     kh_posterior *p = soft_posterior(N, false);
     double out[ROWS], want[ROWS] = { 0 };
-    float logprob[ROWS * 2], energy[ROWS], *prompt = malloc((size_t)p->space.slots * (size_t)p->space.hidden * sizeof *prompt);
+    float logprob[ROWS * 2], energy[ROWS],
+        *prompt = malloc((size_t)p->space.slots * (size_t)p->space.hidden * sizeof *prompt);
     kh_subspace *space;
     kh_words *words;
     kh_batch *batch;
@@ -417,11 +445,14 @@ static void energies_are_averaged_by_weight(void **state) {
         p->weight[s] = (float)(2.0 * (s + 1) / (N * (N + 1)));
     assert_int_equal(kh_subspace_new(&space, &p->space, plm, p->projection[0], NULL), 0);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS, &o, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words,
+                         kh_dataset_rows(data), ROWS, &o, NULL),
+        0);
     for (int s = 0; s < N; s++) {
         kh_question q = { batch, words, p->space.inject, prompt, 1 };
         assert_int_equal(kh_subspace_prompts(space, p->z + (size_t)s * D, 1, prompt, NULL), 0);
-        assert_int_equal(kh_plm_score_energy(kh_plm_scorer(plm, NULL), &q, logprob, energy, NULL), 0);
+        assert_int_equal(
+            kh_plm_score_energy(kh_plm_scorer(plm, NULL), &q, logprob, energy, NULL), 0);
         for (int i = 0; i < ROWS; i++)
             want[i] += (double)p->weight[s] * (double)energy[i];
     }
@@ -510,11 +541,12 @@ static void a_manual_prompt_predicts_the_template(void **state) {
     assert_int_equal(kh_posterior_add(p, NULL, 0, NULL), 0);
     predict(p, plm, kh_dataset_rows(data), ROWS, out);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(data), ROWS,
-                         &(kh_batch_opts){ .max_len = 128 }, NULL),
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words,
+                         kh_dataset_rows(data), ROWS, &(kh_batch_opts){ .max_len = 128 }, NULL),
         0);
-    assert_int_equal(
-        kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL), 0);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(plm, NULL),
+                         &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL),
+        0);
     for (int i = 0; i < ROWS * 2; i++)
         assert_true(fabs(out[i] - exp(logprob[i])) < 2e-7);
     kh_batch_free(batch);
@@ -522,16 +554,20 @@ static void a_manual_prompt_predicts_the_template(void **state) {
     kh_posterior_free(p);
 }
 
-/* Each row has as many demonstrations before it as fit into the model's 128 tokens, and not one more. */
+/* Each row has as many demonstrations before it as fit into the model's 128 tokens, and not one
+ * more. */
 static void as_many_demonstrations_as_fit(void **state) {
     (void)state;
     kh_posterior *p = demo_posterior(1, 30);
     static const char LONG[] =
-        "the boats were green and the wall was small because they wrote about the harbour light every evening when the "
+        "the boats were green and the wall was small because they wrote about the harbour light "
+        "every evening when the "
         "daughter of the engineer would come from the north with some news about the machine";
     enum { N = 14 };
-    kh_row rows[N] = { kh_dataset_rows(data)[0], { LONG, NULL, sizeof LONG - 1, 0, -1, 0 }, { LONG, NULL, 60, 0, -1, 0 } };
-    for (int i = 3; i < N; i++) /* rows of many lengths, whose first word is cut otherwise at the start of a text */
+    kh_row rows[N] = { kh_dataset_rows(data)[0], { LONG, NULL, sizeof LONG - 1, 0, -1, 0 },
+        { LONG, NULL, 60, 0, -1, 0 } };
+    for (int i = 3; i < N;
+         i++) /* rows of many lengths, whose first word is cut otherwise at the start of a text */
         rows[i] = (kh_row){ LONG + 4, NULL, (size_t)(5 * i), 0, -1, 0 };
     double out[N * 2];
     predict(p, plm, rows, N, out);
@@ -540,7 +576,8 @@ static void as_many_demonstrations_as_fit(void **state) {
     int used[N];
     for (int i = 0; i < N; i++) {
         float logprob[2] = { 0 };
-        for (used[i] = 30; used[i] >= 0; used[i]--) { /* the plain way: take demonstrations away until it fits */
+        for (used[i] = 30; used[i] >= 0;
+             used[i]--) { /* the plain way: take demonstrations away until it fits */
             kh_buf text = kh_buf_init(KH_BUF_MAX);
             kh_task shown = *task;
             kh_batch *batch;
@@ -552,7 +589,8 @@ static void as_many_demonstrations_as_fit(void **state) {
             bool fits = rc == 0 && batch->n_row == 1;
             if (fits)
                 assert_int_equal(
-                    kh_plm_score(kh_plm_scorer(plm, NULL), &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL),
+                    kh_plm_score(kh_plm_scorer(plm, NULL),
+                        &(kh_question){ batch, words, KH_INJECT_NONE, NULL, 1 }, logprob, NULL),
                     0);
             kh_batch_free(batch);
             kh_buf_free(&text);

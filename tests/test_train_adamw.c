@@ -1,4 +1,5 @@
-/* test_model_adamw.c - AdamW against PyTorch's, the schedules, clipping, threads; and every row of ops.h against double. */
+/* test_model_adamw.c - AdamW against PyTorch's, the schedules, clipping, threads; and every row of
+ * ops.h against double. */
 #include "training_vectors.h"
 
 #include "base/alloc.h"
@@ -29,7 +30,8 @@ static void steps_as_pytorch(void **state) {
         double *want = vector_read(step == 0 ? "adamw.1" : "adamw.20", 9);
         for (int i = 0; i < 9; i++)
             if (!(fabs((double)w[i] - want[i]) < 2e-6))
-                fail_msg("step %d, number %d: %.8f, PyTorch has %.8f", step + 1, i, (double)w[i], want[i]);
+                fail_msg("step %d, number %d: %.8f, PyTorch has %.8f", step + 1, i, (double)w[i],
+                    want[i]);
         free(want);
     }
     kh_adamw_free(&a);
@@ -85,7 +87,8 @@ static void clipping(void **state) {
     kh_threads_set(3);
     kh_adamw_step(&a[1], &o, 0.1, w + N, g + N, &norm[1]);
     kh_threads_set(0);
-    assert_true(fabs(norm[0] - length) < 1e-6 * length && fabs(norm[1] - length / 2) < 1e-6 * length);
+    assert_true(
+        fabs(norm[0] - length) < 1e-6 * length && fabs(norm[1] - length / 2) < 1e-6 * length);
     assert_memory_equal(w, w + N, N * sizeof *w);
     for (int k = 0; k < 2; k++)
         kh_adamw_free(&a[k]);
@@ -108,7 +111,7 @@ static void out_of_memory(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ rows of ops.h */
+/* ------------------------------------------------------------------------------- rows of ops.h */
 
 enum { ROWS = 5, N = 37, LD = 48 };
 
@@ -128,22 +131,27 @@ static numbers draw(uint32_t stream, double std) {
 }
 
 /* Within n columns of rows that lie ld apart. */
-static void assert_same(const char *kernels, const char *what, const numbers *x, int rows, int n, int ld) {
+static void assert_same(
+    const char *kernels, const char *what, const numbers *x, int rows, int n, int ld) {
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < n; i++) {
             double have = (double)x->f[r * ld + i], want = x->d[r * ld + i];
             if (!(fabs(have - want) < 3e-6 * (1 + fabs(want))))
-                fail_msg("%s, %s: [%d, %d] is %.9g, expected %.9g", kernels, what, r, i, have, want);
+                fail_msg(
+                    "%s, %s: [%d, %d] is %.9g, expected %.9g", kernels, what, r, i, have, want);
         }
 }
 
 static void check_row(const char *name, const kh_ops_f32 *f) {
     const kh_ops_f64 *d = &kh_ops_plain;
-    numbers x = draw(1, 2), y = draw(2, 1), g = draw(3, 1), b = draw(4, 1), s = draw(5, 1), dg = draw(6, 1), db = draw(7, 1);
-    f->norm(x.f, ROWS, N, 1e-5f, g.f, b.f, s.f, y.f), d->norm(x.d, ROWS, N, 1e-5, g.d, b.d, s.d, y.d);
+    numbers x = draw(1, 2), y = draw(2, 1), g = draw(3, 1), b = draw(4, 1), s = draw(5, 1),
+            dg = draw(6, 1), db = draw(7, 1);
+    f->norm(x.f, ROWS, N, 1e-5f, g.f, b.f, s.f, y.f),
+        d->norm(x.d, ROWS, N, 1e-5, g.d, b.d, s.d, y.d);
     assert_same(name, "hat", &x, ROWS, N, N);
     assert_same(name, "norm", &y, ROWS, N, N);
-    f->norm_back(y.f, ROWS, N, x.f, s.f, g.f, dg.f, db.f), d->norm_back(y.d, ROWS, N, x.d, s.d, g.d, dg.d, db.d);
+    f->norm_back(y.f, ROWS, N, x.f, s.f, g.f, dg.f, db.f),
+        d->norm_back(y.d, ROWS, N, x.d, s.d, g.d, dg.d, db.d);
     assert_same(name, "norm_back", &y, ROWS, N, N);
     assert_same(name, "gain", &dg, 1, N, N);
     assert_same(name, "bias", &db, 1, N, N);
@@ -153,10 +161,12 @@ static void check_row(const char *name, const kh_ops_f32 *f) {
         assert_same(name, "slope", &in, 1, 101, 101);
         assert_same(name, "bend", &out, 1, 101, 101);
     }
-    numbers p = draw(10, 2), dp = draw(11, 1), z = draw(12, 4), sum = draw(13, 1), fill = draw(14, 1);
+    numbers p = draw(10, 2), dp = draw(11, 1), z = draw(12, 4), sum = draw(13, 1),
+            fill = draw(14, 1);
     f->softmax(p.f, LD, ROWS, N, 0.4f), d->softmax(p.d, LD, ROWS, N, (double)0.4f);
     assert_same(name, "softmax", &p, ROWS, N, LD);
-    f->softmax_back(dp.f, p.f, LD, ROWS, N, 0.4f), d->softmax_back(dp.d, p.d, LD, ROWS, N, (double)0.4f);
+    f->softmax_back(dp.f, p.f, LD, ROWS, N, 0.4f),
+        d->softmax_back(dp.d, p.d, LD, ROWS, N, (double)0.4f);
     assert_same(name, "softmax_back", &dp, ROWS, N, LD);
     double loss = f->cross_entropy(z.f, N, 20, 0.5f), exact = d->cross_entropy(z.d, N, 20, 0.5);
     assert_true(fabs(loss - exact) < 1e-5);
@@ -180,7 +190,7 @@ static void every_row_follows_double(void **state) {
         check_row(k->name, k->train);
 }
 
-/* -------------------------------------------------------------------------------------------------- over-fitting */
+/* -------------------------------------------------------------------------------- over-fitting */
 
 /* Eight sequences, eight masks: gradients and optimiser together must learn them by heart. */
 static void eight_examples_by_heart(void **state) {
@@ -213,7 +223,9 @@ static void eight_examples_by_heart(void **state) {
     assert_int_equal(kh_gradient_new(&g, &p, 2, KH_WRT_WEIGHTS, 0, 0, NULL), 0);
     assert_int_equal(kh_adamw_init(&a, &(kh_param_group){ p.size, false }, 1, NULL), 0);
     for (int step = 0; step < 300 && loss > 0.01; step++) {
-        assert_int_equal(kh_gradient_run(g, &(kh_pass_f32){ .w = w, .text = &text, .loss = &how }, true, &loss, NULL), 0);
+        assert_int_equal(kh_gradient_run(g, &(kh_pass_f32){ .w = w, .text = &text, .loss = &how },
+                             true, &loss, NULL),
+            0);
         kh_adamw_step(&a, &o, 3e-3, w, kh_gradient_weights(g), NULL);
     }
     if (!(loss < 0.01))

@@ -1,5 +1,6 @@
-/* test_model_backward.c - gradients against differences of losses in double, f32 against double, and the loss against the
- * reference forward pass; every kind of parameter, ragged lengths, all injection modes, prefixes, both kinds of loss. */
+/* test_model_backward.c - gradients against differences of losses in double, f32 against double,
+ * and the loss against the reference forward pass; every kind of parameter, ragged lengths, all
+ * injection modes, prefixes, both kinds of loss. */
 #include "training_vectors.h"
 
 #include "base/alloc.h"
@@ -48,7 +49,10 @@ static void make_text(fixture *f) {
         f->n_id[s] = LENGTH[s];
         for (int i = 0; i < LENGTH[s]; i++)
             f->id[s][i] = 2 + (int32_t)kh_rng_below(&r, (uint32_t)f->params.config.vocab - 2);
-        kh_input in = { .id = f->id[s], .n_id = LENGTH[s], .inject = f->inject, .n_prompt = f->inject ? N_PROMPT : 0 };
+        kh_input in = { .id = f->id[s],
+            .n_id = LENGTH[s],
+            .inject = f->inject,
+            .n_prompt = f->inject ? N_PROMPT : 0 };
         kh_input_slots(&m, &in, f->slot + f->start[s]);
         f->start[s + 1] = f->start[s] + kh_input_length(&in);
     }
@@ -63,7 +67,8 @@ static void make_text(fixture *f) {
     f->text = (kh_packed){ N_SEQ, f->start, f->slot, f->at, f->first_at };
 }
 
-static void setup_deep(fixture *f, const char *arch, int layers, kh_inject inject, bool prefix, bool labels) {
+static void setup_deep(
+    fixture *f, const char *arch, int layers, kh_inject inject, bool prefix, bool labels) {
     *f = (fixture){ .inject = inject };
     kh_config c = *kh_arch_find(arch);
     c.layers = layers;
@@ -128,8 +133,8 @@ static double loss_now(fixture *f) {
     return loss;
 }
 
-/* Relative error of the gradients g of n numbers x, all of which are tried: differences of fourth order, so that a step can
- * be large enough for the digits of a double. */
+/* Relative error of the gradients g of n numbers x, all of which are tried: differences of fourth
+ * order, so that a step can be large enough for the digits of a double. */
 static double worst_error(fixture *f, double *x, const double *g, size_t n) {
     const double step = 1e-3;
     double off = 0, size = 0;
@@ -148,7 +153,8 @@ static double worst_error(fixture *f, double *x, const double *g, size_t n) {
     return size > 1e-20 ? sqrt(off / size) : sqrt(off);
 }
 
-static void check_dropped(const char *arch, kh_inject inject, bool prefix, bool labels, const kh_dropout *dropout) {
+static void check_dropped(
+    const char *arch, kh_inject inject, bool prefix, bool labels, const kh_dropout *dropout) {
     fixture f;
     double loss;
     setup(&f, arch, inject, prefix, labels);
@@ -162,7 +168,8 @@ static void check_dropped(const char *arch, kh_inject inject, bool prefix, bool 
         const kh_param *item = &f.params.item[i];
         if (item->layer > 1)
             continue;
-        double error = worst_error(&f, f.w + item->at, f.dw + item->at, (size_t)item->rows * (size_t)item->cols);
+        double error = worst_error(
+            &f, f.w + item->at, f.dw + item->at, (size_t)item->rows * (size_t)item->cols);
         if (!(error < 1e-5)) {
             char name[256];
             kh_weight_name(item->row, &f.params.config, true, item->layer, 0, name, sizeof name);
@@ -182,27 +189,35 @@ static void check_gradients(const char *arch, kh_inject inject, bool prefix, boo
     check_dropped(arch, inject, prefix, labels, NULL);
 }
 
-static void bert_all_weights(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_NONE, false, false); }
+static void bert_all_weights(void **state) {
+    (void)state, check_gradients("bert-tiny", KH_INJECT_NONE, false, false);
+}
 static void roberta_added_prompt(void **state) {
     (void)state, check_gradients("roberta-tiny", KH_INJECT_POST_LN_ADD, false, false);
 }
 static void roberta_prompt_in_front(void **state) {
     (void)state, check_gradients("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true);
 }
-static void bert_prompt_inside(void **state) { (void)state, check_gradients("bert-tiny", KH_INJECT_EMBED_INPLACE, false, true); }
-static void roberta_prefixes(void **state) { (void)state, check_gradients("roberta-tiny", KH_INJECT_NONE, true, true); }
+static void bert_prompt_inside(void **state) {
+    (void)state, check_gradients("bert-tiny", KH_INJECT_EMBED_INPLACE, false, true);
+}
+static void roberta_prefixes(void **state) {
+    (void)state, check_gradients("roberta-tiny", KH_INJECT_NONE, true, true);
+}
 static void bert_prompt_and_prefixes(void **state) {
     (void)state, check_gradients("bert-tiny", KH_INJECT_POST_LN_ADD, true, false);
 }
 
 static const kh_dropout SOME = { 0.3, 5, 7 };
 
-static void bert_with_dropout(void **state) { (void)state, check_dropped("bert-tiny", KH_INJECT_POST_LN_ADD, true, false, &SOME); }
+static void bert_with_dropout(void **state) {
+    (void)state, check_dropped("bert-tiny", KH_INJECT_POST_LN_ADD, true, false, &SOME);
+}
 static void roberta_with_dropout(void **state) {
     (void)state, check_dropped("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true, &SOME);
 }
 
-/* ------------------------------------------------------------------------------------------------- against PyTorch */
+/* ----------------------------------------------------------------------------- against PyTorch */
 
 enum { TV = 13, TH = 8, TP = 12, T_SLOTS = 2, T_PREFIX = 2 };
 
@@ -226,7 +241,8 @@ static void assert_close(const char *what, const double *have, const char *name,
 }
 
 /* The model, text and loss of tools/make_training_vectors.py. */
-static void check_torch(const char *name, const char *arch, kh_inject inject, bool with_prefix, bool labels) {
+static void check_torch(
+    const char *name, const char *arch, kh_inject inject, bool with_prefix, bool labels) {
     static const int LENGTH[3] = { 6, 3, 5 }, AT[4] = { 1, 4, 0, 2 };
     static const int32_t WORD[3] = { 5, 9, 7 };
     static const int LABEL[3] = { 0, 0, 1 };
@@ -240,7 +256,8 @@ static void check_torch(const char *name, const char *arch, kh_inject inject, bo
             w[params.item[i].at + (size_t)j] += 1;
     size_t n_prompt = T_SLOTS * TH, n_prefix = 2 * 2 * T_PREFIX * TH;
     double *prompt = wave(n_prompt, 2.3, 1), *prefix = wave(n_prefix, 1.1, 2);
-    double *d_prompt = kh_calloc(n_prompt, sizeof(double)), *d_prefix = kh_calloc(n_prefix, sizeof(double));
+    double *d_prompt = kh_calloc(n_prompt, sizeof(double)),
+           *d_prefix = kh_calloc(n_prefix, sizeof(double));
     kh_slot slot[MAX_T];
     int start[4] = { 0 }, first_at[4] = { 0, 2, 2, 4 }, at[4];
     int32_t target[4];
@@ -249,7 +266,9 @@ static void check_torch(const char *name, const char *arch, kh_inject inject, bo
         int32_t id[8];
         for (int i = 0; i < LENGTH[s]; i++)
             id[i] = 2 + (5 * s + 3 * i) % (TV - 2);
-        kh_input in = { .id = id, .n_id = LENGTH[s], .inject = inject, .n_prompt = inject ? T_SLOTS : 0 };
+        kh_input in = {
+            .id = id, .n_id = LENGTH[s], .inject = inject, .n_prompt = inject ? T_SLOTS : 0
+        };
         kh_input_slots(&m, &in, slot + start[s]);
         start[s + 1] = start[s] + kh_input_length(&in);
     }
@@ -287,7 +306,9 @@ static void check_torch(const char *name, const char *arch, kh_inject inject, bo
     kh_params_free(&params);
 }
 
-static void pytorch_bert(void **state) { (void)state, check_torch("bert", "bert-tiny", KH_INJECT_NONE, false, false); }
+static void pytorch_bert(void **state) {
+    (void)state, check_torch("bert", "bert-tiny", KH_INJECT_NONE, false, false);
+}
 static void pytorch_added(void **state) {
     (void)state, check_torch("roberta-added", "roberta-tiny", KH_INJECT_POST_LN_ADD, false, true);
 }
@@ -298,7 +319,7 @@ static void pytorch_inside(void **state) {
     (void)state, check_torch("bert-inside", "bert-tiny", KH_INJECT_EMBED_INPLACE, true, true);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ f32 */
+/* ----------------------------------------------------------------------------------------- f32 */
 
 static float *floats_of(const double *x, size_t n) {
     float *y = kh_calloc(n + 1, sizeof *y);
@@ -317,8 +338,8 @@ static double distance(const float *a, const double *b, size_t n) {
     return sqrt(off / size);
 }
 
-/* Every row of kernels, several shards, one thread and three: near the double result, and among themselves the same bits for
- * any number of threads. */
+/* Every row of kernels, several shards, one thread and three: near the double result, and among
+ * themselves the same bits for any number of threads. */
 static void f32_follows_double(void **state) {
     (void)state;
     fixture f;
@@ -328,10 +349,15 @@ static void f32_follows_double(void **state) {
     kh_pass_f64 p = make_pass(&f, true);
     assert_int_equal(kh_backward_f64(&tape, &f.params, &p, &exact, NULL), 0);
     kh_tape_f64_free(&tape);
-    float *w = floats_of(f.w, f.params.size), *prompt = floats_of(f.prompt, f.n_prompt), *prefix = floats_of(f.prefix, f.n_prefix);
-    kh_pass_f32 pass = {
-        .w = w, .text = &f.text, .loss = &f.loss, .prompt = prompt, .n_prompt = N_PROMPT, .prefix = prefix, .n_prefix = N_PREFIX
-    };
+    float *w = floats_of(f.w, f.params.size), *prompt = floats_of(f.prompt, f.n_prompt),
+          *prefix = floats_of(f.prefix, f.n_prefix);
+    kh_pass_f32 pass = { .w = w,
+        .text = &f.text,
+        .loss = &f.loss,
+        .prompt = prompt,
+        .n_prompt = N_PROMPT,
+        .prefix = prefix,
+        .n_prefix = N_PREFIX };
     for (int shards = 1; shards <= 5; shards += 2) {
         kh_gradient *g, *h;
         unsigned all = KH_WRT_WEIGHTS | KH_WRT_PROMPT | KH_WRT_PREFIX;
@@ -343,7 +369,8 @@ static void f32_follows_double(void **state) {
         assert_int_equal(kh_gradient_run(h, &pass, true, &again, NULL), 0);
         kh_threads_set(0);
         assert_true(loss == again && fabs(loss - exact) < 1e-5);
-        assert_memory_equal(kh_gradient_weights(g), kh_gradient_weights(h), f.params.size * sizeof(float));
+        assert_memory_equal(
+            kh_gradient_weights(g), kh_gradient_weights(h), f.params.size * sizeof(float));
         assert_true(distance(kh_gradient_weights(g), f.dw, f.params.size) < 1e-5);
         assert_true(distance(kh_gradient_prompt(g), f.d_prompt, f.n_prompt) < 1e-5);
         assert_true(distance(kh_gradient_prefix(g), f.d_prefix, f.n_prefix) < 1e-5);
@@ -358,7 +385,8 @@ static void f32_follows_double(void **state) {
     teardown(&f);
 }
 
-/* What is dropped does not depend on how a batch is cut or who computes it, but on seed and step. */
+/* What is dropped does not depend on how a batch is cut or who computes it, but on seed and step.
+ */
 static void dropout_is_named_by_place(void **state) {
     (void)state;
     fixture f;
@@ -381,7 +409,8 @@ static void dropout_is_named_by_place(void **state) {
         assert_int_equal(kh_gradient_run(h, &pass, true, &again, NULL), 0);
         kh_threads_set(0);
         assert_true(loss == again && fabs(loss - exact) < 1e-5);
-        assert_memory_equal(kh_gradient_weights(g), kh_gradient_weights(h), f.params.size * sizeof(float));
+        assert_memory_equal(
+            kh_gradient_weights(g), kh_gradient_weights(h), f.params.size * sizeof(float));
         assert_int_equal(kh_gradient_run(g, &pass, false, &loss, NULL), 0);
         assert_true(fabs(loss - whole) < 1e-5); /* the loss alone is that of the whole model */
         kh_gradient_free(g);
@@ -423,7 +452,8 @@ static void recomputed_layers_are_the_same(void **state) {
             assert_true(loss[0] == loss[1]);
             assert_memory_equal(dw[0], dw[1], f.params.size * sizeof **dw);
             assert_memory_equal(d_prefix[0], d_prefix[1], f.n_prefix * sizeof **d_prefix);
-            assert_true(layers == 5 ? tape[1].cap < tape[0].cap * 3 / 4 : tape[1].cap <= tape[0].cap);
+            assert_true(
+                layers == 5 ? tape[1].cap < tape[0].cap * 3 / 4 : tape[1].cap <= tape[0].cap);
             for (int i = 0; i < 2; i++) {
                 kh_tape_f32_free(&tape[i]);
                 kh_free(dw[i]);
@@ -454,7 +484,8 @@ static void log_probabilities_of_labels(void **state) {
     teardown(&f);
 }
 
-/* Every allocation fails once: a sentence each time, nothing leaks (make asan), and the next run works. */
+/* Every allocation fails once: a sentence each time, nothing leaks (make asan), and the next run
+ * works. */
 static void out_of_memory(void **state) {
     (void)state;
     fixture f;
@@ -490,7 +521,9 @@ static void out_of_memory(void **state) {
 static void loss_of_the_reference(void **state) {
     (void)state;
     char dir[80];
-    kh_random_opts o = { .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 3 };
+    kh_random_opts o = {
+        .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 3
+    };
     snprintf(dir, sizeof dir, "/tmp/keyhole-test-backward-%ld", (long)getpid());
     assert_int_equal(kh_random_model_write(dir, &o, NULL), 0);
     kh_model *m;
@@ -504,14 +537,17 @@ static void loss_of_the_reference(void **state) {
     kh_input in = { .id = id, .n_id = 6 };
     kh_slot slot[6];
     kh_input_slots(m, &in, slot);
-    assert_int_equal(kh_reference_run(m, &in, &(kh_output){ .at = &at, .n_at = 1, .logits = logits }, NULL), 0);
+    assert_int_equal(
+        kh_reference_run(m, &in, &(kh_output){ .at = &at, .n_at = 1, .logits = logits }, NULL), 0);
     double sum = 0, loss;
     for (int i = 0; i < 300; i++)
         sum += exp((double)logits[i]);
     kh_packed text = { 1, start, slot, &at, first_at };
     kh_lm_loss how = { .target = (int32_t[]){ 123 }, .scale = 1 };
     kh_tape_f32 tape = { 0 };
-    assert_int_equal(kh_backward_f32(&tape, &params, &(kh_pass_f32){ .w = w, .text = &text, .loss = &how }, &loss, NULL), 0);
+    assert_int_equal(kh_backward_f32(&tape, &params,
+                         &(kh_pass_f32){ .w = w, .text = &text, .loss = &how }, &loss, NULL),
+        0);
     assert_true(fabs(loss - (log(sum) - (double)logits[123])) < 1e-4);
     kh_tape_f32_free(&tape);
 

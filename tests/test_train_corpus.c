@@ -1,4 +1,5 @@
-/* test_model_corpus.c - text as training data: lines, windows, sampling without replacement, masks; what is refused. */
+/* test_model_corpus.c - text as training data: lines, windows, sampling without replacement, masks;
+ * what is refused. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -13,7 +14,8 @@ static kh_config config;
 static int open_tokenizer(void **state) {
     (void)state;
     config = *kh_arch_find("roberta-tiny");
-    assert_int_equal(kh_tokenizer_open(&tokenizer, "tests/vectors/tokenizers/tiny-bpe.json", NULL), 0);
+    assert_int_equal(
+        kh_tokenizer_open(&tokenizer, "tests/vectors/tokenizers/tiny-bpe.json", NULL), 0);
     config.vocab = kh_tokenizer_size(tokenizer);
     return 0;
 }
@@ -37,8 +39,9 @@ static const char *write_lines(const char *name, int n) {
 static void read_corpus(kh_corpus *c, const char *path, double share) {
     kh_err err;
     const double one = 1;
-    if (kh_corpus_read(c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = share }, &err) !=
-        0)
+    if (kh_corpus_read(c, tokenizer,
+            &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = share },
+            &err) != 0)
         fail_msg("%s", err.msg);
 }
 
@@ -49,7 +52,8 @@ static void lines_end_in_eos(void **state) {
     read_corpus(&c, path, 0);
     assert_int_equal(c.file[0].n_line, 3); /* the empty one is left out */
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(c.file[0].id[c.file[0].start[i + 1] - 1], kh_tokenizer_special(tokenizer, KH_TOKEN_EOS));
+        assert_int_equal(c.file[0].id[c.file[0].start[i + 1] - 1],
+            kh_tokenizer_special(tokenizer, KH_TOKEN_EOS));
     assert_int_equal(c.held_out.n, 0);
     kh_corpus_free(&c);
     unlink(path);
@@ -125,7 +129,7 @@ static void windows_cover_their_lines(void **state) {
     kh_free(w.item);
 }
 
-/* -------------------------------------------------------------------------------------------------------- masks */
+/* --------------------------------------------------------------------------------------- masks */
 
 static void masks_keep_their_shares(void **state) {
     (void)state;
@@ -194,7 +198,7 @@ static void whole_words(void **state) {
     kh_masker_free(&m);
 }
 
-/* ----------------------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------ refusals */
 
 static void refusals(void **state) {
     (void)state;
@@ -239,8 +243,9 @@ static int use_everything(const char *path, kh_err *err) {
     kh_masked b = { 0 };
     const kh_window *w;
     int file,
-        rc =
-            kh_corpus_read(&c, tokenizer, &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = 0.3 }, err);
+        rc = kh_corpus_read(&c, tokenizer,
+            &(kh_corpus_opts){ .file = &path, .weight = &one, .n_file = 1, .valid_share = 0.3 },
+            err);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     if (rc == 0)
         rc = kh_window_sampler_init(&s, &c, 10, false, 1, 0, err);

@@ -1,5 +1,5 @@
-/* test_model_heads.c - heads on hidden states: gradients against differences of losses, a BiLSTM against one written the long
- * way, shards and threads. */
+/* test_model_heads.c - heads on hidden states: gradients against differences of losses, a BiLSTM
+ * against one written the long way, shards and threads. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -15,7 +15,11 @@ static float state[ROWS][LONGEST * H];
 static kh_head_row row[ROWS];
 
 static kh_adapter graft_of(kh_adapter_kind kind) {
-    kh_adapter g = { .kind = kind, .pool = kind == KH_ADAPTER_MLP ? KH_POOL_MASK : KH_POOL_ALL, .hidden = H, .inner = N, .labels = K };
+    kh_adapter g = { .kind = kind,
+        .pool = kind == KH_ADAPTER_MLP ? KH_POOL_MASK : KH_POOL_ALL,
+        .hidden = H,
+        .inner = N,
+        .labels = K };
     g.x = kh_calloc(kh_adapter_size(&g), sizeof *g.x);
     kh_head_start(&g, 7, g.x);
     kh_rng r = kh_rng_stream(3, KH_RNG_TEST, 0, 0);
@@ -54,7 +58,8 @@ static void check_gradient(kh_adapter_kind kind) {
         g.x[i] = down;
         double less = loss_at(h, g.x);
         g.x[i] = was;
-        worst = fmax(worst, fabs((more - less) / ((double)up - (double)down) - (double)exact[i]) / norm);
+        worst = fmax(
+            worst, fabs((more - less) / ((double)up - (double)down) - (double)exact[i]) / norm);
     }
     if (!(worst < 1e-5))
         fail_msg("%s: differs by %g of the largest", kh_adapter_name(kind), worst);
@@ -74,7 +79,8 @@ static void gradient_of_the_bilstm(void **unused) {
 }
 
 /* One direction by the book, a number at a time; h of every step is added to mean. */
-static void slow_direction(const float *w_ih, const float *w_hh, const float *bias, const kh_head_row *r, bool back, double *mean) {
+static void slow_direction(const float *w_ih, const float *w_hh, const float *bias,
+    const kh_head_row *r, bool back, double *mean) {
     double h[N] = { 0 }, c[N] = { 0 };
     for (int t = 0; t < r->n; t++) {
         const float *x = r->state + (back ? r->n - 1 - t : t) * H;
@@ -87,7 +93,8 @@ static void slow_direction(const float *w_ih, const float *w_hh, const float *bi
                 gate[j] += (double)w_hh[j * N + i] * h[i];
         }
         for (int j = 0; j < N; j++) {
-            double in = 1 / (1 + exp(-gate[j])), forget = 1 / (1 + exp(-gate[N + j])), out = 1 / (1 + exp(-gate[3 * N + j]));
+            double in = 1 / (1 + exp(-gate[j])), forget = 1 / (1 + exp(-gate[N + j])),
+                   out = 1 / (1 + exp(-gate[3 * N + j]));
             c[j] = forget * c[j] + in * tanh(gate[2 * N + j]);
             h[j] = out * tanh(c[j]);
             mean[j] += h[j] / r->n;
@@ -149,7 +156,9 @@ static void threads_do_not_matter(void **unused) {
 static void parts_fill_the_vector(void **unused) {
     (void)unused;
     for (kh_adapter_kind kind = KH_ADAPTER_MLP; kind < KH_ADAPTER_COUNT; kind++) {
-        kh_adapter g = { .kind = kind, .hidden = 5, .inner = 4, .labels = 3, .layers = 2, .slots = 7 };
+        kh_adapter g = {
+            .kind = kind, .hidden = 5, .inner = 4, .labels = 3, .layers = 2, .slots = 7
+        };
         kh_adapter_part p[KH_ADAPTER_PARTS];
         int n = kh_adapter_parts(&g, p);
         size_t at = 0;

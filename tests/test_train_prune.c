@@ -1,4 +1,5 @@
-/* test_model_prune.c - a model with a smaller vocabulary: what stays, that it computes the same, what is refused. */
+/* test_model_prune.c - a model with a smaller vocabulary: what stays, that it computes the same,
+ * what is refused. */
 #include "tiny.h"
 
 #include "train/prune_model.h"
@@ -21,26 +22,30 @@ static int setup(void **state) {
     (void)state;
     snprintf(from, sizeof from, "/tmp/keyhole-test-prune-%ld", (long)getpid());
     snprintf(to, sizeof to, "/tmp/keyhole-test-pruned-%ld", (long)getpid());
-    kh_random_opts r = { .config = *kh_arch_find("bert-tiny"), .dtype = KH_DTYPE_F16, .std = 0.3, .seed = 3 };
+    kh_random_opts r = {
+        .config = *kh_arch_find("bert-tiny"), .dtype = KH_DTYPE_F16, .std = 0.3, .seed = 3
+    };
     r.config.vocab = 330; /* two rows that no token uses */
     assert_int_equal(kh_random_model_write(from, &r, NULL), 0);
     kh_buf bytes;
     assert_int_equal(kh_file_read(WORDPIECE, 1 << 20, &bytes, NULL), 0);
     put_file(from, "tokenizer.json", bytes.data, bytes.len);
     kh_buf_free(&bytes);
-    static const char CONFIG[] = "{\"mask_token\":\"[MASK]\",\"added_tokens_decoder\":{\"4\":{\"content\":\"[MASK]\"}}}";
+    static const char CONFIG[] =
+        "{\"mask_token\":\"[MASK]\",\"added_tokens_decoder\":{\"4\":{\"content\":\"[MASK]\"}}}";
     static const char MAP[] = "{\"mask_token\":\"[MASK]\"}";
     put_file(from, "tokenizer_config.json", CONFIG, sizeof CONFIG - 1);
     put_file(from, "special_tokens_map.json", MAP, sizeof MAP - 1);
-    static const char TEXT[] = "the quick brown fox was over the lazy dog\nthe dog was quick\nthe lighter dog\nhe was old\n";
+    static const char TEXT[] = "the quick brown fox was over the lazy dog\nthe dog was quick\nthe "
+                               "lighter dog\nhe was old\n";
     corpus_file = test_file("prune.txt", TEXT, sizeof TEXT - 1);
     return 0;
 }
 
 static int teardown(void **state) {
     (void)state;
-    static const char *const FILES[] = { "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-        "special_tokens_map.json", NULL };
+    static const char *const FILES[] = { "config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json", "special_tokens_map.json", NULL };
     tiny_remove(from, FILES);
     tiny_remove(to, FILES);
     unlink(corpus_file);
@@ -64,7 +69,8 @@ static int prune(int vocab, kh_pruned *out, kh_err *err) {
     return kh_model_prune(out, &o, err);
 }
 
-/* How many tokens stay in any case: all but words of two letters or more, the specials and the label words. */
+/* How many tokens stay in any case: all but words of two letters or more, the specials and the
+ * label words. */
 static int must_stay(void) {
     kh_err err;
     kh_pruned r;
@@ -92,7 +98,8 @@ static void the_most_frequent_stay(void **state) {
     assert_int_equal(r.after, must + 3);
     kh_tokenizer *t = open_tokenizer(to);
     assert_int_equal(kh_tokenizer_size(t), must + 3);
-    static const char *const STAY[] = { "the", "dog", "was", "world", "bicycle", "##s", "[MASK]", "a", "##a", "7" };
+    static const char *const STAY[] = { "the", "dog", "was", "world", "bicycle", "##s", "[MASK]",
+        "a", "##a", "7" };
     static const char *const GO[] = { "fox", "lazy", "york", "##ing", "light" };
     for (size_t i = 0; i < sizeof STAY / sizeof *STAY; i++)
         assert_true(kh_tokenizer_id(t, STAY[i]) >= 0);
@@ -100,7 +107,8 @@ static void the_most_frequent_stay(void **state) {
         assert_int_equal(kh_tokenizer_id(t, GO[i]), -1);
     assert_int_equal(kh_tokenizer_special(t, KH_TOKEN_MASK), 4);
     kh_tokenizer_close(t);
-    /* the 4 times, was and dog 3 times, and 4 ends of lines, of 20 tokens, "light ##er" among them, and these 4 ends */
+    /* the 4 times, was and dog 3 times, and 4 ends of lines, of 20 tokens, "light ##er" among them,
+     * and these 4 ends */
     assert_true(r.covered > 14.0 / 24 - 1e-9 && r.covered < 14.0 / 24 + 1e-9);
 }
 
@@ -118,7 +126,8 @@ static void what_the_corpus_does_not_use_goes(void **state) {
 }
 
 /* Hidden states of all layers and logits of a few tokens. */
-static void run(const kh_model *m, const kh_tokenizer *t, const char *text, float *hidden, float *logits) {
+static void run(
+    const kh_model *m, const kh_tokenizer *t, const char *text, float *hidden, float *logits) {
     kh_ids ids = { 0 };
     static const char *const ASKED[3] = { "dog", "world", "a" };
     int32_t token[3];
@@ -127,8 +136,11 @@ static void run(const kh_model *m, const kh_tokenizer *t, const char *text, floa
         token[i] = kh_tokenizer_id(t, ASKED[i]);
     assert_int_equal(kh_tokenizer_encode(t, text, strlen(text), KH_ENCODE_FRAME, &ids, NULL), 0);
     assert_int_equal(ids.n, 8);
-    kh_output out = { .hidden = hidden, .at = &at, .n_at = 1, .token = token, .n_token = 3, .logits = logits };
-    assert_int_equal(kh_reference_run(m, &(kh_input){ .id = ids.id, .n_id = ids.n }, &out, NULL), 0);
+    kh_output out = {
+        .hidden = hidden, .at = &at, .n_at = 1, .token = token, .n_token = 3, .logits = logits
+    };
+    assert_int_equal(
+        kh_reference_run(m, &(kh_input){ .id = ids.id, .n_id = ids.n }, &out, NULL), 0);
     kh_ids_free(&ids);
 }
 
@@ -184,7 +196,8 @@ static void files_beside_are_renumbered(void **state) {
     keep[0] = false;
     kh_err err;
     assert_int_equal(prune(328, &r, &err), 0);
-    assert_int_equal(kh_prune_write(from, keep, 328, to, &err), KH_EFORMAT); /* [PAD] is an added token */
+    assert_int_equal(
+        kh_prune_write(from, keep, 328, to, &err), KH_EFORMAT); /* [PAD] is an added token */
     assert_says(&err, "the id of a token that must stay is not in the vocabulary");
     kh_free(keep);
     char *path = kh_path_join(to, "tokenizer_config.json");
@@ -205,7 +218,8 @@ static void what_is_refused(void **state) {
     assert_int_equal(kh_prune_mark(t, keep, "tok.json", &err), KH_EUNSUPPORTED);
     assert_says(&err, "tok.json: only the vocabulary of a WordPiece tokenizer can be pruned");
     kh_tokenizer_close(t);
-    assert_int_equal(kh_prune_write("tests/vectors/tokenizers/tiny-wordpiece", keep, 328, to, &err), KH_EUNSUPPORTED);
+    assert_int_equal(kh_prune_write("tests/vectors/tokenizers/tiny-wordpiece", keep, 328, to, &err),
+        KH_EUNSUPPORTED);
     assert_says(&err, "a vocabulary is pruned in a tokenizer.json");
 }
 

@@ -1,5 +1,6 @@
-/* test_tune_labels.c - methods for boxes that give labels only, on a tiny random model: what they cost, that nothing but the
- * seed matters, what early rejection saves, calibrated votes in file and prediction. */
+/* test_tune_labels.c - methods for boxes that give labels only, on a tiny random model: what they
+ * cost, that nothing but the seed matters, what early rejection saves, calibrated votes in file and
+ * prediction. */
 #include "tiny_tune.h"
 
 #include "posterior/posterior.h"
@@ -9,7 +10,9 @@
 
 enum { TRAIN = 16, DEV = 10 };
 
-static int open_all(void **state) { return tune_setup(state, "labels", KH_ACCESS_LABELS, TRAIN, DEV, 2); }
+static int open_all(void **state) {
+    return tune_setup(state, "labels", KH_ACCESS_LABELS, TRAIN, DEV, 2);
+}
 
 static const struct {
     const char *name;
@@ -24,7 +27,7 @@ static const struct {
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
 
-/* -------------------------------------------------------------------------------------------------- what it is */
+/* ---------------------------------------------------------------------------------- what it is */
 
 typedef struct lines {
     char last[512];
@@ -33,8 +36,8 @@ typedef struct lines {
 
 static void record(void *user, const char *line) {
     lines *l = user;
-    static const char *const KEYS[] = { "gen=", " queries=", " accepted=", " tried=", " rate=", " ess=", " ancestors=", " errors=",
-        " saved=", " dev=" };
+    static const char *const KEYS[] = { "gen=", " queries=", " accepted=", " tried=", " rate=",
+        " ess=", " ancestors=", " errors=", " saved=", " dev=" };
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++)
         if (!strstr(line, KEYS[i]))
             fail_msg("no \"%s\" in \"%s\"", KEYS[i], line);
@@ -49,7 +52,8 @@ static int distinct(const kh_posterior *p) {
     for (int i = 0; i < p->n; i++) {
         bool copy = false;
         for (int j = 0; j < i && !copy; j++)
-            copy = memcmp(p->z + (size_t)i * (size_t)p->space.dim, p->z + (size_t)j * (size_t)p->space.dim, size) == 0;
+            copy = memcmp(p->z + (size_t)i * (size_t)p->space.dim,
+                       p->z + (size_t)j * (size_t)p->space.dim, size) == 0;
         n += !copy;
     }
     return n;
@@ -65,7 +69,8 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
         long long before = kh_plm_meter(plm).queries;
         kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
         assert_int_equal(kh_plm_meter(plm).queries - before, p->train_queries + p->dev_queries);
-        assert_true(p->train_queries > 0 && p->dev_queries >= distinct(p) * DEV && p->dev_queries % DEV == 0);
+        assert_true(p->train_queries > 0 && p->dev_queries >= distinct(p) * DEV &&
+            p->dev_queries % DEV == 0);
         assert_int_equal(p->access, KH_ACCESS_LABELS);
         assert_int_equal(p->n, 12);
         assert_true(p->calibrated && p->calibrator.n >= DEV && p->calibrator.n <= DEV + TRAIN);
@@ -130,7 +135,7 @@ static void paper_exact_is_the_published_code(void **state) {
     kh_posterior_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------- what does not matter */
+/* ------------------------------------------------------------------------ what does not matter */
 
 static void read_samples(kh_buf *out) {
     char *path = kh_path_join(run_dir, "posterior.safetensors");
@@ -165,7 +170,8 @@ static void same_seed_same_files_with_any_threads(void **state) {
         }
         same_bytes(&samples[0], &samples[1]);
         same_bytes(&json[0], &json[1]);
-        assert_true(samples[0].len != samples[2].len || memcmp(samples[0].data, samples[2].data, samples[0].len) != 0);
+        assert_true(samples[0].len != samples[2].len ||
+            memcmp(samples[0].data, samples[2].data, samples[0].len) != 0);
         for (int i = 0; i < 3; i++) {
             kh_buf_free(&samples[i]);
             kh_buf_free(&json[i]);
@@ -174,7 +180,8 @@ static void same_seed_same_files_with_any_threads(void **state) {
     kh_threads_set(0);
 }
 
-/* Samples, weights, dev metric and calibration are the same; only the options and the bill differ. */
+/* Samples, weights, dev metric and calibration are the same; only the options and the bill differ.
+ */
 static void early_rejection_changes_only_the_bill(void **state) {
     (void)state;
     long long saved = 0;
@@ -218,8 +225,8 @@ static void a_posterior_keeps_its_calibration(void **state) {
     assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
     assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
     assert_true(again->calibrated && again->calibrator.alpha == p->calibrator.alpha &&
-        again->calibrator.temperature == p->calibrator.temperature && again->calibrator.n == p->calibrator.n &&
-        again->calibrator.n_label == 2);
+        again->calibrator.temperature == p->calibrator.temperature &&
+        again->calibrator.n == p->calibrator.n && again->calibrator.n_label == 2);
     kh_posterior_free(again);
     static const struct {
         const char *from, *to, *says;
@@ -229,7 +236,8 @@ static void a_posterior_keeps_its_calibration(void **state) {
             "\"calibration\" must be by votes, of a posterior whose access is labels" },
         { "\"temperature\": ", "\"temperature\": 99", "expected more than 0, and 0.05 to 20" },
         { "\"alpha\": ", "\"alpha\": -1", "\"calibration\" has alpha -1" },
-        { "\"calibration\": {", "\"calibration\": 1, \"x\": {", "\"calibration\" must be an object" },
+        { "\"calibration\": {", "\"calibration\": 1, \"x\": {",
+            "\"calibration\" must be an object" },
     };
     char *path = kh_path_join(run_dir, "posterior.json");
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -240,7 +248,9 @@ static void a_posterior_keeps_its_calibration(void **state) {
         assert_non_null(at);
         kh_buf_bytes(&out, json.data, (size_t)(at - json.data));
         kh_buf_text(&out, bad[i].to);
-        kh_buf_text(&out, at + strlen(bad[i].from) + (i == 2 || i == 3 ? strspn(at + strlen(bad[i].from), "0123456789.e+-") : 0));
+        kh_buf_text(&out,
+            at + strlen(bad[i].from) +
+                (i == 2 || i == 3 ? strspn(at + strlen(bad[i].from), "0123456789.e+-") : 0));
         assert_int_equal(kh_file_write(path, out.data, out.len, NULL), 0);
         assert_int_equal(kh_posterior_open(&again, run_dir, &err), KH_EFORMAT);
         assert_says(&err, bad[i].says);
@@ -251,7 +261,7 @@ static void a_posterior_keeps_its_calibration(void **state) {
     kh_posterior_free(p);
 }
 
-/* -------------------------------------------------------------------------------------------------------- budgets */
+/* ------------------------------------------------------------------------------------- budgets */
 
 static void a_query_budget_is_never_exceeded(void **state) {
     (void)state;
@@ -273,7 +283,8 @@ static void too_small_a_budget_is_refused(void **state) {
     kh_err err;
     o.max_queries = 20 * TRAIN + 12 * DEV - 1;
     long long before = kh_plm_meter(plm).queries;
-    assert_int_equal(kh_tune(&p, "smc", SET("samples=12"), plm, task, train, dev, &o, &err), KH_EARG);
+    assert_int_equal(
+        kh_tune(&p, "smc", SET("samples=12"), plm, task, train, dev, &o, &err), KH_EARG);
     assert_says(&err, "one generation of smc and its check on dev take 440");
     assert_int_equal(kh_plm_meter(plm).queries, before);
 }

@@ -1,5 +1,5 @@
-/* blas.c - see blas.h. The variant of OpenBLAS that is built on OpenMP passes its number on to OpenMP, so that is put back as
- * well. */
+/* blas.c - see blas.h. The variant of OpenBLAS that is built on OpenMP passes its number on to
+ * OpenMP, so that is put back as well. */
 #include "base/blas.h"
 
 #include <omp.h>

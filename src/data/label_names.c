@@ -20,17 +20,19 @@ void kh_trim(const char **s, size_t *n) {
         --*n;
 }
 
-/* ------------------------------------------------------------------------------------------ lists of names */
+/* ------------------------------------------------------------------------------ lists of names */
 
 static int add_name(kh_labels *l, const char *s, size_t n, kh_err *err) {
     char *copy = kh_arena_strndup(l->arena, s, n);
-    if (!copy || !kh_grow(&l->name, &l->cap, (size_t)l->n + 1, sizeof *l->name) || kh_map_add(&l->index, copy, n, l->n, NULL) < 0)
+    if (!copy || !kh_grow(&l->name, &l->cap, (size_t)l->n + 1, sizeof *l->name) ||
+        kh_map_add(&l->index, copy, n, l->n, NULL) < 0)
         return kh_fail_memory(err);
     l->name[l->n++] = copy;
     return 0;
 }
 
-static int add_listed(kh_labels *l, const char *s, size_t n, const char *path, long line, kh_err *err) {
+static int add_listed(
+    kh_labels *l, const char *s, size_t n, const char *path, long line, kh_err *err) {
     int32_t before;
     kh_trim(&s, &n);
     if (n == 0)
@@ -39,7 +41,8 @@ static int add_listed(kh_labels *l, const char *s, size_t n, const char *path, l
     if (rc != 0)
         return rc;
     if (kh_map_get(&l->index, s, n, &before))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "label name \"%.*s\" stands here and on line %d", (int)n, s, before + 1);
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "label name \"%.*s\" stands here and on line %d", (int)n, s, before + 1);
     if (l->n == KH_LABELS_MAX)
         return kh_fail_at(err, KH_EFORMAT, path, line, "more than %d labels", (int)KH_LABELS_MAX);
     return add_name(l, s, n, err);
@@ -61,7 +64,8 @@ static int read_list(kh_labels *l, const char *path, kh_err *err) {
         at = stop < end ? stop + 1 : end;
     }
     if (rc == 0 && l->n < 2)
-        rc = kh_fail(err, KH_EFORMAT, "%s: %d label names; one a line, and at least two, are expected", path, l->n);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: %d label names; one a line, and at least two, are expected", path, l->n);
     if (rc == 0 && (l->list = kh_arena_strndup(l->arena, path, strlen(path))) == NULL)
         rc = kh_fail_memory(err);
 done:
@@ -69,7 +73,8 @@ done:
     return rc;
 }
 
-/* labels.txt in the folder of the file, or for ready-made splits (kshot16/seed13.train.tsv) in the folder above. NULL: none. */
+/* labels.txt in the folder of the file, or for ready-made splits (kshot16/seed13.train.tsv) in the
+ * folder above. NULL: none. */
 static int find_list(const char *path, char **found, kh_err *err) {
     size_t dir = (size_t)(kh_path_base(path) - path), up = dir;
     *found = NULL;
@@ -116,9 +121,11 @@ static int match_task(kh_labels *l, kh_err *err) {
     if (known == l->n)
         return 0;
     if (known > 0)
-        return kh_fail(err, KH_EMISMATCH, "%s: label \"%s\" is not one of task \"%s\"", l->list, l->name[stranger], l->task->name);
+        return kh_fail(err, KH_EMISMATCH, "%s: label \"%s\" is not one of task \"%s\"", l->list,
+            l->name[stranger], l->task->name);
     if (l->n != l->task->n_label)
-        return kh_fail(err, KH_EMISMATCH, "%s: %d labels, but task \"%s\" has %d", l->list, l->n, l->task->name, l->task->n_label);
+        return kh_fail(err, KH_EMISMATCH, "%s: %d labels, but task \"%s\" has %d", l->list, l->n,
+            l->task->name, l->task->n_label);
     kh_free(l->order);
     l->order = NULL;
     return 0;
@@ -132,7 +139,8 @@ static int name_task(kh_labels *l, kh_err *err) {
     return l->list ? 0 : kh_fail_memory(err);
 }
 
-int kh_labels_init(kh_labels *l, kh_arena *arena, const char *path, const kh_task *task, kh_err *err) {
+int kh_labels_init(
+    kh_labels *l, kh_arena *arena, const char *path, const kh_task *task, kh_err *err) {
     *l = (kh_labels){ .arena = arena, .task = task, .least = KH_LABELS_MAX };
     char *list = NULL;
     int rc = path ? find_list(path, &list, err) : 0;
@@ -150,7 +158,7 @@ int kh_labels_init(kh_labels *l, kh_arena *arena, const char *path, const kh_tas
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------- one label */
+/* ----------------------------------------------------------------------------------- one label */
 
 /* The number that the digits s spell, or -1 if they are not digits or too many. */
 static int number(const char *s, size_t n) {
@@ -165,23 +173,28 @@ static int number(const char *s, size_t n) {
     return value;
 }
 
-static int out_of_range(const kh_labels *l, int number, int base, const char *path, long line, kh_err *err) {
-    return kh_fail_at(err, KH_EFORMAT, path, line, "label %d is out of range: the %d labels of %s are numbered %d to %d", number,
-        l->n, l->list, base, l->n - 1 + base);
+static int out_of_range(
+    const kh_labels *l, int number, int base, const char *path, long line, kh_err *err) {
+    return kh_fail_at(err, KH_EFORMAT, path, line,
+        "label %d is out of range: the %d labels of %s are numbered %d to %d", number, l->n,
+        l->list, base, l->n - 1 + base);
 }
 
-static int read_number(kh_labels *l, int value, const char *path, long line, int *code, kh_err *err) {
+static int read_number(
+    kh_labels *l, int value, const char *path, long line, int *code, kh_err *err) {
     if (l->list && !l->from_one && value >= l->n)
         return out_of_range(l, value, 0, path, line, err);
     if (value >= KH_LABELS_MAX)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "label %d: numbers of labels must be below %d", value, (int)KH_LABELS_MAX);
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "label %d: numbers of labels must be below %d", value, (int)KH_LABELS_MAX);
     if (value < l->least)
         l->least = value;
     *code = value;
     return 0;
 }
 
-static int unknown_name(const kh_labels *l, const char *s, size_t n, const char *path, long line, kh_err *err) {
+static int unknown_name(
+    const kh_labels *l, const char *s, size_t n, const char *path, long line, kh_err *err) {
     char known[256] = "";
     size_t used = 0;
     for (int i = 0; i < l->n && used + 3 < sizeof known; i++) {
@@ -192,10 +205,12 @@ static int unknown_name(const kh_labels *l, const char *s, size_t n, const char 
         }
         used += (size_t)more;
     }
-    return kh_fail_at(err, KH_EFORMAT, path, line, "label \"%.*s\" is not one of %s (%s)", n > 80 ? 80 : (int)n, s, l->list, known);
+    return kh_fail_at(err, KH_EFORMAT, path, line, "label \"%.*s\" is not one of %s (%s)",
+        n > 80 ? 80 : (int)n, s, l->list, known);
 }
 
-static int read_name(kh_labels *l, const char *s, size_t n, const char *path, long line, int *code, kh_err *err) {
+static int read_name(
+    kh_labels *l, const char *s, size_t n, const char *path, long line, int *code, kh_err *err) {
     int32_t at;
     if (kh_map_get(&l->index, s, n, &at)) {
         *code = at;
@@ -204,12 +219,14 @@ static int read_name(kh_labels *l, const char *s, size_t n, const char *path, lo
     if (l->list)
         return unknown_name(l, s, n, path, line, err);
     if (l->n == KH_LABELS_MAX)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "more than %d different labels", (int)KH_LABELS_MAX);
+        return kh_fail_at(
+            err, KH_EFORMAT, path, line, "more than %d different labels", (int)KH_LABELS_MAX);
     *code = l->n;
     return add_name(l, s, n, err);
 }
 
-int kh_labels_read(kh_labels *l, const char *s, size_t n, const char *path, long line, int *code, kh_err *err) {
+int kh_labels_read(
+    kh_labels *l, const char *s, size_t n, const char *path, long line, int *code, kh_err *err) {
     kh_trim(&s, &n);
     *code = -1;
     if ((n == 1 && s[0] == '-') || (n == 2 && memcmp(s, "-1", 2) == 0))
@@ -220,9 +237,11 @@ int kh_labels_read(kh_labels *l, const char *s, size_t n, const char *path, long
     int value = number(s, n);
     bool name = value < 0 || (l->list && kh_map_get(&l->index, s, n, &at));
     if (l->kind != KH_LABELS_NONE && name != (l->kind == KH_LABELS_NAMES))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "label \"%.*s\" is a %s, but the labels before it are %s",
-            n > 80 ? 80 : (int)n, s, name ? "name" : "number", name ? "numbers" : "names");
-    int rc = name ? read_name(l, s, n, path, line, code, err) : read_number(l, value, path, line, code, err);
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "label \"%.*s\" is a %s, but the labels before it are %s", n > 80 ? 80 : (int)n, s,
+            name ? "name" : "number", name ? "numbers" : "names");
+    int rc = name ? read_name(l, s, n, path, line, code, err)
+                  : read_number(l, value, path, line, code, err);
     if (rc == 0)
         l->kind = name ? KH_LABELS_NAMES : KH_LABELS_NUMBERS;
     return rc;
@@ -246,16 +265,19 @@ int kh_labels_learn(kh_labels *l, int code, const char *s, size_t n, kh_err *err
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------- the end of the file */
+/* ------------------------------------------------------------------------- the end of the file */
 
 typedef struct numbered {
     const char *name;
     int code;
 } numbered;
 
-static int by_name(const void *a, const void *b) { return strcmp(((const numbered *)a)->name, ((const numbered *)b)->name); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const numbered *)a)->name, ((const numbered *)b)->name);
+}
 
-/* Names found in the file count in alphabetical order, so that two files with the same classes agree. */
+/* Names found in the file count in alphabetical order, so that two files with the same classes
+ * agree. */
 static int sort_names(kh_labels *l, kh_err *err) {
     numbered *all = kh_malloc((size_t)l->n * sizeof *all);
     l->order = kh_malloc((size_t)l->n * sizeof *l->order);
@@ -280,7 +302,8 @@ int kh_labels_finish(kh_labels *l, kh_err *err) {
     return !l->list && l->kind == KH_LABELS_NAMES ? sort_names(l, err) : 0;
 }
 
-int kh_labels_final(const kh_labels *l, int code, const char *path, long line, int *label, kh_err *err) {
+int kh_labels_final(
+    const kh_labels *l, int code, const char *path, long line, int *label, kh_err *err) {
     *label = -1;
     if (code < 0)
         return 0;

@@ -1,11 +1,18 @@
-/* template.h - a template taken apart: "{text} . It was {mask} ." is text, literal, mask, literal. */
+/* template.h - a template taken apart: "{text} . It was {mask} ." is text, literal, mask, literal.
+ */
 #ifndef KH_DATA_TEMPLATE_H
 #define KH_DATA_TEMPLATE_H
 
 #include "base/buf.h"
 #include "keyhole.h"
 
-typedef enum kh_segment_kind { KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_B, KH_SEGMENT_MASK, KH_SEGMENT_PROMPT } kh_segment_kind;
+typedef enum kh_segment_kind {
+    KH_SEGMENT_LITERAL,
+    KH_SEGMENT_A,
+    KH_SEGMENT_B,
+    KH_SEGMENT_MASK,
+    KH_SEGMENT_PROMPT
+} kh_segment_kind;
 
 typedef struct kh_template_part {
     kh_segment_kind kind;
@@ -13,7 +20,9 @@ typedef struct kh_template_part {
     size_t n;
 } kh_template_part;
 
-enum { KH_SEGMENTS_MAX = 11 }; /* five placeholders at most once each, literals between and around them */
+enum {
+    KH_SEGMENTS_MAX = 11
+}; /* five placeholders at most once each, literals between and around them */
 
 typedef struct kh_template {
     kh_template_part part[KH_SEGMENTS_MAX];

@@ -4,9 +4,10 @@
 
 #include "keyhole.h"
 
-/* x [n, d] with weights [n] (NULL: equal) -> xy [n, 2], the coordinates along the two directions of the largest weighted
- * variance, and the share of all variance that each of them holds. The sign of a direction is such that the coordinate of largest
- * size is positive. n >= 1. */
-int kh_pca_plane(const float *x, const float *weight, int n, size_t d, double *xy, double share[2], kh_err *err);
+/* x [n, d] with weights [n] (NULL: equal) -> xy [n, 2], the coordinates along the two directions of
+ * the largest weighted variance, and the share of all variance that each of them holds. The sign of
+ * a direction is such that the coordinate of largest size is positive. n >= 1. */
+int kh_pca_plane(
+    const float *x, const float *weight, int n, size_t d, double *xy, double share[2], kh_err *err);
 
 #endif

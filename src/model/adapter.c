@@ -14,17 +14,12 @@ typedef struct row {
 } row;
 
 static const row PARTS[KH_ADAPTER_COUNT][KH_ADAPTER_PARTS + 1] = {
-    [KH_ADAPTER_MLP] = { { "hidden.weight", { INNER, HIDDEN } },
-        { "hidden.bias", { INNER } },
-        { "out.weight", { LABELS, INNER } },
-        { "out.bias", { LABELS } } },
+    [KH_ADAPTER_MLP] = { { "hidden.weight", { INNER, HIDDEN } }, { "hidden.bias", { INNER } },
+        { "out.weight", { LABELS, INNER } }, { "out.bias", { LABELS } } },
     [KH_ADAPTER_BILSTM] = { { "forward.weight_ih", { INNER4, HIDDEN } },
-        { "forward.weight_hh", { INNER4, INNER } },
-        { "forward.bias", { INNER4 } },
-        { "backward.weight_ih", { INNER4, HIDDEN } },
-        { "backward.weight_hh", { INNER4, INNER } },
-        { "backward.bias", { INNER4 } },
-        { "out.weight", { LABELS, INNER2 } },
+        { "forward.weight_hh", { INNER4, INNER } }, { "forward.bias", { INNER4 } },
+        { "backward.weight_ih", { INNER4, HIDDEN } }, { "backward.weight_hh", { INNER4, INNER } },
+        { "backward.bias", { INNER4 } }, { "out.weight", { LABELS, INNER2 } },
         { "out.bias", { LABELS } } },
     [KH_ADAPTER_PREFIX] = { { "prefix", { LAYERS, TWO, SLOTS, HIDDEN } } },
 };
@@ -74,7 +69,8 @@ int kh_adapter_find(kh_adapter_kind *out, const char *name, kh_err *err) {
             *out = (kh_adapter_kind)k;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "\"%.60s\" is nothing that can be put on a model; there are mlp, bilstm and prefix", name);
+    return kh_fail(err, KH_EFORMAT,
+        "\"%.60s\" is nothing that can be put on a model; there are mlp, bilstm and prefix", name);
 }
 
 int kh_pool_find(kh_pool *out, const char *name, kh_err *err) {
@@ -83,5 +79,6 @@ int kh_pool_find(kh_pool *out, const char *name, kh_err *err) {
             *out = (kh_pool)p;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "\"%.60s\" is no way to read hidden states; there are mask, mean, first and all", name);
+    return kh_fail(err, KH_EFORMAT,
+        "\"%.60s\" is no way to read hidden states; there are mask, mean, first and all", name);
 }

@@ -1,11 +1,12 @@
 /* keyhole.c - the box behind keyhole's own API: "keyhole serve" on the other side.
  *
- * The service tells what it is (GET /v1/model) and gives its tokenizer, so rows are encoded here exactly as they would be
- * beside the model, and answers come back with the bits that the engine there computed. Backend, precision and kernels are
- * those of the engine that answers: a posterior does not change by the wire in between.
+ * The service tells what it is (GET /v1/model) and gives its tokenizer, so rows are encoded here
+ * exactly as they would be beside the model, and answers come back with the bits that the engine
+ * there computed. Backend, precision and kernels are those of the engine that answers: a posterior
+ * does not change by the wire in between.
  *
- * A question is cut into requests of some prompts, or where one prompt is too much already, of some rows; several are in
- * flight, and the service joins those that wait. */
+ * A question is cut into requests of some prompts, or where one prompt is too much already, of some
+ * rows; several are in flight, and the service joins those that wait. */
 #include "plm/services.h"
 #include "plm/wire.h"
 
@@ -31,7 +32,7 @@ typedef struct remote {
     bool energy; /* it lets energies out */
 } remote;
 
-/* ------------------------------------------------------------------------------------------------ asking */
+/* -------------------------------------------------------------------------------------- asking */
 
 /* One request: prompts [p0, p1) with rows [r0, r1). */
 typedef struct part {
@@ -50,21 +51,26 @@ typedef struct asking {
 
 static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
 
-static size_t tokens_of(const kh_batch *b, int r0, int r1) { return b->start[r1 * b->n_variant] - b->start[r0 * b->n_variant]; }
+static size_t tokens_of(const kh_batch *b, int r0, int r1) {
+    return b->start[r1 * b->n_variant] - b->start[r0 * b->n_variant];
+}
 
-/* How many prompts and rows go into one request: as the service allows, and for a large question a share that keeps several
- * requests in flight. */
+/* How many prompts and rows go into one request: as the service allows, and for a large question a
+ * share that keeps several requests in flight. */
 static void cut(const asking *a, int *prompts, int *rows) {
     const kh_batch *b = a->q->batch;
     const remote *r = a->r;
     int n = prompts_of(a->q), share = (n + 3) / 4;
-    size_t prompt_bytes = ((size_t)b->n_slot * (size_t)r->hidden * sizeof(float) + 2) / 3 * 4 + 64, room = r->body / 2;
+    size_t prompt_bytes = ((size_t)b->n_slot * (size_t)r->hidden * sizeof(float) + 2) / 3 * 4 + 64,
+           room = r->body / 2;
     *rows = b->n_row < r->rows ? b->n_row : r->rows;
-    while (*rows > 1 && ((long long)tokens_of(b, 0, *rows) > r->tokens || tokens_of(b, 0, *rows) * 8 > room))
+    while (*rows > 1 &&
+        ((long long)tokens_of(b, 0, *rows) > r->tokens || tokens_of(b, 0, *rows) * 8 > room))
         *rows = (*rows + 1) / 2;
     long long each = (long long)*rows * b->n_variant * b->max_len;
     *prompts = share < r->prompts ? share : r->prompts;
-    while (*prompts > 1 && ((long long)*prompts * each > r->tokens || (size_t)*prompts * prompt_bytes > room))
+    while (*prompts > 1 &&
+        ((long long)*prompts * each > r->tokens || (size_t)*prompts * prompt_bytes > room))
         *prompts = (*prompts + 1) / 2;
 }
 
@@ -76,7 +82,8 @@ static int make_parts(asking *a, kh_err *err) {
         return kh_fail_memory(err);
     for (int r0 = 0; r0 < n_row; r0 += rows)
         for (int p0 = 0; p0 < n; p0 += prompts)
-            a->part[a->n_part++] = (part){ p0, p0 + prompts < n ? p0 + prompts : n, r0, r0 + rows < n_row ? r0 + rows : n_row };
+            a->part[a->n_part++] = (part){ p0, p0 + prompts < n ? p0 + prompts : n, r0,
+                r0 + rows < n_row ? r0 + rows : n_row };
     return 0;
 }
 
@@ -99,13 +106,16 @@ static int make_request(void *user, int i, const char **path, kh_buf *body, kh_e
 static void place(const asking *a, const part *p, void *out, const void *mine, size_t size) {
     size_t n_r = (size_t)(p->r1 - p->r0), n_row = (size_t)a->q->batch->n_row;
     for (size_t k = 0; k < (size_t)(p->p1 - p->p0); k++)
-        memcpy((char *)out + (((size_t)p->p0 + k) * n_row + (size_t)p->r0) * size, (const char *)mine + k * n_r * size, n_r * size);
+        memcpy((char *)out + (((size_t)p->p0 + k) * n_row + (size_t)p->r0) * size,
+            (const char *)mine + k * n_r * size, n_r * size);
 }
 
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
     const asking *a = user;
     const part *p = &a->part[i];
-    kh_wire_wanted mine = { .n_prompt = p->p1 - p->p0, .n_row = p->r1 - p->r0, .n_label = a->q->words->n_label };
+    kh_wire_wanted mine = {
+        .n_prompt = p->p1 - p->p0, .n_row = p->r1 - p->r0, .n_label = a->q->words->n_label
+    };
     size_t pairs = (size_t)mine.n_prompt * (size_t)mine.n_row, n_label = (size_t)mine.n_label;
     mine.label = a->label ? kh_malloc(pairs * sizeof *mine.label) : NULL;
     mine.logprob = a->label ? NULL : kh_malloc(pairs * n_label * sizeof *mine.logprob);
@@ -125,15 +135,20 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
     return rc;
 }
 
-static int ask(remote *r, const kh_question *q, int *label, float *logprob, float *energy, kh_err *err) {
+static int ask(
+    remote *r, const kh_question *q, int *label, float *logprob, float *energy, kh_err *err) {
     kh_want want = label ? KH_WANT_LABELS : energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
-    asking a = { .r = r, .q = q, .want = want, .label = label, .logprob = logprob, .energy = energy };
+    asking a = {
+        .r = r, .q = q, .want = want, .label = label, .logprob = logprob, .energy = energy
+    };
     int rc = make_parts(&a, err);
     if (rc == 0) {
         part *p = &a.part[0];
         size_t each = label ? 1 : (size_t)q->words->n_label + (energy ? 1 : 0);
         size_t numbers = (size_t)(p->p1 - p->p0) * (size_t)(p->r1 - p->r0) * each;
-        rc = kh_http_run(r->http, &(kh_http_jobs){ a.n_part, make_request, take_answer, &a, numbers * 16 + (1 << 16) }, err);
+        rc = kh_http_run(r->http,
+            &(kh_http_jobs){ a.n_part, make_request, take_answer, &a, numbers * 16 + (1 << 16) },
+            err);
     }
     kh_free(a.part);
     return rc;
@@ -143,9 +158,11 @@ static int score(void *self, const kh_question *q, float *logprob, float *energy
     return ask(self, q, NULL, logprob, energy, err);
 }
 
-static int answer(void *self, const kh_question *q, int *label, kh_err *err) { return ask(self, q, label, NULL, NULL, err); }
+static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
+    return ask(self, q, label, NULL, NULL, err);
+}
 
-/* -------------------------------------------------------------------------------------- what is on the other side */
+/* ------------------------------------------------------------------- what is on the other side */
 
 static void describe(const void *self, kh_plm_info *info) {
     const remote *r = self;
@@ -181,7 +198,8 @@ static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
     if (rc == 0)
         rc = kh_wire_floats(root, kh_http_url(r->http), 2, (size_t)r->hidden, shape, &x, err);
     if (rc == 0 && (shape[0] != 1 || shape[1] != (size_t)r->hidden))
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered with a word embedding of %zu numbers, expected %d", kh_http_url(r->http),
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: answered with a word embedding of %zu numbers, expected %d", kh_http_url(r->http),
             shape[1], r->hidden);
     if (rc == 0)
         memcpy(row, x, (size_t)r->hidden * sizeof *row);
@@ -212,15 +230,17 @@ static const kh_backend KEYHOLE = { .name = "keyhole",
     .embedding_row = embedding_row,
     .close = close_remote };
 
-/* ----------------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------- opening */
 
 static int read_limits(remote *r, const json_t *root, kh_err *err) {
     const char *who = kh_http_url(r->http);
-    const json_t *limits = json_object_get(root, "limits"), *stats = json_object_get(root, "embeddings");
+    const json_t *limits = json_object_get(root, "limits"),
+                 *stats = json_object_get(root, "embeddings");
     double body = 0, tokens = 0;
     if (!json_is_object(limits) || !json_is_object(stats))
-        return kh_fail(
-            err, KH_EFORMAT, "%s: /v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?", who);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: /v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?",
+            who);
     int rc = kh_json_int(limits, "prompts", 1, INT_MAX, &r->prompts, who, err);
     if (rc == 0)
         rc = kh_json_int(limits, "rows", 1, INT_MAX, &r->rows, who, err);
@@ -233,7 +253,9 @@ static int read_limits(remote *r, const json_t *root, kh_err *err) {
     if (rc == 0)
         rc = kh_json_number(stats, "std", &r->std, who, err);
     if (rc == 0 && (!(body >= 1024) || !(tokens >= 1) || body > 1e15 || tokens > 1e15))
-        rc = kh_fail(err, KH_EFORMAT, "%s: /v1/model allows bodies of %g bytes and %g tokens, which cannot be", who, body, tokens);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: /v1/model allows bodies of %g bytes and %g tokens, which cannot be", who, body,
+            tokens);
     r->body = rc == 0 ? (size_t)body : 0;
     r->tokens = rc == 0 ? (long long)tokens : 0;
     return rc;
@@ -244,8 +266,10 @@ static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *
     struct {
         const char *key;
         char **out;
-    } strings[] = { { "name", &r->name }, { "backend", &r->backend }, { "precision", &r->precision }, { "kernels", &r->kernels } };
-    int rc = json_is_object(root) ? 0 : kh_fail(err, KH_EFORMAT, "%s: /v1/model is not an object", who);
+    } strings[] = { { "name", &r->name }, { "backend", &r->backend },
+        { "precision", &r->precision }, { "kernels", &r->kernels } };
+    int rc =
+        json_is_object(root) ? 0 : kh_fail(err, KH_EFORMAT, "%s: /v1/model is not an object", who);
     for (size_t i = 0; i < sizeof strings / sizeof strings[0] && rc == 0; i++) {
         rc = kh_json_string(root, strings[i].key, &text, who, err);
         if (rc == 0 && !(*strings[i].out = kh_strdup(text)))
@@ -263,12 +287,15 @@ static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *
         rc = kh_fail(err, KH_EFORMAT, "%s: \"fingerprint\" must be 16 hexadecimal digits", who);
     r->fingerprint = rc == 0 ? strtoull(hex, NULL, 16) : 0;
     *access = strcmp(level, "labels") == 0 ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS;
-    r->energy = json_is_true(json_object_get(root, "energy")); /* services before this one's time say nothing of it */
+    r->energy = json_is_true(
+        json_object_get(root, "energy")); /* services before this one's time say nothing of it */
     return rc == 0 ? read_limits(r, root, err) : rc;
 }
 
-/* {"main": "tokenizer.json", "files": {"tokenizer.json": "<base64>", ...}}; names are only names. */
-static int take_file(const json_t *files, const char *name, kh_tokenizer_file *f, const char *who, kh_err *err) {
+/* {"main": "tokenizer.json", "files": {"tokenizer.json": "<base64>", ...}}; names are only names.
+ */
+static int take_file(
+    const json_t *files, const char *name, kh_tokenizer_file *f, const char *who, kh_err *err) {
     const json_t *v = json_object_get(files, name);
     if (!v)
         return 0;
@@ -287,13 +314,14 @@ static int take_file(const json_t *files, const char *name, kh_tokenizer_file *f
 }
 
 static int read_tokenizer(kh_http *http, kh_tokenizer **out, kh_err *err) {
-    static const char *const NAMES[] = { NULL, "merges.txt", "tokenizer_config.json", "special_tokens_map.json",
-        "added_tokens.json" };
+    static const char *const NAMES[] = { NULL, "merges.txt", "tokenizer_config.json",
+        "special_tokens_map.json", "added_tokens.json" };
     const char *who = kh_http_url(http), *main = "";
     kh_tokenizer_files f = { 0 };
     kh_buf text;
     json_t *root = NULL;
-    int rc = kh_http_ask(http, "/v1/tokenizer", NULL, (size_t)KH_TOKENIZER_FILE_MAX * 2, &text, err);
+    int rc =
+        kh_http_ask(http, "/v1/tokenizer", NULL, (size_t)KH_TOKENIZER_FILE_MAX * 2, &text, err);
     if (rc == 0)
         rc = kh_json_parse(text.data, text.len, who, &root, err);
     if (rc == 0)
@@ -329,13 +357,15 @@ int kh_keyhole_open(kh_service *out, kh_http *http, const kh_http_opts *o, kh_er
     r->http = http;
     int rc = kh_http_ask(http, "/v1/model", NULL, 1 << 20, &text, err);
     if (rc == KH_EMISSING && err)
-        rc = kh_err_prefix(err, "no keyhole service is there; --backend says what else the service speaks");
+        rc = kh_err_prefix(
+            err, "no keyhole service is there; --backend says what else the service speaks");
     if (rc == 0)
         rc = kh_json_parse(text.data, text.len, kh_http_url(http), &root, err);
     if (rc == 0)
         rc = read_model(r, root, &out->access, err);
     if (rc == 0 && o->model && strcmp(o->model, r->name) != 0)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: serves \"%s\", not \"%s\"", kh_http_url(http), r->name, o->model);
+        rc = kh_fail(err, KH_EMISMATCH, "%s: serves \"%s\", not \"%s\"", kh_http_url(http), r->name,
+            o->model);
     if (rc == 0)
         rc = read_tokenizer(http, &out->tokenizer, err);
     json_decref(root);

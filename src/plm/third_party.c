@@ -1,12 +1,15 @@
-/* outside.c - boxes that other people's servers are: vLLM (completions and chat), SGLang, and what speaks OpenAI's chat API.
+/* outside.c - boxes that other people's servers are: vLLM (completions and chat), SGLang, and what
+ * speaks OpenAI's chat API.
  *
- * They continue texts: the answer is the next token, so a sequence ends where the mask would stand (kh_batch_opts.next),
- * unless the tokenizer has a mask, and then the service is a masked model. A label's logit is the log-probability of its
- * word's token, log-sum-exp over several words; words of several tokens are refused. Of a service that gives only its best
- * few tokens, a word that is not among them counts as the least of those that are: it cannot be more.
+ * They continue texts: the answer is the next token, so a sequence ends where the mask would stand
+ * (kh_batch_opts.next), unless the tokenizer has a mask, and then the service is a masked model. A
+ * label's logit is the log-probability of its word's token, log-sum-exp over several words; words
+ * of several tokens are refused. Of a service that gives only its best few tokens, a word that is
+ * not among them counts as the least of those that are: it cannot be more.
  *
- * vllm-completions and sglang get whole sequences of word embeddings, which are read from a local safetensors file; vllm-chat
- * gets the soft rows and the text; openai gets text alone, and no soft prompt. One request is one prompt with one row. */
+ * vllm-completions and sglang get whole sequences of word embeddings, which are read from a local
+ * safetensors file; vllm-chat gets the soft rows and the text; openai gets text alone, and no soft
+ * prompt. One request is one prompt with one row. */
 #include "plm/services.h"
 #include "plm/torch_file.h"
 
@@ -24,7 +27,8 @@
 
 typedef enum flavour { VLLM_COMPLETIONS, VLLM_CHAT, SGLANG, OPENAI } flavour;
 static const char *const NAMES[] = { "vllm-completions", "vllm-chat", "sglang", "openai" };
-static const char *const PATHS[] = { "/v1/completions", "/v1/chat/completions", "/generate", "/v1/chat/completions" };
+static const char *const PATHS[] = { "/v1/completions", "/v1/chat/completions", "/generate",
+    "/v1/chat/completions" };
 
 enum { MAX_LEN = 4096, TOP = 20, ANSWER_MAX = 1 << 20 };
 
@@ -41,15 +45,17 @@ typedef struct outside {
     double mean, std;
 } outside;
 
-/* -------------------------------------------------------------------------------------------- word embeddings */
+/* ----------------------------------------------------------------------------- word embeddings */
 
 static int read_row(const outside *o, int32_t id, float *row, kh_err *err) {
     if (!o->f)
-        return kh_fail(
-            err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are", o->model);
+        return kh_fail(err, KH_EARG,
+            "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they "
+            "are",
+            o->model);
     if (id < 0 || (size_t)id >= o->word->shape[0])
-        return kh_fail(err, KH_EARG, "token id %d is outside the %zu word embeddings of %s", (int)id, o->word->shape[0],
-            kh_safetensors_path(o->f));
+        return kh_fail(err, KH_EARG, "token id %d is outside the %zu word embeddings of %s",
+            (int)id, o->word->shape[0], kh_safetensors_path(o->f));
     size_t size = o->word->dtype == KH_DTYPE_F32 ? 4 : 2, n = (size_t)o->hidden;
     char *raw = (char *)row + n * (4 - size); /* widened in place, from the front */
     int rc = kh_safetensors_read(o->f, o->word, (size_t)id * n * size, n * size, raw, err);
@@ -62,17 +68,21 @@ static int read_row(const outside *o, int32_t id, float *row, kh_err *err) {
 }
 
 /* The usual names of the matrix. */
-static const char *const WORD_NAMES[] = { "model.embed_tokens.weight", "transformer.wte.weight", "wte.weight",
-    "embed_tokens.weight", "gpt_neox.embed_in.weight", "model.language_model.embed_tokens.weight",
-    "roberta.embeddings.word_embeddings.weight", "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight" };
+static const char *const WORD_NAMES[] = { "model.embed_tokens.weight", "transformer.wte.weight",
+    "wte.weight", "embed_tokens.weight", "gpt_neox.embed_in.weight",
+    "model.language_model.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight",
+    "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight" };
 
 static int open_embeddings(outside *o, const char *path, kh_err *err) {
     int rc = kh_safetensors_open(&o->f, path, err);
     for (size_t i = 0; rc == 0 && !o->word && i < sizeof WORD_NAMES / sizeof WORD_NAMES[0]; i++)
         o->word = kh_safetensors_find(o->f, WORD_NAMES[i]);
-    if (rc == 0 && (!o->word || o->word->rank != 2 || o->word->dtype == KH_DTYPE_ANY || o->word->shape[1] > 1 << 16))
-        return kh_fail(
-            err, KH_EFORMAT, "%s: no matrix of word embeddings under one of the usual names, such as \"%s\"", path, WORD_NAMES[0]);
+    if (rc == 0 &&
+        (!o->word || o->word->rank != 2 || o->word->dtype == KH_DTYPE_ANY ||
+            o->word->shape[1] > 1 << 16))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: no matrix of word embeddings under one of the usual names, such as \"%s\"", path,
+            WORD_NAMES[0]);
     if (rc != 0)
         return rc;
     o->hidden = (int)o->word->shape[1];
@@ -95,13 +105,17 @@ static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     *mean = o->mean;
     *std = o->std;
     return o->f ? 0
-                : kh_fail(err, KH_EARG, "the word embeddings of %s are needed; --embeddings FILE.safetensors says where they are",
+                : kh_fail(err, KH_EARG,
+                      "the word embeddings of %s are needed; --embeddings FILE.safetensors says "
+                      "where they are",
                       o->model);
 }
 
-static int embedding_row(void *self, int32_t id, float *row, kh_err *err) { return read_row(self, id, row, err); }
+static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
+    return read_row(self, id, row, err);
+}
 
-/* --------------------------------------------------------------------------------------------------- requests */
+/* ------------------------------------------------------------------------------------ requests */
 
 typedef struct asking {
     outside *o;
@@ -121,7 +135,8 @@ static void put_ids(kh_buf *b, const kh_words *w) {
 }
 
 /* The sequence as rows of word embeddings, the soft ones in their slots: fresh memory, *n rows. */
-static int make_rows(const outside *o, const kh_question *q, int prompt, int s, float **out, int *n, kh_err *err) {
+static int make_rows(
+    const outside *o, const kh_question *q, int prompt, int s, float **out, int *n, kh_err *err) {
     const kh_batch *b = q->batch;
     size_t h = (size_t)o->hidden;
     const int32_t *id = b->id + b->start[s];
@@ -131,7 +146,9 @@ static int make_rows(const outside *o, const kh_question *q, int prompt, int s, 
     for (int t = 0; t < *n && rc == 0; t++) {
         int slot = b->n_slot > 0 ? t - b->slot[s] : -1;
         if (slot >= 0 && slot < b->n_slot)
-            memcpy(*out + (size_t)t * h, q->prompt + ((size_t)prompt * (size_t)b->n_slot + (size_t)slot) * h, h * sizeof **out);
+            memcpy(*out + (size_t)t * h,
+                q->prompt + ((size_t)prompt * (size_t)b->n_slot + (size_t)slot) * h,
+                h * sizeof **out);
         else
             rc = read_row(o, id[t], *out + (size_t)t * h, err);
     }
@@ -177,7 +194,9 @@ static int put_completion(const asking *a, int prompt, int s, kh_buf *b, kh_err 
     if (rc == 0) {
         kh_buf_text(b, "{\"model\":");
         put_quoted(b, o->model);
-        kh_buf_text(b, ",\"prompt\":null,\"max_tokens\":1,\"temperature\":0,\"seed\":0,\"allowed_token_ids\":");
+        kh_buf_text(b,
+            ",\"prompt\":null,\"max_tokens\":1,\"temperature\":0,\"seed\":0,\"allowed_token_"
+            "ids\":");
         put_ids(b, a->q->words);
         if (a->logits) {
             kh_buf_printf(b, ",\"return_tokens_as_token_ids\":true,\"logprobs\":%d",
@@ -216,7 +235,8 @@ static int put_chat(const asking *a, int prompt, int s, kh_buf *b, kh_err *err) 
     kh_buf_text(b, ",\"messages\":[{\"role\":\"user\",\"content\":");
     if (slots > 0) {
         kh_buf_text(b, "[{\"type\":\"prompt_embeds\",\"data\":");
-        put_torch(b, a->q->prompt + (size_t)prompt * (size_t)slots * (size_t)o->hidden, slots, o->hidden);
+        put_torch(
+            b, a->q->prompt + (size_t)prompt * (size_t)slots * (size_t)o->hidden, slots, o->hidden);
         kh_buf_text(b, "},{\"type\":\"text\",\"text\":");
     }
     int rc = put_text(o, a->q, s, b, err);
@@ -230,14 +250,16 @@ static int put_generate(const asking *a, int prompt, int s, kh_buf *b, kh_err *e
     int n, rc = make_rows(o, a->q, prompt, s, &rows, &n, err);
     if (rc == 0) {
         kh_buf_text(b,
-            "{\"sampling_params\":{\"temperature\":0,\"max_new_tokens\":1},\"return_logprob\":true,\"top_logprobs_num\":1,"
+            "{\"sampling_params\":{\"temperature\":0,\"max_new_tokens\":1},\"return_logprob\":true,"
+            "\"top_logprobs_num\":1,"
             "\"return_text_in_logprobs\":false,\"token_ids_logprob\":");
         put_ids(b, a->q->words);
         kh_buf_text(b, ",\"input_embeds\":[");
         for (int t = 0; t < n; t++) {
             kh_buf_text(b, t ? ",[" : "[");
             for (int i = 0; i < o->hidden; i++)
-                kh_buf_printf(b, "%s%.9g", i ? "," : "", (double)rows[(size_t)t * (size_t)o->hidden + (size_t)i]);
+                kh_buf_printf(b, "%s%.9g", i ? "," : "",
+                    (double)rows[(size_t)t * (size_t)o->hidden + (size_t)i]);
             kh_buf_char(b, ']');
         }
         kh_buf_text(b, "]}");
@@ -247,16 +269,18 @@ static int put_generate(const asking *a, int prompt, int s, kh_buf *b, kh_err *e
 }
 
 static int make_request(void *user, int i, const char **path, kh_buf *body, kh_err *err) {
-    static int (*const PUT[])(const asking *, int, int, kh_buf *, kh_err *) = { put_completion, put_chat, put_generate, put_chat };
+    static int (*const PUT[])(const asking *, int, int, kh_buf *, kh_err *) = { put_completion,
+        put_chat, put_generate, put_chat };
     const asking *a = user;
     int n_row = a->q->batch->n_row;
     *path = PATHS[a->o->flavour];
     return PUT[a->o->flavour](a, i / n_row, i % n_row, body, err);
 }
 
-/* --------------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------------- answers */
 
-/* What a service said of some tokens, by their ids: the log-probability of each label word, NaN where it said nothing. */
+/* What a service said of some tokens, by their ids: the log-probability of each label word, NaN
+ * where it said nothing. */
 typedef struct heard {
     float *word; /* [n_word] */
     double least;
@@ -285,7 +309,8 @@ static int32_t token_id(const asking *a, const char *token) {
         char *text = NULL;
         size_t n;
         int32_t id = a->q->words->word[i].id[0];
-        bool same = kh_tokenizer_decode(a->o->tok, &id, 1, false, &text, &n, NULL) == 0 && strcmp(text, token) == 0;
+        bool same = kh_tokenizer_decode(a->o->tok, &id, 1, false, &text, &n, NULL) == 0 &&
+            strcmp(text, token) == 0;
         kh_text_free(text);
         if (same)
             return id;
@@ -295,7 +320,9 @@ static int32_t token_id(const asking *a, const char *token) {
 
 static bool hear_completion(heard *h, const asking *a, const json_t *root) {
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
-    json_t *top = json_array_get(json_object_get(json_object_get(choice, "logprobs"), "top_logprobs"), 0), *value;
+    json_t *top = json_array_get(
+               json_object_get(json_object_get(choice, "logprobs"), "top_logprobs"), 0),
+           *value;
     const char *token;
     bool ok = true;
     json_object_foreach(top, token, value) ok = note(h, a, token_id(a, token), value) && ok;
@@ -304,7 +331,9 @@ static bool hear_completion(heard *h, const asking *a, const json_t *root) {
 
 static bool hear_chat(heard *h, const asking *a, const json_t *root) {
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
-    const json_t *first = json_array_get(json_object_get(json_object_get(choice, "logprobs"), "content"), 0), *one;
+    const json_t *first = json_array_get(
+                     json_object_get(json_object_get(choice, "logprobs"), "content"), 0),
+                 *one;
     size_t i;
     bool ok = true;
     json_array_foreach(json_object_get(first, "top_logprobs"), i, one) {
@@ -315,12 +344,16 @@ static bool hear_chat(heard *h, const asking *a, const json_t *root) {
 }
 
 static bool hear_generate(heard *h, const asking *a, const json_t *root) {
-    const json_t *list = json_array_get(json_object_get(json_object_get(root, "meta_info"), "output_token_ids_logprobs"), 0), *one;
+    const json_t *list = json_array_get(json_object_get(json_object_get(root, "meta_info"),
+                                            "output_token_ids_logprobs"),
+                     0),
+                 *one;
     size_t i;
     bool ok = true;
     json_array_foreach(list, i, one) {
         const json_t *id = json_array_get(one, 1);
-        ok = json_is_integer(id) && note(h, a, (int32_t)json_integer_value(id), json_array_get(one, 0)) && ok;
+        ok = json_is_integer(id) &&
+            note(h, a, (int32_t)json_integer_value(id), json_array_get(one, 0)) && ok;
     }
     return ok;
 }
@@ -337,7 +370,8 @@ static void reduce(const kh_words *w, const heard *h, float *logits) {
 }
 
 static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) {
-    static bool (*const HEAR[])(heard *, const asking *, const json_t *) = { hear_completion, hear_chat, hear_generate, hear_chat };
+    static bool (*const HEAR[])(heard *, const asking *, const json_t *) = { hear_completion,
+        hear_chat, hear_generate, hear_chat };
     const kh_words *w = a->q->words;
     int n_row = a->q->batch->n_row, known = 0, rc = 0;
     heard h = { .word = kh_malloc((size_t)w->n_word * sizeof *h.word), .least = 0 };
@@ -349,15 +383,18 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
     for (int k = 0; k < w->n_word; k++)
         known += !isnan(h.word[k]);
     if (!ok)
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a log-probability that is none", kh_http_url(a->o->http),
-            i / n_row, i % n_row);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: answered prompt %d, row %d with a log-probability that is none",
+            kh_http_url(a->o->http), i / n_row, i % n_row);
     else if (h.n == 0)
         rc = kh_fail(err, KH_EFORMAT,
-            "%s: sent no log-probabilities with its answer to prompt %d, row %d; --access labels does without",
+            "%s: sent no log-probabilities with its answer to prompt %d, row %d; --access labels "
+            "does without",
             kh_http_url(a->o->http), i / n_row, i % n_row);
     else if (known == 0)
         rc = kh_fail(err, KH_EFORMAT,
-            "%s: none of the label words is among the tokens that it spoke of for prompt %d, row %d; --access labels does without",
+            "%s: none of the label words is among the tokens that it spoke of for prompt %d, row "
+            "%d; --access labels does without",
             kh_http_url(a->o->http), i / n_row, i % n_row);
     else
         reduce(w, &h, a->logits + (size_t)i * (size_t)w->n_label);
@@ -369,15 +406,18 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
 static int32_t generated(const asking *a, const json_t *root) {
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
     if (a->o->flavour == SGLANG) {
-        const json_t *id =
-            json_array_get(json_array_get(json_object_get(json_object_get(root, "meta_info"), "output_token_logprobs"), 0), 1);
+        const json_t *id = json_array_get(
+            json_array_get(
+                json_object_get(json_object_get(root, "meta_info"), "output_token_logprobs"), 0),
+            1);
         return json_is_integer(id) ? (int32_t)json_integer_value(id) : -1;
     }
-    const char *text =
-        json_string_value(a->o->flavour == VLLM_COMPLETIONS ? json_object_get(choice, "text")
-                                                            : json_object_get(json_object_get(choice, "message"), "content"));
+    const char *text = json_string_value(a->o->flavour == VLLM_COMPLETIONS
+            ? json_object_get(choice, "text")
+            : json_object_get(json_object_get(choice, "message"), "content"));
     int32_t id = text ? token_id(a, text) : -1;
-    for (int i = 0; text && id < 0 && i < a->q->words->n_word; i++) /* chat answers come without the space in front */
+    for (int i = 0; text && id < 0 && i < a->q->words->n_word;
+         i++) /* chat answers come without the space in front */
         if (strcmp(text + strspn(text, " "), a->q->words->word[i].text) == 0)
             id = a->q->words->word[i].id[0];
     return id;
@@ -391,8 +431,9 @@ static int take_label(const asking *a, int i, const json_t *root, kh_err *err) {
             a->label[i] = a->q->words->word[k].label;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "%s: answered prompt %d, row %d with a token that is no label word", kh_http_url(a->o->http),
-        i / n_row, i % n_row);
+    return kh_fail(err, KH_EFORMAT,
+        "%s: answered prompt %d, row %d with a token that is no label word",
+        kh_http_url(a->o->http), i / n_row, i % n_row);
 }
 
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
@@ -405,30 +446,37 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- asking */
+/* -------------------------------------------------------------------------------------- asking */
 
 static int check(const outside *o, const kh_question *q, kh_err *err) {
     const kh_words *w = q->words;
     bool soft = q->batch->n_slot > 0;
     if (w->n_variant != 1 || w->n_mask[0] != 1)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s answers with one token, but a label word has several; choose words of one token",
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s answers with one token, but a label word has several; choose words of one token",
             NAMES[o->flavour]);
     if (soft && o->flavour == OPENAI)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "a service of the kind \"openai\" takes texts and no soft prompts; methods manual and icl do without");
+            "a service of the kind \"openai\" takes texts and no soft prompts; methods manual and "
+            "icl do without");
     if (soft && q->inject == KH_INJECT_POST_LN_ADD)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s takes word embeddings and cannot add a prompt behind LayerNorm; tune with --inject %s", NAMES[o->flavour],
+            "%s takes word embeddings and cannot add a prompt behind LayerNorm; tune with --inject "
+            "%s",
+            NAMES[o->flavour],
             o->flavour == VLLM_CHAT ? "embed-prefix" : "embed-prefix or embed-inplace");
     if (soft && o->flavour == VLLM_CHAT && q->inject != KH_INJECT_EMBED_PREFIX)
-        return kh_fail(err, KH_EUNSUPPORTED, "vllm-chat puts the prompt in front of the text; tune with --inject embed-prefix");
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "vllm-chat puts the prompt in front of the text; tune with --inject embed-prefix");
     return 0;
 }
 
 static int ask(outside *o, const kh_question *q, float *logits, int *label, kh_err *err) {
     asking a = { o, q, label, logits };
     int n = (q->batch->n_slot > 0 ? q->n_prompt : 1) * q->batch->n_row, rc = check(o, q, err);
-    return rc == 0 ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err) : rc;
+    return rc == 0
+        ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err)
+        : rc;
 }
 
 static int score(void *self, const kh_question *q, float *logits, float *energy, kh_err *err) {
@@ -436,7 +484,9 @@ static int score(void *self, const kh_question *q, float *logits, float *energy,
     return ask(self, q, logits, NULL, err);
 }
 
-static int answer(void *self, const kh_question *q, int *label, kh_err *err) { return ask(self, q, NULL, label, err); }
+static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
+    return ask(self, q, NULL, label, err);
+}
 
 static void describe(const void *self, kh_plm_info *info) {
     const outside *o = self;
@@ -447,8 +497,9 @@ static void describe(const void *self, kh_plm_info *info) {
     info->precision = info->kernels = "the service's own";
     info->model = o->model;
     info->next = kh_tokenizer_special(o->tok, KH_TOKEN_MASK) < 0;
-    /* SGLang gives every label word's log-probability over the whole vocabulary. vLLM may take logarithms after it has shut out
-     * all words but those of labels, and the others say nothing of words that are not among their best few. */
+    /* SGLang gives every label word's log-probability over the whole vocabulary. vLLM may take
+     * logarithms after it has shut out all words but those of labels, and the others say nothing of
+     * words that are not among their best few. */
     info->energy = o->flavour == SGLANG;
 }
 
@@ -470,7 +521,7 @@ static const kh_backend OUTSIDE = { .name = "outside",
     .embedding_row = embedding_row,
     .close = close_outside };
 
-/* ----------------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------- opening */
 
 /* The model's name: the one given, or the first of /v1/models. */
 static int find_model(outside *o, const char *given, kh_err *err) {
@@ -480,9 +531,11 @@ static int find_model(outside *o, const char *given, kh_err *err) {
     int rc = given ? 0 : kh_http_ask(o->http, "/v1/models", NULL, ANSWER_MAX, &text, err);
     if (rc == 0 && !given) {
         rc = kh_json_parse(text.data, text.len, kh_http_url(o->http), &root, err);
-        name = json_string_value(json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));
+        name = json_string_value(
+            json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));
         if (rc == 0 && !name)
-            rc = kh_fail(err, KH_EFORMAT, "%s: lists no model; --model-name gives its name", kh_http_url(o->http));
+            rc = kh_fail(err, KH_EFORMAT, "%s: lists no model; --model-name gives its name",
+                kh_http_url(o->http));
     }
     if (rc == 0 && !(o->model = kh_strdup(name)))
         rc = kh_fail_memory(err);
@@ -491,7 +544,8 @@ static int find_model(outside *o, const char *given, kh_err *err) {
     return rc;
 }
 
-/* One token asked for, so that what a service accepts but does not do is known before the first query. */
+/* One token asked for, so that what a service accepts but does not do is known before the first
+ * query. */
 static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     kh_buf body = kh_buf_init(1 << 16), text;
     json_t *root = NULL;
@@ -499,11 +553,15 @@ static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     kh_buf_text(&body, "{\"model\":");
     put_quoted(&body, o->model);
     kh_buf_printf(&body, ",\"max_tokens\":1,\"temperature\":0,%s",
-        o->flavour == VLLM_COMPLETIONS ? "\"logprobs\":1," : "\"logprobs\":true,\"top_logprobs\":1,");
+        o->flavour == VLLM_COMPLETIONS ? "\"logprobs\":1,"
+                                       : "\"logprobs\":true,\"top_logprobs\":1,");
     if (by_id)
         kh_buf_text(&body, "\"logprob_token_ids\":[3],\"return_tokens_as_token_ids\":true,");
-    kh_buf_text(&body, o->flavour == VLLM_COMPLETIONS ? "\"prompt\":" : "\"messages\":[{\"role\":\"user\",\"content\":");
-    put_quoted(&body, o->flavour == VLLM_COMPLETIONS && mask >= 0 ? kh_tokenizer_token(o->tok, mask) : "Hello");
+    kh_buf_text(&body,
+        o->flavour == VLLM_COMPLETIONS ? "\"prompt\":"
+                                       : "\"messages\":[{\"role\":\"user\",\"content\":");
+    put_quoted(&body,
+        o->flavour == VLLM_COMPLETIONS && mask >= 0 ? kh_tokenizer_token(o->tok, mask) : "Hello");
     kh_buf_text(&body, o->flavour == VLLM_COMPLETIONS ? "}" : "}]}");
     int rc = kh_buf_failed(&body) ? kh_fail_memory(err) : 0;
     text = kh_buf_init(0);
@@ -511,11 +569,13 @@ static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
         rc = kh_http_ask(o->http, PATHS[o->flavour], &body, ANSWER_MAX, &text, err);
     if (rc == 0)
         rc = kh_json_parse(text.data, text.len, kh_http_url(o->http), &root, err);
-    const json_t *got = json_object_get(json_array_get(json_object_get(root, "choices"), 0), "logprobs");
+    const json_t *got =
+        json_object_get(json_array_get(json_object_get(root, "choices"), 0), "logprobs");
     const json_t *top = o->flavour == VLLM_COMPLETIONS
         ? json_array_get(json_object_get(got, "top_logprobs"), 0)
         : json_object_get(json_array_get(json_object_get(got, "content"), 0), "top_logprobs");
-    *logprobs = by_id ? json_object_get(top, "token_id:3") != NULL : json_object_size(top) + json_array_size(top) > 0;
+    *logprobs = by_id ? json_object_get(top, "token_id:3") != NULL
+                      : json_object_size(top) + json_array_size(top) > 0;
     json_decref(root);
     kh_buf_free(&text);
     kh_buf_free(&body);
@@ -527,12 +587,14 @@ static int find_access(outside *o, kh_access *access, kh_err *err) {
     int rc = 0;
     kh_err refused;
     *access = KH_ACCESS_LOGPROBS;
-    if (o->flavour == SGLANG) /* /generate knows token_ids_logprob; the first answer shows whether it gives them */
+    if (o->flavour == SGLANG) /* /generate knows token_ids_logprob; the first answer shows whether
+                                 it gives them */
         return 0;
     if (o->flavour == VLLM_COMPLETIONS && probe(o, true, &o->by_id, &refused) == 0 && o->by_id)
         return 0;
     rc = probe(o, false, &logprobs, &refused);
-    if (rc == KH_EUNSUPPORTED || rc == KH_EARG) /* refused because of the log-probabilities, or altogether: the first query shows */
+    if (rc == KH_EUNSUPPORTED || rc == KH_EARG) /* refused because of the log-probabilities, or
+                                                   altogether: the first query shows */
         logprobs = false, rc = 0;
     if (rc != 0 && err)
         *err = refused;
@@ -541,7 +603,8 @@ static int find_access(outside *o, kh_access *access, kh_err *err) {
     return rc;
 }
 
-static int open_outside(kh_service *out, flavour which, kh_http *http, const kh_http_opts *opts, kh_err *err) {
+static int open_outside(
+    kh_service *out, flavour which, kh_http *http, const kh_http_opts *opts, kh_err *err) {
     outside *o = kh_calloc(1, sizeof *o);
     if (!o) {
         kh_http_close(http);
@@ -551,7 +614,8 @@ static int open_outside(kh_service *out, flavour which, kh_http *http, const kh_
     o->http = http;
     int rc = opts->tokenizer
         ? kh_tokenizer_open(&out->tokenizer, opts->tokenizer, err)
-        : kh_fail(err, KH_EARG, "the tokenizer of the service's model is needed; --tokenizer says where it is");
+        : kh_fail(err, KH_EARG,
+              "the tokenizer of the service's model is needed; --tokenizer says where it is");
     o->tok = out->tokenizer;
     if (rc == 0 && opts->embeddings)
         rc = open_embeddings(o, opts->embeddings, err);

@@ -1,4 +1,5 @@
-/* eval.c - see eval.h. Rows pass in small parts, so that progress is told; all numbers are those of src/judge. */
+/* eval.c - see eval.h. Rows pass in small parts, so that progress is told; all numbers are those of
+ * src/judge. */
 #include "posterior/eval.h"
 
 #include "base/alloc.h"
@@ -22,14 +23,19 @@ const char *kh_eval_split_name(int split) {
     return NAMES[split];
 }
 
-kh_answers kh_eval_answers(const kh_eval *e) { return (kh_answers){ e->rows.p, e->label, e->rows.n, e->n_label }; }
+kh_answers kh_eval_answers(const kh_eval *e) {
+    return (kh_answers){ e->rows.p, e->label, e->rows.n, e->n_label };
+}
 
 kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
-    return kh_explained_parts(&(kh_explained){ j->p, j->votes, j->ambiguity, j->energy }, row, n_label);
+    return kh_explained_parts(
+        &(kh_explained){ j->p, j->votes, j->ambiguity, j->energy }, row, n_label);
 }
 
 double kh_judged_score(const kh_judged *j, int row, kh_score score, int n_label) {
-    return score == KH_SCORE_ENERGY ? j->energy[row] : kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
+    return score == KH_SCORE_ENERGY
+        ? j->energy[row]
+        : kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
 }
 
 kh_score kh_eval_foreign(const kh_eval *e) {
@@ -37,13 +43,16 @@ kh_score kh_eval_foreign(const kh_eval *e) {
     return (int)s < e->n_score ? s : e->o->decide.score;
 }
 
-static const double *energies_of(const kh_eval *e, const kh_judged *j) { return e->n_score > KH_SCORE_ENERGY ? j->energy : NULL; }
-
-static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
-    return kh_decide(&e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
+static const double *energies_of(const kh_eval *e, const kh_judged *j) {
+    return e->n_score > KH_SCORE_ENERGY ? j->energy : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------- the rows */
+static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
+    return kh_decide(
+        &e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
+}
+
+/* ------------------------------------------------------------------------------------ the rows */
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
@@ -68,7 +77,8 @@ static int draw_rows(kh_dataset **data, int most, uint64_t seed, kh_err *err) {
     return rc;
 }
 
-static int judged_open(kh_judged *j, const char *name, kh_dataset *data, int most, uint64_t seed, kh_err *err) {
+static int judged_open(
+    kh_judged *j, const char *name, kh_dataset *data, int most, uint64_t seed, kh_err *err) {
     j->data = data;
     j->of = kh_dataset_size(data);
     j->name = kh_strdup(name);
@@ -89,7 +99,8 @@ static void judged_free(kh_judged *j) {
     kh_free(j->energy);
 }
 
-static int judged_ask(kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
+static int judged_ask(
+    kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
     size_t k = (size_t)n_label;
     char phase[96];
     snprintf(phase, sizeof phase, "eval %s", j->name);
@@ -100,7 +111,8 @@ static int judged_ask(kh_judged *j, kh_predictor *predictor, int n_label, const 
     int rc = j->p && j->votes && j->ambiguity && j->energy ? 0 : kh_fail_memory(err);
     for (int i = 0, n; i < j->n && rc == 0; i += n) {
         n = j->n - i < ROWS_AT_ONCE ? j->n - i : ROWS_AT_ONCE;
-        kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i, j->energy + i };
+        kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i,
+            j->energy + i };
         rc = kh_predictor_explain(predictor, j->row + i, n, &part, err);
         if (rc == 0 && kh_report_progress(hooks, phase, i + n, j->n, NULL) != 0)
             rc = kh_fail(err, KH_STOPPED, "stopped on request");
@@ -117,7 +129,7 @@ static int labels_of(const kh_judged *j, int **out, kh_err *err) {
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------- what to judge on */
+/* ---------------------------------------------------------------------------- what to judge on */
 
 static int open_rows(kh_eval *e, kh_err *err) {
     const kh_eval_opts *o = e->o;
@@ -182,15 +194,19 @@ static int drop_last_class(kh_dataset **data, kh_err *err) {
     return rc;
 }
 
-/* A folder alone: its rows take the template of the classifier, as they would if someone sent them there. */
+/* A folder alone: its rows take the template of the classifier, as they would if someone sent them
+ * there. */
 static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir, kh_err *err) {
-    kh_dataset_opts read = { .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks };
+    kh_dataset_opts read = {
+        .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks
+    };
     kh_dataset *data = NULL;
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/')
         n--;
     char *name = kh_strndup(dir, n);
-    int rc = name ? kh_test_open(&data, dir, e->post->shots, e->post->seed, &read, err) : kh_fail_memory(err);
+    int rc = name ? kh_test_open(&data, dir, e->post->shots, e->post->seed, &read, err)
+                  : kh_fail_memory(err);
     if (rc == 0)
         rc = judged_open(&out->rows, kh_path_base(name), data, e->o->rows, e->o->seed, err);
     kh_free(name);
@@ -204,17 +220,21 @@ static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair,
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair || !equals[1])
         return kh_fail(err, KH_EARG,
-            "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder alone, whose rows take the "
+            "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a "
+            "folder alone, whose rows take the "
             "template of RUN; got \"%s\"",
             pair);
     char *name = kh_strndup(pair, (size_t)(equals - pair));
     kh_dataset *data = NULL;
     int rc = name ? kh_task_open(&out->task, name, err) : kh_fail_memory(err);
     bool exact = rc == 0 && e->post->paper_exact && strcmp(out->task->name, "mnli") == 0;
-    kh_dataset_opts read = { .task = out->task, .unlabelled = true, .ignore_labels = !exact, .hooks = e->o->hooks };
+    kh_dataset_opts read = {
+        .task = out->task, .unlabelled = true, .ignore_labels = !exact, .hooks = e->o->hooks
+    };
     if (rc == 0)
-        rc = kh_file_exists(equals + 1) ? kh_dataset_open(&data, equals + 1, &read, err)
-                                        : kh_test_open(&data, equals + 1, e->post->shots, e->post->seed, &read, err);
+        rc = kh_file_exists(equals + 1)
+            ? kh_dataset_open(&data, equals + 1, &read, err)
+            : kh_test_open(&data, equals + 1, e->post->shots, e->post->seed, &read, err);
     if (rc == 0 && exact)
         rc = drop_last_class(&data, err);
     if (rc == 0)
@@ -227,7 +247,8 @@ static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair,
 
 static int ask_outside(const kh_eval *e, kh_third_party *out, kh_plm *plm, kh_err *err) {
     kh_predictor *predictor;
-    int rc = kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
+    int rc =
+        kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
     if (rc == 0)
         rc = judged_ask(&out->rows, predictor, e->n_label, e->o->hooks, err);
     kh_predictor_free(predictor);
@@ -246,7 +267,8 @@ static int open_all(kh_eval *e, kh_err *err) {
     return rc;
 }
 
-/* Samples with a projection in common differ by z alone; otherwise only their prompts can be compared. */
+/* Samples with a projection in common differ by z alone; otherwise only their prompts can be
+ * compared. */
 static int make_plane(kh_eval *e, const kh_predictor *predictor, kh_err *err) {
     const kh_posterior *p = e->post;
     if (!p->soft || p->n < 2)
@@ -257,8 +279,10 @@ static int make_plane(kh_eval *e, const kh_predictor *predictor, kh_err *err) {
     e->xy = kh_malloc(2 * (size_t)e->n_xy * sizeof *e->xy);
     if (!e->xy)
         return kh_fail_memory(err);
-    size_t size = e->of_prompts ? (size_t)p->space.slots * (size_t)p->space.hidden : (size_t)p->space.dim;
-    return kh_pca_plane(e->of_prompts ? kh_predictor_prompts(predictor) : p->z, p->weight, e->n_xy, size, e->xy, e->share, err);
+    size_t size =
+        e->of_prompts ? (size_t)p->space.slots * (size_t)p->space.hidden : (size_t)p->space.dim;
+    return kh_pca_plane(e->of_prompts ? kh_predictor_prompts(predictor) : p->z, p->weight, e->n_xy,
+        size, e->xy, e->share, err);
 }
 
 static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
@@ -280,7 +304,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- the numbers */
+/* --------------------------------------------------------------------------------- the numbers */
 
 static double *scores_of(const kh_judged *j, kh_score score, int n_label) {
     double *u = kh_malloc((size_t)j->n * sizeof *u);
@@ -302,7 +326,8 @@ static int compute_inside(kh_eval *e, kh_err *err) {
     e->confusion = kh_calloc(k * k, sizeof *e->confusion);
     unknown(&e->low);
     unknown(&e->high);
-    int rc = good && e->confusion ? kh_metrics_compute(&e->m, &a, KH_BINS, err) : kh_fail_memory(err);
+    int rc =
+        good && e->confusion ? kh_metrics_compute(&e->m, &a, KH_BINS, err) : kh_fail_memory(err);
     if (rc == 0 && e->o->bootstrap.n_resample > 0)
         rc = kh_metrics_bootstrap(&e->low, &e->high, &a, KH_BINS, &e->o->bootstrap, err);
     if (rc == 0)
@@ -318,7 +343,8 @@ static int compute_inside(kh_eval *e, kh_err *err) {
     for (int s = 0; s < 2 && rc == 0; s++) {
         double *u = scores_of(&e->rows, (kh_score)s, e->n_label);
         e->point[s] = kh_malloc((size_t)a.n * sizeof *e->point[s]);
-        rc = u && e->point[s] ? kh_risk_coverage(u, good, a.n, e->point[s], &e->n_point[s], err) : kh_fail_memory(err);
+        rc = u && e->point[s] ? kh_risk_coverage(u, good, a.n, e->point[s], &e->n_point[s], err)
+                              : kh_fail_memory(err);
         kh_free(u);
     }
     kh_free(good);
@@ -328,10 +354,13 @@ static int compute_inside(kh_eval *e, kh_err *err) {
 static int compute_outside(const kh_eval *e, kh_third_party *out, kh_err *err) {
     int rc = 0, foreign = 0;
     for (int s = 0; s < e->n_score && rc == 0; s++) {
-        double *in = scores_of(&e->rows, (kh_score)s, e->n_label), *u = scores_of(&out->rows, (kh_score)s, e->n_label);
-        rc = in && u ? kh_ood_compute(&out->value[s], in, e->rows.n, u, out->rows.n, err) : kh_fail_memory(err);
+        double *in = scores_of(&e->rows, (kh_score)s, e->n_label),
+               *u = scores_of(&out->rows, (kh_score)s, e->n_label);
+        rc = in && u ? kh_ood_compute(&out->value[s], in, e->rows.n, u, out->rows.n, err)
+                     : kh_fail_memory(err);
         if (rc == 0 && e->o->bootstrap.n_resample > 0)
-            rc = kh_ood_bootstrap(&out->low[s], &out->high[s], in, e->rows.n, u, out->rows.n, &e->o->bootstrap, err);
+            rc = kh_ood_bootstrap(
+                &out->low[s], &out->high[s], in, e->rows.n, u, out->rows.n, &e->o->bootstrap, err);
         kh_free(in);
         kh_free(u);
     }
@@ -348,7 +377,8 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
         return 0;
     kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label }, a = kh_eval_answers(e);
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
-    int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err) : kh_fail_memory(err);
+    int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err)
+                : kh_fail_memory(err);
     int given = 0, wrong = 0, covered = 0, empty = 0, foreign = 0;
     long long size = 0;
     for (int i = 0; i < a.n && rc == 0; i++) {
@@ -377,10 +407,14 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
     return 0;
 }
 
-int kh_eval_run(kh_eval *out, const kh_posterior *post, kh_plm *plm, const kh_eval_opts *o, kh_err *err) {
-    *out = (kh_eval){ .post = post, .o = o, .data = o->data ? o->data : post->data, .n_label = post->task->n_label };
+int kh_eval_run(
+    kh_eval *out, const kh_posterior *post, kh_plm *plm, const kh_eval_opts *o, kh_err *err) {
+    *out = (kh_eval){
+        .post = post, .o = o, .data = o->data ? o->data : post->data, .n_label = post->task->n_label
+    };
     if (!out->data)
-        return kh_fail(err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
+        return kh_fail(
+            err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
     int rc = open_all(out, err);
     if (rc == 0)
         rc = ask_all(out, plm, err);
@@ -410,7 +444,7 @@ void kh_eval_free(kh_eval *e) {
     kh_decisions_free(&e->decisions);
 }
 
-/* --------------------------------------------------------------------------------------------------- row by row */
+/* ---------------------------------------------------------------------------------- row by row */
 
 static void put_numbers(kh_buf *b, const char *key, const double *x, int n) {
     kh_buf_printf(b, ", \"%s\": [", key);
@@ -419,7 +453,8 @@ static void put_numbers(kh_buf *b, const char *key, const double *x, int n) {
     kh_buf_char(b, ']');
 }
 
-static void put_row(const kh_eval *e, const kh_judged *j, int i, bool labelled, bool *in, kh_buf *b) {
+static void put_row(
+    const kh_eval *e, const kh_judged *j, int i, bool labelled, bool *in, kh_buf *b) {
     const kh_row *row = &j->row[i];
     const kh_label *label = e->post->task->label;
     const double *p = j->p + (size_t)i * (size_t)e->n_label;
@@ -435,13 +470,14 @@ static void put_row(const kh_eval *e, const kh_judged *j, int i, bool labelled, 
     put_numbers(b, "votes", j->votes + (size_t)i * (size_t)e->n_label, e->n_label);
     kh_buf_printf(b, ", \"confidence\": %.9g, \"entropy\": %.9g", p[best], parts.total);
     if (!isnan(parts.ambiguity))
-        kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity, parts.disagreement);
+        kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity,
+            parts.disagreement);
     if (e->n_score > KH_SCORE_ENERGY)
         kh_buf_printf(b, ", \"energy\": %.9g", j->energy[i]);
     if (e->decided) {
         kh_decision d = decide(e, j, i, in);
-        kh_buf_printf(b, ", \"abstain\": %s, \"ood_score\": %.9g, \"ood\": %s, \"conformal\": [", d.abstain ? "true" : "false",
-            d.ood_score, d.foreign ? "true" : "false");
+        kh_buf_printf(b, ", \"abstain\": %s, \"ood_score\": %.9g, \"ood\": %s, \"conformal\": [",
+            d.abstain ? "true" : "false", d.ood_score, d.foreign ? "true" : "false");
         for (int k = 0, n = 0; k < e->n_label; k++)
             if (in[k])
                 kh_buf_printf(b, "%s%d", n++ ? ", " : "", k);

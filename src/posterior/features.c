@@ -15,7 +15,8 @@ void kh_features_free(kh_features *f) {
 }
 
 /* The states [n, hidden] of one row -> what the head reads of them. */
-static void pool_states(kh_pool pool, const float *state, size_t n, size_t mask, size_t hidden, float *out) {
+static void pool_states(
+    kh_pool pool, const float *state, size_t n, size_t mask, size_t hidden, float *out) {
     if (pool == KH_POOL_ALL)
         memcpy(out, state, n * hidden * sizeof *out);
     else if (pool != KH_POOL_MEAN)
@@ -29,15 +30,18 @@ static void pool_states(kh_pool pool, const float *state, size_t n, size_t mask,
         }
 }
 
-/* The rows of one batch, whose states are given. Where a row's states begin is known only when all memory is there, so its
- * place is written down as a number first. */
-static int add_rows(kh_features *f, const kh_batch *b, kh_pool pool, const float *state, size_t hidden, size_t *at, kh_err *err) {
+/* The rows of one batch, whose states are given. Where a row's states begin is known only when all
+ * memory is there, so its place is written down as a number first. */
+static int add_rows(kh_features *f, const kh_batch *b, kh_pool pool, const float *state,
+    size_t hidden, size_t *at, kh_err *err) {
     for (int i = 0; i < b->n_row; i++) {
-        size_t seq = (size_t)i * (size_t)b->n_variant, first = b->start[seq], n = b->start[seq + 1] - first;
+        size_t seq = (size_t)i * (size_t)b->n_variant, first = b->start[seq],
+               n = b->start[seq + 1] - first;
         size_t kept = pool == KH_POOL_ALL ? n : 1;
         if (!kh_grow(&f->state, &f->cap, f->used + kept * hidden, sizeof *f->state))
             return kh_fail_memory(err);
-        pool_states(pool, state + first * hidden, n, (size_t)b->mask[seq], hidden, f->state + f->used);
+        pool_states(
+            pool, state + first * hidden, n, (size_t)b->mask[seq], hidden, f->state + f->used);
         at[f->n] = f->used;
         f->row[f->n++] = (kh_head_row){ .n = (int)kept, .label = b->label[i] };
         f->used += kept * hidden;
@@ -45,8 +49,8 @@ static int add_rows(kh_features *f, const kh_batch *b, kh_pool pool, const float
     return 0;
 }
 
-int kh_features_read(kh_features *f, kh_plm *plm, const kh_task *task, const kh_words *words, const kh_batch_opts *o, kh_pool pool,
-    const kh_row *rows, int n, kh_err *err) {
+int kh_features_read(kh_features *f, kh_plm *plm, const kh_task *task, const kh_words *words,
+    const kh_batch_opts *o, kh_pool pool, const kh_row *rows, int n, kh_err *err) {
     size_t hidden = (size_t)kh_plm_describe(plm).hidden;
     size_t *at = kh_calloc((size_t)n, sizeof *at);
     *f = (kh_features){ .row = kh_calloc((size_t)n, sizeof *f->row) };

@@ -1,4 +1,5 @@
-/* features.h - what a head reads of a row: hidden states of the last layer over the row in the plain template. */
+/* features.h - what a head reads of a row: hidden states of the last layer over the row in the
+ * plain template. */
 #ifndef KH_POSTERIOR_FEATURES_H
 #define KH_POSTERIOR_FEATURES_H
 
@@ -12,9 +13,10 @@ typedef struct kh_features {
     size_t used, cap; /* numbers */
 } kh_features;        /* start as {0} */
 
-/* Free it, also after failure. Of label words with several lengths the first has the say about the template. */
-int kh_features_read(kh_features *, kh_plm *, const kh_task *, const kh_words *, const kh_batch_opts *, kh_pool, const kh_row *rows,
-    int n, kh_err *err);
+/* Free it, also after failure. Of label words with several lengths the first has the say about the
+ * template. */
+int kh_features_read(kh_features *, kh_plm *, const kh_task *, const kh_words *,
+    const kh_batch_opts *, kh_pool, const kh_row *rows, int n, kh_err *err);
 void kh_features_free(kh_features *);
 
 #endif

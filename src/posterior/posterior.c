@@ -1,8 +1,8 @@
 /* posterior.c - making, saving and opening posteriors.
  *
- * posterior.safetensors is written first, posterior.json last, each through a temporary file: a folder with a
- * posterior.json holds a whole posterior. The JSON carries a hash of the samples, so that halves of two different
- * posteriors in one folder are noticed. */
+ * posterior.safetensors is written first, posterior.json last, each through a temporary file: a
+ * folder with a posterior.json holds a whole posterior. The JSON carries a hash of the samples, so
+ * that halves of two different posteriors in one folder are noticed. */
 #include "posterior/posterior.h"
 
 #include "base/alloc.h"
@@ -20,19 +20,23 @@
 
 enum { JSON_MAX = 256 << 20 };
 
-/* --------------------------------------------------------------------------------------------------- making */
+/* -------------------------------------------------------------------------------------- making */
 
-const char *kh_posterior_keep(kh_posterior *p, const char *s) { return s ? kh_arena_strndup(&p->arena, s, strlen(s)) : NULL; }
+const char *kh_posterior_keep(kh_posterior *p, const char *s) {
+    return s ? kh_arena_strndup(&p->arena, s, strlen(s)) : NULL;
+}
 
 static int copy_task(const kh_task **out, const kh_task *task, kh_err *err) {
     kh_buf json = kh_buf_init(KH_BUF_MAX);
     kh_task_json(task, &json);
-    int rc = kh_buf_failed(&json) ? kh_fail_memory(err) : kh_task_parse(out, json.data, json.len, task->name, err);
+    int rc = kh_buf_failed(&json) ? kh_fail_memory(err)
+                                  : kh_task_parse(out, json.data, json.len, task->name, err);
     kh_buf_free(&json);
     return rc;
 }
 
-int kh_posterior_new(kh_posterior **out, const char *method, kh_plm *plm, const kh_task *task, kh_err *err) {
+int kh_posterior_new(
+    kh_posterior **out, const char *method, kh_plm *plm, const kh_task *task, kh_err *err) {
     *out = NULL;
     kh_posterior *p = kh_calloc(1, sizeof *p);
     if (!p)
@@ -46,7 +50,8 @@ int kh_posterior_new(kh_posterior **out, const char *method, kh_plm *plm, const 
     p->backend = kh_posterior_keep(p, info.backend);
     p->precision = kh_posterior_keep(p, info.precision);
     p->kernels = kh_posterior_keep(p, info.kernels);
-    int rc = p->method && p->backend && p->precision && p->kernels ? copy_task(&p->task, task, err) : kh_fail_memory(err);
+    int rc = p->method && p->backend && p->precision && p->kernels ? copy_task(&p->task, task, err)
+                                                                   : kh_fail_memory(err);
     if (rc != 0)
         kh_posterior_free(p);
     else
@@ -74,7 +79,8 @@ int kh_posterior_set_space(kh_posterior *p, const kh_space *space, kh_err *err) 
 
 int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_err *err) {
     size_t n = (size_t)p->n + 1, d = (size_t)(z ? p->space.dim : 0);
-    if (!kh_grow(&p->z, &p->cap_z, n * d + 1, sizeof *p->z) || !kh_grow(&p->weight, &p->cap_weight, n, sizeof *p->weight) ||
+    if (!kh_grow(&p->z, &p->cap_z, n * d + 1, sizeof *p->z) ||
+        !kh_grow(&p->weight, &p->cap_weight, n, sizeof *p->weight) ||
         (z && !kh_grow(&p->projection, &p->cap_seed, n, sizeof *p->projection)))
         return kh_fail_memory(err);
     if (z) {
@@ -116,20 +122,28 @@ kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
         .stopped = p->stopped };
 }
 
-/* --------------------------------------------------------------------------------------------------- saving */
+/* -------------------------------------------------------------------------------------- saving */
 
-static size_t z_bytes(const kh_posterior *p) { return (size_t)p->n * (size_t)(p->soft ? p->space.dim : 0) * sizeof *p->z; }
+static size_t z_bytes(const kh_posterior *p) {
+    return (size_t)p->n * (size_t)(p->soft ? p->space.dim : 0) * sizeof *p->z;
+}
 static size_t weight_bytes(const kh_posterior *p) { return (size_t)p->n * sizeof *p->weight; }
 
 static uint64_t hash_samples(const kh_posterior *p) {
-    uint64_t h = kh_hash64_more(kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
-    return p->adapter.x ? kh_hash64_more(h, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x) : h;
+    uint64_t h = kh_hash64_more(
+        kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
+    return p->adapter.x
+        ? kh_hash64_more(h, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x)
+        : h;
 }
 
 static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
     kh_array plan[2 + KH_ADAPTER_PARTS] = {
         { .name = "weights", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { (size_t)p->n } },
-        { .name = "z", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)p->n, (size_t)(p->soft ? p->space.dim : 0) } },
+        { .name = "z",
+            .dtype = KH_DTYPE_F32,
+            .rank = 2,
+            .shape = { (size_t)p->n, (size_t)(p->soft ? p->space.dim : 0) } },
     };
     kh_adapter_part part[KH_ADAPTER_PARTS];
     int n_part = kh_adapter_parts(&p->adapter, part);
@@ -145,7 +159,8 @@ static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
     if (rc == 0)
         rc = kh_safetensors_put(w, p->z, z_bytes(p), err);
     if (rc == 0 && n_part > 0) /* the parts lie in x in the order of the plan */
-        rc = kh_safetensors_put(w, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x, err);
+        rc = kh_safetensors_put(
+            w, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x, err);
     int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
     return rc ? rc : finished;
 }
@@ -185,10 +200,10 @@ int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------- opening */
 
-static int find_array(
-    const kh_safetensors *f, const char *name, int rank, const size_t *shape, const kh_array **out, kh_err *err) {
+static int find_array(const kh_safetensors *f, const char *name, int rank, const size_t *shape,
+    const kh_array **out, kh_err *err) {
     const kh_array *a = *out = kh_safetensors_find(f, name);
     char want[128], have[128];
     kh_shape_text(shape, rank, want, sizeof want);
@@ -196,13 +211,14 @@ static int find_array(
         return kh_fail(err, KH_EFORMAT, "%s: no array \"%s\"", kh_safetensors_path(f), name);
     kh_shape_text(a->shape, a->rank, have, sizeof have);
     if (a->dtype != KH_DTYPE_F32 || strcmp(want, have) != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %s of shape %s, expected F32 of shape %s", kh_safetensors_path(f), name,
-            a->type, have, want);
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %s of shape %s, expected F32 of shape %s",
+            kh_safetensors_path(f), name, a->type, have, want);
     return 0;
 }
 
 /* *out is fresh memory, taken only after the file has shown that it holds as much. */
-static int read_array(const kh_safetensors *f, const char *name, int rank, const size_t *shape, float **out, kh_err *err) {
+static int read_array(const kh_safetensors *f, const char *name, int rank, const size_t *shape,
+    float **out, kh_err *err) {
     const kh_array *a;
     int rc = find_array(f, name, rank, shape, &a, err);
     if (rc != 0)
@@ -232,7 +248,8 @@ static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
     double total = 0;
     for (int i = 0; i < p->n; i++) {
         if (!(p->weight[i] >= 0) || !isfinite(p->weight[i]))
-            return kh_fail(err, KH_EFORMAT, "%s: the weight of sample %d is %g", path, i, (double)p->weight[i]);
+            return kh_fail(err, KH_EFORMAT, "%s: the weight of sample %d is %g", path, i,
+                (double)p->weight[i]);
         total += (double)p->weight[i];
     }
     if (!(fabs(total - 1) < 1e-3))
@@ -242,7 +259,8 @@ static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
             return kh_fail(err, KH_EFORMAT, "%s: number %zu of z is not finite", path, i);
     for (size_t i = 0; p->adapter.x && i < kh_adapter_size(&p->adapter); i++)
         if (!isfinite(p->adapter.x[i]))
-            return kh_fail(err, KH_EFORMAT, "%s: number %zu of the %s is not finite", path, i, kh_adapter_name(p->adapter.kind));
+            return kh_fail(err, KH_EFORMAT, "%s: number %zu of the %s is not finite", path, i,
+                kh_adapter_name(p->adapter.kind));
     return 0;
 }
 
@@ -258,7 +276,8 @@ static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err
     if (rc == 0)
         rc = read_graft(p, f, err);
     if (rc == 0 && hash_samples(p) != hash)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: does not belong to the " JSON_NAME " beside it; one of them was replaced", path);
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: does not belong to the " JSON_NAME " beside it; one of them was replaced", path);
     if (rc == 0)
         rc = check_samples(p, path, err);
     kh_safetensors_close(f);
@@ -273,7 +292,8 @@ int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
     uint64_t hash = 0;
     int rc = p && samples && json ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(json))
-        rc = kh_fail(err, KH_EMISSING, "%s: no " JSON_NAME " in it; \"keyhole tune --out %s\" makes one", dir, dir);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no " JSON_NAME " in it; \"keyhole tune --out %s\" makes one", dir, dir);
     if (rc == 0)
         rc = kh_file_read(json, JSON_MAX, &text, err);
     if (rc == 0)

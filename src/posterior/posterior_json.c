@@ -1,7 +1,8 @@
 /* posterior_json.c - posterior.json, written and read.
  *
- * Everything but the samples stands in it, for people as much as for programs; nothing in it depends on the clock, so the
- * same run gives the same bytes. 64-bit hashes are hexadecimal strings; seeds above 2^53 are strings of digits. */
+ * Everything but the samples stands in it, for people as much as for programs; nothing in it
+ * depends on the clock, so the same run gives the same bytes. 64-bit hashes are hexadecimal
+ * strings; seeds above 2^53 are strings of digits. */
 #include "posterior/posterior.h"
 
 #include "base/alloc.h"
@@ -17,10 +18,18 @@
 #include <string.h>
 
 /* Folders with a prior of labels are of format 2, so that no earlier keyhole answers without it. */
-enum { FORMAT = 2, PLAIN_FORMAT = 1, MAX_SAMPLES = 1 << 20, MAX_DIM = 1 << 20, MAX_SLOTS = 1 << 16, MAX_HIDDEN = 1 << 16,
-    MAX_ROWS = 1 << 20, MAX_LAYERS = 1 << 10 };
+enum {
+    FORMAT = 2,
+    PLAIN_FORMAT = 1,
+    MAX_SAMPLES = 1 << 20,
+    MAX_DIM = 1 << 20,
+    MAX_SLOTS = 1 << 16,
+    MAX_HIDDEN = 1 << 16,
+    MAX_ROWS = 1 << 20,
+    MAX_LAYERS = 1 << 10
+};
 
-/* -------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void put_string(kh_buf *out, const char *s) {
     if (s)
@@ -43,13 +52,15 @@ static bool one_projection(const kh_posterior *p) {
 
 static void put_space(kh_buf *out, const kh_posterior *p) {
     const kh_space *s = &p->space;
-    kh_buf_printf(out, "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    \"p0\": [",
+    kh_buf_printf(out,
+        "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    "
+        "\"p0\": [",
         kh_inject_name(s->inject), s->slots, s->hidden, s->dim);
     for (int i = 0; i < s->slots; i++)
         kh_buf_printf(out, "%s%d", i ? "," : "", (int)s->slot_id[i]);
     kh_buf_printf(out,
-        "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, \"generator\": \"" KH_PROJECTION_GENERATOR
-        "\", \"seeds\": [",
+        "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, "
+        "\"generator\": \"" KH_PROJECTION_GENERATOR "\", \"seeds\": [",
         kh_projection_name(s->projection), s->mean, s->std);
     int n = one_projection(p) ? 1 : p->n; /* one seed for all samples, or one for each */
     for (int i = 0; i < n; i++) {
@@ -74,29 +85,32 @@ static void put_demos(kh_buf *out, const kh_demos *d) {
     for (int o = 0; o < d->n_order; o++) {
         kh_buf_text(out, o ? ",\n      [" : "\n      [");
         for (int i = 0; i < d->n_shown; i++)
-            kh_buf_printf(out, "%s%d", i ? "," : "", d->order[(size_t)o * (size_t)d->n_shown + (size_t)i]);
+            kh_buf_printf(
+                out, "%s%d", i ? "," : "", d->order[(size_t)o * (size_t)d->n_shown + (size_t)i]);
         kh_buf_char(out, ']');
     }
     kh_buf_text(out, "]},\n");
 }
 
 static void put_graft(kh_buf *out, const kh_adapter *g) {
-    kh_buf_printf(out, "  \"graft\": {\"kind\": \"%s\", \"hidden\": %d, ", kh_adapter_name(g->kind), g->hidden);
+    kh_buf_printf(out, "  \"graft\": {\"kind\": \"%s\", \"hidden\": %d, ", kh_adapter_name(g->kind),
+        g->hidden);
     if (g->kind == KH_ADAPTER_PREFIX)
         kh_buf_printf(out, "\"layers\": %d, \"slots\": %d},\n", g->layers, g->slots);
     else
-        kh_buf_printf(
-            out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n", kh_pool_name(g->pool), g->inner, g->labels);
+        kh_buf_printf(out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n",
+            kh_pool_name(g->pool), g->inner, g->labels);
 }
 
 static void put_label_prior(kh_buf *out, const kh_posterior *p) {
-    kh_buf_printf(out, "  \"label_prior\": {\"method\": \"%s\", \"rows\": %d, \"log\": [", kh_label_prior_name(p->label_prior),
-        p->prior_rows);
+    kh_buf_printf(out, "  \"label_prior\": {\"method\": \"%s\", \"rows\": %d, \"log\": [",
+        kh_label_prior_name(p->label_prior), p->prior_rows);
     int n_label = p->task->n_label;
     for (int s = 0; s < p->n; s++) {
         kh_buf_text(out, s ? ",\n    [" : "\n    [");
         for (int k = 0; k < n_label; k++)
-            kh_buf_printf(out, "%s%.17g", k ? ", " : "", p->log_prior[(size_t)s * (size_t)n_label + (size_t)k]);
+            kh_buf_printf(out, "%s%.17g", k ? ", " : "",
+                p->log_prior[(size_t)s * (size_t)n_label + (size_t)k]);
         kh_buf_char(out, ']');
     }
     kh_buf_text(out, "]},\n");
@@ -109,8 +123,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     put_pair(out, "method", p->method);
     kh_buf_printf(out, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
     kh_json_u64(out, p->seed);
-    kh_buf_printf(
-        out, ", \"paper_exact\": %s,\n  \"options\": %s,\n", p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
+    kh_buf_printf(out, ", \"paper_exact\": %s,\n  \"options\": %s,\n",
+        p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
     kh_buf_printf(out, "  \"samples\": %d, \"samples_hash\": \"%016" PRIx64 "\",\n", p->n, samples);
     if (p->soft)
         put_space(out, p);
@@ -119,13 +133,16 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     if (p->adapter.kind != KH_ADAPTER_NONE)
         put_graft(out, &p->adapter);
     if (p->calibrated)
-        kh_buf_printf(out, "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, \"rows\": %d},\n",
+        kh_buf_printf(out,
+            "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, "
+            "\"rows\": %d},\n",
             p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
     if (p->log_prior)
         put_label_prior(out, p);
     kh_buf_text(out, "  \"model\": {");
     put_pair(out, "path", p->model);
-    kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ", p->fingerprint, p->tokenizer);
+    kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ",
+        p->fingerprint, p->tokenizer);
     put_pair(out, "backend", p->backend);
     kh_buf_text(out, ", ");
     put_pair(out, "precision", p->precision);
@@ -133,10 +150,13 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     put_pair(out, "kernels", p->kernels);
     kh_buf_text(out, "},\n  \"data\": {");
     put_pair(out, "path", p->data);
-    kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots, p->train_rows, p->dev_rows);
-    kh_buf_printf(out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, ", p->train_queries, p->dev_queries);
+    kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots,
+        p->train_rows, p->dev_rows);
+    kh_buf_printf(
+        out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, ", p->train_queries, p->dev_queries);
     if (p->forward > 0)
-        kh_buf_printf(out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
+        kh_buf_printf(
+            out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
     kh_buf_printf(out, "\"dev\": %.17g, ", p->dev);
     put_pair(out, "stopped", p->stopped);
     kh_buf_text(out, ",\n  \"task\": ");
@@ -144,7 +164,7 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     kh_buf_text(out, "}\n");
 }
 
-/* -------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 typedef struct reader {
     kh_posterior *p;
@@ -162,21 +182,27 @@ static int keep_string(reader *r, const json_t *obj, const char *key, const char
 
 static int get_object(reader *r, const json_t *obj, const char *key, const json_t **out) {
     *out = json_object_get(obj, key);
-    return json_is_object(*out) ? 0 : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, key);
+    return json_is_object(*out)
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, key);
 }
 
-static int get_array(reader *r, const json_t *obj, const char *key, size_t most, const json_t **out) {
+static int get_array(
+    reader *r, const json_t *obj, const char *key, size_t most, const json_t **out) {
     *out = json_object_get(obj, key);
     return json_is_array(*out) && json_array_size(*out) <= most
         ? 0
-        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu elements", r->name, key, most);
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu elements",
+              r->name, key, most);
 }
 
-static int element_int(reader *r, const json_t *array, size_t i, int min, int max, const char *what, int *out) {
+static int element_int(
+    reader *r, const json_t *array, size_t i, int min, int max, const char *what, int *out) {
     const json_t *v = json_array_get(array, i);
     if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return kh_fail(
-            r->err, KH_EFORMAT, "%s: element %zu of \"%s\" must be a whole number from %d to %d", r->name, i, what, min, max);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: element %zu of \"%s\" must be a whole number from %d to %d", r->name, i, what, min,
+            max);
     *out = (int)json_integer_value(v);
     return 0;
 }
@@ -191,9 +217,10 @@ static int read_u64(reader *r, const json_t *v, const char *what, int base, uint
     bool digits = *s && strspn(s, base == 16 ? "0123456789abcdef" : "0123456789") == strlen(s);
     errno = 0;
     *out = digits ? strtoull(s, NULL, base) : 0;
-    return digits && errno == 0 ? 0
-                                : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
-                                      base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
+    return digits && errno == 0
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
+              base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
 }
 
 static int read_projection(reader *r, const json_t *o) {
@@ -211,17 +238,20 @@ static int read_projection(reader *r, const json_t *o) {
         rc = kh_json_string(o, "generator", &generator, r->name, r->err);
     if (rc == 0 && strcmp(generator, KH_PROJECTION_GENERATOR) != 0)
         rc = kh_fail(r->err, KH_EUNSUPPORTED,
-            "%s: the projection was drawn by \"%s\", but this version draws by \"" KH_PROJECTION_GENERATOR "\"", r->name,
-            generator);
+            "%s: the projection was drawn by \"%s\", but this version draws by "
+            "\"" KH_PROJECTION_GENERATOR "\"",
+            r->name, generator);
     if (rc == 0)
         rc = get_array(r, o, "seeds", (size_t)p->n, &seeds);
     if (rc == 0 && json_array_size(seeds) != 1 && json_array_size(seeds) != (size_t)p->n)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: %zu seeds of projections for %d samples; there must be one, or as many as samples",
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: %zu seeds of projections for %d samples; there must be one, or as many as samples",
             r->name, json_array_size(seeds), p->n);
     if (rc == 0 && !kh_grow(&p->projection, &p->cap_seed, (size_t)p->n, sizeof *p->projection))
         rc = kh_fail_memory(r->err);
     for (size_t i = 0; rc == 0 && i < (size_t)p->n; i++)
-        rc = read_u64(r, json_array_get(seeds, json_array_size(seeds) == 1 ? 0 : i), "seeds", 10, &p->projection[i]);
+        rc = read_u64(r, json_array_get(seeds, json_array_size(seeds) == 1 ? 0 : i), "seeds", 10,
+            &p->projection[i]);
     return rc;
 }
 
@@ -236,8 +266,10 @@ static int read_space(reader *r, const json_t *root) {
     int rc = get_object(r, root, "prompt", &o);
     if (rc == 0)
         rc = kh_json_string(o, "inject", &inject, r->name, r->err);
-    if (rc == 0 && ((rc = kh_inject_find(&s->inject, inject, r->err)) != 0 || s->inject == KH_INJECT_NONE))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" is no way for a soft prompt to enter a model", r->name, inject);
+    if (rc == 0 &&
+        ((rc = kh_inject_find(&s->inject, inject, r->err)) != 0 || s->inject == KH_INJECT_NONE))
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"%s\" is no way for a soft prompt to enter a model", r->name, inject);
     if (rc == 0)
         rc = kh_json_int(o, "slots", 1, MAX_SLOTS, &s->slots, r->name, r->err);
     if (rc == 0)
@@ -245,12 +277,13 @@ static int read_space(reader *r, const json_t *root) {
     if (rc == 0)
         rc = kh_json_int(o, "dim", 1, MAX_DIM, &s->dim, r->name, r->err);
     if (rc == 0 && (long long)s->dim > (long long)s->slots * s->hidden)
-        rc = kh_fail(
-            r->err, KH_EFORMAT, "%s: dimension %d is larger than the prompt of %d x %d", r->name, s->dim, s->slots, s->hidden);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: dimension %d is larger than the prompt of %d x %d",
+            r->name, s->dim, s->slots, s->hidden);
     if (rc == 0)
         rc = get_array(r, o, "p0", MAX_SLOTS, &p0);
     if (rc == 0 && json_array_size(p0) != (size_t)s->slots)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"p0\" has %zu ids for %d slots", r->name, json_array_size(p0), s->slots);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"p0\" has %zu ids for %d slots", r->name,
+            json_array_size(p0), s->slots);
     if (rc == 0 && !(s->slot_id = kh_calloc((size_t)s->slots, sizeof *s->slot_id)))
         rc = kh_fail_memory(r->err);
     for (size_t i = 0; rc == 0 && i < (size_t)s->slots; i++)
@@ -259,14 +292,18 @@ static int read_space(reader *r, const json_t *root) {
         rc = get_object(r, o, "projection", &projection);
     if (rc == 0)
         rc = read_projection(r, projection);
-    if (rc == 0 && s->projection == KH_PROJECTION_IDENTITY && (long long)s->dim != (long long)s->slots * s->hidden)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: dimension %d is not the %d x %d of the prompt, though no projection lies between",
+    if (rc == 0 && s->projection == KH_PROJECTION_IDENTITY &&
+        (long long)s->dim != (long long)s->slots * s->hidden)
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: dimension %d is not the %d x %d of the prompt, though no projection lies between",
             r->name, s->dim, s->slots, s->hidden);
     return rc;
 }
 
 static int read_demo_row(reader *r, const json_t *o, kh_row *row) {
-    int rc = json_is_object(o) ? 0 : kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must be an object", r->name);
+    int rc = json_is_object(o)
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must be an object", r->name);
     if (rc == 0)
         rc = keep_string(r, o, "text", &row->a);
     if (rc == 0)
@@ -286,11 +323,13 @@ static int read_demo_row(reader *r, const json_t *o, kh_row *row) {
 static int read_order(reader *r, const json_t *order, int index) {
     kh_demos *d = &r->p->demos;
     if (!json_is_array(order) || json_array_size(order) != (size_t)d->n_shown)
-        return kh_fail(r->err, KH_EFORMAT, "%s: order %d of the demonstrations must be an array of %d rows, as the first is",
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: order %d of the demonstrations must be an array of %d rows, as the first is",
             r->name, index, d->n_shown);
     int rc = 0;
     for (int i = 0; i < d->n_shown && rc == 0; i++)
-        rc = element_int(r, order, (size_t)i, 0, d->n - 1, "orders", &d->order[(size_t)index * (size_t)d->n_shown + (size_t)i]);
+        rc = element_int(r, order, (size_t)i, 0, d->n - 1, "orders",
+            &d->order[(size_t)index * (size_t)d->n_shown + (size_t)i]);
     return rc;
 }
 
@@ -308,10 +347,13 @@ static int read_demos(reader *r, const json_t *root) {
     if (rc == 0 &&
         (json_array_size(orders) != (size_t)p->n || !json_is_array(json_array_get(orders, 0)) ||
             json_array_size(json_array_get(orders, 0)) > MAX_ROWS))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"orders\" must hold an array for each of %d samples", r->name, p->n);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"orders\" must hold an array for each of %d samples",
+            r->name, p->n);
     if (rc != 0)
         return rc;
-    *d = (kh_demos){ .n = (int)json_array_size(rows), .n_order = p->n, .n_shown = (int)json_array_size(json_array_get(orders, 0)) };
+    *d = (kh_demos){ .n = (int)json_array_size(rows),
+        .n_order = p->n,
+        .n_shown = (int)json_array_size(json_array_get(orders, 0)) };
     d->row = kh_arena_array(&p->arena, (size_t)d->n, sizeof *d->row);
     d->order = kh_arena_array(&p->arena, (size_t)d->n_order * (size_t)d->n_shown, sizeof *d->order);
     if (!d->row || !d->order)
@@ -332,7 +374,9 @@ static int read_graft(reader *r, const json_t *root) {
     bool there = json_object_get(root, "graft"), open = p->access == KH_ACCESS_WEIGHTS;
     if (there != open || (there && (p->n != 1 || p->soft || p->demos.n_order > 0)))
         return kh_fail(r->err, KH_EFORMAT,
-            "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one sample", r->name);
+            "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one "
+            "sample",
+            r->name);
     if (!there)
         return 0;
     int rc = get_object(r, root, "graft", &o);
@@ -353,9 +397,11 @@ static int read_graft(reader *r, const json_t *root) {
     if (rc == 0)
         rc = kh_json_int(o, "inner", 1, MAX_HIDDEN, &g->inner, r->name, r->err);
     if (rc == 0)
-        rc = kh_json_int(o, "labels", p->task->n_label, p->task->n_label, &g->labels, r->name, r->err);
+        rc = kh_json_int(
+            o, "labels", p->task->n_label, p->task->n_label, &g->labels, r->name, r->err);
     if (rc == 0 && (g->pool == KH_POOL_ALL) != (g->kind == KH_ADAPTER_BILSTM))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: a head of kind %s cannot read the states \"%s\"", r->name, kind, pool);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a head of kind %s cannot read the states \"%s\"",
+            r->name, kind, pool);
     return rc;
 }
 
@@ -397,15 +443,20 @@ static int read_calibration(reader *r, const json_t *root) {
     if (rc == 0)
         rc = kh_json_string(o, "method", &method, r->name, r->err);
     if (rc == 0 && (strcmp(method, "votes") != 0 || r->p->access != KH_ACCESS_LABELS))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"calibration\" must be by votes, of a posterior whose access is labels", r->name);
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"calibration\" must be by votes, of a posterior whose access is labels", r->name);
     if (rc == 0)
         rc = kh_json_number(o, "alpha", &c->alpha, r->name, r->err);
     if (rc == 0)
         rc = kh_json_number(o, "temperature", &c->temperature, r->name, r->err);
     if (rc == 0)
         rc = kh_json_int(o, "rows", 1, INT32_MAX, &c->n, r->name, r->err);
-    if (rc == 0 && !(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN && c->temperature <= KH_T_MAX))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"calibration\" has alpha %g and temperature %g; expected more than 0, and %g to %g",
+    if (rc == 0 &&
+        !(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN &&
+            c->temperature <= KH_T_MAX))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"calibration\" has alpha %g and temperature %g; expected more than 0, and %g to "
+            "%g",
             r->name, c->alpha, c->temperature, KH_T_MIN, KH_T_MAX);
     r->p->calibrated = rc == 0;
     return rc;
@@ -422,11 +473,11 @@ static int read_log_prior(reader *r, const json_t *row, int sample) {
         total += exp(to[k]);
         good = isfinite(to[k]);
     }
-    return good && fabs(total - 1) < 1e-6
-        ? 0
-        : kh_fail(r->err, KH_EFORMAT,
-              "%s: the \"label_prior\" of sample %d must be %d logarithms of probabilities that add up to one", r->name, sample,
-              n_label);
+    return good && fabs(total - 1) < 1e-6 ? 0
+                                          : kh_fail(r->err, KH_EFORMAT,
+                                                "%s: the \"label_prior\" of sample %d must be %d "
+                                                "logarithms of probabilities that add up to one",
+                                                r->name, sample, n_label);
 }
 
 static int read_label_prior(reader *r, const json_t *root) {
@@ -443,15 +494,19 @@ static int read_label_prior(reader *r, const json_t *root) {
             p->label_prior = (kh_label_prior)i;
     if (rc == 0 && (p->label_prior == KH_LABEL_PRIOR_NONE || p->access != KH_ACCESS_LOGPROBS))
         rc = kh_fail(r->err, KH_EFORMAT,
-            "%s: \"label_prior\" must be batch or contextual, of a posterior whose access is logprobs", r->name);
+            "%s: \"label_prior\" must be batch or contextual, of a posterior whose access is "
+            "logprobs",
+            r->name);
     if (rc == 0)
         rc = kh_json_int(o, "rows", 1, INT32_MAX, &p->prior_rows, r->name, r->err);
     if (rc == 0)
         rc = get_array(r, o, "log", (size_t)p->n, &rows);
     if (rc == 0 && json_array_size(rows) != (size_t)p->n)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d", r->name, json_array_size(rows),
-            p->n);
-    if (rc == 0 && !(p->log_prior = kh_arena_array(&p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d",
+            r->name, json_array_size(rows), p->n);
+    if (rc == 0 &&
+        !(p->log_prior = kh_arena_array(
+              &p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
         rc = kh_fail_memory(r->err);
     for (int s = 0; s < p->n && rc == 0; s++)
         rc = read_log_prior(r, json_array_get(rows, (size_t)s), s);
@@ -464,12 +519,14 @@ static int read_model(reader *r, const json_t *root) {
     int rc = get_object(r, root, "model", &o);
     struct {
         const char *key, **out;
-    } strings[] = { { "path", &p->model }, { "backend", &p->backend }, { "precision", &p->precision }, { "kernels", &p->kernels } };
+    } strings[] = { { "path", &p->model }, { "backend", &p->backend },
+        { "precision", &p->precision }, { "kernels", &p->kernels } };
     for (size_t i = 0; i < sizeof strings / sizeof strings[0] && rc == 0; i++)
         rc = keep_string(r, o, strings[i].key, strings[i].out);
     if (rc == 0)
         rc = read_u64(r, json_object_get(o, "fingerprint"), "fingerprint", 16, &p->fingerprint);
-    return rc == 0 ? read_u64(r, json_object_get(o, "tokenizer"), "tokenizer", 16, &p->tokenizer) : rc;
+    return rc == 0 ? read_u64(r, json_object_get(o, "tokenizer"), "tokenizer", 16, &p->tokenizer)
+                   : rc;
 }
 
 static int read_passes(reader *r, const json_t *root) {
@@ -497,7 +554,8 @@ static int read_costs(reader *r, const json_t *root) {
     struct {
         const char *key;
         int *out;
-    } counts[] = { { "shots", &p->shots }, { "train_rows", &p->train_rows }, { "dev_rows", &p->dev_rows } };
+    } counts[] = { { "shots", &p->shots }, { "train_rows", &p->train_rows },
+        { "dev_rows", &p->dev_rows } };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
         rc = kh_json_int(data, counts[i].key, 0, INT32_MAX, counts[i].out, r->name, r->err);
     if (rc == 0)
@@ -520,8 +578,9 @@ static int read_head(reader *r, const json_t *root, uint64_t *samples) {
     const char *access;
     int format, rc = kh_json_int(root, "format", 1, INT32_MAX, &format, r->name, r->err);
     if (rc == 0 && format > FORMAT)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in format %d by a later keyhole; this one reads up to %d", r->name,
-            format, FORMAT);
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: written in format %d by a later keyhole; this one reads up to %d", r->name, format,
+            FORMAT);
     if (rc == 0)
         rc = keep_string(r, root, "keyhole", &p->version);
     if (rc == 0)
@@ -531,10 +590,12 @@ static int read_head(reader *r, const json_t *root, uint64_t *samples) {
     if (rc == 0)
         rc = kh_json_string(root, "access", &access, r->name, r->err);
     int level = KH_ACCESS_LABELS;
-    while (rc == 0 && level <= KH_ACCESS_WEIGHTS && strcmp(access, kh_access_name((kh_access)level)) != 0)
+    while (rc == 0 && level <= KH_ACCESS_WEIGHTS &&
+        strcmp(access, kh_access_name((kh_access)level)) != 0)
         level++;
     if (rc == 0 && level > KH_ACCESS_WEIGHTS)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"access\" must be labels, logprobs or weights, not \"%s\"", r->name, access);
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"access\" must be labels, logprobs or weights, not \"%s\"", r->name, access);
     if (rc == 0)
         p->access = (kh_access)level;
     if (rc == 0)
@@ -543,10 +604,12 @@ static int read_head(reader *r, const json_t *root, uint64_t *samples) {
         rc = kh_json_bool(root, "paper_exact", &p->paper_exact, r->name, r->err);
     if (rc == 0)
         rc = kh_json_int(root, "samples", 1, MAX_SAMPLES, &p->n, r->name, r->err);
-    return rc == 0 ? read_u64(r, json_object_get(root, "samples_hash"), "samples_hash", 16, samples) : rc;
+    return rc == 0 ? read_u64(r, json_object_get(root, "samples_hash"), "samples_hash", 16, samples)
+                   : rc;
 }
 
-int kh_posterior_parse(kh_posterior *p, const char *text, size_t n, const char *name, uint64_t *samples, kh_err *err) {
+int kh_posterior_parse(
+    kh_posterior *p, const char *text, size_t n, const char *name, uint64_t *samples, kh_err *err) {
     json_t *root;
     kh_err own;
     reader r = { p, name, err ? err : &own };
@@ -555,8 +618,8 @@ int kh_posterior_parse(kh_posterior *p, const char *text, size_t n, const char *
         rc = kh_fail(r.err, KH_EFORMAT, "%s: must hold a JSON object", name);
     if (rc == 0)
         rc = read_head(&r, root, samples);
-    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space, read_demos, read_graft,
-        read_calibration, read_label_prior, read_model, read_costs };
+    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
+        read_demos, read_graft, read_calibration, read_label_prior, read_model, read_costs };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

@@ -18,7 +18,8 @@ typedef struct kh_page {
 
 int kh_page_write(kh_page *, kh_buf *out, kh_err *err);
 
-/* figures.c: each appends a <figure>, or nothing if there is nothing to show; without gnuplot, a line that says so. */
+/* figures.c: each appends a <figure>, or nothing if there is nothing to show; without gnuplot, a
+ * line that says so. */
 int kh_figure_reliability(kh_page *, kh_buf *out, kh_err *err);
 int kh_figure_risk(kh_page *, kh_buf *out, kh_err *err);
 int kh_figure_outside(kh_page *, const kh_third_party *, kh_buf *out, kh_err *err);

@@ -19,12 +19,13 @@ static int parse(kh_manifest *r, const json_t *root, const char *path, kh_err *e
     struct {
         const char *key;
         double *out;
-    } number[] = { { "queries", &queries }, { "tokens", &tokens }, { "eval_queries", &judged }, { "seconds", &r->seconds },
-        { "eval_seconds", &r->eval_seconds } };
+    } number[] = { { "queries", &queries }, { "tokens", &tokens }, { "eval_queries", &judged },
+        { "seconds", &r->seconds }, { "eval_seconds", &r->eval_seconds } };
     for (size_t i = 0; i < sizeof number / sizeof number[0] && rc == 0; i++) {
         rc = kh_json_number(root, number[i].key, number[i].out, path, err);
         if (rc == 0 && !(*number[i].out >= 0 && *number[i].out < 9e15))
-            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a count", path, number[i].key, *number[i].out);
+            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a count", path, number[i].key,
+                *number[i].out);
     }
     if (rc == 0) {
         r->queries = (long long)queries;
@@ -38,9 +39,10 @@ int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
     *r = (kh_manifest){ 0 };
     json_t *root = NULL;
     char *path = kh_path_join(dir, KH_MANIFEST_NAME);
-    int rc = !path              ? kh_fail_memory(err)
-        : !kh_file_exists(path) ? kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path)
-                                : kh_json_read(path, RECEIPT_MAX, &root, err);
+    int rc = !path ? kh_fail_memory(err)
+        : !kh_file_exists(path)
+        ? kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path)
+        : kh_json_read(path, RECEIPT_MAX, &root, err);
     if (rc == 0)
         rc = parse(r, root, path, err);
     json_decref(root);
@@ -54,9 +56,11 @@ int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
     kh_buf_text(&b, "{\"terms\": ");
     kh_json_quote(&b, r->terms, strlen(r->terms));
     kh_buf_printf(&b,
-        ",\n \"queries\": %lld, \"tokens\": %lld, \"seconds\": %.3f, \"eval_queries\": %lld, \"eval_seconds\": %.3f}\n", r->queries,
-        r->tokens, r->seconds, r->eval_queries, r->eval_seconds);
-    int rc = !path || kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
+        ",\n \"queries\": %lld, \"tokens\": %lld, \"seconds\": %.3f, \"eval_queries\": %lld, "
+        "\"eval_seconds\": %.3f}\n",
+        r->queries, r->tokens, r->seconds, r->eval_queries, r->eval_seconds);
+    int rc =
+        !path || kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
     kh_buf_free(&b);
     kh_free(path);
     return rc;
@@ -69,7 +73,8 @@ void kh_manifest_free(kh_manifest *r) {
 
 void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common, kh_buf *out) {
     const kh_variant *v = r->variant;
-    kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots, (unsigned long long)r->seed);
+    kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots,
+        (unsigned long long)r->seed);
     kh_buf_printf(out, "%s%s", v->exact ? " exact" : "", v->code ? " code" : "");
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)
@@ -82,7 +87,8 @@ void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common,
 /* Up to and with the bar: what decides the posterior. */
 static size_t tuning_terms(const char *terms) { return (size_t)(strrchr(terms, '|') - terms) + 1; }
 
-kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *common, const char *runs, kh_manifest *found) {
+kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *common,
+    const char *runs, kh_manifest *found) {
     kh_state state = KH_STATE_OPEN;
     kh_buf terms = kh_buf_init(RECEIPT_MAX);
     char *dir = kh_path_join(runs, r->name);

@@ -1,13 +1,12 @@
-/* plan.h - the paper's experiments as a list of runs: which method with which options, on which task, with which seed, judged
- * against which rows from elsewhere, and in which tables it appears.
+/* plan.h - the paper's experiments as a list of runs: which method with which options, on which
+ * task, with which seed, judged against which rows from elsewhere, and in which tables it appears.
  *
  *     kh_repro_plan a;
- *     kh_repro_plan_make(&a, &(kh_repro_plan_opts){ .data = "data", .preset = KH_PRESET_FAST }, err);
- *     for (int i = 0; i < a.n; i++) ... a.run[i]
- *     kh_repro_plan_free(&a);
+ *     kh_repro_plan_make(&a, &(kh_repro_plan_opts){ .data = "data", .preset = KH_PRESET_FAST },
+ * err); for (int i = 0; i < a.n; i++) ... a.run[i] kh_repro_plan_free(&a);
  *
- * A run that several tables need is there once. Tasks, methods and sets from elsewhere that cannot be had are left out, and
- * a.missing says why. */
+ * A run that several tables need is there once. Tasks, methods and sets from elsewhere that cannot
+ * be had are left out, and a.missing says why. */
 #ifndef KH_REPRODUCE_PLAN_H
 #define KH_REPRODUCE_PLAN_H
 
@@ -32,7 +31,12 @@ enum {
 };
 
 /* What the box lets out. */
-typedef enum kh_method_family { KH_METHODS_UNTUNED, KH_METHODS_GRADIENTS, KH_METHODS_LOGITS, KH_METHODS_LABELS } kh_method_family;
+typedef enum kh_method_family {
+    KH_METHODS_UNTUNED,
+    KH_METHODS_GRADIENTS,
+    KH_METHODS_LOGITS,
+    KH_METHODS_LABELS
+} kh_method_family;
 
 /* A row of the tables: a method with certain options. */
 typedef struct kh_variant {
@@ -41,18 +45,20 @@ typedef struct kh_variant {
     const char *method; /* of "keyhole tune" */
     unsigned tables;
     kh_method_family family;
-    bool paper;       /* the paper has it */
-    bool code;        /* the method's options are those of the published code */
-    bool exact;       /* everything is as in the published code, label words included: --paper-exact */
-    bool slow;        /* left out of the fast preset */
+    bool paper; /* the paper has it */
+    bool code;  /* the method's options are those of the published code */
+    bool exact; /* everything is as in the published code, label words included: --paper-exact */
+    bool slow;  /* left out of the fast preset */
     const char *set;  /* options, "name=value name=value" */
     const char *fast; /* more of them for the fast preset */
-    int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0: the options decide */
+    int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0:
+                         the options decide */
     int weight;       /* rough cost, for the time left */
 } kh_variant;
 
 const kh_variant *kh_variant_at(int i); /* NULL after the last */
-/* The most queries that tuning may take with so many train rows; 0: no limit. Many classes must not take all the time. */
+/* The most queries that tuning may take with so many train rows; 0: no limit. Many classes must not
+ * take all the time. */
 long long kh_variant_queries(const kh_variant *, kh_preset, int train_rows);
 
 typedef struct kh_foreign_set {
@@ -83,8 +89,9 @@ typedef struct kh_planned {
 } kh_planned;
 
 typedef struct kh_repro_plan_opts {
-    const char *data;                             /* a folder with a folder for each task */
-    const char *tables, *tasks, *methods, *seeds; /* lists with commas; NULL: all, all, all, 13,21,42 */
+    const char *data; /* a folder with a folder for each task */
+    const char *tables, *tasks, *methods,
+        *seeds; /* lists with commas; NULL: all, all, all, 13,21,42 */
     kh_preset preset;
     int rows;  /* to judge on; < 0: the preset's, 0: all */
     int shots; /* < 0: the preset's */
@@ -110,7 +117,8 @@ int kh_repro_plan_make(kh_repro_plan *out, const kh_repro_plan_opts *, kh_err *e
 void kh_repro_plan_free(kh_repro_plan *);
 
 /* The method's options: a fresh struct (kh_repro_plan_options_free). */
-int kh_repro_plan_options(void **opts, const kh_method **method, const kh_variant *, kh_preset, kh_err *err);
+int kh_repro_plan_options(
+    void **opts, const kh_method **method, const kh_variant *, kh_preset, kh_err *err);
 void kh_repro_plan_options_free(void *opts, const kh_method *);
 
 #endif

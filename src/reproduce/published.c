@@ -11,7 +11,8 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-#define SOURCE "Shen et al., Reliable Gradient-free and Likelihood-free Prompt Tuning, Findings of EACL 2023"
+#define SOURCE \
+    "Shen et al., Reliable Gradient-free and Likelihood-free Prompt Tuning, Findings of EACL 2023"
 
 /* Numbers that the paper's text gives; its tables are not at hand. */
 static const kh_published_value KNOWN[] = {
@@ -45,9 +46,10 @@ void kh_published_free(kh_published *p) {
     *p = (kh_published){ 0 };
 }
 
-/* ------------------------------------------------------------------------------------------------------ the file */
+/* ------------------------------------------------------------------------------------ the file */
 
-static int keep(kh_published *p, const json_t *o, const char *key, const char **out, const char *place, kh_err *err) {
+static int keep(kh_published *p, const json_t *o, const char *key, const char **out,
+    const char *place, kh_err *err) {
     const char *s = NULL;
     int rc = kh_json_string_opt(o, key, &s, place, err);
     *out = NULL;
@@ -70,13 +72,15 @@ static bool is_task(const char *name) {
     return known;
 }
 
-static int read_value(kh_published *p, const json_t *o, const char *source, const char *place, kh_err *err) {
+static int read_value(
+    kh_published *p, const json_t *o, const char *source, const char *place, kh_err *err) {
     kh_published_value v = { .sd = NAN, .source = source };
     struct {
         const char *key, **out;
         bool needed;
-    } text[] = { { "table", &v.table, true }, { "method", &v.method, true }, { "task", &v.task, true }, { "ood", &v.ood, false },
-        { "score", &v.score, false }, { "note", &v.note, false } };
+    } text[] = { { "table", &v.table, true }, { "method", &v.method, true },
+        { "task", &v.task, true }, { "ood", &v.ood, false }, { "score", &v.score, false },
+        { "note", &v.note, false } };
     int rc = 0;
     for (size_t i = 0; i < sizeof text / sizeof text[0] && rc == 0; i++) {
         rc = keep(p, o, text[i].key, text[i].out, place, err);
@@ -88,9 +92,11 @@ static int read_value(kh_published *p, const json_t *o, const char *source, cons
     if (rc == 0)
         rc = kh_json_number_opt(o, "sd", &v.sd, place, err);
     if (rc == 0 && (strlen(v.table) != 1 || v.table[0] < '1' || v.table[0] > '4'))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"table\" is \"%s\", expected \"1\" to \"4\"", place, v.table);
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: \"table\" is \"%s\", expected \"1\" to \"4\"", place, v.table);
     if (rc == 0 && !is_method(v.method))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"method\" is \"%s\", which no table has; \"keyhole reproduce --help\" lists them",
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: \"method\" is \"%s\", which no table has; \"keyhole reproduce --help\" lists them",
             place, v.method);
     if (rc == 0 && !is_task(v.task))
         rc = kh_fail(err, KH_EFORMAT, "%s: \"task\" is \"%s\", which no table has", place, v.task);
@@ -104,7 +110,8 @@ int kh_published_read(kh_published *p, const char *path, kh_err *err) {
     if (rc == 0)
         rc = keep(p, root, "source", &source, path, err);
     if (rc == 0 && !source)
-        rc = kh_fail(err, KH_EFORMAT, "%s: must say where its numbers come from, in \"source\"", path);
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: must say where its numbers come from, in \"source\"", path);
     const json_t *values = rc == 0 ? json_object_get(root, "values") : NULL;
     if (rc == 0 && !json_is_array(values))
         rc = kh_fail(err, KH_EFORMAT, "%s: \"values\" must be an array", path);
@@ -117,15 +124,16 @@ int kh_published_read(kh_published *p, const char *path, kh_err *err) {
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- looking up */
+/* ---------------------------------------------------------------------------------- looking up */
 
 static bool same(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
-const kh_published_value *kh_published_find(
-    const kh_published *p, const char *table, const char *method, const char *task, const char *ood, const char *score) {
+const kh_published_value *kh_published_find(const kh_published *p, const char *table,
+    const char *method, const char *task, const char *ood, const char *score) {
     for (int i = p->n; i-- > 0;) {
         const kh_published_value *v = &p->value[i];
-        if (same(v->table, table) && same(v->method, method) && same(v->task, task) && same(v->ood, ood) && same(v->score, score))
+        if (same(v->table, table) && same(v->method, method) && same(v->task, task) &&
+            same(v->ood, ood) && same(v->score, score))
             return v;
     }
     return NULL;

@@ -1,5 +1,6 @@
-/* questions.c - see questions.h. Two methods are compared by their means over the tasks that both have runs of, so that a grid that
- * is not finished says something, too; how many tasks that are is said with it. */
+/* questions.c - see questions.h. Two methods are compared by their means over the tasks that both
+ * have runs of, so that a grid that is not finished says something, too; how many tasks that are is
+ * said with it. */
 #include "reproduce/questions.h"
 
 #include "base/alloc.h"
@@ -30,7 +31,8 @@ static const kh_variant *variant(const char *name) {
 }
 
 /* Means of a metric over the tasks that all n methods have; returns how many tasks. */
-static int means(const kh_reproduction *r, const char *const *name, int n, const char *metric, double *mean) {
+static int means(
+    const kh_reproduction *r, const char *const *name, int n, const char *metric, double *mean) {
     int tasks = 0;
     for (int i = 0; i < n; i++)
         mean[i] = 0;
@@ -38,7 +40,8 @@ static int means(const kh_reproduction *r, const char *const *name, int n, const
         double x[8], sd;
         int there = 0;
         for (int i = 0; i < n; i++)
-            there += kh_reproduction_mean(r, variant(name[i]), kh_experiment_at(k), metric, &x[i], &sd) > 0;
+            there += kh_reproduction_mean(
+                         r, variant(name[i]), kh_experiment_at(k), metric, &x[i], &sd) > 0;
         if (there < n)
             continue;
         tasks++;
@@ -50,7 +53,8 @@ static int means(const kh_reproduction *r, const char *const *name, int n, const
     return tasks;
 }
 
-static int accuracy_and_ece(const kh_reproduction *r, const char *const *name, int n, double *score, double *ece) {
+static int accuracy_and_ece(
+    const kh_reproduction *r, const char *const *name, int n, double *score, double *ece) {
     means(r, name, n, "ece", ece);
     return means(r, name, n, "score", score);
 }
@@ -65,7 +69,7 @@ static int best(const double *x, int first, int last, int sign) {
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
-/* -------------------------------------------------------------------------------------------------- accuracy and ECE */
+/* ---------------------------------------------------------------------------- accuracy and ECE */
 
 static void ensembles_and_elbo(const kh_reproduction *r, kh_finding *f) {
     static const char *const NAMES[] = { "bbt", "ensemble", "elbo" };
@@ -76,9 +80,11 @@ static void ensembles_and_elbo(const kh_reproduction *r, kh_finding *f) {
         return;
     }
     say(f,
-        "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT (%+.1f); ECE of ELBO %.3f against %.3f of BBT and %.3f "
+        "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT (%+.1f); ECE of ELBO %.3f "
+        "against %.3f of BBT and %.3f "
         "of Ensembles.",
-        n, plural(n), 100 * score[1], 100 * score[0], 100 * (score[1] - score[0]), ece[2], ece[0], ece[1]);
+        n, plural(n), 100 * score[1], 100 * score[0], 100 * (score[1] - score[0]), ece[2], ece[0],
+        ece[1]);
     f->agrees = score[1] > score[0] && ece[2] < ece[0] ? 1 : -1;
 }
 
@@ -93,17 +99,19 @@ static void labels_only(const kh_reproduction *r, kh_finding *f) {
         say(f, "No task has runs of all of them.");
     else {
         say(f,
-            "Over %d task%s the best with logits has accuracy %.1f (%s) and ECE %.3f (%s), the paper's best with labels only "
+            "Over %d task%s the best with logits has accuracy %.1f (%s) and ECE %.3f (%s), the "
+            "paper's best with labels only "
             "%.1f (%s) and %.3f (%s), smc %.1f and %.3f.",
-            n, plural(n), 100 * score[open], NAMES[open], ece[open_ece], NAMES[open_ece], 100 * score[closed], NAMES[closed],
-            ece[closed_ece], NAMES[closed_ece], 100 * score[5], ece[5]);
+            n, plural(n), 100 * score[open], NAMES[open], ece[open_ece], NAMES[open_ece],
+            100 * score[closed], NAMES[closed], ece[closed_ece], NAMES[closed_ece], 100 * score[5],
+            ece[5]);
         f->agrees = score[closed] < score[open] && ece[closed_ece] > ece[open_ece] ? 1 : -1;
     }
     int tasks = accuracy_and_ece(r, WON, 5, part, gap);
     if (tasks > 0) {
         say(f, " What wins it back, on %d task%s, accuracy and ECE:", tasks, plural(tasks));
-        static const char *const WHAT[] = { "abc-smc", "with calibrated votes", "smc with plain votes", "smc with calibrated votes",
-            "smc with soft acceptance" };
+        static const char *const WHAT[] = { "abc-smc", "with calibrated votes",
+            "smc with plain votes", "smc with calibrated votes", "smc with soft acceptance" };
         for (int i = 0; i < 5; i++)
             say(f, "%s %s %.1f and %.3f", i ? "," : "", WHAT[i], 100 * part[i], gap[i]);
         say(f, ".");
@@ -131,7 +139,7 @@ static void samples(const kh_reproduction *r, kh_finding *f) {
     f->agrees = last == first ? 0 : last < first ? 1 : -1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ queries */
+/* ------------------------------------------------------------------------------------- queries */
 
 typedef struct reach {
     double level, best;
@@ -159,7 +167,8 @@ static int read_record(const kh_reproduction *r, int i, reach *x, kh_err *err) {
     return rc == KH_ENOMEM ? rc : 0; /* a run without a journal has no record */
 }
 
-int kh_queries_to_reach(const kh_reproduction *r, int i, double level, long long *queries, double *best, kh_err *err) {
+int kh_queries_to_reach(
+    const kh_reproduction *r, int i, double level, long long *queries, double *best, kh_err *err) {
     reach x = { .level = level };
     int rc = read_record(r, i, &x, err);
     *queries = x.queries;
@@ -171,8 +180,8 @@ int kh_queries_to_reach(const kh_reproduction *r, int i, double level, long long
 /* The run of this method beside run i: the same task and seed; -1: there is none that is done. */
 static int beside(const kh_reproduction *r, int i, const char *name) {
     for (int k = 0; k < r->a->n; k++)
-        if (r->a->run[k].on == r->a->run[i].on && r->a->run[k].seed == r->a->run[i].seed && r->outcome[k].done &&
-            strcmp(r->a->run[k].variant->name, name) == 0)
+        if (r->a->run[k].on == r->a->run[i].on && r->a->run[k].seed == r->a->run[i].seed &&
+            r->outcome[k].done && strcmp(r->a->run[k].variant->name, name) == 0)
             return k;
     return -1;
 }
@@ -195,7 +204,8 @@ static int weights(const kh_reproduction *r, kh_finding *f, kh_err *err) {
         return rc;
     }
     say(f,
-        "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and %.3f. %d of %d run%s with "
+        "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and "
+        "%.3f. %d of %d run%s with "
         "importance weights came to a second generation, the first that has any.",
         n, plural(n), 100 * score[0], ece[0], 100 * score[1], ece[1], weighed, runs, plural(runs));
     f->agrees = weighed == 0 ? 0 : score[0] >= score[1] ? 1 : -1;
@@ -209,8 +219,9 @@ static bool any_done(const kh_reproduction *r, const char *name) {
     return any;
 }
 
-/* For each pair of runs, the level is the best that both have reached. "smc" asks dev at its end only, so that all its queries
- * count; better take "smc-watched", which asks after every level, as "abc-smc" does after every generation. */
+/* For each pair of runs, the level is the best that both have reached. "smc" asks dev at its end
+ * only, so that all its queries count; better take "smc-watched", which asks after every level, as
+ * "abc-smc" does after every generation. */
 static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err) {
     bool watched = any_done(r, "smc-watched");
     double sum[2] = { 0 }, level = 0;
@@ -239,14 +250,15 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
         say(f, "No task has runs of both with a record of dev accuracy.");
     else
         say(f,
-            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): smc, which asks dev %s, %.0f "
+            "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): "
+            "smc, which asks dev %s, %.0f "
             "queries on average, abc-smc %.0f (%.2f times as many); smc is first in %d.",
-            pairs, plural(pairs), level / pairs, watched ? "after every level" : "at its end only", sum[1] / pairs, sum[0] / pairs,
-            sum[0] / sum[1], first);
+            pairs, plural(pairs), level / pairs, watched ? "after every level" : "at its end only",
+            sum[1] / pairs, sum[0] / pairs, sum[0] / sum[1], first);
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- OOD */
+/* ----------------------------------------------------------------------------------------- OOD */
 
 /* With two classes both scores put rows in the same order, so only tasks with more can tell. */
 static bool can_tell(const kh_experiment *x) {
@@ -267,8 +279,10 @@ static void against_maxp(const kh_reproduction *r, kh_finding *f) {
                     continue;
                 snprintf(name[0], sizeof name[0], "ood.%s.entropy.auroc", task);
                 snprintf(name[1], sizeof name[1], "ood.%s.maxp.auroc", task);
-                if (kh_reproduction_mean(r, kh_variant_at(k), kh_experiment_at(i), name[0], &a, &sd) == 0 ||
-                    kh_reproduction_mean(r, kh_variant_at(k), kh_experiment_at(i), name[1], &b, &sd) == 0)
+                if (kh_reproduction_mean(
+                        r, kh_variant_at(k), kh_experiment_at(i), name[0], &a, &sd) == 0 ||
+                    kh_reproduction_mean(
+                        r, kh_variant_at(k), kh_experiment_at(i), name[1], &b, &sd) == 0)
                     continue;
                 entropy += a;
                 maxp += b;
@@ -277,14 +291,17 @@ static void against_maxp(const kh_reproduction *r, kh_finding *f) {
         if (pairs == 0)
             continue;
         say(f, "%s%s %.3f and %.3f",
-            methods ? ", " : "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two classes: ",
+            methods ? ", "
+                    : "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two "
+                      "classes: ",
             kh_variant_at(k)->name, entropy / pairs, maxp / pairs);
         methods++;
         beaten += entropy > maxp;
     }
     if (methods == 0) {
         say(f,
-            "No task with more than two classes was judged against rows from elsewhere; with two, both put rows in the same "
+            "No task with more than two classes was judged against rows from elsewhere; with two, "
+            "both put rows in the same "
             "order.");
         return;
     }
@@ -292,21 +309,26 @@ static void against_maxp(const kh_reproduction *r, kh_finding *f) {
     f->agrees = beaten == methods ? 1 : -1;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- all */
+/* ----------------------------------------------------------------------------------------- all */
 
 int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], kh_err *err) {
     static const struct {
         const char *question, *paper;
         void (*answer)(const kh_reproduction *, kh_finding *);
-        int (*read)(const kh_reproduction *, kh_finding *, kh_err *err); /* instead, if records are needed */
+        int (*read)(const kh_reproduction *, kh_finding *,
+            kh_err *err); /* instead, if records are needed */
     } ASKED[KH_QUESTIONS] = {
-        { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?", "both, in Tables 1 and 2", ensembles_and_elbo, NULL },
-        { "What do labels only cost, and how much of it is won back?", "accuracy 74.4 to 70.1, ECE 0.067 to 0.217",
-            labels_only, NULL },
-        { "Are uniform weights as good as importance weights?", "they are, and are recommended", NULL, weights },
+        { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?",
+            "both, in Tables 1 and 2", ensembles_and_elbo, NULL },
+        { "What do labels only cost, and how much of it is won back?",
+            "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only, NULL },
+        { "Are uniform weights as good as importance weights?", "they are, and are recommended",
+            NULL, weights },
         { "Do more samples close the calibration gap?", "a guess that they do", samples, NULL },
-        { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?", NULL, NULL, queries_to_reach },
-        { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?", "it does", against_maxp, NULL },
+        { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?",
+            NULL, NULL, queries_to_reach },
+        { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?",
+            "it does", against_maxp, NULL },
     };
     int rc = 0;
     for (int i = 0; i < KH_QUESTIONS; i++) {

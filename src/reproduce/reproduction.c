@@ -1,5 +1,6 @@
-/* reproduction.c - see reproduction.h. Every table is a grid of methods x tasks, ours in one row and the paper's under it; a dash
- * stands for what is not known. An average is given only where every task has a number. */
+/* reproduction.c - see reproduction.h. Every table is a grid of methods x tasks, ours in one row
+ * and the paper's under it; a dash stands for what is not known. An average is given only where
+ * every task has a number. */
 #include "reproduce/reproduction.h"
 
 #include "base/alloc.h"
@@ -17,11 +18,13 @@
 
 enum { MAX_TASKS = 16 };
 
-/* ------------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
-int kh_reproduction_open(kh_reproduction *r, const kh_repro_plan *a, const kh_published *published, const char *runs, const char *model,
-    const char *common, kh_err *err) {
-    *r = (kh_reproduction){ .a = a, .published = published, .runs = runs, .model = model, .n_resample = 500 };
+int kh_reproduction_open(kh_reproduction *r, const kh_repro_plan *a, const kh_published *published,
+    const char *runs, const char *model, const char *common, kh_err *err) {
+    *r = (kh_reproduction){
+        .a = a, .published = published, .runs = runs, .model = model, .n_resample = 500
+    };
     r->outcome = kh_calloc((size_t)a->n, sizeof *r->outcome);
     int rc = r->outcome ? 0 : kh_fail_memory(err);
     for (int i = 0; i < a->n && rc == 0; i++) {
@@ -58,14 +61,16 @@ static double value_of(const kh_result *r, const kh_experiment *x, const char *m
     return kh_result_value(r, f1 ? "f1" : "accuracy");
 }
 
-int kh_reproduction_mean(
-    const kh_reproduction *r, const kh_variant *v, const kh_experiment *x, const char *metric, double *mean, double *sd) {
+int kh_reproduction_mean(const kh_reproduction *r, const kh_variant *v, const kh_experiment *x,
+    const char *metric, double *mean, double *sd) {
     double sum = 0, squares = 0;
     int n = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < r->a->n; i++) {
             const kh_planned *p = &r->a->run[i];
-            double value = p->variant == v && p->on == x && r->outcome[i].done ? value_of(&r->outcome[i].result, x, metric) : NAN;
+            double value = p->variant == v && p->on == x && r->outcome[i].done
+                ? value_of(&r->outcome[i].result, x, metric)
+                : NAN;
             if (isnan(value))
                 continue;
             n += pass == 0;
@@ -79,7 +84,8 @@ int kh_reproduction_mean(
 }
 
 /* The tasks that have runs in these tables. */
-static int tasks_of(const kh_reproduction *r, unsigned tables, const kh_experiment *task[MAX_TASKS]) {
+static int tasks_of(
+    const kh_reproduction *r, unsigned tables, const kh_experiment *task[MAX_TASKS]) {
     int n = 0;
     for (int i = 0; i < r->a->n; i++) {
         bool there = !(r->a->run[i].tables & tables);
@@ -98,7 +104,8 @@ static bool has_variant(const kh_reproduction *r, const kh_variant *v, unsigned 
     return false;
 }
 
-static double average(const kh_reproduction *r, const kh_variant *v, unsigned tables, const char *metric) {
+static double average(
+    const kh_reproduction *r, const kh_variant *v, unsigned tables, const char *metric) {
     const kh_experiment *task[MAX_TASKS];
     int n = tasks_of(r, tables, task);
     double sum = 0, mean, sd;
@@ -109,7 +116,7 @@ static double average(const kh_reproduction *r, const kh_variant *v, unsigned ta
     return n ? sum / n : NAN;
 }
 
-/* ------------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 typedef struct writer {
     const kh_reproduction *r;
@@ -142,7 +149,8 @@ static void para(const writer *w, const char *fmt, ...) {
 
 static void put_grid(const writer *w, kh_grid *t) {
     bool html = w->format == KH_GRID_HTML;
-    kh_buf_text(w->out, html ? "<div class=\"scroll\" role=\"region\" aria-label=\"table\" tabindex=\"0\">\n" : "");
+    kh_buf_text(w->out,
+        html ? "<div class=\"scroll\" role=\"region\" aria-label=\"table\" tabindex=\"0\">\n" : "");
     kh_grid_put(t, w->format, w->out);
     kh_buf_text(w->out, html ? "</div>\n" : "\n");
     kh_grid_free(t);
@@ -159,7 +167,7 @@ static void add_value(kh_grid *t, double mean, double sd, bool percent) {
         kh_grid_add(t, percent ? "%.1f ± %.1f" : "%.3f ± %.3f", scale * mean, scale * sd);
 }
 
-/* ------------------------------------------------------------------------------------- methods x tasks, one metric */
+/* ----------------------------------------------------------------- methods x tasks, one metric */
 
 typedef struct sheet {
     const char *caption;
@@ -196,12 +204,12 @@ static bool is_published(const writer *w, const char *table, const kh_variant *v
     return known;
 }
 
-static void published_row(
-    const writer *w, const sheet *s, const kh_variant *v, const kh_experiment *const *task, int n, kh_grid *t) {
+static void published_row(const writer *w, const sheet *s, const kh_variant *v,
+    const kh_experiment *const *task, int n, kh_grid *t) {
     kh_grid_add(t, "published");
     for (int i = 0; i <= n; i++) {
-        const kh_published_value *p =
-            kh_published_find(w->r->published, s->published, v->name, i < n ? task[i]->task : "average", NULL, NULL);
+        const kh_published_value *p = kh_published_find(
+            w->r->published, s->published, v->name, i < n ? task[i]->task : "average", NULL, NULL);
         bool percent = strcmp(s->published, "1") == 0;
         double scale = percent ? 0.01 : 1;
         add_value(t, p ? scale * p->value : NAN, p ? scale * p->sd : NAN, percent);
@@ -238,17 +246,19 @@ static void put_sheet(const writer *w, const sheet *s) {
     put_grid(w, &t);
 }
 
-/* ------------------------------------------------------------------------------------------- rows from elsewhere */
+/* ------------------------------------------------------------------------- rows from elsewhere */
 
 static bool judged_against(const kh_reproduction *r, const kh_experiment *x, const char *task) {
     for (int i = 0; i < r->a->n; i++)
         for (int k = 0; r->a->run[i].on == x && k < r->a->run[i].n_ood; k++)
-            if (strncmp(r->a->run[i].ood[k], task, strlen(task)) == 0 && r->a->run[i].ood[k][strlen(task)] == '=')
+            if (strncmp(r->a->run[i].ood[k], task, strlen(task)) == 0 &&
+                r->a->run[i].ood[k][strlen(task)] == '=')
                 return true;
     return false;
 }
 
-static void put_ood(const writer *w, bool near, const char *score, const char *metric, const char *caption) {
+static void put_ood(
+    const writer *w, bool near, const char *score, const char *metric, const char *caption) {
     const kh_experiment *task[MAX_TASKS], *pair[MAX_TASKS];
     const char *outside[MAX_TASKS];
     int n = tasks_of(w->r, KH_TABLE_OOD, task), n_pair = 0;
@@ -275,9 +285,11 @@ static void put_ood(const writer *w, bool near, const char *score, const char *m
                 double mean, sd;
                 snprintf(name, sizeof name, "ood.%s.%s.%s", outside[i], score, metric);
                 kh_reproduction_mean(w->r, v, pair[i], name, &mean, &sd);
-                const kh_published_value *p =
-                    row ? kh_published_find(w->r->published, "4", v->name, pair[i]->task, outside[i], score) : NULL;
-                add_value(&t, row ? (p ? p->value : NAN) : mean, row ? (p ? p->sd : NAN) : sd, false);
+                const kh_published_value *p = row ? kh_published_find(w->r->published, "4", v->name,
+                                                        pair[i]->task, outside[i], score)
+                                                  : NULL;
+                add_value(
+                    &t, row ? (p ? p->value : NAN) : mean, row ? (p ? p->sd : NAN) : sd, false);
             }
         }
     }
@@ -299,10 +311,14 @@ static void put_all_ood(const writer *w) {
     static const struct {
         const char *score, *metric, *far, *near;
     } parts[] = {
-        { "entropy", "aurrrc", "AURRRC by entropy, far; less is better", "AURRRC by entropy, near; less is better" },
-        { "maxp", "aurrrc", "AURRRC by 1 - max p, far; less is better", "AURRRC by 1 - max p, near; less is better" },
-        { "entropy", "auroc", "AUROC by entropy, far; more is better", "AUROC by entropy, near; more is better" },
-        { "maxp", "auroc", "AUROC by 1 - max p, far; more is better", "AUROC by 1 - max p, near; more is better" },
+        { "entropy", "aurrrc", "AURRRC by entropy, far; less is better",
+            "AURRRC by entropy, near; less is better" },
+        { "maxp", "aurrrc", "AURRRC by 1 - max p, far; less is better",
+            "AURRRC by 1 - max p, near; less is better" },
+        { "entropy", "auroc", "AUROC by entropy, far; more is better",
+            "AUROC by entropy, near; more is better" },
+        { "maxp", "auroc", "AUROC by 1 - max p, far; more is better",
+            "AUROC by 1 - max p, near; more is better" },
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         put_ood(w, false, parts[i].score, parts[i].metric, parts[i].far);
@@ -310,11 +326,11 @@ static void put_all_ood(const writer *w) {
     }
 }
 
-/* ------------------------------------------------------------------------------------- labels only, rank, meaning */
+/* ------------------------------------------------------------------ labels only, rank, meaning */
 
 /* The best of a family; x NULL: of averages. */
-static double best_of(
-    const kh_reproduction *r, kh_method_family f, bool paper, const char *metric, const kh_experiment *x, const char **who) {
+static double best_of(const kh_reproduction *r, kh_method_family f, bool paper, const char *metric,
+    const kh_experiment *x, const char **who) {
     double best = NAN, mean, sd;
     *who = NULL;
     for (int i = 0; kh_variant_at(i); i++) {
@@ -325,7 +341,8 @@ static double best_of(
             kh_reproduction_mean(r, v, x, metric, &mean, &sd);
         else
             mean = average(r, v, KH_TABLE_MAIN, metric);
-        if (!isnan(mean) && (isnan(best) || (strcmp(metric, "ece") == 0 ? mean < best : mean > best))) {
+        if (!isnan(mean) &&
+            (isnan(best) || (strcmp(metric, "ece") == 0 ? mean < best : mean > best))) {
             best = mean;
             *who = v->title;
         }
@@ -343,11 +360,13 @@ static void add_named(kh_grid *t, double x, const char *who, bool percent) {
 static void put_access(const writer *w) {
     static const struct {
         const char *name, *table, *task, *metric;
-    } rows[] = { { "average accuracy or F1", "1", "average", "score" }, { "accuracy on dbpedia", "1", "dbpedia", "score" },
+    } rows[] = { { "average accuracy or F1", "1", "average", "score" },
+        { "accuracy on dbpedia", "1", "dbpedia", "score" },
         { "average ECE", "2", "average", "ece" } };
     kh_grid t = { .n_col = 6, .n_left = 1 };
-    static const char *const HEAD[] = { "", "published, logits", "published, labels only", "here, logits: the best",
-        "here, labels only: the paper's best", "here, labels only: ours" };
+    static const char *const HEAD[] = { "", "published, logits", "published, labels only",
+        "here, logits: the best", "here, labels only: the paper's best",
+        "here, labels only: ours" };
     for (int i = 0; i < 6; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
     for (size_t i = 0; i < 3; i++) {
@@ -358,8 +377,8 @@ static void put_access(const writer *w) {
         const char *who;
         kh_grid_add(&t, "%s", rows[i].name);
         for (int k = 0; k < 2; k++) {
-            const kh_published_value *p =
-                kh_published_find(w->r->published, rows[i].table, k ? "labels" : "logits", rows[i].task, NULL, NULL);
+            const kh_published_value *p = kh_published_find(
+                w->r->published, rows[i].table, k ? "labels" : "logits", rows[i].task, NULL, NULL);
             add_value(&t, p ? (percent ? p->value / 100 : p->value) : NAN, NAN, percent);
         }
         double best = best_of(w->r, KH_METHODS_LOGITS, true, rows[i].metric, x, &who);
@@ -373,19 +392,23 @@ static void put_access(const writer *w) {
     for (int i = 0; i < w->r->published->n; i++) {
         const kh_published_value *p = &w->r->published->value[i];
         if (p->note)
-            para(w, "Published %g (table %s, %s, %s): %s.", p->value, p->table, p->method, p->task, p->note);
+            para(w, "Published %g (table %s, %s, %s): %s.", p->value, p->table, p->method, p->task,
+                p->note);
     }
 }
 
-/* How many of the paper's methods have a better average, and one; 0: it has none. of: published averages. */
-static int rank_of(const writer *w, const kh_variant *v, const char *table, const char *metric, bool published) {
+/* How many of the paper's methods have a better average, and one; 0: it has none. of: published
+ * averages. */
+static int rank_of(
+    const writer *w, const kh_variant *v, const char *table, const char *metric, bool published) {
     bool less = strcmp(metric, "ece") == 0;
     int rank = 1;
     double mine = NAN;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; kh_variant_at(i); i++) {
             const kh_variant *o = kh_variant_at(i);
-            const kh_published_value *p = kh_published_find(w->r->published, table, o->name, "average", NULL, NULL);
+            const kh_published_value *p =
+                kh_published_find(w->r->published, table, o->name, "average", NULL, NULL);
             double x = published ? (p ? p->value : NAN) : average(w->r, o, KH_TABLE_MAIN, metric);
             if (!o->paper || !(o->tables & KH_TABLE_MAIN) || isnan(x))
                 continue;
@@ -397,7 +420,8 @@ static int rank_of(const writer *w, const kh_variant *v, const char *table, cons
 }
 
 static void put_ranks(const writer *w) {
-    static const char *const HEAD[] = { "method", "accuracy, here", "published", "ECE, here", "published" };
+    static const char *const HEAD[] = { "method", "accuracy, here", "published", "ECE, here",
+        "published" };
     kh_grid t = { .n_col = 5, .n_left = 1 };
     for (int i = 0; i < 5; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
@@ -417,7 +441,7 @@ static void put_ranks(const writer *w) {
     put_grid(w, &t);
 }
 
-/* ---------------------------------------------------------------------------------------------------- significance */
+/* -------------------------------------------------------------------------------- significance */
 
 /* The answers of all seeds of a method on a task, one after another. */
 typedef struct pooled {
@@ -451,15 +475,16 @@ static int pool_one(pooled *x, const char *path, kh_err *err) {
 }
 
 /* Of the seeds with which both methods are done. */
-static int pool_both(const kh_reproduction *r, const kh_experiment *x, const char *const name[2], pooled both[2], kh_err *err) {
+static int pool_both(const kh_reproduction *r, const kh_experiment *x, const char *const name[2],
+    pooled both[2], kh_err *err) {
     const kh_repro_plan *a = r->a;
     int rc = 0;
     for (int s = 0; s < a->n_seed; s++) {
         int at[2] = { -1, -1 };
         for (int i = 0; i < a->n; i++)
             for (int k = 0; k < 2; k++)
-                if (a->run[i].on == x && a->run[i].seed == a->seed[s] && strcmp(a->run[i].variant->name, name[k]) == 0 &&
-                    r->outcome[i].done)
+                if (a->run[i].on == x && a->run[i].seed == a->seed[s] &&
+                    strcmp(a->run[i].variant->name, name[k]) == 0 && r->outcome[i].done)
                     at[k] = i;
         for (int k = 0; k < 2 && rc == 0 && at[0] >= 0 && at[1] >= 0; k++) {
             kh_buf path = kh_buf_init(1 << 16);
@@ -471,19 +496,23 @@ static int pool_both(const kh_reproduction *r, const kh_experiment *x, const cha
     return rc;
 }
 
-static void add_difference(kh_grid *t, double diff, double low, double high, double p, bool percent) {
+static void add_difference(
+    kh_grid *t, double diff, double low, double high, double p, bool percent) {
     double scale = percent ? 100 : 1;
-    kh_grid_add(t, percent ? "%+.1f (%+.1f to %+.1f)" : "%+.3f (%+.3f to %+.3f)", scale * diff, scale * low, scale * high);
+    kh_grid_add(t, percent ? "%+.1f (%+.1f to %+.1f)" : "%+.3f (%+.3f to %+.3f)", scale * diff,
+        scale * low, scale * high);
     if (p < 0.05)
         kh_grid_strong(t);
     kh_grid_add(t, p < 0.001 ? "< 0.001" : "%.3f", p);
 }
 
 static int put_significance(const writer *w, kh_err *err) {
-    static const char *const PAIRS[][2] = { { "ensemble", "bbt" }, { "elbo", "bbt" }, { "elbo", "ensemble" }, { "abc-smc", "bbt" },
-        { "snpe", "abc-smc" }, { "smc", "abc-smc" }, { "smc", "bbt" }, { "abc-smc-importance", "abc-smc" }, { "smc", "smc-raw" },
+    static const char *const PAIRS[][2] = { { "ensemble", "bbt" }, { "elbo", "bbt" },
+        { "elbo", "ensemble" }, { "abc-smc", "bbt" }, { "snpe", "abc-smc" }, { "smc", "abc-smc" },
+        { "smc", "bbt" }, { "abc-smc-importance", "abc-smc" }, { "smc", "smc-raw" },
         { "smc-soft", "smc" } };
-    static const char *const HEAD[] = { "methods", "task", "accuracy, difference", "p", "ECE, difference", "p" };
+    static const char *const HEAD[] = { "methods", "task", "accuracy, difference", "p",
+        "ECE, difference", "p" };
     const kh_experiment *task[MAX_TASKS];
     int n = tasks_of(w->r, KH_TABLE_ALL, task), rc = 0;
     kh_grid t = { .n_col = 6, .n_left = 2 };
@@ -502,7 +531,8 @@ static int put_significance(const writer *w, kh_err *err) {
             if (rc == 0 && a.n > 0) {
                 kh_grid_add(&t, "%s - %s", PAIRS[k][0], PAIRS[k][1]);
                 kh_grid_add(&t, "%s", task[i]->task);
-                add_difference(&t, c.diff.accuracy, c.low.accuracy, c.high.accuracy, c.p.accuracy, true);
+                add_difference(
+                    &t, c.diff.accuracy, c.low.accuracy, c.high.accuracy, c.p.accuracy, true);
                 add_difference(&t, c.diff.ece, c.low.ece, c.high.ece, c.p.ece, false);
             }
             for (int m = 0; m < 2; m++) {
@@ -514,10 +544,11 @@ static int put_significance(const writer *w, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- cost, the rest */
+/* ------------------------------------------------------------------------------ cost, the rest */
 
 static void put_cost(const writer *w) {
-    static const char *const HEAD[] = { "method", "runs", "queries", "tokens", "seconds", "queries to judge", "seconds to judge" };
+    static const char *const HEAD[] = { "method", "runs", "queries", "tokens", "seconds",
+        "queries to judge", "seconds to judge" };
     kh_grid t = { .n_col = 7, .n_left = 1 };
     for (int i = 0; i < 7; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
@@ -528,7 +559,8 @@ static void put_cost(const writer *w) {
             const kh_manifest *c = &w->r->outcome[i].manifest;
             if (w->r->a->run[i].variant != kh_variant_at(k) || !w->r->outcome[i].done)
                 continue;
-            double x[5] = { (double)c->queries, (double)c->tokens, c->seconds, (double)c->eval_queries, c->eval_seconds };
+            double x[5] = { (double)c->queries, (double)c->tokens, c->seconds,
+                (double)c->eval_queries, c->eval_seconds };
             for (int j = 0; j < 5; j++)
                 sum[j] += x[j];
             n++;
@@ -545,7 +577,8 @@ static void put_cost(const writer *w) {
 
 /* Conformal sets on and off: a set that keeps a promise, or one answer that makes none. */
 static void put_sets(const writer *w) {
-    static const char *const HEAD[] = { "method", "one answer is right", "the set holds the class", "classes in a set" };
+    static const char *const HEAD[] = { "method", "one answer is right", "the set holds the class",
+        "classes in a set" };
     static const char *const METRIC[] = { "accuracy", "covered", "set_size" };
     double alpha = NAN;
     for (int i = 0; i < w->r->a->n && isnan(alpha); i++)
@@ -564,12 +597,14 @@ static void put_sets(const writer *w) {
     }
     heading(w, 2, "Conformal sets on and off");
     para(w,
-        "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of rows; one answer promises nothing.",
+        "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of "
+        "rows; one answer promises nothing.",
         100 * (1 - alpha));
     put_grid(w, &t);
 }
 
-/* How many queries it took to a level, on average over the runs that reached it, and how many did. */
+/* How many queries it took to a level, on average over the runs that reached it, and how many did.
+ */
 static int put_reach(const writer *w, kh_err *err) {
     static const double LEVEL[] = { 0.5, 0.6, 0.7, 0.8, 0.9 };
     kh_grid t = { .n_col = 6, .n_left = 1 };
@@ -602,7 +637,9 @@ static int put_reach(const writer *w, kh_err *err) {
     }
     if (t.n > 6) {
         heading(w, 2, "Queries to reach a dev accuracy");
-        para(w, "Mean over the runs that reached it, and how many of them did. Compare columns where about as many did.");
+        para(w,
+            "Mean over the runs that reached it, and how many of them did. Compare columns where "
+            "about as many did.");
         put_grid(w, &t);
     } else
         kh_grid_free(&t);
@@ -610,7 +647,8 @@ static int put_reach(const writer *w, kh_err *err) {
 }
 
 static void put_finding(const writer *w, const kh_finding *f, int number) {
-    static const char *const HOW[] = { "Not so here.", "Here it cannot be told.", "So it is here." };
+    static const char *const HOW[] = { "Not so here.", "Here it cannot be told.",
+        "So it is here." };
     char title[160];
     snprintf(title, sizeof title, "%d. %s", number, f->question);
     heading(w, 3, title);
@@ -654,7 +692,9 @@ static void put_missing(const writer *w) {
     for (int i = 0; i < a->n; i++)
         if (!w->r->outcome[i].done) {
             kh_grid_add(&t, "%s", a->run[i].name);
-            kh_grid_add(&t, "%s", w->r->outcome[i].why ? w->r->outcome[i].why : "not done yet: the same command goes on");
+            kh_grid_add(&t, "%s",
+                w->r->outcome[i].why ? w->r->outcome[i].why
+                                     : "not done yet: the same command goes on");
         }
     if (t.n > 2) {
         heading(w, 2, "What is missing");
@@ -670,29 +710,37 @@ static void put_head(const writer *w) {
         done += w->r->outcome[i].done;
     if (w->format == KH_GRID_HTML)
         kh_buf_printf(w->out,
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-            "content=\"width=device-width, initial-scale=1\">\n<title>Reproduction · keyhole</title>\n<style>\n%s</style>\n"
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
+            "name=\"viewport\" "
+            "content=\"width=device-width, initial-scale=1\">\n<title>Reproduction · "
+            "keyhole</title>\n<style>\n%s</style>\n"
             "</head>\n<body>\n<main>\n",
             KH_STYLE);
     heading(w, 1, "The paper's tables, reproduced");
     para(w,
-        "Reliable Gradient-free and Likelihood-free Prompt Tuning (Shen et al., Findings of EACL 2023), run again by keyhole %s.",
+        "Reliable Gradient-free and Likelihood-free Prompt Tuning (Shen et al., Findings of EACL "
+        "2023), run again by keyhole %s.",
         kh_version());
     kh_buf seeds = kh_buf_init(1 << 16);
     for (int i = 0; i < a->n_seed; i++)
         kh_buf_printf(&seeds, "%s%llu", i ? ", " : "", (unsigned long long)a->seed[i]);
     para(w,
-        "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard deviation over seeds; the best "
+        "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard "
+        "deviation over seeds; the best "
         "of a column is bold.",
-        w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "", done, a->n);
+        w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "",
+        done, a->n);
     kh_buf_free(&seeds);
     if (a->o.preset == KH_PRESET_FAST)
         para(w,
-            "The fast preset has far smaller budgets than the paper and judges on fewer rows: it shows that all works, and its "
+            "The fast preset has far smaller budgets than the paper and judges on fewer rows: it "
+            "shows that all works, and its "
             "numbers say little about the paper's.");
     para(w,
-        "Of the published tables only a few numbers are known here; a method without a row \"published\", and a dash in such a "
-        "row, means that the number is not known, not that the paper has none. --published FILE adds more (doc/reproduce.md).");
+        "Of the published tables only a few numbers are known here; a method without a row "
+        "\"published\", and a dash in such a "
+        "row, means that the number is not known, not that the paper has none. --published FILE "
+        "adds more (doc/reproduce.md).");
 }
 
 int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf *out, kh_err *err) {
@@ -703,21 +751,26 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
         sheet sheet[3];
     } PARTS[] = {
         { KH_TABLE_SCORE, "Table 1: accuracy",
-            { { "accuracy in per cent, F1 for mrpc; more is better", "1", "score", KH_TABLE_SCORE, 1 } } },
-        { KH_TABLE_ECE, "Table 2: calibration", { { "ECE; less is better", "2", "ece", KH_TABLE_ECE, -1 } } },
+            { { "accuracy in per cent, F1 for mrpc; more is better", "1", "score", KH_TABLE_SCORE,
+                1 } } },
+        { KH_TABLE_ECE, "Table 2: calibration",
+            { { "ECE; less is better", "2", "ece", KH_TABLE_ECE, -1 } } },
         { KH_TABLE_SELECTIVE, "Table 3: selective classification",
             { { "AURRRC by 1 - max p; less is better", "3", "aurrrc", KH_TABLE_SELECTIVE, -1 },
                 { "AURRRC by entropy", NULL, "aurrrc_entropy", KH_TABLE_SELECTIVE, -1 },
-                { "its lower bound, by an oracle", NULL, "aurrrc_oracle", KH_TABLE_SELECTIVE, 0 } } },
+                { "its lower bound, by an oracle", NULL, "aurrrc_oracle", KH_TABLE_SELECTIVE,
+                    0 } } },
         { KH_TABLE_WEIGHTS, "Appendix: uniform against importance weights",
             { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_WEIGHTS, 1 },
                 { "ECE", NULL, "ece", KH_TABLE_WEIGHTS, -1 } } },
         { KH_TABLE_SAMPLES, "More samples",
             { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_SAMPLES, 1 },
-                { "ECE", NULL, "ece", KH_TABLE_SAMPLES, -1 }, { "NLL", NULL, "nll", KH_TABLE_SAMPLES, -1 } } },
+                { "ECE", NULL, "ece", KH_TABLE_SAMPLES, -1 },
+                { "NLL", NULL, "nll", KH_TABLE_SAMPLES, -1 } } },
         { KH_TABLE_ABLATIONS, "Ablations: each improvement on and off",
             { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_ABLATIONS, 1 },
-                { "ECE", NULL, "ece", KH_TABLE_ABLATIONS, -1 }, { "NLL", NULL, "nll", KH_TABLE_ABLATIONS, -1 } } },
+                { "ECE", NULL, "ece", KH_TABLE_ABLATIONS, -1 },
+                { "NLL", NULL, "nll", KH_TABLE_ABLATIONS, -1 } } },
     };
     put_head(&w);
     int rc = put_questions(&w, err);
@@ -742,8 +795,10 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
     put_ranks(&w);
     heading(&w, 2, "Significance");
     para(&w,
-        "First method minus second, by a paired bootstrap over the rows of all seeds (%d resamples): 95 %% intervals and "
-        "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, and no correction is made for "
+        "First method minus second, by a paired bootstrap over the rows of all seeds (%d "
+        "resamples): 95 %% intervals and "
+        "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, "
+        "and no correction is made for "
         "the number of tests.",
         r->n_resample);
     if (rc == 0)

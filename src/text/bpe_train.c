@@ -1,17 +1,20 @@
 /* train.c - byte-pair encoding, learned.
  *
- * Every distinct word of the corpus starts as its bytes. Then, until the vocabulary is full: take the adjacent pair of tokens that
- * occurs most often (each word weighs as often as it was seen; of equals, the pair with the smallest first id, then the smallest
- * second id, which is the rule of Hugging Face's trainer), make it a token, and replace it in all words, from left to right.
+ * Every distinct word of the corpus starts as its bytes. Then, until the vocabulary is full: take
+ * the adjacent pair of tokens that occurs most often (each word weighs as often as it was seen; of
+ * equals, the pair with the smallest first id, then the smallest second id, which is the rule of
+ * Hugging Face's trainer), make it a token, and replace it in all words, from left to right.
  *
- * Work is proportional to what changes. All words lie in one array of cells; a token stands in its first cell, and the cells that
- * it has swallowed tell how long it is, so that neighbours are found without a scan, however long the word. A pair knows its
- * places; a queue keeps pairs by count. When c = (a, b) is merged, only pairs beside an occurrence lose or gain, and each gained
- * pair holds c. A pair gains only in the step that makes the younger of its two tokens, because no token can be made by two
- * different pairs: merges are applied everywhere, in one order, so a stretch of bytes inside token borders is always cut alike.
- * Hence after its step a pair only loses; its count in the queue is an upper bound that is corrected when the pair comes up, its
- * list of places is written once, in ascending order, and one that starts below the minimum frequency is never stored. All lists
- * together are at most three times as long as the words. */
+ * Work is proportional to what changes. All words lie in one array of cells; a token stands in its
+ * first cell, and the cells that it has swallowed tell how long it is, so that neighbours are found
+ * without a scan, however long the word. A pair knows its places; a queue keeps pairs by count.
+ * When c = (a, b) is merged, only pairs beside an occurrence lose or gain, and each gained pair
+ * holds c. A pair gains only in the step that makes the younger of its two tokens, because no token
+ * can be made by two different pairs: merges are applied everywhere, in one order, so a stretch of
+ * bytes inside token borders is always cut alike. Hence after its step a pair only loses; its count
+ * in the queue is an upper bound that is corrected when the pair comes up, its list of places is
+ * written once, in ascending order, and one that starts below the minimum frequency is never
+ * stored. All lists together are at most three times as long as the words. */
 #include "text/bpe_train.h"
 
 #include "base/alloc.h"
@@ -54,8 +57,8 @@ typedef struct trainer {
     kh_arena texts;
     const char **token; /* [vocab] as it stands in the vocabulary: bytes as printable characters */
     int n_token, n_merge;
-    uint64_t *merge;   /* [vocab] keys, in the order learned */
-    kh_map special;    /* text -> id; a merge that spells a special token gets its id */
+    uint64_t *merge; /* [vocab] keys, in the order learned */
+    kh_map special;  /* text -> id; a merge that spells a special token gets its id */
     /* words */
     int32_t *cells;
     int64_t *weight; /* how often a word was seen */
@@ -78,7 +81,7 @@ typedef struct trainer {
 
 static uint64_t pair_key(int32_t a, int32_t b) { return (uint64_t)(uint32_t)a << 32 | (uint32_t)b; }
 
-/* ------------------------------------------------------------------------------------------------ vocabulary */
+/* ---------------------------------------------------------------------------------- vocabulary */
 
 /* Adds a token; its text is kept. Returns its id, or -1 when out of memory. */
 static int add_token(trainer *t, const char *text, size_t n) {
@@ -128,7 +131,7 @@ static int32_t merged_token(trainer *t, uint64_t key) {
     return t->n_token++;
 }
 
-/* ------------------------------------------------------------------------------------------- pairs and queue */
+/* ----------------------------------------------------------------------------- pairs and queue */
 
 static size_t slot_of(const trainer *t, uint64_t key) {
     uint64_t h = key * 0x9E3779B97F4A7C15u;
@@ -153,7 +156,9 @@ static bool grow_table(trainer *t) {
     return true;
 }
 
-static bool is_before(const queued *a, const queued *b) { return a->count > b->count || (a->count == b->count && a->key < b->key); }
+static bool is_before(const queued *a, const queued *b) {
+    return a->count > b->count || (a->count == b->count && a->key < b->key);
+}
 
 static bool queue_push(trainer *t, queued q) {
     if (!kh_grow(&t->queue, &t->queue_cap, t->n_queue + 1, sizeof *t->queue))
@@ -191,10 +196,11 @@ static bool add_pair(trainer *t, pair p) {
     return queue_push(t, (queued){ p.count, p.key, at });
 }
 
-/* ------------------------------------------------------------------------------------------------------- words */
+/* --------------------------------------------------------------------------------------- words */
 
-/* A cell holds the id of the token that starts there, or a negative number: BORDER before, between and after words, else a cell
- * inside a token. Of a token of n > 1 cells the second and the last hold -n. */
+/* A cell holds the id of the token that starts there, or a negative number: BORDER before, between
+ * and after words, else a cell inside a token. Of a token of n > 1 cells the second and the last
+ * hold -n. */
 enum { BORDER = INT32_MIN, INSIDE = -1 };
 
 static size_t length_at(const int32_t *cells, size_t at) {
@@ -203,13 +209,16 @@ static size_t length_at(const int32_t *cells, size_t at) {
 }
 
 /* The cell of the token that ends before `at`; only if there is one. */
-static size_t before(const int32_t *cells, size_t at) { return cells[at - 1] < 0 ? at - (size_t)-cells[at - 1] : at - 1; }
+static size_t before(const int32_t *cells, size_t at) {
+    return cells[at - 1] < 0 ? at - (size_t)-cells[at - 1] : at - 1;
+}
 
 static int load_words(trainer *t, const kh_counts *from, const int32_t id[256], kh_err *err) {
     size_t n = 1, at = 0;
     for (int k = 0; k < from->n; k++)
         n += (size_t)from->word[k].len + 1;
-    t->cells = n <= UINT32_MAX ? kh_calloc(n, sizeof *t->cells) : NULL; /* places number cells with 32 bits */
+    t->cells = n <= UINT32_MAX ? kh_calloc(n, sizeof *t->cells)
+                               : NULL; /* places number cells with 32 bits */
     t->weight = kh_calloc((size_t)from->n, sizeof *t->weight);
     if (!t->cells || !t->weight)
         return kh_fail_memory(err);
@@ -277,9 +286,10 @@ done:
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- merging */
+/* ------------------------------------------------------------------------------------- merging */
 
-/* The fresh pair (x, y), one of which is the new token c; made on first use. NULL when out of memory. */
+/* The fresh pair (x, y), one of which is the new token c; made on first use. NULL when out of
+ * memory. */
 static pair *fresh_pair(trainer *t, int32_t x, int32_t y, int32_t c) {
     int *at = y == c ? &t->left[x] : &t->right[y];
     if (*at > 0)
@@ -307,7 +317,8 @@ static void gain(trainer *t, int32_t x, int32_t y, int32_t c, size_t cell, int w
 }
 
 static void lose(trainer *t, int32_t x, int32_t y, int32_t c, int word) {
-    if (x == c || y == c) { /* gained a moment ago: in "abab" the second ab turns (ab, a) into (ab, ab) */
+    if (x == c ||
+        y == c) { /* gained a moment ago: in "abab" the second ab turns (ab, a) into (ab, ab) */
         pair *p = fresh_pair(t, x, y, c);
         if (p)
             p->count -= t->weight[word];
@@ -403,7 +414,7 @@ static int learn(trainer *t, const kh_hooks *hooks, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- JSON */
+/* ---------------------------------------------------------------------------------------- JSON */
 
 static void quote(kh_buf *out, const char *s) { kh_json_quote(out, s, strlen(s)); }
 
@@ -413,7 +424,9 @@ static void put_added(kh_buf *out, const kh_bpe_opts *o) {
         bool strips = o->style == KH_BPE_ROBERTA && strcmp(o->special[k], "<mask>") == 0;
         kh_buf_printf(out, "%s\n    {\"id\": %d, \"content\": ", k ? "," : "", k);
         quote(out, o->special[k]);
-        kh_buf_printf(out, ", \"single_word\": false, \"lstrip\": %s, \"rstrip\": false, \"normalized\": false, \"special\": true}",
+        kh_buf_printf(out,
+            ", \"single_word\": false, \"lstrip\": %s, \"rstrip\": false, \"normalized\": false, "
+            "\"special\": true}",
             strips ? "true" : "false");
     }
     kh_buf_printf(out, "%s],\n", o->n_special ? "\n  " : "");
@@ -432,28 +445,36 @@ static void put_settings(kh_buf *out, const kh_bpe_opts *o) {
     put_added(out, o);
     kh_buf_printf(out,
         "  \"normalizer\": %s,\n"
-        "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, \"trim_offsets\": true, \"use_regex\": true},\n",
+        "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, "
+        "\"trim_offsets\": true, \"use_regex\": true},\n",
         o->words.lowercase ? "{\"type\": \"Lowercase\"}" : "null", prefix);
     if (o->style == KH_BPE_ROBERTA)
         kh_buf_printf(out,
-            "  \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", %d], \"cls\": [\"<s>\", %d], "
+            "  \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", %d], "
+            "\"cls\": [\"<s>\", %d], "
             "\"trim_offsets\": true, \"add_prefix_space\": %s},\n",
             special_id(o, "</s>"), special_id(o, "<s>"), prefix);
     else
         kh_buf_printf(out,
-            "  \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, \"trim_offsets\": false, "
+            "  \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, "
+            "\"trim_offsets\": false, "
             "\"use_regex\": true},\n",
             prefix);
-    kh_buf_text(out, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-                     "\"use_regex\": true},\n");
+    kh_buf_text(out,
+        "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": "
+        "true, "
+        "\"use_regex\": true},\n");
 }
 
-/* The form of Hugging Face's files. Merges are written "a b" as all versions read them; no token holds a space. */
+/* The form of Hugging Face's files. Merges are written "a b" as all versions read them; no token
+ * holds a space. */
 static void put_json(kh_buf *out, const trainer *t, const kh_bpe_opts *o) {
     put_settings(out, o);
-    kh_buf_text(out, "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
-                     "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
-                     "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {");
+    kh_buf_text(out,
+        "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
+        "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    "
+        "\"fuse_unk\": false,\n"
+        "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {");
     for (int k = 0; k < t->n_token; k++) {
         kh_buf_text(out, k ? ",\n      " : "\n      ");
         quote(out, t->token[k]);
@@ -472,13 +493,14 @@ static void put_json(kh_buf *out, const trainer *t, const kh_bpe_opts *o) {
     kh_buf_printf(out, "%s]\n  }\n}\n", t->n_merge ? "\n    " : "");
 }
 
-/* -------------------------------------------------------------------------------------------------- the whole */
+/* ----------------------------------------------------------------------------------- the whole */
 
 static int check_specials(const kh_bpe_opts *o, kh_err *err) {
     kh_map seen = { 0 };
     int rc = 0;
     for (int k = 0; k < o->n_special && rc == 0; k++) {
-        size_t n = strlen(o->special[k]); /* NOLINT(clang-analyzer-core.CallAndMessage): every style has its n_special */
+        size_t n = strlen(o->special[k]); /* NOLINT(clang-analyzer-core.CallAndMessage): every style
+                                             has its n_special */
         int32_t old;
         int added = 0;
         if (n == 0)
@@ -488,11 +510,15 @@ static int check_specials(const kh_bpe_opts *o, kh_err *err) {
         else if ((added = kh_map_add(&seen, o->special[k], n, k, &old)) < 0)
             rc = kh_fail_memory(err);
         else if (added == 0)
-            rc = kh_fail(err, KH_EARG, "special token \"%s\" is given twice, as number %d and %d", o->special[k], old, k);
+            rc = kh_fail(err, KH_EARG, "special token \"%s\" is given twice, as number %d and %d",
+                o->special[k], old, k);
     }
     kh_map_free(&seen);
-    if (rc == 0 && o->style == KH_BPE_ROBERTA && (special_id(o, "<s>") < 0 || special_id(o, "</s>") < 0))
-        rc = kh_fail(err, KH_EARG, "the style roberta needs the special tokens <s> and </s>; add them, or use the style gpt2");
+    if (rc == 0 && o->style == KH_BPE_ROBERTA &&
+        (special_id(o, "<s>") < 0 || special_id(o, "</s>") < 0))
+        rc = kh_fail(err, KH_EARG,
+            "the style roberta needs the special tokens <s> and </s>; add them, or use the style "
+            "gpt2");
     return rc;
 }
 
@@ -500,8 +526,9 @@ static int check(const kh_bpe_opts *o, kh_err *err) {
     if (o->words.n_path == 0)
         return kh_fail(err, KH_EARG, "no corpus: at least one file of text is needed");
     if (o->vocab < 256 + o->n_special)
-        return kh_fail(err, KH_EARG, "a vocabulary of %d tokens is too small: %d special tokens and 256 bytes need %d", o->vocab,
-            o->n_special, 256 + o->n_special);
+        return kh_fail(err, KH_EARG,
+            "a vocabulary of %d tokens is too small: %d special tokens and 256 bytes need %d",
+            o->vocab, o->n_special, 256 + o->n_special);
     return check_specials(o, err);
 }
 
@@ -527,14 +554,16 @@ static int trainer_init(trainer *t, const kh_bpe_opts *o, const kh_counts *words
 static void trainer_free(trainer *t) {
     kh_arena_free(&t->texts);
     kh_map_free(&t->special);
-    void *all[] = { t->token, t->merge, t->cells, t->weight, t->pairs, t->table, t->places, t->queue, t->fresh, t->gained, t->left,
-        t->right };
+    void *all[] = { t->token, t->merge, t->cells, t->weight, t->pairs, t->table, t->places,
+        t->queue, t->fresh, t->gained, t->left, t->right };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         kh_free(all[k]);
 }
 
-int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, kh_bpe_stats *stats, kh_err *err) {
-    static const char *const roberta[] = { "<s>", "<pad>", "</s>", "<unk>", "<mask>" }, *const gpt2[] = { "<|endoftext|>" };
+int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, kh_bpe_stats *stats,
+    kh_err *err) {
+    static const char *const roberta[] = { "<s>", "<pad>", "</s>", "<unk>", "<mask>" },
+                             *const gpt2[] = { "<|endoftext|>" };
     kh_bpe_opts o = *given;
     if (o.n_special == 0) {
         o.special = o.style == KH_BPE_ROBERTA ? roberta : gpt2;
@@ -558,8 +587,9 @@ int kh_bpe_train(const kh_bpe_opts *given, const kh_hooks *hooks, kh_buf *json, 
     s.tokens = t.n_token;
     s.merges = t.n_merge;
     if (t.n_token < o.vocab)
-        kh_log(hooks, KH_WARN, "the corpus gives only %d of %d tokens: no other pair occurs %lld times", t.n_token, o.vocab,
-            (long long)t.min_count);
+        kh_log(hooks, KH_WARN,
+            "the corpus gives only %d of %d tokens: no other pair occurs %lld times", t.n_token,
+            o.vocab, (long long)t.min_count);
     put_json(json, &t, &o);
     if (kh_buf_failed(json))
         rc = kh_fail_memory(err);

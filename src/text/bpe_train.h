@@ -1,8 +1,8 @@
 /* train.h - byte-level BPE vocabularies from text, as Hugging Face's BpeTrainer makes them.
  *
- *     kh_bpe_opts o = { .words = { .path = paths, .n_path = 1 }, .vocab = 30000, .min_frequency = 2, .style = KH_BPE_ROBERTA };
- *     kh_buf json = kh_buf_init(KH_BUF_MAX);
- *     rc = kh_bpe_train(&o, hooks, &json, &stats, err);         then kh_file_write("tokenizer.json", json.data, json.len, err)
+ *     kh_bpe_opts o = { .words = { .path = paths, .n_path = 1 }, .vocab = 30000, .min_frequency =
+ * 2, .style = KH_BPE_ROBERTA }; kh_buf json = kh_buf_init(KH_BUF_MAX); rc = kh_bpe_train(&o, hooks,
+ * &json, &stats, err);         then kh_file_write("tokenizer.json", json.data, json.len, err)
  */
 #ifndef KH_TEXT_BPE_TRAIN_H
 #define KH_TEXT_BPE_TRAIN_H
@@ -29,8 +29,9 @@ typedef struct kh_bpe_stats {
     int distinct, tokens, merges; /* distinct words, size of the vocabulary, merges learned */
 } kh_bpe_stats;
 
-/* Appends a tokenizer.json to *json. The same corpus and options give the same bytes, for any number of threads. stats may be
- * NULL. Returns KH_STOPPED when a progress callback asks for it. */
-int kh_bpe_train(const kh_bpe_opts *, const kh_hooks *, kh_buf *json, kh_bpe_stats *stats, kh_err *err);
+/* Appends a tokenizer.json to *json. The same corpus and options give the same bytes, for any
+ * number of threads. stats may be NULL. Returns KH_STOPPED when a progress callback asks for it. */
+int kh_bpe_train(
+    const kh_bpe_opts *, const kh_hooks *, kh_buf *json, kh_bpe_stats *stats, kh_err *err);
 
 #endif

@@ -1,5 +1,6 @@
-/* prune.c - see prune.h. The files are changed as JSON, so that what is not understood here comes through as it was: only ids
- * are looked for, in the vocabulary, the added tokens, the post-processors and the files beside. */
+/* prune.c - see prune.h. The files are changed as JSON, so that what is not understood here comes
+ * through as it was: only ids are looked for, in the vocabulary, the added tokens, the
+ * post-processors and the files beside. */
 #include "text/prune_vocab.h"
 
 #include "base/alloc.h"
@@ -23,14 +24,16 @@ static bool is_one_character(const char *s, size_t n) {
 
 int kh_prune_mark(const kh_tokenizer *t, bool *keep, const char *name, kh_err *err) {
     if (t->model != KH_MODEL_WORDPIECE)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: only the vocabulary of a WordPiece tokenizer can be pruned", name);
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: only the vocabulary of a WordPiece tokenizer can be pruned", name);
     size_t prefix = strlen(t->wordpiece.prefix);
     for (int32_t id = 0; id < t->vocab.size; id++) {
         const char *token = t->vocab.token[id];
         size_t n = token ? t->vocab.len[id] : 0;
         bool inside = n > prefix && memcmp(token, t->wordpiece.prefix, prefix) == 0;
-        if (token && (kh_added_find(&t->added, token, n) || is_one_character(token, n) ||
-                         (inside && is_one_character(token + prefix, n - prefix))))
+        if (token &&
+            (kh_added_find(&t->added, token, n) || is_one_character(token, n) ||
+                (inside && is_one_character(token + prefix, n - prefix))))
             keep[id] = true;
     }
     for (int i = 0; i < KH_N_SPECIAL; i++)
@@ -39,7 +42,7 @@ int kh_prune_mark(const kh_tokenizer *t, bool *keep, const char *name, kh_err *e
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- new numbers */
+/* --------------------------------------------------------------------------------- new numbers */
 
 typedef struct numbers {
     int32_t *now; /* [n] the new id of an old one, or -1 */
@@ -56,17 +59,21 @@ static int number(numbers *m, const bool *keep, int n, kh_err *err) {
 }
 
 /* The new id as a JSON number, which the caller owns. */
-static int renumber(const numbers *m, const json_t *old, json_t **out, const char *place, kh_err *err) {
+static int renumber(
+    const numbers *m, const json_t *old, json_t **out, const char *place, kh_err *err) {
     json_int_t id = json_is_integer(old) ? json_integer_value(old) : -1;
     *out = NULL;
     if (id < 0 || id >= m->n || m->now[id] < 0)
-        return kh_fail(err, KH_EFORMAT, "%s: the id of a token that must stay is not in the vocabulary", place);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the id of a token that must stay is not in the vocabulary", place);
     return (*out = json_integer(m->now[id])) ? 0 : kh_fail_memory(err);
 }
 
-static int renumber_key(const numbers *m, json_t *obj, const char *key, const char *place, kh_err *err) {
+static int renumber_key(
+    const numbers *m, json_t *obj, const char *key, const char *place, kh_err *err) {
     json_t *id;
-    int rc = json_object_get(obj, key) ? renumber(m, json_object_get(obj, key), &id, place, err) : 1;
+    int rc =
+        json_object_get(obj, key) ? renumber(m, json_object_get(obj, key), &id, place, err) : 1;
     if (rc != 0)
         return rc > 0 ? 0 : rc;
     return json_object_set_new(obj, key, id) == 0 ? 0 : kh_fail_memory(err);
@@ -83,7 +90,9 @@ typedef struct entry {
     int32_t id;
 } entry;
 
-static int by_id(const void *a, const void *b) { return ((const entry *)a)->id - ((const entry *)b)->id; }
+static int by_id(const void *a, const void *b) {
+    return ((const entry *)a)->id - ((const entry *)b)->id;
+}
 
 /* {"token": id} without those that go, in the order of the new ids; *out is the caller's. */
 static int prune_vocab(const numbers *m, json_t *vocab, json_t **out, kh_err *err) {
@@ -113,9 +122,10 @@ static int prune_key(const numbers *m, json_t *obj, const char *key, kh_err *err
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- the files */
+/* ----------------------------------------------------------------------------------- the files */
 
-/* TemplateProcessing has {"special_tokens": {"[SEP]": {"ids": [..]}}}, the older ones {"sep": ["[SEP]", 102]}. */
+/* TemplateProcessing has {"special_tokens": {"[SEP]": {"ids": [..]}}}, the older ones {"sep":
+ * ["[SEP]", 102]}. */
 static int renumber_post(const numbers *m, json_t *post, const char *place, kh_err *err) {
     json_t *specials = json_object_get(post, "special_tokens"), *token;
     static const char *const ends[] = { "sep", "cls" };
@@ -158,7 +168,8 @@ static int prune_config(const numbers *m, json_t *root, const char *place, kh_er
         char name[16];
         long id = strtol(key, NULL, 10);
         if (id < 0 || id >= m->n || m->now[id] < 0)
-            rc = kh_fail(err, KH_EFORMAT, "%s: added_tokens_decoder: \"%.40s\" is no id of the tokenizer", place, key);
+            rc = kh_fail(err, KH_EFORMAT,
+                "%s: added_tokens_decoder: \"%.40s\" is no id of the tokenizer", place, key);
         else {
             snprintf(name, sizeof name, "%d", (int)m->now[id]);
             rc = json_object_set(now, name, token) == 0 ? 0 : kh_fail_memory(err);
@@ -167,7 +178,8 @@ static int prune_config(const numbers *m, json_t *root, const char *place, kh_er
             break;
     }
     if (rc == 0)
-        return json_object_set_new(root, "added_tokens_decoder", now) == 0 ? 0 : kh_fail_memory(err);
+        return json_object_set_new(root, "added_tokens_decoder", now) == 0 ? 0
+                                                                           : kh_fail_memory(err);
     json_decref(now);
     return rc;
 }
@@ -196,12 +208,14 @@ static int write_json(json_t *root, const char *folder, const char *name, kh_err
     return rc;
 }
 
-static int write_files(const kh_tokenizer_files *f, const numbers *m, const char *folder, kh_err *err) {
+static int write_files(
+    const kh_tokenizer_files *f, const numbers *m, const char *folder, kh_err *err) {
     int rc = 0;
     for (size_t i = 0; i < sizeof FILES / sizeof *FILES && rc == 0; i++) {
         const kh_tokenizer_file *file = &f->file[FILES[i].part];
         json_t *root;
-        if (!file->there || (rc = kh_json_parse(file->bytes.data, file->bytes.len, file->path, &root, err)) != 0)
+        if (!file->there ||
+            (rc = kh_json_parse(file->bytes.data, file->bytes.len, file->path, &root, err)) != 0)
             continue;
         if ((rc = FILES[i].change(m, root, file->path, err)) == 0)
             rc = write_json(root, folder, FILES[i].name, err);
@@ -216,7 +230,8 @@ int kh_prune_write(const char *path, const bool *keep, int n, const char *folder
     int rc = kh_tokenizer_files_read(&f, path, err);
     size_t len = rc == 0 ? strlen(f.file[KH_FILE_MAIN].path) : 0;
     if (rc == 0 && len >= 4 && strcmp(f.file[KH_FILE_MAIN].path + len - 4, ".txt") == 0)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: a vocabulary is pruned in a tokenizer.json; save the tokenizer as one",
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: a vocabulary is pruned in a tokenizer.json; save the tokenizer as one",
             f.file[KH_FILE_MAIN].path);
     if (rc == 0 && (rc = number(&m, keep, n, err)) == 0)
         rc = write_files(&f, &m, folder, err);

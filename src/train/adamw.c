@@ -1,4 +1,5 @@
-/* adamw.c - see adamw.h. Sums of squares are taken piece by piece and added in the order of the pieces. */
+/* adamw.c - see adamw.h. Sums of squares are taken piece by piece and added in the order of the
+ * pieces. */
 #include "train/adamw.h"
 
 #include "base/alloc.h"
@@ -11,13 +12,16 @@
 enum { PIECE = 1 << 16 };
 
 kh_adamw_opts kh_adamw_defaults(void) {
-    return (kh_adamw_opts){ .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01 };
+    return (kh_adamw_opts){
+        .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01
+    };
 }
 
 static size_t pieces_of(size_t n) { return (n + PIECE - 1) / PIECE; }
 
 int kh_adamw_init(kh_adamw *a, const kh_param_group *segment, int n_segment, kh_err *err) {
-    *a = (kh_adamw){ .n_segment = n_segment, .segment = kh_calloc((size_t)n_segment, sizeof *segment) };
+    *a = (kh_adamw){ .n_segment = n_segment,
+        .segment = kh_calloc((size_t)n_segment, sizeof *segment) };
     for (int i = 0; i < n_segment; i++)
         a->n += segment[i].n;
     a->m = kh_calloc(a->n, sizeof *a->m);
@@ -46,7 +50,8 @@ double kh_adamw_rate(const kh_adamw_opts *o, long step, long total) {
     switch ((kh_decay)o->decay) {
     case KH_DECAY_CONSTANT: return o->lr;
     case KH_DECAY_LINEAR: return o->lr * (1 - (1 - o->floor) * way);
-    case KH_DECAY_COSINE: return o->lr * (o->floor + (1 - o->floor) * 0.5 * (1 + cos(3.14159265358979323846 * way)));
+    case KH_DECAY_COSINE:
+        return o->lr * (o->floor + (1 - o->floor) * 0.5 * (1 + cos(3.14159265358979323846 * way)));
     }
     return o->lr;
 }
@@ -64,7 +69,8 @@ static double gradient_norm(kh_adamw *a, const kh_ops_f32 *ops, const float *g) 
     return sqrt(sum);
 }
 
-void kh_adamw_step(kh_adamw *a, const kh_adamw_opts *o, double rate, float *w, const float *gradient, double *norm) {
+void kh_adamw_step(kh_adamw *a, const kh_adamw_opts *o, double rate, float *w,
+    const float *gradient, double *norm) {
     const kh_ops_f32 *ops = kh_ops_pick();
     double length = o->clip > 0 || norm ? gradient_norm(a, ops, gradient) : 0;
     if (norm)
@@ -86,7 +92,8 @@ void kh_adamw_step(kh_adamw *a, const kh_adamw_opts *o, double rate, float *w, c
 #pragma omp parallel for num_threads(kh_threads()) schedule(static) if (n > PIECE)
         for (long piece = 0; piece < (long)pieces_of(n); piece++) {
             size_t from = (size_t)piece * PIECE, k = at + from;
-            ops->adamw(&s, w + k, gradient + k, a->m + k, a->v + k, n - from < PIECE ? n - from : PIECE);
+            ops->adamw(
+                &s, w + k, gradient + k, a->m + k, a->v + k, n - from < PIECE ? n - from : PIECE);
         }
     }
 }

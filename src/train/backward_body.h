@@ -1,15 +1,16 @@
-/* backward_body.h - forward, then backward, through one batch of packed sequences; see backward.h. The file that includes this
- * defines:
+/* backward_body.h - forward, then backward, through one batch of packed sequences; see backward.h.
+ * The file that includes this defines:
  *
- *   real, SUFFIX(name)   the number type, and the name of a function or type for it: SUFFIX(kh_pass) is kh_pass_f32
- *   gemm                 cblas_sgemm or cblas_dgemm
- *   PICK_OPS()           the table of ops.h
+ *   real, SUFFIX(name)   the number type, and the name of a function or type for it:
+ * SUFFIX(kh_pass) is kh_pass_f32 gemm                 cblas_sgemm or cblas_dgemm PICK_OPS() the
+ * table of ops.h
  *
- * T tokens, R places where the head looks, H hidden, A heads of D = H / A, I inner, V vocabulary, M = T, in the last layer R.
+ * T tokens, R places where the head looks, H hidden, A heads of D = H / A, I inner, V vocabulary, M
+ * = T, in the last layer R.
  *
- * Every product is one call of BLAS on the calling thread: y = x w^T for the values, dx = dy w and dw += dy^T x for the
- * gradients. Biases and residuals are put where the product will be added to them. What dropout takes is not kept but drawn
- * again on the way back. */
+ * Every product is one call of BLAS on the calling thread: y = x w^T for the values, dx = dy w and
+ * dw += dy^T x for the gradients. Biases and residuals are put where the product will be added to
+ * them. What dropout takes is not kept but drawn again on the way back. */
 
 #include "train/backward.h"
 
@@ -28,8 +29,8 @@ typedef struct kh_layer_tape {
     real *rows;      /* [M, H] its input where it has queries: x itself, or gathered */
     real *q, *k, *v; /* [M, H], [T, H], [T, H], lying ldq and ldk apart */
     size_t ldq, ldk;
-    real *p;                 /* attention: sequence after sequence, head after head, [queries, ld] */
-    real *mix;               /* [M, H] what the heads made */
+    real *p;   /* attention: sequence after sequence, head after head, [queries, ld] */
+    real *mix; /* [M, H] what the heads made */
     real *hat1, *share1, *y; /* [M, H], [M], [M, H] LayerNorm after attention */
     real *act, *slope;       /* [M, I] */
     real *hat2, *share2;     /* [M, H], [M] */
@@ -48,58 +49,74 @@ typedef struct pass {
     real *hat0, *share0, *x0;                            /* [T, H], [T], [T, H] embeddings */
     real *out;                                           /* [R, H] of the last layer */
     real *head, *head_slope, *head_hat, *head_share, *z; /* [R, H], ... the head */
-    real *decoder, *d_decoder;                           /* [n_token, H] rows of the decoder, if only some are wanted */
-    real *logits;                                        /* [R, n_logit] */
-    real *d, *d_rows, *d_qkv, *d_inner, *d_p; /* on the way back: [T, H], [M, H], [T, 3H], [M, I], one head's attention */
-    real *thinned;                            /* one head's attention after dropout */
+    real *decoder, *d_decoder; /* [n_token, H] rows of the decoder, if only some are wanted */
+    real *logits;              /* [R, n_logit] */
+    real *d, *d_rows, *d_qkv, *d_inner,
+        *d_p;      /* on the way back: [T, H], [M, H], [T, 3H], [M, I], one head's attention */
+    real *thinned; /* one head's attention after dropout */
 } pass;
 
-/* ------------------------------------------------------------------------------------------------- products */
+/* ------------------------------------------------------------------------------------ products */
 
 /* c [m, n] = a [m, k] b [n, k]^T + beta c */
-static void product_nt(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc) {
+static void product_nt(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
+    real beta, real *c, size_t ldc) {
     if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+        gemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c,
+            (int)ldc);
 }
 
 /* c [m, n] = a [m, k] b [k, n] + beta c */
-static void product_nn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc) {
+static void product_nn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
+    real beta, real *c, size_t ldc) {
     if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+        gemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta,
+            c, (int)ldc);
 }
 
 /* c [m, n] = a [k, m]^T b [k, n] + beta c */
-static void product_tn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc) {
+static void product_tn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
+    real beta, real *c, size_t ldc) {
     if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
+        gemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c,
+            (int)ldc);
 }
 
 /* y [m, n] = x [m, k] w [n, k]^T + bias + more */
-static void linear(
-    const pass *p, int m, int n, size_t k, const real *x, const real *w, const real *bias, const real *more, real *y, size_t ldy) {
+static void linear(const pass *p, int m, int n, size_t k, const real *x, const real *w,
+    const real *bias, const real *more, real *y, size_t ldy) {
     p->ops->fill(y, ldy, m, n, bias, more, (size_t)n);
     product_nt(m, n, (int)k, x, k, w, k, 1, y, ldy);
 }
 
 /* The gradients of w and b of such a layer: dw += dy^T x, db += column sums of dy. */
-static void linear_back(const pass *p, int m, int n, size_t k, const real *x, const real *dy, size_t ldy, real *dw, real *db) {
+static void linear_back(const pass *p, int m, int n, size_t k, const real *x, const real *dy,
+    size_t ldy, real *dw, real *db) {
     if (!dw)
         return;
     product_tn(n, (int)k, m, dy, ldy, x, k, 1, dw, k);
     p->ops->column_sums(dy, ldy, m, n, db);
 }
 
-/* ------------------------------------------------------------------------------------------------- dropout */
+/* ------------------------------------------------------------------------------------- dropout */
 
-enum { DROP_EMBEDDINGS, DROP_ATTENTION, DROP_MIX, DROP_INNER, DROP_KINDS }; /* part of every result */
+enum {
+    DROP_EMBEDDINGS,
+    DROP_ATTENTION,
+    DROP_MIX,
+    DROP_INNER,
+    DROP_KINDS
+}; /* part of every result */
 enum { BLOCKS_OF_KEYS = 1 << 10 };
 
 /* Four numbers share a block of random words; `block` is that of x[0]. */
 static void drop(const pass *p, int l, int kind, uint32_t block, real *x, int n) {
     const kh_dropout *o = p->in->dropout;
-    const uint32_t key[2] = { (uint32_t)o->seed, (uint32_t)(o->seed >> 32) }, limit = (uint32_t)(o->rate * 0x1p32);
+    const uint32_t key[2] = { (uint32_t)o->seed, (uint32_t)(o->seed >> 32) },
+                   limit = (uint32_t)(o->rate * 0x1p32);
     const real scale = (real)(1 / (1 - o->rate));
-    uint32_t name[4] = { block, (uint32_t)(DROP_KINDS * l + kind), o->step, KH_RNG_DROPOUT }, word[4];
+    uint32_t name[4] = { block, (uint32_t)(DROP_KINDS * l + kind), o->step, KH_RNG_DROPOUT },
+             word[4];
     for (int i = 0; i < n; i++) {
         if (i % 4 == 0) {
             kh_philox(name, key, word);
@@ -118,13 +135,15 @@ static uint32_t batch_place(const pass *p, int l, size_t i) {
 /* x [rows, H], of the embeddings or of a layer. */
 static void drop_rows(const pass *p, int l, int kind, real *x, int rows) {
     for (size_t i = 0; i < (size_t)rows; i++) {
-        uint32_t place = kind == DROP_EMBEDDINGS ? (uint32_t)p->in->first_token + (uint32_t)i : batch_place(p, l, i);
+        uint32_t place = kind == DROP_EMBEDDINGS ? (uint32_t)p->in->first_token + (uint32_t)i
+                                                 : batch_place(p, l, i);
         drop(p, l, kind, place * (uint32_t)((p->h + 3) / 4), x + i * p->h, (int)p->h);
     }
 }
 
 /* a [rows, n], ld apart: what one head attends to from row `first` of the M on. */
-static void drop_attention(const pass *p, int l, int head, size_t first, real *a, size_t ld, int rows, int n) {
+static void drop_attention(
+    const pass *p, int l, int head, size_t first, real *a, size_t ld, int rows, int n) {
     for (size_t i = 0; i < (size_t)rows; i++) {
         uint32_t row = batch_place(p, l, first + i) * (uint32_t)p->c->heads + (uint32_t)head;
         drop(p, l, DROP_ATTENTION, row * BLOCKS_OF_KEYS, a + i * ld, n);
@@ -132,7 +151,8 @@ static void drop_attention(const pass *p, int l, int head, size_t first, real *a
 }
 
 /* The attention that is used: a itself, or what dropout leaves of it. */
-static const real *thin(const pass *p, int l, int head, size_t first, const real *a, size_t ld, int rows, int n) {
+static const real *thin(
+    const pass *p, int l, int head, size_t first, const real *a, size_t ld, int rows, int n) {
     if (!p->in->dropout)
         return a;
     memcpy(p->thinned, a, (size_t)rows * ld * sizeof *a);
@@ -141,8 +161,8 @@ static const real *thin(const pass *p, int l, int head, size_t first, const real
 }
 
 /* y [m, H] = dropout(x [m, k] w^T + bias) + more */
-static void linear_onto(const pass *p, int l, int kind, int m, size_t k, const real *x, const real *w, const real *bias,
-    const real *more, real *y) {
+static void linear_onto(const pass *p, int l, int kind, int m, size_t k, const real *x,
+    const real *w, const real *bias, const real *more, real *y) {
     if (!p->in->dropout) {
         linear(p, m, (int)p->h, k, x, w, bias, more, y, p->h);
         return;
@@ -152,7 +172,8 @@ static void linear_onto(const pass *p, int l, int kind, int m, size_t k, const r
     p->ops->add(y, more, (size_t)m * p->h);
 }
 
-/* From d, the gradient of such a y, that of the product: d itself, or a copy, which lasts until d_qkv is used. */
+/* From d, the gradient of such a y, that of the product: d itself, or a copy, which lasts until
+ * d_qkv is used. */
 static const real *dropped(const pass *p, int l, int kind, const real *d, int m) {
     if (!p->in->dropout)
         return d;
@@ -161,19 +182,24 @@ static const real *dropped(const pass *p, int l, int kind, const real *d, int m)
     return p->d_qkv;
 }
 
-/* -------------------------------------------------------------------------------------------------- memory */
+/* -------------------------------------------------------------------------------------- memory */
 
-static size_t attention_ld(const pass *p, int n) { return ((size_t)(n + p->in->n_prefix) + 15) / 16 * 16; }
+static size_t attention_ld(const pass *p, int n) {
+    return ((size_t)(n + p->in->n_prefix) + 15) / 16 * 16;
+}
 
 /* Where the queries of sequence s are among the M rows of a layer. */
-static const int *query_start(const pass *p, bool last) { return last ? p->in->text->first_at : p->in->text->start; }
+static const int *query_start(const pass *p, bool last) {
+    return last ? p->in->text->first_at : p->in->text->start;
+}
 
 static size_t attention_size(const pass *p, bool last, size_t *largest) {
     const kh_packed *text = p->in->text;
     const int *query = query_start(p, last);
     size_t total = 0;
     for (int s = 0; s < text->n_seq; s++) {
-        size_t one = (size_t)(query[s + 1] - query[s]) * attention_ld(p, text->start[s + 1] - text->start[s]);
+        size_t one = (size_t)(query[s + 1] - query[s]) *
+            attention_ld(p, text->start[s + 1] - text->start[s]);
         total += one * (size_t)p->c->heads;
         *largest = one > *largest ? one : *largest;
     }
@@ -224,7 +250,8 @@ static size_t cut_all(pass *p, real *memory) {
     size_t first_layer = c.used;
     for (int l = 0; l < p->c->layers; l++) {
         size_t here = c.used;
-        bool shared = p->in->recompute && l > 0 && l < p->c->layers - 1; /* the last one has another shape */
+        bool shared =
+            p->in->recompute && l > 0 && l < p->c->layers - 1; /* the last one has another shape */
         if (shared)
             c.used = first_layer;
         cut_layer(p, &c, l, &largest);
@@ -285,7 +312,7 @@ void SUFFIX2(kh_tape, _free)(SUFFIX(kh_tape) * tape) {
     *tape = (SUFFIX(kh_tape)){ 0 };
 }
 
-/* -------------------------------------------------------------------------------------------------- forward */
+/* ------------------------------------------------------------------------------------- forward */
 
 /* word + position + type -> LayerNorm -> + prompt where it is added */
 static void embed(pass *p) {
@@ -293,13 +320,15 @@ static void embed(pass *p) {
     const real *word = p->w.word.data, *position = p->w.position.data, *type = p->w.type.data;
     size_t h = p->h;
     for (size_t t = 0; t < (size_t)p->t; t++) {
-        const real *from = slot[t].embedded >= 0 ? p->in->prompt + (size_t)slot[t].embedded * h : word + (size_t)slot[t].id * h;
+        const real *from = slot[t].embedded >= 0 ? p->in->prompt + (size_t)slot[t].embedded * h
+                                                 : word + (size_t)slot[t].id * h;
         real *x = p->hat0 + t * h;
         p->ops->fill(x, h, 1, (int)h, from, position + (size_t)slot[t].position * h, h);
         if (type)
             p->ops->add(x, type, h);
     }
-    p->ops->norm(p->hat0, p->t, (int)h, (real)p->c->eps, p->w.ln_g.data, p->w.ln_b.data, p->share0, p->x0);
+    p->ops->norm(
+        p->hat0, p->t, (int)h, (real)p->c->eps, p->w.ln_g.data, p->w.ln_b.data, p->share0, p->x0);
     if (p->in->dropout)
         drop_rows(p, 0, DROP_EMBEDDINGS, p->x0, p->t);
     for (size_t t = 0; t < (size_t)p->t; t++)
@@ -317,13 +346,16 @@ static void attend(const pass *p, int l) {
     layer_tape *t = &p->layer[l];
     const int *query = query_start(p, l == p->c->layers - 1);
     int d = (int)p->h / p->c->heads, np = p->in->n_prefix;
-    const real *prefix_k = layer_prefix(p, p->in->prefix, l), *prefix_v = prefix_k ? prefix_k + (size_t)np * p->h : NULL;
+    const real *prefix_k = layer_prefix(p, p->in->prefix, l),
+               *prefix_v = prefix_k ? prefix_k + (size_t)np * p->h : NULL;
     real *a = t->p, scale = 1 / (real)sqrt(d);
     for (int s = 0; s < text->n_seq; s++) {
         int n = text->start[s + 1] - text->start[s], m = query[s + 1] - query[s];
-        size_t ld = attention_ld(p, n), from = (size_t)text->start[s] * t->ldk, to = (size_t)query[s];
+        size_t ld = attention_ld(p, n), from = (size_t)text->start[s] * t->ldk,
+               to = (size_t)query[s];
         for (size_t head = 0; head < p->h; head += (size_t)d, a += (size_t)m * ld) {
-            const real *q = t->q + to * t->ldq + head, *k = t->k + from + head, *v = t->v + from + head;
+            const real *q = t->q + to * t->ldq + head, *k = t->k + from + head,
+                       *v = t->v + from + head;
             real *mix = t->mix + to * p->h + head;
             if (np > 0)
                 product_nt(m, np, d, q, t->ldq, prefix_k + head, p->h, 0, a, ld);
@@ -360,7 +392,8 @@ static void forward_layer(const pass *p, int l, real *out) {
     p->ops->norm(t->hat1, m, n, eps, w->ln1_g.data, w->ln1_b.data, t->share1, t->y);
     linear(p, m, (int)p->inner, h, t->y, w->up_w.data, w->up_b.data, NULL, t->slope, p->inner);
     p->ops->bend(p->c->act, t->slope, (size_t)m * p->inner, t->act);
-    linear_onto(p, l, DROP_INNER, m, p->inner, t->act, w->down_w.data, w->down_b.data, t->y, t->hat2);
+    linear_onto(
+        p, l, DROP_INNER, m, p->inner, t->act, w->down_w.data, w->down_b.data, t->y, t->hat2);
     p->ops->norm(t->hat2, m, n, eps, w->ln2_g.data, w->ln2_b.data, t->share2, out);
 }
 
@@ -370,7 +403,8 @@ static void forward_head(pass *p) {
     size_t h = p->h, n = (size_t)p->n_logit;
     linear(p, p->r, (int)h, h, p->out, p->w.head_w.data, p->w.head_b.data, NULL, p->head_slope, h);
     p->ops->bend(p->c->head_act, p->head_slope, (size_t)p->r * h, p->head);
-    p->ops->norm(p->head, p->r, (int)h, (real)p->c->eps, p->w.head_ln_g.data, p->w.head_ln_b.data, p->head_share, p->z);
+    p->ops->norm(p->head, p->r, (int)h, (real)p->c->eps, p->w.head_ln_g.data, p->w.head_ln_b.data,
+        p->head_share, p->z);
     if (!loss->token) {
         linear(p, p->r, p->n_logit, h, p->z, p->w.decoder_w.data, bias, NULL, p->logits, n);
         return;
@@ -381,9 +415,10 @@ static void forward_head(pass *p) {
         p->logits[i] += bias[loss->token[i % n]];
 }
 
-/* ----------------------------------------------------------------------------------------------------- loss */
+/* ---------------------------------------------------------------------------------------- loss */
 
-/* One place with labels: log p(label) = lse of the label's logits - lse of all. x becomes the gradient. */
+/* One place with labels: log p(label) = lse of the label's logits - lse of all. x becomes the
+ * gradient. */
 static double label_loss(const kh_lm_loss *loss, int32_t target, real *x, real *logprob) {
     double max = -INFINITY, all = 0, own = 0;
     for (int j = 0; j < loss->n_token; j++)
@@ -412,14 +447,15 @@ static double loss_of_logits(const pass *p) {
     for (size_t i = 0; i < (size_t)p->r; i++) {
         real *x = p->logits + i * (size_t)p->n_logit;
         if (loss->token)
-            sum += label_loss(loss, loss->target[i], x, p->in->logprob ? p->in->logprob + i * (size_t)loss->n_label : NULL);
+            sum += label_loss(loss, loss->target[i], x,
+                p->in->logprob ? p->in->logprob + i * (size_t)loss->n_label : NULL);
         else
             sum += p->ops->cross_entropy(x, p->n_logit, loss->target[i], (real)loss->scale);
     }
     return sum;
 }
 
-/* ------------------------------------------------------------------------------------------------- backward */
+/* ------------------------------------------------------------------------------------ backward */
 
 /* logits hold their gradient; d_rows becomes that of the last layer's output. */
 static void backward_head(pass *p) {
@@ -427,18 +463,21 @@ static void backward_head(pass *p) {
     size_t h = p->h, n = (size_t)p->n_logit;
     bool some = loss->token, weights = p->in->dw;
     real *d = p->d_rows, *db = p->dw.decoder_b.data;
-    product_nn(p->r, (int)h, p->n_logit, p->logits, n, some ? p->decoder : p->w.decoder_w.data, h, 0, d, h);
+    product_nn(p->r, (int)h, p->n_logit, p->logits, n, some ? p->decoder : p->w.decoder_w.data, h,
+        0, d, h);
     if (weights && !some)
         linear_back(p, p->r, p->n_logit, h, p->z, p->logits, n, p->dw.decoder_w.data, db);
     if (weights && some) {
         product_tn(p->n_logit, (int)h, p->r, p->logits, n, p->z, h, 0, p->d_decoder, h);
         for (size_t j = 0; j < n; j++) {
-            p->ops->add((real *)p->dw.decoder_w.data + (size_t)loss->token[j] * h, p->d_decoder + j * h, h);
+            p->ops->add(
+                (real *)p->dw.decoder_w.data + (size_t)loss->token[j] * h, p->d_decoder + j * h, h);
             for (size_t i = 0; i < (size_t)p->r; i++)
                 db[loss->token[j]] += p->logits[i * n + j];
         }
     }
-    p->ops->norm_back(d, p->r, (int)h, p->head_hat, p->head_share, p->w.head_ln_g.data, p->dw.head_ln_g.data, p->dw.head_ln_b.data);
+    p->ops->norm_back(d, p->r, (int)h, p->head_hat, p->head_share, p->w.head_ln_g.data,
+        p->dw.head_ln_g.data, p->dw.head_ln_b.data);
     p->ops->multiply(d, p->head_slope, (size_t)p->r * h);
     linear_back(p, p->r, (int)h, h, p->out, d, h, p->dw.head_w.data, p->dw.head_b.data);
     memcpy(p->d, d, (size_t)p->r * h * sizeof *d);
@@ -458,7 +497,8 @@ static void attend_back(const pass *p, int l, const real *d_mix, real *dq, real 
     real *da = p->d_p, scale = 1 / (real)sqrt(width);
     for (int s = 0; s < text->n_seq; s++) {
         int n = text->start[s + 1] - text->start[s], m = query[s + 1] - query[s];
-        size_t ld = attention_ld(p, n), from = (size_t)text->start[s] * t->ldk, to = (size_t)query[s];
+        size_t ld = attention_ld(p, n), from = (size_t)text->start[s] * t->ldk,
+               to = (size_t)query[s];
         for (size_t head = 0; head < h; head += (size_t)width, a += (size_t)m * ld) {
             const real *q = t->q + to * t->ldq + head, *dm = d_mix + to * h + head;
             const real *used = thin(p, l, (int)head / width, to, a, ld, m, np + n);
@@ -471,10 +511,12 @@ static void attend_back(const pass *p, int l, const real *d_mix, real *dq, real 
             if (p->in->dropout)
                 drop_attention(p, l, (int)head / width, to, da, ld, m, np + n);
             p->ops->softmax_back(da, a, ld, m, np + n, scale);
-            product_nn(m, width, n, da + np, ld, t->k + from + head, t->ldk, 0, dq + to * t->ldq + head, t->ldq);
+            product_nn(m, width, n, da + np, ld, t->k + from + head, t->ldk, 0,
+                dq + to * t->ldq + head, t->ldq);
             product_tn(n, width, m, da + np, ld, q, t->ldq, 0, dk + from + head, t->ldk);
             if (np > 0)
-                product_nn(m, width, np, da, ld, prefix_k + head, h, 1, dq + to * t->ldq + head, t->ldq);
+                product_nn(
+                    m, width, np, da, ld, prefix_k + head, h, 1, dq + to * t->ldq + head, t->ldq);
             if (np > 0 && d_prefix)
                 product_tn(np, width, m, da, ld, q, t->ldq, 1, d_prefix + head, h);
         }
@@ -532,7 +574,8 @@ static void backward_embeddings(const pass *p) {
             p->ops->add(p->in->d_prompt + (size_t)slot[t].added * h, d + t * h, h);
     if (p->in->dropout)
         drop_rows(p, 0, DROP_EMBEDDINGS, d, p->t);
-    p->ops->norm_back(d, p->t, (int)h, p->hat0, p->share0, p->w.ln_g.data, p->dw.ln_g.data, p->dw.ln_b.data);
+    p->ops->norm_back(
+        d, p->t, (int)h, p->hat0, p->share0, p->w.ln_g.data, p->dw.ln_g.data, p->dw.ln_b.data);
     for (size_t t = 0; t < (size_t)p->t; t++) {
         if (slot[t].embedded >= 0 && p->in->d_prompt)
             p->ops->add(p->in->d_prompt + (size_t)slot[t].embedded * h, d + t * h, h);
@@ -546,7 +589,8 @@ static void backward_embeddings(const pass *p) {
         p->ops->column_sums(d, h, p->t, (int)h, p->dw.type.data);
 }
 
-int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const SUFFIX(kh_pass) * in, double *loss, kh_err *err) {
+int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const SUFFIX(kh_pass) * in,
+    double *loss, kh_err *err) {
     const kh_config *c = &params->config;
     const kh_packed *text = in->text;
     pass p = { .c = c,
@@ -578,7 +622,8 @@ int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const S
         return 0;
     backward_head(&p);
     for (int l = c->layers - 1; l >= 0; l--) {
-        if (in->recompute && l < c->layers - 2) /* the last of those that share their memory is still in it */
+        if (in->recompute &&
+            l < c->layers - 2) /* the last of those that share their memory is still in it */
             forward_layer(&p, l, (real *)p.layer[l + 1].x);
         backward_layer(&p, l);
     }

@@ -1,4 +1,5 @@
-/* backward_f64.c - gradients in double, and the plain form of ops.h in double: the oracle of the tests. */
+/* backward_f64.c - gradients in double, and the plain form of ops.h in double: the oracle of the
+ * tests. */
 typedef double real;
 #define SUFFIX(name) name##_f64
 #define SUFFIX2(name, end) name##_f64##end
@@ -9,13 +10,15 @@ typedef double real;
 
 #include "train/backward_body.h"
 
-static void fill(real *y, size_t ldy, int rows, int n, const real *bias, const real *more, size_t ldm) {
+static void fill(
+    real *y, size_t ldy, int rows, int n, const real *bias, const real *more, size_t ldm) {
     for (int r = 0; r < rows; r++, y += ldy, more += more ? ldm : 0)
         for (int i = 0; i < n; i++)
             y[i] = (bias ? bias[i] : 0) + (more ? more[i] : 0);
 }
 
-static void norm(real *x, int rows, int n, real eps, const real *gain, const real *bias, real *share, real *y) {
+static void norm(
+    real *x, int rows, int n, real eps, const real *gain, const real *bias, real *share, real *y) {
     for (int r = 0; r < rows; r++, x += n, y += n) {
         real mean = 0, variance = 0;
         for (int i = 0; i < n; i++)
@@ -30,7 +33,8 @@ static void norm(real *x, int rows, int n, real eps, const real *gain, const rea
     }
 }
 
-static void norm_back(real *d, int rows, int n, const real *hat, const real *share, const real *gain, real *d_gain, real *d_bias) {
+static void norm_back(real *d, int rows, int n, const real *hat, const real *share,
+    const real *gain, real *d_gain, real *d_bias) {
     for (int r = 0; r < rows; r++, d += n, hat += n) {
         real mean = 0, mean_hat = 0;
         for (int i = 0; i < n; i++) {
@@ -136,5 +140,5 @@ static void adamw(const kh_adamw_f64 *s, real *w, const real *g, real *m, real *
     }
 }
 
-const kh_ops_f64 kh_ops_plain = { fill, norm, norm_back, bend, softmax, softmax_back, cross_entropy, column_sums, multiply, add,
-    square_sum, adamw };
+const kh_ops_f64 kh_ops_plain = { fill, norm, norm_back, bend, softmax, softmax_back, cross_entropy,
+    column_sums, multiply, add, square_sum, adamw };

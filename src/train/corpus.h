@@ -1,16 +1,19 @@
-/* corpus.h - plain text as training data: lines of token ids, windows over them, and sequences with masks.
+/* corpus.h - plain text as training data: lines of token ids, windows over them, and sequences with
+ * masks.
  *
- * Lines are tokenised once and kept in memory. A window is a piece of a line (or of all lines joined) that fits a sequence. In
- * every epoch of a file each of its windows comes once, in an order that depends on (seed, file, epoch) alone; which file the
- * next sequence comes from, and what is masked in it, depends on (seed, step, number in the step). So training can stop
- * after any step and go on with nothing but a few counters. */
+ * Lines are tokenised once and kept in memory. A window is a piece of a line (or of all lines
+ * joined) that fits a sequence. In every epoch of a file each of its windows comes once, in an
+ * order that depends on (seed, file, epoch) alone; which file the next sequence comes from, and
+ * what is masked in it, depends on (seed, step, number in the step). So training can stop after any
+ * step and go on with nothing but a few counters. */
 #ifndef KH_TRAIN_CORPUS_H
 #define KH_TRAIN_CORPUS_H
 
 #include "base/rng.h"
 #include "train/backward.h"
 
-/* Tokenised lines: line i is id[start[i]] .. id[start[i + 1] - 1], the end-of-sequence token last. */
+/* Tokenised lines: line i is id[start[i]] .. id[start[i + 1] - 1], the end-of-sequence token last.
+ */
 typedef struct kh_lines {
     int32_t *id;
     size_t n, cap;
@@ -20,10 +23,11 @@ typedef struct kh_lines {
 
 typedef struct kh_corpus_opts {
     const char *const *file; /* [n_file] */
-    const double *weight;    /* [n_file] how often a text of the file comes, beside one of a file of weight 1 */
+    const double
+        *weight; /* [n_file] how often a text of the file comes, beside one of a file of weight 1 */
     int n_file;
-    const char *valid;       /* a file of held-out lines; NULL: a share of all lines is held out */
-    double valid_share;      /* the same text is always on the same side, however often it comes */
+    const char *valid;  /* a file of held-out lines; NULL: a share of all lines is held out */
+    double valid_share; /* the same text is always on the same side, however often it comes */
     const kh_hooks *hooks;
 } kh_corpus_opts;
 
@@ -38,7 +42,7 @@ typedef struct kh_corpus {
 int kh_corpus_read(kh_corpus *, const kh_tokenizer *, const kh_corpus_opts *, kh_err *err);
 void kh_corpus_free(kh_corpus *);
 
-/* ---------------------------------------------------------------------------------------------------- windows */
+/* ------------------------------------------------------------------------------------- windows */
 
 typedef struct kh_window {
     size_t at;
@@ -50,8 +54,8 @@ typedef struct kh_windows {
     size_t n, cap;
 } kh_windows; /* start as {0} */
 
-/* All windows of at most `longest` tokens. Lines are cut into pieces of about equal length, of which those of fewer than four
- * tokens are left out; joined lines into pieces of full length. */
+/* All windows of at most `longest` tokens. Lines are cut into pieces of about equal length, of
+ * which those of fewer than four tokens are left out; joined lines into pieces of full length. */
 int kh_windows_make(kh_windows *, const kh_lines *, int longest, bool joined, kh_err *err);
 
 /* Which windows come next. */
@@ -64,32 +68,37 @@ typedef struct kh_window_sampler {
     long *epoch;         /* [n_file] whose order that is; -1: none yet */
     double *share;       /* [n_file] weight times windows */
     uint64_t *drawn;     /* [n_file] windows taken so far: the state */
-} kh_window_sampler;            /* start as {0} */
+} kh_window_sampler;     /* start as {0} */
 
-/* Windows of at most `longest` tokens. A phase of training has its own windows and counts from zero. */
-int kh_window_sampler_init(kh_window_sampler *, const kh_corpus *, int longest, bool joined, uint64_t seed, int phase, kh_err *err);
+/* Windows of at most `longest` tokens. A phase of training has its own windows and counts from
+ * zero. */
+int kh_window_sampler_init(kh_window_sampler *, const kh_corpus *, int longest, bool joined,
+    uint64_t seed, int phase, kh_err *err);
 void kh_window_sampler_free(kh_window_sampler *);
 /* The next window; *file says whose. */
-int kh_window_sampler_next(kh_window_sampler *, kh_rng *, int *file, const kh_window **, kh_err *err);
+int kh_window_sampler_next(
+    kh_window_sampler *, kh_rng *, int *file, const kh_window **, kh_err *err);
 
-/* ------------------------------------------------------------------------------------------------------ masks */
+/* --------------------------------------------------------------------------------------- masks */
 
 typedef struct kh_masker {
     double rate;
     bool whole_word;
     int32_t mask, bos, eos;
     int vocab, first_position;
-    bool *special;    /* [vocab] never masked, never put in place of another */
-    bool *starts;     /* [vocab] starts a word */
-    int *word;        /* scratch: where the words of a sequence start */
+    bool *special; /* [vocab] never masked, never put in place of another */
+    bool *starts;  /* [vocab] starts a word */
+    int *word;     /* scratch: where the words of a sequence start */
     size_t word_cap;
 } kh_masker;
 
 /* Fails if the tokenizer has no mask, BOS or EOS token, or more tokens than the model. */
-int kh_masker_init(kh_masker *, const kh_tokenizer *, const kh_config *, double rate, bool whole_word, kh_err *err);
+int kh_masker_init(kh_masker *, const kh_tokenizer *, const kh_config *, double rate,
+    bool whole_word, kh_err *err);
 void kh_masker_free(kh_masker *);
 
-/* Sequences with masks: of the chosen tokens, the targets, 80 % become the mask, 10 % any token, 10 % stay. */
+/* Sequences with masks: of the chosen tokens, the targets, 80 % become the mask, 10 % any token, 10
+ * % stay. */
 typedef struct kh_masked {
     kh_slot *slot;
     int *start, *first_at, *at;

@@ -34,7 +34,8 @@ struct kh_gradient {
     size_t cap;
 };
 
-int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned wrt, int n_prompt, int n_prefix, kh_err *err) {
+int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned wrt, int n_prompt,
+    int n_prefix, kh_err *err) {
     kh_gradient *g = kh_calloc(1, sizeof *g);
     *out = NULL;
     if (!g)
@@ -79,15 +80,21 @@ void kh_gradient_free(kh_gradient *g) {
 }
 
 float *kh_gradient_weights(kh_gradient *g) { return g->n_weight ? g->shard[0].d : NULL; }
-float *kh_gradient_prompt(kh_gradient *g) { return g->n_prompt ? g->shard[0].d + g->n_weight : NULL; }
-float *kh_gradient_prefix(kh_gradient *g) { return g->n_prefix ? g->shard[0].d + g->n_weight + g->n_prompt : NULL; }
+float *kh_gradient_prompt(kh_gradient *g) {
+    return g->n_prompt ? g->shard[0].d + g->n_weight : NULL;
+}
+float *kh_gradient_prefix(kh_gradient *g) {
+    return g->n_prefix ? g->shard[0].d + g->n_weight + g->n_prompt : NULL;
+}
 
-/* ---------------------------------------------------------------------------------------------------- shards */
+/* -------------------------------------------------------------------------------------- shards */
 
 /* Sequences first .. last - 1 become a shard; its numbers are written from *at on. */
-static void cut_shard(const kh_gradient *g, shard *s, const kh_pass_f32 *in, int first, int last, int **at) {
+static void cut_shard(
+    const kh_gradient *g, shard *s, const kh_pass_f32 *in, int first, int last, int **at) {
     const kh_packed *text = in->text;
-    int n = last - first, token = text->start[first], place = text->first_at[first], n_at = text->first_at[last] - place;
+    int n = last - first, token = text->start[first], place = text->first_at[first],
+        n_at = text->first_at[last] - place;
     int *start = *at, *first_at = start + n + 1, *where = first_at + n + 1;
     *at = where + n_at;
     for (int i = 0; i <= n; i++) {
@@ -141,8 +148,10 @@ static void add_up(kh_gradient *g, int threads) {
     }
 }
 
-int kh_gradient_run(kh_gradient *g, const kh_pass_f32 *in, bool gradients, double *loss, kh_err *err) {
-    int rc = cut_batch(g, in, err), threads = kh_threads(), busy = threads < g->n_shard ? threads : g->n_shard;
+int kh_gradient_run(
+    kh_gradient *g, const kh_pass_f32 *in, bool gradients, double *loss, kh_err *err) {
+    int rc = cut_batch(g, in, err), threads = kh_threads(),
+        busy = threads < g->n_shard ? threads : g->n_shard;
     *loss = 0;
     if (rc != 0)
         return rc;
@@ -156,7 +165,8 @@ int kh_gradient_run(kh_gradient *g, const kh_pass_f32 *in, bool gradients, doubl
             s->pass.dw = s->pass.d_prompt = s->pass.d_prefix = NULL;
             s->pass.dropout = NULL;
         }
-        s->rc = kh_backward_f32(&g->tape[omp_get_thread_num()], g->params, &s->pass, &s->value, &s->err);
+        s->rc = kh_backward_f32(
+            &g->tape[omp_get_thread_num()], g->params, &s->pass, &s->value, &s->err);
     }
     for (int i = 0; i < g->n_shard; i++) {
         *loss += g->shard[i].value;

@@ -1,5 +1,5 @@
-/* heads.c - see heads.h. H numbers of a state, T states, N units, K labels; gates in the order input, forget, cell, output, as
- * PyTorch has them. */
+/* heads.c - see heads.h. H numbers of a state, T states, N units, K labels; gates in the order
+ * input, forget, cell, output, as PyTorch has them. */
 #include "train/heads.h"
 
 #include "base/alloc.h"
@@ -74,26 +74,29 @@ void kh_head_start(const kh_adapter *g, uint64_t seed, float *x) {
     int n = kh_adapter_parts(g, part);
     size_t units = (size_t)g->inner;
     for (int i = 0; i < n; i++) {
-        const kh_adapter_part *p = &part[i], *matrix = p->rank == 2 ? p : p - 1; /* a bias follows its matrix */
+        const kh_adapter_part *p = &part[i],
+                              *matrix = p->rank == 2 ? p : p - 1; /* a bias follows its matrix */
         bool gates = g->kind == KH_ADAPTER_BILSTM && i < n - 2;
         double within = 1 / sqrt((double)(gates ? units : matrix->shape[1]));
         kh_rng r = kh_rng_stream(seed, KH_RNG_HEADS, 1, (uint32_t)i);
         for (size_t j = 0; j < p->n; j++)
-            x[p->at + j] = (float)(within * (2 * kh_rng_uniform(&r) - 1) + (gates && p->rank == 1 && j / units == 1));
+            x[p->at + j] = (float)(within * (2 * kh_rng_uniform(&r) - 1) +
+                (gates && p->rank == 1 && j / units == 1));
     }
 }
 
-/* ------------------------------------------------------------------------------------------- the last layer */
+/* ------------------------------------------------------------------------------ the last layer */
 
 /* y [n] = w [n, k] x [k] + b [n] */
-static void affine(const double *w, const double *b, const double *x, size_t n, size_t k, double *y) {
+static void affine(
+    const double *w, const double *b, const double *x, size_t n, size_t k, double *y) {
     memcpy(y, b, n * sizeof *y);
     cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, 1, w, (int)k, x, 1, 1, y, 1);
 }
 
 /* Adds to the gradients of w and b; dx [k] becomes that of x. */
-static void affine_back(
-    const double *w, const double *x, const double *dy, size_t n, size_t k, double *dw, double *db, double *dx) {
+static void affine_back(const double *w, const double *x, const double *dy, size_t n, size_t k,
+    double *dw, double *db, double *dx) {
     cblas_dger(CblasRowMajor, (int)n, (int)k, 1, dy, 1, x, 1, dw, (int)k);
     for (size_t i = 0; i < n; i++)
         db[i] += dy[i];
@@ -135,9 +138,11 @@ static void widen(const float *x, size_t n, double *y) {
         y[i] = (double)x[i];
 }
 
-/* ------------------------------------------------------------------------------------------------------- MLP */
+/* ----------------------------------------------------------------------------------------- MLP */
 
-static size_t mlp_room(const kh_adapter *g) { return (size_t)g->hidden + 2 * (size_t)g->inner + (size_t)g->labels; }
+static size_t mlp_room(const kh_adapter *g) {
+    return (size_t)g->hidden + 2 * (size_t)g->inner + (size_t)g->labels;
+}
 
 static void mlp(const task *t) {
     const kh_adapter *g = &t->h->g;
@@ -157,14 +162,14 @@ static void mlp(const task *t) {
     affine_back(weights(t, 0), x, da, units, hidden, slopes(t, 0), slopes(t, 1), NULL);
 }
 
-/* ---------------------------------------------------------------------------------------------------- BiLSTM */
+/* -------------------------------------------------------------------------------------- BiLSTM */
 
 /* One direction of one row, in the order in which it reads. */
 typedef struct direction {
-    double *x;         /* [T, H] */
-    double *gate;      /* [T, 4N] after their activations; on the way back the gradients before them */
-    double *c, *h;     /* [T + 1, N]; row 0 is zero */
-    double *dh, *dc;   /* [N] */
+    double *x;     /* [T, H] */
+    double *gate;  /* [T, 4N] after their activations; on the way back the gradients before them */
+    double *c, *h; /* [T + 1, N]; row 0 is zero */
+    double *dh, *dc; /* [N] */
 } direction;
 
 static size_t direction_room(const kh_adapter *g, size_t n) {
@@ -198,11 +203,12 @@ static void read_states(const task *t, int first, direction *d) {
     memset(d->h, 0, units * sizeof *d->h);
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(d->gate + i * wide, bias, wide * sizeof *bias);
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, (int)wide, hidden, 1, d->x, hidden, weights(t, first), hidden, 1,
-        d->gate, (int)wide);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, (int)wide, hidden, 1, d->x, hidden,
+        weights(t, first), hidden, 1, d->gate, (int)wide);
     for (size_t i = 0; i < (size_t)n; i++) {
         double *gate = d->gate + i * wide, *c = d->c + i * units, *h = d->h + i * units;
-        cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)wide, (int)units, 1, w_hh, (int)units, h, 1, 1, gate, 1);
+        cblas_dgemv(CblasRowMajor, CblasNoTrans, (int)wide, (int)units, 1, w_hh, (int)units, h, 1,
+            1, gate, 1);
         for (size_t j = 0; j < wide; j++)
             gate[j] = j / units == 2 ? tanh(gate[j]) : sigmoid(gate[j]);
         for (size_t j = 0; j < units; j++) {
@@ -223,30 +229,35 @@ static void read_back(const task *t, int first, const double *each, direction *d
     for (size_t i = (size_t)n; i-- > 0;) {
         double *gate = d->gate + i * wide, *c = d->c + i * units;
         for (size_t j = 0; j < units; j++) {
-            double in = gate[j], forget = gate[units + j], cell = gate[2 * units + j], out = gate[3 * units + j];
-            double bent = tanh(c[units + j]), dh = d->dh[j] + each[j], dc = d->dc[j] + dh * out * (1 - bent * bent);
+            double in = gate[j], forget = gate[units + j], cell = gate[2 * units + j],
+                   out = gate[3 * units + j];
+            double bent = tanh(c[units + j]), dh = d->dh[j] + each[j],
+                   dc = d->dc[j] + dh * out * (1 - bent * bent);
             gate[j] = dc * cell * in * (1 - in);
             gate[units + j] = dc * c[j] * forget * (1 - forget);
             gate[2 * units + j] = dc * in * (1 - cell * cell);
             gate[3 * units + j] = dh * bent * out * (1 - out);
             d->dc[j] = dc * forget;
         }
-        cblas_dgemv(CblasRowMajor, CblasTrans, (int)wide, (int)units, 1, w_hh, (int)units, gate, 1, 0, d->dh, 1);
+        cblas_dgemv(CblasRowMajor, CblasTrans, (int)wide, (int)units, 1, w_hh, (int)units, gate, 1,
+            0, d->dh, 1);
         for (size_t j = 0; j < wide; j++)
             bias[j] += gate[j];
     }
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)wide, hidden, n, 1, d->gate, (int)wide, d->x, hidden, 1,
-        slopes(t, first), hidden);
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)wide, (int)units, n, 1, d->gate, (int)wide, d->h, (int)units, 1,
-        slopes(t, first + 1), (int)units);
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)wide, hidden, n, 1, d->gate,
+        (int)wide, d->x, hidden, 1, slopes(t, first), hidden);
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)wide, (int)units, n, 1, d->gate,
+        (int)wide, d->h, (int)units, 1, slopes(t, first + 1), (int)units);
 }
 
 /* The mean of both directions' states, joined, then the last layer. */
 static void bilstm(const task *t) {
     const kh_adapter *g = &t->h->g;
-    size_t hidden = (size_t)g->hidden, units = (size_t)g->inner, labels = (size_t)g->labels, n = (size_t)t->row->n;
+    size_t hidden = (size_t)g->hidden, units = (size_t)g->inner, labels = (size_t)g->labels,
+           n = (size_t)t->row->n;
     double *mean = t->s->memory, *d_mean = mean + 2 * units, *logit = d_mean + 2 * units;
-    direction d[2] = { cut(logit + labels, g, n), cut(logit + labels + direction_room(g, n), g, n) };
+    direction d[2] = { cut(logit + labels, g, n),
+        cut(logit + labels + direction_room(g, n), g, n) };
     widen(t->row->state, n * hidden, d[0].x);
     for (size_t i = 0; i < n; i++)
         memcpy(d[1].x + i * hidden, d[0].x + (n - 1 - i) * hidden, hidden * sizeof *d[1].x);
@@ -268,9 +279,10 @@ static void bilstm(const task *t) {
         read_back(t, 3 * (int)k, d_mean + k * units, &d[k]);
 }
 
-/* ------------------------------------------------------------------------------------------------------ rows */
+/* ---------------------------------------------------------------------------------------- rows */
 
-static void run_shard(const kh_head *h, shard *s, const kh_head_row *row, int n, double scale, bool gradients, float *logprob) {
+static void run_shard(const kh_head *h, shard *s, const kh_head_row *row, int n, double scale,
+    bool gradients, float *logprob) {
     s->loss = 0;
     s->failed = false;
     if (gradients)
@@ -278,22 +290,24 @@ static void run_shard(const kh_head *h, shard *s, const kh_head_row *row, int n,
     for (int i = 0; i < n && !s->failed; i++) {
         bool one = h->g.kind == KH_ADAPTER_MLP;
         size_t room = one ? mlp_room(&h->g) : bilstm_room(&h->g, row[i].n);
-        task t = { h, s, &row[i], scale, gradients, logprob ? logprob + (size_t)i * (size_t)h->g.labels : NULL };
+        task t = { h, s, &row[i], scale, gradients,
+            logprob ? logprob + (size_t)i * (size_t)h->g.labels : NULL };
         s->failed = !kh_grow(&s->memory, &s->cap, room, sizeof *s->memory);
         if (!s->failed)
             (one ? mlp : bilstm)(&t);
     }
 }
 
-int kh_head_run(
-    kh_head *h, const float *x, const kh_head_row *row, int n, bool gradients, float *logprob, double *loss, kh_err *err) {
+int kh_head_run(kh_head *h, const float *x, const kh_head_row *row, int n, bool gradients,
+    float *logprob, double *loss, kh_err *err) {
     int threads = kh_threads(), busy = threads < h->n_shard ? threads : h->n_shard;
     bool failed = false;
     widen(x, h->size, h->w);
     openblas_set_num_threads(1); /* the threads are ours */
 #pragma omp parallel for num_threads(busy) schedule(dynamic, 1)
     for (int i = 0; i < h->n_shard; i++) {
-        int from = (int)((long long)n * i / h->n_shard), to = (int)((long long)n * (i + 1) / h->n_shard);
+        int from = (int)((long long)n * i / h->n_shard),
+            to = (int)((long long)n * (i + 1) / h->n_shard);
         run_shard(h, &h->shard[i], row + from, to - from, 1.0 / n, gradients,
             logprob ? logprob + (size_t)from * (size_t)h->g.labels : NULL);
     }

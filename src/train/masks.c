@@ -1,4 +1,5 @@
-/* masks.c - masked sequences for the loss of a masked language model (Devlin et al. 2019); see corpus.h. */
+/* masks.c - masked sequences for the loss of a masked language model (Devlin et al. 2019); see
+ * corpus.h. */
 #include "train/corpus.h"
 
 #include "base/alloc.h"
@@ -7,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* "##ing" goes on with a word of WordPiece; in a byte-level vocabulary words start with the sign for a space. */
+/* "##ing" goes on with a word of WordPiece; in a byte-level vocabulary words start with the sign
+ * for a space. */
 static void find_starts(kh_masker *m, const kh_tokenizer *t) {
     bool pieces = false;
     for (int id = 0; id < kh_tokenizer_size(t) && !pieces; id++) {
@@ -16,11 +18,13 @@ static void find_starts(kh_masker *m, const kh_tokenizer *t) {
     }
     for (int id = 0; id < kh_tokenizer_size(t); id++) {
         const char *token = kh_tokenizer_token(t, id);
-        m->starts[id] = !token || (pieces ? strncmp(token, "##", 2) != 0 : strncmp(token, "\xC4\xA0", 2) == 0);
+        m->starts[id] =
+            !token || (pieces ? strncmp(token, "##", 2) != 0 : strncmp(token, "\xC4\xA0", 2) == 0);
     }
 }
 
-int kh_masker_init(kh_masker *m, const kh_tokenizer *t, const kh_config *c, double rate, bool whole_word, kh_err *err) {
+int kh_masker_init(kh_masker *m, const kh_tokenizer *t, const kh_config *c, double rate,
+    bool whole_word, kh_err *err) {
     *m = (kh_masker){ .rate = rate,
         .whole_word = whole_word,
         .mask = kh_tokenizer_special(t, KH_TOKEN_MASK),
@@ -29,12 +33,14 @@ int kh_masker_init(kh_masker *m, const kh_tokenizer *t, const kh_config *c, doub
         .vocab = kh_tokenizer_size(t),
         .first_position = c->first_position };
     if (m->mask < 0 || m->bos < 0 || m->eos < 0)
-        return kh_fail(err, KH_EUNSUPPORTED, "the tokenizer has no %s token, which pre-training needs",
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "the tokenizer has no %s token, which pre-training needs",
             m->mask < 0      ? "mask"
                 : m->bos < 0 ? "beginning-of-sequence ([CLS], <s>)"
                              : "end-of-sequence ([SEP], </s>)");
     if (m->vocab > c->vocab)
-        return kh_fail(err, KH_EMISMATCH, "the tokenizer has %d tokens, but the model has room for %d", m->vocab, c->vocab);
+        return kh_fail(err, KH_EMISMATCH,
+            "the tokenizer has %d tokens, but the model has room for %d", m->vocab, c->vocab);
     m->special = kh_calloc((size_t)m->vocab, sizeof *m->special);
     m->starts = kh_calloc((size_t)m->vocab, sizeof *m->starts);
     if (!m->special || !m->starts)
@@ -55,11 +61,13 @@ void kh_masker_free(kh_masker *m) {
     *m = (kh_masker){ 0 };
 }
 
-/* ------------------------------------------------------------------------------------------------ sequences */
+/* ----------------------------------------------------------------------------------- sequences */
 
 int kh_masked_tokens(const kh_masked *b) { return b->n_seq ? b->start[b->n_seq] : 0; }
 int kh_masked_targets(const kh_masked *b) { return b->n_seq ? b->first_at[b->n_seq] : 0; }
-kh_packed kh_masked_text(const kh_masked *b) { return (kh_packed){ b->n_seq, b->start, b->slot, b->at, b->first_at }; }
+kh_packed kh_masked_text(const kh_masked *b) {
+    return (kh_packed){ b->n_seq, b->start, b->slot, b->at, b->first_at };
+}
 void kh_masked_clear(kh_masked *b) { b->n_seq = 0; }
 
 void kh_masked_free(kh_masked *b) {
@@ -72,9 +80,12 @@ void kh_masked_free(kh_masked *b) {
 }
 
 static bool make_room(kh_masked *b, kh_masker *m, size_t n) {
-    size_t slots = (size_t)kh_masked_tokens(b) + n + 2, targets = (size_t)kh_masked_targets(b) + n, seqs = (size_t)b->n_seq + 2;
-    return kh_grow(&b->slot, &b->slot_cap, slots, sizeof *b->slot) && kh_grow(&b->start, &b->start_cap, seqs, sizeof *b->start) &&
-        kh_grow(&b->first_at, &b->first_cap, seqs, sizeof *b->first_at) && kh_grow(&b->at, &b->at_cap, targets, sizeof *b->at) &&
+    size_t slots = (size_t)kh_masked_tokens(b) + n + 2, targets = (size_t)kh_masked_targets(b) + n,
+           seqs = (size_t)b->n_seq + 2;
+    return kh_grow(&b->slot, &b->slot_cap, slots, sizeof *b->slot) &&
+        kh_grow(&b->start, &b->start_cap, seqs, sizeof *b->start) &&
+        kh_grow(&b->first_at, &b->first_cap, seqs, sizeof *b->first_at) &&
+        kh_grow(&b->at, &b->at_cap, targets, sizeof *b->at) &&
         kh_grow(&b->target, &b->target_cap, targets, sizeof *b->target) &&
         kh_grow(&m->word, &m->word_cap, 2 * n + 1, sizeof *m->word);
 }
@@ -105,8 +116,8 @@ static int32_t replace(const kh_masker *m, int32_t id, kh_rng *rng) {
     return m->special[other] ? m->mask : other;
 }
 
-/* Draws words until a share of all tokens is covered, at least one. slot[i].embedded marks what was chosen until the targets
- * are written down. */
+/* Draws words until a share of all tokens is covered, at least one. slot[i].embedded marks what was
+ * chosen until the targets are written down. */
 static void choose(kh_masker *m, const int32_t *id, int n, kh_slot *slot, kh_rng *rng) {
     int words = find_words(m, id, n), wanted = (int)lrint(m->rate * n), chosen = 0;
     for (int left = words; left > 0 && (chosen == 0 || chosen < wanted); left--) {

@@ -51,8 +51,8 @@ void kh_params_take(const kh_params *p, const kh_model *m, uint64_t seed, float 
         const kh_param *item = &p->item[i];
         const kh_tensor *t = kh_weight_tensor(item->row, &from, item->layer);
         if (!t->data)
-            kh_random_rows(&(kh_random_opts){ .config = p->config, .std = 0.02, .seed = seed }, item->row, item->layer, 0,
-                (size_t)item->rows, (size_t)item->cols, w + item->at);
+            kh_random_rows(&(kh_random_opts){ .config = p->config, .std = 0.02, .seed = seed },
+                item->row, item->layer, 0, (size_t)item->rows, (size_t)item->cols, w + item->at);
         for (int r = 0; t->data && r < t->rows; r++)
             kh_tensor_row(t, r, w + item->at + (size_t)r * (size_t)t->cols);
     }
@@ -61,14 +61,15 @@ void kh_params_take(const kh_params *p, const kh_model *m, uint64_t seed, float 
 void kh_params_view(const kh_params *p, void *vector, size_t bytes, kh_weights *out) {
     for (int i = 0; i < p->n; i++) {
         const kh_param *item = &p->item[i];
-        *kh_weight_tensor(item->row, out, item->layer) =
-            (kh_tensor){ .data = (char *)vector + item->at * bytes, .rows = item->rows, .cols = item->cols };
+        *kh_weight_tensor(item->row, out, item->layer) = (kh_tensor){
+            .data = (char *)vector + item->at * bytes, .rows = item->rows, .cols = item->cols
+        };
     }
     if (p->config.tied)
         out->decoder_w = out->word;
 }
 
-/* ---------------------------------------------------------------------------------------------------- saving */
+/* -------------------------------------------------------------------------------------- saving */
 
 /* The arrays of the file, in the order of the vector. */
 static kh_array *make_plan(const kh_params *p, kh_dtype dtype, kh_arena *arena) {
@@ -85,12 +86,14 @@ static kh_array *make_plan(const kh_params *p, kh_dtype dtype, kh_arena *arena) 
     return plan;
 }
 
-static int save_weights(const kh_params *p, const float *w, const char *path, kh_dtype dtype, kh_err *err) {
+static int save_weights(
+    const kh_params *p, const float *w, const char *path, kh_dtype dtype, kh_err *err) {
     kh_arena arena = { 0 };
     kh_safetensors_writer *out = NULL;
     kh_array *plan = make_plan(p, dtype, &arena);
     void *piece = kh_aligned(PIECE * sizeof *w);
-    int rc = plan && piece ? kh_safetensors_create(&out, path, plan, p->n, err) : kh_fail_memory(err);
+    int rc =
+        plan && piece ? kh_safetensors_create(&out, path, plan, p->n, err) : kh_fail_memory(err);
     for (size_t at = 0, n; rc == 0 && at < p->size; at += n) {
         n = p->size - at < PIECE ? p->size - at : PIECE;
         kh_numbers_convert(w + at, KH_DTYPE_F32, piece, dtype, n);
@@ -102,9 +105,11 @@ static int save_weights(const kh_params *p, const float *w, const char *path, kh
     return rc ? rc : closed;
 }
 
-int kh_params_save(const kh_params *p, const float *w, const char *dir, kh_dtype dtype, kh_err *err) {
+int kh_params_save(
+    const kh_params *p, const float *w, const char *dir, kh_dtype dtype, kh_err *err) {
     kh_buf config = kh_buf_init(1 << 16);
-    char *config_path = kh_path_join(dir, "config.json"), *weights_path = kh_path_join(dir, "model.safetensors");
+    char *config_path = kh_path_join(dir, "config.json"),
+         *weights_path = kh_path_join(dir, "model.safetensors");
     kh_config_put(&p->config, dtype, &config);
     int rc;
     if (!config_path || !weights_path || kh_buf_failed(&config))

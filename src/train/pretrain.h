@@ -1,10 +1,11 @@
 /* pretrain.h - masked-language-model training, from nothing or from a model that is there.
  *
- * The folder `out` is a model that everything else opens (config.json, model.safetensors, the tokenizer's files), with
- *   log.tsv                     one row for each look at held-out text: step, tokens, seconds, losses, rate, probes
- *   training.json               where training stands, and the recipe
- *   training-STEP.safetensors   weights and moments of the optimiser, all in F32
- * A run that was stopped or killed goes on from the last checkpoint to the very weights that it would have reached. */
+ * The folder `out` is a model that everything else opens (config.json, model.safetensors, the
+ * tokenizer's files), with log.tsv                     one row for each look at held-out text:
+ * step, tokens, seconds, losses, rate, probes training.json               where training stands,
+ * and the recipe training-STEP.safetensors   weights and moments of the optimiser, all in F32 A run
+ * that was stopped or killed goes on from the last checkpoint to the very weights that it would
+ * have reached. */
 #ifndef KH_TRAIN_PRETRAIN_H
 #define KH_TRAIN_PRETRAIN_H
 
@@ -25,9 +26,9 @@ typedef struct kh_pretrain_opts {
     kh_config config;      /* of a fresh model */
     const char *init;      /* start from this model; NULL: fresh weights */
     const char *out;
-    kh_dtype dtype;        /* of model.safetensors */
+    kh_dtype dtype; /* of model.safetensors */
     long steps;
-    int batch_tokens;      /* a step has at least so many */
+    int batch_tokens; /* a step has at least so many */
     kh_phase phase[KH_PHASES];
     int n_phase;
     bool joined; /* sequences run on over the ends of lines */
@@ -43,7 +44,8 @@ typedef struct kh_pretrain_opts {
     long eval_every;         /* steps */
     int eval_tokens;         /* of held-out text */
     double budget;           /* stop after so many seconds of training; 0: no limit */
-    const kh_hooks *hooks;   /* progress that returns non-zero ends the run after the step, with a checkpoint */
+    const kh_hooks
+        *hooks; /* progress that returns non-zero ends the run after the step, with a checkpoint */
 
     /* What is measured beside the held-out loss, on the model as it stands in `dir`. */
     const char *const *probe_name; /* [n_probe] */

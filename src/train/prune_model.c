@@ -23,7 +23,7 @@ typedef struct pruning {
     int kept;
 } pruning;
 
-/* --------------------------------------------------------------------------------------------- which stay */
+/* ---------------------------------------------------------------------------------- which stay */
 
 static int count_tokens(pruning *p, kh_err *err) {
     kh_corpus corpus = { 0 };
@@ -45,7 +45,8 @@ static int keep_words(pruning *p, kh_err *err) {
     kh_ids ids = { 0 };
     int rc = 0;
     for (int i = 0; i < p->o->n_word && rc == 0; i++)
-        rc = kh_tokenizer_encode(p->tokenizer, p->o->word[i], strlen(p->o->word[i]), KH_ENCODE_PLAIN, &ids, err);
+        rc = kh_tokenizer_encode(
+            p->tokenizer, p->o->word[i], strlen(p->o->word[i]), KH_ENCODE_PLAIN, &ids, err);
     for (int i = 0; i < ids.n; i++)
         p->keep[ids.id[i]] = true;
     kh_ids_free(&ids);
@@ -79,7 +80,9 @@ static int keep_frequent(pruning *p, kh_err *err) {
         p->keep[rest[i].id] = true;
     kh_free(rest);
     if (room < 0)
-        return kh_fail(err, KH_EARG, "%s: %d tokens (special ones, single characters, label words) must stay; %d are too few",
+        return kh_fail(err, KH_EARG,
+            "%s: %d tokens (special ones, single characters, label words) must stay; %d are too "
+            "few",
             p->o->model, must, p->o->vocab);
     return 0;
 }
@@ -87,7 +90,8 @@ static int keep_frequent(pruning *p, kh_err *err) {
 static int choose(pruning *p, kh_pruned *out, kh_err *err) {
     double stayed = 0, total = 0;
     int rc = kh_prune_mark(p->tokenizer, p->keep, p->o->model, err);
-    if (rc != 0 || (rc = keep_words(p, err)) != 0 || (rc = count_tokens(p, err)) != 0 || (rc = keep_frequent(p, err)) != 0)
+    if (rc != 0 || (rc = keep_words(p, err)) != 0 || (rc = count_tokens(p, err)) != 0 ||
+        (rc = keep_frequent(p, err)) != 0)
         return rc;
     for (int id = 0; id < p->n; id++) {
         if (p->keep[id])
@@ -99,7 +103,7 @@ static int choose(pruning *p, kh_pruned *out, kh_err *err) {
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------- copying */
+/* ------------------------------------------------------------------------------------- copying */
 
 static int new_config(const pruning *p, kh_config *c, kh_err *err) {
     *c = p->model->config;
@@ -108,8 +112,9 @@ static int new_config(const pruning *p, kh_config *c, kh_err *err) {
         pad++;
     if (c->family == KH_FAMILY_ROBERTA && pad != c->pad)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: the padding token would move from id %d to %d, and with it all positions of a %s model", p->o->model, c->pad, pad,
-            c->type);
+            "%s: the padding token would move from id %d to %d, and with it all positions of a %s "
+            "model",
+            p->o->model, c->pad, pad, c->type);
     c->pad = pad;
     c->vocab = p->kept;
     return 0;
@@ -151,7 +156,8 @@ static int copy_tensors(const copier *c, kh_err *err) {
     return rc;
 }
 
-static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtype, kh_arena *arena, int *n, size_t *params) {
+static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtype, kh_arena *arena,
+    int *n, size_t *params) {
     const kh_model *m = p->model;
     size_t rows = 0;
     for (const kh_weight *w = kh_weight_table; w->name[0]; w++)
@@ -159,7 +165,8 @@ static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtyp
     kh_array *plan = kh_arena_array(arena, rows, sizeof *plan);
     *n = 0;
     for (const kh_weight *w = kh_weight_table; plan && w->name[0]; w++)
-        for (int layer = 0; kh_weight_wanted(w, now, m->head) && layer < (w->layered ? now->layers : 1); layer++) {
+        for (int layer = 0;
+             kh_weight_wanted(w, now, m->head) && layer < (w->layered ? now->layers : 1); layer++) {
             char name[256];
             kh_array *a = &plan[(*n)++];
             kh_weight_name(w, now, m->head, layer, 0, name, sizeof name);
@@ -172,12 +179,14 @@ static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtyp
     return plan;
 }
 
-static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype, const char *path, size_t *params, kh_err *err) {
+static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype, const char *path,
+    size_t *params, kh_err *err) {
     kh_arena arena = { 0 };
     int n, longest = now->inner > now->hidden ? now->inner : now->hidden;
     kh_array *plan = make_plan(p, now, dtype, &arena, &n, params);
     copier c = { .p = p, .dtype = dtype, .row = kh_aligned((size_t)longest * sizeof(float)) };
-    int rc = plan && c.row ? kh_safetensors_create(&c.out, path, plan, n, err) : kh_fail_memory(err);
+    int rc =
+        plan && c.row ? kh_safetensors_create(&c.out, path, plan, n, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = copy_tensors(&c, err);
     int closed = kh_safetensors_finish(c.out, rc == 0, rc == 0 ? err : NULL);
@@ -194,12 +203,14 @@ static int write_model(const pruning *p, size_t *params, kh_err *err) {
     if (rc != 0)
         return rc;
     kh_buf config = kh_buf_init(1 << 16);
-    char *config_path = kh_path_join(dir, "config.json"), *weights_path = kh_path_join(dir, "model.safetensors");
+    char *config_path = kh_path_join(dir, "config.json"),
+         *weights_path = kh_path_join(dir, "model.safetensors");
     kh_config_put(&now, dtype, &config);
     if (!config_path || !weights_path || kh_buf_failed(&config))
         rc = kh_fail_memory(err);
-    else if ((rc = kh_dir_make(dir, err)) == 0 && (rc = write_weights(p, &now, dtype, weights_path, params, err)) == 0 &&
-             (rc = kh_prune_write(p->o->model, p->keep, p->n, dir, err)) == 0)
+    else if ((rc = kh_dir_make(dir, err)) == 0 &&
+        (rc = write_weights(p, &now, dtype, weights_path, params, err)) == 0 &&
+        (rc = kh_prune_write(p->o->model, p->keep, p->n, dir, err)) == 0)
         rc = kh_file_write(config_path, config.data, config.len, err);
     kh_buf_free(&config);
     kh_free(config_path);
@@ -217,7 +228,8 @@ int kh_model_prune(kh_pruned *out, const kh_prune_opts *o, kh_err *err) {
         goto done;
     p.n = kh_tokenizer_size(p.tokenizer);
     if (p.n > p.model->config.vocab) {
-        rc = kh_fail(err, KH_EMISMATCH, "%s: the tokenizer has %d tokens, more than the %d of the model", o->model, p.n,
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: the tokenizer has %d tokens, more than the %d of the model", o->model, p.n,
             p.model->config.vocab);
         goto done;
     }

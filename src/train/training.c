@@ -1,7 +1,8 @@
 /* training.c - checkpoints of pre-training; see pretrain.h for the files.
  *
- * Each file appears whole or not at all. training.json names the state that it belongs to and is written after it, so that a
- * kill at any moment leaves a pair that fits together: the old one or the new one. */
+ * Each file appears whole or not at all. training.json names the state that it belongs to and is
+ * written after it, so that a kill at any moment leaves a pair that fits together: the old one or
+ * the new one. */
 #include "train/training.h"
 
 #include "base/alloc.h"
@@ -20,24 +21,31 @@ enum { STATE_VERSION = 1, JSON_MAX = 1 << 22, LOG_MAX = 1 << 26, NAME = 64 };
 
 static const char *const VECTORS[3] = { "weights", "first_moments", "second_moments" };
 
-static void state_name(long step, char out[NAME]) { snprintf(out, NAME, "training-%ld.safetensors", step); }
+static void state_name(long step, char out[NAME]) {
+    snprintf(out, NAME, "training-%ld.safetensors", step);
+}
 
-int kh_training_save_model(kh_training *t, kh_err *err) { return kh_params_save(&t->params, t->w, t->o->out, t->o->dtype, err); }
+int kh_training_save_model(kh_training *t, kh_err *err) {
+    return kh_params_save(&t->params, t->w, t->o->out, t->o->dtype, err);
+}
 
 int kh_training_save_log(kh_training *t, kh_err *err) {
     char *path = kh_path_join(t->o->out, "log.tsv");
-    int rc = path && !kh_buf_failed(&t->log) ? kh_file_write(path, t->log.data, t->log.len, err) : kh_fail_memory(err);
+    int rc = path && !kh_buf_failed(&t->log) ? kh_file_write(path, t->log.data, t->log.len, err)
+                                             : kh_fail_memory(err);
     kh_free(path);
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- saving */
+/* -------------------------------------------------------------------------------------- saving */
 
 static int save_vectors(kh_training *t, const char *path, kh_err *err) {
     const float *vector[3] = { t->w, t->adamw.m, t->adamw.v };
     kh_array plan[3] = { { 0 } };
     for (int i = 0; i < 3; i++)
-        plan[i] = (kh_array){ .name = VECTORS[i], .dtype = KH_DTYPE_F32, .rank = 1, .shape = { t->params.size } };
+        plan[i] = (kh_array){
+            .name = VECTORS[i], .dtype = KH_DTYPE_F32, .rank = 1, .shape = { t->params.size }
+        };
     kh_safetensors_writer *w = NULL;
     int rc = kh_safetensors_create(&w, path, plan, 3, err);
     for (int i = 0; i < 3 && rc == 0; i++)
@@ -49,10 +57,13 @@ static int save_vectors(kh_training *t, const char *path, kh_err *err) {
 static void put_json(const kh_training *t, kh_buf *b) {
     char name[NAME];
     state_name(t->step, name);
-    kh_buf_printf(b, "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n", STATE_VERSION, name,
-        t->step, t->phase);
-    kh_buf_printf(b, "  \"tokens\": %lld,\n  \"seconds\": %.3f,\n  \"loss_sum\": %.17g,\n  \"loss_weight\": %.17g,\n", t->tokens,
-        t->seconds, t->loss_sum, t->loss_weight);
+    kh_buf_printf(b,
+        "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n",
+        STATE_VERSION, name, t->step, t->phase);
+    kh_buf_printf(b,
+        "  \"tokens\": %lld,\n  \"seconds\": %.3f,\n  \"loss_sum\": %.17g,\n  \"loss_weight\": "
+        "%.17g,\n",
+        t->tokens, t->seconds, t->loss_sum, t->loss_weight);
     kh_buf_text(b, "  \"drawn\": [");
     for (int i = 0; i < t->corpus.n_file; i++)
         kh_buf_printf(b, "%s%llu", i ? ", " : "", (unsigned long long)t->sampler.drawn[i]);
@@ -76,13 +87,15 @@ static void remove_old(const char *dir, const char *current) {
 int kh_training_save(kh_training *t, kh_err *err) {
     char name[NAME];
     state_name(t->step, name);
-    char *json_path = kh_path_join(t->o->out, "training.json"), *path = kh_path_join(t->o->out, name);
+    char *json_path = kh_path_join(t->o->out, "training.json"),
+         *path = kh_path_join(t->o->out, name);
     kh_buf json = kh_buf_init(JSON_MAX);
     put_json(t, &json);
     int rc = json_path && path && !kh_buf_failed(&json) ? 0 : kh_fail_memory(err);
     if (rc != 0)
         goto done;
-    if ((rc = save_vectors(t, path, err)) != 0 || (rc = kh_file_write(json_path, json.data, json.len, err)) != 0 ||
+    if ((rc = save_vectors(t, path, err)) != 0 ||
+        (rc = kh_file_write(json_path, json.data, json.len, err)) != 0 ||
         (rc = kh_training_save_model(t, err)) != 0 || (rc = kh_training_save_log(t, err)) != 0)
         goto done;
     remove_old(t->o->out, name);
@@ -93,7 +106,7 @@ done:
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- loading */
+/* ------------------------------------------------------------------------------------- loading */
 
 static int load_vectors(kh_training *t, const char *path, kh_err *err) {
     float *vector[3] = { t->w, t->adamw.m, t->adamw.v };
@@ -102,7 +115,8 @@ static int load_vectors(kh_training *t, const char *path, kh_err *err) {
     for (int i = 0; i < 3 && rc == 0; i++) {
         const kh_array *a = kh_safetensors_find(f, VECTORS[i]);
         if (!a || a->dtype != KH_DTYPE_F32 || a->bytes != t->params.size * sizeof **vector)
-            rc = kh_fail(err, KH_EMISMATCH, "%s: has no \"%s\" of %zu numbers in F32; it belongs to another model", path,
+            rc = kh_fail(err, KH_EMISMATCH,
+                "%s: has no \"%s\" of %zu numbers in F32; it belongs to another model", path,
                 VECTORS[i], t->params.size);
         else
             rc = kh_safetensors_read(f, a, 0, a->bytes, vector[i], err);
@@ -134,34 +148,40 @@ static int load_log(kh_training *t, kh_err *err) {
     return rc;
 }
 
-static int check_text(
-    const json_t *root, const char *key, const kh_buf *now, const char *path, bool strict, const kh_hooks *hooks, kh_err *err) {
+static int check_text(const json_t *root, const char *key, const kh_buf *now, const char *path,
+    bool strict, const kh_hooks *hooks, kh_err *err) {
     const char *then;
     int rc = kh_json_string(root, key, &then, path, err);
     if (rc != 0 || strcmp(then, now->data) == 0)
         return rc;
     if (strict)
-        return kh_fail(
-            err, KH_EMISMATCH, "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then, now->data);
-    kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"", path, then, now->data);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then,
+            now->data);
+    kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"", path,
+        then, now->data);
     return 0;
 }
 
-static int read_number(const json_t *root, const char *key, double *out, const char *path, kh_err *err) {
+static int read_number(
+    const json_t *root, const char *key, double *out, const char *path, kh_err *err) {
     int rc = kh_json_number(root, key, out, path, err);
     if (rc == 0 && !(*out >= 0 && *out < 1e15))
         rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a number from 0 to 1e15", path, key);
     return rc;
 }
 
-static int load_json(kh_training *t, const json_t *root, const char *path, char name[NAME], kh_err *err) {
+static int load_json(
+    kh_training *t, const json_t *root, const char *path, char name[NAME], kh_err *err) {
     const char *state;
     int version;
     double step, tokens;
     int rc = kh_json_int(root, "version", 1, STATE_VERSION, &version, path, err);
-    if (rc != 0 || (rc = check_text(root, "recipe", &t->recipe, path, true, t->o->hooks, err)) != 0 ||
+    if (rc != 0 ||
+        (rc = check_text(root, "recipe", &t->recipe, path, true, t->o->hooks, err)) != 0 ||
         (rc = check_text(root, "schedule", &t->schedule, path, false, t->o->hooks, err)) != 0 ||
-        (rc = kh_json_string(root, "state", &state, path, err)) != 0 || (rc = read_number(root, "step", &step, path, err)) != 0 ||
+        (rc = kh_json_string(root, "state", &state, path, err)) != 0 ||
+        (rc = read_number(root, "step", &step, path, err)) != 0 ||
         (rc = kh_json_int(root, "phase", 0, t->o->n_phase - 1, &t->phase, path, err)) != 0 ||
         (rc = read_number(root, "tokens", &tokens, path, err)) != 0 ||
         (rc = read_number(root, "seconds", &t->seconds, path, err)) != 0 ||
@@ -169,13 +189,15 @@ static int load_json(kh_training *t, const json_t *root, const char *path, char 
         (rc = read_number(root, "loss_weight", &t->loss_weight, path, err)) != 0)
         return rc;
     if (strlen(state) >= NAME || strchr(state, '/'))
-        return kh_fail(err, KH_EFORMAT, "%s: \"state\" must be the name of a file in the same folder", path);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"state\" must be the name of a file in the same folder", path);
     snprintf(name, NAME, "%s", state);
     t->step = t->adamw.step = (long)step;
     t->tokens = (long long)tokens;
     const json_t *drawn = json_object_get(root, "drawn");
     if (!json_is_array(drawn) || json_array_size(drawn) != (size_t)t->corpus.n_file)
-        return kh_fail(err, KH_EFORMAT, "%s: \"drawn\" must be a list of %d numbers", path, t->corpus.n_file);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"drawn\" must be a list of %d numbers", path, t->corpus.n_file);
     for (int i = 0; i < t->corpus.n_file; i++) {
         json_int_t n = json_integer_value(json_array_get(drawn, (size_t)i));
         t->drawn[i] = n > 0 ? (uint64_t)n : 0;
@@ -190,7 +212,8 @@ int kh_training_load(kh_training *t, bool *found, kh_err *err) {
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc != 0 || !kh_file_exists(path))
         goto done;
-    if ((rc = kh_json_read(path, JSON_MAX, &root, err)) != 0 || (rc = load_json(t, root, path, name, err)) != 0)
+    if ((rc = kh_json_read(path, JSON_MAX, &root, err)) != 0 ||
+        (rc = load_json(t, root, path, name, err)) != 0)
         goto done;
     if (!(state = kh_path_join(t->o->out, name))) {
         rc = kh_fail_memory(err);

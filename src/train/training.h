@@ -1,4 +1,5 @@
-/* training.h - where pre-training stands, for the two files that know: pretrain.c runs it, training.c saves and loads it. */
+/* training.h - where pre-training stands, for the two files that know: pretrain.c runs it,
+ * training.c saves and loads it. */
 #ifndef KH_TRAIN_TRAINING_H
 #define KH_TRAIN_TRAINING_H
 
@@ -26,8 +27,8 @@ typedef struct kh_training {
     double seconds;
     double loss_sum, loss_weight; /* the smoothed loss is their ratio */
     double held_out_loss;
-    kh_buf log;    /* log.tsv */
-    kh_buf recipe; /* what must not change between stop and resume */
+    kh_buf log;      /* log.tsv */
+    kh_buf recipe;   /* what must not change between stop and resume */
     kh_buf schedule; /* what may */
 } kh_training;
 

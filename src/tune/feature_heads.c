@@ -1,6 +1,7 @@
-/* feature_heads.c - the methods that leave the model as it is and read it: a small head, learned by gradients, on the hidden states
- * of the last layer over the row in the plain template. feature-mlp reads one state, feature-bilstm all of them. The states
- * are read once, before the first epoch: a query for each row. */
+/* feature_heads.c - the methods that leave the model as it is and read it: a small head, learned by
+ * gradients, on the hidden states of the last layer over the row in the plain template. feature-mlp
+ * reads one state, feature-bilstm all of them. The states are read once, before the first epoch: a
+ * query for each row. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
@@ -16,14 +17,15 @@ typedef struct feature_opts {
 static const kh_opt mlp_table[] = {
     { "states", KH_OPT_CHOICE, offsetof(feature_opts, states), "mask", .arg = "mask|mean|first",
         .help = "what it reads: the state at the mask, the mean of all, the first" },
-    { "inner", KH_OPT_INT, offsetof(feature_opts, inner), "256", .min = 1, .max = 1 << 14, .arg = "N", .help = "hidden units" },
+    { "inner", KH_OPT_INT, offsetof(feature_opts, inner), "256", .min = 1, .max = 1 << 14,
+        .arg = "N", .help = "hidden units" },
     KH_DESCENT_ROWS(feature_opts, descent, "1e-3", "200", "0.01"),
     { 0 },
 };
 
 static const kh_opt bilstm_table[] = {
-    { "inner", KH_OPT_INT, offsetof(feature_opts, inner), "64", .min = 1, .max = 1 << 14, .arg = "N",
-        .help = "units of each direction" },
+    { "inner", KH_OPT_INT, offsetof(feature_opts, inner), "64", .min = 1, .max = 1 << 14,
+        .arg = "N", .help = "units of each direction" },
     KH_DESCENT_ROWS(feature_opts, descent, "1e-3", "100", "0.01"),
     { 0 },
 };
@@ -45,7 +47,8 @@ static void learned_free(learned *l) {
     kh_free(l->dev_label);
 }
 
-static int run_head(void *self, const kh_row_subset *some, bool gradients, float *logprob, double *loss, float **slope, kh_err *err) {
+static int run_head(void *self, const kh_row_subset *some, bool gradients, float *logprob,
+    double *loss, float **slope, kh_err *err) {
     learned *l = self;
     const kh_features *f = some->dev ? &l->dev : &l->train;
     for (int i = 0; i < some->n; i++)
@@ -59,10 +62,12 @@ static int read_features(learned *l, kh_tuning *t, kh_err *err) {
     kh_batch_opts o = { .max_len = box.max_len, .next = box.next };
     kh_pool pool = l->adapter.pool;
     int most = t->n_train > t->n_dev ? t->n_train : t->n_dev;
-    int rc = kh_features_read(&l->train, t->plm, t->task, t->words, &o, pool, t->train_row, t->n_train, err);
+    int rc = kh_features_read(
+        &l->train, t->plm, t->task, t->words, &o, pool, t->train_row, t->n_train, err);
     long long before = kh_tuning_queries(t);
     if (rc == 0)
-        rc = kh_features_read(&l->dev, t->plm, t->task, t->words, &o, pool, t->dev_row, t->n_dev, err);
+        rc = kh_features_read(
+            &l->dev, t->plm, t->task, t->words, &o, pool, t->dev_row, t->n_dev, err);
     t->dev_queries = kh_tuning_queries(t) - before;
     l->row = kh_calloc((size_t)most, sizeof *l->row);
     l->dev_label = kh_calloc((size_t)t->n_dev, sizeof *l->dev_label);
@@ -73,7 +78,8 @@ static int read_features(learned *l, kh_tuning *t, kh_err *err) {
     return rc;
 }
 
-static int run_features(kh_tuning *t, const feature_opts *o, kh_adapter_kind kind, kh_posterior *p, kh_err *err) {
+static int run_features(
+    kh_tuning *t, const feature_opts *o, kh_adapter_kind kind, kh_posterior *p, kh_err *err) {
     learned l = { .adapter = { .kind = kind,
                       .pool = kind == KH_ADAPTER_MLP ? (kh_pool)o->states : KH_POOL_ALL,
                       .hidden = kh_plm_describe(t->plm).hidden,
@@ -85,7 +91,8 @@ static int run_features(kh_tuning *t, const feature_opts *o, kh_adapter_kind kin
     for (int i = 0; i < n; i++)
         segment[i] = (kh_param_group){ part[i].n, part[i].rank > 1 };
     l.adapter.x = kh_calloc(kh_adapter_size(&l.adapter), sizeof *l.adapter.x);
-    int rc = l.adapter.x ? kh_head_new(&l.head, &l.adapter, o->descent.shards, err) : kh_fail_memory(err);
+    int rc = l.adapter.x ? kh_head_new(&l.head, &l.adapter, o->descent.shards, err)
+                         : kh_fail_memory(err);
     if (rc == 0)
         rc = read_features(&l, t, err);
     if (rc == 0)

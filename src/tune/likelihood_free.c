@@ -1,11 +1,13 @@
 /* labels.c - see labels.h.
  *
- * Rows are asked hardest first, by the share of wrong answers so far, so that a hopeless candidate is known early. The order
- * follows from the answers that came before and from nothing else; what is accepted does not depend on it.
+ * Rows are asked hardest first, by the share of wrong answers so far, so that a hopeless candidate
+ * is known early. The order follows from the answers that came before and from nothing else; what
+ * is accepted does not depend on it.
  *
- * Calibration of votes. The votes on dev are honest: no z was accepted because of them. Those on train are not, but they can be
- * made so: given that z makes at most eps - 1 errors on all other rows, it is accepted whatever it says to row i, so that the
- * members of which this is true are unbiased voters on row i. That costs no query. doc/methods.md, L16 to L18. */
+ * Calibration of votes. The votes on dev are honest: no z was accepted because of them. Those on
+ * train are not, but they can be made so: given that z makes at most eps - 1 errors on all other
+ * rows, it is accepted whatever it says to row i, so that the members of which this is true are
+ * unbiased voters on row i. That costs no query. doc/methods.md, L16 to L18. */
 #include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
@@ -18,15 +20,16 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 32,     /* prompts in memory */
-    CHUNK = 4,        /* rows between two looks at the allowance: 20 candidates still fill the engine */
-    LEAST = 20,       /* candidates of the least run: a batch of the methods that accept and reject */
-    FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may vote on it */
+    AT_ONCE = 32, /* prompts in memory */
+    CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
+    LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
+    FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may
+                         vote on it */
 };
 
 static const double TICK_SECONDS = 5; /* between two words on progress inside a generation */
 
-/* ----------------------------------------------------------------------------------------------------- the box */
+/* ------------------------------------------------------------------------------------- the box */
 
 typedef struct box {
     kh_simulator sim;
@@ -39,9 +42,11 @@ typedef struct box {
     int *label;            /* [AT_ONCE, n_row] */
 } box;
 
-/* Whether row a has been wrong more often than row b, in exact arithmetic; a row that was never asked counts as half wrong. */
+/* Whether row a has been wrong more often than row b, in exact arithmetic; a row that was never
+ * asked counts as half wrong. */
 static bool harder(const box *b, int x, int y) {
-    return (b->wrong[x] * 2 + 1) * (b->answers[y] + 1) > (b->wrong[y] * 2 + 1) * (b->answers[x] + 1);
+    return (b->wrong[x] * 2 + 1) * (b->answers[y] + 1) >
+        (b->wrong[y] * 2 + 1) * (b->answers[x] + 1);
 }
 
 static void sort_rows(box *b) {
@@ -54,14 +59,16 @@ static void sort_rows(box *b) {
     }
 }
 
-static int ask_some(box *b, const float *z, int n, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int ask_some(
+    box *b, const float *z, int n, const int *allowance, int *errors, int *answer, kh_err *err) {
     const kh_space *space = kh_subspace_space(b->target.space);
     const kh_batch *batch = b->target.batch;
     long long before = kh_plm_meter(b->t->plm).queries;
     kh_question q = { batch, b->target.words, space->inject, b->prompts, n };
     int rc = kh_subspace_prompts(b->target.space, z, n, b->prompts, err);
     if (rc == 0)
-        rc = kh_plm_answer_within(b->target.labeler, &q, &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+        rc = kh_plm_answer_within(b->target.labeler, &q,
+            &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
     if (rc != 0)
         return rc;
     long long asked = kh_plm_meter(b->t->plm).queries - before;
@@ -75,13 +82,14 @@ static int ask_some(box *b, const float *z, int n, const int *allowance, int *er
     return 0;
 }
 
-static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     box *b = s->self;
     int rc = 0;
     for (int first = 0; first < c->n && rc == 0; first += AT_ONCE) {
         int n = c->n - first < AT_ONCE ? c->n - first : AT_ONCE;
-        rc = ask_some(b, c->z + (size_t)first * (size_t)s->dim, n, allowance + first, errors + first,
-            answer + (size_t)first * (size_t)s->n_answer, err);
+        rc = ask_some(b, c->z + (size_t)first * (size_t)s->dim, n, allowance + first,
+            errors + first, answer + (size_t)first * (size_t)s->n_answer, err);
     }
     if (rc == 0)
         sort_rows(b);
@@ -101,13 +109,15 @@ static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err
         int n = c->n - first < AT_ONCE ? c->n - first : AT_ONCE;
         rc = kh_target_answer(&b->target, c->z + (size_t)first * (size_t)s->dim, n, b->label, err);
         if (rc == 0)
-            one_hot(b->label, (size_t)n * (size_t)s->n_answer, s->n_class, x + (size_t)first * (size_t)s->n_obs);
+            one_hot(b->label, (size_t)n * (size_t)s->n_answer, s->n_class,
+                x + (size_t)first * (size_t)s->n_obs);
         s->asked += (long long)n * s->cost;
     }
     return rc;
 }
 
-static int box_new(box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
+static int box_new(
+    box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
     int n_row = t->train->n_row, n_label = t->words->n_label;
     size_t rows = (size_t)n_row, prompt = (size_t)t->space.slots * (size_t)t->space.hidden;
     *b = (box){ .target = { NULL, t->labeler, space, t->train, t->words },
@@ -147,7 +157,7 @@ static void box_free(box *b) {
     kh_free(b->label);
 }
 
-/* --------------------------------------------------------------------------------------------------- looking on */
+/* ---------------------------------------------------------------------------------- looking on */
 
 typedef struct dev_monitor {
     kh_monitor watch;
@@ -156,22 +166,25 @@ typedef struct dev_monitor {
     const kh_labels_opts *o;
     const char *phase;
     int samples;
-    int *label;          /* [samples, dev rows] */
-    float *z;            /* [samples, dim] the different members of a population, */
-    int *which;          /* [samples] and which of them each one is */
-    double *votes;       /* [dev rows, labels] of the population just judged */
-    bool judged;         /* the last population that was done, */
-    int n;               /* and how many members it has */
-    long done, total;    /* progress, as last told, */
-    double told;         /* and when */
-    kh_population best;  /* on dev, the later of equals, */
-    double *best_votes;  /* with these votes */
-    double dev;          /* and this metric; NaN: none yet */
+    int *label;         /* [samples, dev rows] */
+    float *z;           /* [samples, dim] the different members of a population, */
+    int *which;         /* [samples] and which of them each one is */
+    double *votes;      /* [dev rows, labels] of the population just judged */
+    bool judged;        /* the last population that was done, */
+    int n;              /* and how many members it has */
+    long done, total;   /* progress, as last told, */
+    double told;        /* and when */
+    kh_population best; /* on dev, the later of equals, */
+    double *best_votes; /* with these votes */
+    double dev;         /* and this metric; NaN: none yet */
 } dev_monitor;
 
-static long long dev_cost(const kh_tuning *t, int samples) { return (long long)samples * t->dev->n_row; }
+static long long dev_cost(const kh_tuning *t, int samples) {
+    return (long long)samples * t->dev->n_row;
+}
 
-static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, int samples, kh_err *err) {
+static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_subspace *space,
+    const kh_labels_opts *o, int samples, kh_err *err) {
     *l = (dev_monitor){ .t = t,
         .space = space,
         .o = o,
@@ -235,7 +248,8 @@ static int vote(dev_monitor *l, const kh_population *p, kh_err *err) {
     memset(l->votes, 0, kh_dev_size(l->t) * sizeof *l->votes);
     for (int s = 0; s < p->n; s++)
         for (int i = 0; i < n_row; i++)
-            l->votes[(size_t)i * (size_t)n_label + (size_t)l->label[(size_t)l->which[s] * (size_t)n_row + (size_t)i]] +=
+            l->votes[(size_t)i * (size_t)n_label +
+                (size_t)l->label[(size_t)l->which[s] * (size_t)n_row + (size_t)i]] +=
                 p->weight[s] * p->n;
     return 0;
 }
@@ -256,7 +270,8 @@ static int judge(dev_monitor *l, const kh_population *p, kh_err *err) {
     return rc;
 }
 
-static int done(kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
+static int done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     dev_monitor *l = w->self;
     const kh_tune_opts *o = l->t->o;
     l->judged = last || (l->o->dev_every > 0 && step->gen % l->o->dev_every == 0);
@@ -268,7 +283,8 @@ static int done(kh_monitor *w, const kh_population *p, const kh_level_done *step
     l->done = budget ? (long)kh_tuning_queries(l->t) : step->done;
     l->total = budget ? (long)o->max_queries : step->total;
     l->told = kh_tuning_seconds(l->t);
-    kh_tuning_report(l->t, l->phase, &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts, 0, false });
+    kh_tuning_report(l->t, l->phase,
+        &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts, 0, false });
     if (l->t->stopped[0])
         kh_monitor_stop(w, "%s", l->t->stopped);
     return 0;
@@ -303,17 +319,21 @@ static int recall(kh_monitor *w, int number, kh_buf *bytes, kh_err *err) {
     return kh_tuning_recall(l->t, l->phase, number, bytes, err);
 }
 
-/* ------------------------------------------------------------------------------------------------- calibration */
+/* --------------------------------------------------------------------------------- calibration */
 
-/* L17, L18: the votes on train row i of the members that would be here whatever they had said to it. False: they are too few. */
-static bool votes_without(const kh_population *p, const int *truth, int i, int n_label, double *votes) {
+/* L17, L18: the votes on train row i of the members that would be here whatever they had said to
+ * it. False: they are too few. */
+static bool votes_without(
+    const kh_population *p, const int *truth, int i, int n_label, double *votes) {
     double sum = 0, squares = 0;
     for (int k = 0; k < n_label; k++)
         votes[k] = 0;
     for (int s = 0; s < p->n; s++) {
         int said = p->answer[(size_t)s * (size_t)p->n_answer + (size_t)i];
         bool wrong = said != truth[i];
-        double w = p->rate > 0 ? p->weight[s] * exp(p->rate * wrong) : p->errors[s] - wrong < p->tolerance ? p->weight[s] : 0;
+        double w = p->rate > 0                    ? p->weight[s] * exp(p->rate * wrong)
+            : p->errors[s] - wrong < p->tolerance ? p->weight[s]
+                                                  : 0;
         votes[said] += w;
         sum += w;
         squares += w * w;
@@ -338,7 +358,8 @@ static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
         for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
             if (votes_without(p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label))
                 label[n++] = t->train->label[i];
-        rc = kh_calibrator_fit(&post->calibrator, KH_CALIBRATE_VOTES, votes, label, n, n_label, err);
+        rc =
+            kh_calibrator_fit(&post->calibrator, KH_CALIBRATE_VOTES, votes, label, n, n_label, err);
         post->calibrated = rc == 0;
     }
     kh_free(votes);
@@ -346,7 +367,7 @@ static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- the run */
+/* ------------------------------------------------------------------------------------- the run */
 
 static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
     int rc = 0;
@@ -359,7 +380,8 @@ static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
     return rc == 0 && l->o->calibrate == KH_CALIBRATE_BY_VOTES ? calibrate(l, p, err) : rc;
 }
 
-int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int samples, kh_posterior *p, kh_err *err) {
+int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int samples,
+    kh_posterior *p, kh_err *err) {
     const kh_labels_opts *o = opts;
     kh_subspace *space;
     kh_population out = { 0 };
@@ -372,7 +394,9 @@ int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int
         rc = dev_monitor_new(&l, t, space, o, samples, err);
     if (rc == 0) {
         l.phase = sampler->name;
-        l.watch = (kh_monitor){ .may = may, .done = done, .tick = tick, .keep = keep, .recall = recall, .self = &l };
+        l.watch = (kh_monitor){
+            .may = may, .done = done, .tick = tick, .keep = keep, .recall = recall, .self = &l
+        };
         rc = sampler->run(&out, &b.sim, opts, t->o->seed, &l.watch, err);
     }
     if (rc == 0 && !l.judged)
@@ -395,9 +419,10 @@ long long kh_labels_least(const kh_tuning *t, int samples) {
 
 static long long whole(double x) { return x < 1e15 ? (long long)x : (long long)1e15; }
 
-void kh_labels_most(
-    const kh_tuning *t, const kh_labels_opts *o, double candidates, int populations, int samples, kh_plan *most) {
-    double looks = o->dev_every > 0 ? populations / o->dev_every + (populations % o->dev_every > 0) : 1;
+void kh_labels_most(const kh_tuning *t, const kh_labels_opts *o, double candidates, int populations,
+    int samples, kh_plan *most) {
+    double looks =
+        o->dev_every > 0 ? populations / o->dev_every + (populations % o->dev_every > 0) : 1;
     most->candidates = whole(candidates);
     most->train = whole(candidates * t->train->n_row);
     most->dev = whole(looks * samples * t->dev->n_row);

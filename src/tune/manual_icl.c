@@ -1,5 +1,5 @@
-/* plain.c - the methods without a soft prompt: the template alone, and demonstrations in front of it. Nothing is tuned; the
- * dev rows are asked once, to say what the result is worth. */
+/* plain.c - the methods without a soft prompt: the template alone, and demonstrations in front of
+ * it. Nothing is tuned; the dev rows are asked once, to say what the result is worth. */
 #include "tune/method.h"
 
 /* With a prior of labels the dev rows are asked when that is learned. */
@@ -33,7 +33,7 @@ const kh_method kh_method_manual = {
     .run = run_manual,
 };
 
-/* --------------------------------------------------------------------------------------- in-context learning */
+/* ------------------------------------------------------------------------- in-context learning */
 
 typedef struct icl_opts {
     int demos, orders;
@@ -45,7 +45,8 @@ static const kh_opt icl_table[] = {
         .help = "demonstrations in front of a row; fewer if fewer fit" },
     { "orders", KH_OPT_INT, offsetof(icl_opts, orders), "1", .min = 1, .max = 1 << 12, .arg = "N",
         .help = "orders of demonstrations to average over" },
-    { "balanced", KH_OPT_FLAG, offsetof(icl_opts, balanced), "true", .help = "classes take turns in an order" },
+    { "balanced", KH_OPT_FLAG, offsetof(icl_opts, balanced), "true",
+        .help = "classes take turns in an order" },
     { 0 },
 };
 
@@ -64,7 +65,8 @@ static void all_of_icl(const kh_tuning *t, const void *opts, kh_plan *most) {
 
 static int run_icl(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const icl_opts *o = opts;
-    int rc = kh_demos_draw(&p->demos, &p->arena, t->train_row, t->n_train, o->demos, o->orders, o->balanced, t->o->seed, err);
+    int rc = kh_demos_draw(&p->demos, &p->arena, t->train_row, t->n_train, o->demos, o->orders,
+        o->balanced, t->o->seed, err);
     for (int i = 0; i < o->orders && rc == 0; i++)
         rc = kh_posterior_add(p, NULL, 0, err);
     return rc == 0 ? judge_on_dev(t, p, err) : rc;

@@ -1,5 +1,6 @@
-/* model_tuning.c - all weights, learned by gradients through template and label words. The result is a model of its own, in
- * Hugging Face layout under "model" in the run's folder, and a posterior that is the plain template with that model. */
+/* model_tuning.c - all weights, learned by gradients through template and label words. The result
+ * is a model of its own, in Hugging Face layout under "model" in the run's folder, and a posterior
+ * that is the plain template with that model. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
@@ -22,12 +23,14 @@ static int make_segments(const kh_params *p, kh_param_group **out, int *n, kh_er
     kh_param_group *s = *out = kh_calloc((size_t)p->n, sizeof *s);
     *n = 0;
     for (int i = 0; s && i < p->n; i++)
-        s[(*n)++] = (kh_param_group){ (size_t)p->item[i].rows * (size_t)p->item[i].cols, kh_param_decays(&p->item[i]) };
+        s[(*n)++] = (kh_param_group){ (size_t)p->item[i].rows * (size_t)p->item[i].cols,
+            kh_param_decays(&p->item[i]) };
     return s ? 0 : kh_fail_memory(err);
 }
 
 /* Writes the model, opens it as everybody will, and lets it answer the dev rows. */
-static int publish(kh_tuning *t, const kh_trainable *box, const char *dir, kh_posterior *p, kh_err *err) {
+static int publish(
+    kh_tuning *t, const kh_trainable *box, const char *dir, kh_posterior *p, kh_err *err) {
     kh_plm *plm = NULL;
     int rc = kh_dir_make(dir, err);
     if (rc == 0 && (rc = kh_params_save(&box->params, box->w, dir, KH_DTYPE_F32, err)) == 0)
@@ -65,7 +68,9 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_WEIGHTS, 0, 0, err);
-    kh_gradient_pass through = { .t = t, .o = &o->descent, .box = &box, .gradient = g, .slope = kh_gradient_weights };
+    kh_gradient_pass through = {
+        .t = t, .o = &o->descent, .box = &box, .gradient = g, .slope = kh_gradient_weights
+    };
     kh_descent d = { .t = t,
         .o = &o->descent,
         .phase = "model-tuning",

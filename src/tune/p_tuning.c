@@ -1,8 +1,9 @@
-/* p_tuning.c - P-tuning v2 (Liu et al. 2022): keys and values in front of those of every layer, learned by gradients through
- * the frozen model, without a network that makes them. They start as keys and values of tokens of the train rows (Li and Liang
- * 2021 found real words the best start with few examples), but with keys that hardly anything attends to: a few dozen more
- * tokens in front would change what the model says before anything is learned. The text has no slots, and prefixes take no
- * positions. */
+/* p_tuning.c - P-tuning v2 (Liu et al. 2022): keys and values in front of those of every layer,
+ * learned by gradients through the frozen model, without a network that makes them. They start as
+ * keys and values of tokens of the train rows (Li and Liang 2021 found real words the best start
+ * with few examples), but with keys that hardly anything attends to: a few dozen more tokens in
+ * front would change what the model says before anything is learned. The text has no slots, and
+ * prefixes take no positions. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
@@ -34,15 +35,16 @@ static int prefix_pass(void *self, kh_pass_f32 *out, kh_err *err) {
 }
 
 /* y [n, H] = x [n, H] w [H, H]^T + b [H] */
-static void project(const float *x, const kh_tensor *w, const kh_tensor *b, int n, int hidden, float *y) {
+static void project(
+    const float *x, const kh_tensor *w, const kh_tensor *b, int n, int hidden, float *y) {
     for (int i = 0; i < n; i++)
         memcpy(y + (size_t)i * (size_t)hidden, b->data, (size_t)hidden * sizeof *y);
-    cblas_sgemm(
-        CblasRowMajor, CblasNoTrans, CblasTrans, n, hidden, hidden, 1, x, hidden, w->data, hidden, 1, y, hidden);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, hidden, hidden, 1, x, hidden, w->data,
+        hidden, 1, y, hidden);
 }
 
-/* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then weigh about as much as one
- * token. */
+/* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then
+ * weigh about as much as one token. */
 static void push_away(const kh_adapter *g, int heads, const float *query, float *key) {
     size_t h = (size_t)g->hidden, width = h / (size_t)heads;
     for (size_t head = 0; head < h; head += width) {
@@ -56,9 +58,10 @@ static void push_away(const kh_adapter *g, int heads, const float *query, float 
     }
 }
 
-/* The input of one layer for some rows, [tokens, H]: what its prefixes start from. pick [slots, H] and mean [H] are scratch. */
-static void start_layer(const kh_adapter *g, const kh_config *c, const kh_layer *w, const float *state, int tokens, float *pick,
-    float *mean, float *key) {
+/* The input of one layer for some rows, [tokens, H]: what its prefixes start from. pick [slots, H]
+ * and mean [H] are scratch. */
+static void start_layer(const kh_adapter *g, const kh_config *c, const kh_layer *w,
+    const float *state, int tokens, float *pick, float *mean, float *key) {
     size_t h = (size_t)g->hidden, size = (size_t)g->slots * h;
     for (size_t i = 0; i < (size_t)g->slots; i++) /* spread over all rows */
         memcpy(pick + i * h, state + (i * (size_t)tokens / (size_t)g->slots) * h, h * sizeof *pick);
@@ -77,12 +80,14 @@ static void start_layer(const kh_adapter *g, const kh_config *c, const kh_layer 
 
 static int start(kh_adapter *g, kh_trainable *box, kh_engine *e, kh_err *err) {
     enum { ROWS = 64 };
-    const kh_batch rows = kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);
+    const kh_batch rows =
+        kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);
     const kh_question ask = { .batch = &rows, .inject = KH_INJECT_NONE };
     int tokens = (int)(rows.start[rows.n_seq] - rows.start[0]), rc = 0;
     size_t h = (size_t)g->hidden;
     kh_weights view = { .layer = kh_calloc((size_t)g->layers, sizeof *view.layer) };
-    float *state = kh_calloc((size_t)tokens * h, sizeof *state), *pick = kh_calloc((size_t)g->slots * h, sizeof *pick);
+    float *state = kh_calloc((size_t)tokens * h, sizeof *state),
+          *pick = kh_calloc((size_t)g->slots * h, sizeof *pick);
     float *mean = kh_calloc(2 * h, sizeof *mean);
     if (!view.layer || !state || !pick || !mean)
         rc = kh_fail_memory(err);
@@ -120,9 +125,12 @@ static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     int rc = kh_trainable_init(&box, t, false, err);
     if (rc == 0)
         rc = make_prefix(&adapter, &box, t, err);
-    kh_gradient_pass through = { .t = t, .o = &o->descent, .box = &box, .pass = prefix_pass, .self = &adapter };
+    kh_gradient_pass through = {
+        .t = t, .o = &o->descent, .box = &box, .pass = prefix_pass, .self = &adapter
+    };
     if (rc == 0)
-        rc = kh_gradient_pass_learn(&through, KH_WRT_PREFIX, adapter.slots, "p-tuning-v2", adapter.x, kh_adapter_size(&adapter), err);
+        rc = kh_gradient_pass_learn(&through, KH_WRT_PREFIX, adapter.slots, "p-tuning-v2",
+            adapter.x, kh_adapter_size(&adapter), err);
     if (rc == 0)
         rc = kh_posterior_set_adapter(p, &adapter, err);
     if (rc == 0)

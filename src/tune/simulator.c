@@ -80,7 +80,8 @@ int kh_population_ancestors(const kh_population *p) {
 }
 
 double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
-    double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0, sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
+    double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0,
+           sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
     for (int j = 0; j < s->dim; j++)
         z[j] = (float)(sd * kh_rng_normal(r));
     return u;
@@ -90,11 +91,14 @@ bool kh_monitor_may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0] && (!w->may || w->may(w, queries, members, have)) && !w->stopped[0];
 }
 
-int kh_monitor_done(kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
+int kh_monitor_done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     return w->done ? w->done(w, p, step, last, err) : 0;
 }
 
-int kh_monitor_tick(kh_monitor *w, const char *what, bool have, kh_err *err) { return w->tick ? w->tick(w, what, have, err) : 0; }
+int kh_monitor_tick(kh_monitor *w, const char *what, bool have, kh_err *err) {
+    return w->tick ? w->tick(w, what, have, err) : 0;
+}
 
 int kh_monitor_keep(kh_monitor *w, int number, const void *bytes, size_t n, kh_err *err) {
     return w->keep ? w->keep(w, number, bytes, n, err) : 0;
