@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """make_gguf_vectors.py > tests/vectors/gguf/blocks.txt
 
 Blocks of every number format that keyhole reads from GGUF files, with the floats that they stand for, computed here with

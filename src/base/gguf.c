@@ -37,10 +37,19 @@ enum kind { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64, N
 static const struct {
     const char *name;
     int bytes; /* of one; 0: it has a length of its own */
-} kinds[N_KIND] = { [U8] = { "u8", 1 }, [I8] = { "i8", 1 }, [U16] = { "u16", 2 },
-    [I16] = { "i16", 2 }, [U32] = { "u32", 4 }, [I32] = { "i32", 4 }, [F32] = { "f32", 4 },
-    [BOOL] = { "bool", 1 }, [TEXT] = { "string", 0 }, [ARRAY] = { "array", 0 },
-    [U64] = { "u64", 8 }, [I64] = { "i64", 8 }, [F64] = { "f64", 8 } };
+} kinds[N_KIND] = { [U8] = { "u8", 1 },
+    [I8] = { "i8", 1 },
+    [U16] = { "u16", 2 },
+    [I16] = { "i16", 2 },
+    [U32] = { "u32", 4 },
+    [I32] = { "i32", 4 },
+    [F32] = { "f32", 4 },
+    [BOOL] = { "bool", 1 },
+    [TEXT] = { "string", 0 },
+    [ARRAY] = { "array", 0 },
+    [U64] = { "u64", 8 },
+    [I64] = { "i64", 8 },
+    [F64] = { "f64", 8 } };
 
 /* Types without a kh_dtype have a size, so that a file with them can be listed; they are refused as
  * weights, by name. */
@@ -123,9 +132,10 @@ typedef struct cursor {
 } cursor;
 
 static int fail_short(const cursor *c, kh_err *err) {
-    return kh_fail(err, KH_EFORMAT, "%s: cut short, or its header is damaged: %s at byte %zu "
-        "reaches past the end of the file, which has %zu bytes", c->f->path, c->place, c->at,
-        c->f->n_file);
+    return kh_fail(err, KH_EFORMAT,
+        "%s: cut short, or its header is damaged: %s at byte %zu "
+        "reaches past the end of the file, which has %zu bytes",
+        c->f->path, c->place, c->at, c->f->n_file);
 }
 
 /* n bytes, in *bytes. */
@@ -181,8 +191,8 @@ static int take_name(cursor *c, kh_gguf *f, const char **out, kh_err *err) {
         return rc;
     if (n == 0 || n > KH_GGUF_NAME)
         return kh_fail(err, KH_ELIMIT,
-            "%s: %s at byte %zu has a name of %zu bytes, expected 1 to %d", f->path, c->place,
-            from, n, (int)KH_GGUF_NAME);
+            "%s: %s at byte %zu has a name of %zu bytes, expected 1 to %d", f->path, c->place, from,
+            n, (int)KH_GGUF_NAME);
     for (size_t i = 0; i < n; i++)
         if (s[i] < 0x20 || s[i] == 0x7F)
             return kh_fail(err, KH_EFORMAT,
@@ -265,8 +275,8 @@ static int take_keys(cursor *c, kh_gguf *f, uint64_t n, kh_err *err) {
         if (added < 0)
             return kh_fail_memory(err);
         if (added == 0)
-            return kh_fail(err, KH_EFORMAT, "%s: the key \"%s\" stands there twice", f->path,
-                v->key);
+            return kh_fail(
+                err, KH_EFORMAT, "%s: the key \"%s\" stands there twice", f->path, v->key);
         f->n_key++;
     }
     return 0;
@@ -362,8 +372,8 @@ static int check_layout(kh_gguf *f, size_t end_of_header, kh_err *err) {
     if (rc != 0)
         return rc;
     if ((alignment & (alignment - 1)) != 0)
-        return kh_fail(err, KH_EFORMAT,
-            "%s: \"general.alignment\" is %d, expected a power of two", f->path, alignment);
+        return kh_fail(err, KH_EFORMAT, "%s: \"general.alignment\" is %d, expected a power of two",
+            f->path, alignment);
     size_t end = 0, unit = (size_t)alignment;
     f->data = end_of_header;
     if (!pad(&f->data, unit))
@@ -374,11 +384,13 @@ static int check_layout(kh_gguf *f, size_t end_of_header, kh_err *err) {
         if (t->begin != end)
             return kh_fail(err, KH_EFORMAT,
                 "%s: tensor \"%s\" starts at byte %zu after the header, expected %zu, where the "
-                "one before it ends", f->path, t->name, t->begin, end);
+                "one before it ends",
+                f->path, t->name, t->begin, end);
         if (t->bytes > room - last || end > room - t->bytes)
             return kh_fail(err, KH_EFORMAT,
                 "%s: cut short: tensor \"%s\" needs %zu bytes from byte %zu after the header on, "
-                "the file has only %zu there", f->path, t->name, t->bytes, end, room);
+                "the file has only %zu there",
+                f->path, t->name, t->bytes, end, room);
         last = end + t->bytes;
         end = last;
         if (!pad(&end, unit))
@@ -430,8 +442,8 @@ static int parse(kh_gguf *f, kh_err *err) {
     uint64_t version, n_tensor, n_key;
     int rc = take(&c, 4, &magic, err);
     if (rc == 0 && memcmp(magic, "GGUF", 4) != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: does not begin with \"GGUF\": not a GGUF file",
-            f->path);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: does not begin with \"GGUF\": not a GGUF file", f->path);
     if (rc == 0 && (rc = take_int(&c, 4, &version, err)) == 0)
         rc = check_version(f, version, err);
     /* The least that a key takes: its length, a letter, a kind, a byte; an array likewise. */
@@ -548,8 +560,8 @@ const kh_gguf_tensor *kh_gguf_tensors(const kh_gguf *f, int *n) {
     return f->tensor;
 }
 
-int kh_gguf_read(const kh_gguf *f, const kh_gguf_tensor *t, size_t from, size_t n, void *out,
-    kh_err *err) {
+int kh_gguf_read(
+    const kh_gguf *f, const kh_gguf_tensor *t, size_t from, size_t n, void *out, kh_err *err) {
     if (from > t->bytes || n > t->bytes - from)
         return kh_fail(err, KH_EARG, "%s: bytes %zu to %zu of tensor \"%s\", which has %zu",
             f->path, from, from + n, t->name, t->bytes);
@@ -591,9 +603,7 @@ static int fail_kind(const kh_gguf *f, const value *v, const char *want, kh_err 
         v->kind == ARRAY ? kinds[v->element].name : "", want);
 }
 
-static bool is_int(enum kind k) {
-    return k <= I32 || k == U64 || k == I64;
-}
+static bool is_int(enum kind k) { return k <= I32 || k == U64 || k == I64; }
 
 /* A whole number of any width; what is above 2^63 becomes its largest number, out of all ranges. */
 static long long int_at(const unsigned char *at, enum kind k) {
@@ -617,8 +627,7 @@ static double number_at(const unsigned char *at, enum kind k) {
     return k == F32 ? (double)f : d;
 }
 
-int kh_gguf_int_opt(
-    const kh_gguf *f, const char *key, long min, long max, int *out, kh_err *err) {
+int kh_gguf_int_opt(const kh_gguf *f, const char *key, long min, long max, int *out, kh_err *err) {
     const value *v = find(f, key);
     if (!v)
         return 0;
@@ -626,8 +635,9 @@ int kh_gguf_int_opt(
         return fail_kind(f, v, "a whole number", err);
     long long x = int_at(v->at, v->kind);
     if (x < min || x > max)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %lld, expected a whole number from %ld to %ld",
-            f->path, key, x, min, max);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"%s\" is %lld, expected a whole number from %ld to %ld", f->path, key, x, min,
+            max);
     *out = (int)x;
     return 0;
 }
@@ -690,8 +700,8 @@ static int open_list(const kh_gguf *f, const char *key, bool ints, enum kind a, 
     const value *v = find(f, key);
     if (!v)
         return 0;
-    bool fits = v->kind == ARRAY &&
-        (ints ? is_int(v->element) : v->element == a || v->element == b);
+    bool fits =
+        v->kind == ARRAY && (ints ? is_int(v->element) : v->element == a || v->element == b);
     if (!fits)
         return fail_kind(f, v, want, err);
     *out = (kh_gguf_list){ v->n, v->element, v->at };

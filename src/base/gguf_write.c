@@ -88,8 +88,10 @@ static int lay_out(kh_gguf_tensor *plan, int n, kh_err *err) {
             fits = fits && kh_mul(total, t->shape[d], &total);
         if (!fits || !kh_mul(total / (size_t)t->type->count, (size_t)t->type->bytes, &t->bytes) ||
             t->shape[t->rank - 1] % (size_t)t->type->count != 0)
-            return kh_fail(err, KH_ELIMIT, "tensor \"%s\": rows of %zu numbers cannot be written "
-                "as %s", t->name, t->shape[t->rank - 1], t->type->name);
+            return kh_fail(err, KH_ELIMIT,
+                "tensor \"%s\": rows of %zu numbers cannot be written "
+                "as %s",
+                t->name, t->shape[t->rank - 1], t->type->name);
         t->begin = end;
         if (!kh_add(end, t->bytes, &end) || !kh_add(end, (0 - end) % ALIGNMENT, &end))
             return kh_fail(err, KH_ELIMIT, "tensor \"%s\": too large to write", t->name);
@@ -145,8 +147,8 @@ static int next_array(kh_gguf_writer *w, kh_err *err) {
 
 int kh_gguf_put(kh_gguf_writer *w, const void *bytes, size_t n, kh_err *err) {
     if (n > w->left)
-        return kh_fail(err, KH_EARG, "%s: %zu bytes more than its header announces",
-            w->file.path, n - w->left);
+        return kh_fail(err, KH_EARG, "%s: %zu bytes more than its header announces", w->file.path,
+            n - w->left);
     int rc = kh_file_writer_put(&w->file, bytes, n, err);
     w->left -= n;
     return rc == 0 && w->left == 0 && w->now < w->n ? next_array(w, err) : rc;
