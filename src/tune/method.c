@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/dataset.h"
+#include "tune/likelihood_free.h"
 
 #include <string.h>
 
@@ -191,7 +192,7 @@ static int run_method(
     if (begun)
         kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
-        rc = m->run(t, opts, p, &why);
+        rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, &why) : m->run(t, opts, p, &why);
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, &why);
     kh_plm_set_cache(t->plm, NULL);
