@@ -160,7 +160,8 @@ static int sign(
     kh_opts_json(m->opts, opts, &json);
     p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
     kh_buf_free(&json);
-    const char *served = kh_plm_describe(t->plm).model, *model = served ? served : o->model;
+    const char *served = kh_plm_describe(t->plm).model,
+               *model = served ? served : kh_tuning_model(t);
     if (!p->model) /* a method may have made a model of its own */
         p->model = kh_posterior_keep(p, model);
     p->data = kh_posterior_keep(p, o->data);
