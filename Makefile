@@ -36,7 +36,7 @@ KH_LDFLAGS = $(OPENMP) $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z
 LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm $(if $(OPENMP),,-lgomp)
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
-ROOMS    := base text data model plm prompt judge run tune report
+ROOMS    := base text data model train plm prompt judge posterior run tune report reproduce
 OUT      := $(BUILD)/$(MODE)
 SRC      := $(foreach room,$(ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 CLI_SRC  := $(sort $(wildcard cli/*.c)) $(sort $(wildcard server/*.c))
@@ -190,13 +190,13 @@ test-oom: setup
 	@KEYHOLE_OOM=whole tests/run.sh $(OUT)/tests/test_oom
 
 # What has threads of its own: the server with its queue and its watch, clients of services, ranks.
-THREADED := $(foreach t,test_server test_server_classify test_server_outside test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
+THREADED := $(foreach t,test_server test_server_classify test_server_third_party test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
 tsan: setup
 	@$(MAKE) -s --no-print-directory MODE=tsan $(THREADED)
 	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(T),$(THREADED))
 
 # Some tests under valgrind: what is never written, also within libraries that were built without a sanitizer. Slow; T= chooses others.
-VALGRIND := $(foreach t,test_base test_text_load test_model_safetensors test_judge_posterior test_plm_wire test_fuzz,$(OUT)/tests/$t)
+VALGRIND := $(foreach t,test_base test_text_load test_model_safetensors test_posterior test_plm_wire test_fuzz,$(OUT)/tests/$t)
 valgrind:
 	@tools/setup.sh $(PACKAGES) valgrind
 	@$(MAKE) -s --no-print-directory $(if $(T),$(call chosen,$(T),$(TESTS)),$(VALGRIND))

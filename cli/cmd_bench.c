@@ -15,10 +15,11 @@ static double read_clock(clockid_t id) {
 }
 
 static double now(void) { return read_clock(CLOCK_MONOTONIC); }
-/* What this thread has used: work of one thread is measured by it, so that other programs do not count. */
+/* What this thread has used: work of one thread is measured by it, so that other programs do not
+ * count. */
 static double cpu_now(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
-/* ---------------------------------------------------------------------------------------------- bench tokenize */
+/* ------------------------------------------------------------------------------ bench tokenize */
 
 typedef struct tokenize_opts {
     const char *model, *file;
@@ -27,18 +28,19 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt tokenize_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin", .required = true,
-        .help = "the tokenizer, as for \"keyhole tokenize\"" },
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin",
+        .required = true, .help = "the tokenizer, as for \"keyhole tokenize\"" },
     { "file", KH_OPT_TEXT, offsetof(tokenize_opts, file), .arg = "FILE", .required = true,
         .help = "the text, one document a line" },
-    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600, .arg = "S",
-        .help = "repeat for at least so long" },
+    { "seconds", KH_OPT_NUMBER, offsetof(tokenize_opts, seconds), "2", .min = 0.01, .max = 3600,
+        .arg = "S", .help = "repeat for at least so long" },
     CLI_JSON_OPTION(tokenize_opts),
     { 0 },
 };
 
 /* One pass over all lines. */
-static int tokenize_all(const kh_tokenizer *t, const kh_buf *text, kh_ids *ids, long *tokens, kh_err *err) {
+static int tokenize_all(
+    const kh_tokenizer *t, const kh_buf *text, kh_ids *ids, long *tokens, kh_err *err) {
     int rc = 0;
     *tokens = 0;
     for (size_t at = 0; at < text->len && rc == 0;) {
@@ -72,10 +74,11 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     }
     if (rc == 0) {
         double mb = (double)text.len / 1e6;
-        const char *format =
-            o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_seconds\":%.4f,\"best_seconds\":%.6f,"
-                      "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
-                    : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
+        const char *format = o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_"
+                                       "seconds\":%.4f,\"best_seconds\":%.6f,"
+                                       "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
+                                     : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f "
+                                       "s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
         printf(format, mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
     }
     kh_ids_free(&ids);
@@ -88,12 +91,11 @@ const cli_command cmd_bench_tokenize = {
     .name = "bench tokenize",
     .args = "",
     .summary = "Measure how fast a text is tokenized",
-    .text =
-        "Tokenizes every line of a file again and again, on one core, and prints the\n"
-        "speed of the fastest pass, by the processor time that it used.\n"
-        "\n"
-        "Example\n"
-        "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5",
+    .text = "Tokenizes every line of a file again and again, on one core, and prints the\n"
+            "speed of the fastest pass, by the processor time that it used.\n"
+            "\n"
+            "Example\n"
+            "  keyhole bench tokenize --model roberta-base --file news.txt --seconds 5",
     .opts = tokenize_table,
     .opts_size = sizeof(tokenize_opts),
     .run = run_tokenize,

@@ -11,9 +11,11 @@
 #include <string.h>
 #include <time.h>
 
-/* -------------------------------------------------------------------------------------------------- functions */
+/* ----------------------------------------------------------------------------------- functions */
 
-static double conditioned(double i, int n, double exponent) { return n > 1 ? pow(10, exponent * i / (n - 1)) : 1; }
+static double conditioned(double i, int n, double exponent) {
+    return n > 1 ? pow(10, exponent * i / (n - 1)) : 1;
+}
 
 static double sphere(const double *x, int n) {
     double sum = 0;
@@ -77,11 +79,12 @@ static const struct {
 };
 
 /* As FUNCTIONS. */
-#define FUNCTION_NAMES                                                                                                             \
-    "sphere|ellipsoid|cigar|discus|diffpow|rosenbrock|rastrigin|"                                                                  \
-    "rotated-ellipsoid|rotated-cigar|rotated-discus|rotated-diffpow|rotated-rosenbrock|rotated-rastrigin"
+#define FUNCTION_NAMES \
+    "sphere|ellipsoid|cigar|discus|diffpow|rosenbrock|rastrigin|" \
+    "rotated-ellipsoid|rotated-cigar|rotated-discus|rotated-diffpow|rotated-rosenbrock|rotated-" \
+    "rastrigin"
 
-/* ---------------------------------------------------------------------------------------------------- options */
+/* ------------------------------------------------------------------------------------- options */
 
 typedef struct bench_opts {
     int function, dim;
@@ -91,18 +94,20 @@ typedef struct bench_opts {
 } bench_opts;
 
 static const kh_opt bench_table[] = {
-    { "function", KH_OPT_CHOICE, offsetof(bench_opts, function), "sphere", .arg = FUNCTION_NAMES, .help = "what is minimised" },
-    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE, .arg = "N",
-        .help = "dimension" },
-    { "x0", KH_OPT_NUMBER, offsetof(bench_opts, x0), "3", .arg = "V", .help = "every coordinate of the start" },
-    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100, .arg = "S",
-        .help = "first step size" },
+    { "function", KH_OPT_CHOICE, offsetof(bench_opts, function), "sphere", .arg = FUNCTION_NAMES,
+        .help = "what is minimised" },
+    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "10", .min = 1, .max = KH_CMAES_MAX_SEPARABLE,
+        .arg = "N", .help = "dimension" },
+    { "x0", KH_OPT_NUMBER, offsetof(bench_opts, x0), "3", .arg = "V",
+        .help = "every coordinate of the start" },
+    { "sigma", KH_OPT_NUMBER, offsetof(bench_opts, sigma), "2", .min = 1e-100, .max = 1e100,
+        .arg = "S", .help = "first step size" },
     KH_CMAES_ROWS(bench_opts, cmaes),
     CLI_JSON_OPTION(bench_opts),
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------------- runs */
+/* ---------------------------------------------------------------------------------------- runs */
 
 static double now(void) {
     struct timespec t;
@@ -110,7 +115,8 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A random rotation, [n, n]: normal rows made orthonormal one after another (Gram and Schmidt, each twice for accuracy). */
+/* A random rotation, [n, n]: normal rows made orthonormal one after another (Gram and Schmidt, each
+ * twice for accuracy). */
 static double *rotation(int n, uint64_t seed) {
     size_t size = (size_t)n;
     double *r = kh_calloc(size * size, sizeof *r);
@@ -172,24 +178,30 @@ static void minimise(kh_cmaes *c, problem *p) {
 static void print_json(const bench_opts *o, const kh_cmaes *c, double own) {
     double f;
     kh_cmaes_best(c, &f);
-    printf("{\"function\":\"%s\",\"dim\":%d,\"x0\":%.17g,\"sigma0\":%.17g,\"variant\":\"%s\",\"pop\":%d,\"seed\":%llu,"
+    printf("{\"function\":\"%s\",\"dim\":%d,\"x0\":%.17g,\"sigma0\":%.17g,\"variant\":\"%s\","
+           "\"pop\":%d,\"seed\":%llu,"
            "\"evaluations\":%lld,\"generations\":%lld,\"f\":",
-        FUNCTIONS[o->function].name, o->dim, o->x0, o->sigma, o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable",
-        kh_cmaes_pop(c), (unsigned long long)o->cmaes.seed, kh_cmaes_evals(c), kh_cmaes_generation(c));
+        FUNCTIONS[o->function].name, o->dim, o->x0, o->sigma,
+        o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable", kh_cmaes_pop(c),
+        (unsigned long long)o->cmaes.seed, kh_cmaes_evals(c), kh_cmaes_generation(c));
     printf(isfinite(f) ? "%.17g" : "null", f);
-    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%.6f}\n",
-        kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_sigma(c), own, own / (double)kh_cmaes_generation(c));
+    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%."
+           "6f}\n",
+        kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_sigma(c), own,
+        own / (double)kh_cmaes_generation(c));
 }
 
 static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
     double f;
     kh_cmaes_best(c, &f);
-    printf("%s, dimension %d, population %d, seed %llu\n", FUNCTIONS[o->function].name, o->dim, kh_cmaes_pop(c),
-        (unsigned long long)o->cmaes.seed);
+    printf("%s, dimension %d, population %d, seed %llu\n", FUNCTIONS[o->function].name, o->dim,
+        kh_cmaes_pop(c), (unsigned long long)o->cmaes.seed);
     printf("evaluations  %lld in %lld generations\n", kh_cmaes_evals(c), kh_cmaes_generation(c));
     printf("f            %.6g\n", f);
-    printf("stopped      %s: %s\n", kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_stop_text(kh_cmaes_stop(c)));
-    printf("own time     %.3f s, %.3f ms a generation\n", own, 1e3 * own / (double)kh_cmaes_generation(c));
+    printf("stopped      %s: %s\n", kh_cmaes_stop_name(kh_cmaes_stop(c)),
+        kh_cmaes_stop_text(kh_cmaes_stop(c)));
+    printf("own time     %.3f s, %.3f ms a generation\n", own,
+        1e3 * own / (double)kh_cmaes_generation(c));
 }
 
 static int problem_make(problem *p, const bench_opts *o, int pop, kh_err *err) {
@@ -215,7 +227,8 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     const bench_opts *o = opts;
     if (FUNCTIONS[o->function].rotated && o->dim > KH_CMAES_MAX_FULL)
-        return kh_fail(err, CLI_USAGE, "rotated functions take at most %d dimensions; got --dim %d", KH_CMAES_MAX_FULL, o->dim);
+        return kh_fail(err, CLI_USAGE, "rotated functions take at most %d dimensions; got --dim %d",
+            KH_CMAES_MAX_FULL, o->dim);
     kh_cmaes *c = NULL;
     problem p = { 0 };
     double *x0 = kh_calloc((size_t)o->dim, sizeof *x0);

@@ -1,4 +1,5 @@
-/* cmd_bench_engine.c - keyhole bench engine: how fast the engine answers, per precision, on made-up sequences. */
+/* cmd_bench_engine.c - keyhole bench engine: how fast the engine answers, per precision, on made-up
+ * sequences. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -22,30 +23,38 @@ typedef struct bench_opts {
 } bench_opts;
 
 static const kh_opt bench_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(bench_opts, model), .arg = "DIR|builtin", .help = "a model folder; instead of --arch" },
+    { "model", KH_OPT_TEXT, offsetof(bench_opts, model), .arg = "DIR|builtin",
+        .help = "a model folder; instead of --arch" },
     { "arch", KH_OPT_TEXT, offsetof(bench_opts, arch), .arg = "NAME",
         .help = "a random model: roberta-large, roberta-base, bert-large, bert-base" },
-    { "layers", KH_OPT_INT, offsetof(bench_opts, layers), "0", .max = 1024, .arg = "N", .help = "with --arch: other layers" },
+    { "layers", KH_OPT_INT, offsetof(bench_opts, layers), "0", .max = 1024, .arg = "N",
+        .help = "with --arch: other layers" },
     { "hidden", KH_OPT_INT, offsetof(bench_opts, hidden), "0", .max = 1 << 16, .arg = "N",
         .help = "with --arch: another hidden size" },
-    { "heads", KH_OPT_INT, offsetof(bench_opts, heads), "0", .max = 1 << 12, .arg = "N", .help = "with --arch: other heads" },
+    { "heads", KH_OPT_INT, offsetof(bench_opts, heads), "0", .max = 1 << 12, .arg = "N",
+        .help = "with --arch: other heads" },
     { "inner", KH_OPT_INT, offsetof(bench_opts, inner), "0", .max = 1 << 20, .arg = "N",
         .help = "with --arch: another feed-forward size" },
     { "vocab", KH_OPT_INT, offsetof(bench_opts, vocab), "0", .max = 1 << 24, .arg = "N",
         .help = "with --arch: another vocabulary" },
     { "precision", KH_OPT_TEXT, offsetof(bench_opts, precision), "f32,bf16,int8", .arg = "LIST",
         .help = "which, separated by commas" },
-    { "rows", KH_OPT_INT, offsetof(bench_opts, rows), "32", .min = 1, .max = 100000, .arg = "N", .help = "sequences" },
+    { "rows", KH_OPT_INT, offsetof(bench_opts, rows), "32", .min = 1, .max = 100000, .arg = "N",
+        .help = "sequences" },
     { "length", KH_OPT_INT, offsetof(bench_opts, length), "0", .max = 100000, .arg = "T",
         .help = "tokens of a sequence, slots included; 80 if another case is described" },
     { "longest", KH_OPT_INT, offsetof(bench_opts, longest), "0", .max = 100000, .arg = "T",
         .help = "ragged: lengths from --length to this" },
-    { "slots", KH_OPT_INT, offsetof(bench_opts, slots), "0", .max = 1000, .arg = "N", .help = "rows of a soft prompt" },
+    { "slots", KH_OPT_INT, offsetof(bench_opts, slots), "0", .max = 1000, .arg = "N",
+        .help = "rows of a soft prompt" },
     { "prompts", KH_OPT_INT, offsetof(bench_opts, prompts), "1", .min = 1, .max = 10000, .arg = "N",
         .help = "prompts, each with every sequence (with --slots)" },
-    { "separate", KH_OPT_FLAG, offsetof(bench_opts, separate), .help = "one call for each prompt instead of one for all" },
-    { "reps", KH_OPT_INT, offsetof(bench_opts, reps), "3", .min = 1, .max = 1000, .arg = "N", .help = "calls; the best counts" },
-    { "json", KH_OPT_FLAG, offsetof(bench_opts, json), .help = "print one JSON object for each precision" },
+    { "separate", KH_OPT_FLAG, offsetof(bench_opts, separate),
+        .help = "one call for each prompt instead of one for all" },
+    { "reps", KH_OPT_INT, offsetof(bench_opts, reps), "3", .min = 1, .max = 1000, .arg = "N",
+        .help = "calls; the best counts" },
+    { "json", KH_OPT_FLAG, offsetof(bench_opts, json),
+        .help = "print one JSON object for each precision" },
     { 0 },
 };
 
@@ -70,7 +79,7 @@ static double resident(void) {
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* ------------------------------------------------------------------------------------------- made-up input */
+/* ------------------------------------------------------------------------------- made-up input */
 
 /* Sequences of random ids; the mask is the third from the end, as templates have it. */
 typedef struct input {
@@ -101,13 +110,15 @@ static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err
     if (!in->id || !in->start || !in->mask || !in->slot || !in->prompt)
         return kh_fail_memory(err);
     if (o->length < 4 || o->length < o->slots + 4)
-        return kh_fail(err, CLI_USAGE, "--length %d leaves no room for text behind --slots %d", o->length, o->slots);
+        return kh_fail(err, CLI_USAGE, "--length %d leaves no room for text behind --slots %d",
+            o->length, o->slots);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (int s = 0; s < o->rows; s++) {
         int length = o->length + (int)kh_rng_below(&r, (uint32_t)(longest - o->length + 1));
         for (int t = 0; t < length; t++)
-            in->id[in->start[s] + (size_t)t] =
-                5 + (int32_t)(t <= o->slots ? t % (c->vocab - 5) : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
+            in->id[in->start[s] + (size_t)t] = 5 +
+                (int32_t)(t <= o->slots ? t % (c->vocab - 5)
+                                        : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
         in->start[s + 1] = in->start[s] + (size_t)length;
         in->mask[s] = length - 3;
         in->slot[s] = o->slots > 0 ? 1 : -1;
@@ -127,17 +138,22 @@ static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- timing */
+/* -------------------------------------------------------------------------------------- timing */
 
-static int ask_once(kh_engine *e, const bench_opts *o, const input *in, float *logits, kh_err *err) {
+static int ask_once(
+    kh_engine *e, const bench_opts *o, const input *in, float *logits, kh_err *err) {
     static const int32_t WORD[] = { 6, 7 };
-    static const kh_word WORDS[] = { { .label = 0, .id = WORD, .n_id = 1 }, { .label = 1, .id = WORD + 1, .n_id = 1 } };
+    static const kh_word WORDS[] = { { .label = 0, .id = WORD, .n_id = 1 },
+        { .label = 1, .id = WORD + 1, .n_id = 1 } };
     static const int ONE = 1;
-    const kh_words words = { .word = WORDS, .n_word = 2, .n_label = 2, .n_mask = &ONE, .n_variant = 1 };
+    const kh_words words = {
+        .word = WORDS, .n_word = 2, .n_label = 2, .n_mask = &ONE, .n_variant = 1
+    };
     size_t size = (size_t)o->slots * (size_t)kh_engine_model(e)->config.hidden;
     int calls = o->separate ? o->prompts : 1, rc = 0;
     for (int i = 0; rc == 0 && i < calls; i++) {
-        kh_question q = { &in->batch, &words, KH_INJECT_POST_LN_ADD, in->prompt + (size_t)i * size, o->prompts / calls };
+        kh_question q = { &in->batch, &words, KH_INJECT_POST_LN_ADD, in->prompt + (size_t)i * size,
+            o->prompts / calls };
         rc = kh_engine_score(e, &q, logits, err);
     }
     return rc;
@@ -147,10 +163,12 @@ static int ask_once(kh_engine *e, const bench_opts *o, const input *in, float *l
 typedef struct timing {
     double seconds, cpu; /* cpu: of all threads */
     double pairs;        /* prompts x sequences */
-    double operations;   /* of the products and attention that were needed; 0 with slots, where some are shared */
+    double operations;   /* of the products and attention that were needed; 0 with slots, where some
+                            are shared */
 } timing;
 
-/* Multiplications and additions of one sequence of T tokens: the last layer has keys and values for all and the rest for one. */
+/* Multiplications and additions of one sequence of T tokens: the last layer has keys and values for
+ * all and the rest for one. */
 static double operations_of(const kh_config *c, double T) {
     double H = c->hidden, dense = 2 * H * H + 2 * H * c->inner, pairs = 2 * T * H;
     return 2 * ((c->layers - 1) * T * (2 * H * H + dense + pairs) + T * 2 * H * H + dense + pairs);
@@ -159,7 +177,9 @@ static double operations_of(const kh_config *c, double T) {
 static int time_case(kh_engine *e, const bench_opts *o, timing *t, kh_err *err) {
     const kh_config *config = &kh_engine_model(e)->config;
     input in = { 0 };
-    *t = (timing){ .seconds = 1e30, .cpu = 1e30, .pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1) };
+    *t = (timing){
+        .seconds = 1e30, .cpu = 1e30, .pairs = (double)o->rows * (o->slots > 0 ? o->prompts : 1)
+    };
     int rc = input_make(&in, o, config, err);
     for (int s = 0; rc == 0 && s < o->rows && o->slots == 0; s++)
         t->operations += operations_of(config, (double)(in.start[s + 1] - in.start[s]));
@@ -202,7 +222,9 @@ static int open_engine(opened *x, const char *dir, kh_precision precision, kh_er
     double start = now(), before = resident();
     *x = (opened){ 0 };
     int rc = kh_model_open(&model, dir,
-        &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16, .need_head = "bench engine" }, err);
+        &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16,
+            .need_head = "bench engine" },
+        err);
     if (rc == 0)
         rc = kh_engine_new(&x->e, model, precision, err);
     x->seconds = now() - start;
@@ -210,20 +232,26 @@ static int open_engine(opened *x, const char *dir, kh_precision precision, kh_er
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------- reports */
+/* ------------------------------------------------------------------------------------- reports */
 
 static void put_case(const bench_opts *o, const opened *x, const timing *t) {
-    const char *precision = kh_precision_name(kh_engine_precision(x->e)), *kernels = kh_engine_kernels(x->e)->name;
+    const char *precision = kh_precision_name(kh_engine_precision(x->e)),
+               *kernels = kh_engine_kernels(x->e)->name;
     const char *name = o->model ? o->model : o->arch;
     if (o->json)
-        printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%d,\"length\":%d,\"longest\":%d,"
+        printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%"
+               "d,\"length\":%d,\"longest\":%d,"
                "\"prompts\":%d,"
-               "\"separate\":%s,\"seconds\":%.4f,\"sequences_per_second\":%.3f,\"load_seconds\":%.2f,\"resident_gb\":%.3f}\n",
-            name, precision, kernels, kh_threads(), o->rows, o->length, o->longest > o->length ? o->longest : o->length, o->prompts,
-            o->separate ? "true" : "false", t->seconds, t->pairs / t->seconds, x->seconds, x->bytes / 1e9);
+               "\"separate\":%s,\"seconds\":%.4f,\"sequences_per_second\":%.3f,\"load_seconds\":%."
+               "2f,\"resident_gb\":%.3f}\n",
+            name, precision, kernels, kh_threads(), o->rows, o->length,
+            o->longest > o->length ? o->longest : o->length, o->prompts,
+            o->separate ? "true" : "false", t->seconds, t->pairs / t->seconds, x->seconds,
+            x->bytes / 1e9);
     else
-        printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident %6.3f GB\n", precision, kernels,
-            t->pairs / t->seconds, t->seconds, x->seconds, x->bytes / 1e9);
+        printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident "
+               "%6.3f GB\n",
+            precision, kernels, t->pairs / t->seconds, t->seconds, x->seconds, x->bytes / 1e9);
 }
 
 /* The case that the options describe. */
@@ -245,13 +273,15 @@ static int bench_model(const bench_opts *o, const opened *x, kh_err *err) {
     if (rc == 0)
         rc = time_case(x->e, &ragged, &r, err);
     if (rc == 0)
-        printf("  %-9s %12.2f /s %12.2f /s %8.0f %% %10.2f s %10.3f GB\n", kh_precision_name(kh_engine_precision(x->e)),
-            t.pairs / t.seconds, r.pairs / r.seconds, 100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), x->seconds,
+        printf("  %-9s %12.2f /s %12.2f /s %8.0f %% %10.2f s %10.3f GB\n",
+            kh_precision_name(kh_engine_precision(x->e)), t.pairs / t.seconds, r.pairs / r.seconds,
+            100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), x->seconds,
             x->bytes / 1e9);
     return rc;
 }
 
-/* The table's row of the small shape: a population of prompts in one call, and in a call for each. */
+/* The table's row of the small shape: a population of prompts in one call, and in a call for each.
+ */
 static int bench_small(const bench_opts *o, const opened *x, kh_err *err) {
     bench_opts equal = *o, together = *o;
     timing t, one, many;
@@ -266,8 +296,9 @@ static int bench_small(const bench_opts *o, const opened *x, kh_err *err) {
     if (rc == 0)
         rc = time_case(x->e, &separate, &many, err);
     if (rc == 0)
-        printf("  %-9s %12.1f /s %8.0f %% %12.1f /s %12.1f /s %8.2f\n", kh_precision_name(kh_engine_precision(x->e)),
-            t.pairs / t.seconds, 100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), one.pairs / one.seconds,
+        printf("  %-9s %12.1f /s %8.0f %% %12.1f /s %12.1f /s %8.2f\n",
+            kh_precision_name(kh_engine_precision(x->e)), t.pairs / t.seconds,
+            100 * t.operations / t.cpu / peak_of(kh_engine_kernels(x->e)), one.pairs / one.seconds,
             many.pairs / many.seconds, many.seconds / one.seconds);
     return rc;
 }
@@ -287,7 +318,8 @@ static int next_precision(const char **at, kh_precision *out, kh_err *err) {
             return 1;
         }
     }
-    return kh_fail(err, CLI_USAGE, "--precision takes f32, bf16 and int8, separated by commas; got \"%.*s\"", (int)n, *at);
+    return kh_fail(err, CLI_USAGE,
+        "--precision takes f32, bf16 and int8, separated by commas; got \"%.*s\"", (int)n, *at);
 }
 
 /* One of the above in each precision of the list. */
@@ -319,7 +351,8 @@ static int bench_random(const bench_opts *o, const kh_config *config, bench_fn *
     char *dir = kh_path_join(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", "keyhole-bench-XXXXXX");
     if (!dir)
         return kh_fail_memory(err);
-    int rc = mkdtemp(dir) ? kh_random_model_write(dir, &r, err) : kh_fail_errno(err, dir, "cannot make the folder");
+    int rc = mkdtemp(dir) ? kh_random_model_write(dir, &r, err)
+                          : kh_fail_errno(err, dir, "cannot make the folder");
     if (rc == 0)
         rc = bench_all(o, dir, fn, err);
     static const char *const FILES[] = { "config.json", "model.safetensors" };
@@ -352,17 +385,20 @@ static int bench_table_of(const bench_opts *o, kh_err *err) {
     kh_config small = *kh_arch_find("bert-base");
     small.layers = 6, small.hidden = 256, small.heads = 4, small.inner = 1024;
     small.vocab = 1000; /* no word is asked for */
-    printf("%s, %d sequences, %d threads, %s kernels; the best of %d calls\n", o->model ? o->model : o->arch, o->rows, kh_threads(),
-        kh_kernels_pick()->name, o->reps);
-    printf("  %-9s %15s %15s %10s %12s %13s\n", "precision", "80 tokens", "80 to 110", "of peak", "loaded in", "resident");
+    printf("%s, %d sequences, %d threads, %s kernels; the best of %d calls\n",
+        o->model ? o->model : o->arch, o->rows, kh_threads(), kh_kernels_pick()->name, o->reps);
+    printf("  %-9s %15s %15s %10s %12s %13s\n", "precision", "80 tokens", "80 to 110", "of peak",
+        "loaded in", "resident");
     int rc = bench_named(o, bench_model, err);
     if (rc != 0)
         return rc;
     printf("6 layers x 256; a population is 20 prompts of 50 rows with every sequence\n");
-    printf("  %-9s %15s %10s %15s %15s %8s\n", "precision", "80 tokens", "of peak", "population", "in 20 calls", "ratio");
+    printf("  %-9s %15s %10s %15s %15s %8s\n", "precision", "80 tokens", "of peak", "population",
+        "in 20 calls", "ratio");
     rc = bench_random(o, &small, bench_small, err);
     if (rc == 0)
-        printf("of peak: of what the cores can multiply and add in f32, measured beside it, by processor time\n");
+        printf("of peak: of what the cores can multiply and add in f32, measured beside it, by "
+               "processor time\n");
     return rc;
 }
 
@@ -391,18 +427,20 @@ const cli_command cmd_bench_engine = {
     .name = "bench engine",
     .args = "",
     .summary = "Time the engine on sequences of random tokens",
-    .text = "Loads a model (or makes a random one) in each precision and prints how many\n"
-            "sequences it answers in a second, how long loading took and what it occupies;\n"
-            "then a small shape: its share of what the cores can do, and a population of\n"
-            "prompts in one call against one call for each. With --length, --longest,\n"
-            "--slots, --separate or --json it times only the case that these describe.\n"
-            "Numbers mean something only beside others from the same machine and hour:\n"
-            "\"make bench-peers\" runs PyTorch and ONNX Runtime next to this.\n"
-            "\n"
-            "  keyhole bench engine --arch roberta-large --precision f32,bf16,int8\n"
-            "  keyhole bench engine --arch roberta-large --precision int8 --length 80 --longest 110\n"
-            "  keyhole bench engine --arch roberta-base --slots 50 --prompts 20\n"
-            "  keyhole bench engine --arch bert-base --layers 6 --hidden 256 --heads 4 --inner 1024 --length 80",
+    .text =
+        "Loads a model (or makes a random one) in each precision and prints how many\n"
+        "sequences it answers in a second, how long loading took and what it occupies;\n"
+        "then a small shape: its share of what the cores can do, and a population of\n"
+        "prompts in one call against one call for each. With --length, --longest,\n"
+        "--slots, --separate or --json it times only the case that these describe.\n"
+        "Numbers mean something only beside others from the same machine and hour:\n"
+        "\"make bench-peers\" runs PyTorch and ONNX Runtime next to this.\n"
+        "\n"
+        "  keyhole bench engine --arch roberta-large --precision f32,bf16,int8\n"
+        "  keyhole bench engine --arch roberta-large --precision int8 --length 80 --longest 110\n"
+        "  keyhole bench engine --arch roberta-base --slots 50 --prompts 20\n"
+        "  keyhole bench engine --arch bert-base --layers 6 --hidden 256 --heads 4 --inner 1024 "
+        "--length 80",
     .opts = bench_table,
     .opts_size = sizeof(bench_opts),
     .run = run_bench,

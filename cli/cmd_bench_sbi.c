@@ -1,4 +1,5 @@
-/* cmd_bench_sbi.c - keyhole bench sbi: likelihood-free methods on problems whose posterior is known. */
+/* cmd_bench_sbi.c - keyhole bench sbi: likelihood-free methods on problems whose posterior is
+ * known. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -23,22 +24,29 @@ typedef struct bench_opts {
 } bench_opts;
 
 static const kh_opt bench_table[] = {
-    { "problem", KH_OPT_CHOICE, offsetof(bench_opts, problem), "linear-gaussian", .arg = KH_TOY_NAMES, .help = "what is asked" },
-    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "2", .min = 1, .max = 1 << 16, .arg = "N", .help = "dimension" },
-    { "method", KH_OPT_TEXT, offsetof(bench_opts, method), .arg = "NAME", .help = "how; see below", .required = true },
-    { "seed", KH_OPT_SEED, offsetof(bench_opts, seed), "13", .arg = "N", .help = "of the method's random numbers" },
+    { "problem", KH_OPT_CHOICE, offsetof(bench_opts, problem), "linear-gaussian",
+        .arg = KH_TOY_NAMES, .help = "what is asked" },
+    { "dim", KH_OPT_INT, offsetof(bench_opts, dim), "2", .min = 1, .max = 1 << 16, .arg = "N",
+        .help = "dimension" },
+    { "method", KH_OPT_TEXT, offsetof(bench_opts, method), .arg = "NAME", .help = "how; see below",
+        .required = true },
+    { "seed", KH_OPT_SEED, offsetof(bench_opts, seed), "13", .arg = "N",
+        .help = "of the method's random numbers" },
     { "problem-seed", KH_OPT_SEED, offsetof(bench_opts, problem_seed), "1", .arg = "N",
         .help = "of the observation and the simulator's noise" },
-    { "budget-queries", KH_OPT_INT, offsetof(bench_opts, max_queries), .min = 1, .max = 2147483647, .arg = "N",
-        .help = "stop before asking the simulator more" },
-    { "paper-exact", KH_OPT_FLAG, offsetof(bench_opts, paper_exact), .help = "the published code's settings" },
-    { "samples-out", KH_OPT_TEXT, offsetof(bench_opts, samples_out), .arg = "FILE", .help = "write the samples as TSV" },
-    { "trace", KH_OPT_FLAG, offsetof(bench_opts, trace), .help = "a line for each generation on standard error" },
+    { "budget-queries", KH_OPT_INT, offsetof(bench_opts, max_queries), .min = 1, .max = 2147483647,
+        .arg = "N", .help = "stop before asking the simulator more" },
+    { "paper-exact", KH_OPT_FLAG, offsetof(bench_opts, paper_exact),
+        .help = "the published code's settings" },
+    { "samples-out", KH_OPT_TEXT, offsetof(bench_opts, samples_out), .arg = "FILE",
+        .help = "write the samples as TSV" },
+    { "trace", KH_OPT_FLAG, offsetof(bench_opts, trace),
+        .help = "a line for each generation on standard error" },
     CLI_JSON_OPTION(bench_opts),
     { 0 },
 };
 
-/* ---------------------------------------------------------------------------------------------------- methods */
+/* ------------------------------------------------------------------------------------- methods */
 
 /* Draws from the posterior itself, by the problem's own means: the reference. */
 typedef struct exact_opts {
@@ -46,7 +54,8 @@ typedef struct exact_opts {
 } exact_opts;
 
 static const kh_opt exact_table[] = {
-    { "samples", KH_OPT_INT, offsetof(exact_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", .help = "draws returned" },
+    { "samples", KH_OPT_INT, offsetof(exact_opts, samples), "100", .min = 1, .max = 1 << 20,
+        .arg = "N", .help = "draws returned" },
     { 0 },
 };
 
@@ -57,8 +66,8 @@ static const kh_sampler reference = {
     .opts_size = sizeof(exact_opts),
 };
 
-static const kh_sampler *const METHODS[] = { &reference, &kh_sampler_abc_rejection, &kh_sampler_abc_smc, &kh_sampler_smc,
-    &kh_sampler_snpe, NULL };
+static const kh_sampler *const METHODS[] = { &reference, &kh_sampler_abc_rejection,
+    &kh_sampler_abc_smc, &kh_sampler_smc, &kh_sampler_snpe, NULL };
 
 static bool method_at(int i, cli_variant *out) {
     const kh_sampler *m = METHODS[i];
@@ -67,37 +76,40 @@ static bool method_at(int i, cli_variant *out) {
     return m != NULL;
 }
 
-static const cli_variants methods = { "method", "paper-exact", offsetof(bench_opts, method_opts), method_at };
+static const cli_variants methods = { "method", "paper-exact", offsetof(bench_opts, method_opts),
+    method_at };
 
-static const kh_sampler *find_method(const char *name) { /* the parser has refused names that are not there */
+static const kh_sampler *find_method(
+    const char *name) { /* the parser has refused names that are not there */
     int i = 0;
     while (METHODS[i + 1] && strcmp(METHODS[i]->name, name) != 0)
         i++;
     return METHODS[i];
 }
 
-/* ------------------------------------------------------------------------------------------------------- a run */
+/* --------------------------------------------------------------------------------------- a run */
 
 typedef struct bench {
     const bench_opts *o;
     kh_toy *toy;
     kh_simulator *sim;
     kh_population out;
-    kh_watch watch;
+    kh_monitor watch;
     int n;         /* samples, */
     double *theta; /* [n, dim] as the problem's parameters, of equal weight */
     int tolerance; /* the most errors of a sample; -1: not known */
 } bench;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     (void)members, (void)have;
     const bench *b = w->self;
     if (b->o->max_queries > 0 && b->sim->asked + queries > b->o->max_queries)
-        kh_watch_stop(w, "the budget of %d queries is used up", b->o->max_queries);
+        kh_monitor_stop(w, "the budget of %d queries is used up", b->o->max_queries);
     return !w->stopped[0];
 }
 
-static int trace(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int trace(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)p, (void)last, (void)err;
     const bench *b = w->self;
     if (b->o->trace)
@@ -118,7 +130,8 @@ static int take_samples(bench *b, kh_err *err) {
     for (int i = 0, taken = 0; i < p->n; i++) {
         sum += p->weight[i] * p->n;
         for (; taken < p->n && (taken + u < sum || i == p->n - 1); taken++)
-            kh_toy_parameters(b->toy, p->z + (size_t)i * (size_t)p->dim, 1, b->theta + (size_t)taken * dim);
+            kh_toy_parameters(
+                b->toy, p->z + (size_t)i * (size_t)p->dim, 1, b->theta + (size_t)taken * dim);
         b->tolerance = p->errors[i] > b->tolerance ? p->errors[i] : b->tolerance;
     }
     return 0;
@@ -132,7 +145,7 @@ static int run_method(bench *b, kh_err *err) {
         if (!b->theta)
             return kh_fail_memory(err);
         kh_toy_reference(b->toy, b->n, b->o->seed, b->theta);
-        kh_watch_stop(&b->watch, "there is nothing to search");
+        kh_monitor_stop(&b->watch, "there is nothing to search");
         return 0;
     }
     if (m->steps)
@@ -141,7 +154,7 @@ static int run_method(bench *b, kh_err *err) {
     return rc == 0 ? take_samples(b, err) : rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ output */
+/* -------------------------------------------------------------------------------------- output */
 
 static int write_samples(const bench *b, kh_err *err) {
     kh_buf out = kh_buf_init(KH_BUF_MAX);
@@ -151,8 +164,10 @@ static int write_samples(const bench *b, kh_err *err) {
     kh_buf_char(&out, '\n');
     for (int i = 0; i < b->n; i++)
         for (int j = 0; j < dim; j++)
-            kh_buf_printf(&out, "%.9g%c", b->theta[(size_t)i * (size_t)dim + (size_t)j], j + 1 < dim ? '\t' : '\n');
-    int rc = kh_buf_failed(&out) ? kh_fail_memory(err) : kh_file_write(b->o->samples_out, out.data, out.len, err);
+            kh_buf_printf(&out, "%.9g%c", b->theta[(size_t)i * (size_t)dim + (size_t)j],
+                j + 1 < dim ? '\t' : '\n');
+    int rc = kh_buf_failed(&out) ? kh_fail_memory(err)
+                                 : kh_file_write(b->o->samples_out, out.data, out.len, err);
     kh_buf_free(&out);
     return rc;
 }
@@ -165,7 +180,8 @@ static void moments(const bench *b, double *mean, double *var) {
         for (int i = 0; i < b->n; i++)
             mean[j] += x[(size_t)i * (size_t)dim] / b->n;
         for (int i = 0; i < b->n; i++)
-            var[j] += (x[(size_t)i * (size_t)dim] - mean[j]) * (x[(size_t)i * (size_t)dim] - mean[j]) / b->n;
+            var[j] += (x[(size_t)i * (size_t)dim] - mean[j]) *
+                (x[(size_t)i * (size_t)dim] - mean[j]) / b->n;
     }
 }
 
@@ -176,14 +192,19 @@ static void put_list(kh_buf *out, const char *key, const double *x, int n) {
     kh_buf_char(out, ']');
 }
 
-static void put_json(const bench *b, kh_buf *out, const double *mean, const double *var, const double *known) {
+static void put_json(
+    const bench *b, kh_buf *out, const double *mean, const double *var, const double *known) {
     const bench_opts *o = b->o;
-    kh_buf_printf(out, "{\"problem\":\"%s\",\"dim\":%d,\"method\":\"%s\",\"seed\":", PROBLEMS[o->problem], o->dim, o->method);
+    kh_buf_printf(out,
+        "{\"problem\":\"%s\",\"dim\":%d,\"method\":\"%s\",\"seed\":", PROBLEMS[o->problem], o->dim,
+        o->method);
     kh_json_u64(out, o->seed);
     kh_buf_printf(out, ",\"samples\":%d,\"tolerance\":", b->n);
     kh_buf_printf(out, b->tolerance >= 0 ? "%d" : "null", b->tolerance);
-    kh_buf_printf(out, ",\"queries\":%lld,\"saved\":%lld,\"ess\":%.4g,\"ancestors\":%d,\"stopped\":", b->sim->asked, b->sim->saved,
-        b->out.n ? kh_population_ess(&b->out) : b->n, b->out.n ? kh_population_ancestors(&b->out) : b->n);
+    kh_buf_printf(out,
+        ",\"queries\":%lld,\"saved\":%lld,\"ess\":%.4g,\"ancestors\":%d,\"stopped\":",
+        b->sim->asked, b->sim->saved, b->out.n ? kh_population_ess(&b->out) : b->n,
+        b->out.n ? kh_population_ancestors(&b->out) : b->n);
     kh_json_quote(out, b->watch.stopped, strlen(b->watch.stopped));
     put_list(out, "mean", mean, o->dim);
     put_list(out, "variance", var, o->dim);
@@ -194,10 +215,11 @@ static void put_json(const bench *b, kh_buf *out, const double *mean, const doub
     kh_buf_text(out, "}\n");
 }
 
-static void put_text(const bench *b, kh_buf *out, const double *mean, const double *var, const double *known) {
+static void put_text(
+    const bench *b, kh_buf *out, const double *mean, const double *var, const double *known) {
     const bench_opts *o = b->o;
-    kh_buf_printf(out, "%s, dimension %d, %s, seed %llu: %d samples\n", PROBLEMS[o->problem], o->dim, o->method,
-        (unsigned long long)o->seed, b->n);
+    kh_buf_printf(out, "%s, dimension %d, %s, seed %llu: %d samples\n", PROBLEMS[o->problem],
+        o->dim, o->method, (unsigned long long)o->seed, b->n);
     kh_buf_printf(out, "queries   %lld asked, %lld saved\n", b->sim->asked, b->sim->saved);
     if (b->tolerance >= 0)
         kh_buf_printf(out, "errors    at most %d\n", b->tolerance);
@@ -217,7 +239,9 @@ static int print_result(const bench *b, kh_err *err) {
     int rc = own ? 0 : kh_fail_memory(err);
     if (rc == 0) {
         moments(b, own, own + dim);
-        double *known = kh_toy_moments(b->toy, b->tolerance, own + 2 * dim, own + 3 * dim) ? own + 2 * dim : NULL;
+        double *known = kh_toy_moments(b->toy, b->tolerance, own + 2 * dim, own + 3 * dim)
+            ? own + 2 * dim
+            : NULL;
         (b->o->json ? put_json : put_text)(b, &out, own, own + dim, known);
         rc = kh_buf_failed(&out) ? kh_fail_memory(err) : 0;
     }

@@ -1,11 +1,12 @@
-/* cmd_bench_train.c - keyhole bench train: how fast training is, beside nothing but the matrix products that it needs. */
+/* cmd_bench_train.c - keyhole bench train: how fast training is, beside nothing but the matrix
+ * products that it needs. */
 #include "cli.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "model/adamw.h"
-#include "model/corpus.h"
-#include "model/gradient.h"
+#include "train/adamw.h"
+#include "train/corpus.h"
+#include "train/gradient.h"
 #include "model/random_model.h"
 
 #include <cblas.h>
@@ -22,17 +23,24 @@ typedef struct train_opts {
 #define AT(field) offsetof(train_opts, field)
 static const kh_opt train_table[] = {
     { "layers", KH_OPT_INT, AT(layers), "6", .min = 1, .max = 1024, .arg = "N", .help = "layers" },
-    { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 16, .max = 1 << 14, .arg = "N", .help = "hidden size" },
+    { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 16, .max = 1 << 14, .arg = "N",
+        .help = "hidden size" },
     { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N",
         .help = "attention heads; 0: one for each 64 of the hidden size" },
-    { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 16, .arg = "N", .help = "feed-forward size; 0: four times the hidden size" },
-    { "vocab", KH_OPT_INT, AT(vocab), "30522", .min = 16, .max = 1 << 20, .arg = "N", .help = "vocabulary" },
-    { "seq", KH_OPT_INT, AT(seq), "64", .min = 8, .max = 1 << 14, .arg = "N", .help = "tokens of a sequence" },
-    { "batch", KH_OPT_INT, AT(batch), "64", .min = 1, .max = 1 << 14, .arg = "N", .help = "sequences of a step" },
+    { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 16, .arg = "N",
+        .help = "feed-forward size; 0: four times the hidden size" },
+    { "vocab", KH_OPT_INT, AT(vocab), "30522", .min = 16, .max = 1 << 20, .arg = "N",
+        .help = "vocabulary" },
+    { "seq", KH_OPT_INT, AT(seq), "64", .min = 8, .max = 1 << 14, .arg = "N",
+        .help = "tokens of a sequence" },
+    { "batch", KH_OPT_INT, AT(batch), "64", .min = 1, .max = 1 << 14, .arg = "N",
+        .help = "sequences of a step" },
     { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.01, .max = 0.9, .arg = "X",
         .help = "share of tokens to be guessed" },
-    { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N", .help = "parts of a batch that threads share" },
-    { "reps", KH_OPT_INT, AT(reps), "5", .min = 1, .max = 10000, .arg = "N", .help = "steps; the best counts" },
+    { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N",
+        .help = "parts of a batch that threads share" },
+    { "reps", KH_OPT_INT, AT(reps), "5", .min = 1, .max = 10000, .arg = "N",
+        .help = "steps; the best counts" },
     { "json", KH_OPT_FLAG, AT(json), .help = "print JSON" },
     { 0 },
 };
@@ -77,7 +85,8 @@ static void make_text(bench *b) {
     for (int s = 0; s < o->batch; s++) {
         b->first_at[s] = b->places;
         for (int i = 0; i < o->seq; i++) {
-            b->slot[s * o->seq + i] = (kh_slot){ (int32_t)kh_rng_below(&r, (uint32_t)o->vocab), -1, -1, 2 + i };
+            b->slot[s * o->seq + i] =
+                (kh_slot){ (int32_t)kh_rng_below(&r, (uint32_t)o->vocab), -1, -1, 2 + i };
             if (kh_rng_uniform(&r) < o->mask_rate || (i == 1 && b->places == b->first_at[s])) {
                 b->at[b->places] = s * o->seq + i;
                 b->target[b->places++] = (int32_t)kh_rng_below(&r, (uint32_t)o->vocab);
@@ -99,7 +108,8 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
     int rc = kh_config_check(&c, "bench train", err);
     if (rc != 0 || (rc = kh_params_init(&b->params, &c, err)) != 0)
         return rc;
-    size_t tokens = (size_t)b->tokens, seqs = (size_t)o->batch + 1, widest = (size_t)(c.inner > c.vocab ? c.inner : c.vocab);
+    size_t tokens = (size_t)b->tokens, seqs = (size_t)o->batch + 1,
+           widest = (size_t)(c.inner > c.vocab ? c.inner : c.vocab);
     size_t rows = tokens / (size_t)o->shards + (size_t)o->seq,
            third = rows * (size_t)(c.inner > 3 * c.hidden ? c.inner : 3 * c.hidden);
     third = third > widest * (size_t)c.hidden ? third : widest * (size_t)c.hidden;
@@ -113,11 +123,12 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
     b->at = kh_calloc(tokens, sizeof *b->at);
     b->target = kh_calloc(tokens, sizeof *b->target);
     b->room = kh_calloc(3 * third * (size_t)o->shards, sizeof *b->room);
-    if (!b->no_layer || !b->w || !b->slot || !b->start || !b->first_at || !b->at || !b->target || !b->room)
+    if (!b->no_layer || !b->w || !b->slot || !b->start || !b->first_at || !b->at || !b->target ||
+        !b->room)
         return kh_fail_memory(err);
     kh_params_take(&b->params, &(kh_model){ .config = c, .w = { .layer = b->no_layer } }, 1, b->w);
     make_text(b);
-    if ((rc = kh_adamw_init(&b->adamw, &(kh_segment){ b->params.size, true }, 1, err)) != 0)
+    if ((rc = kh_adamw_init(&b->adamw, &(kh_param_group){ b->params.size, true }, 1, err)) != 0)
         return rc;
     return kh_gradient_new(&b->gradient, &b->params, o->shards, KH_WRT_WEIGHTS, 0, 0, err);
 }
@@ -128,18 +139,21 @@ static int train_once(bench *b, double *seconds, kh_err *err) {
     kh_adamw_opts adamw = kh_adamw_defaults();
     double value, began = now();
     adamw.clip = 1;
-    int rc = kh_gradient_run(b->gradient, &(kh_pass_f32){ .w = b->w, .text = &text, .loss = &loss }, true, &value, err);
+    int rc = kh_gradient_run(
+        b->gradient, &(kh_pass_f32){ .w = b->w, .text = &text, .loss = &loss }, true, &value, err);
     if (rc == 0)
         kh_adamw_step(&b->adamw, &adamw, 1e-4, b->w, kh_gradient_weights(b->gradient), NULL);
     *seconds = now() - began;
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------ products alone */
+/* ------------------------------------------------------------------------------ products alone */
 
-/* y = x w^T, dx = dy w and dw = dy^T x for x [m, k], w [n, k]; returns the floating-point operations. */
+/* y = x w^T, dx = dy w and dw = dy^T x for x [m, k], w [n, k]; returns the floating-point
+ * operations. */
 static double products(bench *b, int shard, int m, int n, int k, bool run) {
-    float *x = b->room + 3 * (size_t)shard * b->room_size, *w = x + b->room_size, *y = w + b->room_size;
+    float *x = b->room + 3 * (size_t)shard * b->room_size, *w = x + b->room_size,
+          *y = w + b->room_size;
     if (run) {
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, x, k, w, k, 0, y, n);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, k, n, 1, y, n, w, k, 0, x, k);
@@ -155,9 +169,11 @@ static double shard_products(bench *b, int shard, bool run) {
     double sum = 0;
     for (int l = 0; l < c->layers; l++) {
         int m = l < c->layers - 1 ? t : r;
-        sum += l < c->layers - 1 ? products(b, shard, t, 3 * h, h, run)
-                                 : products(b, shard, t, 2 * h, h, run) + products(b, shard, r, h, h, run);
-        sum += products(b, shard, m, h, h, run) + products(b, shard, m, c->inner, h, run) + products(b, shard, m, h, c->inner, run);
+        sum += l < c->layers - 1
+            ? products(b, shard, t, 3 * h, h, run)
+            : products(b, shard, t, 2 * h, h, run) + products(b, shard, r, h, h, run);
+        sum += products(b, shard, m, h, h, run) + products(b, shard, m, c->inner, h, run) +
+            products(b, shard, m, h, c->inner, run);
     }
     return sum + products(b, shard, r, h, h, run) + products(b, shard, r, c->vocab, h, run);
 }
@@ -185,11 +201,15 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
     }
     if (rc == 0) {
         double work = shard_products(&b, 0, false) * o->shards, speed = b.tokens / best;
-        printf(o->json ? "{\"layers\":%d,\"hidden\":%d,\"seq\":%d,\"batch\":%d,\"threads\":%d,\"tokens_per_second\":%.0f,"
+        printf(o->json ? "{\"layers\":%d,\"hidden\":%d,\"seq\":%d,\"batch\":%d,\"threads\":%d,"
+                         "\"tokens_per_second\":%.0f,"
                          "\"gflops\":%.1f,\"sgemm_gflops\":%.1f,\"share_of_sgemm\":%.3f}\n"
-                       : "%d x %d, sequences of %d, %d a step, %d threads: %.0f tokens/s, %.1f GFLOP/s in products with weights;\n"
-                         "the same products alone: %.1f GFLOP/s, so training runs at %.3f of their speed\n",
-            o->layers, o->hidden, o->seq, o->batch, kh_threads(), speed, work / best * 1e-9, work / alone * 1e-9, alone / best);
+                       : "%d x %d, sequences of %d, %d a step, %d threads: %.0f tokens/s, %.1f "
+                         "GFLOP/s in products with weights;\n"
+                         "the same products alone: %.1f GFLOP/s, so training runs at %.3f of their "
+                         "speed\n",
+            o->layers, o->hidden, o->seq, o->batch, kh_threads(), speed, work / best * 1e-9,
+            work / alone * 1e-9, alone / best);
     }
     bench_free(&b);
     return rc;

@@ -1,11 +1,12 @@
-/* cmd_calibrate.c - keyhole calibrate: any tool's predictions in, probabilities that mean what they say out. */
+/* cmd_calibrate.c - keyhole calibrate: any tool's predictions in, probabilities that mean what they
+ * say out. */
 #include "cli.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "judge/calibrate.h"
-#include "predictions.h"
+#include "prediction_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,18 +22,20 @@ static const kh_opt calibrate_table[] = {
         .help = "labelled predictions to fit on; without it, the predictions themselves" },
     { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE",
         .help = "fit nothing: use parameters that --out wrote" },
-    { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature", .arg = "temperature|vector|votes",
-        .help = "what to fit" },
-    { "out", KH_OPT_TEXT, offsetof(calibrate_opts, out), .arg = "FILE", .help = "write the parameters as JSON" },
-    { "json", KH_OPT_FLAG, offsetof(calibrate_opts, json), .help = "the before and after on standard error as JSON" },
+    { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature",
+        .arg = "temperature|vector|votes", .help = "what to fit" },
+    { "out", KH_OPT_TEXT, offsetof(calibrate_opts, out), .arg = "FILE",
+        .help = "write the parameters as JSON" },
+    { "json", KH_OPT_FLAG, offsetof(calibrate_opts, json),
+        .help = "the before and after on standard error as JSON" },
     { 0 },
 };
 
 /* Votes need votes; the others would rather have logits than their rounded probabilities. */
 static int read_rows(cli_predictions *out, const char *path, kh_calibration method, kh_err *err) {
     static const kh_evidence votes[] = { KH_VOTES }, scores[] = { KH_LOGITS, KH_PROBS, KH_VOTES };
-    return method == KH_CALIBRATE_VOTES ? cli_predictions_read(out, path, votes, 1, err) : cli_predictions_read(out, path,
-        scores, 3, err);
+    return method == KH_CALIBRATE_VOTES ? cli_predictions_read(out, path, votes, 1, err)
+                                        : cli_predictions_read(out, path, scores, 3, err);
 }
 
 /* What the method takes of all rows [n, n_label], in fresh memory. */
@@ -48,7 +51,7 @@ static int scores_of(const cli_predictions *r, kh_calibration method, double **x
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------ before and after */
+/* ---------------------------------------------------------------------------- before and after */
 
 typedef struct line {
     const char *file, *what;
@@ -61,8 +64,8 @@ typedef struct table {
     int n;
 } table;
 
-static int add_line(table *t, const char *file, const char *what, const double *p, const int *label, int n, int n_label,
-    kh_err *err) {
+static int add_line(table *t, const char *file, const char *what, const double *p, const int *label,
+    int n, int n_label, kh_err *err) {
     line *l = &t->line[t->n];
     *l = (line){ .file = file, .what = what, .n = n };
     int rc = kh_metrics_compute(&l->m, &(kh_answers){ p, label, n, n_label }, 0, err);
@@ -71,10 +74,11 @@ static int add_line(table *t, const char *file, const char *what, const double *
 }
 
 static void print_table(const table *t) {
-    fprintf(stderr, "%-24s %-28s %6s  %7s  %7s  %8s\n", "file", "", "rows", "NLL", "ECE", "accuracy");
+    fprintf(
+        stderr, "%-24s %-28s %6s  %7s  %7s  %8s\n", "file", "", "rows", "NLL", "ECE", "accuracy");
     for (int i = 0; i < t->n; i++)
-        fprintf(stderr, "%-24s %-28s %6d  %7.4f  %7.4f  %8.4f\n", t->line[i].file, t->line[i].what, t->line[i].n, t->line[i].m.nll,
-            t->line[i].m.ece, t->line[i].m.accuracy);
+        fprintf(stderr, "%-24s %-28s %6d  %7.4f  %7.4f  %8.4f\n", t->line[i].file, t->line[i].what,
+            t->line[i].n, t->line[i].m.nll, t->line[i].m.ece, t->line[i].m.accuracy);
 }
 
 static int print_json(const table *t, const kh_calibrator *c, kh_err *err) {
@@ -85,8 +89,11 @@ static int print_json(const table *t, const kh_calibrator *c, kh_err *err) {
     for (int i = 0; i < t->n; i++) {
         kh_buf_text(&b, i ? ",\n  {\"file\": " : "\n  {\"file\": ");
         kh_json_quote(&b, t->line[i].file, strlen(t->line[i].file));
-        kh_buf_printf(&b, ", \"what\": \"%s\", \"rows\": %d, \"nll\": %.10g, \"ece\": %.10g, \"accuracy\": %.10g}", t->line[i].what,
-            t->line[i].n, t->line[i].m.nll, t->line[i].m.ece, t->line[i].m.accuracy);
+        kh_buf_printf(&b,
+            ", \"what\": \"%s\", \"rows\": %d, \"nll\": %.10g, \"ece\": %.10g, \"accuracy\": "
+            "%.10g}",
+            t->line[i].what, t->line[i].n, t->line[i].m.nll, t->line[i].m.ece,
+            t->line[i].m.accuracy);
     }
     kh_buf_text(&b, "]}\n");
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
@@ -96,7 +103,7 @@ static int print_json(const table *t, const kh_calibrator *c, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ fitting */
+/* ------------------------------------------------------------------------------------- fitting */
 
 static void warn_of_one_class(const cli_predictions *r) {
     char text[512];
@@ -104,7 +111,8 @@ static void warn_of_one_class(const cli_predictions *r) {
     for (int i = 1; i < a->n; i++)
         if (a->label[i] != a->label[0])
             return;
-    snprintf(text, sizeof text, "%s: every row is of class %d, which says little about the others", r->name, a->label[0]);
+    snprintf(text, sizeof text, "%s: every row is of class %d, which says little about the others",
+        r->name, a->label[0]);
     cli_hooks.log(cli_hooks.user, KH_WARN, text);
 }
 
@@ -117,12 +125,15 @@ static void keep_known(const cli_predictions *r, double *x) {
             memmove(x + (size_t)m++ * k, x + (size_t)i * k, k * sizeof *x);
 }
 
-static int fit(kh_calibrator *c, kh_calibration method, const cli_predictions *r, table *t, kh_err *err) {
+static int fit(
+    kh_calibrator *c, kh_calibration method, const cli_predictions *r, table *t, kh_err *err) {
     const kh_answers *a = &r->known;
     double *x = NULL, *p = NULL;
     if (a->n == 0)
         return kh_fail(err, KH_EFORMAT,
-            "%s: no line has a \"label\" to fit on; --fit names a file that has, --apply parameters", r->name);
+            "%s: no line has a \"label\" to fit on; --fit names a file that has, --apply "
+            "parameters",
+            r->name);
     int rc = scores_of(r, method, &x, err), n_fold = a->n < 5 ? a->n : 5;
     if (rc != 0)
         goto done;
@@ -139,7 +150,8 @@ static int fit(kh_calibrator *c, kh_calibration method, const cli_predictions *r
     if (rc == 0 && a->n > 1) {
         rc = kh_calibrator_crossfit(method, x, a->label, a->n, a->n_label, n_fold, p, err);
         if (rc == 0)
-            rc = add_line(t, r->name, "after, by cross-validation", p, a->label, a->n, a->n_label, err);
+            rc = add_line(
+                t, r->name, "after, by cross-validation", p, a->label, a->n, a->n_label, err);
     }
 done:
     kh_free(x);
@@ -147,10 +159,12 @@ done:
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- applying */
+/* ------------------------------------------------------------------------------------ applying */
 
-/* The line as it stands, but "probs" are these, and "logits" and "votes" are gone: a line says one thing. */
-static int print_line(const char *text, size_t n, const cli_predictions *r, int row, const double *p, kh_err *err) {
+/* The line as it stands, but "probs" are these, and "logits" and "votes" are gone: a line says one
+ * thing. */
+static int print_line(
+    const char *text, size_t n, const cli_predictions *r, int row, const double *p, kh_err *err) {
     json_t *root, *list = json_array();
     int rc = kh_json_parse_line(text, n, r->name, r->rows.line[row], &root, err);
     if (rc == 0 && list) {
@@ -160,8 +174,10 @@ static int print_line(const char *text, size_t n, const cli_predictions *r, int 
         json_object_del(root, "votes");
     }
     char *out = NULL;
-    if (rc == 0 && (!list || json_array_size(list) != (size_t)r->rows.n_label || json_object_set(root, "probs", list) != 0 ||
-                       !(out = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15)))))
+    if (rc == 0 &&
+        (!list || json_array_size(list) != (size_t)r->rows.n_label ||
+            json_object_set(root, "probs", list) != 0 ||
+            !(out = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15)))))
         rc = kh_fail_memory(err);
     if (rc == 0)
         puts(out);
@@ -181,7 +197,8 @@ static int print_lines(const cli_predictions *r, const double *p, kh_err *err) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         if (number == r->rows.line[i]) {
-            rc = print_line(at, (size_t)(stop - at), r, i, p + (size_t)i * (size_t)r->rows.n_label, err);
+            rc = print_line(
+                at, (size_t)(stop - at), r, i, p + (size_t)i * (size_t)r->rows.n_label, err);
             i++;
         }
         at = stop;
@@ -189,13 +206,15 @@ static int print_lines(const cli_predictions *r, const double *p, kh_err *err) {
     return rc;
 }
 
-/* held_out: the parameters come from other rows, so the rows of r are worth a before and after of their own. */
-static int apply(const kh_calibrator *c, const cli_predictions *r, bool held_out, table *t, kh_err *err) {
+/* held_out: the parameters come from other rows, so the rows of r are worth a before and after of
+ * their own. */
+static int apply(
+    const kh_calibrator *c, const cli_predictions *r, bool held_out, table *t, kh_err *err) {
     const kh_answers *a = &r->known;
     double *x = NULL;
     if (c->n_label != r->rows.n_label)
-        return kh_fail(err, KH_EMISMATCH, "%s: rows of %d classes, but the calibrator is for %d", r->name, r->rows.n_label,
-            c->n_label);
+        return kh_fail(err, KH_EMISMATCH, "%s: rows of %d classes, but the calibrator is for %d",
+            r->name, r->rows.n_label, c->n_label);
     int rc = scores_of(r, c->method, &x, err);
     if (rc == 0) {
         kh_calibrator_apply(c, x, r->rows.n, x);
@@ -215,9 +234,12 @@ static int run_calibrate(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args;
     const calibrate_opts *o = opts;
     if (o->fit && o->apply)
-        return kh_fail(err, CLI_USAGE, "--fit and --apply exclude each other: fit new parameters, or apply those that there are");
+        return kh_fail(err, CLI_USAGE,
+            "--fit and --apply exclude each other: fit new parameters, or apply those that there "
+            "are");
     if (o->fit && strcmp(o->fit, "-") == 0 && strcmp(args[0], "-") == 0)
-        return kh_fail(err, CLI_USAGE, "standard input cannot be both the rows to fit on and the rows to calibrate");
+        return kh_fail(err, CLI_USAGE,
+            "standard input cannot be both the rows to fit on and the rows to calibrate");
     kh_calibrator c = { .method = (kh_calibration)o->method };
     cli_predictions rows = { 0 }, dev = { 0 };
     table t = { 0 };
@@ -248,18 +270,21 @@ const cli_command cmd_calibrate = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Make the probabilities of any classifier mean what they say",
-    .text = "Reads one JSON object a line: {\"probs\": [0.1, 0.9], \"label\": 1}, or \"logits\", or \"votes\"\n"
-            "(how many members of an ensemble chose each class). \"label\" is the true class, from 0. Prints\n"
-            "the same lines with calibrated \"probs\", other keys as they were. A table of negative\n"
-            "log-likelihood and calibration error, before and after, goes to standard error; \"by\n"
-            "cross-validation\" is the honest after.\n\n"
-            "  temperature  softmax(logits / T): one number, never changes the answer\n"
-            "  vector       softmax(w * logits + b): two numbers a class, can undo a bias\n"
-            "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n\n"
-            "Few rows, separable rows and rows of one class are fine: priors hold the parameters.\n\n"
-            "  keyhole calibrate test.jsonl --fit dev.jsonl --out cal.json > calibrated.jsonl\n"
-            "  keyhole calibrate new.jsonl --apply cal.json > calibrated.jsonl\n"
-            "  keyhole calibrate dev.jsonl --method votes --json > /dev/null",
+    .text =
+        "Reads one JSON object a line: {\"probs\": [0.1, 0.9], \"label\": 1}, or \"logits\", or "
+        "\"votes\"\n"
+        "(how many members of an ensemble chose each class). \"label\" is the true class, from 0. "
+        "Prints\n"
+        "the same lines with calibrated \"probs\", other keys as they were. A table of negative\n"
+        "log-likelihood and calibration error, before and after, goes to standard error; \"by\n"
+        "cross-validation\" is the honest after.\n\n"
+        "  temperature  softmax(logits / T): one number, never changes the answer\n"
+        "  vector       softmax(w * logits + b): two numbers a class, can undo a bias\n"
+        "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n\n"
+        "Few rows, separable rows and rows of one class are fine: priors hold the parameters.\n\n"
+        "  keyhole calibrate test.jsonl --fit dev.jsonl --out cal.json > calibrated.jsonl\n"
+        "  keyhole calibrate new.jsonl --apply cal.json > calibrated.jsonl\n"
+        "  keyhole calibrate dev.jsonl --method votes --json > /dev/null",
     .opts = calibrate_table,
     .opts_size = sizeof(calibrate_opts),
     .run = run_calibrate,

@@ -18,8 +18,10 @@ static const char USUAL[] = "accuracy,nll,ece,aurrrc,auroc_error,ood";
 
 static const kh_opt compare_table[] = {
     { "metrics", KH_OPT_TEXT, offsetof(compare_opts, metrics), .arg = "LIST",
-        .help = "names of results.json and commas, e.g. ece,ood.rte.entropy.auroc; also \"ood\" or \"all\"" },
-    { "format", KH_OPT_CHOICE, offsetof(compare_opts, format), "table", .arg = KH_GRID_FORMATS, .help = "of the output" },
+        .help = "names of results.json and commas, e.g. ece,ood.rte.entropy.auroc; also \"ood\" or "
+                "\"all\"" },
+    { "format", KH_OPT_CHOICE, offsetof(compare_opts, format), "table", .arg = KH_GRID_FORMATS,
+        .help = "of the output" },
     CLI_JSON_OPTION(compare_opts),
     { 0 },
 };
@@ -53,7 +55,8 @@ static int want_many(wanted *w, const char *word, const kh_result *runs, int n, 
             bool take = all;
             for (size_t o = 0; o < sizeof OOD / sizeof OOD[0] && !all; o++) {
                 size_t len = strlen(name), tail = strlen(OOD[o]);
-                take |= strncmp(name, "ood.", 4) == 0 && len > tail && strcmp(name + len - tail, OOD[o]) == 0;
+                take |= strncmp(name, "ood.", 4) == 0 && len > tail &&
+                    strcmp(name + len - tail, OOD[o]) == 0;
             }
             if (take)
                 rc = want(w, name, err);
@@ -114,12 +117,13 @@ const cli_command cmd_compare = {
     .min_args = 1,
     .max_args = -1,
     .summary = "Judged runs side by side: methods x metrics, mean and deviation over seeds",
-    .text = "Each RUN is a folder that \"keyhole eval\" has judged. Runs that differ by their seed\n"
-            "alone share a line: the mean over seeds and the standard deviation (n - 1). The\n"
-            "best of its model and task is bold; on a plain terminal it bears a star.\n\n"
-            "  keyhole compare runs/bbt-13 runs/bbt-21 runs/elbo-13 runs/elbo-21\n"
-            "  keyhole compare runs/* --metrics accuracy,ece,ood --format markdown\n"
-            "  keyhole compare runs/* --metrics all --format csv > numbers.csv",
+    .text =
+        "Each RUN is a folder that \"keyhole eval\" has judged. Runs that differ by their seed\n"
+        "alone share a line: the mean over seeds and the standard deviation (n - 1). The\n"
+        "best of its model and task is bold; on a plain terminal it bears a star.\n\n"
+        "  keyhole compare runs/bbt-13 runs/bbt-21 runs/elbo-13 runs/elbo-21\n"
+        "  keyhole compare runs/* --metrics accuracy,ece,ood --format markdown\n"
+        "  keyhole compare runs/* --metrics all --format csv > numbers.csv",
     .opts = compare_table,
     .opts_size = sizeof(compare_opts),
     .run = run_compare,

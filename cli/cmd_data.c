@@ -1,4 +1,5 @@
-/* cmd_data.c - keyhole data check, stats, split: what is in a data file or folder, and whether it can be used. */
+/* cmd_data.c - keyhole data check, stats, split: what is in a data file or folder, and whether it
+ * can be used. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -12,7 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------------- what all share */
+/* ------------------------------------------------------------------------------ what all share */
 
 typedef struct data_opts {
     const char *task, *model, *out;
@@ -22,12 +23,22 @@ typedef struct data_opts {
 } data_opts;
 
 #define OPT_TASK \
-    { "task", KH_OPT_TEXT, offsetof(data_opts, task), .arg = "NAME|FILE", \
-        .help = "the task that the rows are for: its label names, one or two texts" }
+    { \
+        "task", KH_OPT_TEXT, offsetof(data_opts, task), \
+            .arg = "NAME|FILE", \
+            .help = "the task that the rows are for: its label names, one or two texts" \
+    }
 #define OPT_FORMAT \
-    { "format", KH_OPT_CHOICE, offsetof(data_opts, format), "auto", .arg = "auto|tsv|csv|csv-noheader|jsonl", \
-        .help = "how files are written; GLUE's files are tsv" }
-#define OPT_SKIP { "skip-bad-rows", KH_OPT_FLAG, offsetof(data_opts, skip), .help = "leave malformed rows out, with a count" }
+    { \
+        "format", KH_OPT_CHOICE, offsetof(data_opts, format), "auto", \
+            .arg = "auto|tsv|csv|csv-noheader|jsonl", \
+            .help = "how files are written; GLUE's files are tsv" \
+    }
+#define OPT_SKIP \
+    { \
+        "skip-bad-rows", KH_OPT_FLAG, offsetof(data_opts, skip), \
+            .help = "leave malformed rows out, with a count" \
+    }
 
 /* The files to look at. */
 typedef struct files {
@@ -63,7 +74,8 @@ static int add_parts(files *f, kh_folder *p, kh_err *err) {
     return rc;
 }
 
-/* The file itself, or train, dev and test of a folder; with splits, those of its ready-made splits too. */
+/* The file itself, or train, dev and test of a folder; with splits, those of its ready-made splits
+ * too. */
 static int list_files(files *f, const char *where, const kh_task *task, bool splits, kh_err *err) {
     kh_folder parts;
     if (!kh_dir_exists(where)) {
@@ -80,7 +92,8 @@ static int list_files(files *f, const char *where, const kh_task *task, bool spl
         rc = kh_folder_splits(where, task, &split, &n, err);
     for (int i = 0; i < n && splits && rc == 0; i++) {
         rc = kh_folder_split(where, task, split[i].shots, split[i].seed, &parts, err);
-        if (rc == 0 && !split[i].dir) { /* kshotK: the test file is the folder's own, which is there already */
+        if (rc == 0 &&
+            !split[i].dir) { /* kshotK: the test file is the folder's own, which is there already */
             kh_free(parts.test);
             parts.test = NULL;
         }
@@ -89,7 +102,8 @@ static int list_files(files *f, const char *where, const kh_task *task, bool spl
     }
     kh_split_names_free(split, n);
     if (rc == 0 && f->n == 0)
-        rc = kh_fail(err, KH_EMISSING, "%s: no train, dev or test file (.tsv, .csv or .jsonl) and no few-shot splits", where);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no train, dev or test file (.tsv, .csv or .jsonl) and no few-shot splits", where);
     return rc;
 }
 
@@ -113,14 +127,15 @@ static void put_string(kh_buf *b, const char *s) {
         kh_buf_text(b, "null");
 }
 
-/* --------------------------------------------------------------------------------------------------- check */
+/* --------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
     OPT_TASK,
     OPT_FORMAT,
-    { "max-problems", KH_OPT_INT, offsetof(data_opts, max_problems), "50", .min = 1, .max = 1000000, .arg = "N",
-        .help = "how many problems to print" },
-    { "unlabelled", KH_OPT_FLAG, offsetof(data_opts, unlabelled), .help = "rows without a label are fine" },
+    { "max-problems", KH_OPT_INT, offsetof(data_opts, max_problems), "50", .min = 1, .max = 1000000,
+        .arg = "N", .help = "how many problems to print" },
+    { "unlabelled", KH_OPT_FLAG, offsetof(data_opts, unlabelled),
+        .help = "rows without a label are fine" },
     CLI_JSON_OPTION(data_opts),
     { 0 },
 };
@@ -159,8 +174,8 @@ static int check_classes(checker *c, const kh_dataset *d, kh_err *err) {
         if (count[k] == 0) {
             char sentence[512];
             const char *name = kh_dataset_label(d, k);
-            snprintf(sentence, sizeof sentence, "%s: no row has label %d%s%s%s", kh_dataset_path(d), k, name ? " (" : "",
-                name ? name : "", name ? ")" : "");
+            snprintf(sentence, sizeof sentence, "%s: no row has label %d%s%s%s", kh_dataset_path(d),
+                k, name ? " (" : "", name ? name : "", name ? ")" : "");
             report(c, sentence);
         }
     kh_free(count);
@@ -169,8 +184,12 @@ static int check_classes(checker *c, const kh_dataset *d, kh_err *err) {
 
 static int check_file(checker *c, const char *path, const kh_task *task, kh_err *err) {
     kh_hooks hooks = { .log = report_row, .user = c };
-    kh_dataset_opts o = { .format = (kh_format)c->o->format, .task = task, .unlabelled = c->o->unlabelled, .skip_bad_rows = true,
-        .max_reports = INT_MAX, .hooks = &hooks };
+    kh_dataset_opts o = { .format = (kh_format)c->o->format,
+        .task = task,
+        .unlabelled = c->o->unlabelled,
+        .skip_bad_rows = true,
+        .max_reports = INT_MAX,
+        .hooks = &hooks };
     kh_dataset *d;
     kh_err why = { 0 };
     int rc = kh_dataset_open(&d, path, &o, &why);
@@ -198,13 +217,16 @@ static int run_check(void *opts, int n_args, char **args, kh_err *err) {
     for (int i = 0; i < f.n && rc == 0; i++)
         rc = check_file(&c, f.path[i], task, err);
     if (rc == 0 && c.o->json) {
-        kh_buf_printf(&c.json, "],\n \"n_problems\": %d, \"n_files\": %d, \"n_rows\": %ld}\n", c.n_problem, f.n, c.n_row);
+        kh_buf_printf(&c.json, "],\n \"n_problems\": %d, \"n_files\": %d, \"n_rows\": %ld}\n",
+            c.n_problem, f.n, c.n_row);
         rc = print_buf(&c.json, err);
     } else if (rc == 0 && c.n_problem == 0)
-        printf("%s: %d file%s, %ld rows, no problems\n", args[0], f.n, f.n == 1 ? "" : "s", c.n_row);
+        printf(
+            "%s: %d file%s, %ld rows, no problems\n", args[0], f.n, f.n == 1 ? "" : "s", c.n_row);
     if (rc == 0 && c.n_problem > 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: %d problem%s in %d file%s%s", args[0], c.n_problem, c.n_problem == 1 ? "" : "s", f.n,
-            f.n == 1 ? "" : "s", c.n_problem > c.n_printed ? "; --max-problems shows more" : "");
+        rc = kh_fail(err, KH_EFORMAT, "%s: %d problem%s in %d file%s%s", args[0], c.n_problem,
+            c.n_problem == 1 ? "" : "s", f.n, f.n == 1 ? "" : "s",
+            c.n_problem > c.n_printed ? "; --max-problems shows more" : "");
     kh_buf_free(&c.json);
     free_files(&f);
     kh_task_close(task);
@@ -217,10 +239,14 @@ const cli_command cmd_data_check = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Read data files to the end and print every problem",
-    .text = "A folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class name\n"
-            "a line, and perhaps few-shot splits (kshot16/seed13.train.tsv, or LM-BFF's tree). Columns\n"
-            "go by their names: label; text, or text_a and text_b; GLUE's and Hugging Face's names work.\n"
-            "Prints file:line: what is wrong, for each malformed row, and classes without rows. Exit 1 if\n"
+    .text = "A folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class "
+            "name\n"
+            "a line, and perhaps few-shot splits (kshot16/seed13.train.tsv, or LM-BFF's tree). "
+            "Columns\n"
+            "go by their names: label; text, or text_a and text_b; GLUE's and Hugging Face's names "
+            "work.\n"
+            "Prints file:line: what is wrong, for each malformed row, and classes without rows. "
+            "Exit 1 if\n"
             "there is any problem.\n\n"
             "  keyhole data check DIR --task sst2\n"
             "  keyhole data check reviews.csv --format csv-noheader --max-problems 5",
@@ -229,13 +255,13 @@ const cli_command cmd_data_check = {
     .run = run_check,
 };
 
-/* --------------------------------------------------------------------------------------------------- stats */
+/* --------------------------------------------------------------------------------------- stats */
 
 static const kh_opt stats_table[] = {
     OPT_TASK,
     CLI_TOKENIZER_OPTION(data_opts, "count tokens too, with the tokenizer of this model"),
-    { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000, .arg = "N",
-        .help = "tokens that the model reads" },
+    { "max-len", KH_OPT_INT, offsetof(data_opts, max_len), "512", .min = 1, .max = 1000000,
+        .arg = "N", .help = "tokens that the model reads" },
     { "slots", KH_OPT_INT, offsetof(data_opts, slots), "0", .min = 0, .max = 100000, .arg = "N",
         .help = "prompt slots to count among the tokens" },
     OPT_FORMAT,
@@ -266,7 +292,8 @@ typedef struct stats {
     int n_split;
 } stats;
 
-/* Tokens of each row: of the filled-in template if there is a task, of the framed texts otherwise. */
+/* Tokens of each row: of the filled-in template if there is a task, of the framed texts otherwise.
+ */
 static int count_tokens(const stats *s, const kh_dataset *d, int *length, kh_err *err) {
     const kh_row *row = kh_dataset_rows(d);
     int n = kh_dataset_size(d), rc = 0;
@@ -285,7 +312,8 @@ static int count_tokens(const stats *s, const kh_dataset *d, int *length, kh_err
     unsigned flags = KH_ENCODE_FRAME | KH_ENCODE_PLAIN;
     for (int i = 0; i < n && rc == 0; i++) {
         ids.n = 0;
-        rc = row[i].b ? kh_tokenizer_encode_pair(s->tok, row[i].a, row[i].n_a, row[i].b, row[i].n_b, flags, &ids, NULL, err)
+        rc = row[i].b ? kh_tokenizer_encode_pair(s->tok, row[i].a, row[i].n_a, row[i].b, row[i].n_b,
+                            flags, &ids, NULL, err)
                       : kh_tokenizer_encode(s->tok, row[i].a, row[i].n_a, flags, &ids, err);
         length[i] = ids.n + s->o->slots;
     }
@@ -294,7 +322,10 @@ static int count_tokens(const stats *s, const kh_dataset *d, int *length, kh_err
 }
 
 static int measure_file(const stats *s, file_stats *f, const char *path, kh_err *err) {
-    kh_dataset_opts o = { .format = (kh_format)s->o->format, .task = s->task, .unlabelled = true, .skip_bad_rows = s->o->skip,
+    kh_dataset_opts o = { .format = (kh_format)s->o->format,
+        .task = s->task,
+        .unlabelled = true,
+        .skip_bad_rows = s->o->skip,
         .hooks = &cli_hooks };
     int *length = NULL, rc = kh_dataset_open(&f->d, path, &o, err);
     if (rc != 0)
@@ -324,7 +355,8 @@ done:
 }
 
 static void print_lengths(const char *what, const kh_lengths *l) {
-    printf("  %-11s mean %.1f, median %d, 95 %% up to %d, max %d", what, l->mean, l->median, l->p95, l->max);
+    printf("  %-11s mean %.1f, median %d, 95 %% up to %d, max %d", what, l->mean, l->median, l->p95,
+        l->max);
 }
 
 static void print_file(const stats *s, const file_stats *f) {
@@ -337,22 +369,25 @@ static void print_file(const stats *s, const file_stats *f) {
         printf(", %d of them without a label", f->n_unlabelled);
     putchar('\n');
     for (int k = 0; k < kh_dataset_labels(d); k++)
-        printf("  %-11s %2d %-24s %7d  %5.1f %%\n", k ? "" : "classes", k, kh_dataset_label(d, k) ? kh_dataset_label(d, k) : "",
-            f->count[k], 100.0 * f->count[k] / kh_dataset_size(d));
+        printf("  %-11s %2d %-24s %7d  %5.1f %%\n", k ? "" : "classes", k,
+            kh_dataset_label(d, k) ? kh_dataset_label(d, k) : "", f->count[k],
+            100.0 * f->count[k] / kh_dataset_size(d));
     print_lengths("characters", &f->characters);
     putchar('\n');
     if (s->tok) {
         print_lengths("tokens", &f->tokens);
         printf("; %d rows over %d\n", f->n_long, s->o->max_len);
     }
-    printf("  %-11s %d rows repeat an earlier one, %d of them with another label\n", "duplicates", f->n_duplicate, f->n_conflict);
+    printf("  %-11s %d rows repeat an earlier one, %d of them with another label\n", "duplicates",
+        f->n_duplicate, f->n_conflict);
 }
 
 static void print_stats(const stats *s) {
     for (int i = 0; i < s->n; i++)
         print_file(s, &s->file[i]);
     if (s->train >= 0 && s->test >= 0)
-        printf("overlap: %d of %d test rows also stand in train\n", s->n_overlap, kh_dataset_size(s->file[s->test].d));
+        printf("overlap: %d of %d test rows also stand in train\n", s->n_overlap,
+            kh_dataset_size(s->file[s->test].d));
     for (int i = 0; i < s->n_split; i++) {
         bool first = i == 0 || s->split[i].shots != s->split[i - 1].shots;
         if (first)
@@ -364,17 +399,19 @@ static void print_stats(const stats *s) {
 }
 
 static void put_lengths(kh_buf *b, const char *key, const kh_lengths *l) {
-    kh_buf_printf(
-        b, ", \"%s\": {\"mean\": %.6g, \"median\": %d, \"p95\": %d, \"max\": %d", key, l->mean, l->median, l->p95, l->max);
+    kh_buf_printf(b, ", \"%s\": {\"mean\": %.6g, \"median\": %d, \"p95\": %d, \"max\": %d", key,
+        l->mean, l->median, l->p95, l->max);
 }
 
 static void put_file(kh_buf *b, const stats *s, const file_stats *f) {
     const kh_dataset *d = f->d;
     kh_buf_text(b, "{\"path\": ");
     put_string(b, kh_dataset_path(d));
-    kh_buf_printf(b, ", \"format\": \"%s\", \"pairs\": %s, \"rows\": %d, \"skipped\": %d, \"unlabelled\": %d, \"classes\": [",
-        kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "true" : "false", kh_dataset_size(d), kh_dataset_skipped(d),
-        f->n_unlabelled);
+    kh_buf_printf(b,
+        ", \"format\": \"%s\", \"pairs\": %s, \"rows\": %d, \"skipped\": %d, \"unlabelled\": %d, "
+        "\"classes\": [",
+        kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "true" : "false",
+        kh_dataset_size(d), kh_dataset_skipped(d), f->n_unlabelled);
     for (int k = 0; k < kh_dataset_labels(d); k++) {
         kh_buf_printf(b, "%s{\"label\": %d, \"name\": ", k ? ", " : "", k);
         put_string(b, kh_dataset_label(d, k));
@@ -404,8 +441,8 @@ static int stats_json(const stats *s, kh_err *err) {
         kh_buf_text(&b, "null");
     kh_buf_text(&b, ", \"splits\": [");
     for (int i = 0; i < s->n_split; i++)
-        kh_buf_printf(
-            &b, "%s{\"shots\": %d, \"seed\": %llu}", i ? ", " : "", s->split[i].shots, (unsigned long long)s->split[i].seed);
+        kh_buf_printf(&b, "%s{\"shots\": %d, \"seed\": %llu}", i ? ", " : "", s->split[i].shots,
+            (unsigned long long)s->split[i].seed);
     kh_buf_text(&b, "]}\n");
     return print_buf(&b, err);
 }
@@ -466,23 +503,25 @@ const cli_command cmd_data_stats = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Count rows, classes, lengths and duplicates of data files",
-    .text = "For each of train, dev and test in a folder, or for one file: rows, rows of each class, the\n"
-            "length of texts in characters and, with --model, in tokens, rows that stand there twice.\n"
-            "For a folder also the test rows that stand in train, and the few-shot splits in it. With\n"
-            "--task tokens are those of the filled-in template.\n\n"
-            "  keyhole data stats DIR\n"
-            "  keyhole data stats DIR --task agnews --model DIR --slots 50\n"
-            "  keyhole data stats rows.jsonl --json",
+    .text =
+        "For each of train, dev and test in a folder, or for one file: rows, rows of each class, "
+        "the\n"
+        "length of texts in characters and, with --model, in tokens, rows that stand there twice.\n"
+        "For a folder also the test rows that stand in train, and the few-shot splits in it. With\n"
+        "--task tokens are those of the filled-in template.\n\n"
+        "  keyhole data stats DIR\n"
+        "  keyhole data stats DIR --task agnews --model DIR --slots 50\n"
+        "  keyhole data stats rows.jsonl --json",
     .opts = stats_table,
     .opts_size = sizeof(data_opts),
     .run = run_stats,
 };
 
-/* --------------------------------------------------------------------------------------------------- split */
+/* --------------------------------------------------------------------------------------- split */
 
 static const kh_opt split_table[] = {
-    { "out", KH_OPT_TEXT, offsetof(data_opts, out), .arg = "DIR", .help = "where train.tsv and dev.tsv go; made if it is not there",
-        .required = true },
+    { "out", KH_OPT_TEXT, offsetof(data_opts, out), .arg = "DIR",
+        .help = "where train.tsv and dev.tsv go; made if it is not there", .required = true },
     { "shots", KH_OPT_INT, offsetof(data_opts, shots), "16", .min = 1, .max = 1000000, .arg = "K",
         .help = "rows of each class, for train and for dev" },
     { "seed", KH_OPT_SEED, offsetof(data_opts, seed), "13", .arg = "S", .help = "which draw" },
@@ -497,7 +536,8 @@ static const kh_opt split_table[] = {
 static int write_part(const data_opts *o, const kh_dataset *d, const char *name, kh_err *err) {
     char *path = kh_path_join(o->out, name);
     int rc = !path ? kh_fail_memory(err)
-        : !o->force && kh_file_exists(path) ? kh_fail(err, KH_EARG, "%s: is there already; --force writes over it", path)
+        : !o->force && kh_file_exists(path)
+        ? kh_fail(err, KH_EARG, "%s: is there already; --force writes over it", path)
         : strcmp(name, "labels.txt") == 0 ? kh_dataset_write_labels(d, path, err)
                                           : kh_dataset_write(d, path, err);
     kh_free(path);
@@ -511,7 +551,9 @@ static int run_split(void *opts, int n_args, char **args, kh_err *err) {
     kh_split s = { 0 };
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     int rc = open_task(&task, o->task, err);
-    kh_dataset_opts read = { .format = (kh_format)o->format, .task = task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
+    kh_dataset_opts read = {
+        .format = (kh_format)o->format, .task = task, .skip_bad_rows = o->skip, .hooks = &cli_hooks
+    };
     if (rc == 0)
         rc = kh_split_open(&s, args[0], o->shots, o->seed, &read, err);
     if (rc == 0)
@@ -525,12 +567,16 @@ static int run_split(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0 && o->json) {
         kh_buf_text(&b, "{\"out\": ");
         put_string(&b, o->out);
-        kh_buf_printf(&b, ", \"shots\": %d, \"seed\": %llu, \"drawn\": %s, \"train_rows\": %d, \"dev_rows\": %d}\n", o->shots,
-            (unsigned long long)o->seed, s.drawn ? "true" : "false", kh_dataset_size(s.train), kh_dataset_size(s.dev));
+        kh_buf_printf(&b,
+            ", \"shots\": %d, \"seed\": %llu, \"drawn\": %s, \"train_rows\": %d, \"dev_rows\": "
+            "%d}\n",
+            o->shots, (unsigned long long)o->seed, s.drawn ? "true" : "false",
+            kh_dataset_size(s.train), kh_dataset_size(s.dev));
         rc = print_buf(&b, err);
     } else if (rc == 0)
-        printf("%s: train.tsv %d rows, dev.tsv %d rows, %s (%d shots, seed %llu)\n", o->out, kh_dataset_size(s.train),
-            kh_dataset_size(s.dev), s.drawn ? "drawn" : "ready-made", o->shots, (unsigned long long)o->seed);
+        printf("%s: train.tsv %d rows, dev.tsv %d rows, %s (%d shots, seed %llu)\n", o->out,
+            kh_dataset_size(s.train), kh_dataset_size(s.dev), s.drawn ? "drawn" : "ready-made",
+            o->shots, (unsigned long long)o->seed);
     kh_split_close(&s);
     kh_task_close(task);
     return rc;
@@ -542,8 +588,10 @@ const cli_command cmd_data_split = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Write a few-shot split of a data folder",
-    .text = "The rows of DIR's train file are shuffled by the seed and walked: the first K of each class\n"
-            "become train.tsv, the next K dev.tsv. The same seed and file give the same rows everywhere.\n"
+    .text = "The rows of DIR's train file are shuffled by the seed and walked: the first K of each "
+            "class\n"
+            "become train.tsv, the next K dev.tsv. The same seed and file give the same rows "
+            "everywhere.\n"
             "A ready-made split of DIR for this K and seed is written out as it is.\n\n"
             "  keyhole data split DIR --shots 16 --seed 13 --out few",
     .opts = split_table,

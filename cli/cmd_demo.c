@@ -1,8 +1,9 @@
 /* cmd_demo.c - keyhole demo: the whole of it on the examples, in a minute or two.
  *
- * Nothing here tunes or judges. The demo gives the commands that a person would give, shows them, keeps what they say in a file,
- * and makes one table of the results; in int8, for it has a minute and a half. What is run stands in two tables, examples and
- * methods. Budgets are counted in questions, never in seconds, so that the numbers are the same on every run. */
+ * Nothing here tunes or judges. The demo gives the commands that a person would give, shows them,
+ * keeps what they say in a file, and makes one table of the results; in int8, for it has a minute
+ * and a half. What is run stands in two tables, examples and methods. Budgets are counted in
+ * questions, never in seconds, so that the numbers are the same on every run. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@
 #include "report/grid.h"
 #include "report/page.h"
 #include "report/results.h"
-#include "watch.h"
+#include "monitor.h"
 
 #include <math.h>
 #include <signal.h>
@@ -36,34 +37,43 @@ static const kh_opt demo_table[] = {
     { "model", KH_OPT_TEXT, offsetof(demo_opts, model), KH_BUILTIN, .arg = "DIR|builtin",
         .help = "a model folder with its tokenizer" },
     { "data", KH_OPT_TEXT, offsetof(demo_opts, data), .arg = "DIR",
-        .help = "holds reviews, topics and foreign; without it, the examples that come with keyhole" },
-    { "out", KH_OPT_TEXT, offsetof(demo_opts, out), "keyhole-demo", .arg = "DIR", .help = "for runs and reports" },
+        .help =
+            "holds reviews, topics and foreign; without it, the examples that come with keyhole" },
+    { "out", KH_OPT_TEXT, offsetof(demo_opts, out), "keyhole-demo", .arg = "DIR",
+        .help = "for runs and reports" },
     { "rows", KH_OPT_INT, offsetof(demo_opts, rows), "120", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows of each set; 0: on all, which takes longer" },
-    { "open", KH_OPT_FLAG, offsetof(demo_opts, open), .help = "show a report in the browser (xdg-open) at the end" },
-    { "json", KH_OPT_FLAG, offsetof(demo_opts, json), .help = "print the table as JSON, and nothing else" },
+    { "open", KH_OPT_FLAG, offsetof(demo_opts, open),
+        .help = "show a report in the browser (xdg-open) at the end" },
+    { "json", KH_OPT_FLAG, offsetof(demo_opts, json),
+        .help = "print the table as JSON, and nothing else" },
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------------- what is run */
+/* --------------------------------------------------------------------------------- what is run */
 
-/* Few rows of each class, so that every question to the model counts: 32 rows to learn from in either example. */
+/* Few rows of each class, so that every question to the model counts: 32 rows to learn from in
+ * either example. */
 static const struct example {
     const char *name, *shots;
 } EXAMPLES[] = { { "reviews", "16" }, { "topics", "8" } };
 
-/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if it begins with steps as wide as
- * the prior. The paper's sizes are the defaults of "keyhole tune". */
+/* Small prompts and few dimensions: the questions are cheap and a short search gets somewhere, if
+ * it begins with steps as wide as the prior. The paper's sizes are the defaults of "keyhole tune".
+ */
 static const struct method {
     const char *name, *sees, *words;
 } METHODS[] = {
     { "manual", "log-probabilities", "--method manual" },
     { "bbt", "log-probabilities",
-        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 10 --dev-every 2" },
+        "--method bbt --slots 5 --p0 random --dim 50 --sigma 6 --pop 10 --budget-generations 10 "
+        "--dev-every 2" },
     { "ensemble", "log-probabilities",
-        "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 --budget-generations 5 --dev-every 3" },
+        "--method ensemble --members 3 --slots 5 --p0 random --dim 50 --sigma 6 --pop 8 "
+        "--budget-generations 5 --dev-every 3" },
     { "smc", "labels only",
-        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 8 --first-draws 12 --max-moves 3 "
+        "--method smc --access labels --slots 5 --p0 random --dim 50 --samples 8 --first-draws 12 "
+        "--max-moves 3 "
         "--budget-queries 3000" },
 };
 
@@ -77,10 +87,10 @@ enum {
 
 typedef struct demo {
     const demo_opts *o;
-    char *data;            /* the folder of examples */
-    char *run[N_RUN];      /* folders */
+    char *data;       /* the folder of examples */
+    char *run[N_RUN]; /* folders */
     kh_result result[N_RUN];
-    FILE *log;             /* what the commands say */
+    FILE *log; /* what the commands say */
     double started;
 } demo;
 
@@ -90,7 +100,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ------------------------------------------------------------------------------------------------------- commands */
+/* ------------------------------------------------------------------------------------ commands */
 
 /* The words of a command line, each in memory of its own. */
 typedef struct words {
@@ -157,7 +167,9 @@ static int give(demo *d, const cli_command *c, words *w, kh_err *err) {
     memcpy(owned, w->word, sizeof w->word); /* parsing sorts them */
     if (rc == 0 && w->failed)
         rc = kh_fail_memory(err);
-    if (rc == 0 && (fflush(stdout) != 0 || (kept = dup(STDOUT_FILENO)) < 0 || dup2(fileno(d->log), STDOUT_FILENO) < 0))
+    if (rc == 0 &&
+        (fflush(stdout) != 0 || (kept = dup(STDOUT_FILENO)) < 0 ||
+            dup2(fileno(d->log), STDOUT_FILENO) < 0))
         rc = kh_fail_errno(err, "standard output", "cannot be set aside");
     if (rc == 0)
         rc = cli_run_command(c, w->word, w->n, err);
@@ -170,7 +182,8 @@ static int give(demo *d, const cli_command *c, words *w, kh_err *err) {
     return rc;
 }
 
-static int tune(demo *d, const struct example *e, const struct method *m, const char *run, kh_err *err) {
+static int tune(
+    demo *d, const struct example *e, const struct method *m, const char *run, kh_err *err) {
     words w = { 0 };
     add_all(&w, m->words);
     add_option(&w, "--model", d->o->model);
@@ -183,7 +196,9 @@ static int tune(demo *d, const struct example *e, const struct method *m, const 
     int rc = give(d, &cmd_tune, &w, err);
     signal(SIGINT, SIG_DFL); /* judging has nothing to put in order */
     signal(SIGTERM, SIG_DFL);
-    return rc == 0 && cli_watch_signal() ? kh_fail(err, CLI_SIGNAL - cli_watch_signal(), "interrupted") : rc;
+    return rc == 0 && cli_monitor_signal()
+        ? kh_fail(err, CLI_SIGNAL - cli_monitor_signal(), "interrupted")
+        : rc;
 }
 
 static int judge(demo *d, const char *run, kh_err *err) {
@@ -216,17 +231,22 @@ static int run_all(demo *d, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the table */
+/* ----------------------------------------------------------------------------------- the table */
 
 static const struct column {
     const char *title, *key[2], *text; /* the second key where the first has no value */
     int better;                        /* 1: more */
 } COLUMNS[] = {
     { "accuracy", { "accuracy" }, "share of right answers, on rows that were not learned from", 1 },
-    { "ECE", { "ece" }, "how far its confidence is from the share of right answers; less is better", -1 },
-    { "surest half", { NULL }, "share of wrong answers if it abstains from all but the half of the rows that it is surest of", -1 },
+    { "ECE", { "ece" }, "how far its confidence is from the share of right answers; less is better",
+        -1 },
+    { "surest half", { NULL },
+        "share of wrong answers if it abstains from all but the half of the rows that it is surest "
+        "of",
+        -1 },
     { FOREIGN, { "ood." FOREIGN ".energy.auroc", "ood." FOREIGN ".entropy.auroc" },
-        "how well it tells recipes, code, weather, ... from its own kind of text, by energy if it sees logits, else by entropy: "
+        "how well it tells recipes, code, weather, ... from its own kind of text, by energy if it "
+        "sees logits, else by entropy: "
         "0.5 is a guess, 1 perfect (AUROC)",
         1 },
 };
@@ -278,9 +298,10 @@ static void put_json(const demo *d, kh_buf *out) {
     put_quoted(out, d->o->model);
     kh_buf_text(out, ",\"runs\":[");
     for (int i = 0; i < N_RUN; i++) {
-        kh_buf_printf(out, "%s{\"example\":\"%s\",\"method\":\"%s\",\"rows\":%d", i ? "," : "", EXAMPLES[i / N_METHOD].name,
-            METHODS[i % N_METHOD].name, d->result[i].rows);
-        static const char *const NAMES[N_COLUMN] = { "accuracy", "ece", "risk_of_surest_half", "foreign_auroc" };
+        kh_buf_printf(out, "%s{\"example\":\"%s\",\"method\":\"%s\",\"rows\":%d", i ? "," : "",
+            EXAMPLES[i / N_METHOD].name, METHODS[i % N_METHOD].name, d->result[i].rows);
+        static const char *const NAMES[N_COLUMN] = { "accuracy", "ece", "risk_of_surest_half",
+            "foreign_auroc" };
         for (int c = 0; c < N_COLUMN; c++)
             if (isnan(value(d, i, c)))
                 kh_buf_printf(out, ",\"%s\":null", NAMES[c]);
@@ -297,29 +318,42 @@ static void put_json(const demo *d, kh_buf *out) {
 static void put_text(const demo *d, kh_buf *out) {
     const char *last = d->run[N_METHOD - 1];
     kh_buf_text(out,
-        "\nOne frozen model, asked and never opened: \"manual\" is the template that a person wrote, the others put soft\n"
-        "prompts in front of it, learned from 32 labelled rows. \"bbt\" finds one prompt by the probabilities of the label\n"
-        "words, \"ensemble\" averages several such, and \"smc\" sees nothing but the label that comes out: its prompts vote.\n"
-        "What is best of its example by its column is marked; these are small budgets, \"keyhole tune\" has larger ones.\n\n");
+        "\nOne frozen model, asked and never opened: \"manual\" is the template that a person "
+        "wrote, the others put soft\n"
+        "prompts in front of it, learned from 32 labelled rows. \"bbt\" finds one prompt by the "
+        "probabilities of the label\n"
+        "words, \"ensemble\" averages several such, and \"smc\" sees nothing but the label that "
+        "comes out: its prompts vote.\n"
+        "What is best of its example by its column is marked; these are small budgets, \"keyhole "
+        "tune\" has larger ones.\n\n");
     put_table(d, out);
-    kh_buf_printf(out, "\nThese took %.0f seconds. Reports, one a run, with plots and the rows to look at:\n", now() - d->started);
+    kh_buf_printf(out,
+        "\nThese took %.0f seconds. Reports, one a run, with plots and the rows to look at:\n",
+        now() - d->started);
     for (int i = 0; i < N_RUN; i++)
         kh_buf_printf(out, "  %s/" KH_PAGE_NAME "\n", d->run[i]);
     kh_buf_printf(out, "What the commands said is in %s/log.txt.\n\nNext:\n", d->o->out);
     kh_buf_printf(out, "  echo \"Not bad at all.\" | keyhole predict %s\n", last);
-    kh_buf_printf(out, "  keyhole serve --run %s                        # and a page at http://127.0.0.1:8080\n", last);
-    kh_buf_printf(
-        out, "  keyhole tune --method smc --access labels --model %s --task mine.json --data mine --out run\n", d->o->model);
+    kh_buf_printf(out,
+        "  keyhole serve --run %s                        # and a page at http://127.0.0.1:8080\n",
+        last);
+    kh_buf_printf(out,
+        "  keyhole tune --method smc --access labels --model %s --task mine.json --data mine --out "
+        "run\n",
+        d->o->model);
 }
 
-/* --------------------------------------------------------------------------------------------------------- the demo */
+/* ------------------------------------------------------------------------------------ the demo */
 
 /* A browser is welcome to fail: the paths are on the screen. */
 static void open_report(const demo *d) {
-    char *page = kh_path_join(d->run[N_METHOD - 1], KH_PAGE_NAME), *argv[] = { "xdg-open", page, NULL };
+    char *page = kh_path_join(d->run[N_METHOD - 1], KH_PAGE_NAME),
+         *argv[] = { "xdg-open", page, NULL };
     pid_t child;
     int status = 0;
-    if (page && (posix_spawnp(&child, argv[0], NULL, NULL, argv, environ) != 0 || waitpid(child, &status, 0) < 0 || status != 0))
+    if (page &&
+        (posix_spawnp(&child, argv[0], NULL, NULL, argv, environ) != 0 ||
+            waitpid(child, &status, 0) < 0 || status != 0))
         fprintf(stderr, "keyhole: xdg-open could not show %s\n", page);
     kh_free(page);
 }

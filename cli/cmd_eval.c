@@ -1,5 +1,6 @@
-/* cmd_eval.c - keyhole eval: a tuned classifier judged, its decisions fitted, a page about it written. */
-#include "run.h"
+/* cmd_eval.c - keyhole eval: a tuned classifier judged, its decisions fitted, a page about it
+ * written. */
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -23,43 +24,54 @@ typedef struct eval_opts {
 static const kh_opt eval_table[] = {
     { "data", KH_OPT_TEXT, offsetof(eval_opts, e.data), .arg = "DIR",
         .help = "the data folder with the rows to judge on; without it, that of tuning" },
-    { "split", KH_OPT_CHOICE, offsetof(eval_opts, e.split), "test", .arg = "test|dev|train", .help = "which rows of it" },
+    { "split", KH_OPT_CHOICE, offsetof(eval_opts, e.split), "test", .arg = "test|dev|train",
+        .help = "which rows of it" },
     { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
     { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR|DIR",
-        .help = "rows from elsewhere: a task (its template is taken) and a folder, or a folder alone (RUN's template)" },
-    { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0, .max = 0.999, .arg = "R",
-        .help = "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
-    { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999, .arg = "P",
-        .help = "how probable it may be that --max-risk is missed" },
-    { "alpha", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.alpha), "0.1", .min = 0, .max = 0.999, .arg = "A",
+        .help = "rows from elsewhere: a task (its template is taken) and a folder, or a folder "
+                "alone (RUN's template)" },
+    { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0,
+        .max = 0.999, .arg = "R",
+        .help =
+            "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
+    { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999,
+        .arg = "P", .help = "how probable it may be that --max-risk is missed" },
+    { "alpha", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.alpha), "0.1", .min = 0, .max = 0.999,
+        .arg = "A",
         .help = "sets of classes that miss the true one with probability A at most; 0: none" },
-    { "per-class", KH_OPT_FLAG, offsetof(eval_opts, e.decide.per_class), .help = "--alpha holds within every class" },
-    { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
+    { "per-class", KH_OPT_FLAG, offsetof(eval_opts, e.decide.per_class),
+        .help = "--alpha holds within every class" },
+    { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001,
+        .max = 0.9999, .arg = "P",
         .help = "share of its own texts that are not to be called foreign" },
     { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "energy", .arg = "maxp|entropy|energy",
-        .help = "what decides what is foreign; energy: where the box shows logits, elsewhere as --score" },
-    { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0, .max = 1000000, .arg = "N",
-        .help = "resamples for intervals; 0: none" },
-    { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
-        .help = "of the intervals" },
+    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "energy",
+        .arg = "maxp|entropy|energy",
+        .help = "what decides what is foreign; energy: where the box shows logits, elsewhere as "
+                "--score" },
+    { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0,
+        .max = 1000000, .arg = "N", .help = "resamples for intervals; 0: none" },
+    { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5,
+        .max = 0.9999, .arg = "P", .help = "of the intervals" },
     { "seed", KH_OPT_SEED, offsetof(eval_opts, e.seed), "0", .arg = "N",
         .help = "of --rows, the bootstrap and ties in conformal sets" },
     { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
-    { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
+    { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned",
+        .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
         .help = "where results.json and report.html go; without it, RUN" },
     { "rows-out", KH_OPT_TEXT, offsetof(eval_opts, rows_out), .arg = "FILE",
         .help = "every row with what was said of it, as JSONL" },
     { "report", KH_OPT_FLAG, offsetof(eval_opts, report), "true", .help = "write report.html" },
-    { "json", KH_OPT_FLAG, offsetof(eval_opts, json), .help = "print results.json instead of tables" },
+    { "json", KH_OPT_FLAG, offsetof(eval_opts, json),
+        .help = "print results.json instead of tables" },
     { 0 },
 };
 
-/* -------------------------------------------------------------------------------------------------- for people */
+/* ---------------------------------------------------------------------------------- for people */
 
 static void add_number(kh_grid *t, double x) {
     if (isnan(x))
@@ -95,11 +107,11 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
     kh_grid_put(&t, KH_GRID_TEXT, out);
     kh_grid_free(&t);
     if (!isnan(e->disagreement))
-        kh_buf_printf(out, "  entropy %.4f = ambiguity %.4f + disagreement between prompts %.4f\n", e->m.entropy, e->ambiguity,
-            e->disagreement);
+        kh_buf_printf(out, "  entropy %.4f = ambiguity %.4f + disagreement between prompts %.4f\n",
+            e->m.entropy, e->ambiguity, e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_outside *o, kh_buf *out) {
+static void put_outside(const kh_eval *e, const kh_third_party *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
@@ -124,71 +136,86 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
     const kh_decisions *d = &e->decisions;
     const kh_selector *s = &d->selector;
     if (!e->decided) {
-        kh_buf_printf(out, "\nno decisions, as there are no dev rows to choose them on: %s\n", e->why);
+        kh_buf_printf(
+            out, "\nno decisions, as there are no dev rows to choose them on: %s\n", e->why);
         return;
     }
     kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
     if (d->opts.max_risk > 0 && s->n_accepted == 0)
-        kh_buf_printf(out, "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all right\n", s->n,
-            s->max_risk, s->n_needed);
+        kh_buf_printf(out,
+            "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all "
+            "right\n",
+            s->n, s->max_risk, s->n_needed);
     else if (d->opts.max_risk > 0)
         kh_buf_printf(out,
-            "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these answers %.4f are wrong\n",
+            "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these "
+            "answers %.4f are wrong\n",
             100 * e->coverage, s->max_risk, 100 * s->coverage, e->risk);
     if (d->opts.alpha > 0)
         kh_buf_printf(out,
-            "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can promise %.4g at best\n",
+            "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can "
+            "promise %.4g at best\n",
             1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
     if (isinf(d->ood))
-        kh_buf_printf(out, "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n, d->opts.keep);
+        kh_buf_printf(out,
+            "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n,
+            d->opts.keep);
     else
-        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows", kh_score_title(d->opts.foreign), d->ood,
-            e->flagged);
+        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows",
+            kh_score_title(d->opts.foreign), d->ood, e->flagged);
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
     kh_buf_text(out, isfinite(d->ood) ? "\n" : "");
     if (e->o->split == KH_EVAL_DEV)
-        kh_buf_text(out, "  These rows were chosen on and judged on at once: judge on test rows for what to expect.\n");
+        kh_buf_text(out,
+            "  These rows were chosen on and judged on at once: judge on test rows for what to "
+            "expect.\n");
 }
 
 static void put_text(const kh_eval *e, kh_buf *out) {
     kh_posterior_info i = kh_posterior_describe(e->post);
-    kh_buf_printf(out, "%s by %s: %d %s rows, %d classes, %lld questions\n", i.task->name, i.method, e->rows.n,
-        kh_eval_split_name(e->o->split), e->n_label, e->queries);
+    kh_buf_printf(out, "%s by %s: %d %s rows, %d classes, %lld questions\n", i.task->name, i.method,
+        e->rows.n, kh_eval_split_name(e->o->split), e->n_label, e->queries);
     put_metrics(e, out);
     for (int k = 0; k < e->n_outside; k++)
         put_outside(e, &e->outside[k], out);
     put_decisions(e, out);
 }
 
-/* --------------------------------------------------------------------------------------------------- the files */
+/* ----------------------------------------------------------------------------------- the files */
 
 static int write_file(const char *dir, const char *name, const kh_buf *bytes, kh_err *err) {
     char *path = kh_path_join(dir, name);
-    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err) : kh_file_write(path, bytes->data, bytes->len, err);
+    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err)
+                                           : kh_file_write(path, bytes->data, bytes->len, err);
     kh_free(path);
     return rc;
 }
 
-static int write_report(const kh_eval *e, const char *run, const char *dir, const char *options, kh_err *err) {
+static int write_report(
+    const kh_eval *e, const char *run, const char *dir, const char *options, kh_err *err) {
     kh_runlog log;
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     int rc = kh_runlog_open(&log, run, err);
-    kh_page g = { .eval = e, .log = &log, .run = run, .options = options, .plotter = { .program = "gnuplot" } };
+    kh_page g = {
+        .eval = e, .log = &log, .run = run, .options = options, .plotter = { .program = "gnuplot" }
+    };
     if (rc == 0)
         rc = kh_page_write(&g, &page, err);
     if (rc == 0)
         rc = write_file(dir, KH_PAGE_NAME, &page, err);
     if (rc == 0 && g.plotter.why[0])
-        fprintf(stderr, "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox\n", dir, g.plotter.why);
+        fprintf(stderr,
+            "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox\n", dir,
+            g.plotter.why);
     kh_buf_free(&page);
     kh_runlog_free(&log);
     return rc;
 }
 
 /* results.json last: a folder that has one has the rest, too. */
-static int write_all(
-    const eval_opts *o, const kh_eval *e, const char *run, const char *options, const kh_buf *results, kh_err *err) {
+static int write_all(const eval_opts *o, const kh_eval *e, const char *run, const char *options,
+    const kh_buf *results, kh_err *err) {
     const char *dir = o->out ? o->out : run;
     int rc = o->out ? kh_dir_make(o->out, err) : 0;
     if (rc == 0 && e->decided)
@@ -196,7 +223,8 @@ static int write_all(
     if (rc == 0 && o->rows_out) {
         kh_buf rows = kh_buf_init(KH_BUF_MAX);
         kh_eval_rows_json(e, &rows);
-        rc = kh_buf_failed(&rows) ? kh_fail_memory(err) : kh_file_write(o->rows_out, rows.data, rows.len, err);
+        rc = kh_buf_failed(&rows) ? kh_fail_memory(err)
+                                  : kh_file_write(o->rows_out, rows.data, rows.len, err);
         kh_buf_free(&rows);
     }
     if (rc == 0 && o->report)
@@ -209,7 +237,8 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     eval_opts *o = opts;
     cli_run run = { 0 };
     kh_eval e = { .o = &o->e };
-    kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX), results = kh_buf_init(KH_BUF_MAX);
+    kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX),
+           results = kh_buf_init(KH_BUF_MAX);
     o->e.decide.score = (kh_score)o->score;
     o->e.decide.foreign = (kh_score)o->foreign;
     o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
@@ -233,7 +262,8 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
             fwrite(shown->data, 1, shown->len, stdout);
     }
     if (rc == 0 && !o->json)
-        printf("\nsaved %s/" KH_RESULTS_NAME "%s\n", o->out ? o->out : args[0], o->report ? " and " KH_PAGE_NAME : "");
+        printf("\nsaved %s/" KH_RESULTS_NAME "%s\n", o->out ? o->out : args[0],
+            o->report ? " and " KH_PAGE_NAME : "");
     kh_buf_free(&text);
     kh_buf_free(&options);
     kh_buf_free(&results);
@@ -247,21 +277,23 @@ const cli_command cmd_eval = {
     .args = "RUN",
     .min_args = 1,
     .max_args = 1,
-    .summary = "Judge a tuned classifier: accuracy, calibration, abstention, foreign texts; a report",
-    .text = "RUN is what \"keyhole tune\" made. The rows of --data it has not seen are classified\n"
-            "and judged; doc/judging.md defines every number. With --ood, rows of other tasks,\n"
-            "in their own templates with RUN's label words: a classifier that knows its limits\n"
-            "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
-            "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
-            "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. What is foreign goes\n"
-            "by energy, -log sum exp of the label logits, where RUN may see logits.\n\n"
-            "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
-            "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
-            "  keyhole eval run --data data/sst2\n"
-            "  keyhole eval run --data data/sst2 --ood rte=data/rte imdb=data/imdb --rows 2000\n"
-            "  keyhole eval run --ood examples/foreign\n"
-            "  keyhole eval run --max-risk 0.05 --alpha 0.1 --json | jq .metrics.ece.value\n"
-            "  keyhole eval run --rows-out rows.jsonl --no-report",
+    .summary =
+        "Judge a tuned classifier: accuracy, calibration, abstention, foreign texts; a report",
+    .text =
+        "RUN is what \"keyhole tune\" made. The rows of --data it has not seen are classified\n"
+        "and judged; doc/judging.md defines every number. With --ood, rows of other tasks,\n"
+        "in their own templates with RUN's label words: a classifier that knows its limits\n"
+        "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
+        "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
+        "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. What is foreign goes\n"
+        "by energy, -log sum exp of the label logits, where RUN may see logits.\n\n"
+        "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
+        "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
+        "  keyhole eval run --data data/sst2\n"
+        "  keyhole eval run --data data/sst2 --ood rte=data/rte imdb=data/imdb --rows 2000\n"
+        "  keyhole eval run --ood examples/foreign\n"
+        "  keyhole eval run --max-risk 0.05 --alpha 0.1 --json | jq .metrics.ece.value\n"
+        "  keyhole eval run --rows-out rows.jsonl --no-report",
     .opts = eval_table,
     .opts_size = sizeof(eval_opts),
     .run = run_eval,

@@ -1,8 +1,8 @@
 /* cmd_export.c - keyhole export: the prompts of a run for other tools.
  *
- * safetensors and npz hold the same arrays: prompt [n, slots, hidden], weight [n] and z [n, dim]. PEFT knows one prompt at a
- * time, so it gets a folder for each sample. */
-#include "run.h"
+ * safetensors and npz hold the same arrays: prompt [n, slots, hidden], weight [n] and z [n, dim].
+ * PEFT knows one prompt at a time, so it gets a folder for each sample. */
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/place.h"
 #include "base/zip.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "model/engine.h"
 #include "model/safetensors.h"
 #include "plm/backend.h"
@@ -28,14 +28,16 @@ typedef struct export_opts {
 } export_opts;
 
 static const kh_opt export_table[] = {
-    { "format", KH_OPT_CHOICE, offsetof(export_opts, format), "safetensors", .arg = "peft|npz|jsonl|safetensors",
-        .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of tensors" },
-    { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH", .help = "the file, or for peft the folder, to write",
-        .required = true },
+    { "format", KH_OPT_CHOICE, offsetof(export_opts, format), "safetensors",
+        .arg = "peft|npz|jsonl|safetensors",
+        .help = "a PEFT folder for each sample; NumPy arrays; one JSON object a line; one file of "
+                "tensors" },
+    { "out", KH_OPT_TEXT, offsetof(export_opts, out), .arg = "PATH",
+        .help = "the file, or for peft the folder, to write", .required = true },
     { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
-    { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION", .arg = "TYPE",
-        .help = "what PEFT is told; it has no type for masked language models" },
+    { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION",
+        .arg = "TYPE", .help = "what PEFT is told; it has no type for masked language models" },
     KH_HTTP_ROWS(export_opts, http),
     { 0 },
 };
@@ -53,13 +55,16 @@ static int write_buf(const char *path, kh_buf *b, kh_err *err) {
     return kh_buf_failed(b) ? kh_fail_memory(err) : kh_file_write(path, b->data, b->len, err);
 }
 
-/* ---------------------------------------------------------------------------------------------------- formats */
+/* ------------------------------------------------------------------------------------- formats */
 
 static int to_safetensors(const arrays *a, kh_err *err) {
     const kh_space *s = &a->post->space;
     size_t n = (size_t)a->post->n;
     kh_array plan[] = {
-        { .name = "prompt", .dtype = KH_DTYPE_F32, .rank = 3, .shape = { n, (size_t)s->slots, (size_t)s->hidden } },
+        { .name = "prompt",
+            .dtype = KH_DTYPE_F32,
+            .rank = 3,
+            .shape = { n, (size_t)s->slots, (size_t)s->hidden } },
         { .name = "weight", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { n } },
         { .name = "z", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { n, (size_t)s->dim } },
     };
@@ -75,7 +80,8 @@ static int to_safetensors(const arrays *a, kh_err *err) {
     return rc ? rc : finished;
 }
 
-/* One array in NumPy's format 1.0: magic, length of the header, a Python literal padded to 64 bytes, the numbers. */
+/* One array in NumPy's format 1.0: magic, length of the header, a Python literal padded to 64
+ * bytes, the numbers. */
 static void add_npy(kh_zip *z, const char *name, const float *x, const char *shape, size_t n) {
     kh_buf b = kh_buf_init(KH_BUF_MAX), head = kh_buf_init(1 << 10);
     kh_buf_printf(&head, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
@@ -124,13 +130,14 @@ static int to_jsonl(const arrays *a, kh_err *err) {
     const kh_space *s = &a->post->space;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     for (int i = 0; i < a->post->n; i++) {
-        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i, (double)a->post->weight[i],
-            kh_inject_name(s->inject));
+        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i,
+            (double)a->post->weight[i], kh_inject_name(s->inject));
         put_numbers(&b, a->post->z + (size_t)i * (size_t)s->dim, s->dim);
         kh_buf_text(&b, ",\"prompt\":[");
         for (int r = 0; r < s->slots; r++) {
             kh_buf_text(&b, r ? "," : "");
-            put_numbers(&b, a->prompt + (size_t)i * a->size + (size_t)r * (size_t)s->hidden, s->hidden);
+            put_numbers(
+                &b, a->prompt + (size_t)i * a->size + (size_t)r * (size_t)s->hidden, s->hidden);
         }
         kh_buf_text(&b, "]}\n");
     }
@@ -139,7 +146,7 @@ static int to_jsonl(const arrays *a, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- PEFT */
+/* ---------------------------------------------------------------------------------------- PEFT */
 
 static void put_config(const arrays *a, kh_buf *b) {
     const kh_space *s = &a->post->space;
@@ -155,31 +162,41 @@ static void put_config(const arrays *a, kh_buf *b) {
         kh_buf_text(b, "null");
     kh_buf_text(b, ",\n  \"inference_mode\": true,\n  \"modules_to_save\": null,\n");
     if (e)
-        kh_buf_printf(b, "  \"num_attention_heads\": %d,\n  \"num_layers\": %d,\n", m.heads, m.layers);
+        kh_buf_printf(
+            b, "  \"num_attention_heads\": %d,\n  \"num_layers\": %d,\n", m.heads, m.layers);
     else
         kh_buf_text(b, "  \"num_attention_heads\": null,\n  \"num_layers\": null,\n");
-    kh_buf_printf(
-        b, "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": \"PROMPT_TUNING\",\n", s->slots);
-    kh_buf_text(
-        b, "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  \"revision\": null,\n  \"task_type\": ");
+    kh_buf_printf(b,
+        "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": "
+        "\"PROMPT_TUNING\",\n",
+        s->slots);
+    kh_buf_text(b,
+        "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  "
+        "\"revision\": null,\n  \"task_type\": ");
     kh_json_quote(b, a->o->task_type, strlen(a->o->task_type));
-    kh_buf_printf(b, ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": null\n}\n", s->hidden);
+    kh_buf_printf(b,
+        ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": "
+        "null\n}\n",
+        s->hidden);
 }
 
 static int write_adapter(const arrays *a, int sample, const char *dir, kh_err *err) {
     const kh_space *s = &a->post->space;
-    char *config = kh_path_join(dir, "adapter_config.json"), *weights = kh_path_join(dir, "adapter_model.safetensors");
+    char *config = kh_path_join(dir, "adapter_config.json"),
+         *weights = kh_path_join(dir, "adapter_model.safetensors");
     kh_buf b = kh_buf_init(1 << 20);
-    kh_array plan = {
-        .name = "prompt_embeddings", .dtype = KH_DTYPE_F32, .rank = 2, .shape = { (size_t)s->slots, (size_t)s->hidden }
-    };
+    kh_array plan = { .name = "prompt_embeddings",
+        .dtype = KH_DTYPE_F32,
+        .rank = 2,
+        .shape = { (size_t)s->slots, (size_t)s->hidden } };
     kh_safetensors_writer *w = NULL;
     int rc = config && weights ? kh_dir_make(dir, err) : kh_fail_memory(err);
     put_config(a, &b);
     if (rc == 0)
         rc = kh_safetensors_create(&w, weights, &plan, 1, err);
     if (rc == 0)
-        rc = kh_safetensors_put(w, a->prompt + (size_t)sample * a->size, a->size * sizeof(float), err);
+        rc = kh_safetensors_put(
+            w, a->prompt + (size_t)sample * a->size, a->size * sizeof(float), err);
     int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
     rc = rc ? rc : finished;
     if (rc == 0)
@@ -194,11 +211,13 @@ static int to_peft(const arrays *a, kh_err *err) {
     kh_inject inject = a->post->space.inject;
     if (inject != KH_INJECT_EMBED_PREFIX)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "PEFT puts its prompts in front of all word embeddings; these were tuned as %s, which %s, and would mean something "
+            "PEFT puts its prompts in front of all word embeddings; these were tuned as %s, which "
+            "%s, and would mean something "
             "else there; "
             "tune with --inject embed-prefix",
             kh_inject_name(inject),
-            inject == KH_INJECT_POST_LN_ADD ? "adds them behind the embeddings' LayerNorm" : "puts them behind the first token");
+            inject == KH_INJECT_POST_LN_ADD ? "adds them behind the embeddings' LayerNorm"
+                                            : "puts them behind the first token");
     int rc = kh_dir_make(a->o->out, err);
     for (int i = 0; i < a->post->n && rc == 0; i++) {
         char name[32];
@@ -210,10 +229,11 @@ static int to_peft(const arrays *a, kh_err *err) {
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- the command */
+/* --------------------------------------------------------------------------------- the command */
 
 static int run_export(void *opts, int n_args, char **args, kh_err *err) {
-    static int (*const WRITE[])(const arrays *, kh_err *) = { to_peft, to_npz, to_jsonl, to_safetensors };
+    static int (*const WRITE[])(
+        const arrays *, kh_err *) = { to_peft, to_npz, to_jsonl, to_safetensors };
     const export_opts *o = opts;
     cli_run run = { .http = &o->http };
     kh_predictor *predictor = NULL;
@@ -223,14 +243,16 @@ static int run_export(void *opts, int n_args, char **args, kh_err *err) {
     kh_posterior_free(run.posterior);
     run.posterior = NULL;
     if (rc == 0 && !soft)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: was made without a soft prompt, so there is nothing to export", args[0]);
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: was made without a soft prompt, so there is nothing to export", args[0]);
     if (rc == 0)
         rc = cli_run_open(&run, args[0], o->model, 0, err);
     if (rc == 0 && (rc = kh_predictor_new(&predictor, run.posterior, run.plm, NULL, err)) != 0)
         rc = kh_err_prefix(err, "%s", args[0]);
     if (rc == 0) {
         const kh_space *s = &run.posterior->space;
-        arrays a = { o, run.posterior, run.plm, kh_predictor_prompts(predictor), (size_t)s->slots * (size_t)s->hidden };
+        arrays a = { o, run.posterior, run.plm, kh_predictor_prompts(predictor),
+            (size_t)s->slots * (size_t)s->hidden };
         rc = WRITE[o->format](&a, err);
     }
     if (rc == 0)

@@ -21,19 +21,21 @@ typedef struct features_opts {
 } features_opts;
 
 static const kh_opt features_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR|builtin", .help = "a model folder with its tokenizer",
-        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(features_opts, model), .arg = "DIR|builtin",
+        .help = "a model folder with its tokenizer", .required = true },
     { "layer", KH_OPT_TEXT, offsetof(features_opts, layer), "last", .arg = "N|last",
         .help = "which layer; 0 is the output of the embeddings" },
     { "pool", KH_OPT_CHOICE, offsetof(features_opts, pool), "mean", .arg = "none|mean|cls",
         .help = "every token, their mean (special tokens included), or the first token" },
-    { "precision", KH_OPT_CHOICE, offsetof(features_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
-        .help = "how the model multiplies" },
+    { "precision", KH_OPT_CHOICE, offsetof(features_opts, precision), "f32",
+        .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
     CLI_BATCH_OPTION(features_opts, batch),
     { "ids", KH_OPT_FLAG, offsetof(features_opts, ids),
         .help = "each line holds token ids instead of text; no tokenizer is needed" },
-    { "json", KH_OPT_FLAG, offsetof(features_opts, json), .help = "print one JSON object for each text" },
-    { "json-input", KH_OPT_FLAG, offsetof(features_opts, json_input), .help = "each line of standard input is a JSON string" },
+    { "json", KH_OPT_FLAG, offsetof(features_opts, json),
+        .help = "print one JSON object for each text" },
+    { "json-input", KH_OPT_FLAG, offsetof(features_opts, json_input),
+        .help = "each line of standard input is a JSON string" },
     { 0 },
 };
 
@@ -56,8 +58,9 @@ static int parse_layer(extractor *e, kh_err *err) {
     errno = 0;
     long n = strtol(e->opts->layer, &end, 10);
     if (end == e->opts->layer || *end || errno || n < 0 || n > layers)
-        return kh_fail(
-            err, CLI_USAGE, "--layer takes \"last\" or a number from 0 to %d for this model; got \"%s\"", layers, e->opts->layer);
+        return kh_fail(err, CLI_USAGE,
+            "--layer takes \"last\" or a number from 0 to %d for this model; got \"%s\"", layers,
+            e->opts->layer);
     e->layer = (int)n;
     return 0;
 }
@@ -72,7 +75,8 @@ static int parse_ids(const char *text, size_t n, kh_ids *ids, kh_err *err) {
         if (end == text)
             break;
         if (errno || id < 0 || id > INT32_MAX)
-            return kh_fail(err, KH_EFORMAT, "expected token ids, found \"%.*s\"", (int)(end - text), text);
+            return kh_fail(
+                err, KH_EFORMAT, "expected token ids, found \"%.*s\"", (int)(end - text), text);
         if (!kh_grow(&ids->id, &ids->cap, (size_t)ids->n + 1, sizeof *ids->id))
             return kh_fail_memory(err);
         ids->id[ids->n++] = (int32_t)id;
@@ -107,7 +111,8 @@ static void put_json(extractor *e, const cli_chunk *c, int i, const float *x, in
     kh_buf_text(&e->out, "\"ids\":[");
     for (size_t t = c->start[i]; t < c->start[i + 1]; t++)
         kh_buf_printf(&e->out, "%s%d", t > c->start[i] ? "," : "", c->ids.id[t]);
-    kh_buf_printf(&e->out, "],\"layer\":%d,\"pool\":\"%s\",\"features\":[", e->layer, pool_name[e->opts->pool]);
+    kh_buf_printf(&e->out, "],\"layer\":%d,\"pool\":\"%s\",\"features\":[", e->layer,
+        pool_name[e->opts->pool]);
     for (int t = 0; t < rows; t++) {
         kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : t ? ",[" : "[");
         put_numbers(&e->out, x + (size_t)t * (size_t)hidden, hidden, ",");
@@ -130,7 +135,8 @@ static void put_plain(extractor *e, const float *x, int rows) {
 static int encode_text(void *user, const char *text, size_t n, kh_ids *ids, kh_err *err) {
     extractor *e = user;
     int before = ids->n;
-    int rc = e->opts->ids ? parse_ids(text, n, ids, err) : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, ids, err);
+    int rc = e->opts->ids ? parse_ids(text, n, ids, err)
+                          : kh_tokenizer_encode(e->tokenizer, text, n, KH_ENCODE_FRAME, ids, err);
     kh_single single;
     kh_single_init(&single, ids->id + before, ids->n - before);
     return rc != 0 ? rc : kh_engine_check(e->engine, &(kh_question){ .batch = &single.batch }, err);
@@ -141,10 +147,12 @@ static int extract(void *user, const cli_chunk *c, kh_err *err) {
     int hidden = kh_engine_model(e->engine)->config.hidden;
     if (!kh_grow(&e->hidden, &e->hidden_cap, (size_t)c->ids.n * (size_t)hidden, sizeof *e->hidden))
         return kh_fail_memory(err);
-    int rc = kh_engine_hidden(e->engine, &(kh_question){ .batch = &c->batch }, e->layer, e->hidden, err);
+    int rc =
+        kh_engine_hidden(e->engine, &(kh_question){ .batch = &c->batch }, e->layer, e->hidden, err);
     for (int i = 0; rc == 0 && i < c->n; i++) {
         float *x = e->hidden + c->start[i] * (size_t)hidden;
-        int tokens = (int)(c->start[i + 1] - c->start[i]), rows = e->opts->pool == POOL_NONE ? tokens : 1;
+        int tokens = (int)(c->start[i + 1] - c->start[i]),
+            rows = e->opts->pool == POOL_NONE ? tokens : 1;
         if (e->opts->pool == POOL_MEAN)
             pool_mean(x, tokens, hidden);
         kh_buf_reset(&e->out);
@@ -165,7 +173,9 @@ static int run_features(void *opts, int n_args, char **args, kh_err *err) {
     cli_texts texts = { .args = args, .n_args = n_args, .json = e.opts->json_input };
     int rc = e.opts->ids ? 0 : kh_tokenizer_open(&e.tokenizer, e.opts->model, err);
     kh_model *model;
-    if (rc == 0 && (rc = kh_model_open(&model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) == 0 &&
+    if (rc == 0 &&
+        (rc = kh_model_open(&model, e.opts->model, &(kh_model_opts){ .hooks = &cli_hooks }, err)) ==
+            0 &&
         (rc = kh_engine_new(&e.engine, model, (kh_precision)e.opts->precision, err)) == 0)
         rc = parse_layer(&e, err);
     if (rc == 0)

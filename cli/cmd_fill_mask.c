@@ -15,15 +15,17 @@ typedef struct fill_opts {
 } fill_opts;
 
 static const kh_opt fill_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR|builtin", .help = "a model folder with its tokenizer",
-        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(fill_opts, model), .arg = "DIR|builtin",
+        .help = "a model folder with its tokenizer", .required = true },
     { "top", KH_OPT_INT, offsetof(fill_opts, top), "5", .min = 1, .max = 1000, .arg = "K",
         .help = "how many tokens for each mask" },
-    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
-        .help = "how the model multiplies" },
+    { "precision", KH_OPT_CHOICE, offsetof(fill_opts, precision), "f32",
+        .arg = "f32|bf16|int8|auto", .help = "how the model multiplies" },
     CLI_BATCH_OPTION(fill_opts, batch),
-    { "json", KH_OPT_FLAG, offsetof(fill_opts, json), .help = "print one JSON object for each text" },
-    { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input), .help = "each line of standard input is a JSON string" },
+    { "json", KH_OPT_FLAG, offsetof(fill_opts, json),
+        .help = "print one JSON object for each text" },
+    { "json-input", KH_OPT_FLAG, offsetof(fill_opts, json_input),
+        .help = "each line of standard input is a JSON string" },
     { 0 },
 };
 
@@ -43,7 +45,8 @@ typedef struct filler {
     kh_buf spelled, out;
 } filler;
 
-/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a short sorted list. */
+/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a
+ * short sorted list. */
 static void find_best(const float *logprob, int vocab, int32_t *best, int top) {
     int n = 0;
     for (int32_t id = 0; id < vocab; id++) {
@@ -69,7 +72,8 @@ static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *er
         kh_json_quote(&f->out, text ? text : "", n);
         kh_buf_char(&f->out, '\n');
     } else {
-        kh_buf_printf(&f->out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
+        kh_buf_printf(
+            &f->out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
         kh_json_quote(&f->out, token ? token : "", token ? strlen(token) : 0);
         kh_buf_text(&f->out, ",\"text\":");
         kh_json_quote(&f->out, text ? text : "", n);
@@ -82,7 +86,8 @@ static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *er
 /* One text of a chunk, whose masks are `first` to `after` - 1 of the chunk's. */
 static int put_result(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
     bool json = f->opts->json;
-    int vocab = kh_engine_model(f->engine)->config.vocab, top = f->opts->top < vocab ? f->opts->top : vocab;
+    int vocab = kh_engine_model(f->engine)->config.vocab,
+        top = f->opts->top < vocab ? f->opts->top : vocab;
     kh_buf_reset(&f->out);
     kh_buf_text(&f->out, json ? "{\"text\":" : "");
     kh_json_quote(&f->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
@@ -91,7 +96,8 @@ static int put_result(filler *f, const cli_chunk *c, int text, int first, int af
         const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
         find_best(logprob, vocab, f->best, top);
         if (json)
-            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "", f->at[m] - (int)c->start[text]);
+            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "",
+                f->at[m] - (int)c->start[text]);
         else if (after - first > 1)
             kh_buf_printf(&f->out, " mask %d of %d\n", m - first + 1, after - first);
         for (int i = 0; i < top; i++) {
@@ -119,12 +125,14 @@ static int find_masks(filler *f, const kh_ids *ids, int first, kh_err *err) {
         f->at[f->n_at++] = i;
     }
     if (f->n_at == before)
-        return kh_fail(err, KH_EARG, "the text has no mask; write %s where a token is to be guessed",
+        return kh_fail(err, KH_EARG,
+            "the text has no mask; write %s where a token is to be guessed",
             kh_tokenizer_token(f->tokenizer, f->mask));
     return f->n_at >= CHUNK_MASKS;
 }
 
-/* Masks of either family, in the spelling of this tokenizer: people should not have to know which model they talk to. */
+/* Masks of either family, in the spelling of this tokenizer: people should not have to know which
+ * model they talk to. */
 static int spell_masks(filler *f, const char *text, size_t n, kh_err *err) {
     static const char *const MASKS[] = { "<mask>", "[MASK]" };
     const char *own = kh_tokenizer_token(f->tokenizer, f->mask);
@@ -132,7 +140,9 @@ static int spell_masks(filler *f, const char *text, size_t n, kh_err *err) {
     for (size_t i = 0, used; i < n; i += used) {
         used = 0;
         for (size_t k = 0; k < sizeof MASKS / sizeof *MASKS && used == 0; k++)
-            used = n - i >= strlen(MASKS[k]) && memcmp(text + i, MASKS[k], strlen(MASKS[k])) == 0 ? strlen(MASKS[k]) : 0;
+            used = n - i >= strlen(MASKS[k]) && memcmp(text + i, MASKS[k], strlen(MASKS[k])) == 0
+                ? strlen(MASKS[k])
+                : 0;
         kh_buf_bytes(&f->spelled, used ? own : text + i, used ? strlen(own) : 1);
         used += used == 0;
     }
@@ -145,10 +155,12 @@ static int encode_text(void *user, const char *text, size_t n, kh_ids *ids, kh_e
     kh_single single;
     int rc = spell_masks(f, text, n, err);
     if (rc == 0)
-        rc = kh_tokenizer_encode(f->tokenizer, f->spelled.data ? f->spelled.data : "", f->spelled.len, KH_ENCODE_FRAME, ids, err);
+        rc = kh_tokenizer_encode(f->tokenizer, f->spelled.data ? f->spelled.data : "",
+            f->spelled.len, KH_ENCODE_FRAME, ids, err);
     if (rc != 0)
         return rc;
-    kh_single_init(&single, ids->id + first, ids->n - first); /* checked before there is memory for every mask of an endless text */
+    kh_single_init(&single, ids->id + first,
+        ids->n - first); /* checked before there is memory for every mask of an endless text */
     rc = kh_engine_check(f->engine, &(kh_question){ .batch = &single.batch }, err);
     return rc != 0 ? rc : find_masks(f, ids, first, err);
 }
@@ -157,11 +169,13 @@ static int fill_texts(void *user, const cli_chunk *c, kh_err *err) {
     filler *f = user;
     size_t vocab = (size_t)kh_engine_model(f->engine)->config.vocab;
     int n_at = 0, rc = 0;
-    while (n_at < f->n_at && f->at[n_at] < c->ids.n) /* a text that was refused may have left masks behind */
+    while (n_at < f->n_at &&
+        f->at[n_at] < c->ids.n) /* a text that was refused may have left masks behind */
         n_at++;
     if (!kh_grow(&f->logprob, &f->logprob_cap, (size_t)n_at * vocab, sizeof *f->logprob))
         return kh_fail_memory(err);
-    rc = kh_engine_vocabulary(f->engine, &(kh_question){ .batch = &c->batch }, f->at, n_at, f->logprob, err);
+    rc = kh_engine_vocabulary(
+        f->engine, &(kh_question){ .batch = &c->batch }, f->at, n_at, f->logprob, err);
     for (int i = 0, first = 0, after; rc == 0 && i < c->n; i++, first = after) {
         for (after = first; after < n_at && (size_t)f->at[after] < c->start[i + 1]; after++)
             ;

@@ -24,7 +24,9 @@ typedef struct tokenizer_part {
     kh_err err;
 } tokenizer_part;
 
-static const char *act_text(kh_act act) { return act == KH_ACT_GELU ? "gelu" : act == KH_ACT_GELU_TANH ? "gelu_new" : "relu"; }
+static const char *act_text(kh_act act) {
+    return act == KH_ACT_GELU ? "gelu" : act == KH_ACT_GELU_TANH ? "gelu_new" : "relu";
+}
 
 static void put_quoted(kh_buf *out, const char *s) {
     if (s)
@@ -33,7 +35,7 @@ static void put_quoted(kh_buf *out, const char *s) {
         kh_buf_text(out, "null");
 }
 
-/* ------------------------------------------------------------------------------------------------ as JSON */
+/* ------------------------------------------------------------------------------------- as JSON */
 
 static void json_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
     if (!t->tokenizer) {
@@ -42,22 +44,28 @@ static void json_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
         return;
     }
     int32_t mask = kh_tokenizer_special(t->tokenizer, KH_TOKEN_MASK);
-    kh_buf_printf(out, "\"tokenizer\":{\"size\":%d,\"fits\":%s,\"mask_id\":%d,\"mask\":", kh_tokenizer_size(t->tokenizer),
+    kh_buf_printf(out, "\"tokenizer\":{\"size\":%d,\"fits\":%s,\"mask_id\":%d,\"mask\":",
+        kh_tokenizer_size(t->tokenizer),
         kh_tokenizer_size(t->tokenizer) <= vocab ? "true" : "false", mask);
     put_quoted(out, mask < 0 ? NULL : kh_tokenizer_token(t->tokenizer, mask));
-    kh_buf_printf(out, ",\"fingerprint\":\"%016llx\"}", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
+    kh_buf_printf(out, ",\"fingerprint\":\"%016llx\"}",
+        (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
 }
 
 static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_model_info i = kh_model_describe(m);
     kh_buf_text(out, "{\"kind\":\"model\",\"path\":");
     put_quoted(out, m->dir);
-    kh_buf_printf(out, ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_tokens\":%d",
+    kh_buf_printf(out,
+        ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_"
+        "tokens\":%d",
         i.type, i.layers, i.hidden, i.heads, i.inner, i.vocab, i.max_tokens);
-    kh_buf_printf(out, ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
-        act_text(m->config.act), m->config.eps, i.head ? "true" : "false", i.tied ? "true" : "false", kh_dtype_name(i.dtype));
-    kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[", i.params, i.bytes,
-        (unsigned long long)i.fingerprint);
+    kh_buf_printf(out,
+        ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
+        act_text(m->config.act), m->config.eps, i.head ? "true" : "false",
+        i.tied ? "true" : "false", kh_dtype_name(i.dtype));
+    kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[",
+        i.params, i.bytes, (unsigned long long)i.fingerprint);
     for (int e = 0; e < m->n_extra; e++) {
         kh_buf_text(out, e ? "," : "");
         put_quoted(out, m->extra[e]);
@@ -67,7 +75,7 @@ static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_buf_text(out, "}\n");
 }
 
-/* ------------------------------------------------------------------------------------------------- as text */
+/* ------------------------------------------------------------------------------------- as text */
 
 static void text_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
     if (!t->tokenizer) {
@@ -76,12 +84,14 @@ static void text_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
     }
     int32_t mask = kh_tokenizer_special(t->tokenizer, KH_TOKEN_MASK);
     int size = kh_tokenizer_size(t->tokenizer);
-    kh_buf_printf(out, "tokenizer    %d tokens%s, ", size, size > vocab ? " (more than the model has!)" : "");
+    kh_buf_printf(
+        out, "tokenizer    %d tokens%s, ", size, size > vocab ? " (more than the model has!)" : "");
     if (mask >= 0)
         kh_buf_printf(out, "mask %s = %d, ", kh_tokenizer_token(t->tokenizer, mask), mask);
     else
         kh_buf_text(out, "no mask, ");
-    kh_buf_printf(out, "fingerprint %016llx\n", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
+    kh_buf_printf(
+        out, "fingerprint %016llx\n", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
 }
 
 static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
@@ -94,9 +104,9 @@ static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_buf_printf(out, "vocabulary   %d\n", i.vocab);
     kh_buf_printf(out, "longest text %d tokens\n", i.max_tokens);
     kh_buf_printf(out, "head         %s\n",
-        !i.head  ? "none: only features"
-        : i.tied ? "masked LM, decoder tied to the word embeddings"
-                 : "masked LM, decoder of its own");
+        !i.head      ? "none: only features"
+            : i.tied ? "masked LM, decoder tied to the word embeddings"
+                     : "masked LM, decoder of its own");
     kh_buf_printf(out, "parameters   %zu\n", i.params);
     kh_buf_printf(out, "stored as    %s\n", kh_dtype_name(i.dtype));
     kh_buf_printf(out, "memory       %.1f MB\n", (double)i.bytes / 1e6);

@@ -1,11 +1,12 @@
-/* cmd_metrics.c - keyhole metrics: what any classifier's predictions are worth, and what may be decided with them. */
+/* cmd_metrics.c - keyhole metrics: what any classifier's predictions are worth, and what may be
+ * decided with them. */
 #include "cli.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "judge/decisions.h"
-#include "predictions.h"
+#include "prediction_file.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,15 +20,16 @@ typedef struct metrics_opts {
 } metrics_opts;
 
 static const kh_opt metrics_table[] = {
-    { "bootstrap", KH_OPT_INT, offsetof(metrics_opts, bootstrap), "0", .min = 0, .max = 1000000, .arg = "N",
-        .help = "resamples for intervals; 1000 is usual" },
-    { "level", KH_OPT_NUMBER, offsetof(metrics_opts, level), "0.95", .min = 0.5, .max = 0.9999, .arg = "P",
-        .help = "of the intervals" },
+    { "bootstrap", KH_OPT_INT, offsetof(metrics_opts, bootstrap), "0", .min = 0, .max = 1000000,
+        .arg = "N", .help = "resamples for intervals; 1000 is usual" },
+    { "level", KH_OPT_NUMBER, offsetof(metrics_opts, level), "0.95", .min = 0.5, .max = 0.9999,
+        .arg = "P", .help = "of the intervals" },
     { "seed", KH_OPT_SEED, offsetof(metrics_opts, seed), "0", .arg = "S",
         .help = "of the bootstrap and of ties in conformal sets" },
     { "bins", KH_OPT_INT, offsetof(metrics_opts, bins), "10", .min = 1, .max = 10000, .arg = "N",
         .help = "of the calibration errors" },
-    { "reliability", KH_OPT_FLAG, offsetof(metrics_opts, reliability), .help = "print confidence against accuracy, bin by bin" },
+    { "reliability", KH_OPT_FLAG, offsetof(metrics_opts, reliability),
+        .help = "print confidence against accuracy, bin by bin" },
     { "curve", KH_OPT_FLAG, offsetof(metrics_opts, curve), .help = "print risk against coverage" },
     { "versus", KH_OPT_TEXT, offsetof(metrics_opts, versus), .arg = "FILE",
         .help = "another classifier on the same rows: differences by paired bootstrap" },
@@ -35,18 +37,21 @@ static const kh_opt metrics_table[] = {
         .help = "predictions for rows from elsewhere, which should be less certain" },
     { "dev", KH_OPT_TEXT, offsetof(metrics_opts, dev), .arg = "FILE",
         .help = "labelled predictions to choose thresholds on; without it, the rows themselves" },
-    { "max-risk", KH_OPT_NUMBER, offsetof(metrics_opts, max_risk), "0", .min = 0, .max = 0.999, .arg = "R",
+    { "max-risk", KH_OPT_NUMBER, offsetof(metrics_opts, max_risk), "0", .min = 0, .max = 0.999,
+        .arg = "R",
         .help = "choose when to abstain, so that of the answers given at most R are wrong" },
-    { "delta", KH_OPT_NUMBER, offsetof(metrics_opts, delta), "0.1", .min = 1e-9, .max = 0.999, .arg = "P",
-        .help = "how probable it may be that --max-risk is missed" },
-    { "conformal", KH_OPT_NUMBER, offsetof(metrics_opts, miss), "0", .min = 0, .max = 0.999, .arg = "A",
-        .help = "sets of classes that miss the true one with probability A at most" },
-    { "per-class", KH_OPT_FLAG, offsetof(metrics_opts, per_class), .help = "--conformal promises it within every class" },
-    { "keep", KH_OPT_NUMBER, offsetof(metrics_opts, keep), "0.95", .min = 0.001, .max = 0.9999, .arg = "P",
-        .help = "share of rows that the threshold for --ood lets in" },
+    { "delta", KH_OPT_NUMBER, offsetof(metrics_opts, delta), "0.1", .min = 1e-9, .max = 0.999,
+        .arg = "P", .help = "how probable it may be that --max-risk is missed" },
+    { "conformal", KH_OPT_NUMBER, offsetof(metrics_opts, miss), "0", .min = 0, .max = 0.999,
+        .arg = "A", .help = "sets of classes that miss the true one with probability A at most" },
+    { "per-class", KH_OPT_FLAG, offsetof(metrics_opts, per_class),
+        .help = "--conformal promises it within every class" },
+    { "keep", KH_OPT_NUMBER, offsetof(metrics_opts, keep), "0.95", .min = 0.001, .max = 0.9999,
+        .arg = "P", .help = "share of rows that the threshold for --ood lets in" },
     { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "foreign-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy", .arg = "maxp|entropy|energy",
+    { "foreign-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy",
+        .arg = "maxp|entropy|energy",
         .help = "what --keep goes by; energy: where all rows have it, elsewhere as --score" },
     CLI_JSON_OPTION(metrics_opts),
     { 0 },
@@ -61,22 +66,24 @@ typedef struct found {
     kh_bin *bin; /* [bins] */
     kh_curve_point *point;
     int n_point;
-    kh_ood outside[KH_N_SCORE], outside_low[KH_N_SCORE], outside_high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
-    int n_score;         /* without energies, those of p */
-    double *u, *u_dev;   /* by --score */
-    kh_score foreign;    /* what the threshold of ood goes by */
-    double threshold;    /* of ood */
-    double kept, let_in; /* shares of rows and of ood rows below it */
+    kh_ood outside[KH_N_SCORE], outside_low[KH_N_SCORE],
+        outside_high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
+    int n_score;                  /* without energies, those of p */
+    double *u, *u_dev;            /* by --score */
+    kh_score foreign;             /* what the threshold of ood goes by */
+    double threshold;             /* of ood */
+    double kept, let_in;          /* shares of rows and of ood rows below it */
     kh_selector selector;
     double coverage, risk; /* of the rows under it */
     kh_conformal conformal;
-    double covered, set_size, empty; /* shares of sets that hold the true class and of empty ones, mean size */
+    double covered, set_size,
+        empty; /* shares of sets that hold the true class and of empty ones, mean size */
 } found;
 
 static bool wants_decision(const metrics_opts *o) { return o->max_risk > 0 || o->miss > 0; }
 static const cli_predictions *dev_of(const found *f) { return f->o->dev ? &f->dev : &f->rows; }
 
-/* ------------------------------------------------------------------------------------------------- computing */
+/* ----------------------------------------------------------------------------------- computing */
 
 static int uncertainties(double **u, const cli_predictions *r, kh_score score, kh_err *err) {
     *u = kh_malloc((size_t)r->rows.n * sizeof **u);
@@ -144,7 +151,8 @@ static bool has_energy(const cli_predictions *r) { return r->rows.n_energy == r-
 static int compute_keep(found *f, kh_err *err) {
     double *in = NULL, *out = NULL, *dev = NULL;
     bool known = f->n_score > KH_SCORE_ENERGY && has_energy(dev_of(f));
-    f->foreign = (kh_score)(f->o->foreign == KH_SCORE_ENERGY && !known ? f->o->score : f->o->foreign);
+    f->foreign =
+        (kh_score)(f->o->foreign == KH_SCORE_ENERGY && !known ? f->o->score : f->o->foreign);
     int rc = uncertainties(&in, &f->rows, f->foreign, err);
     if (rc == 0)
         rc = uncertainties(&out, &f->ood, f->foreign, err);
@@ -174,7 +182,8 @@ static int compute_ood(found *f, kh_err *err) {
         if (rc == 0)
             rc = kh_ood_compute(&f->outside[s], in, n, out, n_out, err);
         if (rc == 0 && b.n_resample > 0)
-            rc = kh_ood_bootstrap(&f->outside_low[s], &f->outside_high[s], in, n, out, n_out, &b, err);
+            rc = kh_ood_bootstrap(
+                &f->outside_low[s], &f->outside_high[s], in, n, out, n_out, &b, err);
         kh_free(in);
         kh_free(out);
     }
@@ -186,7 +195,8 @@ static int compute_selector(found *f, kh_err *err) {
     bool *good = NULL, *dev_good = NULL;
     int rc = rights(&dev_good, dev, err), accepted = 0, wrong = 0;
     if (rc == 0)
-        rc = kh_selector_fit(&f->selector, f->u_dev, dev_good, dev->n, f->o->max_risk, f->o->delta, err);
+        rc = kh_selector_fit(
+            &f->selector, f->u_dev, dev_good, dev->n, f->o->max_risk, f->o->delta, err);
     if (rc == 0)
         rc = rights(&good, a, err);
     for (int i = 0; i < a->n && rc == 0; i++)
@@ -203,13 +213,15 @@ static int compute_selector(found *f, kh_err *err) {
 
 static int compute_conformal(found *f, kh_err *err) {
     const kh_answers *a = &f->rows.known;
-    int rc = kh_conformal_fit(&f->conformal, &dev_of(f)->known, f->o->miss, f->o->per_class, err), covered = 0, empty = 0;
+    int rc = kh_conformal_fit(&f->conformal, &dev_of(f)->known, f->o->miss, f->o->per_class, err),
+        covered = 0, empty = 0;
     bool *in = kh_malloc((size_t)a->n_label * sizeof *in);
     if (rc == 0 && !in)
         rc = kh_fail_memory(err);
     long long size = 0;
     for (int i = 0; i < a->n && rc == 0; i++) {
-        int n = kh_conformal_set(&f->conformal, a->p + (size_t)i * (size_t)a->n_label, kh_conformal_tie(f->o->seed, i), in);
+        int n = kh_conformal_set(&f->conformal, a->p + (size_t)i * (size_t)a->n_label,
+            kh_conformal_tie(f->o->seed, i), in);
         size += n;
         empty += n == 0;
         covered += in[a->label[i]];
@@ -227,8 +239,8 @@ static int read_all(found *f, const char *path, kh_err *err) {
         const char *path;
         cli_predictions *into;
         bool labels;
-    } file[] = { { path, &f->rows, true }, { f->o->versus, &f->other, true }, { f->o->ood, &f->ood, false }, { f->o->dev,
-        &f->dev, true } };
+    } file[] = { { path, &f->rows, true }, { f->o->versus, &f->other, true },
+        { f->o->ood, &f->ood, false }, { f->o->dev, &f->dev, true } };
     for (int i = 0; i < 4; i++) {
         if (!file[i].path)
             continue;
@@ -236,8 +248,8 @@ static int read_all(found *f, const char *path, kh_err *err) {
         if (rc == 0 && file[i].labels)
             rc = cli_predictions_need_labels(file[i].into, err);
         if (rc == 0 && file[i].into->rows.n_label != f->rows.rows.n_label)
-            rc = kh_fail(err, KH_EMISMATCH, "%s has %d classes, but %s has %d", file[i].into->name, file[i].into->rows.n_label,
-                f->rows.name, f->rows.rows.n_label);
+            rc = kh_fail(err, KH_EMISMATCH, "%s has %d classes, but %s has %d", file[i].into->name,
+                file[i].into->rows.n_label, f->rows.name, f->rows.rows.n_label);
         if (rc != 0)
             return rc;
     }
@@ -261,7 +273,7 @@ static int compute(found *f, kh_err *err) {
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- for people */
+/* ---------------------------------------------------------------------------------- for people */
 
 /* A number of six characters, or "-" for what is not defined. */
 static void print_number(double x) {
@@ -271,7 +283,8 @@ static void print_number(double x) {
         printf(" %7.4f", x);
 }
 
-static void print_row(const char *name, double x, double low, double high, bool interval, const char *text) {
+static void print_row(
+    const char *name, double x, double low, double high, bool interval, const char *text) {
     printf("  %-20s", name);
     print_number(x);
     if (interval) {
@@ -290,36 +303,43 @@ static void print_versus(const found *f) {
         char text[64] = "";
         if (kh_metrics_better(i) && !isnan(p)) /* nobody is better or worse by an oracle's score */
             snprintf(text, sizeof text, "p = %.4f", p);
-        print_row(kh_metrics_name(i), kh_metrics_value(&f->versus.diff, i), kh_metrics_value(&f->versus.low, i),
-            kh_metrics_value(&f->versus.high, i), true, text);
+        print_row(kh_metrics_name(i), kh_metrics_value(&f->versus.diff, i),
+            kh_metrics_value(&f->versus.low, i), kh_metrics_value(&f->versus.high, i), true, text);
     }
 }
 
 static void print_ood(const found *f) {
     for (int s = 0; s < f->n_score; s++) {
-        printf("\nagainst %d rows of %s, by %s:\n", f->ood.rows.n, f->ood.name, kh_score_title((kh_score)s));
+        printf("\nagainst %d rows of %s, by %s:\n", f->ood.rows.n, f->ood.name,
+            kh_score_title((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++)
-            print_row(kh_ood_name(i), kh_ood_value(&f->outside[s], i), kh_ood_value(&f->outside_low[s], i),
-                kh_ood_value(&f->outside_high[s], i), f->o->bootstrap > 0, kh_ood_text(i));
+            print_row(kh_ood_name(i), kh_ood_value(&f->outside[s], i),
+                kh_ood_value(&f->outside_low[s], i), kh_ood_value(&f->outside_high[s], i),
+                f->o->bootstrap > 0, kh_ood_text(i));
     }
     if (isinf(f->threshold))
-        printf("  %d rows are too few for a threshold that keeps %g of such rows\n", dev_of(f)->rows.n, f->o->keep);
+        printf("  %d rows are too few for a threshold that keeps %g of such rows\n",
+            dev_of(f)->rows.n, f->o->keep);
     else
-        printf("  threshold %.6g on %s keeps %.4f of these rows and lets in %.4f of the others\n", f->threshold,
-            kh_score_title(f->foreign), f->kept, f->let_in);
+        printf("  threshold %.6g on %s keeps %.4f of these rows and lets in %.4f of the others\n",
+            f->threshold, kh_score_title(f->foreign), f->kept, f->let_in);
 }
 
 static void print_selector(const found *f) {
     const kh_selector *s = &f->selector;
-    printf("\nanswers of which at most %g are wrong, with probability %g:\n", s->max_risk, 1 - s->delta);
+    printf("\nanswers of which at most %g are wrong, with probability %g:\n", s->max_risk,
+        1 - s->delta);
     if (s->n_accepted == 0) {
-        printf("  %d rows of %s cannot show it: abstain always; it takes at least %d answers, all right\n", s->n, dev_of(f)->name,
-            s->n_needed);
+        printf("  %d rows of %s cannot show it: abstain always; it takes at least %d answers, all "
+               "right\n",
+            s->n, dev_of(f)->name, s->n_needed);
         return;
     }
-    printf("  chosen on %s: answer where %s < %.6g; %d wrong of %d, at most %.4f\n", dev_of(f)->name,
-        f->o->score ? "entropy" : "1 - max p", s->threshold, s->n_wrong, s->n_accepted, s->risk_bound);
-    printf("  coverage to expect: %.4f (%.4f to %.4f)\n", s->coverage, s->coverage_low, s->coverage_high);
+    printf("  chosen on %s: answer where %s < %.6g; %d wrong of %d, at most %.4f\n",
+        dev_of(f)->name, f->o->score ? "entropy" : "1 - max p", s->threshold, s->n_wrong,
+        s->n_accepted, s->risk_bound);
+    printf("  coverage to expect: %.4f (%.4f to %.4f)\n", s->coverage, s->coverage_low,
+        s->coverage_high);
     if (f->o->dev)
         printf("  on %s: coverage %.4f, risk %.4f\n", f->rows.name, f->coverage, f->risk);
 }
@@ -327,9 +347,13 @@ static void print_selector(const found *f) {
 static void print_conformal(const found *f) {
     printf("\nsets that miss the true class with probability at most %g%s:\n", f->conformal.alpha,
         f->conformal.per_class ? ", in every class" : "");
-    printf("  fitted on %s, which can promise %.4g at best%s\n", dev_of(f)->name, f->conformal.min_alpha,
-        f->conformal.alpha < f->conformal.min_alpha ? ": sets of all classes are needed where rows are too few" : "");
-    printf("  on %s: %.4f hold the true class, mean size %.3f, %.4f empty\n", f->rows.name, f->covered, f->set_size, f->empty);
+    printf("  fitted on %s, which can promise %.4g at best%s\n", dev_of(f)->name,
+        f->conformal.min_alpha,
+        f->conformal.alpha < f->conformal.min_alpha
+            ? ": sets of all classes are needed where rows are too few"
+            : "");
+    printf("  on %s: %.4f hold the true class, mean size %.3f, %.4f empty\n", f->rows.name,
+        f->covered, f->set_size, f->empty);
 }
 
 static void print_text(const found *f) {
@@ -339,18 +363,19 @@ static void print_text(const found *f) {
     if (o->bootstrap > 0)
         printf("  %-20s %7s  %18s (%g %%)\n", "", "", "interval", 100 * o->level);
     for (int i = 0; kh_metrics_name(i); i++)
-        print_row(kh_metrics_name(i), kh_metrics_value(&f->m, i), kh_metrics_value(&f->low, i), kh_metrics_value(&f->high, i),
-            o->bootstrap > 0, kh_metrics_text(i));
+        print_row(kh_metrics_name(i), kh_metrics_value(&f->m, i), kh_metrics_value(&f->low, i),
+            kh_metrics_value(&f->high, i), o->bootstrap > 0, kh_metrics_text(i));
     if (o->reliability) {
         printf("\n  %-16s %7s %11s %9s\n", "confidence", "rows", "mean", "accuracy");
         for (int b = 0; b < o->bins; b++)
-            printf("  %.4f - %.4f  %7d %11.4f %9.4f\n", f->bin[b].low, f->bin[b].high, f->bin[b].n, f->bin[b].confidence,
-                f->bin[b].accuracy);
+            printf("  %.4f - %.4f  %7d %11.4f %9.4f\n", f->bin[b].low, f->bin[b].high, f->bin[b].n,
+                f->bin[b].confidence, f->bin[b].accuracy);
     }
     if (o->curve) {
         printf("\n  %-12s %9s %9s\n", o->score ? "entropy" : "1 - max p", "coverage", "risk");
         for (int i = 0; i < f->n_point; i++)
-            printf("  %-12.6g %9.4f %9.4f\n", f->point[i].u, f->point[i].coverage, f->point[i].risk);
+            printf(
+                "  %-12.6g %9.4f %9.4f\n", f->point[i].u, f->point[i].coverage, f->point[i].risk);
     }
     if (o->versus)
         print_versus(f);
@@ -361,10 +386,11 @@ static void print_text(const found *f) {
     if (o->miss > 0)
         print_conformal(f);
     if (wants_decision(o) && !o->dev)
-        printf("\n  These rows were chosen on and judged on at once: --dev names rows that are not.\n");
+        printf("\n  These rows were chosen on and judged on at once: --dev names rows that are "
+               "not.\n");
 }
 
-/* ------------------------------------------------------------------------------------------------- for programs */
+/* -------------------------------------------------------------------------------- for programs */
 
 static void put_number(kh_buf *b, const char *key, double x) {
     if (isfinite(x))
@@ -411,14 +437,19 @@ static void put_outside(kh_buf *b, const found *f) {
 static void put_selector(kh_buf *b, const found *f) {
     const kh_selector *s = &f->selector;
     bool always = isinf(s->threshold) && s->threshold > 0;
-    kh_buf_printf(b, ",\n \"selector\": {\"max_risk\": %.12g, \"delta\": %.12g, \"answers\": \"%s\", ", s->max_risk, s->delta,
-        s->n_accepted == 0 ? "never" : always ? "always" : "below threshold");
+    kh_buf_printf(b,
+        ",\n \"selector\": {\"max_risk\": %.12g, \"delta\": %.12g, \"answers\": \"%s\", ",
+        s->max_risk, s->delta,
+        s->n_accepted == 0 ? "never"
+            : always       ? "always"
+                           : "below threshold");
     put_number(b, "threshold", s->threshold);
-    kh_buf_printf(b, ", \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong,
-        s->n_needed);
+    kh_buf_printf(b, ", \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n,
+        s->n_accepted, s->n_wrong, s->n_needed);
     put_number(b, "risk_bound", s->risk_bound);
     kh_buf_printf(b,
-        ", \"coverage\": %.12g, \"coverage_low\": %.12g, \"coverage_high\": %.12g,\n  \"here\": {\"coverage\": %.12g, ",
+        ", \"coverage\": %.12g, \"coverage_low\": %.12g, \"coverage_high\": %.12g,\n  \"here\": "
+        "{\"coverage\": %.12g, ",
         s->coverage, s->coverage_low, s->coverage_high, f->coverage);
     put_number(b, "risk", f->risk);
     kh_buf_text(b, "}}");
@@ -427,15 +458,18 @@ static void put_selector(kh_buf *b, const found *f) {
 static void put_arrays(kh_buf *b, const found *f) {
     kh_buf_text(b, ",\n \"reliability\": [");
     for (int i = 0; i < f->o->bins; i++)
-        kh_buf_printf(b, "%s\n  {\"low\": %.12g, \"high\": %.12g, \"rows\": %d, \"confidence\": %.12g, \"accuracy\": %.12g}",
-            i ? "," : "",
-            f->bin[i].low, f->bin[i].high, f->bin[i].n, f->bin[i].confidence, f->bin[i].accuracy);
+        kh_buf_printf(b,
+            "%s\n  {\"low\": %.12g, \"high\": %.12g, \"rows\": %d, \"confidence\": %.12g, "
+            "\"accuracy\": %.12g}",
+            i ? "," : "", f->bin[i].low, f->bin[i].high, f->bin[i].n, f->bin[i].confidence,
+            f->bin[i].accuracy);
     kh_buf_char(b, ']');
     if (!f->o->curve)
         return;
     kh_buf_text(b, ",\n \"curve\": [");
     for (int i = 0; i < f->n_point; i++)
-        kh_buf_printf(b, "%s[%.12g, %.12g, %.12g]", i ? ", " : "", f->point[i].u, f->point[i].coverage, f->point[i].risk);
+        kh_buf_printf(b, "%s[%.12g, %.12g, %.12g]", i ? ", " : "", f->point[i].u,
+            f->point[i].coverage, f->point[i].risk);
     kh_buf_char(b, ']');
 }
 
@@ -443,8 +477,9 @@ static int print_json(const found *f, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, "{\"file\": ");
     kh_json_quote(&b, f->rows.name, strlen(f->rows.name));
-    kh_buf_printf(&b, ", \"rows\": %d, \"classes\": %d, \"kind\": \"%s\",\n \"options\": ", f->rows.rows.n, f->rows.rows.n_label,
-        kh_evidence_name(f->rows.rows.kind));
+    kh_buf_printf(&b,
+        ", \"rows\": %d, \"classes\": %d, \"kind\": \"%s\",\n \"options\": ", f->rows.rows.n,
+        f->rows.rows.n_label, kh_evidence_name(f->rows.rows.kind));
     kh_opts_json(metrics_table, f->o, &b);
     put_metrics(&b, "metrics", &f->m);
     if (f->o->bootstrap > 0) {
@@ -464,11 +499,12 @@ static int print_json(const found *f, kh_err *err) {
         put_selector(&b, f);
     if (f->o->miss > 0)
         kh_buf_printf(&b,
-            ",\n \"conformal\": {\"alpha\": %.12g, \"per_class\": %s, \"min_alpha\": %.12g, \"covered\": %.12g, "
+            ",\n \"conformal\": {\"alpha\": %.12g, \"per_class\": %s, \"min_alpha\": %.12g, "
+            "\"covered\": %.12g, "
             "\"mean_size\": %.12g, "
             "\"empty\": %.12g}",
-            f->conformal.alpha, f->conformal.per_class ? "true" : "false", f->conformal.min_alpha, f->covered, f->set_size,
-                f->empty);
+            f->conformal.alpha, f->conformal.per_class ? "true" : "false", f->conformal.min_alpha,
+            f->covered, f->set_size, f->empty);
     kh_buf_text(&b, "}\n");
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
     if (rc == 0)
@@ -505,11 +541,15 @@ const cli_command cmd_metrics = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Judge the predictions of any classifier: accuracy, calibration, abstention, OOD",
-    .text = "Reads one JSON object a line: {\"probs\": [0.1, 0.9], \"label\": 1}, or \"logits\", or \"votes\";\n"
-            "\"label\" is the true class, from 0; \"energy\", where rows have it, a third score for --ood.\n"
+    .text = "Reads one JSON object a line: {\"probs\": [0.1, 0.9], \"label\": 1}, or \"logits\", "
+            "or \"votes\";\n"
+            "\"label\" is the true class, from 0; \"energy\", where rows have it, a third score "
+            "for --ood.\n"
             "doc/judging.md defines every number.\n\n"
-            "With --max-risk, --conformal or --ood it also makes decisions that keep a promise: when to\n"
-            "abstain, which classes to name, which rows to turn away. They are chosen on --dev and tried\n"
+            "With --max-risk, --conformal or --ood it also makes decisions that keep a promise: "
+            "when to\n"
+            "abstain, which classes to name, which rows to turn away. They are chosen on --dev and "
+            "tried\n"
             "on FILE.\n\n"
             "  keyhole metrics test.jsonl --bootstrap 1000\n"
             "  keyhole metrics test.jsonl --versus baseline.jsonl\n"

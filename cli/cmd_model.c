@@ -1,10 +1,11 @@
-/* cmd_model.c - keyhole model random, a folder with a model of random weights; keyhole model prune, one with fewer words. */
-#include "corpus.h"
+/* cmd_model.c - keyhole model random, a folder with a model of random weights; keyhole model prune,
+ * one with fewer words. */
+#include "corpus_args.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "model/prune.h"
+#include "train/prune_model.h"
 #include "model/random_model.h"
 #include "text/tokenizer.h"
 
@@ -19,21 +20,28 @@ typedef struct random_opts {
 } random_opts;
 
 enum { ARCH_TINY = 4 };
-static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large", "bert-base" };
+static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large",
+    "bert-base" };
 static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny" };
 
 static const kh_opt random_table[] = {
-    { "out", KH_OPT_TEXT, offsetof(random_opts, out), .arg = "DIR", .help = "the folder to write", .required = true },
-    { "arch", KH_OPT_CHOICE, offsetof(random_opts, arch), "tiny", .arg = "roberta-large|roberta-base|bert-large|bert-base|tiny",
+    { "out", KH_OPT_TEXT, offsetof(random_opts, out), .arg = "DIR", .help = "the folder to write",
+        .required = true },
+    { "arch", KH_OPT_CHOICE, offsetof(random_opts, arch), "tiny",
+        .arg = "roberta-large|roberta-base|bert-large|bert-base|tiny",
         .help = "whose sizes it has" },
-    { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta", .arg = "roberta|bert", .help = "what a tiny model is" },
-    { "dtype", KH_OPT_CHOICE, offsetof(random_opts, dtype), "f32", .arg = "f32|f16|bf16", .help = "how numbers are stored" },
-    { "seed", KH_OPT_SEED, offsetof(random_opts, seed), "0", .arg = "N", .help = "same seed, same file" },
+    { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta", .arg = "roberta|bert",
+        .help = "what a tiny model is" },
+    { "dtype", KH_OPT_CHOICE, offsetof(random_opts, dtype), "f32", .arg = "f32|f16|bf16",
+        .help = "how numbers are stored" },
+    { "seed", KH_OPT_SEED, offsetof(random_opts, seed), "0", .arg = "N",
+        .help = "same seed, same file" },
     { "std", KH_OPT_NUMBER, offsetof(random_opts, std), "0.02", .min = 0, .max = 10, .arg = "X",
         .help = "standard deviation of the weights" },
     { "vocab", KH_OPT_INT, offsetof(random_opts, vocab), "0", .max = 1 << 24, .arg = "N",
         .help = "vocabulary; 0: the tokenizer's, or else the architecture's" },
-    { "layers", KH_OPT_INT, offsetof(random_opts, layers), "0", .max = 1024, .arg = "N", .help = "layers; 0: the architecture's" },
+    { "layers", KH_OPT_INT, offsetof(random_opts, layers), "0", .max = 1024, .arg = "N",
+        .help = "layers; 0: the architecture's" },
     { "hidden", KH_OPT_INT, offsetof(random_opts, hidden), "0", .max = 1 << 16, .arg = "N",
         .help = "hidden size; 0: the architecture's" },
     { "heads", KH_OPT_INT, offsetof(random_opts, heads), "0", .max = 1 << 12, .arg = "N",
@@ -43,7 +51,8 @@ static const kh_opt random_table[] = {
     { "positions", KH_OPT_INT, offsetof(random_opts, positions), "0", .max = 1 << 20, .arg = "N",
         .help = "rows of the position table; 0: the architecture's" },
     { "tokenizer", KH_OPT_TEXT, offsetof(random_opts, tokenizer), .arg = "PATH",
-        .help = "a tokenizer's folder or file (tokenizer.json, vocab.txt), to be put beside the model" },
+        .help = "a tokenizer's folder or file (tokenizer.json, vocab.txt), to be put beside the "
+                "model" },
     { 0 },
 };
 
@@ -56,7 +65,8 @@ static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
     int size = kh_tokenizer_size(tokenizer), pad = kh_tokenizer_special(tokenizer, KH_TOKEN_PAD);
     kh_tokenizer_close(tokenizer);
     if (o->vocab > 0 && o->vocab < size)
-        return kh_fail(err, CLI_USAGE, "--vocab %d is too small for %s, which has %d tokens", o->vocab, o->tokenizer, size);
+        return kh_fail(err, CLI_USAGE, "--vocab %d is too small for %s, which has %d tokens",
+            o->vocab, o->tokenizer, size);
     if (o->vocab == 0)
         c->vocab = size;
     if (pad >= 0) {
@@ -114,7 +124,7 @@ const cli_command cmd_model_random = {
     .run = run_random,
 };
 
-/* ------------------------------------------------------------------------------------------------------ prune */
+/* --------------------------------------------------------------------------------------- prune */
 
 typedef struct prune_opts {
     const char *model, *out;
@@ -124,15 +134,18 @@ typedef struct prune_opts {
 } prune_opts;
 
 static const kh_opt prune_table[] = {
-    { "model", KH_OPT_TEXT, offsetof(prune_opts, model), .arg = "DIR", .help = "a BERT model with its tokenizer.json",
-        .required = true },
+    { "model", KH_OPT_TEXT, offsetof(prune_opts, model), .arg = "DIR",
+        .help = "a BERT model with its tokenizer.json", .required = true },
     { "corpus", KH_OPT_LIST, offsetof(prune_opts, corpus), .arg = "FILE[:WEIGHT]",
         .help = "text whose tokens are counted, times the weight", .required = true },
-    { "out", KH_OPT_TEXT, offsetof(prune_opts, out), .arg = "DIR", .help = "the folder to write", .required = true },
-    { "vocab", KH_OPT_INT, offsetof(prune_opts, vocab), "12000", .min = 1, .max = 1 << 22, .arg = "N", .help = "tokens that stay" },
+    { "out", KH_OPT_TEXT, offsetof(prune_opts, out), .arg = "DIR", .help = "the folder to write",
+        .required = true },
+    { "vocab", KH_OPT_INT, offsetof(prune_opts, vocab), "12000", .min = 1, .max = 1 << 22,
+        .arg = "N", .help = "tokens that stay" },
     { "task", KH_OPT_LIST, offsetof(prune_opts, task), .arg = "NAME|FILE",
         .help = "label words of these tasks stay too; those of built-in tasks always do" },
-    { "dtype", KH_OPT_CHOICE, offsetof(prune_opts, dtype), "same", .arg = "same|f32|f16|bf16", .help = "how numbers are stored" },
+    { "dtype", KH_OPT_CHOICE, offsetof(prune_opts, dtype), "same", .arg = "same|f32|f16|bf16",
+        .help = "how numbers are stored" },
     { "json", KH_OPT_FLAG, offsetof(prune_opts, json), .help = "print the result as JSON" },
     { 0 },
 };
@@ -155,14 +168,15 @@ static int add_words(word_list *w, const kh_task *task, kh_err *err) {
 
 static int print_pruned(const prune_opts *o, const kh_pruned *r, kh_err *err) {
     if (!o->json) {
-        printf("%s: %d of %d tokens, %.2f %% of the corpus's; %zu weights\n", o->out, r->after, r->before, 100 * r->covered,
-            r->params);
+        printf("%s: %d of %d tokens, %.2f %% of the corpus's; %zu weights\n", o->out, r->after,
+            r->before, 100 * r->covered, r->params);
         return 0;
     }
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, "{\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
-    kh_buf_printf(&b, ",\"before\":%d,\"after\":%d,\"covered\":%.6f,\"params\":%zu}\n", r->before, r->after, r->covered, r->params);
+    kh_buf_printf(&b, ",\"before\":%d,\"after\":%d,\"covered\":%.6f,\"params\":%zu}\n", r->before,
+        r->after, r->covered, r->params);
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
     if (rc == 0)
         fputs(b.data, stdout);
@@ -187,7 +201,10 @@ static int run_prune(void *opts, int n_args, char **args, kh_err *err) {
     kh_prune_opts p = {
         .model = o->model,
         .out = o->out,
-        .corpus = { .file = (const char *const *)corpus.path, .weight = corpus.weight, .n_file = corpus.n, .hooks = &cli_hooks },
+        .corpus = { .file = (const char *const *)corpus.path,
+            .weight = corpus.weight,
+            .n_file = corpus.n,
+            .hooks = &cli_hooks },
         .word = words.item,
         .n_word = words.n,
         .vocab = o->vocab,

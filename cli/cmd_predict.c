@@ -1,6 +1,6 @@
 /* cmd_predict.c - keyhole predict: texts in, labels with their distributions out. */
 #include "rows.h"
-#include "run.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -23,14 +23,15 @@ typedef struct predict_opts {
 static const kh_opt predict_table[] = {
     { "model", KH_OPT_TEXT, offsetof(predict_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
-    { "task", KH_OPT_TEXT, offsetof(predict_opts, task), .arg = "NAME|FILE", .help = "checked against the one that was tuned for" },
+    { "task", KH_OPT_TEXT, offsetof(predict_opts, task), .arg = "NAME|FILE",
+        .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,
         .help = "of the input; auto: by the file's name" },
     { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "jsonl", .arg = "jsonl|tsv|probs",
         .help = "one JSON object a row; a table; or what \"keyhole metrics\" reads" },
     { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
-    { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS,
-        .help = "of the model" },
+    { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned",
+        .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     KH_HTTP_ROWS(predict_opts, http),
     { 0 },
 };
@@ -52,9 +53,10 @@ typedef struct predict {
 typedef struct answer {
     const double *p;
     int best;
-    double confidence, entropy, ambiguity, disagreement; /* the last two NaN where samples only vote */
-    double energy;                                       /* NaN where it is not known */
-    kh_decision d;                                       /* without decisions, only the score */
+    double confidence, entropy, ambiguity,
+        disagreement; /* the last two NaN where samples only vote */
+    double energy;    /* NaN where it is not known */
+    kh_decision d;    /* without decisions, only the score */
 } answer;
 
 static answer answer_of(predict *u, const kh_row *row, int i) {
@@ -67,13 +69,14 @@ static answer answer_of(predict *u, const kh_row *row, int i) {
     a.ambiguity = parts.ambiguity;
     a.disagreement = parts.disagreement;
     a.energy = u->said.energy[i];
-    a.d = (kh_decision){ .ood_score = isnan(a.energy) ? 1 - a.confidence : a.energy, .set_size = -1 };
+    a.d =
+        (kh_decision){ .ood_score = isnan(a.energy) ? 1 - a.confidence : a.energy, .set_size = -1 };
     if (u->decides)
         a.d = kh_decide(&u->decisions, row, a.p, a.energy, u->in);
     return a;
 }
 
-/* ------------------------------------------------------------------------------------------------------- JSON */
+/* ---------------------------------------------------------------------------------------- JSON */
 
 static void put_known(kh_buf *b, const char *key, double x) {
     if (isnan(x))
@@ -145,7 +148,7 @@ static void put_probs(predict *u, const kh_row *row, const answer *a) {
     kh_buf_text(&u->out, "}\n");
 }
 
-/* ------------------------------------------------------------------------------------------------------ table */
+/* --------------------------------------------------------------------------------------- table */
 
 /* Tabs and line breaks would break the table. */
 static void put_field(kh_buf *b, const char *s, size_t n) {
@@ -155,7 +158,9 @@ static void put_field(kh_buf *b, const char *s, size_t n) {
 }
 
 static void put_tsv_header(predict *u) {
-    kh_buf_text(&u->out, "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood");
+    kh_buf_text(&u->out,
+        "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_"
+        "score\tood");
     for (int k = 0; k < u->task->n_label; k++) {
         kh_buf_text(&u->out, "\tp_");
         kh_buf_text(&u->out, u->task->label[k].name);
@@ -171,11 +176,14 @@ static void put_tsv_number(kh_buf *b, double x) {
         kh_buf_printf(b, "\t%.9g", x);
 }
 
-static void put_tsv_flag(kh_buf *b, bool known, bool value) { kh_buf_text(b, !known ? "\t" : value ? "\tyes" : "\tno"); }
+static void put_tsv_flag(kh_buf *b, bool known, bool value) {
+    kh_buf_text(b, !known ? "\t" : value ? "\tyes" : "\tno");
+}
 
 static void put_tsv(predict *u, const kh_row *row, const answer *a) {
     kh_buf *b = &u->out;
-    kh_buf_printf(b, "%ld\t%s\t%.9g\t%.9g", row->line, u->task->label[a->best].name, a->confidence, a->entropy);
+    kh_buf_printf(b, "%ld\t%s\t%.9g\t%.9g", row->line, u->task->label[a->best].name, a->confidence,
+        a->entropy);
     put_tsv_number(b, a->ambiguity);
     put_tsv_number(b, a->disagreement);
     put_tsv_flag(b, knows_abstain(u), a->d.abstain);
@@ -212,7 +220,8 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
         !kh_grow(&u->said.energy, &u->cap_energy, (size_t)n, sizeof *u->said.energy))
         return kh_fail_memory(err);
     int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
-    static void (*const PUT[])(predict *, const kh_row *, const answer *) = { put_json, put_tsv, put_probs };
+    static void (*const PUT[])(
+        predict *, const kh_row *, const answer *) = { put_json, put_tsv, put_probs };
     for (int i = 0; i < n && rc == 0; i++) {
         answer a = answer_of(u, &rows[i], i);
         PUT[u->o->output](u, &rows[i], &a);
@@ -220,19 +229,22 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
     return rc == 0 ? flush_out(u, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- the command */
+/* --------------------------------------------------------------------------------- the command */
 
 /* Decisions are made if they were fitted; a posterior that was never evaluated can do without. */
 static int open_decisions(predict *u, kh_err *err) {
     int rc = kh_decisions_open(&u->decisions, u->run.dir, err);
     u->decides = rc == 0;
     if (rc == KH_EMISSING && u->o->output != OUT_PROBS)
-        fprintf(stderr, "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when to abstain\n",
+        fprintf(stderr,
+            "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when "
+            "to abstain\n",
             u->run.dir);
     if (rc == KH_EMISSING)
         return 0;
     if (rc == 0 && u->decisions.n_label != u->task->n_label)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again",
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: its decisions are about %d classes, its task has %d; run \"keyhole eval\" again",
             u->run.dir, u->decisions.n_label, u->task->n_label);
     return rc == 0 ? kh_decisions_check(&u->decisions, u->predictor, u->run.dir, err) : rc;
 }

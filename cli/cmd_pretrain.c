@@ -1,9 +1,9 @@
 /* cmd_pretrain.c - keyhole pretrain: a masked language model of one's own. */
-#include "corpus.h"
+#include "corpus_args.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "model/pretrain.h"
+#include "train/pretrain.h"
 #include "model/random_model.h"
 
 #include <math.h>
@@ -15,8 +15,10 @@ typedef struct pretrain_opts {
     kh_strings corpus, probe_task, probe_data;
     const char *valid, *tokenizer, *config, *arch, *init, *out, *seq_schedule;
     int family, layers, hidden, heads, inner, positions;
-    int steps, batch_tokens, seq_len, windows, decay, dtype, shards, eval_every, eval_tokens, probe_rows;
-    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, dropout, valid_share;
+    int steps, batch_tokens, seq_len, windows, decay, dtype, shards, eval_every, eval_tokens,
+        probe_rows;
+    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, dropout,
+        valid_share;
     double checkpoint_every, budget_time;
     uint64_t seed;
     bool whole_word, recompute, resume, json;
@@ -26,57 +28,86 @@ typedef struct pretrain_opts {
 static const kh_opt pretrain_table[] = {
     { "corpus", KH_OPT_LIST, AT(corpus), .arg = "FILE[:WEIGHT]",
         .help = "plain text, one text a line; weight 2 comes twice as often", .required = true },
-    { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR", .help = "whose ids the model learns", .required = true },
+    { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR",
+        .help = "whose ids the model learns", .required = true },
     { "out", KH_OPT_TEXT, AT(out), .arg = "DIR", .help = "the model's folder", .required = true },
-    { "resume", KH_OPT_FLAG, AT(resume), .help = "go on where the run in --out was stopped or killed" },
-    { "init", KH_OPT_TEXT, AT(init), .arg = "DIR|builtin", .help = "start from this model instead of random weights" },
-    { "config", KH_OPT_TEXT, AT(config), .arg = "FILE", .help = "a config.json whose sizes the fresh model has" },
-    { "arch", KH_OPT_TEXT, AT(arch), .arg = "NAME", .help = "or those of roberta-base, bert-base, roberta-large, bert-large" },
+    { "resume", KH_OPT_FLAG, AT(resume),
+        .help = "go on where the run in --out was stopped or killed" },
+    { "init", KH_OPT_TEXT, AT(init), .arg = "DIR|builtin",
+        .help = "start from this model instead of random weights" },
+    { "config", KH_OPT_TEXT, AT(config), .arg = "FILE",
+        .help = "a config.json whose sizes the fresh model has" },
+    { "arch", KH_OPT_TEXT, AT(arch), .arg = "NAME",
+        .help = "or those of roberta-base, bert-base, roberta-large, bert-large" },
     { "family", KH_OPT_CHOICE, AT(family), "roberta", .arg = "roberta|bert",
         .help = "or a model of this family with these sizes:" },
     { "layers", KH_OPT_INT, AT(layers), "6", .min = 1, .max = 1024, .arg = "N", .help = "layers" },
-    { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 1, .max = 1 << 16, .arg = "N", .help = "hidden size" },
+    { "hidden", KH_OPT_INT, AT(hidden), "256", .min = 1, .max = 1 << 16, .arg = "N",
+        .help = "hidden size" },
     { "heads", KH_OPT_INT, AT(heads), "0", .max = 1 << 12, .arg = "N",
         .help = "attention heads; 0: one for each 64 of the hidden size" },
-    { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 20, .arg = "N", .help = "feed-forward size; 0: four times the hidden size" },
-    { "positions", KH_OPT_INT, AT(positions), "514", .min = 3, .max = 1 << 20, .arg = "N", .help = "rows of the position table" },
+    { "inner", KH_OPT_INT, AT(inner), "0", .max = 1 << 20, .arg = "N",
+        .help = "feed-forward size; 0: four times the hidden size" },
+    { "positions", KH_OPT_INT, AT(positions), "514", .min = 3, .max = 1 << 20, .arg = "N",
+        .help = "rows of the position table" },
     { "steps", KH_OPT_INT, AT(steps), "0", .arg = "N", .help = "steps in all; or --tokens" },
-    { "tokens", KH_OPT_NUMBER, AT(tokens), "0", .min = 0, .max = 1e15, .arg = "N", .help = "tokens in all, e.g. 2e8" },
+    { "tokens", KH_OPT_NUMBER, AT(tokens), "0", .min = 0, .max = 1e15, .arg = "N",
+        .help = "tokens in all, e.g. 2e8" },
     { "batch-tokens", KH_OPT_INT, AT(batch_tokens), "4096", .min = 8, .max = 1 << 24, .arg = "N",
         .help = "tokens of a step, at least" },
-    { "seq-len", KH_OPT_INT, AT(seq_len), "64", .min = 8, .max = 1 << 16, .arg = "N", .help = "tokens of a sequence, at most" },
+    { "seq-len", KH_OPT_INT, AT(seq_len), "64", .min = 8, .max = 1 << 16, .arg = "N",
+        .help = "tokens of a sequence, at most" },
     { "seq-schedule", KH_OPT_TEXT, AT(seq_schedule), .arg = "LIST",
-        .help = "lengths one after the other, each with its share of the steps: 32:0.5,64:0.3,128:0.2" },
-    { "windows", KH_OPT_CHOICE, AT(windows), "lines", .arg = "lines|joined", .help = "sequences end with their line, or run on" },
-    { "lr", KH_OPT_NUMBER, AT(lr), "1e-3", .min = 0, .max = 10, .arg = "X", .help = "highest learning rate" },
+        .help = "lengths one after the other, each with its share of the steps: "
+                "32:0.5,64:0.3,128:0.2" },
+    { "windows", KH_OPT_CHOICE, AT(windows), "lines", .arg = "lines|joined",
+        .help = "sequences end with their line, or run on" },
+    { "lr", KH_OPT_NUMBER, AT(lr), "1e-3", .min = 0, .max = 10, .arg = "X",
+        .help = "highest learning rate" },
     { "warmup", KH_OPT_NUMBER, AT(warmup), "0.02", .min = 0, .max = 1e9, .arg = "N",
         .help = "steps to reach it; below 1, a share of all" },
-    { "decay", KH_OPT_CHOICE, AT(decay), "linear", .arg = "constant|linear|cosine", .help = "how the rate falls after that" },
-    { "floor", KH_OPT_NUMBER, AT(floor), "0", .min = 0, .max = 1, .arg = "X", .help = "share of --lr that is left at the end" },
-    { "weight-decay", KH_OPT_NUMBER, AT(weight_decay), "0.01", .min = 0, .max = 1, .arg = "X", .help = "of matrices only" },
-    { "clip", KH_OPT_NUMBER, AT(clip), "1", .min = 0, .max = 1e9, .arg = "X", .help = "largest norm of the gradient; 0: any" },
-    { "beta1", KH_OPT_NUMBER, AT(beta1), "0.9", .min = 0, .max = 0.9999999, .arg = "X", .help = "of AdamW's first moment" },
-    { "beta2", KH_OPT_NUMBER, AT(beta2), "0.98", .min = 0, .max = 0.9999999, .arg = "X", .help = "of AdamW's second moment" },
-    { "eps", KH_OPT_NUMBER, AT(eps), "1e-6", .min = 1e-12, .max = 1, .arg = "X", .help = "of AdamW" },
+    { "decay", KH_OPT_CHOICE, AT(decay), "linear", .arg = "constant|linear|cosine",
+        .help = "how the rate falls after that" },
+    { "floor", KH_OPT_NUMBER, AT(floor), "0", .min = 0, .max = 1, .arg = "X",
+        .help = "share of --lr that is left at the end" },
+    { "weight-decay", KH_OPT_NUMBER, AT(weight_decay), "0.01", .min = 0, .max = 1, .arg = "X",
+        .help = "of matrices only" },
+    { "clip", KH_OPT_NUMBER, AT(clip), "1", .min = 0, .max = 1e9, .arg = "X",
+        .help = "largest norm of the gradient; 0: any" },
+    { "beta1", KH_OPT_NUMBER, AT(beta1), "0.9", .min = 0, .max = 0.9999999, .arg = "X",
+        .help = "of AdamW's first moment" },
+    { "beta2", KH_OPT_NUMBER, AT(beta2), "0.98", .min = 0, .max = 0.9999999, .arg = "X",
+        .help = "of AdamW's second moment" },
+    { "eps", KH_OPT_NUMBER, AT(eps), "1e-6", .min = 1e-12, .max = 1, .arg = "X",
+        .help = "of AdamW" },
     { "mask-rate", KH_OPT_NUMBER, AT(mask_rate), "0.15", .min = 0.001, .max = 0.9, .arg = "X",
         .help = "share of tokens to be guessed" },
     { "whole-word", KH_OPT_FLAG, AT(whole_word), .help = "mask all tokens of a word together" },
     { "dropout", KH_OPT_NUMBER, AT(dropout), "0", .min = 0, .max = 0.9, .arg = "X",
-        .help = "share of hidden numbers and attention that a step sets to 0; BERT was trained with 0.1" },
+        .help = "share of hidden numbers and attention that a step sets to 0; BERT was trained "
+                "with 0.1" },
     { "recompute", KH_OPT_FLAG, AT(recompute),
-        .help = "compute layers twice instead of keeping what they made: less memory, the same bits" },
+        .help =
+            "compute layers twice instead of keeping what they made: less memory, the same bits" },
     { "valid", KH_OPT_TEXT, AT(valid), .arg = "FILE", .help = "held-out text" },
-    { "valid-share", KH_OPT_NUMBER, AT(valid_share), "0.002", .min = 0, .max = 0.5, .arg = "X", .help = "or a share of all lines" },
-    { "eval-every", KH_OPT_INT, AT(eval_every), "0", .arg = "STEPS", .help = "how often to look at held-out text; 0: 40 times" },
+    { "valid-share", KH_OPT_NUMBER, AT(valid_share), "0.002", .min = 0, .max = 0.5, .arg = "X",
+        .help = "or a share of all lines" },
+    { "eval-every", KH_OPT_INT, AT(eval_every), "0", .arg = "STEPS",
+        .help = "how often to look at held-out text; 0: 40 times" },
     { "eval-tokens", KH_OPT_INT, AT(eval_tokens), "32768", .min = 64, .max = 1 << 28, .arg = "N",
         .help = "of held-out text, at most" },
-    { "probe-task", KH_OPT_LIST, AT(probe_task), .arg = "NAME|FILE", .help = "also measure this task without tuning" },
-    { "probe-data", KH_OPT_LIST, AT(probe_data), .arg = "DIR", .help = "on the test rows of this folder, one for each task" },
-    { "probe-rows", KH_OPT_INT, AT(probe_rows), "500", .min = 1, .max = 1 << 30, .arg = "N", .help = "rows of each, at most" },
-    { "checkpoint-every", KH_OPT_NUMBER, AT(checkpoint_every), "300", .min = 0, .max = 1e9, .arg = "SECONDS", .help = "how often" },
+    { "probe-task", KH_OPT_LIST, AT(probe_task), .arg = "NAME|FILE",
+        .help = "also measure this task without tuning" },
+    { "probe-data", KH_OPT_LIST, AT(probe_data), .arg = "DIR",
+        .help = "on the test rows of this folder, one for each task" },
+    { "probe-rows", KH_OPT_INT, AT(probe_rows), "500", .min = 1, .max = 1 << 30, .arg = "N",
+        .help = "rows of each, at most" },
+    { "checkpoint-every", KH_OPT_NUMBER, AT(checkpoint_every), "300", .min = 0, .max = 1e9,
+        .arg = "SECONDS", .help = "how often" },
     { "budget-time", KH_OPT_NUMBER, AT(budget_time), "0", .min = 0, .max = 1e9, .arg = "SECONDS",
         .help = "stop then; --resume goes on" },
-    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16", .help = "how model.safetensors stores numbers" },
+    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16",
+        .help = "how model.safetensors stores numbers" },
     { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N",
         .help = "parts of a batch that threads share; another number gives other bits" },
     { "seed", KH_OPT_SEED, AT(seed), "0", .arg = "N", .help = "of weights, order and masks" },
@@ -102,7 +133,7 @@ static void show_log(void *user, kh_level level, const char *line) {
     cli_hooks.log(cli_hooks.user, level, line);
 }
 
-/* --------------------------------------------------------------------------------------------------- options */
+/* ------------------------------------------------------------------------------------- options */
 
 static void set(int *field, int value) {
     if (value > 0)
@@ -125,7 +156,9 @@ static int fit_tokenizer(kh_config *c, const char *path, kh_err *err) {
 }
 
 static int choose_config(kh_config *c, const pretrain_opts *o, kh_err *err) {
-    const kh_config *arch = kh_arch_find(o->arch ? o->arch : o->family == 0 ? "roberta-tiny" : "bert-tiny");
+    const kh_config *arch = kh_arch_find(o->arch ? o->arch
+            : o->family == 0                     ? "roberta-tiny"
+                                                 : "bert-tiny");
     if ((o->config != NULL) + (o->arch != NULL) + (o->init != NULL) > 1)
         return kh_fail(err, CLI_USAGE, "give one of --config, --arch and --init");
     if (!arch)
@@ -155,9 +188,13 @@ static int read_schedule(kh_pretrain_opts *p, const pretrain_opts *o, kh_err *er
     for (p->n_phase = at ? 0 : 1; at && *at;) {
         int used = 0;
         kh_phase *phase = &p->phase[p->n_phase];
-        if (p->n_phase == KH_PHASES || sscanf(at, "%d:%lf%n", &phase->length, &phase->share, &used) != 2 || phase->length < 8 ||
-            !(phase->share > 0 && phase->share < 1e6) || (at[used] && at[used] != ','))
-            return kh_fail(err, CLI_USAGE, "--seq-schedule takes up to %d pairs LENGTH:SHARE, lengths of 8 or more; got \"%s\"",
+        if (p->n_phase == KH_PHASES ||
+            sscanf(at, "%d:%lf%n", &phase->length, &phase->share, &used) != 2 ||
+            phase->length < 8 || !(phase->share > 0 && phase->share < 1e6) ||
+            (at[used] && at[used] != ','))
+            return kh_fail(err, CLI_USAGE,
+                "--seq-schedule takes up to %d pairs LENGTH:SHARE, lengths of 8 or more; got "
+                "\"%s\"",
                 (int)KH_PHASES, o->seq_schedule);
         p->n_phase++;
         at += used + (at[used] == ',');
@@ -176,23 +213,27 @@ static int choose_steps(kh_pretrain_opts *p, const pretrain_opts *o, kh_err *err
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------- probes */
+/* -------------------------------------------------------------------------------------- probes */
 
-/* Accuracy without tuning, on the first rows of a test file: the manual template and the task's words. */
-static int probe_rows(const kh_task *task, const kh_row *rows, int n, const char *dir, double *value, kh_err *err) {
+/* Accuracy without tuning, on the first rows of a test file: the manual template and the task's
+ * words. */
+static int probe_rows(
+    const kh_task *task, const kh_row *rows, int n, const char *dir, double *value, kh_err *err) {
     kh_plm *plm = NULL;
     kh_words *words = NULL;
     kh_batch *batch = NULL;
     float *logprob = kh_calloc((size_t)n * (size_t)task->n_label, sizeof *logprob);
     kh_err *e = err;
-    int rc = logprob ? kh_plm_open(&plm, dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, e) : kh_fail_memory(e);
+    int rc = logprob ? kh_plm_open(&plm, dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, e)
+                     : kh_fail_memory(e);
     if (rc == 0)
         rc = kh_words_new(&words, task, kh_plm_tokenizer(plm), false, e);
     kh_batch_opts batch_opts = { .max_len = plm ? kh_plm_describe(plm).max_len : 0 };
     if (rc == 0)
         rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, rows, n, &batch_opts, e);
     if (rc == 0)
-        rc = kh_plm_score(kh_plm_scorer(plm, e), &(kh_question){ .batch = batch, .words = words, .n_prompt = 1 }, logprob, e);
+        rc = kh_plm_score(kh_plm_scorer(plm, e),
+            &(kh_question){ .batch = batch, .words = words, .n_prompt = 1 }, logprob, e);
     int right = 0;
     for (int i = 0; rc == 0 && i < batch->n_row; i++) {
         const float *p = logprob + (size_t)i * (size_t)task->n_label;
@@ -215,7 +256,8 @@ static int probe(void *user, const char *dir, int i, double *value, kh_err *err)
     kh_dataset *data = NULL;
     int rc = kh_task_open(&task, o->probe_task.item[i], err);
     if (rc == 0)
-        rc = kh_test_open(&data, o->probe_data.item[i], 0, 0, &(kh_dataset_opts){ .task = task }, err);
+        rc = kh_test_open(
+            &data, o->probe_data.item[i], 0, 0, &(kh_dataset_opts){ .task = task }, err);
     if (rc == 0) {
         int n = kh_dataset_size(data) < o->probe_rows ? kh_dataset_size(data) : o->probe_rows;
         rc = probe_rows(task, kh_dataset_rows(data), n, dir, value, err);
@@ -225,16 +267,17 @@ static int probe(void *user, const char *dir, int i, double *value, kh_err *err)
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- run */
+/* ----------------------------------------------------------------------------------------- run */
 
 static void print_result(const pretrain_opts *o, const kh_pretrained *r) {
     if (o->json)
-        printf(
-            "{\"out\":\"%s\",\"step\":%ld,\"tokens\":%lld,\"seconds\":%.1f,\"loss\":%.5f,\"held_out\":%.5f,\"stopped\":\"%s\"}\n",
-            o->out, r->step, r->tokens, r->seconds, r->loss, isnan(r->held_out) ? -1 : r->held_out, r->stopped);
+        printf("{\"out\":\"%s\",\"step\":%ld,\"tokens\":%lld,\"seconds\":%.1f,\"loss\":%.5f,\"held_"
+               "out\":%.5f,\"stopped\":\"%s\"}\n",
+            o->out, r->step, r->tokens, r->seconds, r->loss, isnan(r->held_out) ? -1 : r->held_out,
+            r->stopped);
     else
-        printf("%s: step %ld, %lld tokens in %.0f s, loss %.4f, held-out loss %.4f (stopped: %s)\n", o->out, r->step, r->tokens,
-            r->seconds, r->loss, r->held_out, r->stopped);
+        printf("%s: step %ld, %lld tokens in %.0f s, loss %.4f, held-out loss %.4f (stopped: %s)\n",
+            o->out, r->step, r->tokens, r->seconds, r->loss, r->held_out, r->stopped);
 }
 
 static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
@@ -282,8 +325,9 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         .user = opts,
     };
     if (rc == 0 && o->probe_task.n != o->probe_data.n)
-        rc = kh_fail(
-            err, CLI_USAGE, "%d --probe-task and %d --probe-data: each task needs one folder", o->probe_task.n, o->probe_data.n);
+        rc = kh_fail(err, CLI_USAGE,
+            "%d --probe-task and %d --probe-data: each task needs one folder", o->probe_task.n,
+            o->probe_data.n);
     if (rc == 0 && (rc = choose_steps(&p, o, err)) == 0 && (rc = read_schedule(&p, o, err)) == 0)
         rc = choose_config(&p.config, o, err);
     if (rc == 0) {

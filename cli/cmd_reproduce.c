@@ -1,18 +1,20 @@
-/* cmd_reproduce.c - keyhole reproduce: the paper's experiments from beginning to end, and its tables beside ours.
+/* cmd_reproduce.c - keyhole reproduce: the paper's experiments from beginning to end, and its
+ * tables beside ours.
  *
- * The agenda (src/report/agenda.h) says what is to be run. Each run is an ordinary run folder: it is tuned with a journal, judged,
- * and gets a receipt; one that has a receipt is passed over, one that was interrupted is resumed. */
+ * The plan (src/report/plan.h) says what is to be run. Each run is an ordinary run folder: it is
+ * tuned with a journal, judged, and gets a manifest; one that has a manifest is passed over, one
+ * that was interrupted is resumed. */
 #include "cli.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/subspace.h"
-#include "report/reproduction.h"
-#include "ranks.h"
-#include "watch.h"
+#include "reproduce/reproduction.h"
+#include "launcher.h"
+#include "monitor.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,7 +26,7 @@ enum { PAPER_DIM = 500, PAPER_SLOTS = 50, FAST_DIM = 50, FAST_SLOTS = 5 };
 
 typedef struct reproduce_opts {
     const char *model, *data, *out, *published;
-    kh_agenda_opts plan;
+    kh_repro_plan_opts plan;
     int preset, precision, groups;
     kh_space_opts space;
     double hours;
@@ -36,46 +38,56 @@ static const kh_opt reproduce_table[] = {
         .help = "the backbone: a model folder, or a service", .required = true },
     { "data", KH_OPT_TEXT, offsetof(reproduce_opts, data), .arg = "DIR",
         .help = "holds a data folder for each task: sst2, yelp, ...", .required = true },
-    { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), "reproduction", .arg = "DIR", .help = "for the runs and the tables" },
+    { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), "reproduction", .arg = "DIR",
+        .help = "for the runs and the tables" },
     { "tables", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tables), .arg = "LIST",
         .help = "of 1,2,3,4,weights,samples,ablations; without it all" },
     { "tasks", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tasks), .arg = "LIST",
         .help = "of sst2,yelp,agnews,dbpedia,mrpc,snli,rte; without it all" },
     { "methods", KH_OPT_TEXT, offsetof(reproduce_opts, plan.methods), .arg = "LIST",
         .help = "names of rows, see below; without it all" },
-    { "seeds", KH_OPT_TEXT, offsetof(reproduce_opts, plan.seeds), "13,21,42", .arg = "LIST", .help = "each run is made with each" },
+    { "seeds", KH_OPT_TEXT, offsetof(reproduce_opts, plan.seeds), "13,21,42", .arg = "LIST",
+        .help = "each run is made with each" },
     { "preset", KH_OPT_CHOICE, offsetof(reproduce_opts, preset), "paper", .arg = KH_PRESETS,
         .help = "the paper's budgets, or some that take about an hour with a small model" },
-    { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9, .arg = "N",
-        .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
-    { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000, .arg = "K",
-        .help = "rows of each class, for train and for dev; -1: 16, if fast 32 of all classes together" },
-    { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6, .arg = "H",
-        .help = "stop after H hours, write what is known; the same command goes on" },
+    { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9,
+        .arg = "N", .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
+    { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000,
+        .arg = "K",
+        .help = "rows of each class, for train and for dev; -1: 16, if fast 32 of all classes "
+                "together" },
+    { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6,
+        .arg = "H", .help = "stop after H hours, write what is known; the same command goes on" },
     { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
         .help = "published numbers to show beside ours" },
-    { "dim", KH_OPT_INT, offsetof(reproduce_opts, space.dim), "0", .min = 0, .max = 1 << 20, .arg = "N",
-        .help = "dimension of z; 0: as the preset has it, 500 or, if fast, 50" },
-    { "slots", KH_OPT_INT, offsetof(reproduce_opts, space.slots), "0", .min = 0, .max = 1 << 16, .arg = "N",
+    { "dim", KH_OPT_INT, offsetof(reproduce_opts, space.dim), "0", .min = 0, .max = 1 << 20,
+        .arg = "N", .help = "dimension of z; 0: as the preset has it, 500 or, if fast, 50" },
+    { "slots", KH_OPT_INT, offsetof(reproduce_opts, space.slots), "0", .min = 0, .max = 1 << 16,
+        .arg = "N",
         .help = "vectors of the soft prompt; 0: as the preset has it, 50 or, if fast, 5" },
     KH_SPACE_KIND_ROWS(reproduce_opts, space),
-    { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "preset", .arg = "preset|f32|bf16|int8|auto",
+    { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "preset",
+        .arg = "preset|f32|bf16|int8|auto",
         .help = "of the model; preset: int8 for fast, except where gradients are taken, else f32" },
-    { "groups", KH_OPT_INT, offsetof(reproduce_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
-        .help = "members of an ensemble that go side by side, for many ranks; the results are the same" },
-    { "dry-run", KH_OPT_FLAG, offsetof(reproduce_opts, dry), .help = "list the runs with a forecast of their cost, and stop" },
-    { "json", KH_OPT_FLAG, offsetof(reproduce_opts, json), .help = "print the summary, or the forecast, as JSON" },
+    { "groups", KH_OPT_INT, offsetof(reproduce_opts, groups), "1", .min = 1, .max = 1 << 16,
+        .arg = "G",
+        .help = "members of an ensemble that go side by side, for many ranks; the results are the "
+                "same" },
+    { "dry-run", KH_OPT_FLAG, offsetof(reproduce_opts, dry),
+        .help = "list the runs with a forecast of their cost, and stop" },
+    { "json", KH_OPT_FLAG, offsetof(reproduce_opts, json),
+        .help = "print the summary, or the forecast, as JSON" },
     { 0 },
 };
 
 typedef struct job {
     const reproduce_opts *o;
-    kh_agenda agenda;
+    kh_repro_plan plan;
     kh_published published;
     kh_buf common; /* terms of all runs */
     char *runs;
     kh_plm *box[2];   /* opened when needed: log-probabilities, weights */
-    const char **why; /* [agenda.n] why a run failed */
+    const char **why; /* [plan.n] why a run failed */
     kh_arena memory;
     double started, deadline; /* deadline 0: none */
     double weight_done, weight_left;
@@ -90,9 +102,9 @@ static double now(void) {
 
 static bool time_is_up(const job *j) { return j->deadline > 0 && now() > j->deadline; }
 
-static int must_stop(void *user) { return cli_watch_signal() != 0 || time_is_up(user); }
+static int must_stop(void *user) { return cli_monitor_signal() != 0 || time_is_up(user); }
 
-/* ------------------------------------------------------------------------------------------------------ progress */
+/* ------------------------------------------------------------------------------------ progress */
 
 static const char *duration(double s, char *out, size_t cap) {
     long t = s > 0 && s < 1e9 ? (long)(s + 0.5) : 0;
@@ -109,11 +121,11 @@ static void show(const job *j, const char *what) {
     char note[256], left[32] = "?";
     if (j->weight_done > 0)
         duration((now() - j->started) * j->weight_left / j->weight_done, left, sizeof left);
-    snprintf(note, sizeof note, "run=%s %s left=%s", j->agenda.run[j->at].name, what, left);
+    snprintf(note, sizeof note, "run=%s %s left=%s", j->plan.run[j->at].name, what, left);
     if (isatty(STDERR_FILENO))
-        cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->agenda.n, note });
+        cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->plan.n, note });
     else
-        fprintf(stderr, "reproduce done=%d total=%d %s\n", j->n_done, j->agenda.n, note);
+        fprintf(stderr, "reproduce done=%d total=%d %s\n", j->n_done, j->plan.n, note);
 }
 
 /* Of what a run tells of itself, a terminal shows the phase. */
@@ -125,7 +137,7 @@ static int on_progress(void *user, const kh_progress *p) {
     return must_stop(user);
 }
 
-/* ------------------------------------------------------------------------------------------------------- one run */
+/* ------------------------------------------------------------------------------------- one run */
 
 static kh_precision precision_of(const job *j, kh_access access) {
     bool fast = j->o->preset == KH_PRESET_FAST && access != KH_ACCESS_WEIGHTS;
@@ -141,7 +153,8 @@ static kh_space_opts space_of(const job *j) {
     return s;
 }
 
-/* The box that log-probabilities and labels come from is spread over ranks, if there are any; gradients are rank 0's own. */
+/* The box that log-probabilities and labels come from is spread over ranks, if there are any;
+ * gradients are rank 0's own. */
 static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
     kh_plm **box = &j->box[access == KH_ACCESS_WEIGHTS];
     kh_plm_opts o = { .access = access == KH_ACCESS_WEIGHTS ? access : KH_ACCESS_LOGPROBS,
@@ -153,8 +166,8 @@ static int get_box(job *j, kh_access access, kh_plm **out, kh_err *err) {
     return rc;
 }
 
-static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(void *, const kh_forecast *), void *user,
-    kh_receipt *cost, kh_err *err) {
+static int tune(job *j, const kh_planned *r, const char *dir,
+    int (*forecast)(void *, const kh_forecast *), void *user, kh_manifest *cost, kh_err *err) {
     const kh_task *task = NULL;
     const kh_method *m = NULL;
     void *opts = NULL;
@@ -163,11 +176,12 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     kh_run *run = NULL;
     kh_posterior *post = NULL;
     kh_run_opts keep = { .resume = true, .stop = must_stop, .user = j };
-    int rc = kh_agenda_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
+    int rc = kh_repro_plan_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
     if (rc == 0)
         rc = kh_task_open(&task, r->on->task, err);
     if (rc == 0)
-        rc = kh_split_open(&split, r->data, r->shots, r->seed, &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
+        rc = kh_split_open(&split, r->data, r->shots, r->seed,
+            &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
     if (rc == 0)
         rc = get_box(j, m->access, &plm, err);
     if (rc == 0 && !forecast)
@@ -179,7 +193,8 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
         kh_tune_opts t = { .space = space_of(j),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
-            .max_queries = kh_variant_queries(r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
+            .max_queries = kh_variant_queries(
+                r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
             .hooks = forecast ? NULL : &hooks,
             .user = user,
             .model = j->o->model,
@@ -191,7 +206,8 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
             .forecast = forecast };
         rc = kh_method_run(&post, m, opts, plm, task, split.train, split.dev, &t, err);
     }
-    if (rc == 0 && must_stop(j) && !forecast) /* a method that was told to stop may return what it has; the journal has more */
+    if (rc == 0 && must_stop(j) &&
+        !forecast) /* a method that was told to stop may return what it has; the journal has more */
         rc = kh_fail(err, KH_STOPPED, "stopped on request");
     if (rc == 0 && post)
         rc = kh_posterior_save(post, dir, err);
@@ -208,13 +224,14 @@ static int tune(job *j, const kh_planned *r, const char *dir, int (*forecast)(vo
     kh_posterior_free(post);
     kh_split_close(&split);
     kh_task_close(task);
-    kh_agenda_options_free(opts, m);
+    kh_repro_plan_options_free(opts, m);
     return rc;
 }
 
 static int write_file(const char *dir, const char *name, const kh_buf *bytes, kh_err *err) {
     char *path = kh_path_join(dir, name);
-    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err) : kh_file_write(path, bytes->data, bytes->len, err);
+    int rc = !path || kh_buf_failed(bytes) ? kh_fail_memory(err)
+                                           : kh_file_write(path, bytes->data, bytes->len, err);
     kh_free(path);
     return rc;
 }
@@ -223,13 +240,15 @@ static void put_answers(const kh_eval *e, kh_buf *out) {
     for (int i = 0; i < e->rows.n; i++) {
         kh_buf_text(out, "{\"probs\": [");
         for (int k = 0; k < e->n_label; k++)
-            kh_buf_printf(out, "%s%.9g", k ? ", " : "", e->rows.p[(size_t)i * (size_t)e->n_label + (size_t)k]);
+            kh_buf_printf(out, "%s%.9g", k ? ", " : "",
+                e->rows.p[(size_t)i * (size_t)e->n_label + (size_t)k]);
         kh_buf_printf(out, "], \"label\": %d}\n", e->label[i]);
     }
 }
 
 static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_err *err) {
-    kh_buf results = kh_buf_init(KH_BUF_MAX), answers = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(1 << 16);
+    kh_buf results = kh_buf_init(KH_BUF_MAX), answers = kh_buf_init(KH_BUF_MAX),
+           options = kh_buf_init(1 << 16);
     kh_buf_printf(&options, "{\"by\": \"reproduce\", \"rows\": %d}", r->rows);
     kh_results_json(e, dir, kh_buf_failed(&options) ? "{}" : options.data, &results);
     put_answers(e, &answers);
@@ -245,7 +264,7 @@ static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_
 }
 
 /* The same rows for all methods, so that they can be compared row by row. */
-static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost, kh_err *err) {
+static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost, kh_err *err) {
     kh_hooks hooks = { on_progress, cli_hooks.log, j };
     kh_eval_opts o = { .data = r->data,
         .split = KH_EVAL_TEST,
@@ -259,7 +278,9 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost,
     int rc = kh_posterior_open(&post, dir, err);
     const char *model = rc == 0 ? kh_posterior_describe(post).model : NULL;
     if (rc == 0 && model && strstr(model, dir) == model) { /* model tuning has made its own */
-        kh_plm_opts box = { .access = KH_ACCESS_LOGPROBS, .precision = precision_of(j, KH_ACCESS_WEIGHTS), .hooks = &cli_hooks };
+        kh_plm_opts box = { .access = KH_ACCESS_LOGPROBS,
+            .precision = precision_of(j, KH_ACCESS_WEIGHTS),
+            .hooks = &cli_hooks };
         rc = kh_plm_open(&own, model, &box, err);
         plm = own;
     } else if (rc == 0)
@@ -278,8 +299,8 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_receipt *cost,
     return rc;
 }
 
-/* Tunes if that is still to be done, and judges. The receipt comes last. */
-static int run_one(job *j, const kh_planned *r, kh_state state, kh_receipt *cost, kh_err *err) {
+/* Tunes if that is still to be done, and judges. The manifest comes last. */
+static int run_one(job *j, const kh_planned *r, kh_state state, kh_manifest *cost, kh_err *err) {
     kh_buf terms = kh_buf_init(1 << 20);
     char *dir = kh_path_join(j->runs, r->name);
     kh_planned_terms(r, (kh_preset)j->o->preset, j->common.data, &terms);
@@ -287,27 +308,27 @@ static int run_one(job *j, const kh_planned *r, kh_state state, kh_receipt *cost
     if (rc == 0 && state == KH_STATE_OPEN) {
         rc = tune(j, r, dir, NULL, NULL, cost, err);
         if (rc == 0) {
-            kh_receipt tuned = *cost;
+            kh_manifest tuned = *cost;
             char *bar = strrchr(terms.data, '|'), after = bar[1];
             tuned.terms = terms.data;
             bar[1] = '\0';
-            rc = kh_receipt_write(&tuned, dir, err);
+            rc = kh_manifest_write(&tuned, dir, err);
             bar[1] = after;
         }
     }
     if (rc == 0)
         rc = judge(j, r, dir, cost, err);
     if (rc == 0) {
-        kh_receipt done = *cost;
+        kh_manifest done = *cost;
         done.terms = terms.data;
-        rc = kh_receipt_write(&done, dir, err);
+        rc = kh_manifest_write(&done, dir, err);
     }
     kh_buf_free(&terms);
     kh_free(dir);
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ all runs */
+/* ------------------------------------------------------------------------------------ all runs */
 
 /* Failures of one run are written down; those that would befall the next one too end everything. */
 static int note_failure(job *j, int rc, kh_err *err) {
@@ -315,24 +336,27 @@ static int note_failure(job *j, int rc, kh_err *err) {
         return rc;
     j->why[j->at] = kh_arena_strndup(&j->memory, err->msg, strlen(err->msg));
     j->n_failed++;
-    fprintf(stderr, "keyhole: %s: %s\n", j->agenda.run[j->at].name, err->msg);
+    fprintf(stderr, "keyhole: %s: %s\n", j->plan.run[j->at].name, err->msg);
     return j->why[j->at] ? 0 : kh_fail_memory(err);
 }
 
 static int run_all(job *j, kh_err *err) {
     int rc = 0;
-    kh_receipt found;
-    for (int i = 0; i < j->agenda.n; i++) {
-        bool done = kh_planned_state(&j->agenda.run[i], (kh_preset)j->o->preset, j->common.data, j->runs, &found) == KH_STATE_DONE;
-        j->weight_left += done ? 0 : j->agenda.run[i].weight;
+    kh_manifest found;
+    for (int i = 0; i < j->plan.n; i++) {
+        bool done = kh_planned_state(&j->plan.run[i], (kh_preset)j->o->preset, j->common.data,
+                        j->runs, &found) == KH_STATE_DONE;
+        j->weight_left += done ? 0 : j->plan.run[i].weight;
         j->n_done += done;
-        kh_receipt_free(&found);
+        kh_manifest_free(&found);
     }
-    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at++) {
-        const kh_planned *r = &j->agenda.run[j->at];
-        kh_state state = kh_planned_state(r, (kh_preset)j->o->preset, j->common.data, j->runs, &found);
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at++) {
+        const kh_planned *r = &j->plan.run[j->at];
+        kh_state state =
+            kh_planned_state(r, (kh_preset)j->o->preset, j->common.data, j->runs, &found);
         if (state != KH_STATE_DONE) {
-            rc = must_stop(j) ? kh_fail(err, KH_STOPPED, "stopped on request") : run_one(j, r, state, &found, err);
+            rc = must_stop(j) ? kh_fail(err, KH_STOPPED, "stopped on request")
+                              : run_one(j, r, state, &found, err);
             if (rc == 0)
                 j->n_done++, j->n_new++;
             else if (rc < 0)
@@ -342,7 +366,7 @@ static int run_all(job *j, kh_err *err) {
             if (rc == 0)
                 show(j, j->why[j->at] ? "failed" : "done");
         }
-        kh_receipt_free(&found);
+        kh_manifest_free(&found);
     }
     return rc;
 }
@@ -353,8 +377,9 @@ static int write_tables(job *j, kh_err *err) {
         const char *name;
     } FILES[] = { { KH_GRID_MARKDOWN, "reproduction.md" }, { KH_GRID_HTML, "reproduction.html" } };
     kh_reproduction r;
-    int rc = kh_reproduction_open(&r, &j->agenda, &j->published, j->runs, j->o->model, j->common.data, err);
-    for (int i = 0; i < j->agenda.n && rc == 0; i++)
+    int rc = kh_reproduction_open(
+        &r, &j->plan, &j->published, j->runs, j->o->model, j->common.data, err);
+    for (int i = 0; i < j->plan.n && rc == 0; i++)
         r.outcome[i].why = j->why[i];
     for (size_t i = 0; i < 2 && rc == 0; i++) {
         kh_buf page = kh_buf_init(KH_BUF_MAX);
@@ -367,7 +392,7 @@ static int write_tables(job *j, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ forecast */
+/* ------------------------------------------------------------------------------------ forecast */
 
 static int take_forecast(void *user, const kh_forecast *f) {
     *(kh_forecast *)user = *f;
@@ -376,18 +401,20 @@ static int take_forecast(void *user, const kh_forecast *f) {
 
 static int option_value(const kh_method *m, const void *opts, const char *name) {
     const kh_opt *row = kh_opts_find(m->opts, name, strlen(name));
-    return row && row->type == KH_OPT_INT ? *(const int *)(const void *)((const char *)opts + row->offset) : 0;
+    return row && row->type == KH_OPT_INT
+        ? *(const int *)(const void *)((const char *)opts + row->offset)
+        : 0;
 }
 
 /* How many prompts the posterior will have; smc's 0 means a hundred or what a budget allows. */
 static int samples_of(const kh_variant *v, kh_preset preset) {
     const kh_method *m;
     void *opts;
-    if (kh_agenda_options(&opts, &m, v, preset, NULL) != 0)
+    if (kh_repro_plan_options(&opts, &m, v, preset, NULL) != 0)
         return 1;
     int samples = option_value(m, opts, "samples"), members = option_value(m, opts, "members");
-    bool labels = v->family == KH_FAMILY_LABELS;
-    kh_agenda_options_free(opts, m);
+    bool labels = v->family == KH_METHODS_LABELS;
+    kh_repro_plan_options_free(opts, m);
     return samples > 0 ? samples : members > 0 ? members : labels ? 100 : 1;
 }
 
@@ -409,11 +436,13 @@ typedef struct total {
     int runs, unknown;
 } total;
 
-/* One line for the runs that differ by their seed alone; *rate: seconds of a query, kept for methods that try none. */
-static int forecast_group(job *j, const kh_planned *r, double *rate, double *length, total *sum, kh_grid *t, kh_err *err) {
+/* One line for the runs that differ by their seed alone; *rate: seconds of a query, kept for
+ * methods that try none. */
+static int forecast_group(job *j, const kh_planned *r, double *rate, double *length, total *sum,
+    kh_grid *t, kh_err *err) {
     kh_forecast f = { 0 };
-    kh_receipt cost = { 0 };
-    int rc = tune(j, r, j->o->out, take_forecast, &f, &cost, err), n = j->agenda.n_seed;
+    kh_manifest cost = { 0 };
+    int rc = tune(j, r, j->o->out, take_forecast, &f, &cost, err), n = j->plan.n_seed;
     char time[32], queries[32] = "?", tokens[32] = "?";
     if (rc < 0)
         return note_failure(j, rc, err);
@@ -426,7 +455,9 @@ static int forecast_group(job *j, const kh_planned *r, double *rate, double *len
     }
     *rate = f.query_seconds > 0 ? f.query_seconds : *rate;
     *length = f.row_tokens > 0 ? f.row_tokens : *length;
-    total one = { .judged = n * rows * samples_of(r->variant, (kh_preset)j->o->preset), .queries = n * f.queries, .runs = n };
+    total one = { .judged = n * rows * samples_of(r->variant, (kh_preset)j->o->preset),
+        .queries = n * f.queries,
+        .runs = n };
     one.tokens = (long long)(*length * (double)(one.queries + one.judged));
     one.seconds = *rate * (double)(one.queries + one.judged);
     one.unknown = f.queries == 0 ? n : 0;
@@ -450,7 +481,8 @@ static int forecast_group(job *j, const kh_planned *r, double *rate, double *len
 }
 
 static int dry_run(job *j, kh_err *err) {
-    static const char *const HEAD[] = { "task", "method", "runs", "queries", "to judge", "tokens", "time" };
+    static const char *const HEAD[] = { "task", "method", "runs", "queries", "to judge", "tokens",
+        "time" };
     kh_grid t = { .n_col = 7, .n_left = 2 };
     total sum = { 0 };
     double rate = 0, length = 0;
@@ -458,34 +490,38 @@ static int dry_run(job *j, kh_err *err) {
     char time[32];
     for (int i = 0; i < 7; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
-    for (j->at = 0; j->at < j->agenda.n && rc == 0; j->at += j->agenda.n_seed)
-        rc = forecast_group(j, &j->agenda.run[j->at], &rate, &length, &sum, &t, err);
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at += j->plan.n_seed)
+        rc = forecast_group(j, &j->plan.run[j->at], &rate, &length, &sum, &t, err);
     kh_buf out = kh_buf_init(KH_BUF_MAX);
     kh_grid_put(&t, KH_GRID_TEXT, &out);
     if (rc == 0)
         rc = kh_buf_failed(&out) ? kh_fail_memory(err) : 0;
     if (rc == 0 && j->o->json)
-        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%.6g,\"runs_not_told\":%d}\n",
+        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%."
+               "6g,\"runs_not_told\":%d}\n",
             sum.runs, sum.queries, sum.judged, sum.tokens, sum.seconds, sum.unknown);
     else if (rc == 0)
-        printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld tokens, about %s\n", out.data, sum.runs,
-            sum.queries, sum.judged, sum.tokens, duration(sum.seconds, time, sizeof time));
+        printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld "
+               "tokens, about %s\n",
+            out.data, sum.runs, sum.queries, sum.judged, sum.tokens,
+            duration(sum.seconds, time, sizeof time));
     if (rc == 0 && !j->o->json && sum.unknown > 0)
-        printf(
-            "what tuning takes in %d of these runs cannot be told before and is not counted; neither are gradients\n", sum.unknown);
+        printf("what tuning takes in %d of these runs cannot be told before and is not counted; "
+               "neither are gradients\n",
+            sum.unknown);
     kh_buf_free(&out);
     kh_grid_free(&t);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- the command */
+/* --------------------------------------------------------------------------------- the command */
 
 static int prepare(job *j, kh_err *err) {
     const reproduce_opts *o = j->o;
-    kh_agenda_opts plan = o->plan;
+    kh_repro_plan_opts plan = o->plan;
     plan.data = o->data;
     plan.preset = (kh_preset)o->preset;
-    int rc = kh_agenda_make(&j->agenda, &plan, err);
+    int rc = kh_repro_plan_make(&j->plan, &plan, err);
     if (rc == KH_EARG)
         rc = err->code = CLI_USAGE;
     if (rc == 0)
@@ -493,15 +529,16 @@ static int prepare(job *j, kh_err *err) {
     if (rc == 0 && o->published)
         rc = kh_published_read(&j->published, o->published, err);
     kh_space_opts space = space_of(j);
-    kh_buf_printf(&j->common, "model=%s precision=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
-        (int)precision_of(j, KH_ACCESS_LOGPROBS), space.dim, space.slots, space.inject, space.projection, space.p0,
-        space.p0_text ? space.p0_text : "");
+    kh_buf_printf(&j->common,
+        "model=%s precision=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
+        (int)precision_of(j, KH_ACCESS_LOGPROBS), space.dim, space.slots, space.inject,
+        space.projection, space.p0, space.p0_text ? space.p0_text : "");
     j->runs = kh_path_join(o->out, "runs");
-    j->why = kh_calloc((size_t)j->agenda.n + 1, sizeof *j->why);
+    j->why = kh_calloc((size_t)j->plan.n + 1, sizeof *j->why);
     if (rc == 0 && (!j->runs || !j->why || kh_buf_failed(&j->common)))
         rc = kh_fail_memory(err);
-    for (int i = 0; i < j->agenda.n_missing && rc == 0; i++)
-        fprintf(stderr, "keyhole: left out: %s\n", j->agenda.missing[i]);
+    for (int i = 0; i < j->plan.n_missing && rc == 0; i++)
+        fprintf(stderr, "keyhole: left out: %s\n", j->plan.missing[i]);
     if (rc == 0 && !o->dry)
         rc = kh_dir_make(o->out, err);
     if (rc == 0 && !o->dry)
@@ -510,39 +547,46 @@ static int prepare(job *j, kh_err *err) {
 }
 
 static void print_summary(const job *j) {
-    int n = j->agenda.n;
+    int n = j->plan.n;
     if (j->o->json)
-        printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done, j->n_new, j->n_failed,
-            j->agenda.n_missing);
+        printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done,
+            j->n_new, j->n_failed, j->plan.n_missing);
     else
-        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and reproduction.md\n", n, j->n_done,
-            j->n_new, time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on" : "", j->o->out);
+        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and "
+               "reproduction.md\n",
+            n, j->n_done, j->n_new,
+            time_is_up(j) && j->n_done + j->n_failed < n
+                ? "; the time is up, the same command goes on"
+                : "",
+            j->o->out);
 }
 
 static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     job j = { .o = opts, .common = kh_buf_init(1 << 20), .started = now() };
     j.deadline = j.o->hours > 0 ? j.started + 3600 * j.o->hours : 0;
-    cli_watch_signals();
+    cli_monitor_signals();
     int rc = prepare(&j, err);
     if (rc == 0 && j.o->dry)
         rc = dry_run(&j, err);
     else if (rc == 0) {
         rc = run_all(&j, err);
-        int signal = cli_watch_signal();
+        int signal = cli_monitor_signal();
         if (rc == KH_STOPPED && signal)
-            rc = kh_fail(
-                err, CLI_SIGNAL - signal, "interrupted with %d of %d runs done; the same command goes on", j.n_done, j.agenda.n);
+            rc = kh_fail(err, CLI_SIGNAL - signal,
+                "interrupted with %d of %d runs done; the same command goes on", j.n_done,
+                j.plan.n);
         else if (rc == 0 || rc == KH_STOPPED)
             rc = write_tables(&j, err);
         if (rc == 0)
             print_summary(&j);
         if (rc == 0 && j.n_failed > 0)
-            rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why", j.n_failed, j.agenda.n, j.o->out);
+            rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why",
+                j.n_failed, j.plan.n, j.o->out);
     }
     kh_plm_close(j.box[0]);
     kh_plm_close(j.box[1]);
-    kh_agenda_free(&j.agenda);
+    kh_repro_plan_free(&j.plan);
     kh_published_free(&j.published);
     kh_buf_free(&j.common);
     kh_free(j.runs);

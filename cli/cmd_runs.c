@@ -1,5 +1,5 @@
-/* cmd_runs.c - keyhole runs, keyhole log, and the part of keyhole inspect that is about runs: they read journals, also those
- * of runs that are going on. */
+/* cmd_runs.c - keyhole runs, keyhole log, and the part of keyhole inspect that is about runs: they
+ * read journals, also those of runs that are going on. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -27,7 +27,7 @@ bool cli_is_run(const char *dir) {
     return there;
 }
 
-/* ------------------------------------------------------------------------------------------------- one run's card */
+/* ------------------------------------------------------------------------------ one run's card */
 
 static void put_quoted(kh_buf *out, const char *key, const char *s) {
     kh_buf_printf(out, "\"%s\":", key);
@@ -57,8 +57,9 @@ static void put_json(kh_buf *out, const char *dir, const kh_run_info *i) {
     else
         kh_buf_printf(out, "\"dev\":%.17g,", i->dev);
     kh_buf_printf(out,
-        "\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"answers\":%lld,\"sessions\":%d,\"started\":%.3f,\"seconds\":%.3f", i->done,
-        i->total, i->queries, i->answers, i->sessions, i->started, i->seconds);
+        "\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"answers\":%lld,\"sessions\":%d,\"started\":%"
+        ".3f,\"seconds\":%.3f",
+        i->done, i->total, i->queries, i->answers, i->sessions, i->started, i->seconds);
 }
 
 static int print(kh_buf *b, kh_err *err) {
@@ -76,7 +77,7 @@ static const char *dev_text(double dev, char *out, size_t cap) {
     return out;
 }
 
-/* ---------------------------------------------------------------------------------------------------- keyhole runs */
+/* -------------------------------------------------------------------------------- keyhole runs */
 
 typedef struct runs_opts {
     bool json;
@@ -106,10 +107,11 @@ static void list_run(listing *l, const char *dir) {
         kh_buf_text(&l->out, "}\n");
     } else {
         if (l->n == 0)
-            kh_buf_printf(&l->out, "%-10s %-10s %6s %-12s %8s %10s %9s  %s\n", "method", "task", "seed", "state", "dev", "queries",
-                "seconds", "run");
-        kh_buf_printf(&l->out, "%-10s %-10s %6s %-12s %8s %10lld %9.1f  %s\n", i.method, i.task, i.seed ? i.seed : "-", i.state,
-            dev_text(i.dev, dev, sizeof dev), i.queries, i.seconds, dir);
+            kh_buf_printf(&l->out, "%-10s %-10s %6s %-12s %8s %10s %9s  %s\n", "method", "task",
+                "seed", "state", "dev", "queries", "seconds", "run");
+        kh_buf_printf(&l->out, "%-10s %-10s %6s %-12s %8s %10lld %9.1f  %s\n", i.method, i.task,
+            i.seed ? i.seed : "-", i.state, dev_text(i.dev, dev, sizeof dev), i.queries, i.seconds,
+            dir);
     }
     l->n++;
     kh_run_info_free(&i);
@@ -124,7 +126,8 @@ static int walk(listing *l, const char *dir, int depth, kh_err *err) {
     }
     int n = depth < DEPTH ? scandir(dir, &entry, NULL, alphasort) : 0, rc = 0;
     for (int i = 0; i < n; i++) {
-        char *path = entry[i]->d_name[0] == '.' || rc != 0 ? NULL : kh_path_join(dir, entry[i]->d_name);
+        char *path =
+            entry[i]->d_name[0] == '.' || rc != 0 ? NULL : kh_path_join(dir, entry[i]->d_name);
         if (path && kh_dir_exists(path))
             rc = walk(l, path, depth + 1, err);
         kh_free(path);
@@ -138,7 +141,9 @@ static int run_runs(void *opts, int n_args, char **args, kh_err *err) {
     listing l = { .out = kh_buf_init(KH_BUF_MAX), .json = ((const runs_opts *)opts)->json };
     int rc = 0;
     for (int i = 0; i < n_args && rc == 0; i++)
-        rc = kh_dir_exists(args[i]) ? walk(&l, args[i], 0, err) : kh_fail(err, KH_EMISSING, "%s: there is no such folder", args[i]);
+        rc = kh_dir_exists(args[i])
+            ? walk(&l, args[i], 0, err)
+            : kh_fail(err, KH_EMISSING, "%s: there is no such folder", args[i]);
     if (rc == 0)
         rc = print(&l.out, err);
     if (rc == 0 && l.n == 0)
@@ -165,19 +170,22 @@ const cli_command cmd_runs = {
     .run = run_runs,
 };
 
-/* ----------------------------------------------------------------------------------------------------- keyhole log */
+/* --------------------------------------------------------------------------------- keyhole log */
 
 typedef struct log_opts {
     bool follow, json;
 } log_opts;
 
 static const kh_opt log_table[] = {
-    { "follow", KH_OPT_FLAG, offsetof(log_opts, follow), .help = "wait for more until the run ends" },
+    { "follow", KH_OPT_FLAG, offsetof(log_opts, follow),
+        .help = "wait for more until the run ends" },
     { "json", KH_OPT_FLAG, offsetof(log_opts, json), .help = "print one JSON object a line" },
     { 0 },
 };
 
-static void print_line(void *user, const char *line, const char *facts) { puts(*(const bool *)user ? facts : line); }
+static void print_line(void *user, const char *line, const char *facts) {
+    puts(*(const bool *)user ? facts : line);
+}
 
 static int is_running(const char *dir, bool *running, kh_err *err) {
     kh_run_info i;
@@ -194,7 +202,8 @@ static int run_log(void *opts, int n_args, char **args, kh_err *err) {
     int next = 0, rc = 0;
     for (bool more = true; more && rc == 0;) {
         more = false;
-        if (o->follow) /* looked at before the lines are read, so that the last ones are not missed */
+        if (o->follow) /* looked at before the lines are read, so that the last ones are not missed
+                        */
             rc = is_running(args[0], &more, err);
         if (rc == 0)
             rc = kh_run_read_lines(args[0], next, print_line, &o->json, &next, err);
@@ -221,10 +230,11 @@ const cli_command cmd_log = {
     .run = run_log,
 };
 
-/* ------------------------------------------------------------------------------------------------- keyhole inspect */
+/* ----------------------------------------------------------------------------- keyhole inspect */
 
 static void text_option(void *user, const kh_run_option *o) {
-    kh_buf_printf(user, "%-12s %s %s%s\n", "", o->name, o->value, o->budget ? "   (may change)" : "");
+    kh_buf_printf(
+        user, "%-12s %s %s%s\n", "", o->name, o->value, o->budget ? "   (may change)" : "");
 }
 
 static void json_option(void *user, const kh_run_option *o) {
@@ -246,12 +256,15 @@ static void put_text(kh_buf *out, const char *dir, const kh_run_info *i) {
     kh_buf_printf(out, "method       %s, seed %s\n", i->method, i->seed ? i->seed : "-");
     kh_buf_printf(out, "task         %s, data %s\n", i->task, i->data ? i->data : "-");
     kh_buf_printf(out, "model        %s\n", i->model ? i->model : "-");
-    kh_buf_printf(out, "state        %s%s%s\n", i->state, i->stopped ? ": " : "", i->stopped ? i->stopped : "");
+    kh_buf_printf(out, "state        %s%s%s\n", i->state, i->stopped ? ": " : "",
+        i->stopped ? i->stopped : "");
     kh_buf_printf(out, "generations  %ld of %ld\n", i->done, i->total);
-    kh_buf_printf(out, "dev          %s %s\n", i->metric ? i->metric : "", dev_text(i->dev, dev, sizeof dev));
+    kh_buf_printf(
+        out, "dev          %s %s\n", i->metric ? i->metric : "", dev_text(i->dev, dev, sizeof dev));
     kh_buf_printf(out, "queries      %lld in %lld answers\n", i->queries, i->answers);
     kh_buf_printf(out, "started      %s\n", when);
-    kh_buf_printf(out, "worked       %.1f s in %d session%s\n", i->seconds, i->sessions, i->sessions == 1 ? "" : "s");
+    kh_buf_printf(out, "worked       %.1f s in %d session%s\n", i->seconds, i->sessions,
+        i->sessions == 1 ? "" : "s");
     kh_buf_text(out, "terms\n");
 }
 

@@ -1,6 +1,6 @@
 /* cmd_serve.c - keyhole serve: a model as a black box behind HTTP, or a tuned classifier. */
-#include "ranks.h"
-#include "run.h"
+#include "launcher.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -24,12 +24,14 @@ static const kh_opt serve_table[] = {
         .help = "a model folder with its tokenizer; with --run: where its model is now" },
     { "run", KH_OPT_TEXT, offsetof(serve_opts, run), .arg = "RUN",
         .help = "serve the classifier that \"keyhole tune\" made there, with a page at /" },
-    { "access", KH_OPT_CHOICE, offsetof(serve_opts, access), "labels", .arg = "labels|logprobs|embeddings",
-        .help = "what a model lets out: labels; their log-probabilities; the vocabulary's and hidden states, too" },
+    { "access", KH_OPT_CHOICE, offsetof(serve_opts, access), "labels",
+        .arg = "labels|logprobs|embeddings",
+        .help = "what a model lets out: labels; their log-probabilities; the vocabulary's and "
+                "hidden states, too" },
     { "name", KH_OPT_TEXT, offsetof(serve_opts, name), .arg = "NAME",
         .help = "of the model on the wire; default: what --model says" },
-    { "precision", KH_OPT_CHOICE, offsetof(serve_opts, precision), "as-tuned", .arg = CLI_RUN_PRECISIONS,
-        .help = "of the model; as-tuned is f32 without --run" },
+    { "precision", KH_OPT_CHOICE, offsetof(serve_opts, precision), "as-tuned",
+        .arg = CLI_RUN_PRECISIONS, .help = "of the model; as-tuned is f32 without --run" },
     KH_HTTP_ROWS(serve_opts, http),
     KH_SERVER_ROWS(serve_opts, server),
     { 0 },
@@ -47,8 +49,8 @@ static int serve(const kh_served *what, const serve_opts *o, kh_err *err) {
     int rc = kh_server_start(&s, what, &o->server, err);
     if (rc == 0) {
         bool six = strchr(o->server.host, ':') != NULL;
-        printf("serving %s at http%s://%s%s%s:%d\n", what->name, o->server.tls_cert ? "s" : "", six ? "[" : "", o->server.host,
-            six ? "]" : "", kh_server_port(s));
+        printf("serving %s at http%s://%s%s%s:%d\n", what->name, o->server.tls_cert ? "s" : "",
+            six ? "[" : "", o->server.host, six ? "]" : "", kh_server_port(s));
         fflush(stdout);
         sigwait(&ends, &signal);
         fprintf(stderr, "keyhole: answering what is waiting, then stopping\n");
@@ -66,9 +68,10 @@ static int serve_model(const serve_opts *o, kh_err *err) {
         .ranks = cli_ranks };
     int rc = kh_plm_open(&plm, o->model, &box, err);
     if (rc == 0)
-        rc = serve(
-            &(kh_served){
-                .plm = plm, .name = o->name ? o->name : o->model, .dir = o->model, .embeddings = o->access == SERVE_EMBEDDINGS },
+        rc = serve(&(kh_served){ .plm = plm,
+                       .name = o->name ? o->name : o->model,
+                       .dir = o->model,
+                       .embeddings = o->access == SERVE_EMBEDDINGS },
             o, err);
     kh_plm_close(plm);
     return rc;
@@ -78,8 +81,11 @@ static int serve_run(const serve_opts *o, kh_err *err) {
     cli_run run = { .http = &o->http };
     int rc = cli_run_open(&run, o->run, o->model, o->precision, err);
     if (rc == 0)
-        rc = serve(
-            &(kh_served){ .plm = run.plm, .name = o->name ? o->name : o->run, .posterior = run.posterior, .run = o->run }, o, err);
+        rc = serve(&(kh_served){ .plm = run.plm,
+                       .name = o->name ? o->name : o->run,
+                       .posterior = run.posterior,
+                       .run = o->run },
+            o, err);
     cli_run_free(&run);
     return rc;
 }
@@ -98,7 +104,8 @@ const cli_command cmd_serve = {
     .summary = "A model as a black box behind HTTP, or a tuned classifier",
     .text = "Stands a model up as the kind of service that keyhole tunes through: soft prompts\n"
             "and texts in, and out no more than --access says. With --run it serves a tuned\n"
-            "classifier: label, distribution, whether it would abstain. It listens on this machine alone\n"
+            "classifier: label, distribution, whether it would abstain. It listens on this machine "
+            "alone\n"
             "unless --host says otherwise. Requests that wait are answered together; when too\n"
             "many do, they get 429 with Retry-After. SIGTERM ends it after it has answered what\n"
             "is waiting. doc/serving.md describes the API; /metrics speaks to Prometheus.\n\n"

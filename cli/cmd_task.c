@@ -1,4 +1,5 @@
-/* cmd_task.c - keyhole task list, show, check: templates and label words, and what a tokenizer makes of them. */
+/* cmd_task.c - keyhole task list, show, check: templates and label words, and what a tokenizer
+ * makes of them. */
 #include "cli.h"
 
 #include "base/err.h"
@@ -17,7 +18,7 @@ static int print_buf(kh_buf *b, kh_err *err) {
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- list */
+/* ---------------------------------------------------------------------------------------- list */
 
 typedef struct list_opts {
     bool json;
@@ -47,7 +48,8 @@ static int run_list(void *opts, int n_args, char **args, kh_err *err) {
     printf("%-8s  %-5s  %-6s  %-8s  %s\n", "task", "texts", "labels", "metric", "template");
     for (int i = 0; kh_task_builtin(i); i++) {
         const kh_task *t = kh_task_builtin(i);
-        printf("%-8s  %-5s  %-6d  %-8s  %s\n", t->name, t->pair ? "two" : "one", t->n_label, kh_metric_name(t->metric), t->plain);
+        printf("%-8s  %-5s  %-6d  %-8s  %s\n", t->name, t->pair ? "two" : "one", t->n_label,
+            kh_metric_name(t->metric), t->plain);
     }
     return 0;
 }
@@ -56,15 +58,17 @@ const cli_command cmd_task_list = {
     .name = "task list",
     .args = "",
     .summary = "List the built-in tasks",
-    .text = "A task is a template with a mask, and words that stand for the classes. These are built in;\n"
-            "\"keyhole task show NAME --json > my.json\" makes a file of one to start your own from.\n\n"
+    .text = "A task is a template with a mask, and words that stand for the classes. These are "
+            "built in;\n"
+            "\"keyhole task show NAME --json > my.json\" makes a file of one to start your own "
+            "from.\n\n"
             "  keyhole task list\n  keyhole task list --json | jq '.[].name'",
     .opts = list_table,
     .opts_size = sizeof(list_opts),
     .run = run_list,
 };
 
-/* --------------------------------------------------------------------------------------- words as tokens */
+/* ----------------------------------------------------------------------------- words as tokens */
 
 typedef struct show_opts {
     const char *model;
@@ -72,13 +76,16 @@ typedef struct show_opts {
 } show_opts;
 
 #define OPT_EXACT \
-    { "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact), \
-        .help = "label words as the published code takes them: first token, no space" }
+    { \
+        "paper-exact", KH_OPT_FLAG, offsetof(show_opts, exact), \
+            .help = "label words as the published code takes them: first token, no space" \
+    }
 
 static const kh_opt show_table[] = {
     CLI_TOKENIZER_OPTION(show_opts, "show what this model's tokenizer makes of the label words"),
     OPT_EXACT,
-    { "json", KH_OPT_FLAG, offsetof(show_opts, json), .help = "print the task as a task file that can be edited" },
+    { "json", KH_OPT_FLAG, offsetof(show_opts, json),
+        .help = "print the task as a task file that can be edited" },
     { 0 },
 };
 
@@ -110,7 +117,9 @@ static int problems(const view *v, kh_buf *out) {
     int n = 0;
     const kh_words *w = v->words;
     if (kh_tokenizer_special(v->tok, KH_TOKEN_MASK) < 0) {
-        kh_buf_text(out, "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is needed\n");
+        kh_buf_text(out,
+            "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is "
+            "needed\n");
         n++;
     }
     for (int i = 0; i < w->n_word; i++) {
@@ -119,10 +128,12 @@ static int problems(const view *v, kh_buf *out) {
         if (word->unknown) {
             kh_buf_printf(out, "\"%s\" (%s) is unknown to the tokenizer\n", word->text, label);
             n++;
-        } else if (word->same >= 0 && (word->same > i || w->word[word->same].same != i)) { /* each two once */
+        } else if (word->same >= 0 &&
+            (word->same > i || w->word[word->same].same != i)) { /* each two once */
             const kh_word *other = &w->word[word->same];
-            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) become the same tokens and cannot be told apart\n", word->text, label,
-                other->text, v->task->label[other->label].name);
+            kh_buf_printf(out,
+                "\"%s\" (%s) and \"%s\" (%s) become the same tokens and cannot be told apart\n",
+                word->text, label, other->text, v->task->label[other->label].name);
             n++;
         }
     }
@@ -140,17 +151,19 @@ static void put_tokens(const view *v, const kh_word *word, kh_buf *out) {
 static void notes(const view *v, kh_buf *out) {
     const kh_words *w = v->words;
     for (int i = 0; i < w->n_word; i++) {
-        const kh_word *word = &w->word[i], *other = word->first_same >= 0 ? &w->word[word->first_same] : NULL;
+        const kh_word *word = &w->word[i],
+                      *other = word->first_same >= 0 ? &w->word[word->first_same] : NULL;
         const char *label = v->task->label[word->label].name;
         if (word->n_token > 1) {
             kh_buf_printf(out, "\"%s\" (%s) is %d tokens, ", word->text, label, word->n_token);
             put_tokens(v, word, out);
-            kh_buf_text(
-                out, w->paper_exact ? "; the first counts\n" : "; all words are then scored by their mean log-probability\n");
+            kh_buf_text(out,
+                w->paper_exact ? "; the first counts\n"
+                               : "; all words are then scored by their mean log-probability\n");
         }
         if (other && word->same < 0 && (word->first_same > i || other->first_same != i))
-            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n", word->text, label, other->text,
-                v->task->label[other->label].name);
+            kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n",
+                word->text, label, other->text, v->task->label[other->label].name);
     }
 }
 
@@ -190,8 +203,9 @@ static int run_show(void *opts, int n_args, char **args, kh_err *err) {
     view v;
     kh_buf bad = kh_buf_init(KH_BUF_MAX), good = kh_buf_init(KH_BUF_MAX);
     if (o->json && o->model)
-        return kh_fail(
-            err, CLI_USAGE, "--json prints a task file, which holds no tokens; use \"task check --json --model\" for those");
+        return kh_fail(err, CLI_USAGE,
+            "--json prints a task file, which holds no tokens; use \"task check --json --model\" "
+            "for those");
     int rc = open_view(&v, args[0], o, err);
     if (rc != 0)
         goto done;
@@ -201,8 +215,8 @@ static int run_show(void *opts, int n_args, char **args, kh_err *err) {
         rc = print_buf(&b, err);
         goto done;
     }
-    printf("task           %s\ntemplate       %s\nsoft template  %s\nmetric         %s\nlabels\n", v.task->name, v.task->plain,
-        v.task->soft, kh_metric_name(v.task->metric));
+    printf("task           %s\ntemplate       %s\nsoft template  %s\nmetric         %s\nlabels\n",
+        v.task->name, v.task->plain, v.task->soft, kh_metric_name(v.task->metric));
     print_words(&v);
     if (v.words) {
         problems(&v, &bad);
@@ -224,17 +238,20 @@ const cli_command cmd_task_show = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Show a task: template, metric, label words and the tokens they become",
-    .text = "With --model each label word is shown as the tokenizer of that model sees it. A word is\n"
-            "taken as it stands inside a sentence, with a space before it. A word of several tokens\n"
-            "works, but costs a mask for each of them; single tokens are better where there are any.\n\n"
-            "  keyhole task show agnews --model DIR\n"
-            "  keyhole task show sst2 --json > mine.json && $EDITOR mine.json && keyhole task check mine.json",
+    .text =
+        "With --model each label word is shown as the tokenizer of that model sees it. A word is\n"
+        "taken as it stands inside a sentence, with a space before it. A word of several tokens\n"
+        "works, but costs a mask for each of them; single tokens are better where there are "
+        "any.\n\n"
+        "  keyhole task show agnews --model DIR\n"
+        "  keyhole task show sst2 --json > mine.json && $EDITOR mine.json && keyhole task check "
+        "mine.json",
     .opts = show_table,
     .opts_size = sizeof(show_opts),
     .run = run_show,
 };
 
-/* --------------------------------------------------------------------------------------------------- check */
+/* --------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
     CLI_TOKENIZER_OPTION(show_opts, "check the label words with this model's tokenizer too"),
@@ -309,10 +326,12 @@ static int run_check(void *opts, int n_args, char **args, kh_err *err) {
         print_lines("note", &good);
         if (n == 0)
             printf("%s: task \"%s\" is usable: %s, %d labels, metric %s\n", args[0], v.task->name,
-                v.task->pair ? "two texts" : "one text", v.task->n_label, kh_metric_name(v.task->metric));
+                v.task->pair ? "two texts" : "one text", v.task->n_label,
+                kh_metric_name(v.task->metric));
     }
     if (rc == 0 && n > 0)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: task \"%s\" cannot be used with %s", args[0], v.task->name, o->model);
+        rc = kh_fail(err, KH_EMISMATCH, "%s: task \"%s\" cannot be used with %s", args[0],
+            v.task->name, o->model);
 done:
     close_view(&v);
     kh_buf_free(&bad);
@@ -326,11 +345,13 @@ const cli_command cmd_task_check = {
     .min_args = 1,
     .max_args = 1,
     .summary = "Check a task file, and with --model its label words",
-    .text = "Reads the file strictly: an unknown key, a misspelt placeholder or a word that stands for\n"
-            "two labels is named. With --model, words that the tokenizer does not know or cannot tell\n"
-            "apart are problems (exit 1); words of several tokens are notes.\n\n"
-            "  keyhole task check mine.json\n"
-            "  keyhole task check mine.json --model DIR --json",
+    .text =
+        "Reads the file strictly: an unknown key, a misspelt placeholder or a word that stands "
+        "for\n"
+        "two labels is named. With --model, words that the tokenizer does not know or cannot tell\n"
+        "apart are problems (exit 1); words of several tokens are notes.\n\n"
+        "  keyhole task check mine.json\n"
+        "  keyhole task check mine.json --model DIR --json",
     .opts = check_table,
     .opts_size = sizeof(show_opts),
     .run = run_check,

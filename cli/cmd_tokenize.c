@@ -16,12 +16,15 @@ typedef struct tokenize_opts {
 } tokenize_opts;
 
 static const kh_opt table[] = {
-    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin", .required = true,
+    { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin",
+        .required = true,
         .help = "a model folder, tokenizer.json, vocab.json (with merges.txt) or vocab.txt" },
-    { "decode", KH_OPT_FLAG, offsetof(tokenize_opts, decode), .help = "the other way: ids in, text out" },
+    { "decode", KH_OPT_FLAG, offsetof(tokenize_opts, decode),
+        .help = "the other way: ids in, text out" },
     { "special", KH_OPT_FLAG, offsetof(tokenize_opts, special), "true",
         .help = "add special tokens around a text; with --decode, show them" },
-    { "plain", KH_OPT_FLAG, offsetof(tokenize_opts, plain), .help = "take special tokens inside a text for ordinary characters" },
+    { "plain", KH_OPT_FLAG, offsetof(tokenize_opts, plain),
+        .help = "take special tokens inside a text for ordinary characters" },
     { "json-input", KH_OPT_FLAG, offsetof(tokenize_opts, json_input),
         .help = "each line of input is JSON, so that a text may hold newlines" },
     CLI_JSON_OPTION(tokenize_opts),
@@ -41,7 +44,7 @@ static int bad_line(const job *j, const char *expected, kh_err *err) {
     return kh_fail_at(err, KH_EFORMAT, "standard input", j->number, "expected %s", expected);
 }
 
-/* ------------------------------------------------------------------------------------------------- text to ids */
+/* --------------------------------------------------------------------------------- text to ids */
 
 static void print_ids(job *j) {
     for (int i = 0; i < j->ids.n; i++)
@@ -74,7 +77,8 @@ static int encode_line(job *j, const kh_buf *line, kh_err *err) {
             n = json_string_length(root);
         }
     }
-    unsigned flags = (j->opts->special ? KH_ENCODE_FRAME : 0u) | (j->opts->plain ? KH_ENCODE_PLAIN : 0u);
+    unsigned flags =
+        (j->opts->special ? KH_ENCODE_FRAME : 0u) | (j->opts->plain ? KH_ENCODE_PLAIN : 0u);
     if (rc == 0 && (rc = kh_tokenizer_encode(j->tokenizer, text, n, flags, &j->ids, err)) != 0)
         kh_err_prefix(err, "standard input:%ld", j->number);
     if (rc == 0 && j->opts->json)
@@ -85,13 +89,13 @@ static int encode_line(job *j, const kh_buf *line, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------- ids to text */
+/* --------------------------------------------------------------------------------- ids to text */
 
 static int add_id(job *j, long long id, kh_err *err) {
     int size = kh_tokenizer_size(j->tokenizer);
     if (id < 0 || id >= size)
-        return kh_fail_at(
-            err, KH_EARG, "standard input", j->number, "id %lld is outside the vocabulary, which goes from 0 to %d", id, size - 1);
+        return kh_fail_at(err, KH_EARG, "standard input", j->number,
+            "id %lld is outside the vocabulary, which goes from 0 to %d", id, size - 1);
     return kh_ids_push(&j->ids, (int32_t)id, err);
 }
 
@@ -105,7 +109,8 @@ static int read_ids_json(job *j, const kh_buf *line, kh_err *err) {
         rc = bad_line(j, "a JSON list of ids, or an object with one as its \"ids\"", err);
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
         const json_t *id = json_array_get(list, i);
-        rc = json_is_integer(id) ? add_id(j, json_integer_value(id), err) : bad_line(j, "whole numbers as ids", err);
+        rc = json_is_integer(id) ? add_id(j, json_integer_value(id), err)
+                                 : bad_line(j, "whole numbers as ids", err);
     }
     json_decref(root);
     return rc;
@@ -121,7 +126,8 @@ static int read_ids(job *j, const kh_buf *line, kh_err *err) {
         char *end;
         errno = 0;
         long long id = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || !strchr(" \t", *end) || (*end == '\0' && end != line->data + line->len))
+        if (end == at || errno != 0 || !strchr(" \t", *end) ||
+            (*end == '\0' && end != line->data + line->len))
             return bad_line(j, "ids separated by spaces", err);
         rc = add_id(j, id, err);
         at = end;
@@ -134,7 +140,8 @@ static int decode_line(job *j, const kh_buf *line, kh_err *err) {
     size_t n;
     int rc = j->opts->json_input ? read_ids_json(j, line, err) : read_ids(j, line, err);
     if (rc == 0)
-        rc = kh_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.n, !j->opts->special, &text, &n, err);
+        rc = kh_tokenizer_decode(
+            j->tokenizer, j->ids.id, j->ids.n, !j->opts->special, &text, &n, err);
     if (rc != 0)
         return rc;
     if (j->opts->json)
@@ -145,7 +152,7 @@ static int decode_line(job *j, const kh_buf *line, kh_err *err) {
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------- run */
+/* ----------------------------------------------------------------------------------------- run */
 
 static int run(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;

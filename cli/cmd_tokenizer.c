@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "text/train.h"
+#include "text/bpe_train.h"
 
 #include <string.h>
 
@@ -19,16 +19,19 @@ typedef struct train_opts {
 static const kh_opt train_table[] = {
     { "corpus", KH_OPT_LIST, offsetof(train_opts, corpus), .arg = "FILE",
         .help = "plain UTF-8 text, one text per line; - is standard input", .required = true },
-    { "out", KH_OPT_TEXT, offsetof(train_opts, out), .arg = "FILE", .help = "the tokenizer.json to write", .required = true },
-    { "vocab", KH_OPT_INT, offsetof(train_opts, vocab), "30000", .min = 1, .max = 10000000, .arg = "N",
-        .help = "tokens in all: special tokens, the 256 bytes, merges" },
-    { "min-frequency", KH_OPT_INT, offsetof(train_opts, min_frequency), "2", .min = 1, .max = 2147483647, .arg = "N",
-        .help = "do not merge a pair that occurs less often" },
+    { "out", KH_OPT_TEXT, offsetof(train_opts, out), .arg = "FILE",
+        .help = "the tokenizer.json to write", .required = true },
+    { "vocab", KH_OPT_INT, offsetof(train_opts, vocab), "30000", .min = 1, .max = 10000000,
+        .arg = "N", .help = "tokens in all: special tokens, the 256 bytes, merges" },
+    { "min-frequency", KH_OPT_INT, offsetof(train_opts, min_frequency), "2", .min = 1,
+        .max = 2147483647, .arg = "N", .help = "do not merge a pair that occurs less often" },
     { "style", KH_OPT_CHOICE, offsetof(train_opts, style), "roberta", .arg = "roberta|gpt2",
         .help = "put <s> and </s> around texts, or nothing" },
     { "special", KH_OPT_LIST, offsetof(train_opts, special), .arg = "TOKEN",
-        .help = "special tokens, ids from 0; default <s> <pad> </s> <unk> <mask>, for gpt2 <|endoftext|>" },
-    { "prefix-space", KH_OPT_FLAG, offsetof(train_opts, prefix_space), .help = "start every text with a space" },
+        .help = "special tokens, ids from 0; default <s> <pad> </s> <unk> <mask>, for gpt2 "
+                "<|endoftext|>" },
+    { "prefix-space", KH_OPT_FLAG, offsetof(train_opts, prefix_space),
+        .help = "start every text with a space" },
     { "lowercase", KH_OPT_FLAG, offsetof(train_opts, lowercase),
         .help = "treat Film and film alike: capital letters become small" },
     { "limit-bytes", KH_OPT_SEED, offsetof(train_opts, limit_bytes), "0", .arg = "N",
@@ -42,8 +45,8 @@ static int print_json(const train_opts *o, const kh_bpe_stats *s, kh_err *err) {
     kh_buf_text(&b, "{\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
     kh_buf_printf(&b, ",\"tokens\":%d,\"merges\":%d", s->tokens, s->merges);
-    kh_buf_printf(&b, ",\"bytes\":%llu,\"lines\":%llu,\"words\":%llu", (unsigned long long)s->bytes, (unsigned long long)s->lines,
-        (unsigned long long)s->words);
+    kh_buf_printf(&b, ",\"bytes\":%llu,\"lines\":%llu,\"words\":%llu", (unsigned long long)s->bytes,
+        (unsigned long long)s->lines, (unsigned long long)s->words);
     kh_buf_printf(&b, ",\"distinct_words\":%d,\"options\":", s->distinct);
     kh_opts_json(train_table, o, &b);
     kh_buf_text(&b, "}\n");
@@ -75,8 +78,8 @@ static int run_train(void *opts, int n_args, char **args, kh_err *err) {
         return rc;
     if (o->json)
         return print_json(o, &s, err);
-    printf("%s: %d tokens, %d merges, from %llu lines, %llu words, %d of them distinct\n", o->out, s.tokens, s.merges,
-        (unsigned long long)s.lines, (unsigned long long)s.words, s.distinct);
+    printf("%s: %d tokens, %d merges, from %llu lines, %llu words, %d of them distinct\n", o->out,
+        s.tokens, s.merges, (unsigned long long)s.lines, (unsigned long long)s.words, s.distinct);
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* cmd_tune.c - keyhole tune: from a frozen model and a few labelled rows to a posterior in a folder. */
+/* cmd_tune.c - keyhole tune: from a frozen model and a few labelled rows to a posterior in a
+ * folder. */
 #include "cli.h"
 
 #include "base/alloc.h"
@@ -7,11 +8,11 @@
 #include "base/hooks.h"
 #include "base/json.h"
 #include "data/task.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "plm/http.h"
 #include "tune/method.h"
-#include "ranks.h"
-#include "watch.h"
+#include "launcher.h"
+#include "monitor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,42 +30,54 @@ typedef struct tune_opts {
 } tune_opts;
 
 static const kh_opt tune_table[] = {
-    { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below", .required = true },
+    { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below",
+        .required = true },
     { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR|URL|builtin",
-        .help = "a model folder with its tokenizer, a service, or the model that comes with keyhole", .required = true },
-    { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE", .help = "a built-in task or a task file",
+        .help =
+            "a model folder with its tokenizer, a service, or the model that comes with keyhole",
         .required = true },
-    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR", .help = "a data folder: train.tsv, or ready-made splits",
-        .required = true },
-    { "out", KH_OPT_TEXT, offsetof(tune_opts, out), .arg = "RUN", .help = "the folder for the result", .required = true },
+    { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE",
+        .help = "a built-in task or a task file", .required = true },
+    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR",
+        .help = "a data folder: train.tsv, or ready-made splits", .required = true },
+    { "out", KH_OPT_TEXT, offsetof(tune_opts, out), .arg = "RUN",
+        .help = "the folder for the result", .required = true },
     { "shots", KH_OPT_INT, offsetof(tune_opts, shots), "16", .min = 0, .max = 1000000, .arg = "K",
         .help = "rows of each class, for train and for dev; 0: the files train and dev whole" },
-    { "seed", KH_OPT_SEED, offsetof(tune_opts, seed), "13", .arg = "N", .help = "of the few-shot split and of all random numbers" },
-    { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647, .arg = "N",
+    { "seed", KH_OPT_SEED, offsetof(tune_opts, seed), "13", .arg = "N",
+        .help = "of the few-shot split and of all random numbers" },
+    { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647,
+        .arg = "N",
         .help = "stop before asking the model more than N questions (one prompt, one row)" },
-    { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9, .arg = "S",
-        .help = "stop after S seconds" },
+    { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9,
+        .arg = "S", .help = "stop after S seconds" },
     { "groups", KH_OPT_INT, offsetof(tune_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
-        .help = "members of an ensemble that go side by side, for many ranks; the result is the same" },
+        .help =
+            "members of an ensemble that go side by side, for many ranks; the result is the same" },
     KH_SPACE_ROWS(tune_opts, space),
-    { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32", .arg = "f32|bf16|int8|auto",
-        .help = "of the model; bf16 is faster where the CPU has it" },
-    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs", .arg = "labels|logprobs|weights",
+    { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32",
+        .arg = "f32|bf16|int8|auto", .help = "of the model; bf16 is faster where the CPU has it" },
+    { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs",
+        .arg = "labels|logprobs|weights",
         .help = "what the model may let out; methods with gradients raise it to weights" },
     KH_HTTP_ROWS(tune_opts, http),
-    { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none", .arg = KH_LABEL_PRIOR_NAMES,
+    { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none",
+        .arg = KH_LABEL_PRIOR_NAMES,
         .help = "correct for label words that the model says whatever the text is" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
     { "resume", KH_OPT_FLAG, offsetof(tune_opts, resume),
         .help = "go on with the run in RUN, if there is one; budgets may have changed" },
-    { "force", KH_OPT_FLAG, offsetof(tune_opts, force), .help = "write over a run or a result that is there" },
-    { "dry-run", KH_OPT_FLAG, offsetof(tune_opts, dry), .help = "stop after the forecast of what the run would cost" },
-    { "price-per-1k-tokens", KH_OPT_NUMBER, offsetof(tune_opts, price), .min = 0, .max = 1e6, .arg = "X",
-        .help = "what the model's owner takes, for forecast and progress" },
+    { "force", KH_OPT_FLAG, offsetof(tune_opts, force),
+        .help = "write over a run or a result that is there" },
+    { "dry-run", KH_OPT_FLAG, offsetof(tune_opts, dry),
+        .help = "stop after the forecast of what the run would cost" },
+    { "price-per-1k-tokens", KH_OPT_NUMBER, offsetof(tune_opts, price), .min = 0, .max = 1e6,
+        .arg = "X", .help = "what the model's owner takes, for forecast and progress" },
     { "json", KH_OPT_FLAG, offsetof(tune_opts, json), .help = "print the summary as JSON" },
-    { "json-progress", KH_OPT_FLAG, offsetof(tune_opts, json_progress), .help = "progress as JSON lines on standard error" },
+    { "json-progress", KH_OPT_FLAG, offsetof(tune_opts, json_progress),
+        .help = "progress as JSON lines on standard error" },
     { 0 },
 };
 
@@ -75,7 +88,8 @@ static bool method_at(int i, cli_variant *out) {
     return m != NULL;
 }
 
-static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opts, method_opts), method_at };
+static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opts, method_opts),
+    method_at };
 
 /* Everything that is opened on the way. */
 typedef struct tune {
@@ -85,12 +99,12 @@ typedef struct tune {
     kh_plm *plm;
     kh_posterior *posterior;
     kh_run *run;
-    cli_watch watch;
+    cli_monitor watch;
     FILE *log;
     bool log_failed;
 } tune;
 
-/* ------------------------------------------------------------------------------------------------ log, progress, Ctrl-C */
+/* ----------------------------------------------------------------------- log, progress, Ctrl-C */
 
 static int log_open(tune *u, kh_err *err) {
     char *path = kh_path_join(u->o->out, "log.txt");
@@ -113,13 +127,15 @@ static int log_close(tune *u, bool wanted, kh_err *err) {
     int rc = !u->log && !u->log_failed && wanted ? log_open(u, err) : 0;
     bool bad = u->log_failed | (u->log && fclose(u->log) != 0);
     u->log = NULL;
-    return rc != 0 ? rc : bad ? kh_fail(err, KH_EIO, "%s/log.txt: cannot write; is the disk full?", u->o->out) : 0;
+    return rc != 0 ? rc
+        : bad      ? kh_fail(err, KH_EIO, "%s/log.txt: cannot write; is the disk full?", u->o->out)
+                   : 0;
 }
 
 /* Before each piece of a question: draws the bar, and stops when a signal has come. */
 static int between_pieces(void *user) {
-    cli_watch_tick(&((tune *)user)->watch);
-    return cli_watch_signal();
+    cli_monitor_tick(&((tune *)user)->watch);
+    return cli_monitor_signal();
 }
 
 static int on_forecast(void *user, const kh_forecast *f) {
@@ -127,19 +143,21 @@ static int on_forecast(void *user, const kh_forecast *f) {
     u->watch.forecast = *f;
     u->watch.known = true;
     if (u->o->dry)
-        cli_watch_forecast(f, u->o->price, u->o->json, stdout);
+        cli_monitor_forecast(f, u->o->price, u->o->json, stdout);
     else if (!u->o->json_progress)
-        cli_watch_forecast(f, u->o->price, false, stderr);
+        cli_monitor_forecast(f, u->o->price, false, stderr);
     return u->o->dry;
 }
 
 static int say_interrupted(const tune *u, kh_err *err) {
     kh_meter m = kh_plm_meter(u->plm);
-    return kh_fail(err, CLI_SIGNAL - cli_watch_signal(),
-        "interrupted after %lld queries; every answer is kept in %s: the same command with --resume goes on", m.queries, u->o->out);
+    return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
+        "interrupted after %lld queries; every answer is kept in %s: the same command with "
+        "--resume goes on",
+        m.queries, u->o->out);
 }
 
-/* ------------------------------------------------------------------------------------------------------ summary */
+/* ------------------------------------------------------------------------------------- summary */
 
 static int print_summary(const tune *u, kh_err *err) {
     const tune_opts *o = u->o;
@@ -150,9 +168,11 @@ static int print_summary(const tune *u, kh_err *err) {
     if (!o->json) {
         printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
         printf("dev       %s %.4f\n", metric, i.dev);
-        printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries, i.dev_queries);
+        printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries,
+            i.dev_queries);
         if (i.forward > 0)
-            printf("passes    %lld rows through the weights, %lld of them back for gradients\n", i.forward, i.backward);
+            printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
+                i.forward, i.backward);
         if (m.replayed > 0)
             printf("resumed   %lld of them were answered before\n", m.replayed);
         if (o->price > 0)
@@ -164,10 +184,12 @@ static int print_summary(const tune *u, kh_err *err) {
     }
     kh_buf b = kh_buf_init(1 << 20);
     kh_buf_printf(&b,
-        "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,\"train_queries\":%lld,\"dev_queries\":"
-        "%lld,\"forward\":%lld,\"backward\":%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%.3f,\"stopped\":",
-        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, i.forward, i.backward, m.replayed, m.tokens,
-        m.seconds);
+        "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,"
+        "\"train_queries\":%lld,\"dev_queries\":"
+        "%lld,\"forward\":%lld,\"backward\":%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%."
+        "3f,\"stopped\":",
+        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, i.forward,
+        i.backward, m.replayed, m.tokens, m.seconds);
     kh_json_quote(&b, i.stopped, strlen(i.stopped));
     kh_buf_text(&b, ",\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
@@ -179,22 +201,29 @@ static int print_summary(const tune *u, kh_err *err) {
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- the command */
+/* --------------------------------------------------------------------------------- the command */
 
-/* The least of the levels above labels that the method can do with; labels, if asked for, stays labels. */
+/* The least of the levels above labels that the method can do with; labels, if asked for, stays
+ * labels. */
 static kh_access access_for(const tune_opts *o, const kh_method *m) {
-    return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
+    return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS
+                                                                             : (kh_access)o->access;
 }
 
 static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     if (o->resume && o->force)
-        return kh_fail(err, CLI_USAGE, "--resume goes on with a run and --force writes over it; give one of them");
+        return kh_fail(err, CLI_USAGE,
+            "--resume goes on with a run and --force writes over it; give one of them");
     if (o->groups > 1 && m != &kh_method_ensemble)
-        return kh_fail(err, CLI_USAGE, "--groups lets members of an ensemble go side by side; --method %s has none", m->name);
+        return kh_fail(err, CLI_USAGE,
+            "--groups lets members of an ensemble go side by side; --method %s has none", m->name);
     if (cli_ranks && m->access == KH_ACCESS_WEIGHTS)
-        kh_log(&cli_hooks, KH_WARN, "--method %s computes gradients, which rank 0 does alone", m->name);
-    kh_run_opts run = { .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u };
+        kh_log(&cli_hooks, KH_WARN, "--method %s computes gradients, which rank 0 does alone",
+            m->name);
+    kh_run_opts run = {
+        .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u
+    };
     int rc = o->dry ? 0 : kh_run_open(&u->run, o->out, &run, err);
     if (rc == 0)
         rc = kh_task_open(&u->task, o->task, err);
@@ -212,8 +241,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
 
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
-    u->watch = (cli_watch){ .plm = u->plm, .price = o->price, .json = o->json_progress };
-    kh_hooks hooks = { cli_watch_progress, cli_hooks.log, &u->watch };
+    u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
+    kh_hooks hooks = { cli_monitor_progress, cli_hooks.log, &u->watch };
     kh_tune_opts t = { .space = o->space,
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
@@ -230,8 +259,9 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .shots = o->shots,
         .run = u->run,
         .forecast = on_forecast };
-    cli_watch_signals();
-    int rc = kh_method_run(&u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
+    cli_monitor_signals();
+    int rc = kh_method_run(
+        &u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
     int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
     if (rc == 0)
         rc = closed;
@@ -265,29 +295,32 @@ const cli_command cmd_tune = {
     .name = "tune",
     .args = "",
     .summary = "Make a classifier of a frozen model and a few labelled rows",
-    .text = "The model is asked, never opened: no gradients, except by prompt-tuning,\n"
-            "p-tuning-v2, model-tuning, feature-mlp and feature-bilstm, which show what the\n"
-            "closed box costs. What comes out is a posterior, one or many soft prompts with\n"
-            "weights or what was put on the model instead, in the folder RUN: posterior.json,\n"
-            "posterior.safetensors, run.sqlite, log.txt with a line a generation. \"keyhole\n"
-            "predict RUN\" uses it. The same seed gives the same posterior, bit for bit, with any number of\n"
-            "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
-            "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
-            "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
-            "when the same command is given with --resume, asks nothing twice and ends in the\n"
-            "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
-            "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
-            "one at once.\n\n"
-            "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
-            "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
-            "  keyhole tune --method elbo --budget-time 600 ...\n"
-            "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
-            "  keyhole tune --method prompt-tuning ...        the same prompt, by gradients\n"
-            "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
-            "  keyhole tune ... --resume\n"
-            "  keyhole tune --method bbt --model http://127.0.0.1:8080 ...   \"keyhole serve\" there\n"
-            "  mpirun -n 4 keyhole tune ...                   or srun: more cores, machines; doc/scale.md\n"
-            "  keyhole tune --method elbo --help              the options of one method",
+    .text =
+        "The model is asked, never opened: no gradients, except by prompt-tuning,\n"
+        "p-tuning-v2, model-tuning, feature-mlp and feature-bilstm, which show what the\n"
+        "closed box costs. What comes out is a posterior, one or many soft prompts with\n"
+        "weights or what was put on the model instead, in the folder RUN: posterior.json,\n"
+        "posterior.safetensors, run.sqlite, log.txt with a line a generation. \"keyhole\n"
+        "predict RUN\" uses it. The same seed gives the same posterior, bit for bit, with any "
+        "number of\n"
+        "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
+        "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
+        "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
+        "when the same command is given with --resume, asks nothing twice and ends in the\n"
+        "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
+        "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
+        "one at once.\n\n"
+        "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
+        "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
+        "  keyhole tune --method elbo --budget-time 600 ...\n"
+        "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"
+        "  keyhole tune --method prompt-tuning ...        the same prompt, by gradients\n"
+        "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
+        "  keyhole tune ... --resume\n"
+        "  keyhole tune --method bbt --model http://127.0.0.1:8080 ...   \"keyhole serve\" there\n"
+        "  mpirun -n 4 keyhole tune ...                   or srun: more cores, machines; "
+        "doc/scale.md\n"
+        "  keyhole tune --method elbo --help              the options of one method",
     .opts = tune_table,
     .opts_size = sizeof(tune_opts),
     .run = run_tune,

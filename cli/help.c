@@ -1,4 +1,5 @@
-/* help.c - everything that is printed from the table of commands: the overview, --help, the man page, bash completion. */
+/* help.c - everything that is printed from the table of commands: the overview, --help, the man
+ * page, bash completion. */
 #include "cli.h"
 
 #include "base/err.h"
@@ -8,14 +9,18 @@
 static size_t first_word(const char *name) { return strcspn(name, " "); }
 
 void cli_print_overview(FILE *out) {
-    fputs("keyhole: a trustworthy text classifier from a frozen language model that is only asked, never opened.\n\n"
+    fputs("keyhole: a trustworthy text classifier from a frozen language model that is only asked, "
+          "never opened.\n\n"
           "usage: keyhole COMMAND [options]\n\n",
         out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
-    fputs("\n\"keyhole demo\" shows all of it in a minute or two, with the model that comes with keyhole: --model builtin.\n"
-          "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
-          "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 failed, 2 wrong usage.\n",
+    fputs(
+        "\n\"keyhole demo\" shows all of it in a minute or two, with the model that comes with "
+        "keyhole: --model builtin.\n"
+        "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
+        "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 "
+        "failed, 2 wrong usage.\n",
         out);
 }
 
@@ -28,14 +33,20 @@ void cli_print_family(FILE *out, const char *word) {
     fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
 }
 
-/* A choice among many is called KIND where it is named; what there is to choose from follows the help. */
-static bool many_choices(const kh_opt *row) { return row->type == KH_OPT_CHOICE && strlen(row->arg) > 80; }
+/* A choice among many is called KIND where it is named; what there is to choose from follows the
+ * help. */
+static bool many_choices(const kh_opt *row) {
+    return row->type == KH_OPT_CHOICE && strlen(row->arg) > 80;
+}
 
 /* "--name ARG" of a row; a flag that is on unless told otherwise is "--[no-]name". */
 static int option_words(const kh_opt *row, char *out, size_t cap) {
-    bool value = row->type != KH_OPT_FLAG, on = !value && row->value && strcmp(row->value, "true") == 0;
-    const char *more = row->type == KH_OPT_LIST ? "..." : "", *arg = many_choices(row) ? "KIND" : row->arg;
-    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "", value ? arg : "", more);
+    bool value = row->type != KH_OPT_FLAG,
+         on = !value && row->value && strcmp(row->value, "true") == 0;
+    const char *more = row->type == KH_OPT_LIST ? "..." : "",
+               *arg = many_choices(row) ? "KIND" : row->arg;
+    return snprintf(out, cap, "--%s%s%s%s%s", on ? "[no-]" : "", row->name, value ? " " : "",
+        value ? arg : "", more);
 }
 
 /* The choices, separated by commas, in lines that fit behind an indent of 28. */
@@ -113,7 +124,8 @@ static void print_variants(FILE *out, const cli_command *cmd, const cli_variant 
     fprintf(out, "\nvalues of --%s:\n", v->option);
     for (int i = 0; v->at(i, &each); i++)
         fprintf(out, "  %-24s  %s\n", each.name, each.summary);
-    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has the defaults:\n", cmd->name, v->option);
+    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has the defaults:\n",
+        cmd->name, v->option);
     for (int i = 0; v->at(i, &each); i++)
         for (const kh_opt *row = each.opts; row && row->name; row++)
             if (!seen_before(v, i, row->name))
@@ -121,8 +133,8 @@ static void print_variants(FILE *out, const cli_command *cmd, const cli_variant 
 }
 
 void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
-    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name, *cmd->args ? " " : "", cmd->args,
-        cmd->summary, cmd->text);
+    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name,
+        *cmd->args ? " " : "", cmd->args, cmd->summary, cmd->text);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
         print_option(out, row);
     fputs("  --threads N               threads to use; 0 means one for each core (0)\n"
@@ -132,9 +144,10 @@ void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen
         print_variants(out, cmd, chosen);
 }
 
-/* ---------------------------------------------------------------------------------------------- man page */
+/* ------------------------------------------------------------------------------------ man page */
 
-/* Text for roff: backslashes doubled, dashes as typed, a line that starts with a dot or quote protected. */
+/* Text for roff: backslashes doubled, dashes as typed, a line that starts with a dot or quote
+ * protected. */
 static void roff(FILE *out, const char *s) {
     bool start = true;
     for (; *s; s++) {
@@ -200,26 +213,32 @@ static void man_command(FILE *out, const cli_command *cmd) {
 
 static void print_man(FILE *out) {
     fprintf(out, ".TH KEYHOLE 1 \"\" \"keyhole %s\" \"User Commands\"\n", kh_version());
-    fputs(".SH NAME\nkeyhole \\- a trustworthy text classifier from a frozen language model that is only asked, never opened\n"
+    fputs(".SH NAME\nkeyhole \\- a trustworthy text classifier from a frozen language model that "
+          "is only asked, never opened\n"
           ".SH SYNOPSIS\n.B keyhole\nCOMMAND [options]\n"
-          ".SH DESCRIPTION\nkeyhole learns a distribution over soft prompts for a frozen language model without gradients,\n"
+          ".SH DESCRIPTION\nkeyhole learns a distribution over soft prompts for a frozen language "
+          "model without gradients,\n"
           "and if need be without probabilities, from a handful of labelled examples.\n"
           "Results go to standard output, progress and complaints to standard error.\n"
           ".SH COMMANDS\n",
         out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         man_command(out, *c);
-    fputs(".SS \"Every command also takes\"\n.TP\n.B \\-\\-threads N\nthreads to use; 0 means one for each core\n"
+    fputs(".SS \"Every command also takes\"\n.TP\n.B \\-\\-threads N\nthreads to use; 0 means one "
+          "for each core\n"
           ".TP\n.B \\-\\-help\nexplain the command\n"
-          ".SH MODELS\nA model is a folder in Hugging Face layout, or where a URL is allowed a service. The word\n.B builtin\n"
+          ".SH MODELS\nA model is a folder in Hugging Face layout, or where a URL is allowed a "
+          "service. The word\n.B builtin\n"
           "is the small model that comes with keyhole, for trying things.\n"
-          ".SH ENVIRONMENT\n.TP\n.B KEYHOLE_MODELS\nthe folder in which builtin is looked for, instead of the source tree or\n"
+          ".SH ENVIRONMENT\n.TP\n.B KEYHOLE_MODELS\nthe folder in which builtin is looked for, "
+          "instead of the source tree or\n"
           "PREFIX/share/keyhole/models\n"
-          ".SH EXIT STATUS\n0 done, 1 failed (one sentence on standard error says why), 2 wrong usage.\n",
+          ".SH EXIT STATUS\n0 done, 1 failed (one sentence on standard error says why), 2 wrong "
+          "usage.\n",
         out);
 }
 
-/* -------------------------------------------------------------------------------------------- completion */
+/* ---------------------------------------------------------------------------------- completion */
 
 static void completion_options(FILE *out, const kh_opt *rows) {
     for (const kh_opt *row = rows; row && row->name; row++)
@@ -237,7 +256,8 @@ static void completion_case(FILE *out, const cli_command *cmd) {
 
 static void print_completion(FILE *out) {
     fputs("# bash completion for keyhole\n_keyhole() {\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} first=${COMP_WORDS[1]} second=${COMP_WORDS[2]} opts= words=\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} first=${COMP_WORDS[1]} second=${COMP_WORDS[2]} "
+          "opts= words=\n"
           "    case \"$first\" in\n",
         out);
     for (const cli_command *const *c = cli_commands; *c; c++) {
@@ -251,16 +271,20 @@ static void print_completion(FILE *out) {
         if (!c[1] || strncmp(c[1]->name, (*c)->name, n + 1) != 0)
             fputs("\" ;;\n", out);
     }
-    fputs("    esac\n    local name=$first\n    [ -n \"$words\" ] && name=\"$first $second\"\n    case \"$name\" in\n", out);
+    fputs("    esac\n    local name=$first\n    [ -n \"$words\" ] && name=\"$first $second\"\n    "
+          "case \"$name\" in\n",
+        out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         completion_case(out, *c);
     fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"", out);
     for (const cli_command *const *c = cli_commands; *c; c++) {
         size_t n = first_word((*c)->name);
-        if (c == cli_commands || strncmp(c[-1]->name, (*c)->name, n) != 0 || (c[-1]->name[n] != ' ' && c[-1]->name[n]))
+        if (c == cli_commands || strncmp(c[-1]->name, (*c)->name, n) != 0 ||
+            (c[-1]->name[n] != ' ' && c[-1]->name[n]))
             fprintf(out, "%.*s ", (int)n, (*c)->name);
     }
-    fputs("\"\n    elif [ \"$COMP_CWORD\" -gt 2 ] || [ -z \"$words\" ]; then\n        words=\n    fi\n"
+    fputs("\"\n    elif [ \"$COMP_CWORD\" -gt 2 ] || [ -z \"$words\" ]; then\n        words=\n    "
+          "fi\n"
           "    case \"$cur\" in\n        -*) COMPREPLY=($(compgen -W \"$opts\" -- \"$cur\")) ;;\n"
           "        *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
           "           [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
@@ -274,14 +298,16 @@ typedef struct help_opts {
 
 static const kh_opt help_table[] = {
     { "man", KH_OPT_FLAG, offsetof(help_opts, man), .help = "print the man page (roff)" },
-    { "bash-completion", KH_OPT_FLAG, offsetof(help_opts, completion), .help = "print the completion script for bash" },
+    { "bash-completion", KH_OPT_FLAG, offsetof(help_opts, completion),
+        .help = "print the completion script for bash" },
     { 0 },
 };
 
 /* The help of the command, or of the family, that the arguments name. */
 static int help_of(int n_args, char **args, kh_err *err) {
     char name[64];
-    snprintf(name, sizeof name, "%s%s%s", args[0], n_args > 1 ? " " : "", n_args > 1 ? args[1] : "");
+    snprintf(
+        name, sizeof name, "%s%s%s", args[0], n_args > 1 ? " " : "", n_args > 1 ? args[1] : "");
     size_t n = strlen(name);
     for (const cli_command *const *c = cli_commands; *c; c++) {
         if (strcmp((*c)->name, name) == 0) {
@@ -314,7 +340,8 @@ const cli_command cmd_help = {
     .args = "[COMMAND]",
     .max_args = 2,
     .summary = "Print the list of commands, the help of one, the man page or shell completion",
-    .text = "  keyhole help\n  keyhole help tokenize\n  keyhole help --man | man -l -\n  source <(keyhole help --bash-completion)",
+    .text = "  keyhole help\n  keyhole help tokenize\n  keyhole help --man | man -l -\n  source "
+            "<(keyhole help --bash-completion)",
     .opts = help_table,
     .opts_size = sizeof(help_opts),
     .run = run_help,

@@ -1,6 +1,7 @@
-/* main.c - finds the subcommand, parses its options by table, runs it, prints its one error sentence. */
+/* main.c - finds the subcommand, parses its options by table, runs it, prints its one error
+ * sentence. */
 #include "cli.h"
-#include "ranks.h"
+#include "launcher.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -12,20 +13,41 @@
 
 const cli_command *const cli_commands[] = {
     &cmd_demo,
-    &cmd_tokenize, &cmd_tokenizer_train,
-    &cmd_data_check, &cmd_data_stats, &cmd_data_split,
-    &cmd_task_list, &cmd_task_show, &cmd_task_check,
-    &cmd_fill_mask, &cmd_features, &cmd_inspect, &cmd_model_random, &cmd_model_prune, &cmd_pretrain,
-    &cmd_tune, &cmd_eval, &cmd_predict, &cmd_compare, &cmd_reproduce,
-    &cmd_runs, &cmd_log,
-    &cmd_serve, &cmd_export,
-    &cmd_metrics, &cmd_calibrate,
-    &cmd_bench_tokenize, &cmd_bench_engine, &cmd_bench_train, &cmd_bench_cmaes, &cmd_bench_sbi,
+    &cmd_tokenize,
+    &cmd_tokenizer_train,
+    &cmd_data_check,
+    &cmd_data_stats,
+    &cmd_data_split,
+    &cmd_task_list,
+    &cmd_task_show,
+    &cmd_task_check,
+    &cmd_fill_mask,
+    &cmd_features,
+    &cmd_inspect,
+    &cmd_model_random,
+    &cmd_model_prune,
+    &cmd_pretrain,
+    &cmd_tune,
+    &cmd_eval,
+    &cmd_predict,
+    &cmd_compare,
+    &cmd_reproduce,
+    &cmd_runs,
+    &cmd_log,
+    &cmd_serve,
+    &cmd_export,
+    &cmd_metrics,
+    &cmd_calibrate,
+    &cmd_bench_tokenize,
+    &cmd_bench_engine,
+    &cmd_bench_train,
+    &cmd_bench_cmaes,
+    &cmd_bench_sbi,
     &cmd_help,
     NULL,
 };
 
-/* ---------------------------------------------------------------------------------------------- progress */
+/* ------------------------------------------------------------------------------------ progress */
 
 static bool bar_open; /* a bar stands on the terminal's last line */
 
@@ -52,13 +74,15 @@ static int show_progress(void *user, const kh_progress *p) {
     const char *note = p->note ? p->note : "";
     if (!isatty(STDERR_FILENO)) {
         if (is_due(p))
-            fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total, *note ? " " : "", note);
+            fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total,
+                *note ? " " : "", note);
         return 0;
     }
     if (p->total > 0) {
         int width = 30, filled = (int)((double)p->done / (double)p->total * width);
-        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3.0f%% %s", p->phase, filled, "##############################", width - filled,
-            "..............................", (double)p->done / (double)p->total * 100, note);
+        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3.0f%% %s", p->phase, filled,
+            "##############################", width - filled, "..............................",
+            (double)p->done / (double)p->total * 100, note);
     } else
         fprintf(stderr, "\r\033[K%s %ld %s", p->phase, p->done, note);
     bar_open = true;
@@ -97,7 +121,7 @@ int cli_read_line(FILE *in, kh_buf *line, kh_err *err) {
     return 1;
 }
 
-/* ----------------------------------------------------------------------------------------------- parsing */
+/* ------------------------------------------------------------------------------------- parsing */
 
 /* The options that every command takes. */
 typedef struct common_opts {
@@ -124,7 +148,8 @@ typedef struct parsed {
 
 static bool is_option(const char *word) { return word[0] == '-' && word[1] != '\0'; }
 
-/* The value of --name among the words, before they are parsed, or NULL; that of a flag is "". The last one counts. */
+/* The value of --name among the words, before they are parsed, or NULL; that of a flag is "". The
+ * last one counts. */
 static const char *peek(const char *name, bool flag, char **argv, int argc) {
     size_t n = strlen(name);
     const char *value = NULL;
@@ -145,7 +170,8 @@ static int unknown_variant(const cli_variants *v, const char *name, kh_err *err)
     cli_variant each;
     for (int i = 0; v->at(i, &each); i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", each.name);
-    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option, all.data ? all.data : "a few", name);
+    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option,
+        all.data ? all.data : "a few", name);
     kh_buf_free(&all);
     return rc;
 }
@@ -171,7 +197,8 @@ static int choose_variant(parsed *p, char **argv, int argc, kh_err *err) {
     return 0;
 }
 
-/* The row called `name` and the struct that it fills: of the command, of its variant, or of every command. */
+/* The row called `name` and the struct that it fills: of the command, of its variant, or of every
+ * command. */
 static const kh_opt *find_row(parsed *p, const char *name, size_t n, void **into) {
     const kh_opt *row = kh_opts_find(p->cmd->opts, name, n);
     *into = p->opts;
@@ -182,26 +209,29 @@ static const kh_opt *find_row(parsed *p, const char *name, size_t n, void **into
     return row;
 }
 
-/* The option in argv[*i]: "--name value", "--name=value", "--flag", "--no-flag"; a list takes every value up to the next
- * option. Leaves *i at the last word used. */
+/* The option in argv[*i]: "--name value", "--name=value", "--flag", "--no-flag"; a list takes every
+ * value up to the next option. Leaves *i at the last word used. */
 static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
     const char *word = argv[*i] + 2, *equals = strchr(word, '=');
     if (argv[*i][1] != '-')
-        return kh_fail(err, CLI_USAGE, "unknown option \"%s\": options are long and start with two dashes", argv[*i]);
+        return kh_fail(err, CLI_USAGE,
+            "unknown option \"%s\": options are long and start with two dashes", argv[*i]);
     size_t n = equals ? (size_t)(equals - word) : strlen(word);
     void *into;
     const char *value = equals ? equals + 1 : NULL;
     const kh_opt *row = find_row(p, word, n, &into);
-    if (!row && n > 3 && !equals && memcmp(word, "no-", 3) == 0 && (row = find_row(p, word + 3, n - 3, &into)) != NULL) {
+    if (!row && n > 3 && !equals && memcmp(word, "no-", 3) == 0 &&
+        (row = find_row(p, word + 3, n - 3, &into)) != NULL) {
         if (row->type != KH_OPT_FLAG)
             row = NULL;
         value = "false";
     }
     if (!row && p->variant_opts)
-        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"", (int)n, word, p->cmd->name,
-            p->cmd->variants->option, p->variant.name);
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"", (int)n,
+            word, p->cmd->name, p->cmd->variants->option, p->variant.name);
     if (!row)
-        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
+        return kh_fail(
+            err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
     if (row->type == KH_OPT_FLAG && !value)
         value = "true";
     if (!value) {
@@ -210,7 +240,8 @@ static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
         value = argv[++*i];
     }
     int rc = kh_opts_set(row, into, value, err);
-    while (rc == 0 && row->type == KH_OPT_LIST && !equals && *i + 1 < argc && !is_option(argv[*i + 1]))
+    while (
+        rc == 0 && row->type == KH_OPT_LIST && !equals && *i + 1 < argc && !is_option(argv[*i + 1]))
         rc = kh_opts_set(row, into, argv[++*i], err);
     if (rc == KH_EARG && err)
         err->code = rc = CLI_USAGE;
@@ -233,7 +264,8 @@ static int parse(parsed *p, char **argv, int argc, kh_err *err) {
     return 0;
 }
 
-/* Whether a required option was given: only texts and lists can be required, and both start as nothing. */
+/* Whether a required option was given: only texts and lists can be required, and both start as
+ * nothing. */
 static int check_complete(const parsed *p, kh_err *err) {
     for (const kh_opt *row = p->cmd->opts; row && row->name; row++) {
         const void *at = (const char *)p->opts + row->offset;
@@ -243,9 +275,11 @@ static int check_complete(const parsed *p, kh_err *err) {
             return kh_fail(err, CLI_USAGE, "--%s %s is needed: %s", row->name, row->arg, row->help);
     }
     if (p->n_args < p->cmd->min_args)
-        return kh_fail(err, CLI_USAGE, "%s is needed after \"keyhole %s\"", p->cmd->args, p->cmd->name);
+        return kh_fail(
+            err, CLI_USAGE, "%s is needed after \"keyhole %s\"", p->cmd->args, p->cmd->name);
     if (p->cmd->max_args >= 0 && p->n_args > p->cmd->max_args)
-        return kh_fail(err, CLI_USAGE, "unexpected argument \"%s\" for \"keyhole %s\"", p->args[p->cmd->max_args], p->cmd->name);
+        return kh_fail(err, CLI_USAGE, "unexpected argument \"%s\" for \"keyhole %s\"",
+            p->args[p->cmd->max_args], p->cmd->name);
     return 0;
 }
 
@@ -278,9 +312,10 @@ done:
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- main */
+/* ---------------------------------------------------------------------------------------- main */
 
-/* The command that the first one or two words name; *used becomes how many. A word that starts a family is *family. */
+/* The command that the first one or two words name; *used becomes how many. A word that starts a
+ * family is *family. */
 static const cli_command *find_command(int argc, char **argv, int *used, bool *family) {
     *family = false;
     for (const cli_command *const *c = cli_commands; *c; c++) {
@@ -340,7 +375,8 @@ static int start(int argc, char **argv) {
         return argc == 2 ? 2 : finish(0, &err, NULL);
     }
     if (!cmd) {
-        kh_fail(&err, CLI_USAGE, "unknown command \"%s%s%s\"", argv[1], family ? " " : "", family ? argv[2] : "");
+        kh_fail(&err, CLI_USAGE, "unknown command \"%s%s%s\"", argv[1], family ? " " : "",
+            family ? argv[2] : "");
         return finish(CLI_USAGE, &err, NULL);
     }
     return finish(cli_run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);

@@ -1,14 +1,14 @@
 /* rows.c - see rows.h.
  *
- * Lines are collected until there are enough, then read as a small data set of their own, with the header of the file in
- * front. A line break inside quotes does not end a row of CSV. */
+ * Lines are collected until there are enough, then read as a small data set of their own, with the
+ * header of the file in front. A line break inside quotes does not end a row of CSV. */
 #include "rows.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "data/labels.h"
+#include "data/label_names.h"
 
 #include <string.h>
 #include <strings.h>
@@ -19,16 +19,17 @@ static int find_format(cli_rows *r, kh_err *err) {
     static const struct {
         const char *ext;
         int format;
-    } known[] = { { ".txt", CLI_ROWS_TEXT }, { ".tsv", CLI_ROWS_TSV }, { ".csv", CLI_ROWS_CSV }, { ".jsonl", CLI_ROWS_JSONL },
-        { ".json", CLI_ROWS_JSONL } };
+    } known[] = { { ".txt", CLI_ROWS_TEXT }, { ".tsv", CLI_ROWS_TSV }, { ".csv", CLI_ROWS_CSV },
+        { ".jsonl", CLI_ROWS_JSONL }, { ".json", CLI_ROWS_JSONL } };
     if (r->format == CLI_ROWS_AUTO && !r->path)
         r->format = CLI_ROWS_TEXT;
     const char *dot = r->path ? strrchr(kh_path_base(r->path), '.') : NULL;
     for (size_t i = 0; dot && r->format == CLI_ROWS_AUTO && i < sizeof known / sizeof known[0]; i++)
         if (strcasecmp(dot, known[i].ext) == 0)
             r->format = known[i].format;
-    return r->format != CLI_ROWS_AUTO ? 0
-                                      : kh_fail(err, CLI_USAGE, "%s: cannot tell its format by its name; give --format", r->path);
+    return r->format != CLI_ROWS_AUTO
+        ? 0
+        : kh_fail(err, CLI_USAGE, "%s: cannot tell its format by its name; give --format", r->path);
 }
 
 static int open_rows(cli_rows *r, kh_err *err) {
@@ -66,12 +67,13 @@ static int collect(cli_rows *r, int *n_line, int *n_full, kh_err *err) {
         ++*n_line;
         *n_full += !is_blank(&r->one);
         if (kh_buf_failed(&r->text))
-            return kh_fail(err, KH_ELIMIT, "%s:%ld: a row of more than 2 GB; is a quote not closed?", r->name, r->line + 1);
+            return kh_fail(err, KH_ELIMIT,
+                "%s:%ld: a row of more than 2 GB; is a quote not closed?", r->name, r->line + 1);
     }
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- one text a line */
+/* ----------------------------------------------------------------------------- one text a line */
 
 /* One row of a line. An empty text is a text like any other: each line in gives one line out. */
 static int read_text(const cli_rows *r, const char *s, size_t n, kh_row *out, kh_err *err) {
@@ -81,8 +83,8 @@ static int read_text(const cli_rows *r, const char *s, size_t n, kh_row *out, kh
     if (!kh_utf8_valid(s, n))
         return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "not valid UTF-8");
     if (r->task->pair && !tab)
-        return kh_fail_at(
-            err, KH_EFORMAT, r->name, r->line, "task \"%s\" takes two texts; a tab must stand between them", r->task->name);
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+            "task \"%s\" takes two texts; a tab must stand between them", r->task->name);
     *out = (kh_row){ .a = s, .n_a = tab ? (size_t)(tab - s) : n, .label = -1, .line = r->line };
     kh_trim(&out->a, &out->n_a);
     if (tab) {
@@ -109,9 +111,10 @@ static int take_texts(cli_rows *r, int n_line, const kh_row **rows, int *n, kh_e
     return 1;
 }
 
-/* ---------------------------------------------------------------------------------------------------- data files */
+/* ---------------------------------------------------------------------------------- data files */
 
-/* Keeps the first row of a table, which may have line breaks in quotes, and blank lines before it. */
+/* Keeps the first row of a table, which may have line breaks in quotes, and blank lines before it.
+ */
 static void keep_header(cli_rows *r) {
     bool inside = false, quotes = r->format == CLI_ROWS_CSV;
     size_t from = strspn(r->text.data, "\n"), to = from;
@@ -133,9 +136,11 @@ static int parse(cli_rows *r, const kh_buf *bytes, long before, kh_err *err) {
         [CLI_ROWS_CSV] = KH_FORMAT_CSV,
         [CLI_ROWS_CSV_NOHEADER] = KH_FORMAT_CSV_NOHEADER,
         [CLI_ROWS_JSONL] = KH_FORMAT_JSONL };
-    kh_dataset_opts o = {
-        .format = FORMATS[r->format], .task = r->task, .unlabelled = true, .ignore_labels = !r->labels, .lines_before = before
-    };
+    kh_dataset_opts o = { .format = FORMATS[r->format],
+        .task = r->task,
+        .unlabelled = true,
+        .ignore_labels = !r->labels,
+        .lines_before = before };
     return kh_dataset_parse(&r->data, bytes->data, bytes->len, r->name, &o, err);
 }
 
@@ -149,7 +154,8 @@ static int take_data(cli_rows *r, int n_line, const kh_row **rows, int *n, kh_er
         keep_header(r);
     kh_dataset_close(r->data);
     r->data = NULL;
-    int rc = kh_buf_failed(&whole) || kh_buf_failed(&r->header) ? kh_fail_memory(err) : parse(r, &whole, before, err);
+    int rc = kh_buf_failed(&whole) || kh_buf_failed(&r->header) ? kh_fail_memory(err)
+                                                                : parse(r, &whole, before, err);
     kh_buf_free(&whole);
     if (rc != 0)
         return rc;

@@ -1,4 +1,5 @@
-/* rows.h - rows to classify, from standard input or a file, some at a time: memory does not grow with the file.
+/* rows.h - rows to classify, from standard input or a file, some at a time: memory does not grow
+ * with the file.
  *
  *     cli_rows r = { .path = path, .task = task };
  *     while ((rc = cli_rows_next(&r, &rows, &n, err)) > 0) ...
@@ -11,7 +12,14 @@
 
 /* The words of --format. text: one text a line, for a task of pairs two with a tab between. */
 #define CLI_ROWS_FORMATS "auto|text|tsv|csv|csv-noheader|jsonl"
-enum { CLI_ROWS_AUTO, CLI_ROWS_TEXT, CLI_ROWS_TSV, CLI_ROWS_CSV, CLI_ROWS_CSV_NOHEADER, CLI_ROWS_JSONL };
+enum {
+    CLI_ROWS_AUTO,
+    CLI_ROWS_TEXT,
+    CLI_ROWS_TSV,
+    CLI_ROWS_CSV,
+    CLI_ROWS_CSV_NOHEADER,
+    CLI_ROWS_JSONL
+};
 
 typedef struct cli_rows {
     const char *path; /* NULL: standard input */
@@ -27,7 +35,8 @@ typedef struct cli_rows {
     size_t cap;
 } cli_rows;
 
-/* Up to a few hundred rows, in *rows; they live until the next call. Returns 1, or 0 at the end, or < 0. */
+/* Up to a few hundred rows, in *rows; they live until the next call. Returns 1, or 0 at the end, or
+ * < 0. */
 int cli_rows_next(cli_rows *, const kh_row **rows, int *n, kh_err *err);
 void cli_rows_free(cli_rows *);
 

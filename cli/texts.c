@@ -57,9 +57,11 @@ int cli_texts_fail(const cli_texts *t, kh_err *err) {
     return t->line > 0 ? kh_err_prefix(err, "standard input: line %ld", t->line) : err->code;
 }
 
-/* ------------------------------------------------------------------------------------------------- chunks */
+/* -------------------------------------------------------------------------------------- chunks */
 
-enum { CHUNK_TOKENS = 4096 }; /* and one text: what the engine computes at once in any case, and little memory */
+enum {
+    CHUNK_TOKENS = 4096
+}; /* and one text: what the engine computes at once in any case, and little memory */
 
 static void chunk_free(cli_chunk *c) {
     kh_buf_free(&c->bytes);

@@ -1,5 +1,6 @@
-/* fuzz_cmaes.c - any bytes as a saved state of CMA-ES. The checksum is made right first, or nothing would get past it; what is
- * accepted must run, keep its bounds, and come out of kh_cmaes_save again. */
+/* fuzz_cmaes.c - any bytes as a saved state of CMA-ES. The checksum is made right first, or nothing
+ * would get past it; what is accepted must run, keep its bounds, and come out of kh_cmaes_save
+ * again. */
 #include "base/alloc.h"
 #include "base/map.h"
 #include "tune/cmaes.h"
@@ -13,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void run(kh_cmaes *c) {
     int dim = kh_cmaes_dim(c), pop = kh_cmaes_pop(c);
-    double *x = kh_calloc((size_t)dim * (size_t)pop, sizeof *x), *f = kh_calloc((size_t)pop, sizeof *f);
+    double *x = kh_calloc((size_t)dim * (size_t)pop, sizeof *x),
+           *f = kh_calloc((size_t)pop, sizeof *f);
     for (int g = 0; g < 2; g++) {
         kh_cmaes_ask(c, x);
         for (int k = 0; k < pop; k++)

@@ -1,4 +1,5 @@
-/* fuzz_config.c - any bytes as config.json: what is accepted is in range and survives being written and read again. */
+/* fuzz_config.c - any bytes as config.json: what is accepted is in range and survives being written
+ * and read again. */
 #include "model/config.h"
 
 #include <stdlib.h>
@@ -17,8 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     kh_config_put(&c, KH_DTYPE_F16, &text);
     if (kh_config_parse(&again, text.data, text.len, "config.json", &err) != 0)
         abort();
-    if (again.hidden != c.hidden || again.vocab != c.vocab || again.first_position != c.first_position || again.tied != c.tied ||
-        again.act != c.act)
+    if (again.hidden != c.hidden || again.vocab != c.vocab ||
+        again.first_position != c.first_position || again.tied != c.tied || again.act != c.act)
         abort();
     kh_buf_free(&text);
     return 0;

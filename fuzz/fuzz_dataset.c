@@ -8,7 +8,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    static const kh_format formats[] = { KH_FORMAT_TSV, KH_FORMAT_CSV, KH_FORMAT_CSV_NOHEADER, KH_FORMAT_JSONL };
+    static const kh_format formats[] = { KH_FORMAT_TSV, KH_FORMAT_CSV, KH_FORMAT_CSV_NOHEADER,
+        KH_FORMAT_JSONL };
     if (n == 0)
         return 0;
     unsigned choice = data[0] - (unsigned)'0';
@@ -26,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     }
     const kh_row *row = kh_dataset_rows(d);
     size_t total = 0;
-    for (int i = 0; i < kh_dataset_size(d); i++) { /* every text must be readable memory of the right kind */
+    for (int i = 0; i < kh_dataset_size(d);
+         i++) { /* every text must be readable memory of the right kind */
         assert(row[i].label >= -1 && row[i].label < kh_dataset_labels(d));
         assert(row[i].n_a > 0 && (row[i].b != NULL) == kh_dataset_pairs(d));
         for (size_t k = 0; k < row[i].n_a; k++)

@@ -1,4 +1,5 @@
-/* fuzz_decisions.c - any bytes as decisions.json and as results.json; decisions that are accepted must decide. */
+/* fuzz_decisions.c - any bytes as decisions.json and as results.json; decisions that are accepted
+ * must decide. */
 #include "judge/decisions.h"
 #include "report/results.h"
 

@@ -7,12 +7,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void see_option(void *user, const kh_run_option *o) { *(size_t *)user += strlen(o->name) + strlen(o->value); }
-static void see_line(void *user, const char *line, const char *facts) { *(size_t *)user += strlen(line) + strlen(facts); }
+static void see_option(void *user, const kh_run_option *o) {
+    *(size_t *)user += strlen(o->name) + strlen(o->value);
+}
+static void see_line(void *user, const char *line, const char *facts) {
+    *(size_t *)user += strlen(line) + strlen(facts);
+}
 static void see_past(void *user, const char *line) { *(size_t *)user += strlen(line); }
 
 static void clean(void) {
-    static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "run.sqlite-journal", "run.lock" };
+    static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm",
+        "run.sqlite-journal", "run.lock" };
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++)
         fuzz_drop(FILES[i]);
 }
@@ -38,20 +43,24 @@ static void look(void) {
 
 /* As tuning does: begins, recalls what was kept, records an answer. */
 static void go_on(void) {
-    static const kh_run_card CARD = { .method = "bbt", .task = "toy", .model = "m", .data = "d", .access = "logprobs", .seed = 13 };
+    static const kh_run_card CARD = {
+        .method = "bbt", .task = "toy", .model = "m", .data = "d", .access = "logprobs", .seed = 13
+    };
     static const kh_run_option OPTION = { "--seed", "13", false };
     kh_err err = { 0 };
     kh_run *run;
     kh_run_books books;
     size_t seen = 0;
     float answer[2] = { -1, -2 };
-    kh_tape_unit unit = { .kind = KH_TAPE_LOGPROBS, .n_row = 1, .bytes = answer, .n = sizeof answer };
+    kh_answer_unit unit = {
+        .kind = KH_ANSWER_LOGPROBS, .n_row = 1, .bytes = answer, .n = sizeof answer
+    };
     kh_buf state = kh_buf_init(KH_BUF_MAX);
     int rc = kh_run_open(&run, fuzz_folder, &(kh_run_opts){ .resume = true }, &err);
     if (rc == 0)
         rc = kh_run_begin(run, &CARD, &OPTION, 1, &err);
     if (rc == 0) {
-        const kh_tape *t = kh_run_tape(run);
+        const kh_answer_cache *t = kh_run_cache(run);
         double seconds;
         kh_run_recall(run, "search", 0, &books, &state, see_past, &seen, NULL);
         kh_run_generation(run, "bbt", 1, 2, "generation=1 loss=0.5");

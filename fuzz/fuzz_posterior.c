@@ -1,8 +1,9 @@
-/* fuzz_posterior.c - any bytes as posterior.json; what is accepted must come out of kh_posterior_json and be accepted again.
- * After a line of "%%" follows posterior.safetensors, and both are a folder. */
+/* fuzz_posterior.c - any bytes as posterior.json; what is accepted must come out of
+ * kh_posterior_json and be accepted again. After a line of "%%" follows posterior.safetensors, and
+ * both are a folder. */
 #include "fuzz/model.h"
 #include "base/alloc.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <assert.h>
 #include <math.h>
@@ -22,7 +23,8 @@ static void read_json(const char *text, size_t n) {
         kh_posterior_json(p, samples, &b);
         if (kh_posterior_parse(q, b.data, b.len, "again", &again, &err) != 0)
             abort();
-        assert(samples == again && p->n == q->n && p->soft == q->soft && p->demos.n_order == q->demos.n_order);
+        assert(samples == again && p->n == q->n && p->soft == q->soft &&
+            p->demos.n_order == q->demos.n_order);
         kh_buf_free(&b);
     }
     kh_posterior_free(p);
@@ -54,7 +56,8 @@ static void read_folder(const char *json, size_t n_json, const char *samples, si
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static const char SEPARATOR[] = "\n%%\n";
-    const char *text = (const char *)data, *end_json = n > 0 ? memmem(text, n, SEPARATOR, sizeof SEPARATOR - 1) : NULL;
+    const char *text = (const char *)data,
+               *end_json = n > 0 ? memmem(text, n, SEPARATOR, sizeof SEPARATOR - 1) : NULL;
     size_t n_json = end_json ? (size_t)(end_json - text) : n, used = n_json + sizeof SEPARATOR - 1;
     read_json(text, n_json);
     if (end_json)

@@ -1,5 +1,5 @@
-/* fuzz_predictions.c - any bytes as predictions and as a calibrator's file; what is accepted can be judged and calibrated, and
- * what comes out adds up to one. */
+/* fuzz_predictions.c - any bytes as predictions and as a calibrator's file; what is accepted can be
+ * judged and calibrated, and what comes out adds up to one. */
 #include "base/alloc.h"
 #include "judge/calibrate.h"
 #include "judge/predictions.h"
@@ -31,7 +31,8 @@ static void calibrate(const kh_predictions *r, kh_calibration method) {
         memcpy(x, r->x, (size_t)r->n * (size_t)r->n_label * sizeof *x);
     else
         kh_predictions_scores(r, x);
-    int n = keep_known(r, x, label), rc = kh_calibrator_fit(&c, method, x, label, n, r->n_label, &err);
+    int n = keep_known(r, x, label),
+        rc = kh_calibrator_fit(&c, method, x, label, n, r->n_label, &err);
     assert(rc == 0 || (err.code < 0 && err.msg[0]));
     if (rc == 0) {
         kh_metrics m;
@@ -52,12 +53,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     int rc = kh_calibrator_parse(&c, (const char *)data, n, "fuzz", &err);
     assert(rc == 0 || (err.code < 0 && err.msg[0]));
     kh_calibrator_free(&c);
-    if (kh_predictions_parse(&r, (const char *)data, n, "fuzz", any, 3, &err) == 0 && r.n_known > 0 && r.n_label < 100) {
+    if (kh_predictions_parse(&r, (const char *)data, n, "fuzz", any, 3, &err) == 0 &&
+        r.n_known > 0 && r.n_label < 100) {
         calibrate(&r, KH_CALIBRATE_TEMPERATURE);
         calibrate(&r, KH_CALIBRATE_VECTOR);
     }
     kh_predictions_free(&r);
-    if (kh_predictions_parse(&r, (const char *)data, n, "fuzz", votes, 1, &err) == 0 && r.n_known > 0 && r.n_label < 100)
+    if (kh_predictions_parse(&r, (const char *)data, n, "fuzz", votes, 1, &err) == 0 &&
+        r.n_known > 0 && r.n_label < 100)
         calibrate(&r, KH_CALIBRATE_VOTES);
     kh_predictions_free(&r);
     return 0;

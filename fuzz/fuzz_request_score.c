@@ -1,4 +1,5 @@
-/* fuzz_request_score.c - any bytes as the body of POST /v1/score; what is accepted is within the limits. */
+/* fuzz_request_score.c - any bytes as the body of POST /v1/score; what is accepted is within the
+ * limits. */
 #include "plm/wire.h"
 
 #include <assert.h>
@@ -7,7 +8,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    static const kh_wire_limits LIMITS = { .hidden = 2, .max_len = 16, .vocab = 100, .prompts = 8, .rows = 8, .tokens = 1000 };
+    static const kh_wire_limits LIMITS = {
+        .hidden = 2, .max_len = 16, .vocab = 100, .prompts = 8, .rows = 8, .tokens = 1000
+    };
     kh_wire_question q;
     kh_err err = { 0 };
     if (kh_wire_question_parse(&q, (const char *)data, n, &LIMITS, &err) != 0)
@@ -18,10 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
             assert(isfinite(q.prompt[i]));
         for (int s = 0; !q.task && s < q.batch.n_seq; s++) {
             int length = (int)(q.batch.start[s + 1] - q.batch.start[s]);
-            assert(length >= 1 && length <= LIMITS.max_len && q.batch.mask[s] + q.batch.n_mask[s % q.batch.n_variant] <= length);
+            assert(length >= 1 && length <= LIMITS.max_len &&
+                q.batch.mask[s] + q.batch.n_mask[s % q.batch.n_variant] <= length);
             assert(q.n_slot == 0 || (q.batch.slot[s] >= 0 && q.batch.slot[s] + q.n_slot <= length));
             for (int t = 0; t < length; t++)
-                assert(q.batch.id[q.batch.start[s] + (size_t)t] >= 0 && q.batch.id[q.batch.start[s] + (size_t)t] < LIMITS.vocab);
+                assert(q.batch.id[q.batch.start[s] + (size_t)t] >= 0 &&
+                    q.batch.id[q.batch.start[s] + (size_t)t] < LIMITS.vocab);
         }
     }
     kh_wire_question_free(&q);

@@ -1,7 +1,8 @@
-/* fuzz_request_server.c - any bytes as the body of a request, from its reading to its answer: the first byte chooses the endpoint.
- * The server is a whole one, but the routes are called without a connection. Every body gets a status and, if it is 200, JSON. */
+/* fuzz_request_server.c - any bytes as the body of a request, from its reading to its answer: the
+ * first byte chooses the endpoint. The server is a whole one, but the routes are called without a
+ * connection. Every body gets a status and, if it is 200, JSON. */
 #include "fuzz/model.h"
-#include "server/inside.h"
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 
@@ -12,11 +13,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #ifdef KH_WITH_MHD
 
-static const char TASK[] =
-    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-    "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+static const char TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} "
+                           ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+                           "{\"name\":\"good\",\"words\":[\"better\"]}]}";
 
-static kh_server *model, *closed, *desk; /* at access level embeddings, at labels, and a classifier; they are never stopped */
+static kh_server *model, *closed,
+    *desk; /* at access level embeddings, at labels, and a classifier; they are never stopped */
 
 static kh_plm *open_box(kh_access access) {
     kh_plm *plm;
@@ -43,8 +45,12 @@ static void start_all(void) {
     kh_tune_opts o = kh_tune_defaults();
     fuzz_model_make();
     kh_threads_set(1);
-    model = start(&(kh_served){ .plm = open_box(KH_ACCESS_LOGPROBS), .name = "fuzz", .dir = fuzz_folder, .embeddings = true });
-    closed = start(&(kh_served){ .plm = open_box(KH_ACCESS_LABELS), .name = "fuzz", .dir = fuzz_folder });
+    model = start(&(kh_served){ .plm = open_box(KH_ACCESS_LOGPROBS),
+        .name = "fuzz",
+        .dir = fuzz_folder,
+        .embeddings = true });
+    closed = start(
+        &(kh_served){ .plm = open_box(KH_ACCESS_LABELS), .name = "fuzz", .dir = fuzz_folder });
     kh_plm *box = open_box(KH_ACCESS_LOGPROBS);
     assert(kh_task_parse(&task, TASK, sizeof TASK - 1, "toy", NULL) == 0);
     assert(kh_dataset_parse(&rows, TSV, sizeof TSV - 1, "rows.tsv", NULL, NULL) == 0);
@@ -53,7 +59,8 @@ static void start_all(void) {
     desk = start(&(kh_served){ .plm = box, .name = "fuzz", .posterior = p });
 }
 
-static void answer(kh_server *s, void (*prepare)(kh_server *, kh_call *), const uint8_t *data, size_t n) {
+static void answer(
+    kh_server *s, void (*prepare)(kh_server *, kh_call *), const uint8_t *data, size_t n) {
     kh_call c = { .body = kh_buf_init(1 << 20) }, *one = &c;
     kh_buf_bytes(&c.body, data, n);
     prepare(s, &c);
@@ -61,9 +68,11 @@ static void answer(kh_server *s, void (*prepare)(kh_server *, kh_call *), const 
         assert(c.way);
         c.way->run(s, &one, 1);
     }
-    assert(c.reply.status == 200 || c.reply.status == 400 || c.reply.status == 403 || c.reply.status == 413);
+    assert(c.reply.status == 200 || c.reply.status == 400 || c.reply.status == 403 ||
+        c.reply.status == 413);
     json_t *root = NULL;
-    assert(!kh_buf_failed(&c.reply.body) && kh_json_parse(c.reply.body.data, c.reply.body.len, "answer", &root, NULL) == 0);
+    assert(!kh_buf_failed(&c.reply.body) &&
+        kh_json_parse(c.reply.body.data, c.reply.body.len, "answer", &root, NULL) == 0);
     json_decref(root);
     if (c.way)
         c.way->free(c.parsed);
@@ -72,7 +81,8 @@ static void answer(kh_server *s, void (*prepare)(kh_server *, kh_call *), const 
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    static void (*const POST[])(kh_server *, kh_call *) = { kh_post_score, kh_post_completions, kh_post_embeddings };
+    static void (*const POST[])(
+        kh_server *, kh_call *) = { kh_post_score, kh_post_completions, kh_post_embeddings };
     if (n == 0 || n > 1 << 16)
         return 0;
     if (!model)

@@ -1,6 +1,7 @@
-/* fuzz_response.c - any bytes as what a service answers, over a real connection: the first byte chooses what the client takes it
- * for and whether the parts (between lines of "%%") are bodies, which get a head that fits, or raw bytes on the wire. Parts are
- * given in turn, the last again and again. The client must end, in an error or with answers in range. */
+/* fuzz_response.c - any bytes as what a service answers, over a real connection: the first byte
+ * chooses what the client takes it for and whether the parts (between lines of "%%") are bodies,
+ * which get a head that fits, or raw bytes on the wire. Parts are given in turn, the last again and
+ * again. The client must end, in an error or with answers in range. */
 #include "fuzz/model.h"
 #include "plm/http.h"
 
@@ -34,9 +35,11 @@ static void give(int fd) {
     static const char SEPARATOR[] = "\n%%\n";
     char head[128];
     pthread_mutex_lock(&turn);
-    const char *end = script.n > 0 ? memmem(script.text, script.n, SEPARATOR, sizeof SEPARATOR - 1) : NULL;
+    const char *end =
+        script.n > 0 ? memmem(script.text, script.n, SEPARATOR, sizeof SEPARATOR - 1) : NULL;
     size_t size = end ? (size_t)(end - script.text) : script.n;
-    int k = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", size);
+    int k = snprintf(head, sizeof head,
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", size);
     if (!script.raw)
         send_all(fd, head, (size_t)k);
     send_all(fd, script.text, size);
@@ -47,7 +50,8 @@ static void give(int fd) {
     pthread_mutex_unlock(&turn);
 }
 
-/* One request a connection: its head, and as much body as there is at once, are read and not looked at. */
+/* One request a connection: its head, and as much body as there is at once, are read and not looked
+ * at. */
 static void *serve(void *self) {
     static char request[1 << 20];
     for (;;) {
@@ -56,12 +60,14 @@ static void *serve(void *self) {
             return self;
         size_t n = 0, body = 0;
         char *end = NULL;
-        for (ssize_t k; n + 1 < sizeof request && (k = recv(fd, request + n, sizeof request - 1 - n, 0)) > 0;) {
+        for (ssize_t k; n + 1 < sizeof request &&
+             (k = recv(fd, request + n, sizeof request - 1 - n, 0)) > 0;) {
             n += (size_t)k;
             request[n] = '\0';
             if (!end && (end = strstr(request, "\r\n\r\n")) != NULL) {
                 const char *length = strstr(request, "Content-Length: ");
-                body = (size_t)(end + 4 - request) + (length && length < end ? strtoul(length + 16, NULL, 10) : 0);
+                body = (size_t)(end + 4 - request) +
+                    (length && length < end ? strtoul(length + 16, NULL, 10) : 0);
             }
             if (end && n >= body)
                 break;
@@ -77,7 +83,8 @@ static void listen_here(void) {
     socklen_t size = sizeof a;
     pthread_t thread;
     listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 64) == 0);
+    assert(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 &&
+        listen(listener, 64) == 0);
     assert(getsockname(listener, (struct sockaddr *)&a, &size) == 0);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(a.sin_port));
     assert(pthread_create(&thread, NULL, serve, NULL) == 0 && pthread_detach(thread) == 0);
@@ -85,9 +92,9 @@ static void listen_here(void) {
 
 /* A question about one row, asked if the box can be opened and its tokenizer knows the words. */
 static void ask(kh_plm *box) {
-    static const char JSON[] =
-        "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char JSON[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} "
+                               ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+                               "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     const kh_task *task;
     kh_words *words = NULL;
     kh_batch *batch = NULL;
@@ -103,7 +110,8 @@ static void ask(kh_plm *box) {
             &(kh_batch_opts){ .max_len = info.max_len, .next = info.next }, &err);
     if (rc == 0 && batch->n_row == 1) {
         kh_question q = { .batch = batch, .words = words, .n_prompt = 1 };
-        if (info.access >= KH_ACCESS_LOGPROBS && kh_plm_score(kh_plm_scorer(box, NULL), &q, logprob, NULL) == 0)
+        if (info.access >= KH_ACCESS_LOGPROBS &&
+            kh_plm_score(kh_plm_scorer(box, NULL), &q, logprob, NULL) == 0)
             assert(!isnan(logprob[0]) && !isnan(logprob[1]));
         if (kh_plm_answer(kh_plm_labeler(box, NULL), &q, &label, NULL) == 0)
             assert(label == 0 || label == 1);
@@ -114,7 +122,8 @@ static void ask(kh_plm *box) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    static const char *const BACKENDS[] = { "keyhole", "vllm-completions", "vllm-chat", "sglang", "openai" };
+    static const char *const BACKENDS[] = { "keyhole", "vllm-completions", "vllm-chat", "sglang",
+        "openai" };
     if (n == 0)
         return 0;
     if (!url[0])
@@ -132,7 +141,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     script.n = n - 1;
     script.raw = data[0] & 64;
     pthread_mutex_unlock(&turn);
-    if (kh_plm_open(&box, url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o }, &err) != 0)
+    if (kh_plm_open(&box, url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o }, &err) !=
+        0)
         assert(err.code != 0 && err.msg[0]);
     else
         ask(box);

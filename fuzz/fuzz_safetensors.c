@@ -1,4 +1,5 @@
-/* fuzz_safetensors.c - any bytes as a safetensors file: opened or refused, and if opened every array can be read. */
+/* fuzz_safetensors.c - any bytes as a safetensors file: opened or refused, and if opened every
+ * array can be read. */
 #include "model/safetensors.h"
 #include "base/alloc.h"
 

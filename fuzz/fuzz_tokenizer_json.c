@@ -1,5 +1,5 @@
-/* fuzz_tokenizer_json.c - any bytes as a tokenizer.json. What is accepted must encode and decode a fixed text, or say why not,
- * with ids inside the vocabulary. */
+/* fuzz_tokenizer_json.c - any bytes as a tokenizer.json. What is accepted must encode and decode a
+ * fixed text, or say why not, with ids inside the vocabulary. */
 #include "text/tokenizer.h"
 
 #include <assert.h>
@@ -8,13 +8,15 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void encode(const kh_tokenizer *t, unsigned flags) {
-    static const char text[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 "
-                               "e\xCC\x81\xCC\xA7 \xFF low lower\n";
+    static const char text[] =
+        "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 "
+        "e\xCC\x81\xCC\xA7 \xFF low lower\n";
     kh_ids ids = { 0 }, types = { 0 };
     kh_err err = { 0 };
     char *back;
     size_t n;
-    if (kh_tokenizer_encode_pair(t, text, sizeof text - 1, "aab", 3, flags, &ids, &types, &err) == 0) {
+    if (kh_tokenizer_encode_pair(t, text, sizeof text - 1, "aab", 3, flags, &ids, &types, &err) ==
+        0) {
         assert(ids.n == types.n);
         for (int i = 0; i < ids.n; i++)
             assert(ids.id[i] >= 0 && ids.id[i] < kh_tokenizer_size(t));

@@ -1,6 +1,7 @@
-/* fuzz_vocab.c - any bytes as the files of a tokenizer from before tokenizer.json. The first byte says what the main file is
- * (vocab.json, vocab.txt or tokenizer.json); lines of "%%" part it from merges.txt, tokenizer_config.json,
- * special_tokens_map.json and added_tokens.json. What is accepted must encode and decode, with ids inside the vocabulary. */
+/* fuzz_vocab.c - any bytes as the files of a tokenizer from before tokenizer.json. The first byte
+ * says what the main file is (vocab.json, vocab.txt or tokenizer.json); lines of "%%" part it from
+ * merges.txt, tokenizer_config.json, special_tokens_map.json and added_tokens.json. What is
+ * accepted must encode and decode, with ids inside the vocabulary. */
 #include "base/alloc.h"
 #include "text/tokenizer.h"
 
@@ -24,7 +25,8 @@ static void take_part(kh_tokenizer_file *f, const char *name, const char **text,
 }
 
 static void use(const kh_tokenizer *t) {
-    static const char TEXT[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD ABC123 [MASK]\t\xFF low lower\n";
+    static const char TEXT[] =
+        "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD ABC123 [MASK]\t\xFF low lower\n";
     kh_ids ids = { 0 };
     kh_err err = { 0 };
     char *back = NULL;

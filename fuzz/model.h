@@ -1,4 +1,5 @@
-/* model.h - a tiny random model in a folder of its own, for targets that need a box to ask; removed at the end. */
+/* model.h - a tiny random model in a folder of its own, for targets that need a box to ask; removed
+ * at the end. */
 #ifndef KH_FUZZ_MODEL_H
 #define KH_FUZZ_MODEL_H
 
@@ -14,8 +15,8 @@ static char fuzz_folder[64];
 
 /* A folder in memory, if the machine has such a place. */
 static inline void fuzz_folder_make(const char *name) {
-    snprintf(fuzz_folder, sizeof fuzz_folder, "%s/keyhole-fuzz-%s-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name,
-        (long)getpid());
+    snprintf(fuzz_folder, sizeof fuzz_folder, "%s/keyhole-fuzz-%s-%ld",
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", name, (long)getpid());
     assert(kh_dir_make(fuzz_folder, NULL) == 0);
 }
 
@@ -40,12 +41,16 @@ static inline void fuzz_model_remove(void) {
 }
 
 static inline void fuzz_model_make(void) {
-    static const char TOKENIZER[] = "tests/vectors/tokenizers/tiny-bpe.json"; /* targets run from the top of the tree */
-    kh_random_opts r = { .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 5 };
+    static const char TOKENIZER[] =
+        "tests/vectors/tokenizers/tiny-bpe.json"; /* targets run from the top of the tree */
+    kh_random_opts r = {
+        .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 5
+    };
     kh_tokenizer *t;
     kh_buf bytes;
     fuzz_folder_make("model");
-    assert(kh_tokenizer_open(&t, TOKENIZER, NULL) == 0 && kh_file_read(TOKENIZER, 1 << 20, &bytes, NULL) == 0);
+    assert(kh_tokenizer_open(&t, TOKENIZER, NULL) == 0 &&
+        kh_file_read(TOKENIZER, 1 << 20, &bytes, NULL) == 0);
     r.config.vocab = kh_tokenizer_size(t);
     r.config.hidden = 32;
     kh_tokenizer_close(t);

@@ -1,14 +1,17 @@
-/* keyhole.h - a distribution over soft prompts for a frozen language model, and the classifier made of it.
+/* keyhole.h - a distribution over soft prompts for a frozen language model, and the classifier made
+ * of it.
  *
- * This header is the manual of libkeyhole. It follows the flow of the data: text becomes ids, rows become encoded
- * batches, a model answers questions about them.
+ * This header is the manual of libkeyhole. It follows the flow of the data: text becomes ids, rows
+ * become encoded batches, a model answers questions about them.
  *
  * Conventions, everywhere
- *   - Fallible calls return int: 0 done; > 0 recoverable, or more to come; < 0 failed. The last parameter, kh_err *err
- *     (NULL is allowed), then holds a code and one full sentence for a person.
- *   - open/close own OS resources, new/free own memory, init fills the caller's struct. close and free accept NULL.
+ *   - Fallible calls return int: 0 done; > 0 recoverable, or more to come; < 0 failed. The last
+ * parameter, kh_err *err (NULL is allowed), then holds a code and one full sentence for a person.
+ *   - open/close own OS resources, new/free own memory, init fills the caller's struct. close and
+ * free accept NULL.
  *   - The library never prints, never exits, and touches no file that it was not asked to touch.
- *   - Text is UTF-8 with a length; it may hold NUL bytes. Invalid bytes become U+FFFD as Python's errors="replace" does.
+ *   - Text is UTF-8 with a length; it may hold NUL bytes. Invalid bytes become U+FFFD as Python's
+ * errors="replace" does.
  *   - Nothing here is random unless a seed is an argument; the same seed gives the same bits.
  */
 #ifndef KEYHOLE_H
@@ -33,7 +36,7 @@ extern "C" {
 /* The version of the library that is linked, which may differ from the header's. */
 KH_API const char *kh_version(void);
 
-/* ------------------------------------------------------------------------------------------------ errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 /* name, value, meaning */
 #define KH_CODES(X) \
@@ -64,7 +67,7 @@ typedef struct kh_err {
 /* The meaning of a code; never NULL. */
 KH_API const char *kh_code_text(int code);
 
-/* ------------------------------------------------------------------------------------------ log, progress */
+/* ------------------------------------------------------------------------------- log, progress */
 
 typedef enum kh_level { KH_DEBUG, KH_INFO, KH_WARN } kh_level;
 
@@ -74,31 +77,37 @@ typedef struct kh_progress {
     const char *note;  /* key=value pairs for people and plots, or NULL */
 } kh_progress;
 
-/* What a long call tells its caller; all may be NULL. A progress callback that returns non-zero stops the work
- * cleanly: the call then returns KH_STOPPED. Callbacks run on the calling thread. */
+/* What a long call tells its caller; all may be NULL. A progress callback that returns non-zero
+ * stops the work cleanly: the call then returns KH_STOPPED. Callbacks run on the calling thread. */
 typedef struct kh_hooks {
     int (*progress)(void *user, const kh_progress *);
     void (*log)(void *user, kh_level, const char *line);
     void *user;
 } kh_hooks;
 
-/* -------------------------------------------------------------------------------------------------- threads */
+/* ------------------------------------------------------------------------------------- threads */
 
-/* How many threads the library may use; 0 (the start value) means one for each core. Results never depend on it. */
+/* How many threads the library may use; 0 (the start value) means one for each core. Results never
+ * depend on it. */
 KH_API void kh_threads_set(int n);
 KH_API int kh_threads(void);
 
-/* ---------------------------------------------------------------------------------- text -> ids (src/text) */
+/* ---------------------------------------------------------------------- text -> ids (src/text) */
 
-/* A tokenizer as Hugging Face's tools define it, read from their files. Immutable after open: share it between threads. */
+/* A tokenizer as Hugging Face's tools define it, read from their files. Immutable after open: share
+ * it between threads. */
 typedef struct kh_tokenizer kh_tokenizer;
 
-/* path: a model folder ("builtin" is keyhole's own), a tokenizer.json, a vocab.json (with merges.txt beside it), a merges.txt or a
- * vocab.txt. In a folder tokenizer.json is preferred. A component that is not known is refused by name, never ignored.
- *   - tokenizer.json alone decides how text is encoded, but its "truncation" and "padding" are not applied.
- *   - The older files follow the conventions of RoBERTa, GPT-2 and BERT, with what tokenizer_config.json,
- *     special_tokens_map.json and added_tokens.json in their folder say: add_prefix_space, do_lower_case, mask_token, ...
- *   - Those also tell which token is the mask, the padding and so on; otherwise the usual names do. */
+/* path: a model folder ("builtin" is keyhole's own), a tokenizer.json, a vocab.json (with
+ * merges.txt beside it), a merges.txt or a vocab.txt. In a folder tokenizer.json is preferred. A
+ * component that is not known is refused by name, never ignored.
+ *   - tokenizer.json alone decides how text is encoded, but its "truncation" and "padding" are not
+ * applied.
+ *   - The older files follow the conventions of RoBERTa, GPT-2 and BERT, with what
+ * tokenizer_config.json, special_tokens_map.json and added_tokens.json in their folder say:
+ * add_prefix_space, do_lower_case, mask_token, ...
+ *   - Those also tell which token is the mask, the padding and so on; otherwise the usual names do.
+ */
 KH_API int kh_tokenizer_open(kh_tokenizer **out, const char *path, kh_err *err);
 KH_API void kh_tokenizer_close(kh_tokenizer *);
 
@@ -112,19 +121,21 @@ KH_API void kh_ids_free(kh_ids *);
 
 enum kh_encode_flags {
     KH_ENCODE_FRAME = 1, /* add what the post-processor adds: <s> ... </s>, [CLS] ... [SEP] */
-    KH_ENCODE_PLAIN = 2, /* special tokens inside the text are ordinary characters: for text from strangers */
+    KH_ENCODE_PLAIN =
+        2, /* special tokens inside the text are ordinary characters: for text from strangers */
 };
 
 /* Appends the ids of text (at most 1 GB) to *out; nothing is appended on failure. */
-KH_API int kh_tokenizer_encode(const kh_tokenizer *, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err);
+KH_API int kh_tokenizer_encode(
+    const kh_tokenizer *, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err);
 /* The same for a pair; type_id, if not NULL, gets the token type of each id appended to out. */
-KH_API int kh_tokenizer_encode_pair(const kh_tokenizer *, const char *a, size_t na, const char *b, size_t nb, unsigned flags,
-    kh_ids *out, kh_ids *type_id, kh_err *err);
+KH_API int kh_tokenizer_encode_pair(const kh_tokenizer *, const char *a, size_t na, const char *b,
+    size_t nb, unsigned flags, kh_ids *out, kh_ids *type_id, kh_err *err);
 
-/* Fresh text (kh_text_free) of the ids, NUL-terminated; *n gets its length. skip_special leaves special tokens out. Ids
- * that have no token are passed over. */
-KH_API int kh_tokenizer_decode(
-    const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err);
+/* Fresh text (kh_text_free) of the ids, NUL-terminated; *n gets its length. skip_special leaves
+ * special tokens out. Ids that have no token are passed over. */
+KH_API int kh_tokenizer_decode(const kh_tokenizer *, const int32_t *id, int n_id, bool skip_special,
+    char **text, size_t *n, kh_err *err);
 KH_API void kh_text_free(char *text);
 
 /* Number of ids: every id is in 0 .. size-1. */
@@ -134,7 +145,13 @@ KH_API const char *kh_tokenizer_token(const kh_tokenizer *, int32_t id);
 /* The id of a token, or -1. */
 KH_API int32_t kh_tokenizer_id(const kh_tokenizer *, const char *token);
 
-typedef enum kh_special { KH_TOKEN_MASK, KH_TOKEN_UNK, KH_TOKEN_PAD, KH_TOKEN_BOS, KH_TOKEN_EOS } kh_special;
+typedef enum kh_special {
+    KH_TOKEN_MASK,
+    KH_TOKEN_UNK,
+    KH_TOKEN_PAD,
+    KH_TOKEN_BOS,
+    KH_TOKEN_EOS
+} kh_special;
 /* The id that plays this part ([CLS] is BOS, [SEP] is EOS), or -1 if the tokenizer has none. */
 KH_API int32_t kh_tokenizer_special(const kh_tokenizer *, kh_special);
 /* Whether this token takes the white space before it (RoBERTa's <mask> does) or after it. */
@@ -142,7 +159,7 @@ KH_API bool kh_tokenizer_strips(const kh_tokenizer *, int32_t id, bool left);
 /* Changes whenever encoding could change: a hash over the files. */
 KH_API uint64_t kh_tokenizer_fingerprint(const kh_tokenizer *);
 
-/* ------------------------------------------------------------------------ rows -> encoded batches (src/data) */
+/* ---------------------------------------------------------- rows -> encoded batches (src/data) */
 
 /* -- tasks: a template with a mask, and words that stand for classes -- */
 
@@ -154,8 +171,8 @@ typedef struct kh_label {
     int n_word;
 } kh_label;
 
-/* A template holds {text}, or {text_a} and {text_b}; one {mask}; and, if it is a soft one, one {prompt}, where the slots
- * of the soft prompt go. {{ and }} are braces. */
+/* A template holds {text}, or {text_a} and {text_b}; one {mask}; and, if it is a soft one, one
+ * {prompt}, where the slots of the soft prompt go. {{ and }} are braces. */
 typedef struct kh_task {
     const char *name;
     const char *plain; /* the template for use without a soft prompt */
@@ -164,15 +181,17 @@ typedef struct kh_task {
     int n_label;
     kh_metric metric;
     bool pair;           /* two texts a row */
-    bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space (Yelp) */
+    bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space
+                            (Yelp) */
     void *memory;        /* NULL for a built-in task */
 } kh_task;
 
-/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task file (JSON; see
- * "keyhole task show NAME --json" for one to start from). */
+/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task
+ * file (JSON; see "keyhole task show NAME --json" for one to start from). */
 KH_API int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err);
 /* The same from JSON in memory; messages call it by `name`. */
-KH_API int kh_task_parse(const kh_task **out, const char *json, size_t n, const char *name, kh_err *err);
+KH_API int kh_task_parse(
+    const kh_task **out, const char *json, size_t n, const char *name, kh_err *err);
 KH_API void kh_task_close(const kh_task *);
 /* Built-in task number i, or NULL after the last. */
 KH_API const kh_task *kh_task_builtin(int i);
@@ -188,63 +207,81 @@ typedef struct kh_row {
 } kh_row;
 
 typedef enum kh_format {
-    KH_FORMAT_AUTO,         /* by extension and content */
-    KH_FORMAT_TSV,          /* header line, tabs, no quoting; columns by name, so GLUE's files too */
-    KH_FORMAT_CSV,          /* header line, RFC 4180 quoting */
-    KH_FORMAT_CSV_NOHEADER, /* class, then texts (AG News, Yelp, DBPedia); classes count from 1 unless one of them is 0 */
+    KH_FORMAT_AUTO, /* by extension and content */
+    KH_FORMAT_TSV,  /* header line, tabs, no quoting; columns by name, so GLUE's files too */
+    KH_FORMAT_CSV,  /* header line, RFC 4180 quoting */
+    KH_FORMAT_CSV_NOHEADER, /* class, then texts (AG News, Yelp, DBPedia); classes count from 1
+                               unless one of them is 0 */
     KH_FORMAT_JSONL,        /* one object a line */
 } kh_format;
 
 typedef struct kh_dataset_opts { /* {0} is the default */
     kh_format format;
-    const kh_task *task;   /* checks one or two texts, names the labels; must outlive the call only */
-    bool unlabelled;       /* rows without a label are kept, as -1; otherwise a file without labels is refused */
-    bool ignore_labels;    /* with unlabelled: a column of labels is passed over, whatever stands in it */
-    long lines_before;     /* for a part of a file: lines left out between the header, if there is one, and the rows */
-    bool newline_escape;   /* as the task's */
-    bool skip_bad_rows;    /* leave malformed rows out and count them instead of failing at the first */
-    int max_reports;       /* how many of the skipped rows are logged through hooks; 0 means 5 */
+    const kh_task *task; /* checks one or two texts, names the labels; must outlive the call only */
+    bool unlabelled;     /* rows without a label are kept, as -1; otherwise a file without labels is
+                            refused */
+    bool ignore_labels; /* with unlabelled: a column of labels is passed over, whatever stands in it
+                         */
+    long lines_before;  /* for a part of a file: lines left out between the header, if there is one,
+                           and the rows */
+    bool newline_escape; /* as the task's */
+    bool
+        skip_bad_rows; /* leave malformed rows out and count them instead of failing at the first */
+    int max_reports;   /* how many of the skipped rows are logged through hooks; 0 means 5 */
     const kh_hooks *hooks; /* may be NULL */
 } kh_dataset_opts;
 
-/* A file of rows, in memory, immutable. Text columns are found by their names (text, sentence; text_a and text_b,
- * sentence1 and sentence2, premise and hypothesis, ...), and so is the label (label, gold_label, Quality, ...). A label is a
- * number from 0, or a name: one of labels.txt beside the file, or of the task's; failing both, the names found count in
- * alphabetical order. Rows labelled "-" or -1 (annotators disagreed) are left out and counted, or kept if `unlabelled`. */
+/* A file of rows, in memory, immutable. Text columns are found by their names (text, sentence;
+ * text_a and text_b, sentence1 and sentence2, premise and hypothesis, ...), and so is the label
+ * (label, gold_label, Quality, ...). A label is a number from 0, or a name: one of labels.txt
+ * beside the file, or of the task's; failing both, the names found count in alphabetical order.
+ * Rows labelled "-" or -1 (annotators disagreed) are left out and counted, or kept if `unlabelled`.
+ */
 typedef struct kh_dataset kh_dataset;
 
-KH_API int kh_dataset_open(kh_dataset **out, const char *path, const kh_dataset_opts *, kh_err *err);
-/* The same for n bytes in memory, which are copied; `name` stands for the path, and labels.txt is not sought. */
-KH_API int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name, const kh_dataset_opts *, kh_err *err);
+KH_API int kh_dataset_open(
+    kh_dataset **out, const char *path, const kh_dataset_opts *, kh_err *err);
+/* The same for n bytes in memory, which are copied; `name` stands for the path, and labels.txt is
+ * not sought. */
+KH_API int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name,
+    const kh_dataset_opts *, kh_err *err);
 /* A data set of some rows of another, in the given order. It stands alone. */
-KH_API int kh_dataset_select(kh_dataset **out, const kh_dataset *, const int *index, int n, kh_err *err);
+KH_API int kh_dataset_select(
+    kh_dataset **out, const kh_dataset *, const int *index, int n, kh_err *err);
 KH_API void kh_dataset_close(kh_dataset *);
 
 KH_API int kh_dataset_size(const kh_dataset *);
-KH_API const kh_row *kh_dataset_rows(const kh_dataset *); /* [size], as long as the data set lives */
+KH_API const kh_row *kh_dataset_rows(
+    const kh_dataset *); /* [size], as long as the data set lives */
 KH_API bool kh_dataset_pairs(const kh_dataset *);
-KH_API int kh_dataset_labels(const kh_dataset *);                /* how many classes are known of */
-KH_API const char *kh_dataset_label(const kh_dataset *, int k);  /* the name of a class, or NULL if it has none */
+KH_API int kh_dataset_labels(const kh_dataset *); /* how many classes are known of */
+KH_API const char *kh_dataset_label(
+    const kh_dataset *, int k); /* the name of a class, or NULL if it has none */
 KH_API const char *kh_dataset_path(const kh_dataset *);
-KH_API kh_format kh_dataset_format(const kh_dataset *);          /* never KH_FORMAT_AUTO */
-KH_API int kh_dataset_skipped(const kh_dataset *);               /* malformed rows left out */
-KH_API int kh_dataset_undecided(const kh_dataset *);             /* rows left out because they have no label */
+KH_API kh_format kh_dataset_format(const kh_dataset *); /* never KH_FORMAT_AUTO */
+KH_API int kh_dataset_skipped(const kh_dataset *);      /* malformed rows left out */
+KH_API int kh_dataset_undecided(const kh_dataset *); /* rows left out because they have no label */
 
-/* A data folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class name a line, and perhaps
- * ready-made few-shot splits: kshotK/seedS.train.tsv and .dev.tsv, or LM-BFF's k-shot/TASK/K-S/train.tsv and so on (the
- * folder may also be k-shot/TASK or the folder K-S itself). */
+/* A data folder holds train, dev and test as .tsv, .csv or .jsonl, labels.txt with one class name a
+ * line, and perhaps ready-made few-shot splits: kshotK/seedS.train.tsv and .dev.tsv, or LM-BFF's
+ * k-shot/TASK/K-S/train.tsv and so on (the folder may also be k-shot/TASK or the folder K-S
+ * itself). */
 typedef struct kh_split {
     kh_dataset *train, *dev;
     bool drawn; /* by us; otherwise read from ready-made files */
 } kh_split;
 
-/* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made files for (shots, seed)
- * are read as they are. Otherwise the rows of train are shuffled by the seed and walked: the first `shots` of each class
- * make train, the next make dev. shots = 0 takes the files train and dev whole. */
-KH_API int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+/* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made
+ * files for (shots, seed) are read as they are. Otherwise the rows of train are shuffled by the
+ * seed and walked: the first `shots` of each class make train, the next make dev. shots = 0 takes
+ * the files train and dev whole. */
+KH_API int kh_split_open(
+    kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
 KH_API void kh_split_close(kh_split *);
-/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's tree. */
-KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
+/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's
+ * tree. */
+KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed,
+    const kh_dataset_opts *, kh_err *err);
 
 /* -- label words as tokens -- */
 
@@ -253,15 +290,16 @@ typedef struct kh_word {
     int label;
     const int32_t *id; /* [n_token] all tokens of the word */
     int n_token;
-    int n_id;       /* how many of them count: all, or with paper_exact the first */
-    int same;       /* the first word of another class with the very same tokens that count, or -1 */
+    int n_id; /* how many of them count: all, or with paper_exact the first */
+    int same; /* the first word of another class with the very same tokens that count, or -1 */
     int first_same; /* the first word of another class with the same first token, or -1 */
     bool unknown;   /* one of its tokens is the unknown token, or it has none */
 } kh_word;
 
-/* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a label's logit is the logit of
- * its word at the mask, log-sum-exp over several words. Otherwise the score of a word is the mean over its tokens of the
- * log-probabilities, over the whole vocabulary, at as many masks as it has tokens; over several words, log-sum-exp. */
+/* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a
+ * label's logit is the logit of its word at the mask, log-sum-exp over several words. Otherwise the
+ * score of a word is the mean over its tokens of the log-probabilities, over the whole vocabulary,
+ * at as many masks as it has tokens; over several words, log-sum-exp. */
 typedef struct kh_words {
     const kh_word *word; /* [n_word], label after label */
     int n_word, n_label;
@@ -271,9 +309,12 @@ typedef struct kh_words {
     void *memory;
 } kh_words;
 
-/* Each word as it stands inside a sentence: with a space before it. paper_exact: the first token of the word without. */
-KH_API int kh_words_new(kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
-/* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two classes. */
+/* Each word as it stands inside a sentence: with a space before it. paper_exact: the first token of
+ * the word without. */
+KH_API int kh_words_new(
+    kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two
+ * classes. */
 KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
 KH_API void kh_words_free(kh_words *);
 
@@ -281,22 +322,24 @@ KH_API void kh_words_free(kh_words *);
 
 typedef enum kh_placement {
     KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
-    KH_SLOTS_PREFIX,   /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+    KH_SLOTS_PREFIX, /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
 } kh_placement;
 
 typedef struct kh_batch_opts {
-    int max_len;            /* the longest sequence that the model takes, all tokens and slots counted */
-    int n_slot;             /* 0: no soft prompt, the plain template */
+    int max_len; /* the longest sequence that the model takes, all tokens and slots counted */
+    int n_slot;  /* 0: no soft prompt, the plain template */
     const int32_t *slot_id; /* [n_slot] ids that stand in the slots; NULL: 1000, 1001, ... */
     kh_placement placement;
     bool paper_exact; /* rows longer than max_len are left out; otherwise their texts are cut */
-    bool next;        /* for models that continue texts: a sequence ends where its mask would stand, and has none */
+    bool next; /* for models that continue texts: a sequence ends where its mask would stand, and
+                  has none */
 } kh_batch_opts;
 
-/* Sequences of different lengths, one after another, without padding. A row has n_variant sequences, one for each word
- * length (one in all if label words are single tokens): sequence s belongs to row s / n_variant and holds
- * n_mask[s % n_variant] masks side by side. Its tokens are id[start[s]] .. id[start[s + 1] - 1]; positions below count
- * from start[s]. The slots of a sequence stand side by side. */
+/* Sequences of different lengths, one after another, without padding. A row has n_variant
+ * sequences, one for each word length (one in all if label words are single tokens): sequence s
+ * belongs to row s / n_variant and holds n_mask[s % n_variant] masks side by side. Its tokens are
+ * id[start[s]] .. id[start[s + 1] - 1]; positions below count from start[s]. The slots of a
+ * sequence stand side by side. */
 typedef struct kh_batch {
     int n_row, n_variant, n_seq; /* n_seq = n_row * n_variant */
     int n_slot;
@@ -313,23 +356,26 @@ typedef struct kh_batch {
     void *memory;
 } kh_batch;
 
-/* Fills the template with each of the n rows (of kh_dataset_rows, or made by the caller) and encodes it. The ids are those
- * that Hugging Face's tokenizer gives for the filled-in text, except that special tokens written in a text ("<mask>" in a
- * review) stay ordinary characters. Rows that are too long lose the end of their texts, never template, slots or mask: of a
- * pair the longer text first, until both are of one length. */
-KH_API int kh_batch_encode(kh_batch **out, const kh_tokenizer *, const kh_task *, const kh_words *, const kh_row *rows, int n,
-    const kh_batch_opts *, kh_err *err);
+/* Fills the template with each of the n rows (of kh_dataset_rows, or made by the caller) and
+ * encodes it. The ids are those that Hugging Face's tokenizer gives for the filled-in text, except
+ * that special tokens written in a text ("<mask>" in a review) stay ordinary characters. Rows that
+ * are too long lose the end of their texts, never template, slots or mask: of a pair the longer
+ * text first, until both are of one length. */
+KH_API int kh_batch_encode(kh_batch **out, const kh_tokenizer *, const kh_task *, const kh_words *,
+    const kh_row *rows, int n, const kh_batch_opts *, kh_err *err);
 KH_API void kh_batch_free(kh_batch *);
 
-/* ------------------------------------------------------------------ ids + prompt -> hidden states (src/model) */
+/* --------------------------------------------------- ids + prompt -> hidden states (src/model) */
 
 /* How numbers are stored. */
 typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
 
-/* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are what artefacts record. */
+/* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are
+ * what artefacts record. */
 #define KH_INJECTS(X) \
-    X(KH_INJECT_NONE, "none")                   /* no soft prompt */ \
-    X(KH_INJECT_POST_LN_ADD, "post-ln-add")     /* added to the embedding output of ids 1..m, which hold their place */ \
+    X(KH_INJECT_NONE, "none") /* no soft prompt */ \
+    X(KH_INJECT_POST_LN_ADD, \
+        "post-ln-add") /* added to the embedding output of ids 1..m, which hold their place */ \
     X(KH_INJECT_EMBED_PREFIX, "embed-prefix")   /* m word embeddings before the first id */ \
     X(KH_INJECT_EMBED_INPLACE, "embed-inplace") /* m word embeddings after the first id */
 
@@ -341,39 +387,41 @@ typedef enum kh_inject {
 KH_API const char *kh_inject_name(kh_inject);
 KH_API int kh_inject_find(kh_inject *out, const char *name, kh_err *err);
 
-/* An encoder as Hugging Face's folders hold it: config.json and model.safetensors (or its index and shards). Immutable
- * after open: share it between threads. */
+/* An encoder as Hugging Face's folders hold it: config.json and model.safetensors (or its index and
+ * shards). Immutable after open: share it between threads. */
 typedef struct kh_model kh_model;
 
 typedef struct kh_model_opts {
-    kh_dtype store;         /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
-    const char *need_head;  /* what needs a masked-language-model head, e.g. "fill-mask": refuses a model without; or NULL */
-    bool allow_nonfinite;   /* do not refuse NaN and infinite weights */
-    const kh_hooks *hooks;  /* warnings about tensors that are not used; NULL: none */
+    kh_dtype store; /* what matrices are kept as in memory; KH_DTYPE_ANY: as they are in the file */
+    const char *need_head; /* what needs a masked-language-model head, e.g. "fill-mask": refuses a
+                              model without; or NULL */
+    bool allow_nonfinite;  /* do not refuse NaN and infinite weights */
+    const kh_hooks *hooks; /* warnings about tensors that are not used; NULL: none */
 } kh_model_opts;
 
-/* dir: the folder; the word "builtin" is the model that comes with keyhole, found in $KEYHOLE_MODELS if that is set, else by where
- * the program or the library is. opts NULL means all zero. */
+/* dir: the folder; the word "builtin" is the model that comes with keyhole, found in
+ * $KEYHOLE_MODELS if that is set, else by where the program or the library is. opts NULL means all
+ * zero. */
 KH_API int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err);
 KH_API void kh_model_close(kh_model *);
 
 typedef struct kh_model_info {
     const char *type; /* "bert", "roberta", ... as config.json calls it */
     int layers, hidden, heads, inner, vocab;
-    int max_tokens; /* the longest sequence, special tokens and soft prompt included */
-    bool head;      /* has a masked-language-model head */
-    bool tied;      /* whose decoder is the word-embedding matrix */
-    kh_dtype dtype; /* of the word embeddings in the file */
-    size_t params;  /* a tied decoder is counted once */
-    size_t bytes;   /* of weights in memory */
+    int max_tokens;       /* the longest sequence, special tokens and soft prompt included */
+    bool head;            /* has a masked-language-model head */
+    bool tied;            /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype;       /* of the word embeddings in the file */
+    size_t params;        /* a tied decoder is counted once */
+    size_t bytes;         /* of weights in memory */
     uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
 } kh_model_info;
 KH_API kh_model_info kh_model_describe(const kh_model *);
 
-/* ------------------------------------------------------------- prompts x rows -> answers: the black box (src/plm) */
+/* ------------------------------------------ prompts x rows -> answers: the black box (src/plm) */
 
-/* A frozen language model, seen only through its answers. It remembers nothing but its meter. Call it from one thread: the
- * call itself spreads the work. */
+/* A frozen language model, seen only through its answers. It remembers nothing but its meter. Call
+ * it from one thread: the call itself spreads the work. */
 typedef struct kh_plm kh_plm;
 
 /* What a box lets out. */
@@ -384,7 +432,8 @@ typedef enum kh_access {
 } kh_access;
 KH_API const char *kh_access_name(kh_access); /* "labels", "logprobs", "weights" */
 
-/* How the engine holds weights and multiplies. The result is a pure function of (weights, precision, kind of CPU, inputs). */
+/* How the engine holds weights and multiplies. The result is a pure function of (weights,
+ * precision, kind of CPU, inputs). */
 typedef enum kh_precision {
     KH_F32,
     KH_BF16, /* weights in bf16; activations too where the CPU multiplies bf16, else f32 */
@@ -394,19 +443,22 @@ typedef enum kh_precision {
 
 /* How to speak to a model behind HTTP. */
 typedef struct kh_http_opts {
-    const char *backend;    /* keyhole (NULL means it), vllm-completions, vllm-chat, sglang, openai */
-    const char *model;      /* the service's name for the model; NULL: the first that it lists */
-    const char *key_file;   /* holds the key; NULL: the environment's KEYHOLE_API_KEY. Keys appear in no message and no file */
-    const char *ca_file;    /* certificates to trust; NULL: the system's */
+    const char *backend;  /* keyhole (NULL means it), vllm-completions, vllm-chat, sglang, openai */
+    const char *model;    /* the service's name for the model; NULL: the first that it lists */
+    const char *key_file; /* holds the key; NULL: the environment's KEYHOLE_API_KEY. Keys appear in
+                             no message and no file */
+    const char *ca_file;  /* certificates to trust; NULL: the system's */
     const char *tokenizer;  /* of the model, where the service does not give it */
-    const char *embeddings; /* safetensors file with the word embeddings, where the service wants whole sequences of them */
+    const char *embeddings; /* safetensors file with the word embeddings, where the service wants
+                               whole sequences of them */
     int in_flight;          /* requests at a time */
     int retries;            /* of one request; -1: 8, and none while nobody has answered yet */
     double timeout;         /* seconds, of one try */
 } kh_http_opts;
 KH_API kh_http_opts kh_http_defaults(void);
 
-/* The processes of an MPI job (doc/scale.md). Rank 0 opens boxes with them; the others serve it, and do nothing else:
+/* The processes of an MPI job (doc/scale.md). Rank 0 opens boxes with them; the others serve it,
+ * and do nothing else:
  *
  *     kh_ranks_open(&ranks, "keyhole-mpi.so", NULL, err);
  *     if (kh_ranks_rank(ranks) > 0)
@@ -419,40 +471,48 @@ KH_API kh_http_opts kh_http_defaults(void);
 typedef struct kh_ranks kh_ranks;
 
 typedef struct kh_ranks_opts {
-    /* Asked while waiting for other ranks: > 0 ends the question with KH_STOPPED; < 0 says that the job may be about to be ended,
-     * so that a rank that does not answer is given up soon. NULL: never. */
+    /* Asked while waiting for other ranks: > 0 ends the question with KH_STOPPED; < 0 says that the
+     * job may be about to be ended, so that a rank that does not answer is given up soon. NULL:
+     * never. */
     int (*stop)(void *user);
     void *user;
     int threads; /* of each rank; 0: the cores of a machine shared between its ranks */
 } kh_ranks_opts;
 
 /* plugin: the file keyhole-mpi.so, which starts MPI. opts NULL means all zero. */
-KH_API int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts, kh_err *err);
+KH_API int kh_ranks_open(
+    kh_ranks **out, const char *plugin, const kh_ranks_opts *opts, kh_err *err);
 KH_API int kh_ranks_rank(const kh_ranks *);
 KH_API int kh_ranks_size(const kh_ranks *);
-KH_API bool kh_ranks_idle(const kh_ranks *); /* no model was opened on them, and nobody was told why */
-/* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's cores. */
+KH_API bool kh_ranks_idle(
+    const kh_ranks *); /* no model was opened on them, and nobody was told why */
+/* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's
+ * cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
 KH_API int kh_ranks_serve(kh_ranks *, kh_err *err);
-/* Rank 0 ends the others, and waits so many seconds for them; then the whole job is ended by force. < 0: by force at once. */
+/* Rank 0 ends the others, and waits so many seconds for them; then the whole job is ended by force.
+ * < 0: by force at once. */
 KH_API void kh_ranks_close(kh_ranks *, double seconds);
 
 typedef struct kh_plm_opts {
     kh_access access;
     kh_precision precision;
-    const kh_hooks *hooks; /* may be NULL */
+    const kh_hooks *hooks;    /* may be NULL */
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
-    kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they outlive it */
+    kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they
+                        outlive it */
 } kh_plm_opts;
 
-/* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service, which decides precision itself and
- * opens the box at the lower of its own access level and the one asked for. */
+/* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service,
+ * which decides precision itself and opens the box at the lower of its own access level and the one
+ * asked for. */
 KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
 KH_API void kh_plm_close(kh_plm *);
 
 /* What may be known of any box. */
 typedef struct kh_plm_info {
-    const char *backend; /* "native", ...; behind keyhole's own services, that of the engine there */
+    const char
+        *backend; /* "native", ...; behind keyhole's own services, that of the engine there */
     kh_access access;
     int hidden;           /* length of a prompt row */
     int max_len;          /* tokens in a sequence, slots included */
@@ -461,23 +521,25 @@ typedef struct kh_plm_info {
     const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
     bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
     int ranks;         /* processes that share the work: several under mpirun or srun */
-    bool energy;       /* kh_plm_score_energy gives energies: the level is not labels, and what is behind shows absolute logits */
+    bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
+                    shows absolute logits */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
 
-/* What the box was asked so far. A query is one prompt with one row. Answers that a resumed run had already (src/run) count as
- * if they were given now, in `seconds` too, but not as calls. */
+/* What the box was asked so far. A query is one prompt with one row. Answers that a resumed run had
+ * already (src/run) count as if they were given now, in `seconds` too, but not as calls. */
 typedef struct kh_meter {
     long long calls, prompts, queries, tokens;
     long long replayed; /* of the queries: not asked in this process */
     double seconds;
-    long long forward, backward; /* rows that passed the opened weights beside the box, and back: gradients, no queries */
+    long long forward, backward; /* rows that passed the opened weights beside the box, and back:
+                                    gradients, no queries */
 } kh_meter;
 KH_API kh_meter kh_plm_meter(const kh_plm *);
 
-/* What soft prompts are made from: mean and standard deviation of the word-embedding matrix, and its rows [hidden]. A box
- * of any access level gives them, and they are not queries. */
+/* What soft prompts are made from: mean and standard deviation of the word-embedding matrix, and
+ * its rows [hidden]. A box of any access level gives them, and they are not queries. */
 KH_API int kh_plm_embedding_stats(kh_plm *, double *mean, double *std, kh_err *err);
 KH_API int kh_plm_embedding_row(kh_plm *, int32_t id, float *row, kh_err *err);
 
@@ -486,12 +548,13 @@ typedef struct kh_question {
     const kh_batch *batch;
     const kh_words *words;
     kh_inject inject;
-    const float *prompt; /* [n_prompt, batch->n_slot, hidden]; without slots NULL, and n_prompt is taken as 1 */
+    const float *prompt; /* [n_prompt, batch->n_slot, hidden]; without slots NULL, and n_prompt is
+                            taken as 1 */
     int n_prompt;
 } kh_question;
 
-/* Access levels are types: a method that was given a kh_labeler has no way to a probability. Both borrow the box, and are
- * NULL (with a sentence) if it was opened at a lower level. */
+/* Access levels are types: a method that was given a kh_labeler has no way to a probability. Both
+ * borrow the box, and are NULL (with a sentence) if it was opened at a lower level. */
 typedef struct kh_labeler kh_labeler;
 typedef struct kh_scorer kh_scorer;
 KH_API kh_labeler *kh_plm_labeler(kh_plm *, kh_err *err);
@@ -499,33 +562,40 @@ KH_API kh_scorer *kh_plm_scorer(kh_plm *, kh_err *err);
 
 /* logprob [n_prompt, n_row, n_label]: log-probabilities of the labels, which add up to one. */
 KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err *err);
-/* The same bits, and energy [n_prompt, n_row]: -log sum_k exp(logit of label k), logits as the model gives them (kh_words says
- * which), which their normalisation throws away; where they are log-probabilities over the whole vocabulary, -log of the mass of
- * the label words. NaN where kh_plm_info.energy is false. */
-KH_API int kh_plm_score_energy(kh_scorer *, const kh_question *, float *logprob, float *energy, kh_err *err);
+/* The same bits, and energy [n_prompt, n_row]: -log sum_k exp(logit of label k), logits as the
+ * model gives them (kh_words says which), which their normalisation throws away; where they are
+ * log-probabilities over the whole vocabulary, -log of the mass of the label words. NaN where
+ * kh_plm_info.energy is false. */
+KH_API int kh_plm_score_energy(
+    kh_scorer *, const kh_question *, float *logprob, float *energy, kh_err *err);
 
 /* label [n_prompt, n_row]: the most probable label; the first of equals. */
 KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
 
-/* Early rejection. Rows are asked `chunk` at a time; a prompt that has made more errors against batch->label than its allowance
- * is asked no further. What is asked depends on this alone, never on threads. */
+/* Early rejection. Rows are asked `chunk` at a time; a prompt that has made more errors against
+ * batch->label than its allowance is asked no further. What is asked depends on this alone, never
+ * on threads. */
 typedef struct kh_patience {
     const int *allowance; /* [n_prompt] */
-    const int *order;     /* [n_row] the rows, each once, as they are asked: hard ones first saves most; NULL: as they stand */
-    int chunk;            /* 0: a sensible number */
+    const int *order; /* [n_row] the rows, each once, as they are asked: hard ones first saves most;
+                         NULL: as they stand */
+    int chunk;        /* 0: a sensible number */
 } kh_patience;
 
-/* errors [n_prompt]: how many it made; exact if not more than the allowance. label [n_prompt, n_row], -1 where a prompt was not
- * asked; may be NULL. */
-KH_API int kh_plm_answer_within(kh_labeler *, const kh_question *, const kh_patience *, int *errors, int *label, kh_err *err);
+/* errors [n_prompt]: how many it made; exact if not more than the allowance. label [n_prompt,
+ * n_row], -1 where a prompt was not asked; may be NULL. */
+KH_API int kh_plm_answer_within(
+    kh_labeler *, const kh_question *, const kh_patience *, int *errors, int *label, kh_err *err);
 
-/* ------------------------------------------------------------------------------ z -> soft prompt (src/prompt) */
+/* --------------------------------------------------------------- z -> soft prompt (src/prompt) */
 
 /* How the entries of the matrix A are distributed. The names are what artefacts record. */
 #define KH_PROJECTIONS(X) \
-    X(KH_PROJECTION_NORMAL, "normal")   /* scaled from the word embeddings (the paper) */ \
-    X(KH_PROJECTION_UNIFORM, "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */ \
-    X(KH_PROJECTION_IDENTITY, "identity") /* no projection: z is the whole prompt, slots x hidden numbers */
+    X(KH_PROJECTION_NORMAL, "normal") /* scaled from the word embeddings (the paper) */ \
+    X(KH_PROJECTION_UNIFORM, \
+        "uniform") /* within -1 / sqrt dim .. 1 / sqrt dim (the original BBT) */ \
+    X(KH_PROJECTION_IDENTITY, \
+        "identity") /* no projection: z is the whole prompt, slots x hidden numbers */
 
 typedef enum kh_projection {
 #define KH_PROJECTION_ENUM(name, text) name,
@@ -542,20 +612,21 @@ typedef enum kh_p0 {
 
 /* The soft prompts P = A z + P0 in which methods search. */
 typedef struct kh_space_opts {
-    int dim;    /* of z */
-    int slots;  /* rows of P */
-    int inject; /* kh_inject: where P enters the model */
+    int dim;             /* of z */
+    int slots;           /* rows of P */
+    int inject;          /* kh_inject: where P enters the model */
     int projection;      /* kh_projection */
     int p0;              /* kh_p0 */
     const char *p0_text; /* for KH_P0_TEXT */
 } kh_space_opts;
 KH_API kh_space_opts kh_space_defaults(void); /* the paper's: 500, 50, post-ln-add, normal, ids */
 
-/* ------------------------------------------------------------------- posteriors and predictions (src/judge) */
+/* ------------------------------------------------------ posteriors and predictions (src/judge) */
 
-/* What every method of tuning returns: weighted samples of z and all that is needed to use them again. In a folder it is
- * posterior.safetensors (z, weights) and posterior.json (the rest). A manual prompt and in-context learning are posteriors,
- * too: one without z, one with demonstrations. */
+/* What every method of tuning returns: weighted samples of z and all that is needed to use them
+ * again. In a folder it is posterior.safetensors (z, weights) and posterior.json (the rest). A
+ * manual prompt and in-context learning are posteriors, too: one without z, one with
+ * demonstrations. */
 typedef struct kh_posterior kh_posterior;
 
 KH_API int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err);
@@ -565,47 +636,57 @@ KH_API void kh_posterior_free(kh_posterior *);
 
 typedef struct kh_posterior_info {
     const char *method;
-    kh_access access;    /* KH_ACCESS_LABELS: samples vote; otherwise their probabilities are averaged */
-    int samples, dim;    /* dim 0: no soft prompt */
-    const kh_task *task; /* as it was when tuning */
+    kh_access
+        access; /* KH_ACCESS_LABELS: samples vote; otherwise their probabilities are averaged */
+    int samples, dim;              /* dim 0: no soft prompt */
+    const kh_task *task;           /* as it was when tuning */
     const char *model, *precision; /* the folder it was tuned on, and how */
     uint64_t fingerprint;          /* of weights and tokenizer */
     uint64_t seed;
     long long train_queries, dev_queries; /* what it cost */
-    long long forward, backward;          /* and in passes of rows through the weights, if the box was open */
+    long long forward,
+        backward;        /* and in passes of rows through the weights, if the box was open */
     double dev;          /* the task's metric on the dev rows */
     const char *stopped; /* why tuning ended */
 } kh_posterior_info;
-KH_API kh_posterior_info kh_posterior_describe(const kh_posterior *); /* lives as long as the posterior */
+KH_API kh_posterior_info kh_posterior_describe(
+    const kh_posterior *); /* lives as long as the posterior */
 
-/* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL: the posterior's own), is
- * refused with a sentence that names what differs. Posterior, box and task must outlive it. */
+/* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL:
+ * the posterior's own), is refused with a sentence that names what differs. Posterior, box and task
+ * must outlive it. */
 typedef struct kh_predictor kh_predictor;
-KH_API int kh_predictor_new(kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *, kh_err *err);
+KH_API int kh_predictor_new(
+    kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *, kh_err *err);
 KH_API void kh_predictor_free(kh_predictor *);
 
-/* p [n, n_label]: the predictive distribution of each row, the weighted mean of softmax, or of votes. Texts that are too
- * long are cut. A row's distribution depends on that row alone. */
+/* p [n, n_label]: the predictive distribution of each row, the weighted mean of softmax, or of
+ * votes. Texts that are too long are cut. A row's distribution depends on that row alone. */
 KH_API int kh_predictor_run(kh_predictor *, const kh_row *rows, int n, double *p, kh_err *err);
 
 /* The same, and what the samples said one by one. */
 typedef struct kh_explained {
-    double *p;         /* [n, n_label] */
-    double *votes;     /* [n, n_label] the weight of the samples whose first choice a class is; NULL: not wanted, */
-    double *ambiguity; /* [n] nor this: the weighted mean of the samples' entropies, NaN where samples only vote */
-    double *energy;    /* [n] the weighted mean of the samples' energies, NaN where they are not known; NULL: not wanted */
+    double *p;     /* [n, n_label] */
+    double *votes; /* [n, n_label] the weight of the samples whose first choice a class is; NULL:
+                      not wanted, */
+    double *ambiguity; /* [n] nor this: the weighted mean of the samples' entropies, NaN where
+                          samples only vote */
+    double *energy; /* [n] the weighted mean of the samples' energies, NaN where they are not known;
+                       NULL: not wanted */
 } kh_explained;
-KH_API int kh_predictor_explain(kh_predictor *, const kh_row *rows, int n, const kh_explained *out, kh_err *err);
+KH_API int kh_predictor_explain(
+    kh_predictor *, const kh_row *rows, int n, const kh_explained *out, kh_err *err);
 
-/* Whether energies are known: the samples were asked for log-probabilities, of a box that shows them (kh_plm_info.energy). The
- * answers of a head beside the model have none. */
+/* Whether energies are known: the samples were asked for log-probabilities, of a box that shows
+ * them (kh_plm_info.energy). The answers of a head beside the model have none. */
 KH_API bool kh_predictor_energy(const kh_predictor *);
 
-/* For rows of another task, which are none of the classifier's business: the template of that task (which must outlive the
- * predictor) with the posterior's label words. */
-KH_API int kh_predictor_foreign(kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *template_of, kh_err *err);
+/* For rows of another task, which are none of the classifier's business: the template of that task
+ * (which must outlive the predictor) with the posterior's label words. */
+KH_API int kh_predictor_foreign(
+    kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *template_of, kh_err *err);
 
-/* ---------------------------------------------------------- what a set of answers is worth (src/judge) */
+/* -------------------------------------------------- what a set of answers is worth (src/judge) */
 
 /* Everything here is pure: arrays in, numbers out. doc/judging.md has the equations. */
 
@@ -616,31 +697,36 @@ typedef struct kh_answers {
     int n, n_label;
 } kh_answers;
 
-/* Refuses what cannot be judged: no rows, fewer than two classes, NaN, negative numbers, rows that do not add up to one
- * (within 0.001), labels that are no class. The calls below that can fail check the same. */
+/* Refuses what cannot be judged: no rows, fewer than two classes, NaN, negative numbers, rows that
+ * do not add up to one (within 0.001), labels that are no class. The calls below that can fail
+ * check the same. */
 KH_API int kh_answers_check(const kh_answers *, kh_err *err);
 /* The most probable class; the first of equals. */
 KH_API int kh_predicted(const double *p, int n_label);
 
-/* How uncertain an answer is: higher means less certain. The first two say where it may be wrong; energy says how little the row
- * is of the kind that the label words are for, and nothing of right or wrong (Liu et al. 2020, "Energy-based out-of-distribution
- * detection"). */
+/* How uncertain an answer is: higher means less certain. The first two say where it may be wrong;
+ * energy says how little the row is of the kind that the label words are for, and nothing of right
+ * or wrong (Liu et al. 2020, "Energy-based out-of-distribution detection"). */
 typedef enum kh_score {
     KH_SCORE_MAXP,    /* 1 - max p */
     KH_SCORE_ENTROPY, /* -sum p log p, in nats */
-    KH_SCORE_ENERGY,  /* -log sum exp of the label logits: not to be had of p, but from kh_predictor_explain */
+    KH_SCORE_ENERGY,  /* -log sum exp of the label logits: not to be had of p, but from
+                         kh_predictor_explain */
 } kh_score;
 enum { KH_N_SCORE = 3 };
 KH_API double kh_uncertainty(kh_score, const double *p, int n_label); /* NaN for KH_SCORE_ENERGY */
 
-/* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its members to one row, weight
- * [n_sample] their weights (NULL: equal). total = entropy of the mean; ambiguity = mean of the entropies, what every member
- * sees in the row; disagreement = total - ambiguity, the mutual information between answer and member. */
+/* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its
+ * members to one row, weight [n_sample] their weights (NULL: equal). total = entropy of the mean;
+ * ambiguity = mean of the entropies, what every member sees in the row; disagreement = total -
+ * ambiguity, the mutual information between answer and member. */
 typedef struct kh_decomposition {
     double total, ambiguity, disagreement;
 } kh_decomposition;
-KH_API kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int n_sample, int n_label);
-/* The same for row number `row` of what a predictor explained; ambiguity and disagreement are NaN where samples only vote. */
+KH_API kh_decomposition kh_uncertainty_parts(
+    const double *p, const double *weight, int n_sample, int n_label);
+/* The same for row number `row` of what a predictor explained; ambiguity and disagreement are NaN
+ * where samples only vote. */
 KH_API kh_decomposition kh_explained_parts(const kh_explained *, int row, int n_label);
 
 /* -- metrics -- */
@@ -678,7 +764,8 @@ enum { KH_BINS = 10 };
 /* n_bin: for the calibration errors; 0 means KH_BINS. */
 KH_API int kh_metrics_compute(kh_metrics *out, const kh_answers *, int n_bin, kh_err *err);
 
-/* Metrics by number, in the order of the list above: name and meaning (NULL after the last), direction, value. */
+/* Metrics by number, in the order of the list above: name and meaning (NULL after the last),
+ * direction, value. */
 KH_API const char *kh_metrics_name(int i);
 KH_API const char *kh_metrics_text(int i);
 KH_API int kh_metrics_better(int i);
@@ -702,8 +789,10 @@ typedef struct kh_bin {
     double confidence, accuracy; /* means; 0 in an empty bin */
 } kh_bin;
 
-/* Fills bin [n_bin] and, if ece is not NULL, the calibration error: sum of n_b/n |accuracy - confidence|. */
-KH_API int kh_reliability(const kh_answers *, kh_binning, int n_bin, kh_bin *bin, double *ece, kh_err *err);
+/* Fills bin [n_bin] and, if ece is not NULL, the calibration error: sum of n_b/n |accuracy -
+ * confidence|. */
+KH_API int kh_reliability(
+    const kh_answers *, kh_binning, int n_bin, kh_bin *bin, double *ece, kh_err *err);
 
 /* -- curves: how well a score u (higher is less certain) tells good rows from bad ones -- */
 
@@ -720,7 +809,8 @@ typedef struct kh_curve_point {
     double risk;     /* share of bad ones among them */
 } kh_curve_point;
 /* point [n]: one for each different u, ascending; *n_point says how many. */
-KH_API int kh_risk_coverage(const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err);
+KH_API int kh_risk_coverage(
+    const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err);
 
 /* Scores of rows from the distribution and from outside. */
 #define KH_OOD_METRICS(X) \
@@ -734,7 +824,8 @@ KH_API int kh_risk_coverage(const double *u, const bool *good, int n, kh_curve_p
 typedef struct kh_ood {
     KH_OOD_METRICS(KH_METRIC_FIELD)
 } kh_ood;
-KH_API int kh_ood_compute(kh_ood *out, const double *u_in, int n_in, const double *u_out, int n_out, kh_err *err);
+KH_API int kh_ood_compute(
+    kh_ood *out, const double *u_in, int n_in, const double *u_out, int n_out, kh_err *err);
 KH_API const char *kh_ood_name(int i);
 KH_API const char *kh_ood_text(int i);
 KH_API double kh_ood_value(const kh_ood *, int i);
@@ -749,62 +840,73 @@ typedef struct kh_bootstrap_opts {
 KH_API kh_bootstrap_opts kh_bootstrap_defaults(void); /* 1000, 0.95, 0 */
 
 /* Percentile intervals of every metric. Rows are drawn with replacement. */
-KH_API int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *, int n_bin, const kh_bootstrap_opts *,
-    kh_err *err);
-KH_API int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in, const double *u_out, int n_out,
+KH_API int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *, int n_bin,
     const kh_bootstrap_opts *, kh_err *err);
+KH_API int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in,
+    const double *u_out, int n_out, const kh_bootstrap_opts *, kh_err *err);
 
-/* Two classifiers on the same rows: a - b, with intervals and two-sided p-values from the same resamples for both. */
+/* Two classifiers on the same rows: a - b, with intervals and two-sided p-values from the same
+ * resamples for both. */
 typedef struct kh_compared {
     kh_metrics diff, low, high, p;
 } kh_compared;
-KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *,
-    kh_err *err);
+KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin,
+    const kh_bootstrap_opts *, kh_err *err);
 
 /* -- decisions: when to answer, which classes to name, what is none of our business -- */
 
-/* P(X <= k) for X binomial (n, p), and the Clopper-Pearson bound: the largest p for which that is still at least delta. */
+/* P(X <= k) for X binomial (n, p), and the Clopper-Pearson bound: the largest p for which that is
+ * still at least delta. */
 KH_API double kh_binomial_cdf(int k, int n, double p);
 KH_API double kh_binomial_upper(int k, int n, double delta);
 
-/* Answer where u < threshold: with probability 1 - delta over the rows it was chosen on, the share of wrong answers among
- * those given is at most max_risk (doc/judging.md says under which condition). */
+/* Answer where u < threshold: with probability 1 - delta over the rows it was chosen on, the share
+ * of wrong answers among those given is at most max_risk (doc/judging.md says under which
+ * condition). */
 typedef struct kh_selector {
     double max_risk, delta;
-    double threshold;                   /* -INFINITY: never answer; INFINITY: always */
-    int n, n_accepted, n_wrong;         /* of the rows it was chosen on */
-    double risk, risk_bound;            /* n_wrong / n_accepted, and its upper bound; NaN if nothing is accepted */
-    double coverage;                    /* what to expect: n_accepted / n, */
+    double threshold;           /* -INFINITY: never answer; INFINITY: always */
+    int n, n_accepted, n_wrong; /* of the rows it was chosen on */
+    double risk,
+        risk_bound;  /* n_wrong / n_accepted, and its upper bound; NaN if nothing is accepted */
+    double coverage; /* what to expect: n_accepted / n, */
     double coverage_low, coverage_high; /* and its Clopper-Pearson interval of level 1 - delta */
-    int n_needed;                       /* the fewest accepted rows, all right, that could show max_risk */
+    int n_needed; /* the fewest accepted rows, all right, that could show max_risk */
 } kh_selector;
-KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk, double delta, kh_err *err);
+KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n,
+    double max_risk, double delta, kh_err *err);
 
-/* The smallest threshold t such that a new row of the same distribution has u <= t with probability >= keep; INFINITY if n
- * rows are too few to say so. */
+/* The smallest threshold t such that a new row of the same distribution has u <= t with probability
+ * >= keep; INFINITY if n rows are too few to say so. */
 KH_API int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err);
 
-/* Conformal sets (LAC): sets of classes that hold the true one with probability >= 1 - alpha, whatever the classifier. */
+/* Conformal sets (LAC): sets of classes that hold the true one with probability >= 1 - alpha,
+ * whatever the classifier. */
 typedef struct kh_conformal {
     double alpha;
     bool per_class; /* the promise holds within every class */
     int n_label;
-    double *score;    /* ascending, class after class if per_class */
-    int *start;       /* [n_label + 1] where each class starts in score; all rows are class 0's if not per_class */
-    double min_alpha; /* the smallest alpha that does not force all classes into every set: 1 / (n + 1) */
+    double *score; /* ascending, class after class if per_class */
+    int *start;    /* [n_label + 1] where each class starts in score; all rows are class 0's if not
+                      per_class */
+    double min_alpha; /* the smallest alpha that does not force all classes into every set: 1 / (n +
+                         1) */
 } kh_conformal;
-KH_API int kh_conformal_fit(kh_conformal *out, const kh_answers *, double alpha, bool per_class, kh_err *err);
+KH_API int kh_conformal_fit(
+    kh_conformal *out, const kh_answers *, double alpha, bool per_class, kh_err *err);
 KH_API void kh_conformal_free(kh_conformal *);
-/* in [n_label]: which classes are in the set of p; returns how many, which may be none. u in (0, 1) decides ties at random,
- * which makes the coverage exact; u = 1 keeps all that tie. */
+/* in [n_label]: which classes are in the set of p; returns how many, which may be none. u in (0, 1)
+ * decides ties at random, which makes the coverage exact; u = 1 keeps all that tie. */
 KH_API int kh_conformal_set(const kh_conformal *, const double *p, double u, bool *in);
 /* The number that decides the ties of this row, given a seed. */
 KH_API double kh_conformal_tie(uint64_t seed, int row);
 
-/* All three for one classifier, fitted on its development rows and kept in its folder as decisions.json. */
+/* All three for one classifier, fitted on its development rows and kept in its folder as
+ * decisions.json. */
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
-    kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are known, and else `score` */
+    kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are
+                         known, and else `score` */
     double max_risk;  /* 0: no threshold for abstaining */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
@@ -812,21 +914,24 @@ typedef struct kh_decision_opts {
     double keep;      /* share of rows of the distribution that are not to be called foreign */
     uint64_t seed;    /* of ties in conformal sets */
 } kh_decision_opts;
-KH_API kh_decision_opts kh_decision_defaults(void); /* 1 - max p, energy, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
+KH_API kh_decision_opts kh_decision_defaults(
+    void); /* 1 - max p, energy, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
 
 typedef struct kh_decisions {
     kh_decision_opts opts;  /* foreign: what it came to be */
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
-    double ood;             /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
+    double ood; /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
 } kh_decisions;
 
 /* energy [dev->n] of the same rows; NULL: not known. */
-KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy, const kh_decision_opts *, kh_err *err);
+KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
+    const kh_decision_opts *, kh_err *err);
 KH_API void kh_decisions_free(kh_decisions *);
-/* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING if it has none, with
- * KH_EMISMATCH if the posterior has changed since. Free what was fitted or opened, failed ones too. */
+/* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING
+ * if it has none, with KH_EMISMATCH if the posterior has changed since. Free what was fitted or
+ * opened, failed ones too. */
 KH_API int kh_decisions_save(const kh_decisions *, const char *run, kh_err *err);
 KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
 
@@ -837,17 +942,19 @@ typedef struct kh_decision {
     bool foreign;     /* not of the distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
-/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies (opts.foreign) do not call it
- * foreign. in [n_label] (NULL: not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always
- * gets the same set. */
-KH_API kh_decision kh_decide(const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
+/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies
+ * (opts.foreign) do not call it foreign. in [n_label] (NULL: not wanted) gets the conformal set.
+ * Ties are decided by the text of the row: the same text always gets the same set. */
+KH_API kh_decision kh_decide(
+    const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
 /* -- calibration -- */
 
 typedef enum kh_calibration {
     KH_CALIBRATE_TEMPERATURE, /* softmax(x / T); x are logits or log-probabilities */
     KH_CALIBRATE_VECTOR,      /* softmax(w * x + b), x centred */
-    KH_CALIBRATE_VOTES,       /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted */
+    KH_CALIBRATE_VOTES, /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
+                         */
 } kh_calibration;
 
 typedef struct kh_calibrator {
@@ -859,38 +966,43 @@ typedef struct kh_calibrator {
     double *weight, *bias; /* [n_label] vector scaling only */
 } kh_calibrator;
 
-/* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free it, failed ones too. */
-KH_API int kh_calibrator_fit(kh_calibrator *out, kh_calibration, const double *x, const int *label, int n, int n_label,
-    kh_err *err);
+/* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free
+ * it, failed ones too. */
+KH_API int kh_calibrator_fit(kh_calibrator *out, kh_calibration, const double *x, const int *label,
+    int n, int n_label, kh_err *err);
 KH_API void kh_calibrator_free(kh_calibrator *);
 /* p [n, n_label] may be x itself. */
 KH_API void kh_calibrator_apply(const kh_calibrator *, const double *x, int n, double *p);
-/* p [n, n_label]: every row calibrated by a fit that has not seen it (n_fold folds, stratified). An honest "after". */
-KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *label, int n, int n_label, int n_fold, double *p,
-    kh_err *err);
+/* p [n, n_label]: every row calibrated by a fit that has not seen it (n_fold folds, stratified). An
+ * honest "after". */
+KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *label, int n,
+    int n_label, int n_fold, double *p, kh_err *err);
 KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
 KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
 
-/* ---------------------------------------------------------------------- everything that must survive (src/run) */
+/* ------------------------------------------------------ everything that must survive (src/run) */
 
-/* A run is a folder. Its run.sqlite (doc/run-schema.md) holds every answer of the box before anyone uses it; so a run that was
- * interrupted, in whatever way, can be begun again with the same options, gets from the journal what was already answered, and
- * ends in the same bits. One process at a time works on a run. */
+/* A run is a folder. Its run.sqlite (doc/run-schema.md) holds every answer of the box before anyone
+ * uses it; so a run that was interrupted, in whatever way, can be begun again with the same
+ * options, gets from the journal what was already answered, and ends in the same bits. One process
+ * at a time works on a run. */
 typedef struct kh_run kh_run;
 
 typedef struct kh_run_opts {
-    bool resume;    /* go on with the run that is in the folder, if there is one; without, it is refused */
+    bool resume;    /* go on with the run that is in the folder, if there is one; without, it is
+                       refused */
     bool overwrite; /* start again; what is there is removed when the new run begins */
-    /* Called before each piece of a question, a few seconds' work at most; non-zero ends the run with KH_STOPPED, to be
-     * resumed. NULL: never. */
+    /* Called before each piece of a question, a few seconds' work at most; non-zero ends the run
+     * with KH_STOPPED, to be resumed. NULL: never. */
     int (*stop)(void *user);
     void *user;
-    /* Methods whose own computing takes long keep their state after so many seconds, to go on from there; 0: ten, < 0: whenever
-     * they can. */
+    /* Methods whose own computing takes long keep their state after so many seconds, to go on from
+     * there; 0: ten, < 0: whenever they can. */
     double keep_seconds;
 } kh_run_opts;
 
-/* Takes hold of the folder, which is made if it is not there. kh_tune, given the run, does the rest. */
+/* Takes hold of the folder, which is made if it is not there. kh_tune, given the run, does the
+ * rest. */
 KH_API int kh_run_open(kh_run **out, const char *dir, const kh_run_opts *, kh_err *err);
 /* The results are saved: the run is done. */
 KH_API int kh_run_finish(kh_run *, kh_err *err);
@@ -903,20 +1015,20 @@ typedef struct kh_run_info {
     const char *state;   /* "running"; "interrupted", which --resume mends; "failed"; "finished" */
     const char *stopped; /* why it ended, or NULL */
     const char *metric;
-    double dev;         /* the metric on the dev rows as of now; NaN: not known */
-    long long queries;  /* asked so far */
-    long long answers;  /* in the journal */
-    long done, total;   /* generations */
-    int sessions;       /* processes that have worked on it */
-    double started;     /* seconds since 1970 */
-    double seconds;     /* that they worked */
+    double dev;        /* the metric on the dev rows as of now; NaN: not known */
+    long long queries; /* asked so far */
+    long long answers; /* in the journal */
+    long done, total;  /* generations */
+    int sessions;      /* processes that have worked on it */
+    double started;    /* seconds since 1970 */
+    double seconds;    /* that they worked */
     char *memory;
 } kh_run_info;
 /* Reads it from the folder, also while a process is at work on it. */
 KH_API int kh_run_info_read(kh_run_info *out, const char *dir, kh_err *err);
 KH_API void kh_run_info_free(kh_run_info *);
 
-/* ------------------------------------------------------------------------- questions -> a posterior (src/tune) */
+/* --------------------------------------------------------- questions -> a posterior (src/tune) */
 
 /* The name of method number i ("manual", "icl", "bbt", ...), or NULL after the last. */
 KH_API const char *kh_method_name(int i);
@@ -925,39 +1037,53 @@ KH_API const char *kh_method_name(int i);
 typedef struct kh_forecast {
     long long candidates, queries, tokens; /* 0: the method cannot tell */
     int train_rows, dev_rows;
-    double row_tokens;                     /* of a row with its prompt, on average */
-    double query_seconds;                  /* from a question or two to warm up, which nothing else counts; 0: not tried */
-    long long warm_up;                     /* queries that it took */
+    double row_tokens;    /* of a row with its prompt, on average */
+    double query_seconds; /* from a question or two to warm up, which nothing else counts; 0: not
+                             tried */
+    long long warm_up;    /* queries that it took */
 } kh_forecast;
 
-/* What is done about label words that the model says more readily than others, whatever the text is (doc/methods.md): nothing;
- * their mean over the train and dev rows is made even; or it is learned from texts that say nothing. Needs log-probabilities. */
-typedef enum kh_label_prior { KH_LABEL_PRIOR_NONE, KH_LABEL_PRIOR_BATCH, KH_LABEL_PRIOR_CONTEXTUAL } kh_label_prior;
+/* What is done about label words that the model says more readily than others, whatever the text is
+ * (doc/methods.md): nothing; their mean over the train and dev rows is made even; or it is learned
+ * from texts that say nothing. Needs log-probabilities. */
+typedef enum kh_label_prior {
+    KH_LABEL_PRIOR_NONE,
+    KH_LABEL_PRIOR_BATCH,
+    KH_LABEL_PRIOR_CONTEXTUAL
+} kh_label_prior;
 
 typedef struct kh_tune_opts {
     kh_space_opts space;
     kh_label_prior label_prior;
-    uint64_t seed;       /* the same seed gives the same posterior, bit for bit, with any number of threads */
-    bool paper_exact;    /* the published code's ways where they differ from ours */
+    uint64_t
+        seed; /* the same seed gives the same posterior, bit for bit, with any number of threads */
+    bool paper_exact;      /* the published code's ways where they differ from ours */
     long long max_queries; /* stop before asking more; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
-    int groups; /* members of an ensemble that go side by side, in one question: more for many ranks to do; same result. 0: one */
-    const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is returned; NULL: none */
-    void (*record)(void *user, const char *line); /* one line of key=value pairs for each generation; NULL: none */
+    int groups; /* members of an ensemble that go side by side, in one question: more for many ranks
+                   to do; same result. 0: one */
+    const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is
+                              returned; NULL: none */
+    void (*record)(void *user,
+        const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;
     const char *model, *data; /* for the record: where they come from; NULL: not known */
     int shots;
-    const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is refused */
-    kh_run *run; /* where the run is kept, so that it can be resumed; NULL: nowhere */
-    /* What the run will cost at most, told before the first query; non-zero ends it there, with KH_STOPPED. NULL: not wanted. */
+    const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is
+                           refused */
+    kh_run *run;        /* where the run is kept, so that it can be resumed; NULL: nowhere */
+    /* What the run will cost at most, told before the first query; non-zero ends it there, with
+     * KH_STOPPED. NULL: not wanted. */
     int (*forecast)(void *user, const struct kh_forecast *);
 } kh_tune_opts;
 KH_API kh_tune_opts kh_tune_defaults(void);
 
-/* Tunes on the rows of train and chooses on those of dev. set: options of the method as "name=value" strings, ending in NULL;
- * NULL: its defaults ("keyhole tune --method NAME --help" lists them). What can be refused is refused before the first query. */
-KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *, const kh_task *,
-    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
+/* Tunes on the rows of train and chooses on those of dev. set: options of the method as
+ * "name=value" strings, ending in NULL; NULL: its defaults ("keyhole tune --method NAME --help"
+ * lists them). What can be refused is refused before the first query. */
+KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *,
+    const kh_task *, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *,
+    kh_err *err);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,9 @@
-/* classify.c - a tuned classifier as a service: POST /v1/classify, what it is made of (GET /v1/run), the page at / and the
- * report that "keyhole eval" wrote.
+/* classify.c - a tuned classifier as a service: POST /v1/classify, what it is made of (GET
+ * /v1/run), the page at / and the report that "keyhole eval" wrote.
  *
- * Texts of requests that wait are classified in one call; the distribution of a text does not depend on the others. */
-#include "server/inside.h"
+ * Texts of requests that wait are classified in one call; the distribution of a text does not
+ * depend on the others. */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -26,12 +27,13 @@ typedef struct texts {
     bool many; /* an array was given, so an array is answered */
 } texts;
 
-/* --------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 static int read_row(const kh_task *task, const json_t *v, kh_row *row, kh_err *err) {
-    const json_t *a = json_is_array(v) ? json_array_get(v, 0) : v, *b = json_is_array(v) ? json_array_get(v, 1) : NULL;
-    if (!json_is_string(a) || (json_is_array(v) && json_array_size(v) != 2) || (b != NULL && !json_is_string(b)) ||
-        (b != NULL) != task->pair)
+    const json_t *a = json_is_array(v) ? json_array_get(v, 0) : v,
+                 *b = json_is_array(v) ? json_array_get(v, 1) : NULL;
+    if (!json_is_string(a) || (json_is_array(v) && json_array_size(v) != 2) ||
+        (b != NULL && !json_is_string(b)) || (b != NULL) != task->pair)
         return kh_fail(err, KH_EFORMAT, "request: for task \"%s\" a text is %s", task->name,
             task->pair ? "an array of two strings" : "a string");
     *row = (kh_row){ .a = json_string_value(a),
@@ -46,14 +48,18 @@ static int read_texts(kh_server *s, texts *t, const char *body, size_t n, kh_err
     const kh_task *task = kh_posterior_describe(s->what.posterior).task;
     int rc = kh_json_parse(body, n, "request", &t->root, err);
     const json_t *one = json_object_get(t->root, "text"), *all = json_object_get(t->root, "texts");
-    if (rc == 0 && (!json_is_object(t->root) || (one != NULL) == (all != NULL) || (all && !json_is_array(all))))
-        rc = kh_fail(err, KH_EFORMAT, "request: must be an object with a \"text\", or with an array of \"texts\"");
+    if (rc == 0 &&
+        (!json_is_object(t->root) || (one != NULL) == (all != NULL) ||
+            (all && !json_is_array(all))))
+        rc = kh_fail(err, KH_EFORMAT,
+            "request: must be an object with a \"text\", or with an array of \"texts\"");
     if (rc != 0)
         return rc;
     t->many = all != NULL;
     size_t count = t->many ? json_array_size(all) : 1;
     if (count < 1 || count > (size_t)s->o.rows)
-        return kh_fail(err, KH_ELIMIT, "request: %zu texts; 1 to %d are taken at a time", count, s->o.rows);
+        return kh_fail(
+            err, KH_ELIMIT, "request: %zu texts; 1 to %d are taken at a time", count, s->o.rows);
     t->row = kh_calloc(count, sizeof *t->row);
     if (!t->row)
         return kh_fail_memory(err);
@@ -72,7 +78,7 @@ static void free_texts(void *parsed) {
     kh_free(t);
 }
 
-/* -------------------------------------------------------------------------------------------------- answering */
+/* ----------------------------------------------------------------------------------- answering */
 
 static void put_classes(kh_buf *b, const char *key, const kh_task *task, const double *p) {
     kh_buf_printf(b, ",\"%s\":{", key);
@@ -84,11 +90,11 @@ static void put_classes(kh_buf *b, const char *key, const kh_task *task, const d
     kh_buf_char(b, '}');
 }
 
-static void put_decision(
-    kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, double energy, bool *in) {
+static void put_decision(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row,
+    const double *p, double energy, bool *in) {
     kh_decision d = kh_decide(&s->decisions, row, p, energy, in);
-    kh_buf_printf(b, ",\"abstain\":%s,\"ood_score\":%.9g,\"ood\":%s", d.abstain ? "true" : "false", d.ood_score,
-        d.foreign ? "true" : "false");
+    kh_buf_printf(b, ",\"abstain\":%s,\"ood_score\":%.9g,\"ood\":%s", d.abstain ? "true" : "false",
+        d.ood_score, d.foreign ? "true" : "false");
     if (d.set_size < 0)
         return;
     kh_buf_text(b, ",\"set\":[");
@@ -100,15 +106,16 @@ static void put_decision(
     kh_buf_char(b, ']');
 }
 
-static void put_result(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row, const double *p, const double *votes,
-    double ambiguity, double energy, bool *in) {
+static void put_result(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row,
+    const double *p, const double *votes, double ambiguity, double energy, bool *in) {
     int best = kh_predicted(p, task->n_label);
     double entropy = kh_uncertainty(KH_SCORE_ENTROPY, p, task->n_label);
     kh_buf_text(b, "{\"label\":");
     kh_json_quote(b, task->label[best].name, strlen(task->label[best].name));
     kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", p[best], entropy);
     if (!isnan(ambiguity))
-        kh_buf_printf(b, ",\"ambiguity\":%.9g,\"disagreement\":%.9g", ambiguity, entropy > ambiguity ? entropy - ambiguity : 0.0);
+        kh_buf_printf(b, ",\"ambiguity\":%.9g,\"disagreement\":%.9g", ambiguity,
+            entropy > ambiguity ? entropy - ambiguity : 0.0);
     if (!isnan(energy))
         kh_buf_printf(b, ",\"energy\":%.9g", energy);
     put_classes(b, "distribution", task, p);
@@ -125,8 +132,9 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         total += (size_t)((const texts *)calls[i]->parsed)->n;
     kh_row *rows = kh_calloc(total, sizeof *rows);
-    double *p = kh_calloc(total * (2 * n_label + 2), sizeof *p), *votes = p ? p + total * n_label : NULL,
-           *ambiguity = p ? votes + total * n_label : NULL, *energy = p ? ambiguity + total : NULL;
+    double *p = kh_calloc(total * (2 * n_label + 2), sizeof *p),
+           *votes = p ? p + total * n_label : NULL, *ambiguity = p ? votes + total * n_label : NULL,
+           *energy = p ? ambiguity + total : NULL;
     bool *in = kh_calloc(n_label, sizeof *in);
     int rc = rows && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {
@@ -135,15 +143,16 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
         at += (size_t)t->n;
     }
     if (rc == 0)
-        rc = kh_predictor_explain(s->predictor, rows, (int)total, &(kh_explained){ p, votes, ambiguity, energy }, err);
+        rc = kh_predictor_explain(
+            s->predictor, rows, (int)total, &(kh_explained){ p, votes, ambiguity, energy }, err);
     at = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const texts *t = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, t->many ? "{\"results\":[" : "");
         for (int k = 0; k < t->n; k++, at++) {
             kh_buf_text(&calls[i]->reply.body, k ? "," : "");
-            put_result(s, &calls[i]->reply.body, info.task, &rows[at], p + at * n_label, votes + at * n_label, ambiguity[at],
-                energy[at], in);
+            put_result(s, &calls[i]->reply.body, info.task, &rows[at], p + at * n_label,
+                votes + at * n_label, ambiguity[at], energy[at], in);
         }
         kh_buf_text(&calls[i]->reply.body, t->many ? "]}\n" : "\n");
     }
@@ -179,17 +188,21 @@ void kh_post_classify(kh_server *s, kh_call *c) {
     c->way = &CLASSIFY;
     if (read_texts(s, t, c->body.data ? c->body.data : "", c->body.len, &err) != 0)
         kh_reply_err(c, &err);
-    c->cost = (long long)t->n * kh_posterior_describe(s->what.posterior).samples * s->limits.max_len;
+    c->cost =
+        (long long)t->n * kh_posterior_describe(s->what.posterior).samples * s->limits.max_len;
 }
 
-/* ------------------------------------------------------------------------------------------------- what it is */
+/* ---------------------------------------------------------------------------------- what it is */
 
 int kh_classify_init(kh_server *s, kh_err *err) {
     kh_plm_info box = kh_plm_describe(s->what.plm);
     kh_posterior_info info = kh_posterior_describe(s->what.posterior);
     kh_buf b = kh_buf_init(1 << 20);
-    s->limits =
-        (kh_wire_limits){ .hidden = box.hidden, .max_len = box.max_len, .prompts = 1, .rows = s->o.rows, .tokens = s->o.tokens };
+    s->limits = (kh_wire_limits){ .hidden = box.hidden,
+        .max_len = box.max_len,
+        .prompts = 1,
+        .rows = s->o.rows,
+        .tokens = s->o.tokens };
     int rc = kh_predictor_new(&s->predictor, s->what.posterior, s->what.plm, NULL, err);
     if (rc == 0 && s->what.run) {
         rc = kh_decisions_open(&s->decisions, s->what.run, err);
@@ -203,11 +216,13 @@ int kh_classify_init(kh_server *s, kh_err *err) {
     kh_buf_text(&b, "{\"name\":");
     kh_json_quote(&b, s->what.name, strlen(s->what.name));
     kh_buf_printf(&b,
-        ",\"keyhole\":\"%s\",\"method\":\"%s\",\"samples\":%d,\"access\":\"%s\",\"fingerprint\":\"%016" PRIx64
-        "\",\"metric\":\"%s\"",
-        kh_version(), info.method, info.samples, kh_access_name(info.access), info.fingerprint, kh_metric_name(info.task->metric));
-    kh_buf_printf(&b, ",\"dev\":%.9g,\"decides\":%s,\"report\":%s,\"pair\":%s,\"task\":", info.dev, s->decides ? "true" : "false",
-        s->report ? "true" : "false", info.task->pair ? "true" : "false");
+        ",\"keyhole\":\"%s\",\"method\":\"%s\",\"samples\":%d,\"access\":\"%s\",\"fingerprint\":\"%"
+        "016" PRIx64 "\",\"metric\":\"%s\"",
+        kh_version(), info.method, info.samples, kh_access_name(info.access), info.fingerprint,
+        kh_metric_name(info.task->metric));
+    kh_buf_printf(&b, ",\"dev\":%.9g,\"decides\":%s,\"report\":%s,\"pair\":%s,\"task\":", info.dev,
+        s->decides ? "true" : "false", s->report ? "true" : "false",
+        info.task->pair ? "true" : "false");
     kh_json_quote(&b, info.task->name, strlen(info.task->name));
     kh_buf_text(&b, ",\"labels\":[");
     for (int k = 0; k < info.task->n_label; k++) {
@@ -219,7 +234,8 @@ int kh_classify_init(kh_server *s, kh_err *err) {
     return s->model_json ? 0 : kh_fail_memory(err);
 }
 
-/* RUN/report.html as it was when the server started; a classifier without a report is served, too. */
+/* RUN/report.html as it was when the server started; a classifier without a report is served, too.
+ */
 int kh_report_init(kh_server *s, kh_err *err) {
     char *path = s->what.run ? kh_path_join(s->what.run, "report.html") : NULL;
     kh_buf text = kh_buf_init(0);

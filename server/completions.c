@@ -1,10 +1,11 @@
-/* completions.c - POST /v1/completions as vLLM has it, for one token: prompts as text, as token ids, or as word embeddings
- * (prompt_embeds: base64 of a file of torch.save).
+/* completions.c - POST /v1/completions as vLLM has it, for one token: prompts as text, as token
+ * ids, or as word embeddings (prompt_embeds: base64 of a file of torch.save).
  *
- * The models here are masked ones, so "the next token" is the one at the mask: the last mask token of a text, or the last row
- * that is the mask's own word embedding. Log-probabilities are those of the whole vocabulary. At access level labels a token
- * comes out and no number; a bias on tokens, which would let probabilities be measured, is never taken. */
-#include "server/inside.h"
+ * The models here are masked ones, so "the next token" is the one at the mask: the last mask token
+ * of a text, or the last row that is the mask's own word embedding. Log-probabilities are those of
+ * the whole vocabulary. At access level labels a token comes out and no number; a bias on tokens,
+ * which would let probabilities be measured, is never taken. */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/base64.h"
@@ -41,15 +42,19 @@ typedef struct reader {
     kh_err *err;
 } reader;
 
-/* --------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
-static int read_ids(reader *r, const json_t *array, const char *key, size_t most, int32_t *out, int *n) {
+static int read_ids(
+    reader *r, const json_t *array, const char *key, size_t most, int32_t *out, int *n) {
     if (!json_is_array(array) || json_array_size(array) > most)
-        return kh_fail(r->err, KH_EFORMAT, "\"%s\" must be an array of at most %zu token ids", key, most);
+        return kh_fail(
+            r->err, KH_EFORMAT, "\"%s\" must be an array of at most %zu token ids", key, most);
     for (size_t i = 0; i < json_array_size(array); i++) {
         const json_t *v = json_array_get(array, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= r->s->limits.vocab)
-            return kh_fail(r->err, KH_EFORMAT, "element %zu of \"%s\" is no token id from 0 to %d", i, key, r->s->limits.vocab - 1);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) >= r->s->limits.vocab)
+            return kh_fail(r->err, KH_EFORMAT, "element %zu of \"%s\" is no token id from 0 to %d",
+                i, key, r->s->limits.vocab - 1);
         out[i] = (int32_t)json_integer_value(v);
     }
     *n = (int)json_array_size(array);
@@ -62,7 +67,8 @@ static int add_item(reader *r, item it) {
         kh_free(it.id);
         kh_free(it.rows);
         return kh_fail(r->err, KH_EFORMAT,
-            "prompt %d holds no mask; the model answers at the mask, as a token of a text or as the row of its word embedding",
+            "prompt %d holds no mask; the model answers at the mask, as a token of a text or as "
+            "the row of its word embedding",
             c->n);
     }
     c->item[c->n++] = it;
@@ -82,20 +88,23 @@ static int add_text(reader *r, const json_t *v) {
     const char *text = json_string_value(v);
     int rc = 0;
     if (text)
-        rc = kh_tokenizer_encode(kh_plm_tokenizer(r->s->what.plm), text, json_string_length(v), KH_ENCODE_FRAME, &ids, r->err);
+        rc = kh_tokenizer_encode(kh_plm_tokenizer(r->s->what.plm), text, json_string_length(v),
+            KH_ENCODE_FRAME, &ids, r->err);
     else if (!(ids.id = kh_calloc(json_array_size(v) + 1, sizeof *ids.id)))
         rc = kh_fail_memory(r->err);
     else
         rc = read_ids(r, v, "prompt", (size_t)r->s->limits.max_len, ids.id, &ids.n);
     if (rc == 0 && (ids.n < 1 || ids.n > r->s->limits.max_len))
-        rc = kh_fail(r->err, KH_ELIMIT, "a prompt of %d tokens; the model takes 1 to %d", ids.n, r->s->limits.max_len);
+        rc = kh_fail(r->err, KH_ELIMIT, "a prompt of %d tokens; the model takes 1 to %d", ids.n,
+            r->s->limits.max_len);
     if (rc == 0)
         return add_item(r, (item){ .id = ids.id, .n = ids.n, .mask = last_mask(r, ids.id, ids.n) });
     kh_ids_free(&ids);
     return rc;
 }
 
-/* *at: the last row that is the mask's word embedding, exactly or as it is after a trip through half precision; or -1. */
+/* *at: the last row that is the mask's word embedding, exactly or as it is after a trip through
+ * half precision; or -1. */
 static int find_mask_row(const reader *r, const float *rows, int n, int *at) {
     size_t h = (size_t)r->s->limits.hidden;
     float *mask = kh_malloc(3 * h * sizeof *mask);
@@ -123,7 +132,8 @@ static int add_embeds(reader *r, const json_t *v) {
     float *rows = NULL;
     int n, cols, mask;
     if (size == SIZE_MAX)
-        return kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
+        return kh_fail(
+            r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
     unsigned char *bytes = kh_malloc(size + 1);
     int rc = !bytes ? kh_fail_memory(r->err)
         : !kh_base64_get(text, json_string_length(v), bytes)
@@ -131,8 +141,9 @@ static int add_embeds(reader *r, const json_t *v) {
         : kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
     kh_free(bytes);
     if (rc == 0 && cols != l->hidden)
-        rc = kh_fail(
-            r->err, KH_EFORMAT, "\"prompt_embeds\" has rows of %d numbers; the model's word embeddings have %d", cols, l->hidden);
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "\"prompt_embeds\" has rows of %d numbers; the model's word embeddings have %d", cols,
+            l->hidden);
     for (size_t i = 0; rc == 0 && i < (size_t)n * (size_t)cols; i++)
         if (!isfinite(rows[i]))
             rc = kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" holds NaN or infinity");
@@ -148,13 +159,16 @@ static int add_embeds(reader *r, const json_t *v) {
 
 /* A prompt, or an array of prompts; one made of ids is an array of numbers. */
 static int read_prompts(reader *r, const json_t *root) {
-    const json_t *embeds = json_object_get(root, "prompt_embeds"), *prompt = json_object_get(root, "prompt");
-    bool e_many = json_is_array(embeds), p_many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
+    const json_t *embeds = json_object_get(root, "prompt_embeds"),
+                 *prompt = json_object_get(root, "prompt");
+    bool e_many = json_is_array(embeds),
+         p_many = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
     size_t n_e = e_many ? json_array_size(embeds) : embeds && !json_is_null(embeds),
            n_p = p_many ? json_array_size(prompt) : prompt && !json_is_null(prompt);
     int rc = 0;
     if (n_e + n_p == 0 || n_e + n_p > (size_t)r->s->limits.prompts)
-        return kh_fail(r->err, KH_EFORMAT, "1 to %d prompts are needed, in \"prompt\" or \"prompt_embeds\"", r->s->limits.prompts);
+        return kh_fail(r->err, KH_EFORMAT,
+            "1 to %d prompts are needed, in \"prompt\" or \"prompt_embeds\"", r->s->limits.prompts);
     if (!(r->c->item = kh_calloc(n_e + n_p, sizeof *r->c->item)))
         return kh_fail_memory(r->err);
     for (size_t i = 0; i < n_e && rc == 0; i++) /* as vLLM has it: embeddings first */
@@ -164,13 +178,16 @@ static int read_prompts(reader *r, const json_t *root) {
     return rc;
 }
 
-/* What would need more than one token, or another access level, is refused rather than passed over. */
+/* What would need more than one token, or another access level, is refused rather than passed over.
+ */
 static int read_options(reader *r, const json_t *root) {
     completion *c = r->c;
     int tokens = 1, n = 1;
     bool echo = false, stream = false;
-    const json_t *logprobs = json_object_get(root, "logprobs"), *want = json_object_get(root, "logprob_token_ids"),
-                 *allowed = json_object_get(root, "allowed_token_ids"), *bias = json_object_get(root, "logit_bias");
+    const json_t *logprobs = json_object_get(root, "logprobs"),
+                 *want = json_object_get(root, "logprob_token_ids"),
+                 *allowed = json_object_get(root, "allowed_token_ids"),
+                 *bias = json_object_get(root, "logit_bias");
     int rc = kh_json_int_opt(root, "max_tokens", 1, 1, &tokens, "request", r->err);
     if (rc == 0)
         rc = kh_json_int_opt(root, "n", 1, 1, &n, "request", r->err);
@@ -188,11 +205,13 @@ static int read_options(reader *r, const json_t *root) {
     if (rc == 0 && allowed && !json_is_null(allowed))
         rc = read_ids(r, allowed, "allowed_token_ids", MOST_IDS, c->allowed, &c->n_allowed);
     if (rc == 0 && (echo || stream || (bias && !json_is_null(bias) && json_object_size(bias) > 0)))
-        rc = kh_fail(r->err, KH_EARG, "\"echo\", \"stream\" and \"logit_bias\" are not offered here");
+        rc = kh_fail(
+            r->err, KH_EARG, "\"echo\", \"stream\" and \"logit_bias\" are not offered here");
     if (rc == 0 && c->n_want > 0 && c->logprobs < 0)
         rc = kh_fail(r->err, KH_EARG, "\"logprob_token_ids\" needs \"logprobs\"");
     if (rc == 0 && c->logprobs >= 0 && !r->s->scorer)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "this server was started with --access labels and lets no probability out");
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "this server was started with --access labels and lets no probability out");
     return rc;
 }
 
@@ -208,7 +227,7 @@ static void free_completion(void *parsed) {
     kh_free(c);
 }
 
-/* -------------------------------------------------------------------------------------------------- answering */
+/* ----------------------------------------------------------------------------------- answering */
 
 static int best_token(const completion *c, const float *logprob, int vocab) {
     int best = c->n_allowed > 0 ? c->allowed[0] : 0;
@@ -226,7 +245,9 @@ static void put_token(kh_server *s, kh_buf *b, const completion *c, int32_t id) 
     char *text = NULL, name[32];
     size_t n = 0;
     snprintf(name, sizeof name, "token_id:%d", (int)id);
-    int rc = c->as_ids ? KH_EARG : kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL);
+    int rc = c->as_ids
+        ? KH_EARG
+        : kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL);
     if (rc == KH_ENOMEM)
         b->failed = true;
     else if (rc != 0)
@@ -239,7 +260,8 @@ static void put_token(kh_server *s, kh_buf *b, const completion *c, int32_t id) 
 static double told(float x) { return isfinite(x) ? (double)x : -9999.0; }
 
 /* {"token": logprob, ...}: the tokens asked for, or the best; the chosen one always. */
-static void put_top(kh_server *s, kh_buf *b, const completion *c, const float *logprob, int chosen) {
+static void put_top(
+    kh_server *s, kh_buf *b, const completion *c, const float *logprob, int chosen) {
     int32_t id[MOST_IDS + 1];
     int n = 0;
     id[n++] = chosen;
@@ -270,7 +292,8 @@ static void put_top(kh_server *s, kh_buf *b, const completion *c, const float *l
         kh_buf_reset(&key);
         put_token(s, &key, c, id[i]);
         kh_buf_char(&key, ':');
-        if (!kh_buf_failed(b) && !kh_buf_failed(&key) && strstr(b->data + start, key.data)) { /* two tokens with one text */
+        if (!kh_buf_failed(b) && !kh_buf_failed(&key) &&
+            strstr(b->data + start, key.data)) { /* two tokens with one text */
             kh_buf_reset(&key);
             put_token(s, &key, &by_id, id[i]);
             kh_buf_char(&key, ':');
@@ -284,7 +307,8 @@ static void put_top(kh_server *s, kh_buf *b, const completion *c, const float *l
     kh_buf_free(&key);
 }
 
-static void put_choice(kh_server *s, kh_buf *b, const completion *c, int index, const float *logprob) {
+static void put_choice(
+    kh_server *s, kh_buf *b, const completion *c, int index, const float *logprob) {
     int chosen = best_token(c, logprob, s->limits.vocab);
     completion plain = { .as_ids = false };
     kh_buf_printf(b, "%s{\"index\":%d,\"text\":", index ? "," : "", index);
@@ -293,7 +317,8 @@ static void put_choice(kh_server *s, kh_buf *b, const completion *c, int index, 
     if (c->logprobs < 0)
         kh_buf_text(b, "null");
     else {
-        kh_buf_printf(b, "{\"text_offset\":[0],\"token_logprobs\":[%.9g],\"tokens\":[", told(logprob[chosen]));
+        kh_buf_printf(b, "{\"text_offset\":[0],\"token_logprobs\":[%.9g],\"tokens\":[",
+            told(logprob[chosen]));
         put_token(s, b, c, chosen);
         kh_buf_text(b, "],\"top_logprobs\":[");
         put_top(s, b, c, logprob, chosen);
@@ -330,8 +355,9 @@ static void run_one(kh_server *s, kh_call *call) {
             put_choice(s, b, c, i, logprob);
         tokens += c->item[i].n;
     }
-    kh_buf_printf(
-        b, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n", tokens, c->n, tokens + c->n);
+    kh_buf_printf(b,
+        "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n",
+        tokens, c->n, tokens + c->n);
     atomic_fetch_add(&s->count.queries, c->n);
     if (rc != 0)
         kh_reply_err(call, &err);
@@ -356,7 +382,8 @@ void kh_post_completions(kh_server *s, kh_call *call) {
     reader r = { s, c, &err };
     call->parsed = c;
     call->way = &COMPLETE;
-    int rc = kh_json_parse(call->body.data ? call->body.data : "", call->body.len, "request", &root, &err);
+    int rc = kh_json_parse(
+        call->body.data ? call->body.data : "", call->body.len, "request", &root, &err);
     if (rc == 0 && !json_is_object(root))
         rc = kh_fail(&err, KH_EFORMAT, "request: must be an object");
     if (rc == 0)

@@ -1,5 +1,6 @@
-/* describe.c - what a client needs to know before it can ask: sizes, fingerprint, limits, tokenizer, word embeddings. */
-#include "server/inside.h"
+/* describe.c - what a client needs to know before it can ask: sizes, fingerprint, limits,
+ * tokenizer, word embeddings. */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/base64.h"
@@ -13,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *access_name(const kh_server *s) { return s->what.embeddings ? "embeddings" : kh_access_name(s->access); }
+static const char *access_name(const kh_server *s) {
+    return s->what.embeddings ? "embeddings" : kh_access_name(s->access);
+}
 
 static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
     kh_plm_info info = kh_plm_describe(s->what.plm);
@@ -25,13 +28,16 @@ static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
     kh_buf_text(&b, "{\"name\":");
     kh_json_quote(&b, s->what.name, strlen(s->what.name));
     kh_buf_printf(&b,
-        ",\"keyhole\":\"%s\",\"access\":\"%s\",\"backend\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"hidden\":%d,\"max_"
+        ",\"keyhole\":\"%s\",\"access\":\"%s\",\"backend\":\"%s\",\"precision\":\"%s\",\"kernels\":"
+        "\"%s\",\"hidden\":%d,\"max_"
         "len\":%d,"
-        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64 "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,",
-        kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden, info.max_len, m->vocab,
-        m->fingerprint, mean, std, info.energy && s->scorer ? "true" : "false");
-    kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n", (long long)s->o.body_mb << 20,
-        s->limits.prompts, s->limits.rows, s->limits.tokens);
+        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64
+        "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,",
+        kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden,
+        info.max_len, m->vocab, m->fingerprint, mean, std,
+        info.energy && s->scorer ? "true" : "false");
+    kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n",
+        (long long)s->o.body_mb << 20, s->limits.prompts, s->limits.rows, s->limits.tokens);
     s->model_json = kh_buf_take(&b, NULL);
     return s->model_json ? 0 : kh_fail_memory(err);
 }
@@ -69,7 +75,8 @@ static int describe_tokenizer(kh_server *s, kh_err *err) {
 int kh_describe_init(kh_server *s, kh_err *err) {
     kh_engine *e = kh_plm_engine(s->what.plm);
     if (!e)
-        return kh_fail(err, KH_EUNSUPPORTED, "only a model that runs in this process can be served as a black box");
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "only a model that runs in this process can be served as a black box");
     kh_model_info m = kh_model_describe(kh_engine_model(e));
     s->limits = (kh_wire_limits){ .hidden = m.hidden,
         .max_len = m.max_tokens,
@@ -81,11 +88,12 @@ int kh_describe_init(kh_server *s, kh_err *err) {
     return rc == 0 ? describe_tokenizer(s, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- routes */
+/* -------------------------------------------------------------------------------------- routes */
 
 void kh_get_health(kh_server *s, kh_call *c) {
     bool draining = atomic_load(&s->draining);
-    kh_reply_text(c, draining ? 503 : 200, NULL, draining ? "{\"status\":\"draining\"}\n" : "{\"status\":\"ok\"}\n");
+    kh_reply_text(c, draining ? 503 : 200, NULL,
+        draining ? "{\"status\":\"draining\"}\n" : "{\"status\":\"ok\"}\n");
 }
 
 void kh_get_metrics(kh_server *s, kh_call *c) {
@@ -96,7 +104,9 @@ void kh_get_metrics(kh_server *s, kh_call *c) {
 void kh_get_models(kh_server *s, kh_call *c) {
     kh_reply_text(c, 200, NULL, "{\"object\":\"list\",\"data\":[{\"id\":");
     kh_json_quote(&c->reply.body, s->what.name, strlen(s->what.name));
-    kh_buf_printf(&c->reply.body, ",\"object\":\"model\",\"owned_by\":\"keyhole\",\"max_model_len\":%d}]}\n", s->limits.max_len);
+    kh_buf_printf(&c->reply.body,
+        ",\"object\":\"model\",\"owned_by\":\"keyhole\",\"max_model_len\":%d}]}\n",
+        s->limits.max_len);
 }
 
 void kh_get_model(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->model_json); }

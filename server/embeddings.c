@@ -1,6 +1,7 @@
-/* embeddings.c - POST /v1/embeddings as OpenAI has it: texts -> the mean of their hidden states after the last layer. Only at
- * access level embeddings; everything else here is about answers, this is about what the model makes of a text. */
-#include "server/inside.h"
+/* embeddings.c - POST /v1/embeddings as OpenAI has it: texts -> the mean of their hidden states
+ * after the last layer. Only at access level embeddings; everything else here is about answers,
+ * this is about what the model makes of a text. */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -28,7 +29,8 @@ static int read_inputs(kh_server *s, inputs *in, const json_t *root, kh_err *err
     const json_t *input = json_object_get(root, "input");
     size_t n = json_is_array(input) ? json_array_size(input) : json_is_string(input);
     if (n < 1 || n > (size_t)s->limits.rows)
-        return kh_fail(err, KH_EFORMAT, "request: \"input\" must be a text, or an array of 1 to %d texts", s->limits.rows);
+        return kh_fail(err, KH_EFORMAT,
+            "request: \"input\" must be a text, or an array of 1 to %d texts", s->limits.rows);
     if (!(in->ids = kh_calloc(n, sizeof *in->ids)))
         return kh_fail_memory(err);
     int rc = 0;
@@ -40,8 +42,8 @@ static int read_inputs(kh_server *s, inputs *in, const json_t *root, kh_err *err
                         KH_ENCODE_FRAME | KH_ENCODE_PLAIN, &in->ids[i], err)
                   : kh_fail(err, KH_EFORMAT, "request: element %zu of \"input\" is no text", i);
         if (rc == 0 && (in->ids[i].n < 1 || in->ids[i].n > s->limits.max_len))
-            rc = kh_fail(
-                err, KH_ELIMIT, "request: text %zu has %d tokens; the model takes 1 to %d", i, in->ids[i].n, s->limits.max_len);
+            rc = kh_fail(err, KH_ELIMIT, "request: text %zu has %d tokens; the model takes 1 to %d",
+                i, in->ids[i].n, s->limits.max_len);
     }
     return rc;
 }
@@ -53,7 +55,8 @@ static int embed(kh_server *s, const kh_ids *ids, float *hidden, float *out, kh_
     kh_single single;
     kh_single_init(&single, ids->id, ids->n);
     int layers = kh_model_describe(kh_engine_model(e)).layers;
-    int rc = kh_engine_hidden(e, &(kh_question){ .batch = &single.batch, .n_prompt = 1 }, layers, hidden, err);
+    int rc = kh_engine_hidden(
+        e, &(kh_question){ .batch = &single.batch, .n_prompt = 1 }, layers, hidden, err);
     for (size_t i = 0; i < H && rc == 0; i++) {
         double sum = 0;
         for (int t = 0; t < ids->n; t++)
@@ -78,7 +81,8 @@ static void run(kh_server *s, kh_call **calls, int n) {
     for (int i = 0; i < in->n && rc == 0; i++) {
         float *mean = hidden + (size_t)s->limits.max_len * H;
         rc = embed(s, &in->ids[i], hidden, mean, &err);
-        kh_buf_printf(b, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":[", i ? "," : "", i);
+        kh_buf_printf(
+            b, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":[", i ? "," : "", i);
         for (size_t k = 0; k < H && rc == 0; k++)
             kh_buf_printf(b, "%s%.9g", k ? "," : "", (double)mean[k]);
         kh_buf_text(b, "]}");
@@ -97,7 +101,8 @@ void kh_post_embeddings(kh_server *s, kh_call *c) {
     inputs *in = s->what.embeddings ? kh_calloc(1, sizeof *in) : NULL;
     if (!in) {
         kh_reply_fail(c, s->what.embeddings ? 503 : 403,
-            s->what.embeddings ? "out of memory" : "hidden states go out at --access embeddings only");
+            s->what.embeddings ? "out of memory"
+                               : "hidden states go out at --access embeddings only");
         return;
     }
     c->parsed = in;

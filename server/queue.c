@@ -1,8 +1,9 @@
 /* queue.c - requests that wait for the box, and the one thread that asks it.
  *
- * The thread takes the oldest request and with it all others in the queue that can be asked in the same call: what came in
- * while the engine was busy is answered together. Nobody waits for company. */
-#include "server/inside.h"
+ * The thread takes the oldest request and with it all others in the queue that can be asked in the
+ * same call: what came in while the engine was busy is answered together. Nobody waits for company.
+ */
+#include "server/server_parts.h"
 
 #include "base/err.h"
 
@@ -15,7 +16,8 @@ static int take(kh_queue *q, kh_call **out) {
     int n = 0;
     for (kh_call *c = head; c; c = *link) {
         bool mine = c == head ||
-            (n < MOST_TOGETHER && c->way == head->way && c->way->joins && cost + c->cost <= q->most && c->way->joins(head, c));
+            (n < MOST_TOGETHER && c->way == head->way && c->way->joins &&
+                cost + c->cost <= q->most && c->way->joins(head, c));
         if (mine) {
             out[n++] = c;
             cost += c->cost;

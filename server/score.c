@@ -1,10 +1,11 @@
-/* score.c - POST /v1/score: prompts x rows -> labels, or log-probabilities, with energies if wanted, at the access level that the
- * server has.
+/* score.c - POST /v1/score: prompts x rows -> labels, or log-probabilities, with energies if
+ * wanted, at the access level that the server has.
  *
- * Requests about the very same rows differ in their prompts only, and are asked as one question: a client that cuts a
- * population into several requests, or several clients on one task, fill the engine together. An answer does not depend on
- * what else was in the call; if a joined call fails, each request is asked alone, and only the guilty one is refused. */
-#include "server/inside.h"
+ * Requests about the very same rows differ in their prompts only, and are asked as one question: a
+ * client that cuts a population into several requests, or several clients on one task, fill the
+ * engine together. An answer does not depend on what else was in the call; if a joined call fails,
+ * each request is asked alone, and only the guilty one is refused. */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -17,22 +18,26 @@ static bool same_words(const kh_words *a, const kh_words *b) {
         return false;
     for (int i = 0; i < a->n_word; i++)
         if (a->word[i].label != b->word[i].label || a->word[i].n_id != b->word[i].n_id ||
-            memcmp(a->word[i].id, b->word[i].id, (size_t)a->word[i].n_id * sizeof *a->word[i].id) != 0)
+            memcmp(a->word[i].id, b->word[i].id, (size_t)a->word[i].n_id * sizeof *a->word[i].id) !=
+                0)
             return false;
     return true;
 }
 
 static bool same_rows(const kh_batch *a, const kh_batch *b) {
     size_t n = (size_t)a->n_seq;
-    return a->n_seq == b->n_seq && a->n_slot == b->n_slot && memcmp(a->start, b->start, (n + 1) * sizeof *a->start) == 0 &&
-        memcmp(a->mask, b->mask, n * sizeof *a->mask) == 0 && memcmp(a->slot, b->slot, n * sizeof *a->slot) == 0 &&
+    return a->n_seq == b->n_seq && a->n_slot == b->n_slot &&
+        memcmp(a->start, b->start, (n + 1) * sizeof *a->start) == 0 &&
+        memcmp(a->mask, b->mask, n * sizeof *a->mask) == 0 &&
+        memcmp(a->slot, b->slot, n * sizeof *a->slot) == 0 &&
         memcmp(a->id, b->id, a->start[n] * sizeof *a->id) == 0;
 }
 
 static bool joins(const kh_call *x, const kh_call *y) {
     const kh_wire_question *a = x->parsed, *b = y->parsed;
-    return !a->task && !b->task && a->prompt && b->prompt && a->want == b->want && a->inject == b->inject &&
-        same_words(&a->words, &b->words) && same_rows(&a->batch, &b->batch);
+    return !a->task && !b->task && a->prompt && b->prompt && a->want == b->want &&
+        a->inject == b->inject && same_words(&a->words, &b->words) &&
+        same_rows(&a->batch, &b->batch);
 }
 
 /* Asks and writes the reply of each call, whose prompts stand one after another in q. */
@@ -45,17 +50,18 @@ static int ask(kh_server *s, kh_call **calls, int n, const kh_question *q, kh_er
     float *logprob = labels ? NULL : kh_malloc(pairs * (size_t)n_label * sizeof *logprob);
     float *energy = energies ? kh_malloc(pairs * sizeof *energy) : NULL;
     int rc = (!label && !logprob) || (energies && !energy) ? kh_fail_memory(err)
-        : labels                                           ? kh_plm_answer(s->labeler, q, label, err)
-        : energies                                         ? kh_plm_score_energy(s->scorer, q, logprob, energy, err)
-                                                           : kh_plm_score(s->scorer, q, logprob, err);
+        : labels   ? kh_plm_answer(s->labeler, q, label, err)
+        : energies ? kh_plm_score_energy(s->scorer, q, logprob, energy, err)
+                   : kh_plm_score(s->scorer, q, logprob, err);
     size_t done = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const kh_wire_question *mine = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, "");
         kh_wire_answer_put(&calls[i]->reply.body,
-            &(kh_wire_answer){ s->what.name, mine->n_prompt, n_row, n_label, label ? label + done * (size_t)n_row : NULL,
-                logprob ? logprob + done * (size_t)n_row * (size_t)n_label : NULL, energy ? energy + done * (size_t)n_row : NULL,
-                mine->base64 });
+            &(kh_wire_answer){ s->what.name, mine->n_prompt, n_row, n_label,
+                label ? label + done * (size_t)n_row : NULL,
+                logprob ? logprob + done * (size_t)n_row * (size_t)n_label : NULL,
+                energy ? energy + done * (size_t)n_row : NULL, mine->base64 });
         done += (size_t)mine->n_prompt;
     }
     if (rc == 0) {
@@ -82,7 +88,8 @@ static int ask_texts(kh_server *s, kh_call *c, kh_err *err) {
     if (rc == 0)
         rc = kh_batch_encode(&batch, tok, w->task, words, w->row, w->n_row, &o, err);
     if (rc == 0 && batch->n_row < w->n_row)
-        rc = kh_fail(err, KH_ELIMIT, "%d of the texts are too long for the model", batch->n_dropped);
+        rc =
+            kh_fail(err, KH_ELIMIT, "%d of the texts are too long for the model", batch->n_dropped);
     if (rc == 0)
         rc = ask(s, &c, 1, &(kh_question){ batch, words, w->inject, w->prompt, w->n_prompt }, err);
     kh_batch_free(batch);
@@ -92,8 +99,10 @@ static int ask_texts(kh_server *s, kh_call *c, kh_err *err) {
 
 static int ask_one(kh_server *s, kh_call *c, kh_err *err) {
     const kh_wire_question *w = c->parsed;
-    return w->task ? ask_texts(s, c, err)
-                   : ask(s, &c, 1, &(kh_question){ &w->batch, &w->words, w->inject, w->prompt, w->n_prompt }, err);
+    return w->task
+        ? ask_texts(s, c, err)
+        : ask(s, &c, 1, &(kh_question){ &w->batch, &w->words, w->inject, w->prompt, w->n_prompt },
+              err);
 }
 
 static int ask_joined(kh_server *s, kh_call **calls, int n, kh_err *err) {
@@ -110,7 +119,8 @@ static int ask_joined(kh_server *s, kh_call **calls, int n, kh_err *err) {
         memcpy(all + at, w->prompt, (size_t)w->n_prompt * size * sizeof *all);
         at += (size_t)w->n_prompt * size;
     }
-    int rc = ask(s, calls, n, &(kh_question){ &first->batch, &first->words, first->inject, all, total }, err);
+    int rc = ask(s, calls, n,
+        &(kh_question){ &first->batch, &first->words, first->inject, all, total }, err);
     kh_free(all);
     return rc;
 }
@@ -141,11 +151,13 @@ void kh_post_score(kh_server *s, kh_call *c) {
     }
     c->parsed = w;
     c->way = &SCORE;
-    int rc = kh_wire_question_parse(w, c->body.data ? c->body.data : "", c->body.len, &s->limits, &err);
+    int rc =
+        kh_wire_question_parse(w, c->body.data ? c->body.data : "", c->body.len, &s->limits, &err);
     if (rc == 0 && !w->want_given)
         w->want = s->scorer ? KH_WANT_LOGPROBS : KH_WANT_LABELS;
     if (rc == 0 && w->want != KH_WANT_LABELS && !s->scorer)
-        kh_reply_fail(c, 403, "this server was started with --access labels and lets no probability out");
+        kh_reply_fail(
+            c, 403, "this server was started with --access labels and lets no probability out");
     else if (rc != 0)
         kh_reply_err(c, &err);
     c->cost = (long long)w->n_prompt *

@@ -1,11 +1,13 @@
 /* server.c - connections, limits, the token, the routes.
  *
- * libmicrohttpd reads requests in a few threads with epoll. A request that needs the box is suspended and waits in the queue
- * without holding a thread; when its reply is there it is resumed. Limits, in the order in which a request meets them:
- * connections; bytes of its head; time for its head; token; route; bytes of its body; bytes of all bodies; time for its body;
- * places in the queue; time to fetch the answer. libmicrohttpd's own timeout begins anew with every byte, so a watch of our
- * own looks at deadlines once a second and shuts the sockets that have passed theirs. */
-#include "server/inside.h"
+ * libmicrohttpd reads requests in a few threads with epoll. A request that needs the box is
+ * suspended and waits in the queue without holding a thread; when its reply is there it is resumed.
+ * Limits, in the order in which a request meets them: connections; bytes of its head; time for its
+ * head; token; route; bytes of its body; bytes of all bodies; time for its body; places in the
+ * queue; time to fetch the answer. libmicrohttpd's own timeout begins anew with every byte, so a
+ * watch of our own looks at deadlines once a second and shuts the sockets that have passed theirs.
+ */
+#include "server/server_parts.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -40,11 +42,12 @@ double kh_seconds(void) {
 #include <sys/socket.h>
 
 enum {
-    HEAD_BYTES = 32 << 10, /* of a request's head; what libmicrohttpd reads into for each connection */
-    READ_THREADS = 2,      /* reading and parsing; the engine has its own */
+    HEAD_BYTES =
+        32 << 10,     /* of a request's head; what libmicrohttpd reads into for each connection */
+    READ_THREADS = 2, /* reading and parsing; the engine has its own */
 };
 
-/* ------------------------------------------------------------------------------------------------ replies */
+/* ------------------------------------------------------------------------------------- replies */
 
 void kh_reply_text(kh_call *c, int status, const char *type, const char *text) {
     c->reply.status = status;
@@ -94,25 +97,29 @@ static const char *const HEADERS[][2] = {
     { "X-Frame-Options", "DENY" },
     { "Referrer-Policy", "no-referrer" },
     { "Content-Security-Policy",
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri "
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+        "'self'; img-src data:; base-uri "
         "'none'; "
         "form-action 'none'; frame-ancestors 'none'" },
 };
 
 static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
-    static const char SORRY[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
+    static const char SORRY[] =
+        "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
     size_t n = 0;
     char *bytes = kh_buf_take(&c->reply.body, &n);
     bool failed = !bytes;
     int status = failed ? 503 : c->reply.status;
     struct MHD_Response *r = bytes
         ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
-        : MHD_create_response_from_buffer(sizeof SORRY - 1, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+        : MHD_create_response_from_buffer(
+              sizeof SORRY - 1, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         kh_free(bytes);
         return MHD_NO;
     }
-    MHD_add_response_header(r, "Content-Type", c->reply.type && !failed ? c->reply.type : "application/json");
+    MHD_add_response_header(
+        r, "Content-Type", c->reply.type && !failed ? c->reply.type : "application/json");
     for (size_t i = 0; i < sizeof HEADERS / sizeof HEADERS[0]; i++)
         MHD_add_response_header(r, HEADERS[i][0], HEADERS[i][1]);
     if (c->reply.retry || failed)
@@ -130,7 +137,7 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------- routes */
+/* -------------------------------------------------------------------------------------- routes */
 
 static const kh_route MODEL_ROUTES[] = {
     { "GET", "/health", true, kh_get_health },
@@ -156,16 +163,21 @@ static const kh_route RUN_ROUTES[] = {
     { 0 },
 };
 
-static const kh_route *find_route(kh_call *c, const kh_route *table, const char *method, const char *path) {
+static const kh_route *find_route(
+    kh_call *c, const kh_route *table, const char *method, const char *path) {
     bool other = false;
     for (; table->path; table++) {
         bool here = strcmp(table->path, path) == 0;
-        if (here && (strcmp(table->method, method) == 0 || (strcmp(table->method, "GET") == 0 && strcmp(method, "HEAD") == 0)))
+        if (here &&
+            (strcmp(table->method, method) == 0 ||
+                (strcmp(table->method, "GET") == 0 && strcmp(method, "HEAD") == 0)))
             return table;
         other |= here;
     }
     kh_reply_fail(c, other ? 405 : 404,
-        other ? "this path does not take %.10s" : "there is nothing here%.0s; /v1/models lists what is served", method);
+        other ? "this path does not take %.10s"
+              : "there is nothing here%.0s; /v1/models lists what is served",
+        method);
     return NULL;
 }
 
@@ -174,19 +186,22 @@ static bool is_token(const char *want, const char *given) {
     size_t n = strlen(want), m = strlen(given);
     volatile unsigned char differ = n != m;
     for (size_t i = 0; i < m; i++)
-        differ = (unsigned char)(differ | ((unsigned char)given[i] ^ (unsigned char)want[n > 0 ? i % n : 0]));
+        differ = (unsigned char)(differ |
+            ((unsigned char)given[i] ^ (unsigned char)want[n > 0 ? i % n : 0]));
     return !differ;
 }
 
 static bool has_token(const kh_server *s, const kh_call *c) {
-    const char *given = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Authorization");
+    const char *given =
+        MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Authorization");
     return given && strncasecmp(given, "Bearer ", 7) == 0 && is_token(s->token, given + 7);
 }
 
-/* ---------------------------------------------------------------------------------------- one request's life */
+/* -------------------------------------------------------------------------- one request's life */
 
 static void set_deadline(kh_server *s, struct MHD_Connection *connection, double seconds) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     kh_socket *socket = info ? info->socket_context : NULL;
     pthread_mutex_lock(&s->sockets_lock);
     if (socket)
@@ -195,12 +210,15 @@ static void set_deadline(kh_server *s, struct MHD_Connection *connection, double
 }
 
 /* The head is there: everything that can be refused by it is refused now. */
-static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, const char *url, const char *method, void **state) {
+static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, const char *url,
+    const char *method, void **state) {
     kh_call *c = kh_calloc(1, sizeof *c);
     if (!c)
         return MHD_NO;
     *state = c;
-    *c = (kh_call){ .connection = connection, .started = kh_seconds(), .body = kh_buf_init((size_t)s->o.body_mb << 20) };
+    *c = (kh_call){ .connection = connection,
+        .started = kh_seconds(),
+        .body = kh_buf_init((size_t)s->o.body_mb << 20) };
     atomic_fetch_add(&s->count.active, 1);
     set_deadline(s, connection, s->o.body_time);
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
@@ -218,12 +236,15 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     return send_reply(s, c);
 }
 
-/* Bytes of the body. Once it is too large the rest is thrown away, and far beyond that the connection is. */
+/* Bytes of the body. Once it is too large the rest is thrown away, and far beyond that the
+ * connection is. */
 static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size_t *n) {
     size_t before = atomic_fetch_add(&s->bytes, *n), most = (size_t)s->o.memory_mb << 20;
     atomic_fetch_add(&s->count.received, (long long)*n);
     if (c->reply.status == 0 && before + *n > most)
-        kh_reply_fail(c, 429, "the bodies of all requests under way are larger than the %d MB that they may have", s->o.memory_mb);
+        kh_reply_fail(c, 429,
+            "the bodies of all requests under way are larger than the %d MB that they may have",
+            s->o.memory_mb);
     if (c->reply.status == 0)
         kh_buf_bytes(&c->body, bytes, *n);
     if (c->reply.status == 0 && kh_buf_failed(&c->body) && *n > c->body.max - c->body.len)
@@ -257,8 +278,8 @@ static enum MHD_Result complete(kh_server *s, kh_call *c) {
     return send_reply(s, c);
 }
 
-static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url, const char *method,
-    const char *version, const char *bytes, size_t *n, void **state) {
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url,
+    const char *method, const char *version, const char *bytes, size_t *n, void **state) {
     kh_server *s = self;
     kh_call *c = *state;
     (void)version;
@@ -272,11 +293,13 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
     return c->reply.status != 0 ? send_reply(s, c) : complete(s, c);
 }
 
-static void on_completed(void *self, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
+static void on_completed(void *self, struct MHD_Connection *connection, void **state,
+    enum MHD_RequestTerminationCode why) {
     kh_server *s = self;
     kh_call *c = *state;
     (void)why;
-    if (!c || atomic_load(&c->waiting)) /* never with one that waits: libmicrohttpd keeps a suspended connection */
+    if (!c || atomic_load(&c->waiting)) /* never with one that waits: libmicrohttpd keeps a
+                                           suspended connection */
         return;
     atomic_fetch_sub(&s->bytes, c->body.len);
     atomic_fetch_sub(&s->count.active, 1);
@@ -289,13 +312,15 @@ static void on_completed(void *self, struct MHD_Connection *connection, void **s
     set_deadline(s, connection, s->o.idle_time);
 }
 
-/* --------------------------------------------------------------------------------------------- connections */
+/* --------------------------------------------------------------------------------- connections */
 
-static void on_connection(void *self, struct MHD_Connection *connection, void **state, enum MHD_ConnectionNotificationCode what) {
+static void on_connection(void *self, struct MHD_Connection *connection, void **state,
+    enum MHD_ConnectionNotificationCode what) {
     kh_server *s = self;
     kh_socket *k = *state;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         atomic_fetch_add(&s->count.connections, 1);
         if (!info || !(k = kh_calloc(1, sizeof *k)))
             return;
@@ -312,7 +337,8 @@ static void on_connection(void *self, struct MHD_Connection *connection, void **
     atomic_fetch_sub(&s->count.connections, 1);
     if (!k)
         return;
-    pthread_mutex_lock(&s->sockets_lock); /* the descriptor is still open: the watch cannot meet another's */
+    pthread_mutex_lock(
+        &s->sockets_lock); /* the descriptor is still open: the watch cannot meet another's */
     if (k->before)
         k->before->after = k->after;
     else
@@ -356,7 +382,7 @@ static int start_watch(kh_server *s, kh_err *err) {
     return s->watching ? 0 : kh_fail(err, KH_EIO, "cannot start a thread to watch connections");
 }
 
-/* -------------------------------------------------------------------------------------------------- starting */
+/* ------------------------------------------------------------------------------------ starting */
 
 static int read_token(kh_server *s, kh_err *err) {
     kh_buf file = kh_buf_init(0);
@@ -377,7 +403,8 @@ static int read_token(kh_server *s, kh_err *err) {
     return rc;
 }
 
-static int address_of(const kh_server_opts *o, struct sockaddr_storage *out, bool *six, kh_err *err) {
+static int address_of(
+    const kh_server_opts *o, struct sockaddr_storage *out, bool *six, kh_err *err) {
     struct sockaddr_in *a = (struct sockaddr_in *)out;
     struct sockaddr_in6 *b = (struct sockaddr_in6 *)out;
     const char *host = strcmp(o->host, "localhost") == 0 ? "127.0.0.1" : o->host;
@@ -387,10 +414,13 @@ static int address_of(const kh_server_opts *o, struct sockaddr_storage *out, boo
         b->sin6_family = AF_INET6, b->sin6_port = htons((uint16_t)o->port);
     else
         a->sin_family = AF_INET, a->sin_port = htons((uint16_t)o->port);
-    return inet_pton(*six ? AF_INET6 : AF_INET, host, *six ? (void *)&b->sin6_addr : (void *)&a->sin_addr) == 1
+    return inet_pton(*six ? AF_INET6 : AF_INET, host,
+               *six ? (void *)&b->sin6_addr : (void *)&a->sin_addr) == 1
         ? 0
-        : kh_fail(
-              err, KH_EARG, "\"%.60s\" is no address to listen on; 127.0.0.1 is this machine alone, 0.0.0.0 everybody", o->host);
+        : kh_fail(err, KH_EARG,
+              "\"%.60s\" is no address to listen on; 127.0.0.1 is this machine alone, 0.0.0.0 "
+              "everybody",
+              o->host);
 }
 
 static void no_log(void *self, const char *fmt, va_list args) { (void)self, (void)fmt, (void)args; }
@@ -403,23 +433,31 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
         return rc;
     struct MHD_OptionItem options[16] = { { MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)no_log, NULL },
         { MHD_OPTION_SOCK_ADDR, 0, &address },
-        { MHD_OPTION_CONNECTION_LIMIT, s->o.connections > READ_THREADS ? s->o.connections : READ_THREADS, NULL },
+        { MHD_OPTION_CONNECTION_LIMIT,
+            s->o.connections > READ_THREADS ? s->o.connections : READ_THREADS, NULL },
         { MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, NULL },
-        { MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(s->o.idle_time > s->o.body_time ? s->o.idle_time : s->o.body_time) + 5, NULL },
-        { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL }, { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
-        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s }, { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
+        { MHD_OPTION_CONNECTION_TIMEOUT,
+            (intptr_t)(s->o.idle_time > s->o.body_time ? s->o.idle_time : s->o.body_time) + 5,
+            NULL },
+        { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL },
+        { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
+        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
+        { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
     int n = 9;
     if (cert) {
-        options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };
-        options[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key };
+        options[n++] =
+            (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };
+        options[n++] =
+            (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key };
     }
     options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | (six ? MHD_USE_IPv6 : 0) |
-        (cert ? MHD_USE_TLS : 0);
-    s->daemon = MHD_start_daemon(flags, (uint16_t)s->o.port, NULL, NULL, on_request, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
+        (six ? MHD_USE_IPv6 : 0) | (cert ? MHD_USE_TLS : 0);
+    s->daemon = MHD_start_daemon(flags, (uint16_t)s->o.port, NULL, NULL, on_request, s,
+        MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (!s->daemon)
-        return kh_fail(err, KH_EIO, "cannot listen on %s port %d: is it taken%s?", s->o.host, s->o.port,
-            cert ? ", and are certificate and key good" : ", or not ours to take");
+        return kh_fail(err, KH_EIO, "cannot listen on %s port %d: is it taken%s?", s->o.host,
+            s->o.port, cert ? ", and are certificate and key good" : ", or not ours to take");
     s->port = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
     return 0;
 }
@@ -427,9 +465,12 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
 static int start_listening(kh_server *s, kh_err *err) {
     kh_buf cert = kh_buf_init(0), key = kh_buf_init(0);
     bool tls = s->o.tls_cert || s->o.tls_key;
-    int rc = tls && !(s->o.tls_cert && s->o.tls_key) ? kh_fail(err, KH_EARG, "HTTPS needs both, a certificate and its key") : 0;
+    int rc = tls && !(s->o.tls_cert && s->o.tls_key)
+        ? kh_fail(err, KH_EARG, "HTTPS needs both, a certificate and its key")
+        : 0;
     if (rc == 0 && tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "the libmicrohttpd of this machine was built without TLS");
+        rc = kh_fail(
+            err, KH_EUNSUPPORTED, "the libmicrohttpd of this machine was built without TLS");
     if (rc == 0 && tls)
         rc = kh_file_read(s->o.tls_cert, 1 << 20, &cert, err);
     if (rc == 0 && tls)
@@ -474,7 +515,7 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
 
 int kh_server_port(const kh_server *s) { return s->port; }
 
-/* ------------------------------------------------------------------------------------------------- stopping */
+/* ------------------------------------------------------------------------------------ stopping */
 
 /* Requests under way are answered, and their connections then closed; no new ones are taken. */
 static void drain(kh_server *s) {
@@ -519,12 +560,17 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     (void)what, (void)o;
     *out = NULL;
     return kh_fail(err, KH_EUNSUPPORTED,
-        "this keyhole was built without libmicrohttpd, so it cannot serve; install libmicrohttpd-dev and build it again");
+        "this keyhole was built without libmicrohttpd, so it cannot serve; install "
+        "libmicrohttpd-dev and build it again");
 }
 int kh_server_port(const kh_server *s) { return s ? s->port : 0; }
 void kh_server_stop(kh_server *s) { (void)s; }
-void kh_reply_text(kh_call *c, int status, const char *type, const char *text) { (void)c, (void)status, (void)type, (void)text; }
-void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) { (void)c, (void)status, (void)fmt; }
+void kh_reply_text(kh_call *c, int status, const char *type, const char *text) {
+    (void)c, (void)status, (void)type, (void)text;
+}
+void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
+    (void)c, (void)status, (void)fmt;
+}
 void kh_reply_err(kh_call *c, const kh_err *err) { (void)c, (void)err; }
 const char *kh_call_query(const kh_call *c, const char *key) { return c ? NULL : key; }
 void kh_call_resume(kh_call *c) { (void)c; }

@@ -1,4 +1,5 @@
-/* evil.h - a server on raw sockets that follows a script: for clients that must survive anything. */
+/* evil.h - a server on raw sockets that follows a script: for clients that must survive anything.
+ */
 #ifndef KH_TEST_EVIL_H
 #define KH_TEST_EVIL_H
 
@@ -11,8 +12,8 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-/* What the server does with the n-th request (from 0) that is not about what it is: the bytes to send, or NULL to end the
- * connection. evil_request holds the request. */
+/* What the server does with the n-th request (from 0) that is not about what it is: the bytes to
+ * send, or NULL to end the connection. evil_request holds the request. */
 typedef const char *script_fn(int n);
 static char evil_request[1 << 20];
 
@@ -27,7 +28,9 @@ typedef struct evil {
 
 static inline void http_wrap(kh_buf *out, const char *body) {
     *out = kh_buf_init(KH_BUF_MAX);
-    kh_buf_printf(out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+    kh_buf_printf(out,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: "
+        "close\r\n\r\n%s",
         strlen(body), body);
 }
 
@@ -41,7 +44,8 @@ static inline size_t read_request(int fd, char *out, size_t cap) {
         out[got] = '\0';
         char *end = strstr(out, "\r\n\r\n"), *length = strcasestr(out, "Content-Length: ");
         if (end)
-            want = (size_t)(end + 4 - out) + (length && length < end ? (size_t)atoi(length + 16) : 0);
+            want =
+                (size_t)(end + 4 - out) + (length && length < end ? (size_t)atoi(length + 16) : 0);
     }
     return got;
 }
@@ -79,9 +83,11 @@ static inline void *evil_serve(void *self) {
     }
 }
 
-static const char MODEL_JSON[] = "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\",\"kernels\":\"generic\",\"access\":"
+static const char MODEL_JSON[] = "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\","
+                                 "\"kernels\":\"generic\",\"access\":"
                                  "\"logprobs\",\"hidden\":4,\"max_len\":64,"
-                                 "\"fingerprint\":\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":"
+                                 "\"fingerprint\":\"0123456789abcdef\",\"embeddings\":{\"mean\":0,"
+                                 "\"std\":1},\"limits\":{\"body\":"
                                  "1000000,\"prompts\":64,\"rows\":64,\"tokens\":100000}}";
 
 static inline evil *evil_new(script_fn *script, const char *model) {
@@ -116,7 +122,8 @@ static inline void evil_free(evil *e) {
     free(e);
 }
 
-#define HEAD(status) "HTTP/1.1 " status "\r\nConnection: close\r\nContent-Type: application/json\r\n"
+#define HEAD(status) \
+    "HTTP/1.1 " status "\r\nConnection: close\r\nContent-Type: application/json\r\n"
 
 /* A good answer with this body. */
 static inline const char *wrap(const char *body) {

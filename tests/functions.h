@@ -24,8 +24,12 @@ static inline double ellipsoid(const double *x, int n) {
     return sum;
 }
 
-static inline double cigar(const double *x, int n) { return x[0] * x[0] + 1e6 * sphere(x + 1, n - 1); }
-static inline double discus(const double *x, int n) { return 1e6 * x[0] * x[0] + sphere(x + 1, n - 1); }
+static inline double cigar(const double *x, int n) {
+    return x[0] * x[0] + 1e6 * sphere(x + 1, n - 1);
+}
+static inline double discus(const double *x, int n) {
+    return 1e6 * x[0] * x[0] + sphere(x + 1, n - 1);
+}
 
 static inline double diffpow(const double *x, int n) {
     double sum = 0;
@@ -41,7 +45,8 @@ static inline double rosenbrock(const double *x, int n) {
     return sum;
 }
 
-/* The ellipsoid after a reflection at a plane across all coordinates, which mixes every one with every other. */
+/* The ellipsoid after a reflection at a plane across all coordinates, which mixes every one with
+ * every other. */
 static inline double turned_ellipsoid(const double *x, int n) {
     double y[64], dot = 0, length = 0;
     assert_true(n <= 64);
@@ -70,7 +75,8 @@ static inline kh_cmaes *new_cmaes(int n, double start, double sigma, const kh_cm
 /* At most so many generations, or until a stop; fewer than 0: until a stop. */
 static inline kh_cmaes_reason minimise(kh_cmaes *c, function *f, int generations) {
     int n = kh_cmaes_dim(c), pop = kh_cmaes_pop(c);
-    double *x = malloc((size_t)n * (size_t)pop * sizeof *x), *value = malloc((size_t)pop * sizeof *value);
+    double *x = malloc((size_t)n * (size_t)pop * sizeof *x),
+           *value = malloc((size_t)pop * sizeof *value);
     for (int g = 0; g != generations && (generations >= 0 || !kh_cmaes_stop(c)); g++) {
         kh_cmaes_ask(c, x);
         for (int k = 0; k < pop; k++)

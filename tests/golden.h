@@ -1,4 +1,5 @@
-/* golden.h - holding a tokenizer to the answers in a NAME.jsonl (tests/vectors/tokenizers/README.md has the format). */
+/* golden.h - holding a tokenizer to the answers in a NAME.jsonl (tests/vectors/tokenizers/README.md
+ * has the format). */
 #ifndef KH_TEST_GOLDEN_H
 #define KH_TEST_GOLDEN_H
 
@@ -48,7 +49,8 @@ static inline bool golden_check_ids(const json_t *line, const char *key, const k
     return false;
 }
 
-static inline bool golden_check_decoded(const kh_tokenizer *t, const json_t *line, const char *key, const kh_ids *ids, bool skip) {
+static inline bool golden_check_decoded(
+    const kh_tokenizer *t, const json_t *line, const char *key, const kh_ids *ids, bool skip) {
     const json_t *expected = json_object_get(line, key);
     if (!expected)
         return true;
@@ -56,32 +58,39 @@ static inline bool golden_check_decoded(const kh_tokenizer *t, const json_t *lin
     size_t n;
     kh_err err;
     assert_int_equal(kh_tokenizer_decode(t, ids->id, ids->n, skip, &text, &n, &err), 0);
-    bool same = n == json_string_length(expected) && memcmp(text, json_string_value(expected), n) == 0;
+    bool same =
+        n == json_string_length(expected) && memcmp(text, json_string_value(expected), n) == 0;
     if (!same)
         printf("#   %s: expected \"%s\"\n#   got \"%s\"\n", key, json_string_value(expected), text);
     kh_text_free(text);
     return same;
 }
 
-static inline int golden_encode(
-    const kh_tokenizer *t, const json_t *line, unsigned flags, kh_ids *ids, kh_ids *types, kh_err *err) {
+static inline int golden_encode(const kh_tokenizer *t, const json_t *line, unsigned flags,
+    kh_ids *ids, kh_ids *types, kh_err *err) {
     const json_t *pair = json_object_get(line, "pair");
     size_t n;
     char *text = golden_text(line, &n);
-    int rc = pair ? kh_tokenizer_encode_pair(t, text, n, json_string_value(pair), json_string_length(pair), flags, ids, types, err)
+    int rc = pair ? kh_tokenizer_encode_pair(t, text, n, json_string_value(pair),
+                        json_string_length(pair), flags, ids, types, err)
                   : kh_tokenizer_encode(t, text, n, flags, ids, err);
     free(text);
     return rc;
 }
 
-/* The strings of tokens: those of added tokens show what of the text they took, so only the model's are compared. */
-static inline bool golden_check_tokens(const kh_tokenizer *t, const json_t *line, const kh_ids *ids) {
+/* The strings of tokens: those of added tokens show what of the text they took, so only the model's
+ * are compared. */
+static inline bool golden_check_tokens(
+    const kh_tokenizer *t, const json_t *line, const kh_ids *ids) {
     const json_t *expected = json_object_get(line, "tokens");
     for (size_t i = 0; expected && i < (size_t)ids->n; i++) {
-        const char *want = json_string_value(json_array_get(expected, i)), *have = kh_tokenizer_token(t, ids->id[i]);
-        bool added = have && (strchr(have, '<') || strchr(have, '[') || kh_tokenizer_id(t, want) != ids->id[i]);
+        const char *want = json_string_value(json_array_get(expected, i)),
+                   *have = kh_tokenizer_token(t, ids->id[i]);
+        bool added = have &&
+            (strchr(have, '<') || strchr(have, '[') || kh_tokenizer_id(t, want) != ids->id[i]);
         if (!have || (!added && strcmp(want, have) != 0)) {
-            printf("#   token %zu: expected \"%s\"\n#   got \"%s\"\n", i, want, have ? have : "nothing");
+            printf("#   token %zu: expected \"%s\"\n#   got \"%s\"\n", i, want,
+                have ? have : "nothing");
             return false;
         }
     }
@@ -98,14 +107,16 @@ static inline bool golden_line(const kh_tokenizer *t, const json_t *line) {
         ids.id[ids.n++] = (int32_t)json_integer_value(json_array_get(decode, i));
     }
     if (!decode &&
-        (golden_encode(t, line, KH_ENCODE_FRAME, &ids, &types, &err) != 0 || golden_encode(t, line, 0, &plain, NULL, &err) != 0)) {
+        (golden_encode(t, line, KH_ENCODE_FRAME, &ids, &types, &err) != 0 ||
+            golden_encode(t, line, 0, &plain, NULL, &err) != 0)) {
         printf("#   %s\n", err.msg);
         ok = false;
     } else {
-        ok = (decode || golden_check_ids(line, "ids", &ids)) && golden_check_ids(line, decode ? "-" : "ids_plain", &plain);
+        ok = (decode || golden_check_ids(line, "ids", &ids)) &&
+            golden_check_ids(line, decode ? "-" : "ids_plain", &plain);
         ok = ok && golden_check_tokens(t, line, &ids) && golden_check_ids(line, "type_ids", &types);
-        ok =
-            ok && golden_check_decoded(t, line, "decoded", &ids, true) && golden_check_decoded(t, line, "decoded_all", &ids, false);
+        ok = ok && golden_check_decoded(t, line, "decoded", &ids, true) &&
+            golden_check_decoded(t, line, "decoded_all", &ids, false);
     }
     kh_ids_free(&ids);
     kh_ids_free(&plain);

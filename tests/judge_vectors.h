@@ -1,4 +1,5 @@
-/* judge_vectors.h - reading the files of tests/vectors/metrics (made by tools/make_metric_vectors.py). */
+/* judge_vectors.h - reading the files of tests/vectors/metrics (made by
+ * tools/make_metric_vectors.py). */
 #ifndef KH_TEST_JUDGE_VECTORS_H
 #define KH_TEST_JUDGE_VECTORS_H
 
@@ -36,7 +37,8 @@ static inline double number_of(const json_t *row, const char *key) {
     return json_is_null(v) ? NAN : json_number_value(v);
 }
 
-/* A list of numbers, or of lists of numbers one after another; free it. *n gets the length of the outer list. */
+/* A list of numbers, or of lists of numbers one after another; free it. *n gets the length of the
+ * outer list. */
 static inline double *doubles_of(const json_t *row, const char *key, int *n, int *width) {
     const json_t *list = json_object_get(row, key);
     assert_true(json_is_array(list));

@@ -1,5 +1,5 @@
-/* model_vectors.h - reads the expected.txt files of tests/vectors (tools/make_model_vectors.py says what is in them), so
- * that every forward pass can be held against the same numbers. */
+/* model_vectors.h - reads the expected.txt files of tests/vectors (tools/make_model_vectors.py says
+ * what is in them), so that every forward pass can be held against the same numbers. */
 #ifndef KH_TEST_MODEL_VECTORS_H
 #define KH_TEST_MODEL_VECTORS_H
 
@@ -26,7 +26,7 @@ typedef struct vector_case {
     int n_prompt;
     double *hidden; /* [layers, tokens, width], layers = L + 1; NULL: not recorded */
     int layers, tokens, width;
-    int at[4]; /* places with logits */
+    int at[4];         /* places with logits */
     double *logits[4]; /* [n_vocab] */
     int n_at, n_vocab;
     int top_at; /* the other form: a place and its best tokens */

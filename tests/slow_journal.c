@@ -1,8 +1,9 @@
-/* slow_journal.c - what journalling costs: the time spent inside the journal as a share of the run, on the smallest model there
- * is. Processor time of one thread, so that other work on the machine hardly counts. */
+/* slow_journal.c - what journalling costs: the time spent inside the journal as a share of the run,
+ * on the smallest model there is. Processor time of one thread, so that other work on the machine
+ * hardly counts. */
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "run/run.h"
 
 #include <time.h>
@@ -15,13 +16,15 @@ static double cpu(void) {
 
 /* A tape that looks at the clock on the way to the journal's. */
 typedef struct timed {
-    const kh_tape *tape;
+    const kh_answer_cache *tape;
     double spent;
 } timed;
 
-static bool timed_stop(void *self) { return ((timed *)self)->tape->stop(((timed *)self)->tape->self); }
+static bool timed_stop(void *self) {
+    return ((timed *)self)->tape->stop(((timed *)self)->tape->self);
+}
 
-static bool timed_known(void *self, const kh_tape_key *key) {
+static bool timed_known(void *self, const kh_answer_key *key) {
     timed *t = self;
     double start = cpu();
     bool known = t->tape->known(t->tape->self, key);
@@ -29,7 +32,8 @@ static bool timed_known(void *self, const kh_tape_key *key) {
     return known;
 }
 
-static int timed_recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static int timed_recall(
+    void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     timed *t = self;
     double start = cpu();
     int rc = t->tape->recall(t->tape->self, key, bytes, n, seconds, err);
@@ -37,7 +41,7 @@ static int timed_recall(void *self, const kh_tape_key *key, void *bytes, size_t 
     return rc;
 }
 
-static int timed_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+static int timed_record(void *self, const kh_answer_unit *u, int n, kh_err *err) {
     timed *t = self;
     double start = cpu();
     int rc = t->tape->record(t->tape->self, u, n, err);
@@ -73,20 +77,21 @@ static void journalling_costs_little(void **state) {
     if (kh_run_open(&run, dir, &(kh_run_opts){ 0 }, &err) != 0 ||
         kh_run_begin(run, &(kh_run_card){ .method = "bbt" }, NULL, 0, &err) != 0)
         fail_msg("%s", err.msg);
-    timed t = { .tape = kh_run_tape(run) };
+    timed t = { .tape = kh_run_cache(run) };
     double opened = cpu() - start;
-    kh_tape tape = { timed_stop, timed_known, timed_recall, timed_record, &t };
-    kh_plm_set_tape(plm, &tape);
+    kh_answer_cache tape = { timed_stop, timed_known, timed_recall, timed_record, &t };
+    kh_plm_set_cache(plm, &tape);
     if (kh_tune(&p, "bbt", SET, plm, task, train, dev, &o, &err) != 0)
         fail_msg("%s", err.msg);
-    kh_plm_set_tape(plm, NULL);
+    kh_plm_set_cache(plm, NULL);
     double closing = cpu();
     assert_int_equal(kh_run_finish(run, NULL), 0);
     kh_run_close(run);
     closing = cpu() - closing;
     double whole = cpu() - start, all = t.spent + lines;
-    printf("# 60 generations in %.0f ms: answers %.2f %%, lines %.2f %%; opening and closing %.1f ms\n", 1e3 * whole,
-        100 * t.spent / whole, 100 * lines / whole, 1e3 * (opened + closing));
+    printf("# 60 generations in %.0f ms: answers %.2f %%, lines %.2f %%; opening and closing %.1f "
+           "ms\n",
+        1e3 * whole, 100 * t.spent / whole, 100 * lines / whole, 1e3 * (opened + closing));
     assert_true(all < 0.02 * whole);
     kh_threads_set(0);
     kh_posterior_free(p);

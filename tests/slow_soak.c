@@ -1,7 +1,8 @@
-/* slow_soak.c - "keyhole serve" under mixed traffic for a while: clients that mean it, whose every answer must be the right one
- * to the last byte, beside clients that do not. Memory must stay flat, no descriptor may be lost, and at the end the server must
- * end in order. KEYHOLE_SOAK_SECONDS says how long ("make soak SECONDS=3600"; 30 without), KEYHOLE_SOAK_PAUSE how many
- * milliseconds each client rests between two requests (20 without). Everything is on loopback. */
+/* slow_soak.c - "keyhole serve" under mixed traffic for a while: clients that mean it, whose every
+ * answer must be the right one to the last byte, beside clients that do not. Memory must stay flat,
+ * no descriptor may be lost, and at the end the server must end in order. KEYHOLE_SOAK_SECONDS says
+ * how long ("make soak SECONDS=3600"; 30 without), KEYHOLE_SOAK_PAUSE how many milliseconds each
+ * client rests between two requests (20 without). Everything is on loopback. */
 #include "tiny.h"
 
 #include <arpa/inet.h>
@@ -18,12 +19,18 @@ enum { GOOD_CLIENTS = 3, BAD_CLIENTS = 3, ANSWER = 1 << 16, MOST_SAMPLES = 64 };
 
 static const char *const POSTS[][2] = {
     { "/v1/score",
-        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\","
-        "\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":[\"better\"]}]},"
+        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":{\"name\":\"toy\",\"template\":\"{"
+        "text} It was {mask} .\","
+        "\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},{\"name\":\"good\",\"words\":["
+        "\"better\"]}]},"
         "\"texts\":[\"the boats were green\",\"small boats\"]}" },
-    { "/v1/score", "{\"want\":\"labels\",\"ids\":[[0,30,31,4,2]],\"mask\":[3],\"labels\":[[[40]],[[41]]]}" },
-    { "/v1/completions", "{\"prompt\":[\"the <mask> boats\",\"a <mask>\"],\"max_tokens\":1,\"logprobs\":5}" },
-    { "/v1/completions", "{\"prompt\":[0,30,31,660,2],\"allowed_token_ids\":[40,41],\"return_tokens_as_token_ids\":true}" },
+    { "/v1/score",
+        "{\"want\":\"labels\",\"ids\":[[0,30,31,4,2]],\"mask\":[3],\"labels\":[[[40]],[[41]]]}" },
+    { "/v1/completions",
+        "{\"prompt\":[\"the <mask> boats\",\"a <mask>\"],\"max_tokens\":1,\"logprobs\":5}" },
+    { "/v1/completions",
+        "{\"prompt\":[0,30,31,660,2],\"allowed_token_ids\":[40,41],\"return_tokens_as_token_ids\":"
+        "true}" },
 };
 enum { N_POSTS = sizeof POSTS / sizeof POSTS[0] };
 
@@ -45,7 +52,7 @@ static long option(const char *name, long otherwise) {
     return text && atol(text) > 0 ? atol(text) : otherwise;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the server */
+/* ---------------------------------------------------------------------------------- the server */
 
 static void start_server(void) {
     const char *keyhole = getenv("KEYHOLE");
@@ -58,9 +65,10 @@ static void start_server(void) {
         dup2(out[1], 1);
         close(out[0]);
         close(out[1]);
-        execl(keyhole ? keyhole : "build/release/keyhole", "keyhole", "serve", "--model", tiny_dir, "--port", "0", "--access",
-            "logprobs", "--header-time", "2", "--body-time", "3", "--idle-time", "5", "--max-body", "1", "--queue", "64",
-            "--connections", "64", (char *)NULL);
+        execl(keyhole ? keyhole : "build/release/keyhole", "keyhole", "serve", "--model", tiny_dir,
+            "--port", "0", "--access", "logprobs", "--header-time", "2", "--body-time", "3",
+            "--idle-time", "5", "--max-body", "1", "--queue", "64", "--connections", "64",
+            (char *)NULL);
         _exit(127);
     }
     close(out[1]);
@@ -96,10 +104,12 @@ static int descriptors(void) {
     return n;
 }
 
-/* --------------------------------------------------------------------------------------------------------- connections */
+/* --------------------------------------------------------------------------------- connections */
 
 static int connect_to(void) {
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in a = { .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     struct timeval t = { .tv_sec = 30 };
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
@@ -130,7 +140,8 @@ static size_t get_all(int fd, char *out) {
     return got;
 }
 
-/* The body of the answer to POSTS[i], without the time in it; "" if it is not a 200. Status in *status, 0 if nothing came. */
+/* The body of the answer to POSTS[i], without the time in it; "" if it is not a 200. Status in
+ * *status, 0 if nothing came. */
 static const char *post(int i, char *answer, int *status) {
     char head[256];
     int fd = connect_to();
@@ -138,7 +149,8 @@ static const char *post(int i, char *answer, int *status) {
     answer[0] = '\0';
     if (fd < 0)
         return "";
-    int k = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+    int k = snprintf(head, sizeof head,
+        "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
         POSTS[i][0], strlen(POSTS[i][1]));
     if (put(fd, head, (size_t)k) && put(fd, POSTS[i][1], strlen(POSTS[i][1])))
         get_all(fd, answer);
@@ -150,7 +162,7 @@ static const char *post(int i, char *answer, int *status) {
     return *status == 200 && body ? body : "";
 }
 
-/* ------------------------------------------------------------------------------------------------------------- clients */
+/* ------------------------------------------------------------------------------------- clients */
 
 static void rest(void) { usleep((useconds_t)pause_ms * 1000); }
 
@@ -160,7 +172,8 @@ static void *mean_it(void *self) {
     for (unsigned i = (unsigned)(uintptr_t)self; !atomic_load(&stop); i++, rest()) {
         int which = (int)(i % N_POSTS), status;
         const char *body = post(which, answer, &status);
-        for (int again = 0; again < 100 && (status == 429 || status == 0) && !atomic_load(&stop); again++) {
+        for (int again = 0; again < 100 && (status == 429 || status == 0) && !atomic_load(&stop);
+             again++) {
             rest();
             body = post(which, answer, &status);
         }
@@ -191,9 +204,12 @@ static const char *const NONSENSE[] = {
     "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"want\":",
     "POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
     "POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 9\r\n\r\n[[[[[[[[[",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 24\r\n\r\n{\"prompt_embeds\":\"UEsDB\"}",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nx",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nzz\r\n",
+    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
+    "24\r\n\r\n{\"prompt_embeds\":\"UEsDB\"}",
+    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+    "chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nx",
+    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+    "3\r\n\r\nzz\r\n",
     "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
     "GET /health HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n",
 };
@@ -201,8 +217,9 @@ enum { N_NONSENSE = sizeof NONSENSE / sizeof NONSENSE[0] };
 
 /* A head, or a body, larger than is taken. */
 static void send_much(int fd, bool head) {
-    static const char HEAD[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nX: ",
-                      BODY[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char
+        HEAD[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nX: ",
+        BODY[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     char block[4096]; /* as a chunk: its size, so many bytes, and the end of the line */
     memset(block, 'a', sizeof block);
     if (!head) {
@@ -236,15 +253,18 @@ static void *mean_no_good(void *self) {
             send_much(fd, true);
         else if (kind == 12)
             send_much(fd, false);
-        else if (kind < 15) { /* a good question whose asker does not wait: the connection is torn */
+        else if (kind <
+            15) { /* a good question whose asker does not wait: the connection is torn */
             char head[256];
             const char *const *p = POSTS[kh_rng_below(&r, N_POSTS)];
-            int k = snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", p[0], strlen(p[1]));
+            int k = snprintf(head, sizeof head,
+                "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", p[0], strlen(p[1]));
             put(fd, head, (size_t)k);
             put(fd, p[1], strlen(p[1]) / (kind == 13 ? 1 : 2));
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
         } else { /* byte by byte, until it is told to go */
-            for (size_t i = 0; text[i] && i < 40 && put(fd, text + i, 1) && !atomic_load(&stop); i++)
+            for (size_t i = 0; text[i] && i < 40 && put(fd, text + i, 1) && !atomic_load(&stop);
+                 i++)
                 usleep(100000);
         }
         if (kind < 11)
@@ -256,7 +276,7 @@ static void *mean_no_good(void *self) {
     return NULL;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- soak */
+/* ---------------------------------------------------------------------------------------- soak */
 
 static void serves_through_everything(void **state) {
     (void)state;
@@ -277,7 +297,9 @@ static void serves_through_everything(void **state) {
     int fds_before = descriptors();
     double start = now();
     for (uintptr_t i = 0; i < GOOD_CLIENTS + BAD_CLIENTS; i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, i < GOOD_CLIENTS ? mean_it : mean_no_good, (void *)i), 0);
+        assert_int_equal(
+            pthread_create(&thread[i], NULL, i < GOOD_CLIENTS ? mean_it : mean_no_good, (void *)i),
+            0);
     while (now() - start < (double)seconds) { /* samples, evenly over the time */
         usleep(100000);
         if (n < MOST_SAMPLES && now() - start >= (double)seconds * (n + 1) / MOST_SAMPLES) {
@@ -288,22 +310,26 @@ static void serves_through_everything(void **state) {
     atomic_store(&stop, true);
     for (int i = 0; i < GOOD_CLIENTS + BAD_CLIENTS; i++)
         pthread_join(thread[i], NULL);
-    for (int i = 0; i < 100 && descriptors() > fds_before; i++) /* those that were left alone are ended by the clock */
+    for (int i = 0; i < 100 && descriptors() > fds_before;
+         i++) /* those that were left alone are ended by the clock */
         usleep(100000);
     int fds_after = descriptors();
     assert_true(n >= 8);
     long early = 0, late = 0;
     int most_fds = 0;
-    for (int i = 0; i < n; i++) { /* the peak of the second quarter, when all is warm, and that of the last */
+    for (int i = 0; i < n;
+         i++) { /* the peak of the second quarter, when all is warm, and that of the last */
         if (i >= n / 4 && i < n / 2)
             early = kb[i] > early ? kb[i] : early;
         if (i >= n - n / 4)
             late = kb[i] > late ? kb[i] : late;
         most_fds = fds[i] > most_fds ? fds[i] : most_fds;
     }
-    printf("# %ld s: %ld good requests, %ld wrong answers, %ld hostile connections\n", seconds, atomic_load(&good),
-        atomic_load(&wrong), atomic_load(&bad));
-    printf("# resident: %ld kB first, %ld kB at most in the second quarter, %ld kB at most in the last\n", kb[0], early, late);
+    printf("# %ld s: %ld good requests, %ld wrong answers, %ld hostile connections\n", seconds,
+        atomic_load(&good), atomic_load(&wrong), atomic_load(&bad));
+    printf("# resident: %ld kB first, %ld kB at most in the second quarter, %ld kB at most in the "
+           "last\n",
+        kb[0], early, late);
     printf("# descriptors: %d before, %d at most, %d after\n", fds_before, most_fds, fds_after);
     assert_true(atomic_load(&good) > 0 && atomic_load(&bad) > 0);
     assert_int_equal(atomic_load(&wrong), 0);

@@ -1,7 +1,8 @@
 /* test.h - what every test program includes: cmocka, and a few lines of our own.
  *
- * One program a room or topic, tests/test_*.c, linked with the static library. A test that needs something outside the
- * clone calls test_skip("reason"). Paths of files in the tree are relative to its top, where the tests run. */
+ * One program a room or topic, tests/test_*.c, linked with the static library. A test that needs
+ * something outside the clone calls test_skip("reason"). Paths of files in the tree are relative to
+ * its top, where the tests run. */
 #ifndef KH_TEST_H
 #define KH_TEST_H
 
@@ -42,7 +43,8 @@
             fail_msg("the message is \"%s\", expected in it: \"%s\"", (err)->msg, text); \
     } while (0)
 
-/* A file of the given bytes under the build folder's scratch space; the name lives until the next call but one. */
+/* A file of the given bytes under the build folder's scratch space; the name lives until the next
+ * call but one. */
 static inline const char *test_file(const char *name, const void *bytes, size_t n) {
     static char path[2][256];
     static int turn;

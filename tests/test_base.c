@@ -1,5 +1,5 @@
-/* test_base.c - memory and errors: what every other room stands on. The rest of the base room: test_base_rng.c,
- * test_base_text.c (UTF-8, JSON) and test_base_file.c (files, options). */
+/* test_base.c - memory and errors: what every other room stands on. The rest of the base room:
+ * test_base_rng.c, test_base_text.c (UTF-8, JSON) and test_base_file.c (files, options). */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <omp.h>
 
-/* ------------------------------------------------------------------------------------------------- sizes */
+/* --------------------------------------------------------------------------------------- sizes */
 
 static void sizes_do_not_wrap_unseen(void **state) {
     (void)state;
@@ -28,7 +28,7 @@ static void sizes_do_not_wrap_unseen(void **state) {
     assert_true(out == 0);
 }
 
-/* ------------------------------------------------------------------------------------------------- alloc */
+/* --------------------------------------------------------------------------------------- alloc */
 
 static void nth_allocation_fails_once_or_from_then_on(void **state) {
     (void)state;
@@ -131,7 +131,7 @@ static void grow_is_geometric_and_survives_failure(void **state) {
     kh_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------------- arena */
+/* --------------------------------------------------------------------------------------- arena */
 
 static void arena_memory_is_aligned_zeroed_and_apart(void **state) {
     (void)state;
@@ -185,7 +185,7 @@ static void arena_failure_leaves_it_usable(void **state) {
     kh_arena_free(&a);
 }
 
-/* --------------------------------------------------------------------------------------------------- buf */
+/* ----------------------------------------------------------------------------------------- buf */
 
 static void buffer_appends_and_ends_in_nul(void **state) {
     (void)state;
@@ -264,7 +264,7 @@ static void take_hands_the_memory_over(void **state) {
     kh_buf_free(&b);
 }
 
-/* --------------------------------------------------------------------------------------------------- map */
+/* ----------------------------------------------------------------------------------------- map */
 
 static void map_finds_what_was_added(void **state) {
     (void)state;
@@ -284,7 +284,8 @@ static void map_finds_what_was_added(void **state) {
         size_t n = (size_t)snprintf(key, sizeof key, "key %d", k);
         assert_true(kh_map_get(&m, key, n, &value));
         assert_int_equal(value, k * 3);
-        assert_false(kh_map_get(&m, key, n - 1, &value) && value == k * 3); /* a prefix is another key */
+        assert_false(
+            kh_map_get(&m, key, n - 1, &value) && value == k * 3); /* a prefix is another key */
     }
     assert_false(kh_map_get(&m, "key 20000", 9, &value));
     kh_map_free(&m);
@@ -372,12 +373,14 @@ static void hash_is_fnv_1a(void **state) {
     assert_true(KH_HASH64_START == kh_hash64(NULL, 0));
 }
 
-/* ------------------------------------------------------------------------------------------------ errors */
+/* -------------------------------------------------------------------------------------- errors */
 
 static void fail_fills_the_sentence_and_returns_the_code(void **state) {
     (void)state;
     kh_err err = { .line = 5 };
-    assert_int_equal(kh_fail(&err, KH_ELIMIT, "%s: %d tensors, at most %d are allowed", "model", 9, 8), KH_ELIMIT);
+    assert_int_equal(
+        kh_fail(&err, KH_ELIMIT, "%s: %d tensors, at most %d are allowed", "model", 9, 8),
+        KH_ELIMIT);
     assert_int_equal(err.code, KH_ELIMIT);
     assert_int_equal(err.line, 0);
     assert_string_equal(err.msg, "model: 9 tensors, at most 8 are allowed");
@@ -399,7 +402,8 @@ static void control_characters_stay_out_of_sentences(void **state) {
 static void place_stands_before_the_sentence(void **state) {
     (void)state;
     kh_err err = { 0 };
-    assert_int_equal(kh_fail_at(&err, KH_EFORMAT, "train.tsv", 12, "no label \"%s\"", "x"), KH_EFORMAT);
+    assert_int_equal(
+        kh_fail_at(&err, KH_EFORMAT, "train.tsv", 12, "no label \"%s\"", "x"), KH_EFORMAT);
     assert_string_equal(err.msg, "train.tsv:12: no label \"x\"");
     assert_int_equal(err.line, 12);
     kh_fail_at(&err, KH_EFORMAT, "train.tsv", 0, "no rows");
@@ -480,7 +484,7 @@ static void every_code_has_a_meaning(void **state) {
     assert_string_equal(kh_code_text(12345), "unknown code");
 }
 
-/* ---------------------------------------------------------------------------------------- threads, hooks */
+/* ------------------------------------------------------------------------------ threads, hooks */
 
 static void threads_are_what_was_asked_for(void **state) {
     (void)state;

@@ -40,7 +40,7 @@ static void refuse_read(const char *path, size_t max, int code, const char *sent
     kh_buf_free(&b);
 }
 
-/* ---------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 static void regular_file_is_read_whole(void **state) {
     (void)state;
@@ -51,7 +51,8 @@ static void regular_file_is_read_whole(void **state) {
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const char *path = test_file("read", bytes, sizes[k]);
         kh_buf b;
-        assert_int_equal(kh_file_read(path, sizes[k], &b, NULL), 0); /* exactly the limit is allowed */
+        assert_int_equal(
+            kh_file_read(path, sizes[k], &b, NULL), 0); /* exactly the limit is allowed */
         assert_int_equal(b.len, sizes[k]);
         assert_memory_equal(b.data, bytes, sizes[k]);
         assert_int_equal(b.data[b.len], 0);
@@ -79,7 +80,8 @@ static void large_file_is_refused_before_it_is_read(void **state) {
     const char *path = test_file("large", "12345678901", 11);
     refuse_read(path, 10, KH_ELIMIT, "11 bytes, the limit for this kind of file is 10");
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
-    refuse_read(path, 1 << 20, KH_ELIMIT, "1099511627776 bytes, the limit for this kind of file is 1048576");
+    refuse_read(path, 1 << 20, KH_ELIMIT,
+        "1099511627776 bytes, the limit for this kind of file is 1048576");
     unlink(path);
 }
 
@@ -87,7 +89,8 @@ static void file_that_hides_its_size_is_still_limited(void **state) {
     (void)state;
     if (access("/proc/self/maps", R_OK) != 0)
         test_skip("/proc is not there");
-    refuse_read("/proc/self/maps", 10, KH_ELIMIT, "larger than 10 bytes, the limit for this kind of file");
+    refuse_read(
+        "/proc/self/maps", 10, KH_ELIMIT, "larger than 10 bytes, the limit for this kind of file");
 }
 
 static void pipe_is_no_file_and_does_not_hang(void **state) {
@@ -102,7 +105,7 @@ static void pipe_is_no_file_and_does_not_hang(void **state) {
     rmdir(folder);
 }
 
-/* ---------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void write_makes_and_replaces(void **state) {
     (void)state;
@@ -190,7 +193,7 @@ static void full_disk_is_noticed(void **state) {
     rmdir(folder);
 }
 
-/* ---------------------------------------------------------------------------------------- folders, paths */
+/* ------------------------------------------------------------------------------ folders, paths */
 
 static void existence_tells_files_from_folders(void **state) {
     (void)state;
@@ -224,7 +227,8 @@ static void paths_join_with_one_slash(void **state) {
     (void)state;
     static const struct {
         const char *dir, *name, *joined;
-    } cases[] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "/", "b", "/b" }, { ".", "b/c", "./b/c" }, { "", "b", "/b" } };
+    } cases[] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "/", "b", "/b" },
+        { ".", "b/c", "./b/c" }, { "", "b", "/b" } };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         char *joined = kh_path_join(cases[k].dir, cases[k].name);
         assert_string_equal(joined, cases[k].joined);
@@ -238,7 +242,7 @@ static void paths_join_with_one_slash(void **state) {
     assert_string_equal(kh_path_base("a/"), "");
 }
 
-/* ---------------------------------------------------------------------------------------------- options */
+/* ------------------------------------------------------------------------------------- options */
 
 typedef struct sample {
     bool flag;
@@ -252,13 +256,16 @@ typedef struct sample {
 static const kh_opt table[] = {
     { "flag", KH_OPT_FLAG, offsetof(sample, flag), .help = "a flag" },
     { "count", KH_OPT_INT, offsetof(sample, count), "20", .arg = "N", .help = "a count" },
-    { "small", KH_OPT_INT, offsetof(sample, small), "-1", .min = -2, .max = 3, .arg = "N", .help = "a small number" },
+    { "small", KH_OPT_INT, offsetof(sample, small), "-1", .min = -2, .max = 3, .arg = "N",
+        .help = "a small number" },
     { "seed", KH_OPT_SEED, offsetof(sample, seed), "13", .arg = "N", .help = "a seed" },
     { "any", KH_OPT_NUMBER, offsetof(sample, any), "0.1", .arg = "X", .help = "any number" },
-    { "share", KH_OPT_NUMBER, offsetof(sample, share), "1e-3", .min = 0, .max = 1, .arg = "X", .help = "a share" },
+    { "share", KH_OPT_NUMBER, offsetof(sample, share), "1e-3", .min = 0, .max = 1, .arg = "X",
+        .help = "a share" },
     { "name", KH_OPT_TEXT, offsetof(sample, name), "nobody", .arg = "NAME", .help = "a name" },
     { "path", KH_OPT_TEXT, offsetof(sample, path), .arg = "FILE", .help = "a file" },
-    { "choice", KH_OPT_CHOICE, offsetof(sample, choice), "second", .arg = "first|second|third", .help = "a choice" },
+    { "choice", KH_OPT_CHOICE, offsetof(sample, choice), "second", .arg = "first|second|third",
+        .help = "a choice" },
     { "list", KH_OPT_LIST, offsetof(sample, list), .arg = "WORD", .help = "words" },
     { 0 },
 };
@@ -336,8 +343,10 @@ static void every_refusal_is_a_sentence(void **state) {
         { "flag", "yes", "--flag takes no value, or true or false; got \"yes\"" },
         { "flag", "", "--flag takes no value, or true or false; got \"\"" },
         { "count", "-1", "--count takes a whole number from 0 to 2147483647; got \"-1\"" },
-        { "count", "2147483648", "--count takes a whole number from 0 to 2147483647; got \"2147483648\"" },
-        { "count", "99999999999999999999", "--count takes a whole number from 0 to 2147483647; got \"99999999999999999999\"" },
+        { "count", "2147483648",
+            "--count takes a whole number from 0 to 2147483647; got \"2147483648\"" },
+        { "count", "99999999999999999999",
+            "--count takes a whole number from 0 to 2147483647; got \"99999999999999999999\"" },
         { "count", "", "--count takes a whole number from 0 to 2147483647; got \"\"" },
         { "count", "5x", "--count takes a whole number from 0 to 2147483647; got \"5x\"" },
         { "count", "5.0", "--count takes a whole number from 0 to 2147483647; got \"5.0\"" },
@@ -347,9 +356,11 @@ static void every_refusal_is_a_sentence(void **state) {
         { "small", "4", "--small takes a whole number from -2 to 3; got \"4\"" },
         { "seed", "-1", "--seed takes a whole number from 0 to 18446744073709551615; got \"-1\"" },
         { "seed", "18446744073709551616",
-            "--seed takes a whole number from 0 to 18446744073709551615; got \"18446744073709551616\"" },
+            "--seed takes a whole number from 0 to 18446744073709551615; got "
+            "\"18446744073709551616\"" },
         { "seed", "", "--seed takes a whole number from 0 to 18446744073709551615; got \"\"" },
-        { "seed", "1e3", "--seed takes a whole number from 0 to 18446744073709551615; got \"1e3\"" },
+        { "seed", "1e3",
+            "--seed takes a whole number from 0 to 18446744073709551615; got \"1e3\"" },
         { "any", "", "--any takes a number; got \"\"" },
         { "any", "nan", "--any takes a number; got \"nan\"" },
         { "any", "inf", "--any takes a number; got \"inf\"" },
@@ -361,7 +372,8 @@ static void every_refusal_is_a_sentence(void **state) {
         { "share", "-0.5", "--share takes a number from 0 to 1; got \"-0.5\"" },
         { "choice", "fourth", "--choice takes one of first|second|third; got \"fourth\"" },
         { "choice", "", "--choice takes one of first|second|third; got \"\"" },
-        { "choice", "first|second", "--choice takes one of first|second|third; got \"first|second\"" },
+        { "choice", "first|second",
+            "--choice takes one of first|second|third; got \"first|second\"" },
         { "choice", "firs", "--choice takes one of first|second|third; got \"firs\"" },
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -394,8 +406,10 @@ static void options_are_echoed_as_json(void **state) {
     kh_opts_init(table, &s);
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_opts_json(table, &s, &b);
-    assert_string_equal(b.data, "{\"flag\":false,\"count\":20,\"small\":-1,\"seed\":13,\"any\":0.10000000000000001,\"share\":0.001,"
-                                "\"name\":\"nobody\",\"path\":null,\"choice\":\"second\",\"list\":[]}");
+    assert_string_equal(b.data,
+        "{\"flag\":false,\"count\":20,\"small\":-1,\"seed\":13,\"any\":0.10000000000000001,"
+        "\"share\":0.001,"
+        "\"name\":\"nobody\",\"path\":null,\"choice\":\"second\",\"list\":[]}");
     set(&s, "seed", "18446744073709551615", NULL);
     set(&s, "name", "a \"b\"\n\xFF", NULL);
     set(&s, "choice", "third", NULL);

@@ -1,4 +1,5 @@
-/* test_base_place.c - where the built-in model and the examples are; tests/cli_builtin.sh has the places beside the program. */
+/* test_base_place.c - where the built-in model and the examples are; tests/cli_builtin.sh has the
+ * places beside the program. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -60,12 +61,15 @@ static void a_folder_without_it_is_named(void **state) {
     assert_int_equal(kh_place_model(&path, "builtin", &err), KH_EMISSING);
     assert_null(path);
     assert_says(&err,
-        "the built-in model is not here: there is none in /nowhere/builtin; set KEYHOLE_MODELS to the folder that holds "
-        "\"builtin\", make it with \"make builtin\" in keyhole's sources, or give the folder of another model");
+        "the built-in model is not here: there is none in /nowhere/builtin; set KEYHOLE_MODELS to "
+        "the folder that holds "
+        "\"builtin\", make it with \"make builtin\" in keyhole's sources, or give the folder of "
+        "another model");
     assert_int_equal(kh_place_model(&path, "builtin", NULL), KH_EMISSING);
 }
 
-/* This program stands in a folder too deep for a tree, so what is beside it does not count. An empty setting is none. */
+/* This program stands in a folder too deep for a tree, so what is beside it does not count. An
+ * empty setting is none. */
 static void without_environment_the_program_says(void **state) {
     (void)state;
     char *path;

@@ -1,11 +1,12 @@
-/* test_base_rng.c - the random streams: known answers, independence of names, and distributions with fixed seeds. */
+/* test_base_rng.c - the random streams: known answers, independence of names, and distributions
+ * with fixed seeds. */
 #include "test.h"
 
 #include "base/rng.h"
 
 #include <math.h>
 
-/* ------------------------------------------------------------------------------------------- Philox, streams */
+/* ----------------------------------------------------------------------------- Philox, streams */
 
 /* The known-answer vectors that Random123 publishes for philox4x32-10. */
 static void philox_gives_the_published_answers(void **state) {
@@ -14,7 +15,8 @@ static void philox_gives_the_published_answers(void **state) {
         uint32_t in[4], key[2], out[4];
     } cases[] = {
         { { 0, 0, 0, 0 }, { 0, 0 }, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
-        { { ~0u, ~0u, ~0u, ~0u }, { ~0u, ~0u }, { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+        { { ~0u, ~0u, ~0u, ~0u }, { ~0u, ~0u },
+            { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
         { { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 }, { 0xa4093822, 0x299f31d0 },
             { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
     };
@@ -30,7 +32,8 @@ static void stream_is_philox_of_its_name(void **state) {
     kh_rng r = kh_rng_stream(0x0123456789ABCDEFu, KH_RNG_CMAES, 7, 9);
     for (uint32_t block = 0; block < 3; block++) {
         uint32_t expected[4];
-        kh_philox((const uint32_t[]){ block, 9, 7, KH_RNG_CMAES }, (const uint32_t[]){ 0x89ABCDEF, 0x01234567 }, expected);
+        kh_philox((const uint32_t[]){ block, 9, 7, KH_RNG_CMAES },
+            (const uint32_t[]){ 0x89ABCDEF, 0x01234567 }, expected);
         for (int k = 0; k < 4; k++)
             assert_int_equal(kh_rng_u32(&r), expected[k]);
     }
@@ -41,17 +44,18 @@ static int compare_u64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* 64 streams that differ in one part of the name each, 256 numbers of 64 bits: a repetition has a chance of 1e-11. */
+/* 64 streams that differ in one part of the name each, 256 numbers of 64 bits: a repetition has a
+ * chance of 1e-11. */
 static void differently_named_streams_share_nothing(void **state) {
     (void)state;
     enum { STREAMS = 64, EACH = 256 };
     static uint64_t all[STREAMS * EACH];
     for (uint32_t s = 0; s < STREAMS; s++) {
         uint32_t v = s / 4 + 1;
-        kh_rng r = s % 4 == 0 ? kh_rng_stream(v, KH_RNG_TEST, 0, 0) :
-            s % 4 == 1        ? kh_rng_stream((uint64_t)v << 32, KH_RNG_TEST, 0, 0) :
-            s % 4 == 2        ? kh_rng_stream(0, KH_RNG_TEST, v, 0) :
-                                kh_rng_stream(0, KH_RNG_TEST, 0, v);
+        kh_rng r = s % 4 == 0 ? kh_rng_stream(v, KH_RNG_TEST, 0, 0)
+            : s % 4 == 1      ? kh_rng_stream((uint64_t)v << 32, KH_RNG_TEST, 0, 0)
+            : s % 4 == 2      ? kh_rng_stream(0, KH_RNG_TEST, v, 0)
+                              : kh_rng_stream(0, KH_RNG_TEST, 0, v);
         for (int k = 0; k < EACH; k++)
             all[s * EACH + (uint32_t)k] = kh_rng_u64(&r);
     }
@@ -84,7 +88,7 @@ static void copied_state_goes_on_alike(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- uniforms */
+/* ------------------------------------------------------------------------------------ uniforms */
 
 static void uniform_never_reaches_its_ends(void **state) {
     (void)state;
@@ -175,7 +179,8 @@ static void permutations_of_four_come_equally_often(void **state) {
 static void categorical_follows_its_weights(void **state) {
     (void)state;
     kh_rng r = kh_rng_stream(10, KH_RNG_TEST, 0, 0);
-    static const double weight[6] = { 0, 3, 0, 5, 2, 0 }; /* not normalised, zeros at the ends and between */
+    static const double weight[6] = { 0, 3, 0, 5, 2,
+        0 }; /* not normalised, zeros at the ends and between */
     long seen[6] = { 0 };
     for (int k = 0; k < 100000; k++)
         seen[kh_rng_categorical(&r, weight, 6)]++;
@@ -198,15 +203,17 @@ static void categorical_with_one_weight_always_takes_it(void **state) {
     }
 }
 
-/* --------------------------------------------------------------------------------------------------- normals */
+/* ------------------------------------------------------------------------------------- normals */
 
 static long double phi(double x) { return 0.5L * erfcl(-(long double)x / sqrtl(2.0L)); }
 
-/* Phi(q(p)) must be p. The condition number of Phi is about 1 + x^2 in the tails: the rounding of x alone costs that
- * much in p. Asked for is 1e-14 where x^2 < 9, and a relative error of x below 1e-15 beyond. */
+/* Phi(q(p)) must be p. The condition number of Phi is about 1 + x^2 in the tails: the rounding of x
+ * alone costs that much in p. Asked for is 1e-14 where x^2 < 9, and a relative error of x below
+ * 1e-15 beyond. */
 static void check_quantile(double p) {
     double x = kh_normal_quantile(p);
-    double error = (double)fabsl((phi(x) - (long double)p) / (long double)p), bound = fmax(1e-14, 1e-15 * (1 + x * x));
+    double error = (double)fabsl((phi(x) - (long double)p) / (long double)p),
+           bound = fmax(1e-14, 1e-15 * (1 + x * x));
     if (!(error < bound))
         fail_msg("q(%.17g) = %.17g: Phi of it is off by %g, allowed are %g", p, x, error, bound);
 }
@@ -239,9 +246,9 @@ static void quantile_gives_published_values(void **state) {
     (void)state;
     static const struct {
         double p, x;
-    } cases[] = { { 0.75, 0.6744897501960817 }, { 0.9, 1.2815515655446004 }, { 0.95, 1.6448536269514722 },
-        { 0.975, 1.959963984540054 }, { 0.99, 2.3263478740408408 }, { 0.995, 2.5758293035489004 }, { 0.999, 3.090232306167813 },
-        { 0.0013498980316300933, -3 },
+    } cases[] = { { 0.75, 0.6744897501960817 }, { 0.9, 1.2815515655446004 },
+        { 0.95, 1.6448536269514722 }, { 0.975, 1.959963984540054 }, { 0.99, 2.3263478740408408 },
+        { 0.995, 2.5758293035489004 }, { 0.999, 3.090232306167813 }, { 0.0013498980316300933, -3 },
         { 9.865876450376946e-10, -6 }, { 1e-20, -9.262340089798408 } };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         assert_true(fabs(kh_normal_quantile(cases[k].p) - cases[k].x) <= 2e-15 * fabs(cases[k].x));
@@ -282,17 +289,20 @@ static void normal_takes_one_uniform(void **state) {
     assert_memory_equal(&a, &b, sizeof a);
 }
 
-/* Results are promised bit for bit: these were computed once and must never change, on any machine. */
+/* Results are promised bit for bit: these were computed once and must never change, on any machine.
+ */
 static void bits_never_change(void **state) {
     (void)state;
     kh_rng r = kh_rng_stream(42, KH_RNG_TEST, 1, 2);
-    static const double normal[] = { -0x1.568a65930b383p-4, -0x1.370bd0df8e374p-1, -0x1.0d8fb021dc2dcp+0, -0x1.640cf4e15937fp-1 };
+    static const double normal[] = { -0x1.568a65930b383p-4, -0x1.370bd0df8e374p-1,
+        -0x1.0d8fb021dc2dcp+0, -0x1.640cf4e15937fp-1 };
     for (size_t k = 0; k < sizeof normal / sizeof *normal; k++) {
         double x = kh_rng_normal(&r);
         if (x != normal[k])
             fail_msg("normal %zu is %a, expected %a", k, x, normal[k]);
     }
-    assert_true(kh_normal_quantile(0.3) == -0x1.0c7e39582c5fap-1); /* one in each of the three approximations */
+    assert_true(kh_normal_quantile(0.3) ==
+        -0x1.0c7e39582c5fap-1); /* one in each of the three approximations */
     assert_true(kh_normal_quantile(0.01) == -0x1.29c5c4630ff0ep+1);
     assert_true(kh_normal_quantile(1e-30) == -0x1.6ed94a4dacdc9p+3);
 }

@@ -1,4 +1,5 @@
-/* test_base_text.c - UTF-8 and JSON: what comes from outside, taken strictly or mended as documented. */
+/* test_base_text.c - UTF-8 and JSON: what comes from outside, taken strictly or mended as
+ * documented. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -6,7 +7,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 
-/* ------------------------------------------------------------------------------------------------- utf8 */
+/* ---------------------------------------------------------------------------------------- utf8 */
 
 static void every_character_survives_utf8(void **state) {
     (void)state;
@@ -35,7 +36,8 @@ static int decode(const char *s, size_t n, uint32_t *out, int *ok) {
     return count;
 }
 
-/* The example of the Unicode standard, table 3-8, and the three tables before it (3-9 to 3-11 in newer editions). */
+/* The example of the Unicode standard, table 3-8, and the three tables before it (3-9 to 3-11 in
+ * newer editions). */
 static void broken_sequences_follow_the_standards_examples(void **state) {
     (void)state;
     static const struct {
@@ -46,9 +48,12 @@ static void broken_sequences_follow_the_standards_examples(void **state) {
     } cases[] = {
         { "\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64", 13,
             { 0x61, 0xFFFD, 0xFFFD, 0xFFFD, 0x62, 0xFFFD, 0x63, 0xFFFD, 0xFFFD, 0x64 }, 10 },
-        { "\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", 9, { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41 }, 9 },
-        { "\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", 9, { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41 }, 9 },
-        { "\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", 9, { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41, 0xFFFD, 0xFFFD, 0x42 }, 9 },
+        { "\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", 9,
+            { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41 }, 9 },
+        { "\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", 9,
+            { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41 }, 9 },
+        { "\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", 9,
+            { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41, 0xFFFD, 0xFFFD, 0x42 }, 9 },
         { "\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", 9, { 0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD, 0x41 }, 5 },
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -73,7 +78,9 @@ static void broken_sequences_decode_as_in_python(void **state) {
     char line[256];
     int cases = 0, broken = 0;
     for (; fgets(line, sizeof line, f); cases++) {
-        char *space = strchr(line, ' '), *exact = malloc((size_t)(space - line) / 2); /* of exact size, for the address sanitizer */
+        char *space = strchr(line, ' '),
+             *exact =
+                 malloc((size_t)(space - line) / 2); /* of exact size, for the address sanitizer */
         size_t n = 0;
         for (char *p = line; p < space; p += 2)
             exact[n++] = (char)hex(p);
@@ -83,7 +90,8 @@ static void broken_sequences_decode_as_in_python(void **state) {
         for (char *p = space; *p == ' ' || *p == ','; k++) {
             uint32_t expected = (uint32_t)strtoul(p + 1, &p, 16);
             if (k >= count || got[k] != expected)
-                fail_msg("line %d: character %d is %X, Python says %X", cases + 1, k, k < count ? got[k] : 0, expected);
+                fail_msg("line %d: character %d is %X, Python says %X", cases + 1, k,
+                    k < count ? got[k] : 0, expected);
             has_replacement |= expected == 0xFFFD;
         }
         assert_int_equal(k, count);
@@ -111,7 +119,7 @@ static void validity_is_seen_at_every_offset(void **state) {
     assert_false(kh_utf8_valid("12345678\xC3", 9));
 }
 
-/* ------------------------------------------------------------------------------------------------- json */
+/* ---------------------------------------------------------------------------------------- json */
 
 static json_t *parse(const char *text) {
     json_t *root;
@@ -132,7 +140,8 @@ static void refuse(const char *text, size_t n, int code, long line, const char *
 
 static void any_value_is_a_text(void **state) {
     (void)state;
-    static const char *const texts[] = { "1", "\"x\"", "null", "[]", " {} ", "{\"a\":[1,2.5,true,null,\"\\u00e9\\u0000\"]}" };
+    static const char *const texts[] = { "1", "\"x\"", "null", "[]", " {} ",
+        "{\"a\":[1,2.5,true,null,\"\\u00e9\\u0000\"]}" };
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
         json_decref(parse(texts[k]));
 }
@@ -246,7 +255,8 @@ static void getters_read_their_types(void **state) {
 
 static void getters_say_what_is_wrong(void **state) {
     (void)state;
-    json_t *o = parse("{\"i\":7,\"r\":7.0,\"s\":\"x\",\"nul\":\"a\\u0000b\",\"b\":true,\"z\":null,\"big\":3000000000}");
+    json_t *o = parse("{\"i\":7,\"r\":7.0,\"s\":\"x\",\"nul\":\"a\\u0000b\",\"b\":true,\"z\":null,"
+                      "\"big\":3000000000}");
     kh_err err = { 0 };
     int i = 1;
     double n = 1;
@@ -259,11 +269,16 @@ static void getters_say_what_is_wrong(void **state) {
     } while (0)
     SAYS(kh_json_int(o, "none", 0, 9, &i, "c.json", &err), "c.json: \"none\" is missing");
     SAYS(kh_json_int(o, "z", 0, 9, &i, "c.json", &err), "c.json: \"z\" is missing");
-    SAYS(kh_json_int(o, "i", 8, 9, &i, "c.json", &err), "c.json: \"i\" must be a whole number from 8 to 9");
-    SAYS(kh_json_int(o, "i", 0, 6, &i, "c.json", &err), "c.json: \"i\" must be a whole number from 0 to 6");
-    SAYS(kh_json_int(o, "r", 0, 9, &i, "c.json", &err), "c.json: \"r\" must be a whole number from 0 to 9");
-    SAYS(kh_json_int(o, "s", 0, 9, &i, "c.json", &err), "c.json: \"s\" must be a whole number from 0 to 9");
-    SAYS(kh_json_int(o, "big", 0, 9000000000, &i, "c.json", &err), "c.json: \"big\" must be a whole number from 0 to 2147483647");
+    SAYS(kh_json_int(o, "i", 8, 9, &i, "c.json", &err),
+        "c.json: \"i\" must be a whole number from 8 to 9");
+    SAYS(kh_json_int(o, "i", 0, 6, &i, "c.json", &err),
+        "c.json: \"i\" must be a whole number from 0 to 6");
+    SAYS(kh_json_int(o, "r", 0, 9, &i, "c.json", &err),
+        "c.json: \"r\" must be a whole number from 0 to 9");
+    SAYS(kh_json_int(o, "s", 0, 9, &i, "c.json", &err),
+        "c.json: \"s\" must be a whole number from 0 to 9");
+    SAYS(kh_json_int(o, "big", 0, 9000000000, &i, "c.json", &err),
+        "c.json: \"big\" must be a whole number from 0 to 2147483647");
     SAYS(kh_json_number(o, "none", &n, "c.json", &err), "c.json: \"none\" is missing");
     SAYS(kh_json_number(o, "b", &n, "c.json", &err), "c.json: \"b\" must be a number");
     SAYS(kh_json_bool(o, "none", &b, "c.json", &err), "c.json: \"none\" is missing");
@@ -308,7 +323,8 @@ static void check_quote(const char *s, size_t n) {
     int len;
     for (size_t at = 0; at < n; at += (size_t)len) {
         char utf8[4];
-        kh_buf_bytes(&expected, utf8, (size_t)kh_utf8_put(kh_utf8_next(s + at, n - at, &len, NULL), utf8));
+        kh_buf_bytes(
+            &expected, utf8, (size_t)kh_utf8_put(kh_utf8_next(s + at, n - at, &len, NULL), utf8));
     }
     assert_int_equal(json_string_length(root), expected.len);
     if (expected.len)
@@ -361,7 +377,8 @@ static void a_long_string_needs_its_memory_first(void **state) {
         kh_alloc_fail_at(0, false);
         assert_int_equal(rc, KH_ENOMEM);
         assert_null(root);
-        assert_int_equal(kh_json_parse(b.data, b.len, "long", &root, &err), i == 0 ? 0 : KH_EFORMAT);
+        assert_int_equal(
+            kh_json_parse(b.data, b.len, "long", &root, &err), i == 0 ? 0 : KH_EFORMAT);
         assert_int_equal(json_string_length(json_array_get(root, 0)), i == 0 ? 5000 : 0);
         json_decref(root);
         kh_buf_free(&b);

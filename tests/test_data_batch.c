@@ -1,4 +1,5 @@
-/* test_data_batch.c - label words and batches: the ids must be those of the whole filled-in text. */
+/* test_data_batch.c - label words and batches: the ids must be those of the whole filled-in text.
+ */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -33,8 +34,8 @@ static kh_words *words_of(const kh_task *task, const kh_tokenizer *tok) {
     return w;
 }
 
-static kh_batch *encode(
-    const kh_tokenizer *tok, const kh_task *task, const kh_words *w, const kh_row *rows, int n, const kh_batch_opts *o) {
+static kh_batch *encode(const kh_tokenizer *tok, const kh_task *task, const kh_words *w,
+    const kh_row *rows, int n, const kh_batch_opts *o) {
     kh_err err = { 0 };
     kh_batch *b;
     if (kh_batch_encode(&b, tok, task, w, rows, n, o, &err) != 0)
@@ -47,7 +48,8 @@ static kh_row row_of(const char *a, const char *b, int label) {
 }
 
 /* Appends the template from part `from` on, with the row and n_mask masks filled in. */
-static void fill(kh_buf *out, const kh_template *t, int from, const kh_row *row, const char *mask, int n_mask) {
+static void fill(
+    kh_buf *out, const kh_template *t, int from, const kh_row *row, const char *mask, int n_mask) {
     for (int i = from; i < t->n; i++)
         switch (t->part[i].kind) {
         case KH_SEGMENT_LITERAL: kh_template_literal(out, &t->part[i]); break;
@@ -63,11 +65,14 @@ static void fill(kh_buf *out, const kh_template *t, int from, const kh_row *row,
 
 static void assert_ids(const kh_batch *b, int s, const kh_ids *expected) {
     assert_int_equal(b->start[s + 1] - b->start[s], expected->n);
-    assert_memory_equal(b->id + b->start[s], expected->id, (size_t)expected->n * sizeof *expected->id);
+    assert_memory_equal(
+        b->id + b->start[s], expected->id, (size_t)expected->n * sizeof *expected->id);
 }
 
-/* Every sequence must be what the tokenizer gives for the whole filled-in text, special tokens recognised. */
-static void assert_whole(const kh_tokenizer *tok, const kh_task *task, const kh_batch *b, const kh_row *rows) {
+/* Every sequence must be what the tokenizer gives for the whole filled-in text, special tokens
+ * recognised. */
+static void assert_whole(
+    const kh_tokenizer *tok, const kh_task *task, const kh_batch *b, const kh_row *rows) {
     const char *mask = kh_tokenizer_token(tok, kh_tokenizer_special(tok, KH_TOKEN_MASK));
     kh_template t;
     kh_buf text = kh_buf_init(1 << 26);
@@ -78,10 +83,12 @@ static void assert_whole(const kh_tokenizer *tok, const kh_task *task, const kh_
         kh_buf_reset(&text);
         ids.n = 0;
         fill(&text, &t, 0, &rows[b->row[s / b->n_variant]], mask, n_mask);
-        assert_int_equal(kh_tokenizer_encode(tok, text.data, text.len, KH_ENCODE_FRAME, &ids, NULL), 0);
+        assert_int_equal(
+            kh_tokenizer_encode(tok, text.data, text.len, KH_ENCODE_FRAME, &ids, NULL), 0);
         assert_ids(b, s, &ids);
         for (int k = 0; k < ids.n; k++)
-            assert_int_equal(ids.id[k] == kh_tokenizer_special(tok, KH_TOKEN_MASK), k >= b->mask[s] && k < b->mask[s] + n_mask);
+            assert_int_equal(ids.id[k] == kh_tokenizer_special(tok, KH_TOKEN_MASK),
+                k >= b->mask[s] && k < b->mask[s] + n_mask);
         assert_int_equal(b->slot[s], -1);
     }
     kh_buf_free(&text);
@@ -90,9 +97,10 @@ static void assert_whole(const kh_tokenizer *tok, const kh_task *task, const kh_
 
 /* Texts of ordinary and odd characters, the same ones every time. */
 static const char *random_text(kh_rng *r, char *out, size_t cap) {
-    static const char *const bits[] = { "the", " film", " is", " ", "  ", ".", ",", " a", "b", "Very", " 42", "!", " caf\xC3\xA9",
-        "\xE2\x80\x9Cquote\xE2\x80\x9D", "\xF0\x9F\x98\x80", " \xE6\x97\xA5\xE6\x9C\xAC", "\t", "\n", "'s", " don't", "\xC2\xA0",
-        " (x)", "--", " #", "<", ">", "e\xCC\x81" };
+    static const char *const bits[] = { "the", " film", " is", " ", "  ", ".", ",", " a", "b",
+        "Very", " 42", "!", " caf\xC3\xA9", "\xE2\x80\x9Cquote\xE2\x80\x9D", "\xF0\x9F\x98\x80",
+        " \xE6\x97\xA5\xE6\x9C\xAC", "\t", "\n", "'s", " don't", "\xC2\xA0", " (x)", "--", " #",
+        "<", ">", "e\xCC\x81" };
     size_t used = 0;
     out[0] = '\0';
     for (uint32_t n = kh_rng_below(r, 30); n > 0 && used + 16 < cap; n--) {
@@ -103,7 +111,8 @@ static const char *random_text(kh_rng *r, char *out, size_t cap) {
     return out;
 }
 
-#define TWO_LABELS "\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},{\"name\":\"b\",\"words\":[\"s\"]}]"
+#define TWO_LABELS \
+    "\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},{\"name\":\"b\",\"words\":[\"s\"]}]"
 
 static const char *const plain_tasks[] = {
     "{\"name\":\"end\",\"template\":\"{text} . It was {mask} .\"," TWO_LABELS "}",
@@ -161,8 +170,8 @@ static void real_rows_have_the_ids_of_the_whole_text(void **state) {
     (void)state;
     test_needs_shared("tokenizers/roberta-base/tokenizer.json");
     test_needs_shared("data/sst2/test.tsv");
-    static const char *const paths[] = { "../shared/tokenizers/roberta-base", "../shared/tokenizers/bert-base-uncased",
-        "../shared/tokenizers/babyberta" };
+    static const char *const paths[] = { "../shared/tokenizers/roberta-base",
+        "../shared/tokenizers/bert-base-uncased", "../shared/tokenizers/babyberta" };
     for (int p = 0; p < 3; p++) {
         kh_tokenizer *tok = open_tokenizer(paths[p]);
         for (int i = 0; kh_task_builtin(i); i++) {
@@ -170,10 +179,12 @@ static void real_rows_have_the_ids_of_the_whole_text(void **state) {
             char path[64];
             kh_dataset *d;
             snprintf(path, sizeof path, "../shared/data/%s/test.tsv", task->name);
-            assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task }, NULL), 0);
+            assert_int_equal(
+                kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task }, NULL), 0);
             kh_words *w = words_of(task, tok);
             int n = kh_dataset_size(d) < 200 ? kh_dataset_size(d) : 200;
-            kh_batch *b = encode(tok, task, w, kh_dataset_rows(d), n, &(kh_batch_opts){ .max_len = 100000 });
+            kh_batch *b =
+                encode(tok, task, w, kh_dataset_rows(d), n, &(kh_batch_opts){ .max_len = 100000 });
             assert_int_equal(b->n_row, n);
             assert_whole(tok, task, b, kh_dataset_rows(d));
             kh_batch_free(b);
@@ -184,7 +195,7 @@ static void real_rows_have_the_ids_of_the_whole_text(void **state) {
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- slots */
+/* --------------------------------------------------------------------------------------- slots */
 
 static const int32_t slots[] = { 20, 21, 22, 23, 24 };
 
@@ -196,7 +207,8 @@ static void slots_stand_where_the_template_says(void **state) {
         const kh_task *task = parse_task(plain_tasks[0]); /* {prompt} . {text} . It was {mask} . */
         kh_words *w = words_of(task, tok);
         kh_row row = row_of("the film", NULL, 0);
-        kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 100, .n_slot = 5, .slot_id = slots });
+        kh_batch *b = encode(tok, task, w, &row, 1,
+            &(kh_batch_opts){ .max_len = 100, .n_slot = 5, .slot_id = slots });
         kh_ids expected = { 0 };
         const char *mask = kh_tokenizer_token(tok, kh_tokenizer_special(tok, KH_TOKEN_MASK));
         char rest[128];
@@ -206,11 +218,13 @@ static void slots_stand_where_the_template_says(void **state) {
         int32_t last = expected.id[1];
         expected.n = 1;
         for (int i = 0; i < 5; i++) {
-            assert_true(kh_grow(&expected.id, &expected.cap, (size_t)expected.n + 1, sizeof *expected.id));
+            assert_true(
+                kh_grow(&expected.id, &expected.cap, (size_t)expected.n + 1, sizeof *expected.id));
             expected.id[expected.n++] = slots[i];
         }
         assert_int_equal(kh_tokenizer_encode(tok, rest, strlen(rest), 0, &expected, NULL), 0);
-        assert_true(kh_grow(&expected.id, &expected.cap, (size_t)expected.n + 1, sizeof *expected.id));
+        assert_true(
+            kh_grow(&expected.id, &expected.cap, (size_t)expected.n + 1, sizeof *expected.id));
         expected.id[expected.n++] = last;
         assert_ids(b, 0, &expected);
         assert_int_equal(b->slot[0], 1);
@@ -228,12 +242,15 @@ static void slots_stand_where_the_template_says(void **state) {
 static void slots_may_stand_in_the_middle(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
-    const kh_task *task = parse_task("{\"name\":\"m\",\"template\":\"{text} {prompt} so {mask}\"," TWO_LABELS "}");
+    const kh_task *task =
+        parse_task("{\"name\":\"m\",\"template\":\"{text} {prompt} so {mask}\"," TWO_LABELS "}");
     kh_words *w = words_of(task, tok);
     kh_row row = row_of("a b", NULL, 0);
-    kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 100, .n_slot = 5, .slot_id = slots });
+    kh_batch *b = encode(
+        tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 100, .n_slot = 5, .slot_id = slots });
     kh_ids before = { 0 }, after = { 0 };
-    assert_int_equal(kh_tokenizer_encode(tok, "a b", 3, 0, &before, NULL), 0); /* the space before the slots is theirs */
+    assert_int_equal(kh_tokenizer_encode(tok, "a b", 3, 0, &before, NULL),
+        0); /* the space before the slots is theirs */
     assert_int_equal(kh_tokenizer_encode(tok, " so", 3, 0, &after, NULL), 0);
     assert_int_equal(b->slot[0], 1 + before.n);
     assert_memory_equal(b->id + 1, before.id, (size_t)before.n * sizeof *before.id);
@@ -255,8 +272,9 @@ static void prefix_slots_stand_before_the_plain_text(void **state) {
     kh_words *w = words_of(task, tok);
     kh_row row = row_of("the film", NULL, 0);
     kh_batch *plain = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 100 });
-    kh_batch *b = encode(
-        tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 100, .n_slot = 5, .slot_id = slots, .placement = KH_SLOTS_PREFIX });
+    kh_batch *b = encode(tok, task, w, &row, 1,
+        &(kh_batch_opts){
+            .max_len = 100, .n_slot = 5, .slot_id = slots, .placement = KH_SLOTS_PREFIX });
     assert_int_equal(b->slot[0], 0);
     assert_int_equal(b->start[1], plain->start[1] + 5);
     assert_memory_equal(b->id, slots, sizeof slots);
@@ -279,7 +297,8 @@ static void default_slots_are_ids_from_1000(void **state) {
     kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 512, .n_slot = 50 });
     for (int i = 0; i < 50; i++)
         assert_int_equal(b->id[1 + i], 1000 + i);
-    /* <s>, slots, " .", " fine", " .", " It", " was", <mask>, " .", </s>: ids of roberta-base's vocabulary */
+    /* <s>, slots, " .", " fine", " .", " It", " was", <mask>, " .", </s>: ids of roberta-base's
+     * vocabulary */
     static const int32_t rest[] = { 479, 2051, 479, 85, 21, 50264, 479, 2 };
     assert_int_equal(b->start[1], 51 + 8);
     assert_memory_equal(b->id + 51, rest, sizeof rest);
@@ -289,7 +308,7 @@ static void default_slots_are_ids_from_1000(void **state) {
     kh_tokenizer_close(tok);
 }
 
-/* ------------------------------------------------------------------------------------- strangers' texts */
+/* ---------------------------------------------------------------------------- strangers' texts */
 
 static void special_tokens_in_a_text_stay_text(void **state) {
     (void)state;
@@ -303,7 +322,8 @@ static void special_tokens_in_a_text_stay_text(void **state) {
         int n_special = 0;
         for (size_t i = 0; i < b->start[1]; i++)
             n_special += b->id[i] == kh_tokenizer_special(tok, KH_TOKEN_MASK) ||
-                b->id[i] == kh_tokenizer_special(tok, KH_TOKEN_BOS) || b->id[i] == kh_tokenizer_special(tok, KH_TOKEN_EOS);
+                b->id[i] == kh_tokenizer_special(tok, KH_TOKEN_BOS) ||
+                b->id[i] == kh_tokenizer_special(tok, KH_TOKEN_EOS);
         assert_int_equal(n_special, 3); /* ours: one each */
         kh_batch_free(b);
         kh_words_free(w);
@@ -315,7 +335,8 @@ static void special_tokens_in_a_text_stay_text(void **state) {
 static void escaped_newlines_of_raw_rows_become_spaces(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
-    const kh_task *task = parse_task("{\"name\":\"y\",\"template\":\"{text} {mask}\",\"newline_escape\":true," TWO_LABELS "}");
+    const kh_task *task = parse_task(
+        "{\"name\":\"y\",\"template\":\"{text} {mask}\",\"newline_escape\":true," TWO_LABELS "}");
     kh_words *w = words_of(task, tok);
     kh_row rows[] = { row_of("a\\nb\\n\\nc", NULL, -1), row_of("a b  c", NULL, -1) };
     kh_batch *b = encode(tok, task, w, rows, 2, &(kh_batch_opts){ .max_len = 100 });
@@ -328,11 +349,11 @@ static void escaped_newlines_of_raw_rows_become_spaces(void **state) {
     kh_tokenizer_close(tok);
 }
 
-/* --------------------------------------------------------------------------------------------- long rows */
+/* ----------------------------------------------------------------------------------- long rows */
 
 /* The ids of a row whose texts are cut to `keep` characters by hand. */
-static bool same_as_cut(const kh_tokenizer *tok, const kh_task *task, const kh_words *w, const kh_batch *b, int s,
-    const kh_row *row, size_t keep, int *len) {
+static bool same_as_cut(const kh_tokenizer *tok, const kh_task *task, const kh_words *w,
+    const kh_batch *b, int s, const kh_row *row, size_t keep, int *len) {
     kh_row cut = *row;
     cut.n_a = cut.n_a < keep ? cut.n_a : keep;
     cut.n_b = cut.n_b < keep ? cut.n_b : keep;
@@ -386,15 +407,18 @@ static void a_cut_leaves_no_space_behind(void **state) {
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
     const kh_task *task = parse_task(plain_tasks[0]);
     kh_words *w = words_of(task, tok);
-    kh_row row = row_of(
-        "the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80", NULL, 0);
+    kh_row row = row_of("the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the \xF0\x9F\x98\x80 the "
+                        "\xF0\x9F\x98\x80 the \xF0\x9F\x98\x80",
+        NULL, 0);
     int n_cut = 0;
-    for (int limit = 15; limit < 40; limit++) { /* often between a space and a character of many tokens */
+    for (int limit = 15; limit < 40;
+         limit++) { /* often between a space and a character of many tokens */
         kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = limit });
         char *back;
         size_t n;
         n_cut += b->n_truncated;
-        assert_int_equal(kh_tokenizer_decode(tok, b->id, (int)b->start[1], true, &back, &n, NULL), 0);
+        assert_int_equal(
+            kh_tokenizer_decode(tok, b->id, (int)b->start[1], true, &back, &n, NULL), 0);
         assert_null(strstr(back, "  "));
         kh_text_free(back);
         kh_batch_free(b);
@@ -450,7 +474,8 @@ static void cuts_do_not_split_characters(void **state) {
         kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = limit });
         char *back;
         size_t n;
-        assert_int_equal(kh_tokenizer_decode(tok, b->id, (int)b->start[1], true, &back, &n, NULL), 0);
+        assert_int_equal(
+            kh_tokenizer_decode(tok, b->id, (int)b->start[1], true, &back, &n, NULL), 0);
         assert_null(strstr(back, "\xEF\xBF\xBD"));
         kh_text_free(back);
         kh_batch_free(b);
@@ -469,7 +494,8 @@ static void paper_exact_leaves_long_rows_out(void **state) {
     memset(text, 'x', 600);
     text[600] = '\0';
     kh_row rows[] = { row_of("a", NULL, 1), row_of(text, NULL, 0), row_of("b", NULL, 0) };
-    kh_batch *b = encode(tok, task, w, rows, 3, &(kh_batch_opts){ .max_len = 100, .paper_exact = true });
+    kh_batch *b =
+        encode(tok, task, w, rows, 3, &(kh_batch_opts){ .max_len = 100, .paper_exact = true });
     assert_int_equal(b->n_row, 2);
     assert_int_equal(b->n_seq, 2);
     assert_int_equal(b->n_dropped, 1);
@@ -489,10 +515,10 @@ static void paper_exact_leaves_long_rows_out(void **state) {
     kh_tokenizer_close(tok);
 }
 
-/* ------------------------------------------------------------------------------------------------ refusals */
+/* ------------------------------------------------------------------------------------ refusals */
 
-static void refused(const kh_tokenizer *tok, const kh_task *task, const kh_words *w, const kh_row *row, const kh_batch_opts *o,
-    int code, const char *says) {
+static void refused(const kh_tokenizer *tok, const kh_task *task, const kh_words *w,
+    const kh_row *row, const kh_batch_opts *o, int code, const char *says) {
     kh_err err = { 0 };
     kh_batch *b;
     assert_int_equal(kh_batch_encode(&b, tok, task, w, row, 1, o, &err), code);
@@ -502,10 +528,12 @@ static void refused(const kh_tokenizer *tok, const kh_task *task, const kh_words
 
 static void what_cannot_be_encoded_is_refused(void **state) {
     (void)state;
-    kh_tokenizer *tok = open_tokenizer(TINY_BPE), *maskless = open_tokenizer("tests/vectors/tokenizers/pre-bytelevel.json");
+    kh_tokenizer *tok = open_tokenizer(TINY_BPE),
+                 *maskless = open_tokenizer("tests/vectors/tokenizers/pre-bytelevel.json");
     const kh_task *one = parse_task(plain_tasks[0]), *pair = parse_task(plain_tasks[3]);
     const kh_task *three =
-        parse_task("{\"name\":\"three\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
+        parse_task("{\"name\":\"three\",\"template\":\"{text} "
+                   "{mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
                    "{\"name\":\"b\",\"words\":[\"h\"]},{\"name\":\"c\",\"words\":[\"w\"]}]}");
     kh_words *w = words_of(one, tok), *wm = words_of(one, maskless);
     kh_row single = row_of("a", NULL, 0), two = row_of("a", "b", 0), high = row_of("a", NULL, 2);
@@ -513,17 +541,22 @@ static void what_cannot_be_encoded_is_refused(void **state) {
     refused(maskless, one, wm, &single, &o, KH_EUNSUPPORTED,
         "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa");
     refused(tok, one, w, &two, &o, KH_EMISMATCH, "row 0 has two texts, but task \"end\" takes one");
-    refused(tok, pair, w, &single, &o, KH_EMISMATCH, "row 0 has one text, but task \"pair\" takes two");
-    refused(tok, one, w, &high, &o, KH_EMISMATCH, "row 0 has label 2, but task \"end\" has 2 labels");
-    refused(tok, three, w, &single, &o, KH_EMISMATCH, "label words for 2 labels, but task \"three\" has 3");
+    refused(
+        tok, pair, w, &single, &o, KH_EMISMATCH, "row 0 has one text, but task \"pair\" takes two");
+    refused(
+        tok, one, w, &high, &o, KH_EMISMATCH, "row 0 has label 2, but task \"end\" has 2 labels");
+    refused(tok, three, w, &single, &o, KH_EMISMATCH,
+        "label words for 2 labels, but task \"three\" has 3");
     refused(tok, one, w, &single, &(kh_batch_opts){ .max_len = 0 }, KH_EARG,
         "a batch of 1 rows, 0 slots and sequences of 0 tokens cannot be made");
-    refused(tok, one, w, &single, &(kh_batch_opts){ .max_len = 100, .n_slot = 1, .slot_id = (int32_t[]){ 1000000 } }, KH_EARG,
+    refused(tok, one, w, &single,
+        &(kh_batch_opts){ .max_len = 100, .n_slot = 1, .slot_id = (int32_t[]){ 1000000 } }, KH_EARG,
         "the id 1000000 of prompt slot 0 is not in the vocabulary of ");
-    refused(tok, one, w, &single, &(kh_batch_opts){ .max_len = 100, .n_slot = 1, .slot_id = (int32_t[]) { -1 } }, KH_EARG,
+    refused(tok, one, w, &single,
+        &(kh_batch_opts){ .max_len = 100, .n_slot = 1, .slot_id = (int32_t[]){ -1 } }, KH_EARG,
         "the id -1 of prompt slot 0");
-    refused(tok, one, w, &single, &(kh_batch_opts){ .max_len = 8, .n_slot = 5, .slot_id = slots }, KH_ELIMIT,
-        "task \"end\": template, mask and 5 prompt slots alone take ");
+    refused(tok, one, w, &single, &(kh_batch_opts){ .max_len = 8, .n_slot = 5, .slot_id = slots },
+        KH_ELIMIT, "task \"end\": template, mask and 5 prompt slots alone take ");
     kh_words_free(w);
     kh_words_free(wm);
     kh_task_close(one);
@@ -533,7 +566,7 @@ static void what_cannot_be_encoded_is_refused(void **state) {
     kh_tokenizer_close(maskless);
 }
 
-/* -------------------------------------------------------------------------------------------------- words */
+/* --------------------------------------------------------------------------------------- words */
 
 static void words_have_a_space_before_them(void **state) {
     (void)state;
@@ -571,13 +604,14 @@ static void words_have_a_space_before_them(void **state) {
 static void several_tokens_make_several_variants(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_WORDPIECE);
-    const kh_task *task =
-        parse_task("{\"name\":\"v\",\"template\":\"{text} {mask} .\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\",\"h t\"]},"
-                   "{\"name\":\"b\",\"words\":[\"h\",\"h h\",\"t h t h\"]}]}");
+    const kh_task *task = parse_task("{\"name\":\"v\",\"template\":\"{text} {mask} "
+                                     ".\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\",\"h t\"]},"
+                                     "{\"name\":\"b\",\"words\":[\"h\",\"h h\",\"t h t h\"]}]}");
     kh_words *w = words_of(task, tok);
     assert_int_equal(w->n_word, 5);
     assert_int_equal(w->n_variant, 3);
-    static const int lengths[] = { 1, 2, 4 }, label[] = { 0, 0, 1, 1, 1 }, n_id[] = { 1, 2, 1, 2, 4 };
+    static const int lengths[] = { 1, 2, 4 }, label[] = { 0, 0, 1, 1, 1 },
+                     n_id[] = { 1, 2, 1, 2, 4 };
     for (int v = 0; v < 3; v++)
         assert_int_equal(w->n_mask[v], lengths[v]);
     for (int i = 0; i < 5; i++) {
@@ -602,9 +636,9 @@ static void several_tokens_make_several_variants(void **state) {
 static void all_variants_of_a_row_hold_the_same_text(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_WORDPIECE);
-    const kh_task *task =
-        parse_task("{\"name\":\"v\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
-                   "{\"name\":\"b\",\"words\":[\"h t h\"]}]}");
+    const kh_task *task = parse_task("{\"name\":\"v\",\"template\":\"{text} "
+                                     "{mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
+                                     "{\"name\":\"b\",\"words\":[\"h t h\"]}]}");
     kh_words *w = words_of(task, tok);
     kh_row row = row_of("a b a b a b a b a b a b a b a b a b a b", NULL, 0);
     kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 12 });
@@ -622,35 +656,42 @@ static void words_that_cannot_work_are_named(void **state) {
     (void)state;
     kh_err err = { 0 };
     kh_tokenizer *tok = open_tokenizer(TINY_WORDPIECE);
-    const kh_task *task =
-        parse_task("{\"name\":\"u\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
-                   "{\"name\":\"b\",\"words\":[\"\xF0\x9F\x98\x80\"]}]}");
+    const kh_task *task = parse_task("{\"name\":\"u\",\"template\":\"{text} "
+                                     "{mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
+                                     "{\"name\":\"b\",\"words\":[\"\xF0\x9F\x98\x80\"]}]}");
     kh_words *w = words_of(task, tok);
     assert_true(w->word[1].unknown);
     assert_int_equal(kh_words_check(w, task, &err), KH_EMISMATCH);
-    assert_says(&err, "task \"u\": the tokenizer does not know the word \"\xF0\x9F\x98\x80\" of label \"b\"; choose another");
+    assert_says(&err,
+        "task \"u\": the tokenizer does not know the word \"\xF0\x9F\x98\x80\" of label \"b\"; "
+        "choose another");
     kh_row row = row_of("a", NULL, 0);
-    refused(tok, task, w, &row, &(kh_batch_opts){ .max_len = 50 }, KH_EMISMATCH, "the tokenizer does not know the word");
+    refused(tok, task, w, &row, &(kh_batch_opts){ .max_len = 50 }, KH_EMISMATCH,
+        "the tokenizer does not know the word");
     kh_words_free(w);
     kh_task_close(task);
-    task = parse_task("{\"name\":\"s\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
+    task = parse_task("{\"name\":\"s\",\"template\":\"{text} "
+                      "{mask}\",\"labels\":[{\"name\":\"a\",\"words\":[\"t\"]},"
                       "{\"name\":\"b\",\"words\":[\"h\",\"T\"]}]}");
     w = words_of(task, tok);
     assert_int_equal(w->word[0].same, 2);
     assert_int_equal(w->word[1].same, -1);
     assert_int_equal(w->word[2].same, 0);
     assert_int_equal(kh_words_check(w, task, &err), KH_EMISMATCH);
-    assert_says(&err, "task \"s\": the words \"t\" and \"T\", of labels \"a\" and \"b\", are the same to this tokenizer");
+    assert_says(&err,
+        "task \"s\": the words \"t\" and \"T\", of labels \"a\" and \"b\", are the same to this "
+        "tokenizer");
     kh_words_free(w);
     assert_int_equal(kh_words_new(&w, task, tok, true, NULL), 0);
-    kh_batch *b = encode(tok, task, w, &row, 1, &(kh_batch_opts){ .max_len = 50, .paper_exact = true }); /* the paper's choice */
+    kh_batch *b = encode(tok, task, w, &row, 1,
+        &(kh_batch_opts){ .max_len = 50, .paper_exact = true }); /* the paper's choice */
     kh_batch_free(b);
     kh_words_free(w);
     kh_task_close(task);
     kh_tokenizer_close(tok);
 }
 
-/* ---------------------------------------------------------------------------------- threads, out of memory */
+/* ---------------------------------------------------------------------- threads, out of memory */
 
 static void threads_do_not_change_the_batch(void **state) {
     (void)state;
@@ -675,7 +716,8 @@ static void threads_do_not_change_the_batch(void **state) {
             kh_batch *many = encode(tok, task, w, rows, N, &o);
             assert_int_equal(one->n_row, many->n_row);
             assert_int_equal(one->n_truncated, many->n_truncated);
-            assert_memory_equal(one->start, many->start, (size_t)(one->n_seq + 1) * sizeof *one->start);
+            assert_memory_equal(
+                one->start, many->start, (size_t)(one->n_seq + 1) * sizeof *one->start);
             assert_memory_equal(one->id, many->id, one->start[one->n_seq] * sizeof *one->id);
             assert_memory_equal(one->mask, many->mask, (size_t)one->n_seq * sizeof *one->mask);
             assert_memory_equal(one->row, many->row, (size_t)one->n_row * sizeof *one->row);
@@ -692,12 +734,15 @@ static void threads_do_not_change_the_batch(void **state) {
 static void every_allocation_may_fail(void **state) {
     (void)state;
     kh_tokenizer *tok = open_tokenizer(TINY_BPE);
-    const kh_task *task = parse_task("{\"name\":\"v\",\"template\":\"{text} {mask} .\",\"newline_escape\":true,\"labels\":["
-                                     "{\"name\":\"a\",\"words\":[\"t\",\"tzzz\"]},{\"name\":\"b\",\"words\":[\"h\"]}]}");
+    const kh_task *task = parse_task(
+        "{\"name\":\"v\",\"template\":\"{text} {mask} .\",\"newline_escape\":true,\"labels\":["
+        "{\"name\":\"a\",\"words\":[\"t\",\"tzzz\"]},{\"name\":\"b\",\"words\":[\"h\"]}]}");
     kh_row rows[40];
     for (int i = 0; i < 40; i++)
-        rows[i] =
-            row_of(i % 7 ? "a b\\nc" : "a text that is too long to fit into forty tokens, whatever one does about it", NULL, 0);
+        rows[i] = row_of(i % 7
+                ? "a b\\nc"
+                : "a text that is too long to fit into forty tokens, whatever one does about it",
+            NULL, 0);
     for (int threads = 1; threads <= 2; threads++)
         for (long n = 1;; n += threads == 1 ? 1 : 7) {
             kh_err err = { 0 };
@@ -707,8 +752,8 @@ static void every_allocation_may_fail(void **state) {
             kh_alloc_fail_at(n, n % 2);
             int rc = kh_words_new(&w, task, tok, false, &err);
             if (rc == 0)
-                rc = kh_batch_encode(
-                    &b, tok, task, w, rows, 40, &(kh_batch_opts){ .max_len = 40, .n_slot = 5, .slot_id = slots }, &err);
+                rc = kh_batch_encode(&b, tok, task, w, rows, 40,
+                    &(kh_batch_opts){ .max_len = 40, .n_slot = 5, .slot_id = slots }, &err);
             kh_alloc_fail_at(0, false);
             assert_true(rc == 0 || rc == KH_ENOMEM);
             kh_batch_free(b);

@@ -1,4 +1,5 @@
-/* test_data_dataset.c - files of labelled rows: formats, labels, and one sentence for each way to be wrong. */
+/* test_data_dataset.c - files of labelled rows: formats, labels, and one sentence for each way to
+ * be wrong. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -15,7 +16,8 @@ static kh_dataset *read_as(const char *name, const char *text, const kh_dataset_
 }
 
 /* The sentence must hold `says`. Bytes, because some of them are NUL. */
-static void refused_bytes(const char *name, const char *bytes, size_t n, const kh_dataset_opts *o, long line, const char *says) {
+static void refused_bytes(const char *name, const char *bytes, size_t n, const kh_dataset_opts *o,
+    long line, const char *says) {
     kh_err err = { 0 };
     kh_dataset *d;
     int rc = kh_dataset_parse(&d, bytes, n, name, o, &err);
@@ -52,7 +54,7 @@ static const kh_task *task(const char *name) {
     return t;
 }
 
-/* ------------------------------------------------------------------------------------------------- formats */
+/* ------------------------------------------------------------------------------------- formats */
 
 static void tsv_with_label_and_text(void **state) {
     (void)state;
@@ -72,7 +74,8 @@ static void tsv_with_label_and_text(void **state) {
 
 static void tsv_columns_in_any_order_with_others_between(void **state) {
     (void)state;
-    kh_dataset *d = read_as("x.tsv", "id\tText_B\tnote\tTEXT_A\tLabel\n7\tbee\tn\tay\t1\n8\tb\t\ta\t0\n", NULL);
+    kh_dataset *d =
+        read_as("x.tsv", "id\tText_B\tnote\tTEXT_A\tLabel\n7\tbee\tn\tay\t1\n8\tb\t\ta\t0\n", NULL);
     assert_true(kh_dataset_pairs(d));
     assert_row(d, 0, 1, "ay", "bee");
     assert_row(d, 1, 0, "a", "b");
@@ -81,7 +84,8 @@ static void tsv_columns_in_any_order_with_others_between(void **state) {
 
 static void glue_sst2_trims_its_sentences(void **state) {
     (void)state;
-    kh_dataset *d = read_as("train.tsv", "sentence\tlabel\nhide new secretions from the parental units \t0\nfine\t1\n", NULL);
+    kh_dataset *d = read_as("train.tsv",
+        "sentence\tlabel\nhide new secretions from the parental units \t0\nfine\t1\n", NULL);
     assert_row(d, 0, 0, "hide new secretions from the parental units", NULL);
     assert_row(d, 1, 1, "fine", NULL);
     kh_dataset_close(d);
@@ -90,7 +94,8 @@ static void glue_sst2_trims_its_sentences(void **state) {
 static void glue_mrpc_with_bom_and_crlf(void **state) {
     (void)state;
     kh_dataset *d = read_as("msr.tsv",
-        "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tAmrozi accused \"him\tReferring to "
+        "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tAmrozi accused "
+        "\"him\tReferring to "
         "him\r\n0\t1\t2\tx\ty\r\n",
         NULL);
     assert_row(d, 0, 1, "Amrozi accused \"him", "Referring to him");
@@ -101,7 +106,8 @@ static void glue_mrpc_with_bom_and_crlf(void **state) {
 static void glue_rte_label_words_follow_the_task(void **state) {
     (void)state;
     kh_dataset_opts o = { .task = task("rte") };
-    const char *text = "index\tsentence1\tsentence2\tlabel\n0\tp\th\tnot_entailment\n1\tp2\th2\tentailment\n";
+    const char *text =
+        "index\tsentence1\tsentence2\tlabel\n0\tp\th\tnot_entailment\n1\tp2\th2\tentailment\n";
     kh_dataset *d = read_as("rte.tsv", text, &o);
     assert_row(d, 0, 1, "p", "h");
     assert_row(d, 1, 0, "p2", "h2");
@@ -111,12 +117,16 @@ static void glue_rte_label_words_follow_the_task(void **state) {
 
 static void glue_qnli_and_nli_columns(void **state) {
     (void)state;
-    kh_dataset *d =
-        read_as("qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n1\tq\ts\tnot_entailment\n", NULL);
+    kh_dataset *d = read_as("qnli.tsv",
+        "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tentailment\n1\tq\ts\tnot_entailment\n",
+        NULL);
     assert_row(d, 0, 0, "Who?", "He.");
     kh_dataset_close(d);
-    d = read_as("mnli.tsv", "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n0\t(x)\ta\tb\tneutral\tneutral\n"
-                            "1\t(x)\tc\td\tneutral\t-\n2\t(x)\te\tf\tx\tentailment\n", &(kh_dataset_opts){ .task = task("mnli") });
+    d = read_as("mnli.tsv",
+        "index\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n0\t(x)"
+        "\ta\tb\tneutral\tneutral\n"
+        "1\t(x)\tc\td\tneutral\t-\n2\t(x)\te\tf\tx\tentailment\n",
+        &(kh_dataset_opts){ .task = task("mnli") });
     assert_int_equal(kh_dataset_size(d), 2);
     assert_int_equal(kh_dataset_undecided(d), 1);
     assert_row(d, 0, 1, "a", "b");
@@ -129,8 +139,10 @@ static void glue_qnli_and_nli_columns(void **state) {
 
 static void csv_without_header_counts_from_one(void **state) {
     (void)state;
-    kh_dataset *d =
-        read_as("ag.csv", "\"3\",\"Wall St. Bears, back\",\"Reuters - \"\"Short\"\" sellers\"\n\"4\",\"b\",\"c\"\n1,w,x\n", NULL);
+    kh_dataset *d = read_as("ag.csv",
+        "\"3\",\"Wall St. Bears, back\",\"Reuters - \"\"Short\"\" "
+        "sellers\"\n\"4\",\"b\",\"c\"\n1,w,x\n",
+        NULL);
     assert_int_equal(kh_dataset_format(d), KH_FORMAT_CSV_NOHEADER);
     assert_int_equal(kh_dataset_labels(d), 4);
     assert_row(d, 0, 2, "Wall St. Bears, back Reuters - \"Short\" sellers", NULL);
@@ -150,7 +162,8 @@ static void csv_without_header_counts_from_zero_if_a_zero_is_there(void **state)
 
 static void csv_without_header_for_a_pair_task(void **state) {
     (void)state;
-    kh_dataset *d = read_as("p.csv", "1,\"a, b\",c\n2,d,\"e\"\n", &(kh_dataset_opts){ .task = task("rte") });
+    kh_dataset *d =
+        read_as("p.csv", "1,\"a, b\",c\n2,d,\"e\"\n", &(kh_dataset_opts){ .task = task("rte") });
     assert_row(d, 0, 0, "a, b", "c");
     assert_row(d, 1, 1, "d", "e");
     kh_dataset_close(d);
@@ -158,8 +171,9 @@ static void csv_without_header_for_a_pair_task(void **state) {
 
 static void csv_quoted_fields_may_hold_line_breaks(void **state) {
     (void)state;
-    kh_dataset *d =
-        read_as("x.csv", "label,text\r\n0,\"one\r\ntwo\r\n\r\nthree\"\r\n1,\"\"\"so\"\"\"\r\n\r\n1,a \"b\" c\r\n", NULL);
+    kh_dataset *d = read_as("x.csv",
+        "label,text\r\n0,\"one\r\ntwo\r\n\r\nthree\"\r\n1,\"\"\"so\"\"\"\r\n\r\n1,a \"b\" c\r\n",
+        NULL);
     assert_row(d, 0, 0, "one\r\ntwo\r\n\r\nthree", NULL);
     assert_row(d, 1, 1, "\"so\"", NULL);
     assert_row(d, 2, 1, "a \"b\" c", NULL);
@@ -182,7 +196,8 @@ static void csv_title_and_content_are_joined(void **state) {
 
 static void csv_three_text_columns_are_joined(void **state) {
     (void)state;
-    kh_dataset *d = read_as("yahoo.csv", "\"1\",\"q\",\"\",\"best answer\"\n\"2\",\"a\",\"b\",\"c\"\n", NULL);
+    kh_dataset *d =
+        read_as("yahoo.csv", "\"1\",\"q\",\"\",\"best answer\"\n\"2\",\"a\",\"b\",\"c\"\n", NULL);
     assert_row(d, 0, 0, "q  best answer", NULL);
     assert_row(d, 1, 1, "a b c", NULL);
     kh_dataset_close(d);
@@ -191,8 +206,10 @@ static void csv_three_text_columns_are_joined(void **state) {
 static void jsonl_with_escapes_and_names_beside_numbers(void **state) {
     (void)state;
     kh_dataset *d = read_as("x.jsonl",
-        "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\\ud83d\\ude00\", \"label\": 1, \"label_text\": \"positive\"}\n\n"
-        "{\"label\": 0, \"id\": [1, {}], \"label_text\": \"negative\", \"text\": \"two\"}\r\n", NULL);
+        "{\"text\": \"caf\\u00e9 \\\"x\\\"\\n\\ud83d\\ude00\", \"label\": 1, \"label_text\": "
+        "\"positive\"}\n\n"
+        "{\"label\": 0, \"id\": [1, {}], \"label_text\": \"negative\", \"text\": \"two\"}\r\n",
+        NULL);
     assert_row(d, 0, 1, "caf\xC3\xA9 \"x\"\n\xF0\x9F\x98\x80", NULL);
     assert_row(d, 1, 0, "two", NULL);
     assert_string_equal(kh_dataset_label(d, 0), "negative");
@@ -203,15 +220,19 @@ static void jsonl_with_escapes_and_names_beside_numbers(void **state) {
 
 static void jsonl_pairs_and_label_text_alone(void **state) {
     (void)state;
-    kh_dataset *d = read_as("x.jsonl", "{\"premise\": \"a\", \"hypothesis\": \"b\", \"label_text\": \"yes\"}\n"
-                                       "{\"premise\": \"c\", \"hypothesis\": \"d\", \"label_text\": \"no\"}\n", NULL);
+    kh_dataset *d = read_as("x.jsonl",
+        "{\"premise\": \"a\", \"hypothesis\": \"b\", \"label_text\": \"yes\"}\n"
+        "{\"premise\": \"c\", \"hypothesis\": \"d\", \"label_text\": \"no\"}\n",
+        NULL);
     assert_true(kh_dataset_pairs(d));
     assert_row(d, 0, 1, "a", "b");
     assert_row(d, 1, 0, "c", "d");
     assert_string_equal(kh_dataset_label(d, 0), "no");
     kh_dataset_close(d);
     d = read_as("x.jsonl",
-        "{\"title\": \"T\", \"content\": \"C\", \"label\": 0}\n{\"title\": \"t\", \"content\": \"c\", \"label\": 1}\n", NULL);
+        "{\"title\": \"T\", \"content\": \"C\", \"label\": 0}\n{\"title\": \"t\", \"content\": "
+        "\"c\", \"label\": 1}\n",
+        NULL);
     assert_row(d, 0, 0, "T C", NULL);
     kh_dataset_close(d);
 }
@@ -237,10 +258,12 @@ static void format_is_found_by_content_without_an_extension(void **state) {
 
 static void format_can_be_forced(void **state) {
     (void)state;
-    kh_dataset *d = read_as("x.txt", "text,label\n2,b\n", &(kh_dataset_opts){ .format = KH_FORMAT_CSV });
+    kh_dataset *d =
+        read_as("x.txt", "text,label\n2,b\n", &(kh_dataset_opts){ .format = KH_FORMAT_CSV });
     assert_int_equal(kh_dataset_size(d), 1);
     kh_dataset_close(d);
-    d = read_as("x.tsv", "1,text\n2,label\n", &(kh_dataset_opts){ .format = KH_FORMAT_CSV_NOHEADER });
+    d = read_as(
+        "x.tsv", "1,text\n2,label\n", &(kh_dataset_opts){ .format = KH_FORMAT_CSV_NOHEADER });
     assert_row(d, 0, 0, "text", NULL);
     kh_dataset_close(d);
 }
@@ -270,7 +293,7 @@ static void last_line_needs_no_newline(void **state) {
     kh_dataset_close(d);
 }
 
-/* -------------------------------------------------------------------------------------------------- labels */
+/* -------------------------------------------------------------------------------------- labels */
 
 static void names_found_in_a_file_count_alphabetically(void **state) {
     (void)state;
@@ -334,19 +357,24 @@ static void labels_txt_and_task_meet_by_name(void **state) {
     kh_err err;
     kh_dataset *d;
     folder_file("meet", "labels.txt", "contradiction\nentailment\nneutral\n");
-    const char *path = folder_file("meet", "x.tsv", "label\ttext_a\ttext_b\n0\ta\tb\n1\tc\td\nneutral\te\tf\n");
-    assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), KH_EFORMAT);
+    const char *path =
+        folder_file("meet", "x.tsv", "label\ttext_a\ttext_b\n0\ta\tb\n1\tc\td\nneutral\te\tf\n");
+    assert_int_equal(
+        kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), KH_EFORMAT);
     assert_says(&err, "x.tsv:4: label \"neutral\" is a name, but the labels before it are numbers");
     path = folder_file("meet", "x.tsv", "label\ttext_a\ttext_b\n0\ta\tb\n1\tc\td\n2\te\tf\n");
-    assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), 0);
+    assert_int_equal(
+        kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), 0);
     assert_row(d, 0, 2, "a", "b");
     assert_row(d, 1, 0, "c", "d");
     assert_row(d, 2, 1, "e", "f");
     kh_dataset_close(d);
-    assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("rte") }, &err), KH_EMISMATCH);
+    assert_int_equal(
+        kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("rte") }, &err), KH_EMISMATCH);
     assert_says(&err, "labels.txt: label \"contradiction\" is not one of task \"rte\"");
     folder_file("meet", "labels.txt", "no\nyes\n");
-    assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), KH_EMISMATCH);
+    assert_int_equal(
+        kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("snli") }, &err), KH_EMISMATCH);
     assert_says(&err, "labels.txt: 2 labels, but task \"snli\" has 3");
     path = folder_file("meet", "y.tsv", "label\ttext_a\ttext_b\nno\ta\tb\nyes\tc\td\n");
     assert_int_equal(kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task("rte") }, &err), 0);
@@ -397,7 +425,7 @@ static void rows_without_labels_are_kept_where_asked(void **state) {
     kh_dataset_close(d);
 }
 
-/* ------------------------------------------------------------------------------------------------ complaints */
+/* ---------------------------------------------------------------------------------- complaints */
 
 static void malformed_tables(void **state) {
     (void)state;
@@ -413,23 +441,34 @@ static void malformed_tables(void **state) {
         { "x.tsv", "label\ttext\n0\ta\n1\n", 3, "x.tsv:3: 1 columns, but 2 in the first row" },
         { "x.tsv", "label\ttext\n0\ta\tb\n", 2, "x.tsv:2: 3 columns, but 2 in the first row" },
         { "x.csv", "1,a\n2,b,c\n", 2, "x.csv:2: 3 columns, but 2 in the first row" },
-        { "x.csv", "label,text\n0,\"a\nb\n\",c\n", 2, "x.csv:2: 3 columns, but 2 in the first row" },
-        { "x.csv", "1\n2\n", 1, "x.csv:1: one column; without a header, a class and then texts are expected" },
-        { "x.csv", "label,text\n0,a\n1,\"b\n0,c\n", 3, "x.csv:3: a quoted field of the row that starts here is never closed" },
-        { "x.csv", "label,text\n0,\"a\"b\n", 2, "x.csv:2: text follows the closing quote of field 2" },
-        { "x.tsv", "a\tb\n0\tc\n", 1, "x.tsv:1: no text column; the names looked for are text, sentence" },
+        { "x.csv", "label,text\n0,\"a\nb\n\",c\n", 2,
+            "x.csv:2: 3 columns, but 2 in the first row" },
+        { "x.csv", "1\n2\n", 1,
+            "x.csv:1: one column; without a header, a class and then texts are expected" },
+        { "x.csv", "label,text\n0,a\n1,\"b\n0,c\n", 3,
+            "x.csv:3: a quoted field of the row that starts here is never closed" },
+        { "x.csv", "label,text\n0,\"a\"b\n", 2,
+            "x.csv:2: text follows the closing quote of field 2" },
+        { "x.tsv", "a\tb\n0\tc\n", 1,
+            "x.tsv:1: no text column; the names looked for are text, sentence" },
         { "x.tsv", "text\nx\n", 1, "x.tsv:1: no label column; the names looked for are label" },
-        { "x.tsv", "label\ttext_a\n0\tc\n", 1, "x.tsv:1: no column \"text_b\", which the other text column calls for" },
+        { "x.tsv", "label\ttext_a\n0\tc\n", 1,
+            "x.tsv:1: no column \"text_b\", which the other text column calls for" },
         { "x.tsv", "label\thypothesis\n0\tc\n", 1, "x.tsv:1: no column \"premise\"" },
         { "x.tsv", "label\ttext\ttext\n0\ta\tb\n", 1, "x.tsv:1: two columns are called \"text\"" },
         { "x.tsv", "label\ttext\n0\t\n", 2, "x.tsv:2: the text is empty" },
         { "x.tsv", "label\ttext_a\ttext_b\n0\ta\t \n", 2, "x.tsv:2: the text is empty" },
         { "x.tsv", "label\ttext\n\ta\n", 2, "x.tsv:2: the label is empty" },
-        { "x.tsv", "label\ttext\n0\ta\ngood\tb\n", 3, "x.tsv:3: label \"good\" is a name, but the labels before it are numbers" },
-        { "x.tsv", "label\ttext\ngood\tb\n0\ta\n", 3, "x.tsv:3: label \"0\" is a number, but the labels before it are names" },
-        { "x.tsv", "label\ttext\n99999\tb\n", 2, "x.tsv:2: label 99999: numbers of labels must be below 65536" },
-        { "x.tsv", "label\ttext\n0\t\xC3(\n", 2, "x.tsv:2: not valid UTF-8: byte 0xC3, 2 bytes after the start of the row" },
-        { "x.csv", "label,text\n0,ok\n0,\"\xE9t\xE9\"\n", 3, "x.csv:3: not valid UTF-8: byte 0xE9" },
+        { "x.tsv", "label\ttext\n0\ta\ngood\tb\n", 3,
+            "x.tsv:3: label \"good\" is a name, but the labels before it are numbers" },
+        { "x.tsv", "label\ttext\ngood\tb\n0\ta\n", 3,
+            "x.tsv:3: label \"0\" is a number, but the labels before it are names" },
+        { "x.tsv", "label\ttext\n99999\tb\n", 2,
+            "x.tsv:2: label 99999: numbers of labels must be below 65536" },
+        { "x.tsv", "label\ttext\n0\t\xC3(\n", 2,
+            "x.tsv:2: not valid UTF-8: byte 0xC3, 2 bytes after the start of the row" },
+        { "x.csv", "label,text\n0,ok\n0,\"\xE9t\xE9\"\n", 3,
+            "x.csv:3: not valid UTF-8: byte 0xE9" },
         { "rows", "just some text\n", 0, "rows: cannot tell what format this is; name it" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -447,14 +486,19 @@ static void malformed_jsonl(void **state) {
         { "[1]\n", 1, "x.jsonl:1: each line must hold one JSON object" },
         { "{\"words\":\"a\",\"label\":0}\n", 1, "x.jsonl:1: no text column" },
         { "{\"text\":\"a\"}\n", 1, "x.jsonl:1: no label column" },
-        { "{\"text\":\"a\",\"label\":0}\n{\"text\":\"b\"}\n", 2, "x.jsonl:2: \"label\" is missing" },
-        { "{\"text\":\"a\",\"label\":0}\n{\"sentence\":\"b\",\"label\":1}\n", 2, "x.jsonl:2: \"text\" is missing" },
+        { "{\"text\":\"a\",\"label\":0}\n{\"text\":\"b\"}\n", 2,
+            "x.jsonl:2: \"label\" is missing" },
+        { "{\"text\":\"a\",\"label\":0}\n{\"sentence\":\"b\",\"label\":1}\n", 2,
+            "x.jsonl:2: \"text\" is missing" },
         { "{\"text\":7,\"label\":0}\n", 1, "x.jsonl:1: \"text\" must be a string" },
-        { "{\"text\":\"a\",\"label\":0.5}\n", 1, "x.jsonl:1: \"label\" must be a whole number or a string" },
-        { "{\"text\":\"a\",\"label\":-3}\n{\"text\":\"a\",\"label\":1}\n", 2, "is a number, but the labels before it are names" },
+        { "{\"text\":\"a\",\"label\":0.5}\n", 1,
+            "x.jsonl:1: \"label\" must be a whole number or a string" },
+        { "{\"text\":\"a\",\"label\":-3}\n{\"text\":\"a\",\"label\":1}\n", 2,
+            "is a number, but the labels before it are names" },
         { "{\"text\":\"a\\u0000b\",\"label\":0}\n", 1, "x.jsonl:1: \"text\" holds a NUL byte" },
         { "{\"text\":\"a\",\"label\":\"a\\u0000b\"}\n", 1, "x.jsonl:1: the row holds a NUL byte" },
-        { "{\"text\":\"a\",\"text\":\"b\",\"label\":0}\n", 1, "x.jsonl:1: not valid JSON: duplicate object key" },
+        { "{\"text\":\"a\",\"text\":\"b\",\"label\":0}\n", 1,
+            "x.jsonl:1: not valid JSON: duplicate object key" },
         { "{\"text\":\" \",\"label\":0}\n", 1, "x.jsonl:1: the text is empty" },
         { "{\"text\":\"\xFF\",\"label\":0}\n", 1, "x.jsonl:1: not valid UTF-8" },
     };
@@ -475,8 +519,10 @@ static void deep_json_is_refused(void **state) {
 
 static void nul_bytes_and_utf16(void **state) {
     (void)state;
-    refused_bytes("x.tsv", "label\ttext\n0\ta\0b\n", 17, NULL, 2, "x.tsv:2: the row holds a NUL byte");
-    refused_bytes("x.csv", "label,text\n0,\"a\0b\"\n", 19, NULL, 2, "x.csv:2: the row holds a NUL byte");
+    refused_bytes(
+        "x.tsv", "label\ttext\n0\ta\0b\n", 17, NULL, 2, "x.tsv:2: the row holds a NUL byte");
+    refused_bytes(
+        "x.csv", "label,text\n0,\"a\0b\"\n", 19, NULL, 2, "x.csv:2: the row holds a NUL byte");
     refused_bytes("x.tsv", "\xFF\xFEl\0a\0b\0", 8, NULL, 1, "x.tsv:1: the row holds a NUL byte");
     refused_bytes("x.tsv", "\xFF\xFEl\n", 4, NULL, 1, "x.tsv:1: the file is UTF-16");
 }
@@ -487,7 +533,8 @@ static void over_long_rows(void **state) {
     char *text = malloc(n);
     memset(text, 'x', n);
     memcpy(text, "label\ttext\n0\t", 13);
-    refused_bytes("x.tsv", text, n, NULL, 2, "x.tsv:2: a row of 16777305 bytes; at most 16777216 are allowed");
+    refused_bytes("x.tsv", text, n, NULL, 2,
+        "x.tsv:2: a row of 16777305 bytes; at most 16777216 are allowed");
     memcpy(text, "label,text\n0,\"", 14);
     text[n - 1] = '"';
     refused_bytes("x.csv", text, n, NULL, 2, "x.csv:2: a row of ");
@@ -512,7 +559,8 @@ static void unknown_labels_of_a_task(void **state) {
     (void)state;
     kh_dataset_opts o = { .task = task("sst2") };
     const char *name = "label\ttext\nmeh\ta\n", *number = "label\ttext\n2\ta\n";
-    refused_bytes("x.tsv", name, strlen(name), &o, 2, "x.tsv:2: label \"meh\" is not one of task \"sst2\" (negative, positive)");
+    refused_bytes("x.tsv", name, strlen(name), &o, 2,
+        "x.tsv:2: label \"meh\" is not one of task \"sst2\" (negative, positive)");
     refused_bytes("x.tsv", number, strlen(number), &o, 2,
         "x.tsv:2: label 2 is out of range: the 2 labels of task \"sst2\" are numbered 0 to 1");
 }
@@ -527,7 +575,7 @@ static void missing_files(void **state) {
     assert_says(&err, "/tmp: is a directory");
 }
 
-/* ---------------------------------------------------------------------------------------------- skipping */
+/* ------------------------------------------------------------------------------------ skipping */
 
 typedef struct heard {
     int n;
@@ -557,11 +605,13 @@ static void bad_rows_are_counted_and_the_first_reported(void **state) {
     assert_int_equal(kh_dataset_size(d), 1);
     assert_int_equal(kh_dataset_skipped(d), 2);
     kh_dataset_close(d);
-    d = read_as("x.jsonl", "{\"text\":\"a\",\"label\":0}\n{}\n}\n{\"text\":\"b\",\"label\":1}\n", &o);
+    d = read_as(
+        "x.jsonl", "{\"text\":\"a\",\"label\":0}\n{}\n}\n{\"text\":\"b\",\"label\":1}\n", &o);
     assert_int_equal(kh_dataset_size(d), 2);
     assert_int_equal(kh_dataset_skipped(d), 2);
     kh_dataset_close(d);
-    d = read_as("x.csv", "1,a\n3,b\n2,c\n", &(kh_dataset_opts){ .skip_bad_rows = true, .task = task("sst2") });
+    d = read_as("x.csv", "1,a\n3,b\n2,c\n",
+        &(kh_dataset_opts){ .skip_bad_rows = true, .task = task("sst2") });
     assert_int_equal(kh_dataset_size(d), 2);
     assert_row(d, 1, 1, "c", NULL);
     kh_dataset_close(d);
@@ -569,11 +619,13 @@ static void bad_rows_are_counted_and_the_first_reported(void **state) {
     refused_bytes("x.tsv", all, strlen(all), &o, 0, "x.tsv: every one of its 1 rows is malformed");
 }
 
-/* ------------------------------------------------------------------------------------- parts and writing */
+/* --------------------------------------------------------------------------- parts and writing */
 
 static void a_selection_stands_alone(void **state) {
     (void)state;
-    kh_dataset *d = read_as("x.tsv", "label\ttext_a\ttext_b\nyes\tone\tuno\nno\ttwo\tdue\nno\tthree\ttre\n", NULL), *part;
+    kh_dataset *d = read_as("x.tsv",
+                   "label\ttext_a\ttext_b\nyes\tone\tuno\nno\ttwo\tdue\nno\tthree\ttre\n", NULL),
+               *part;
     int index[] = { 2, 0, 2 };
     assert_int_equal(kh_dataset_select(&part, d, index, 3, NULL), 0);
     kh_dataset_close(d);
@@ -600,7 +652,7 @@ static void written_rows_read_back(void **state) {
     unlink(path);
 }
 
-/* ------------------------------------------------------------------------------------------- out of memory */
+/* ------------------------------------------------------------------------------- out of memory */
 
 static void every_allocation_may_fail(void **state) {
     (void)state;
@@ -608,7 +660,9 @@ static void every_allocation_may_fail(void **state) {
         { "x.tsv", "label\ttext_a\ttext_b\nyes\tone\tuno\nno\ttwo\tdue\n" },
         { "x.csv", "content,label,title\nbody,0,\"T\"\nb,1,t\n" },
         { "x.csv", "1,\"a\",b\n2,c,d\n" },
-        { "x.jsonl", "{\"text\":\"a\",\"label\":0,\"label_text\":\"n\"}\n{\"text\":\"b\",\"label\":1,\"label_text\":\"p\"}\n" },
+        { "x.jsonl",
+            "{\"text\":\"a\",\"label\":0,\"label_text\":\"n\"}\n{\"text\":\"b\",\"label\":1,"
+            "\"label_text\":\"p\"}\n" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         for (int forever = 0; forever < 2; forever++)
@@ -617,7 +671,8 @@ static void every_allocation_may_fail(void **state) {
                 kh_dataset *d, *part = NULL;
                 int index[] = { 1 };
                 kh_alloc_fail_at(n, forever);
-                int rc = kh_dataset_parse(&d, texts[i][1], strlen(texts[i][1]), texts[i][0], NULL, &err);
+                int rc =
+                    kh_dataset_parse(&d, texts[i][1], strlen(texts[i][1]), texts[i][0], NULL, &err);
                 if (rc == 0)
                     rc = kh_dataset_select(&part, d, index, 1, &err);
                 kh_alloc_fail_at(0, false);
@@ -635,7 +690,8 @@ static void every_allocation_may_fail(void **state) {
 static void every_allocation_may_fail_with_a_list_of_labels(void **state) {
     (void)state;
     folder_file("oom", "labels.txt", "contradiction\nentailment\nneutral\n");
-    const char *path = folder_file("oom", "x.tsv", "label\ttext_a\ttext_b\n0\ta\tb\n1\tc\td\n2\te\tf\n");
+    const char *path =
+        folder_file("oom", "x.tsv", "label\ttext_a\ttext_b\n0\ta\tb\n1\tc\td\n2\te\tf\n");
     for (long n = 1;; n++) {
         kh_err err = { 0 };
         kh_dataset *d;
@@ -651,7 +707,7 @@ static void every_allocation_may_fail_with_a_list_of_labels(void **state) {
     remove_folder("oom");
 }
 
-/* ------------------------------------------------------------------------------------------ the nine tasks */
+/* ------------------------------------------------------------------------------ the nine tasks */
 
 static void shared_files_have_the_rows_they_should(void **state) {
     (void)state;
@@ -660,8 +716,14 @@ static void shared_files_have_the_rows_they_should(void **state) {
         const char *task;
         int train, test, n_label;
     } all[] = {
-        { "sst2", 6920, 872, 2 }, { "yelp", 320, 800, 2 }, { "imdb", 0, 3000, 2 }, { "agnews", 5613, 3800, 4 },
-        { "dbpedia", 2212, 4981, 14 }, { "mrpc", 3668, 408, 2 }, { "rte", 2490, 277, 2 }, { "snli", 9999, 3000, 3 },
+        { "sst2", 6920, 872, 2 },
+        { "yelp", 320, 800, 2 },
+        { "imdb", 0, 3000, 2 },
+        { "agnews", 5613, 3800, 4 },
+        { "dbpedia", 2212, 4981, 14 },
+        { "mrpc", 3668, 408, 2 },
+        { "rte", 2490, 277, 2 },
+        { "snli", 9999, 3000, 3 },
         { "mnli", 9999, 3000, 3 },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -670,10 +732,12 @@ static void shared_files_have_the_rows_they_should(void **state) {
             kh_err err;
             kh_dataset *d;
             int expected = part ? all[i].test : all[i].train, count[16], sum = 0;
-            snprintf(path, sizeof path, "../shared/data/%s/%s.tsv", all[i].task, part ? "test" : "train");
+            snprintf(path, sizeof path, "../shared/data/%s/%s.tsv", all[i].task,
+                part ? "test" : "train");
             if (!expected)
                 continue;
-            if (kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task(all[i].task) }, &err) != 0)
+            if (kh_dataset_open(&d, path, &(kh_dataset_opts){ .task = task(all[i].task) }, &err) !=
+                0)
                 fail_msg("%s", err.msg);
             assert_int_equal(kh_dataset_size(d), expected);
             assert_int_equal(kh_dataset_labels(d), all[i].n_label);
@@ -688,7 +752,7 @@ static void shared_files_have_the_rows_they_should(void **state) {
         }
 }
 
-/* ------------------------------------------------------------------------------------------- parts of files */
+/* ------------------------------------------------------------------------------ parts of files */
 
 static void labels_may_be_passed_over(void **state) {
     (void)state;
@@ -697,16 +761,21 @@ static void labels_may_be_passed_over(void **state) {
         kh_format format;
     } all[] = {
         { "label\ttext\nnonsense\tone\n7\ttwo\n", KH_FORMAT_TSV },
-        { "{\"label\":\"nonsense\",\"text\":\"one\"}\n{\"label\":[7],\"text\":\"two\"}\n", KH_FORMAT_JSONL },
+        { "{\"label\":\"nonsense\",\"text\":\"one\"}\n{\"label\":[7],\"text\":\"two\"}\n",
+            KH_FORMAT_JSONL },
         { "nonsense,one\n7,two\n", KH_FORMAT_CSV_NOHEADER },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         kh_dataset *d;
         kh_err err;
-        kh_dataset_opts o = { .format = all[i].format, .task = kh_task_builtin(0), .unlabelled = true };
-        assert_int_not_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
+        kh_dataset_opts o = {
+            .format = all[i].format, .task = kh_task_builtin(0), .unlabelled = true
+        };
+        assert_int_not_equal(
+            kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
         o.ignore_labels = true;
-        assert_int_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
+        assert_int_equal(
+            kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, &err), 0);
         assert_int_equal(kh_dataset_size(d), 2);
         assert_int_equal(kh_dataset_rows(d)[1].label, -1);
         kh_dataset_close(d);
@@ -727,7 +796,8 @@ static void lines_count_from_the_whole_file(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         kh_dataset *d;
         kh_dataset_opts o = { .format = all[i].format, .unlabelled = true, .lines_before = 100 };
-        assert_int_equal(kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, NULL), 0);
+        assert_int_equal(
+            kh_dataset_parse(&d, all[i].bytes, strlen(all[i].bytes), "part", &o, NULL), 0);
         assert_int_equal(kh_dataset_rows(d)[0].line, all[i].first);
         assert_int_equal(kh_dataset_rows(d)[1].line, all[i].first + 2);
         kh_dataset_close(d);

@@ -112,7 +112,8 @@ static void the_seed_alone_decides_the_draw(void **state) {
     kh_split_close(&c);
 }
 
-/* A draw is part of every result: the rows of (seed 13, this file) are written down here and must never change. */
+/* A draw is part of every result: the rows of (seed 13, this file) are written down here and must
+ * never change. */
 static void a_known_draw_stays_what_it_was(void **state) {
     (void)state;
     put_train("known/train.tsv", 2, 10);
@@ -133,7 +134,8 @@ static void a_class_with_too_few_rows_is_named(void **state) {
     kh_err err;
     kh_split s;
     assert_int_equal(kh_split_open(&s, in_root("few"), 2, 13, NULL, &err), KH_EFORMAT);
-    assert_says(&err, "few/train.tsv: class 1 has 1 rows; 2 shots for train and as many for dev need 4");
+    assert_says(
+        &err, "few/train.tsv: class 1 has 1 rows; 2 shots for train and as many for dev need 4");
     put("few/labels.txt", "neg\npos\nneutral\n");
     put_train("few/train.tsv", 2, 10);
     assert_int_equal(kh_split_open(&s, in_root("few"), 2, 13, NULL, &err), KH_EFORMAT);
@@ -185,7 +187,8 @@ static void lmbff_tree_can_be_entered_at_three_places(void **state) {
     const kh_task *sst2;
     assert_int_equal(kh_task_open(&sst2, "sst2", NULL), 0);
     kh_dataset_opts o = { .task = sst2 };
-    static const char *const entries[] = { "bff", "bff/k-shot/SST-2", "bff/k-shot/SST-2/16-13", "bff/k-shot/SST-2/16-13/" };
+    static const char *const entries[] = { "bff", "bff/k-shot/SST-2", "bff/k-shot/SST-2/16-13",
+        "bff/k-shot/SST-2/16-13/" };
     for (int i = 0; i < 4; i++) {
         if (kh_split_open(&s, in_root(entries[i]), 16, 13, &o, &err) != 0)
             fail_msg("%s", err.msg);
@@ -200,8 +203,11 @@ static void lmbff_tree_can_be_entered_at_three_places(void **state) {
     kh_split_close(&s);
     assert_int_equal(kh_split_open(&s, in_root("bff"), 16, 13, NULL, &err), KH_EARG);
     assert_says(&err, "bff/k-shot holds 2 tasks; say which task is meant");
-    assert_int_equal(kh_split_open(&s, in_root("bff/k-shot/mr/16-13"), 16, 21, NULL, &err), KH_EMISMATCH);
-    assert_says(&err, "16-13: this folder is the split of 16 shots and seed 13, but 16 shots and seed 21 were asked for");
+    assert_int_equal(
+        kh_split_open(&s, in_root("bff/k-shot/mr/16-13"), 16, 21, NULL, &err), KH_EMISMATCH);
+    assert_says(&err,
+        "16-13: this folder is the split of 16 shots and seed 13, but 16 shots and seed 21 were "
+        "asked for");
 }
 
 static void zero_shots_take_the_files_whole(void **state) {
@@ -225,7 +231,8 @@ static void train_and_dev_must_belong_together(void **state) {
     put("apart/train.tsv", "label\ttext\nyes\ta\nno\tb\n");
     put("apart/dev.tsv", "label\ttext\nyes\ta\n");
     assert_int_equal(kh_split_open(&s, in_root("apart"), 0, 0, NULL, &err), KH_EMISMATCH);
-    assert_says(&err, "apart: class 0 is \"no\" in train and \"yes\" in dev; name all classes in a labels.txt");
+    assert_says(&err,
+        "apart: class 0 is \"no\" in train and \"yes\" in dev; name all classes in a labels.txt");
     put("apart/dev.tsv", "label\ttext_a\ttext_b\nno\ta\tb\nyes\tc\td\n");
     assert_int_equal(kh_split_open(&s, in_root("apart"), 0, 0, NULL, &err), KH_EMISMATCH);
     assert_says(&err, "apart: the rows of train and dev do not have the same number of texts");
@@ -238,7 +245,9 @@ static void folders_without_what_is_needed(void **state) {
     kh_dataset *d;
     put("bare/notes.txt", "");
     assert_int_equal(kh_split_open(&s, in_root("bare"), 16, 13, NULL, &err), KH_EMISSING);
-    assert_says(&err, "bare: no train.tsv, train.csv or train.jsonl, and no ready-made split for 16 shots and seed 13");
+    assert_says(&err,
+        "bare: no train.tsv, train.csv or train.jsonl, and no ready-made split for 16 shots and "
+        "seed 13");
     assert_int_equal(kh_test_open(&d, in_root("bare"), 16, 13, NULL, &err), KH_EMISSING);
     assert_says(&err, "bare: no test.tsv, test.csv or test.jsonl to judge on");
     assert_int_equal(kh_split_open(&s, in_root("nowhere"), 16, 13, NULL, &err), KH_EMISSING);
@@ -310,7 +319,8 @@ static void shared_splits_hold_sixteen_of_each_class(void **state) {
         for (int s = 0; s < 5 && strcmp(task->name, "imdb") != 0; s++) {
             kh_err err;
             kh_split split;
-            if (kh_split_open(&split, dir, 16, (uint64_t)seeds[s], &(kh_dataset_opts){ .task = task }, &err) != 0)
+            if (kh_split_open(&split, dir, 16, (uint64_t)seeds[s],
+                    &(kh_dataset_opts){ .task = task }, &err) != 0)
                 fail_msg("%s", err.msg);
             assert_false(split.drawn);
             count_is(split.train, task->n_label, 16);

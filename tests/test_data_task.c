@@ -5,7 +5,9 @@
 #include "data/task.h"
 #include "data/template.h"
 
-#define LABELS "\"labels\": [{\"name\":\"neg\",\"words\":[\"bad\",\"awful\"]},{\"name\":\"pos\",\"words\":[\"great\"]}]"
+#define LABELS \
+    "\"labels\": " \
+    "[{\"name\":\"neg\",\"words\":[\"bad\",\"awful\"]},{\"name\":\"pos\",\"words\":[\"great\"]}]"
 
 static const kh_task *parse(const char *json) {
     kh_err err = { 0 };
@@ -33,19 +35,24 @@ static void built_in_tasks_are_the_nine_of_the_paper(void **state) {
         bool pair;
         kh_metric metric;
     } all[] = {
-        { "sst2", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great", 2, false, KH_METRIC_ACCURACY },
-        { "yelp", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great", 2, false, KH_METRIC_ACCURACY },
-        { "imdb", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great", 2, false, KH_METRIC_ACCURACY },
-        { "agnews", "{mask} News: {text}", "{prompt} . {mask} News: {text}", "World", "Tech", 4, false, KH_METRIC_ACCURACY },
-        { "dbpedia", "[ Category: {mask} ] {text}", "{prompt} [ Category: {mask} ] {text}", "Company", "Written", 14, false,
-            KH_METRIC_ACCURACY },
-        { "mrpc", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "No", "Yes", 2, true, KH_METRIC_F1 },
-        { "rte", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 2, true,
-            KH_METRIC_ACCURACY },
-        { "snli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true,
-            KH_METRIC_ACCURACY },
-        { "mnli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes", "No", 3, true,
-            KH_METRIC_ACCURACY },
+        { "sst2", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great",
+            2, false, KH_METRIC_ACCURACY },
+        { "yelp", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great",
+            2, false, KH_METRIC_ACCURACY },
+        { "imdb", "{text} . It was {mask} .", "{prompt} . {text} . It was {mask} .", "bad", "great",
+            2, false, KH_METRIC_ACCURACY },
+        { "agnews", "{mask} News: {text}", "{prompt} . {mask} News: {text}", "World", "Tech", 4,
+            false, KH_METRIC_ACCURACY },
+        { "dbpedia", "[ Category: {mask} ] {text}", "{prompt} [ Category: {mask} ] {text}",
+            "Company", "Written", 14, false, KH_METRIC_ACCURACY },
+        { "mrpc", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "No",
+            "Yes", 2, true, KH_METRIC_F1 },
+        { "rte", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes",
+            "No", 2, true, KH_METRIC_ACCURACY },
+        { "snli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes",
+            "No", 3, true, KH_METRIC_ACCURACY },
+        { "mnli", "{text_a} ? {mask} , {text_b}", "{prompt} . {text_a} ? {mask} , {text_b}", "Yes",
+            "No", 3, true, KH_METRIC_ACCURACY },
     };
     for (int i = 0; i < 9; i++) {
         const kh_task *t = kh_task_builtin(i), *same;
@@ -69,8 +76,8 @@ static void built_in_tasks_are_the_nine_of_the_paper(void **state) {
 static void a_task_file_with_all_keys(void **state) {
     (void)state;
     const kh_task *t =
-        parse("{\"name\":\"mood\",\"template\":\"{text} Feels {mask}!\",\"soft_template\":\"Hm: {prompt} {text} = {mask}\"," LABELS
-              ",\"metric\":\"f1\",\"newline_escape\":true}");
+        parse("{\"name\":\"mood\",\"template\":\"{text} Feels {mask}!\",\"soft_template\":\"Hm: "
+              "{prompt} {text} = {mask}\"," LABELS ",\"metric\":\"f1\",\"newline_escape\":true}");
     assert_string_equal(t->name, "mood");
     assert_string_equal(t->plain, "{text} Feels {mask}!");
     assert_string_equal(t->soft, "Hm: {prompt} {text} = {mask}");
@@ -90,7 +97,8 @@ static void one_template_gives_the_other(void **state) {
         { "{text} Feels {mask}", "{text} Feels {mask}", "{prompt} . {text} Feels {mask}" },
         { "{prompt} {text} Feels {mask}", "{text} Feels {mask}", "{prompt} {text} Feels {mask}" },
         { "{prompt}{text} {mask}", "{text} {mask}", "{prompt}{text} {mask}" },
-        { "{{prompt}} {text} {prompt}  {mask}", "{{prompt}} {text}  {mask}", "{{prompt}} {text} {prompt}  {mask}" },
+        { "{{prompt}} {text} {prompt}  {mask}", "{{prompt}} {text}  {mask}",
+            "{{prompt}} {text} {prompt}  {mask}" },
         { "{text} {mask} {prompt}", "{text} {mask} ", "{text} {mask} {prompt}" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -108,8 +116,8 @@ static void a_template_comes_apart(void **state) {
     (void)state;
     kh_template t;
     assert_int_equal(kh_template_parse(&t, "{prompt} {{{text_a}}} ? {mask}{text_b}", "x", NULL), 0);
-    static const kh_segment_kind kinds[] = { KH_SEGMENT_PROMPT, KH_SEGMENT_LITERAL, KH_SEGMENT_A, KH_SEGMENT_LITERAL,
-        KH_SEGMENT_MASK, KH_SEGMENT_B };
+    static const kh_segment_kind kinds[] = { KH_SEGMENT_PROMPT, KH_SEGMENT_LITERAL, KH_SEGMENT_A,
+        KH_SEGMENT_LITERAL, KH_SEGMENT_MASK, KH_SEGMENT_B };
     assert_int_equal(t.n, 6);
     for (int i = 0; i < 6; i++)
         assert_int_equal(t.part[i].kind, kinds[i]);
@@ -124,7 +132,8 @@ static void a_template_comes_apart(void **state) {
 static void mistakes_in_templates(void **state) {
     (void)state;
     static const char *const cases[][2] = {
-        { "{text} {msk}", "my.json: \"template\": \"{text} {msk}\" has an unknown placeholder at \"{msk}\"" },
+        { "{text} {msk}",
+            "my.json: \"template\": \"{text} {msk}\" has an unknown placeholder at \"{msk}\"" },
         { "{text} {mask", "has an unknown placeholder at \"{mask\"" },
         { "{text} {mask} }", "has a closing brace alone; a brace as such is written }}" },
         { "{text} only", "holds no {mask}, the place of the answer" },
@@ -132,7 +141,8 @@ static void mistakes_in_templates(void **state) {
         { "{text} {text} {mask}", "holds {text} twice" },
         { "{prompt} {prompt} {text} {mask}", "holds {prompt} twice" },
         { "It was {mask}", "holds no text; write {text}, or {text_a} and {text_b}" },
-        { "{text} {text_b} {mask}", "mixes {text}, for one text, with {text_a} and {text_b}, for two" },
+        { "{text} {text_b} {mask}",
+            "mixes {text}, for one text, with {text_a} and {text_b}, for two" },
         { "{text} {text_a} {text_b} {mask} {prompt}", "mixes {text}" },
         { "{text_a} {mask}", "holds {text_a} but not {text_b}" },
         { "{text_b} {mask}", "holds {text_b} but not {text_a}" },
@@ -153,40 +163,57 @@ static void mistakes_in_task_files(void **state) {
         { "", "my.json:1: not valid JSON" },
         { "[]", "my.json: a task file must hold one JSON object" },
         { "{\"template\":\"{text} {mask}\"," LABELS "}", "my.json: \"name\" is missing" },
-        { "{\"name\":\"\",\"template\":\"{text} {mask}\"," LABELS "}", "my.json: an empty \"name\"" },
+        { "{\"name\":\"\",\"template\":\"{text} {mask}\"," LABELS "}",
+            "my.json: an empty \"name\"" },
         { "{\"name\":\"x\"," LABELS "}", "my.json: \"template\" is missing" },
         { "{" T "}", "my.json: \"labels\" must be a list of objects with \"name\" and \"words\"" },
         { "{" T "," LABELS ",\"verbalizer\":1}", "my.json: unknown key \"verbalizer\"" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]}]}",
             "my.json: \"labels\" has 1 entries; a task needs from 2 to 4096" },
-        { "{" T ",\"labels\":[1,2]}", "my.json: label 0: must be an object with \"name\" and \"words\"" },
+        { "{" T ",\"labels\":[1,2]}",
+            "my.json: label 0: must be an object with \"name\" and \"words\"" },
         { "{" T ",\"labels\":[{\"words\":[\"b\"]},{}]}", "my.json: label 0: \"name\" is missing" },
-        { "{" T ",\"labels\":[{\"name\":\"a\"},{}]}", "my.json: label 0: \"words\" must be a list of at least one word" },
+        { "{" T ",\"labels\":[{\"name\":\"a\"},{}]}",
+            "my.json: label 0: \"words\" must be a list of at least one word" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[]},{}]}",
             "my.json: label 0: \"words\" must be a list of at least one word" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"word\":[\"b\"]},{}]}", "my.json: label 0: unknown key \"word\"" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[7]},{}]}", "my.json: label 0: \"words\" must be strings" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"\"]},{}]}", "my.json: label 0: an empty word" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\" b\"]},{}]}", "my.json: label 0: word \" b\" has a space around it" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"word\":[\"b\"]},{}]}",
+            "my.json: label 0: unknown key \"word\"" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[7]},{}]}",
+            "my.json: label 0: \"words\" must be strings" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"\"]},{}]}",
+            "my.json: label 0: an empty word" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\" b\"]},{}]}",
+            "my.json: label 0: word \" b\" has a space around it" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\nc\"]},{}]}",
             "my.json: label 0: word 3 bytes long holds a control character" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\",\"b\"]},{}]}", "my.json: label 0: word \"b\" stands there twice" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"d\",\"b\"]}]}",
-            "my.json: label 1: word \"b\" also stands for label 0; a word can stand for one label only" },
-        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"a\",\"words\":[\"d\"]}]}",
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\",\"b\"]},{}]}",
+            "my.json: label 0: word \"b\" stands there twice" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"d\","
+          "\"b\"]}]}",
+            "my.json: label 1: word \"b\" also stands for label 0; a word can stand for one label "
+            "only" },
+        { "{" T
+          ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"a\",\"words\":[\"d\"]}]}",
             "my.json: label 1: another label is called \"a\" too" },
-        { "{" T "," LABELS ",\"metric\":\"mcc\"}", "my.json: metric \"mcc\" is not known; \"accuracy\" and \"f1\" are" },
-        { "{" T ",\"metric\":\"f1\",\"labels\":[{\"name\":\"a\",\"words\":[\"a\"]},{\"name\":\"b\",\"words\":[\"b\"]},{\"name\":"
-                "\"c\",\"words\":[\"c\"]}]}",
+        { "{" T "," LABELS ",\"metric\":\"mcc\"}",
+            "my.json: metric \"mcc\" is not known; \"accuracy\" and \"f1\" are" },
+        { "{" T ",\"metric\":\"f1\",\"labels\":[{\"name\":\"a\",\"words\":[\"a\"]},{\"name\":\"b\","
+          "\"words\":[\"b\"]},{\"name\":"
+          "\"c\",\"words\":[\"c\"]}]}",
             "my.json: metric \"f1\" is that of label 1 of two; this task has 3 labels" },
-        { "{" T "," LABELS ",\"newline_escape\":1}", "my.json: \"newline_escape\" must be true or false" },
-        { "{" T "," LABELS ",\"soft_template\":\"{text} {mask}\"}", "my.json: \"soft_template\" holds no {prompt}" },
+        { "{" T "," LABELS ",\"newline_escape\":1}",
+            "my.json: \"newline_escape\" must be true or false" },
+        { "{" T "," LABELS ",\"soft_template\":\"{text} {mask}\"}",
+            "my.json: \"soft_template\" holds no {prompt}" },
         { "{" T "," LABELS ",\"soft_template\":\"{prompt} {text}\"}",
             "my.json: \"soft_template\": \"{prompt} {text}\" holds no {mask}" },
         { "{" T "," LABELS ",\"soft_template\":\"{prompt} {text_a} {text_b} {mask}\"}",
             "my.json: \"template\" and \"soft_template\" must hold the same texts" },
-        { "{\"name\":\"x\",\"template\":\"{prompt} {text} {mask}\"," LABELS ",\"soft_template\":\"{prompt} {text} {mask}\"}",
-            "my.json: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there" },
+        { "{\"name\":\"x\",\"template\":\"{prompt} {text} {mask}\"," LABELS
+          ",\"soft_template\":\"{prompt} {text} {mask}\"}",
+            "my.json: {prompt} belongs into one of \"template\" and \"soft_template\"; both are "
+            "there" },
         { "{" T "," LABELS "," LABELS "}", "duplicate object key" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -213,7 +240,9 @@ static void opening_by_name_or_file(void **state) {
     kh_task_close(t);
     unlink(path);
     assert_int_equal(kh_task_open(&t, "sst3", &err), KH_EMISSING);
-    assert_says(&err, "sst3: neither a task file nor a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli)");
+    assert_says(&err,
+        "sst3: neither a task file nor a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, "
+        "rte, snli, mnli)");
     kh_task_close(NULL);
 }
 
@@ -235,8 +264,8 @@ static void assert_same_task(const kh_task *a, const kh_task *b) {
 
 static void a_printed_task_reads_back(void **state) {
     (void)state;
-    const kh_task *mine =
-        parse("{\"name\":\"q\\\"\\\\\",\"template\":\"{{ {prompt} {text_a} \\\"{text_b}\\\" {mask}\"," LABELS "}");
+    const kh_task *mine = parse("{\"name\":\"q\\\"\\\\\",\"template\":\"{{ {prompt} {text_a} "
+                                "\\\"{text_b}\\\" {mask}\"," LABELS "}");
     for (int i = -1; kh_task_builtin(i) || i < 0; i++) {
         const kh_task *t = i < 0 ? mine : kh_task_builtin(i);
         kh_buf b = kh_buf_init(1 << 20);

@@ -1,13 +1,14 @@
-/* test_faults.c - disks that misbehave: short counts, interrupted calls, failures at the n-th call, and files that are cut while
- * they are read.
+/* test_faults.c - disks that misbehave: short counts, interrupted calls, failures at the n-th call,
+ * and files that are cut while they are read.
  *
- * The system calls below stand in front of libc's for the whole test program, library included. Reading must come to the same
- * result through short and interrupted calls; a failure at any call must be told in a sentence that names the file; and writing
- * must leave the old file as it was and no temporary one behind. (SQLite's own writes fail in tests/test_run.c, by faulty.h.) */
+ * The system calls below stand in front of libc's for the whole test program, library included.
+ * Reading must come to the same result through short and interrupted calls; a failure at any call
+ * must be told in a sentence that names the file; and writing must leave the old file as it was and
+ * no temporary one behind. (SQLite's own writes fail in tests/test_run.c, by faulty.h.) */
 #include "tiny.h"
 
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "model/safetensors.h"
 
 #include <dirent.h>
@@ -16,9 +17,15 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* ------------------------------------------------------------------------------------------------------ the faults */
+/* ---------------------------------------------------------------------------------- the faults */
 
-typedef enum fault_call { FAULT_READ = 1, FAULT_WRITE = 2, FAULT_FSYNC = 4, FAULT_RENAME = 8, FAULT_CLOSE = 16 } fault_call;
+typedef enum fault_call {
+    FAULT_READ = 1,
+    FAULT_WRITE = 2,
+    FAULT_FSYNC = 4,
+    FAULT_RENAME = 8,
+    FAULT_CLOSE = 16
+} fault_call;
 
 static struct {
     unsigned calls; /* which of them, by bits; 0: none */
@@ -53,18 +60,26 @@ static bool fails(fault_call call, size_t *n) {
     return false;
 }
 
-ssize_t read(int fd, void *p, size_t n) { return fails(FAULT_READ, &n) ? -1 : syscall(SYS_read, fd, p, n); }
-ssize_t pread(int fd, void *p, size_t n, off_t at) { return fails(FAULT_READ, &n) ? -1 : syscall(SYS_pread64, fd, p, n, at); }
-ssize_t write(int fd, const void *p, size_t n) { return fd > 2 && fails(FAULT_WRITE, &n) ? -1 : syscall(SYS_write, fd, p, n); }
+ssize_t read(int fd, void *p, size_t n) {
+    return fails(FAULT_READ, &n) ? -1 : syscall(SYS_read, fd, p, n);
+}
+ssize_t pread(int fd, void *p, size_t n, off_t at) {
+    return fails(FAULT_READ, &n) ? -1 : syscall(SYS_pread64, fd, p, n, at);
+}
+ssize_t write(int fd, const void *p, size_t n) {
+    return fd > 2 && fails(FAULT_WRITE, &n) ? -1 : syscall(SYS_write, fd, p, n);
+}
 int fsync(int fd) { return fails(FAULT_FSYNC, NULL) ? -1 : (int)syscall(SYS_fsync, fd); }
-int rename(const char *from, const char *to) { return fails(FAULT_RENAME, NULL) ? -1 : (int)syscall(SYS_rename, from, to); }
+int rename(const char *from, const char *to) {
+    return fails(FAULT_RENAME, NULL) ? -1 : (int)syscall(SYS_rename, from, to);
+}
 int close(int fd) { /* closes even when it fails, as Linux does */
     bool bad = fails(FAULT_CLOSE, NULL);
     int rc = (int)syscall(SYS_close, fd);
     return bad ? -1 : rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ scenes */
+/* -------------------------------------------------------------------------------------- scenes */
 
 static char dir[80], rows_path[128];
 
@@ -102,7 +117,8 @@ static int load_rows(uint64_t *digest, kh_err *err) {
     kh_dataset *d;
     int rc = kh_dataset_open(&d, rows_path, NULL, err);
     if (rc == 0)
-        *digest = kh_hash64(kh_dataset_rows(d)[0].a, kh_dataset_rows(d)[0].n_a) + (uint64_t)kh_dataset_size(d);
+        *digest = kh_hash64(kh_dataset_rows(d)[0].a, kh_dataset_rows(d)[0].n_a) +
+            (uint64_t)kh_dataset_size(d);
     kh_dataset_close(d);
     return rc;
 }
@@ -123,7 +139,9 @@ static kh_posterior *tuned;
 
 static int save_posterior(kh_err *err) { return kh_posterior_save(tuned, dir, err); }
 static int save_model(kh_err *err) {
-    kh_random_opts r = { .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 9 };
+    kh_random_opts r = {
+        .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 9
+    };
     r.config.vocab = 300;
     r.config.hidden = 32;
     return kh_random_model_write(dir, &r, err);
@@ -137,7 +155,7 @@ static const struct {
     { save_model, { "config.json", "model.safetensors" } } };
 enum { N_WRITINGS = sizeof WRITINGS / sizeof WRITINGS[0] };
 
-/* ------------------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 static void short_and_interrupted_reads_change_nothing(void **state) {
     (void)state;
@@ -194,7 +212,8 @@ static void a_file_that_is_cut_while_it_is_read_is_an_error(void **state) {
         fault.calls = FAULT_READ;
         fault.cut = path;
         fault.at = at;
-        int rc = kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, &err);
+        int rc =
+            kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, &err);
         bool all = fault.n < at;
         faults_end();
         kh_plm_close(box);
@@ -211,7 +230,8 @@ static void a_file_that_is_cut_while_it_is_read_is_an_error(void **state) {
     kh_free(path);
 }
 
-/* Afterwards the file may do what it likes: nothing of it is mapped, so nothing can end in SIGBUS. */
+/* Afterwards the file may do what it likes: nothing of it is mapped, so nothing can end in SIGBUS.
+ */
 static void a_loaded_model_needs_its_file_no_more(void **state) {
     (void)state;
     kh_plm *box;
@@ -223,10 +243,12 @@ static void a_loaded_model_needs_its_file_no_more(void **state) {
     kh_buf whole;
     float before[6], after[6];
     assert_int_equal(kh_file_read(path, 1 << 24, &whole, NULL), 0);
-    assert_int_equal(kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0);
+    assert_int_equal(
+        kh_plm_open(&box, tiny_other, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, kh_dataset_rows(rows), 3,
-                         &(kh_batch_opts){ .max_len = kh_plm_describe(box).max_len }, NULL),
+    assert_int_equal(
+        kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, kh_dataset_rows(rows), 3,
+            &(kh_batch_opts){ .max_len = kh_plm_describe(box).max_len }, NULL),
         0);
     kh_question q = { .batch = batch, .words = words, .n_prompt = 1 };
     assert_int_equal(kh_plm_score(kh_plm_scorer(box, NULL), &q, before, NULL), 0);
@@ -249,7 +271,7 @@ static void a_loaded_model_needs_its_file_no_more(void **state) {
     kh_free(path);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void short_and_interrupted_writes_change_nothing(void **state) {
     (void)state;
@@ -281,7 +303,8 @@ static void a_full_disk_leaves_the_old_files_whole(void **state) {
         const char *says;
     } KINDS[] = { { FAULT_WRITE, ENOSPC, "cannot write: No space left on device" },
         { FAULT_WRITE, EDQUOT, "cannot write: Disk quota exceeded" },
-        { FAULT_FSYNC, EIO, "cannot flush to disk: Input/output error" }, { FAULT_CLOSE, EIO, "cannot write: Input/output error" },
+        { FAULT_FSYNC, EIO, "cannot flush to disk: Input/output error" },
+        { FAULT_CLOSE, EIO, "cannot write: Input/output error" },
         { FAULT_RENAME, EACCES, "cannot rename into place: Permission denied" } };
     for (int i = 0; i < N_WRITINGS; i++) {
         kh_err err = { 0 };
@@ -313,7 +336,7 @@ static void a_full_disk_leaves_the_old_files_whole(void **state) {
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- all */
+/* ----------------------------------------------------------------------------------------- all */
 
 static int open_all(void **state) {
     static const char *const SET[] = { "budget-generations=1", "pop=2", NULL };
@@ -342,8 +365,8 @@ static int open_all(void **state) {
 }
 
 static int close_all(void **state) {
-    static const char *const FILES[] = { "rows.tsv", "posterior.json", "posterior.safetensors", "config.json", "model.safetensors",
-        NULL };
+    static const char *const FILES[] = { "rows.tsv", "posterior.json", "posterior.safetensors",
+        "config.json", "model.safetensors", NULL };
     kh_posterior_free(tuned);
     tiny_remove(dir, FILES);
     return tiny_teardown(state);

@@ -1,6 +1,7 @@
-/* test_fuzz.c - the fuzz targets without a fuzzer: every input in fuzz/corpus, and inputs made of it by damage that is the same
- * every time: some at random; in JSON every value in turn is left out or becomes another; in small files of other kinds every byte
- * does. Whatever a fuzzer has ever found is kept in the corpus, so that it stays found. */
+/* test_fuzz.c - the fuzz targets without a fuzzer: every input in fuzz/corpus, and inputs made of
+ * it by damage that is the same every time: some at random; in JSON every value in turn is left out
+ * or becomes another; in small files of other kinds every byte does. Whatever a fuzzer has ever
+ * found is kept in the corpus, so that it stays found. */
 #include "test.h"
 
 #include "base/file.h"
@@ -9,24 +10,25 @@
 #include <dirent.h>
 #include <jansson.h>
 
-/* Compiled with LLVMFuzzerTestOneInput by the name of its file; and of how many inputs with one value wrong one is tried. */
-#define TARGETS(X)                                                                                                                 \
-    X(fuzz_cmaes, 1)                                                                                                               \
-    X(fuzz_config, 1)                                                                                                              \
-    X(fuzz_dataset, 1)                                                                                                             \
-    X(fuzz_decisions, 1)                                                                                                           \
-    X(fuzz_encode, 9)                                                                                                              \
-    X(fuzz_journal, 9)                                                                                                             \
-    X(fuzz_posterior, 1)                                                                                                           \
-    X(fuzz_predictions, 1)                                                                                                         \
-    X(fuzz_request_answer, 1)                                                                                                      \
-    X(fuzz_request_embeds, 1)                                                                                                      \
-    X(fuzz_request_score, 1)                                                                                                       \
-    X(fuzz_request_server, 5)                                                                                                      \
-    X(fuzz_response, 11)                                                                                                           \
-    X(fuzz_safetensors, 1)                                                                                                         \
-    X(fuzz_task, 1)                                                                                                                \
-    X(fuzz_tokenizer_json, 1)                                                                                                      \
+/* Compiled with LLVMFuzzerTestOneInput by the name of its file; and of how many inputs with one
+ * value wrong one is tried. */
+#define TARGETS(X) \
+    X(fuzz_cmaes, 1) \
+    X(fuzz_config, 1) \
+    X(fuzz_dataset, 1) \
+    X(fuzz_decisions, 1) \
+    X(fuzz_encode, 9) \
+    X(fuzz_journal, 9) \
+    X(fuzz_posterior, 1) \
+    X(fuzz_predictions, 1) \
+    X(fuzz_request_answer, 1) \
+    X(fuzz_request_embeds, 1) \
+    X(fuzz_request_score, 1) \
+    X(fuzz_request_server, 5) \
+    X(fuzz_response, 11) \
+    X(fuzz_safetensors, 1) \
+    X(fuzz_task, 1) \
+    X(fuzz_tokenizer_json, 1) \
     X(fuzz_vocab, 1)
 
 typedef int target(const uint8_t *data, size_t n);
@@ -63,9 +65,12 @@ static void give(target *one, const char *bytes, size_t n) {
     given++;
 }
 
-/* ---------------------------------------------------------------------------------------------- one value is wrong */
+/* -------------------------------------------------------------------------- one value is wrong */
 
-enum { CHILDREN = 4, SMALL = 2048 }; /* of a long array or object, the first ones and the last; the largest file for every byte */
+enum {
+    CHILDREN = 4,
+    SMALL = 2048
+}; /* of a long array or object, the first ones and the last; the largest file for every byte */
 
 typedef struct spoiler {
     target *one;
@@ -88,7 +93,8 @@ static void give_root(spoiler *s) {
     free(text);
 }
 
-/* Something else in place of a value: of another kind, out of range, or nearly the same. NULL: there is no more. */
+/* Something else in place of a value: of another kind, out of range, or nearly the same. NULL:
+ * there is no more. */
 static json_t *other_value(const json_t *v, int k) {
     switch (k) {
     case 0: return json_null();
@@ -181,7 +187,8 @@ static void spoil(target *one, const char *bytes, size_t n, int slow) {
     for (size_t from = 0, to; from < n; from = to + 4) {
         const char *end = memmem(bytes + from, n - from, "\n%%\n", 4);
         to = end ? (size_t)(end - bytes) : n;
-        bool here = spoil_json(one, bytes, n, from, to, slow) || (from == 0 && spoil_json(one, bytes, n, 1, to, slow));
+        bool here = spoil_json(one, bytes, n, from, to, slow) ||
+            (from == 0 && spoil_json(one, bytes, n, 1, to, slow));
         for (size_t line = from, stop; !here && line < to; line = stop + 1) { /* JSON lines */
             const char *feed = memchr(bytes + line, '\n', to - line);
             stop = feed ? (size_t)(feed - bytes) : to;
@@ -204,7 +211,7 @@ static void spoil(target *one, const char *bytes, size_t n, int slow) {
     free(copy);
 }
 
-/* ------------------------------------------------------------------------------------------------------- the corpus */
+/* ---------------------------------------------------------------------------------- the corpus */
 
 static void replay(const char *name, target *one, int slow) {
     char folder[128];
@@ -241,10 +248,10 @@ static void replay(const char *name, target *one, int slow) {
     given = 0;
 }
 
-#define TEST(name, slow)                                                                                                           \
-    static void test_##name(void **state) {                                                                                        \
-        (void)state;                                                                                                               \
-        replay(#name, name, slow);                                                                                                 \
+#define TEST(name, slow) \
+    static void test_##name(void **state) { \
+        (void)state; \
+        replay(#name, name, slow); \
     }
 TARGETS(TEST)
 

@@ -1,4 +1,5 @@
-/* test_judge_calibrate.c - calibrators on easy, tiny, separable and absurd rows; their files; the reader of predictions. */
+/* test_judge_calibrate.c - calibrators on easy, tiny, separable and absurd rows; their files; the
+ * reader of predictions. */
 #include "judge_vectors.h"
 
 #include "base/alloc.h"
@@ -22,7 +23,8 @@ static void assert_sane(const kh_calibrator *c) {
         assert_true(fabs(c->weight[k]) <= KH_WEIGHT_MAX && fabs(c->bias[k]) <= KH_WEIGHT_MAX);
 }
 
-/* Fits, checks the parameters, and returns the probabilities [n, k]: finite and adding up to one. */
+/* Fits, checks the parameters, and returns the probabilities [n, k]: finite and adding up to one.
+ */
 static double *fit_apply(kh_calibration method, const double *x, const int *label, int n, int k) {
     kh_calibrator c;
     double *p = malloc((size_t)n * (size_t)k * sizeof *p);
@@ -225,7 +227,8 @@ static void crossfit_has_not_seen_the_row(void **state) {
     double x[2 * N], p[2 * N], q[2 * N];
     int label[N];
     make_logits(x, label, N, 2, 3, 8);
-    assert_int_equal(kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, label, N, 2, N, p, &err), 0);
+    assert_int_equal(
+        kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, label, N, 2, N, p, &err), 0);
     /* Leaving one out: the same as fitting on the other nine. */
     for (int i = 0; i < N; i++) {
         double rest[2 * N];
@@ -236,16 +239,20 @@ static void crossfit_has_not_seen_the_row(void **state) {
                 rest_label[m++] = label[j];
             }
         kh_calibrator c;
-        assert_int_equal(kh_calibrator_fit(&c, KH_CALIBRATE_TEMPERATURE, rest, rest_label, m, 2, &err), 0);
+        assert_int_equal(
+            kh_calibrator_fit(&c, KH_CALIBRATE_TEMPERATURE, rest, rest_label, m, 2, &err), 0);
         kh_calibrator_apply(&c, x + 2 * i, 1, q);
         assert_memory_equal(q, p + 2 * i, 2 * sizeof *q);
     }
-    assert_int_equal(kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, label, N, 2, 1, p, &err), KH_EARG);
+    assert_int_equal(
+        kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, label, N, 2, 1, p, &err), KH_EARG);
     assert_says(&err, "1 folds of 10 rows, expected 2 to the number of rows");
-    assert_int_equal(kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, (int[]){ 0, 0 }, 2, 2, 2, p, &err), 0);
+    assert_int_equal(
+        kh_calibrator_crossfit(KH_CALIBRATE_TEMPERATURE, x, (int[]){ 0, 0 }, 2, 2, 2, p, &err), 0);
 }
 
-static void refuses(kh_calibration m, const double *x, const int *label, int n, int k, int code, const char *sentence) {
+static void refuses(kh_calibration m, const double *x, const int *label, int n, int k, int code,
+    const char *sentence) {
     kh_calibrator c;
     assert_int_equal(kh_calibrator_fit(&c, m, x, label, n, k, &err), code);
     assert_says(&err, sentence);
@@ -256,17 +263,24 @@ static void what_cannot_be_fitted_is_refused(void **state) {
     (void)state;
     const double x[] = { 1, 2, INFINITY, -1 }, none[] = { 0, 0 };
     const int label[] = { 0, 2 };
-    refuses(KH_CALIBRATE_TEMPERATURE, x, label, 0, 2, KH_EARG, "there are no labelled rows to calibrate on");
-    refuses(KH_CALIBRATE_TEMPERATURE, x, label, 1, 1, KH_EARG, "1 class, but a classifier needs at least two");
-    refuses(KH_CALIBRATE_VECTOR, x, label, 2, 2, KH_EARG, "row 1: the score of class 0 is not a finite number");
-    refuses(KH_CALIBRATE_VOTES, x, label, 2, 2, KH_EARG, "row 1: the vote count of class 0 is not a finite number");
-    refuses(KH_CALIBRATE_VOTES, (double[]){ 1, -1 }, label, 1, 2, KH_EARG, "row 0: -1 votes for class 1, expected 0 or more");
+    refuses(KH_CALIBRATE_TEMPERATURE, x, label, 0, 2, KH_EARG,
+        "there are no labelled rows to calibrate on");
+    refuses(KH_CALIBRATE_TEMPERATURE, x, label, 1, 1, KH_EARG,
+        "1 class, but a classifier needs at least two");
+    refuses(KH_CALIBRATE_VECTOR, x, label, 2, 2, KH_EARG,
+        "row 1: the score of class 0 is not a finite number");
+    refuses(KH_CALIBRATE_VOTES, x, label, 2, 2, KH_EARG,
+        "row 1: the vote count of class 0 is not a finite number");
+    refuses(KH_CALIBRATE_VOTES, (double[]){ 1, -1 }, label, 1, 2, KH_EARG,
+        "row 0: -1 votes for class 1, expected 0 or more");
     refuses(KH_CALIBRATE_VOTES, none, label, 1, 2, KH_EARG, "the votes of all rows add up to 0");
-    refuses(KH_CALIBRATE_TEMPERATURE, none, label + 1, 1, 2, KH_EARG, "row 0: label 2, expected 0 to 1");
-    refuses(KH_CALIBRATE_TEMPERATURE, none, label, INT32_MAX, 2, KH_ELIMIT, "are more than can be calibrated on");
+    refuses(KH_CALIBRATE_TEMPERATURE, none, label + 1, 1, 2, KH_EARG,
+        "row 0: label 2, expected 0 to 1");
+    refuses(KH_CALIBRATE_TEMPERATURE, none, label, INT32_MAX, 2, KH_ELIMIT,
+        "are more than can be calibrated on");
 }
 
-/* -------------------------------------------------------------------------------------------------- files */
+/* --------------------------------------------------------------------------------------- files */
 
 static void calibrators_come_back_from_their_files(void **state) {
     (void)state;
@@ -304,14 +318,21 @@ static void bad_file(const char *json, const char *sentence) {
 static void broken_files_are_refused(void **state) {
     (void)state;
     bad_file("{", "cal.json:1: not valid JSON");
-    bad_file("[1]", "cal.json: not a file of \"keyhole calibrate --out\": \"format\" must be \"keyhole calibrator\"");
+    bad_file("[1]",
+        "cal.json: not a file of \"keyhole calibrate --out\": \"format\" must be \"keyhole "
+        "calibrator\"");
     bad_file("{\"format\": \"x\"}", "\"format\" must be \"keyhole calibrator\"");
-    bad_file("{\"format\": \"keyhole calibrator\", \"version\": 2}", "\"version\" must be a whole number from 1 to 1");
-    bad_file(HEAD "\"method\": \"platt\"}", "cal.json: method \"platt\", expected temperature, vector or votes");
+    bad_file("{\"format\": \"keyhole calibrator\", \"version\": 2}",
+        "\"version\" must be a whole number from 1 to 1");
+    bad_file(HEAD "\"method\": \"platt\"}",
+        "cal.json: method \"platt\", expected temperature, vector or votes");
     bad_file(HEAD "\"method\": \"temperature\"}", "cal.json: \"temperature\" is missing");
-    bad_file(HEAD "\"method\": \"temperature\", \"temperature\": 0}", "cal.json: \"temperature\" is 0, expected 0.05 to 20");
-    bad_file(HEAD "\"method\": \"votes\", \"temperature\": 1, \"alpha\": -1}", "cal.json: \"alpha\" is -1");
-    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1]}", "cal.json: \"weight\" must be a list of 2 numbers");
+    bad_file(HEAD "\"method\": \"temperature\", \"temperature\": 0}",
+        "cal.json: \"temperature\" is 0, expected 0.05 to 20");
+    bad_file(HEAD "\"method\": \"votes\", \"temperature\": 1, \"alpha\": -1}",
+        "cal.json: \"alpha\" is -1");
+    bad_file(HEAD "\"method\": \"vector\", \"weight\": [1]}",
+        "cal.json: \"weight\" must be a list of 2 numbers");
     bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 99], \"bias\": [0, 0]}",
         "cal.json: \"weight\" must hold numbers from -20 to 20");
     bad_file(HEAD "\"method\": \"vector\", \"weight\": [1, 1], \"bias\": [0, \"x\"]}",
@@ -320,19 +341,22 @@ static void broken_files_are_refused(void **state) {
     assert_int_equal(kh_calibrator_open(&c, "tests/nowhere.json", &err), KH_EMISSING);
 }
 
-/* ------------------------------------------------------------------------------------------------ predictions */
+/* --------------------------------------------------------------------------------- predictions */
 
 static const kh_evidence any[] = { KH_PROBS, KH_LOGITS, KH_VOTES };
 
-static int parse(kh_predictions *r, const char *text) { return kh_predictions_parse(r, text, strlen(text), "p.jsonl", any, 3,
-    &err); }
+static int parse(kh_predictions *r, const char *text) {
+    return kh_predictions_parse(r, text, strlen(text), "p.jsonl", any, 3, &err);
+}
 
 static void predictions_of_every_kind(void **state) {
     (void)state;
     kh_predictions r;
     double p[4], x[4];
     assert_int_equal(parse(&r,
-        "\xEF\xBB\xBF{\"probs\": [0.25, 0.75], \"label\": 1, \"id\": \"a\"}\r\n\n  \n{\"probs\": [1, 0]}"), 0);
+                         "\xEF\xBB\xBF{\"probs\": [0.25, 0.75], \"label\": 1, \"id\": \"a\"}\r\n\n "
+                         " \n{\"probs\": [1, 0]}"),
+        0);
     assert_true(r.n == 2 && r.n_label == 2 && r.n_known == 1 && r.kind == KH_PROBS);
     assert_true(r.label[0] == 1 && r.label[1] == -1 && r.line[0] == 1 && r.line[1] == 4);
     kh_predictions_scores(&r, x);
@@ -340,12 +364,17 @@ static void predictions_of_every_kind(void **state) {
     assert_near("log of nothing", x[3], log(1e-12), 1e-12);
     kh_predictions_free(&r);
     assert_int_equal(parse(&r,
-        "{\"logits\": [0, 0.6931471805599453], \"label\": null}\n{\"logits\": [1e308, -1e308], \"label\": -1}\n"), 0);
+                         "{\"logits\": [0, 0.6931471805599453], \"label\": null}\n{\"logits\": "
+                         "[1e308, -1e308], \"label\": -1}\n"),
+        0);
     kh_predictions_probs(&r, p);
     assert_near("softmax", p[1], 2.0 / 3, 1e-15);
     assert_true(p[2] == 1 && p[3] == 0 && r.n_known == 0);
     kh_predictions_free(&r);
-    assert_int_equal(parse(&r, "{\"votes\": [1, 3], \"logits\": [1, 2]}\n{\"votes\": [0.5, 0], \"logits\": [1, 2]}"), 0);
+    assert_int_equal(
+        parse(&r,
+            "{\"votes\": [1, 3], \"logits\": [1, 2]}\n{\"votes\": [0.5, 0], \"logits\": [1, 2]}"),
+        0);
     assert_int_equal(r.kind, KH_LOGITS);
     kh_predictions_free(&r);
     static const kh_evidence votes[] = { KH_VOTES };
@@ -360,7 +389,9 @@ static void energies_stand_beside_any_kind(void **state) {
     (void)state;
     kh_predictions r;
     assert_int_equal(parse(&r,
-        "{\"probs\": [1, 0], \"energy\": -7.5}\n{\"probs\": [1, 0], \"energy\": null}\n{\"probs\": [1, 0]}\n"), 0);
+                         "{\"probs\": [1, 0], \"energy\": -7.5}\n{\"probs\": [1, 0], \"energy\": "
+                         "null}\n{\"probs\": [1, 0]}\n"),
+        0);
     assert_true(r.n_energy == 1 && r.energy[0] == -7.5 && isnan(r.energy[1]) && isnan(r.energy[2]));
     kh_predictions_free(&r);
 }
@@ -387,28 +418,38 @@ static void each_malformed_line_is_one_sentence(void **state) {
     bad_lines("", "p.jsonl: no lines; expected one JSON object a line");
     bad_lines(" \n\n", "p.jsonl: no lines");
     bad_lines(GOOD "{", "p.jsonl:2: not valid JSON");
-    bad_lines(GOOD "[0.5, 0.5]", "p.jsonl:2: must be a JSON object such as {\"probs\": [0.1, 0.9], \"label\": 1}");
-    bad_lines("{\"p\": [0.5, 0.5]}", "p.jsonl:1: no \"probs\", \"logits\" or \"votes\" in this line");
-    bad_lines("{\"probs\": 0.5}", "p.jsonl:1: \"probs\" must be a list of 2 to 65536 numbers, one for each class");
+    bad_lines(GOOD "[0.5, 0.5]",
+        "p.jsonl:2: must be a JSON object such as {\"probs\": [0.1, 0.9], \"label\": 1}");
+    bad_lines(
+        "{\"p\": [0.5, 0.5]}", "p.jsonl:1: no \"probs\", \"logits\" or \"votes\" in this line");
+    bad_lines("{\"probs\": 0.5}",
+        "p.jsonl:1: \"probs\" must be a list of 2 to 65536 numbers, one for each class");
     bad_lines("{\"probs\": [1]}", "p.jsonl:1: \"probs\" must be a list of 2 to 65536 numbers");
-    bad_lines(GOOD "{\"votes\": [1, 2]}", "p.jsonl:2: no list \"probs\" in this line, but in the lines before");
-    bad_lines(GOOD "\n{\"probs\": [0.2, 0.3, 0.5]}", "p.jsonl:3: 3 \"probs\", but 2 in the lines before");
+    bad_lines(GOOD "{\"votes\": [1, 2]}",
+        "p.jsonl:2: no list \"probs\" in this line, but in the lines before");
+    bad_lines(
+        GOOD "\n{\"probs\": [0.2, 0.3, 0.5]}", "p.jsonl:3: 3 \"probs\", but 2 in the lines before");
     bad_lines(GOOD "{\"probs\": [0.5, null]}", "p.jsonl:2: \"probs\" of class 1 is not a number");
     bad_lines(GOOD "{\"probs\": [0.5, NaN]}", "p.jsonl:2: not valid JSON");
     bad_lines(GOOD "{\"probs\": [1e999, 0]}", "p.jsonl:2: not valid JSON");
-    bad_lines(GOOD "{\"probs\": [1.5, -0.5]}", "p.jsonl:2: \"probs\" of class 1 is -0.5, expected 0 or more");
+    bad_lines(GOOD "{\"probs\": [1.5, -0.5]}",
+        "p.jsonl:2: \"probs\" of class 1 is -0.5, expected 0 or more");
     bad_lines(GOOD "{\"probs\": [0.5, 0.6]}", "p.jsonl:2: \"probs\" add up to 1.1, expected 1");
     bad_lines("{\"votes\": [0, 0]}", "p.jsonl:1: \"votes\" add up to 0, expected more than 0");
     bad_lines("{\"votes\": [3, -1]}", "p.jsonl:1: \"votes\" of class 1 is -1, expected 0 or more");
     bad_lines("{\"probs\": [0.5, 0.5], \"label\": 2}",
         "p.jsonl:1: \"label\" must be a whole number from 0 to 1, the true class, or -1");
-    bad_lines("{\"probs\": [0.5, 0.5], \"label\": 0.5}", "p.jsonl:1: \"label\" must be a whole number");
-    bad_lines("{\"probs\": [0.5, 0.5], \"label\": \"yes\"}", "p.jsonl:1: \"label\" must be a whole number");
-    bad_lines(GOOD "{\"probs\": [0.5, 0.5], \"energy\": \"high\"}", "p.jsonl:2: \"energy\" is not a number");
-    bad_lines("{\"probs\": [0.5, 0.5], \"probs\": [1, 0]}", "p.jsonl:1: not valid JSON: duplicate object key");
+    bad_lines(
+        "{\"probs\": [0.5, 0.5], \"label\": 0.5}", "p.jsonl:1: \"label\" must be a whole number");
+    bad_lines("{\"probs\": [0.5, 0.5], \"label\": \"yes\"}",
+        "p.jsonl:1: \"label\" must be a whole number");
+    bad_lines(GOOD "{\"probs\": [0.5, 0.5], \"energy\": \"high\"}",
+        "p.jsonl:2: \"energy\" is not a number");
+    bad_lines("{\"probs\": [0.5, 0.5], \"probs\": [1, 0]}",
+        "p.jsonl:1: not valid JSON: duplicate object key");
 }
 
-/* ------------------------------------------------------------------------------------------------- memory */
+/* -------------------------------------------------------------------------------------- memory */
 
 static int all_of_it(void) {
     const double x[] = { 1, 2, 3, 0, 2, 2 };

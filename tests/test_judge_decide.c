@@ -1,5 +1,5 @@
-/* test_judge_decide.c - do the decisions keep their promises? Conformal sets, --max-risk, OOD thresholds over simulated data
- * sets whose truth is known, and what is refused. */
+/* test_judge_decide.c - do the decisions keep their promises? Conformal sets, --max-risk, OOD
+ * thresholds over simulated data sets whose truth is known, and what is refused. */
 #include "judge_vectors.h"
 
 #include "base/alloc.h"
@@ -9,18 +9,20 @@ enum { N_SET = 500 };
 
 static kh_err err;
 
-/* Whether `hits` of n with probability p each is within what chance allows but once in ten thousand, on either side. */
+/* Whether `hits` of n with probability p each is within what chance allows but once in ten
+ * thousand, on either side. */
 static void assert_binomial(const char *what, int hits, int n, double p) {
     double below = kh_binomial_cdf(hits, n, p), above = 1 - kh_binomial_cdf(hits - 1, n, p);
     if (below < 5e-5 || above < 5e-5)
         fail_msg("%s: %d of %d, expected a share of %g", what, hits, n, p);
 }
 
-/* ---------------------------------------------------------------------------------------------- conformal */
+/* ----------------------------------------------------------------------------------- conformal */
 
 enum { K = 3, N_CAL = 39, N_NEW = 100 };
 
-/* A classifier with something to say; with `votes` its probabilities are shares of so many votes, so they tie. */
+/* A classifier with something to say; with `votes` its probabilities are shares of so many votes,
+ * so they tie. */
 static void draw_row(kh_rng *r, int votes, double *p, int *label) {
     double z[K], sum = 0;
     *label = (int)kh_rng_categorical(r, (double[]){ 0.5, 0.3, 0.2 }, K);
@@ -52,10 +54,12 @@ static coverage simulate(int votes, double alpha, bool per_class, bool randomise
         kh_conformal fit;
         for (int i = 0; i < N_CAL; i++)
             draw_row(&r, votes, p + i * K, &label[i]);
-        assert_int_equal(kh_conformal_fit(&fit, &(kh_answers){ p, label, N_CAL, K }, alpha, per_class, &err), 0);
+        assert_int_equal(
+            kh_conformal_fit(&fit, &(kh_answers){ p, label, N_CAL, K }, alpha, per_class, &err), 0);
         for (int i = 0; i < N_NEW; i++) {
             draw_row(&r, votes, q, &y);
-            c.size += kh_conformal_set(&fit, q, randomised ? kh_conformal_tie(5, s * N_NEW + i) : 1, in);
+            c.size +=
+                kh_conformal_set(&fit, q, randomised ? kh_conformal_tie(5, s * N_NEW + i) : 1, in);
             covered += in[y];
             c.first += i == 0 && in[y];
             rare += y == 2;
@@ -69,8 +73,11 @@ static coverage simulate(int votes, double alpha, bool per_class, bool randomise
     return c;
 }
 
-/* The coverage of one data set is Beta distributed around the promise with variance a (1 - a) / (n + 2); 4 standard errors. */
-static double band(double alpha, int n) { return 4 * sqrt(alpha * (1 - alpha) * (1.0 / (n + 2) + 1.0 / N_NEW) / N_SET); }
+/* The coverage of one data set is Beta distributed around the promise with variance a (1 - a) / (n
+ * + 2); 4 standard errors. */
+static double band(double alpha, int n) {
+    return 4 * sqrt(alpha * (1 - alpha) * (1.0 / (n + 2) + 1.0 / N_NEW) / N_SET);
+}
 
 static void randomised_sets_cover_exactly(void **state) {
     (void)state;
@@ -89,8 +96,8 @@ static void levels_between_ranks_are_met_exactly_too(void **state) {
 
 static void sets_without_randomness_cover_at_least(void **state) {
     (void)state;
-    coverage smooth = simulate(0, 0.1, false, false), votes = simulate(5, 0.1, false, false), random = simulate(5, 0.1, false,
-        true);
+    coverage smooth = simulate(0, 0.1, false, false), votes = simulate(5, 0.1, false, false),
+             random = simulate(5, 0.1, false, true);
     /* Without ties (n + 1) alpha = 4 is whole, and the coverage is exact again. */
     assert_near("the mean coverage", smooth.mean, 0.9, band(0.1, N_CAL));
     assert_binomial("sets", smooth.first, N_SET, 0.9);
@@ -112,18 +119,22 @@ static void too_few_rows_give_all_classes(void **state) {
     const double p[] = { 0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4 };
     kh_conformal c;
     bool in[2];
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.1, false, &err), 0);
+    assert_int_equal(
+        kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.1, false, &err), 0);
     assert_near("the smallest level", c.min_alpha, 0.2, 1e-15);
     assert_int_equal(kh_conformal_set(&c, (double[]){ 1, 0 }, 1, in), 2);
     kh_conformal_free(&c);
     /* At 0.2 the rank is 4: everything up to the largest score, 0.4, stays. */
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.2, false, &err), 0);
+    assert_int_equal(
+        kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.2, false, &err), 0);
     assert_int_equal(kh_conformal_set(&c, (double[]){ 0.6, 0.4 }, 1, in), 1);
     assert_true(in[0] && !in[1]);
-    assert_int_equal(kh_conformal_set(&c, (double[]){ 0.5, 0.5 }, 1, in), 0); /* neither fits: an empty set says so */
+    assert_int_equal(kh_conformal_set(&c, (double[]){ 0.5, 0.5 }, 1, in),
+        0); /* neither fits: an empty set says so */
     kh_conformal_free(&c);
     /* A class that was never seen is never excluded. */
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.2, true, &err), 0);
+    assert_int_equal(
+        kh_conformal_fit(&c, &(kh_answers){ p, (int[]){ 0, 0, 0, 0 }, 4, 2 }, 0.2, true, &err), 0);
     assert_int_equal(kh_conformal_set(&c, (double[]){ 1, 0 }, 1, in), 2);
     assert_near("the smallest level", c.min_alpha, 1, 0);
     kh_conformal_free(&c);
@@ -132,12 +143,14 @@ static void too_few_rows_give_all_classes(void **state) {
 static void ties_are_decided_by_seed_and_row(void **state) {
     (void)state;
     assert_true(kh_conformal_tie(1, 2) == kh_conformal_tie(1, 2));
-    assert_true(kh_conformal_tie(1, 2) != kh_conformal_tie(1, 3) && kh_conformal_tie(1, 2) != kh_conformal_tie(2, 2));
+    assert_true(kh_conformal_tie(1, 2) != kh_conformal_tie(1, 3) &&
+        kh_conformal_tie(1, 2) != kh_conformal_tie(2, 2));
 }
 
-/* ---------------------------------------------------------------------------------------------- max-risk */
+/* ------------------------------------------------------------------------------------ max-risk */
 
-/* Rows of uncertainty u in (0, 1) that are wrong with probability worst * u: the risk below t is worst * t / 2. */
+/* Rows of uncertainty u in (0, 1) that are wrong with probability worst * u: the risk below t is
+ * worst * t / 2. */
 static void draw_scores(kh_rng *r, int n, int votes, double worst, double *u, bool *good) {
     for (int i = 0; i < n; i++) {
         u[i] = kh_rng_uniform(r);
@@ -161,7 +174,8 @@ static double true_risk(double t, int votes, double worst) {
     return count ? sum / count : 0;
 }
 
-static double break_promises(int n, int votes, double worst, double risk, double delta, double *mean_coverage) {
+static double break_promises(
+    int n, int votes, double worst, double risk, double delta, double *mean_coverage) {
     enum { MOST = 1000 };
     static double u[MOST];
     static bool good[MOST];
@@ -177,8 +191,8 @@ static double break_promises(int n, int votes, double worst, double risk, double
     }
     /* at most delta, up to chance: fewer is always fine */
     if (1 - kh_binomial_cdf(broken - 1, N_SET, delta) < 1e-4)
-        fail_msg("n %d, votes %d, risk %g: the promise was broken %d of %d times, allowed %g", n, votes, risk, broken, N_SET,
-            delta);
+        fail_msg("n %d, votes %d, risk %g: the promise was broken %d of %d times, allowed %g", n,
+            votes, risk, broken, N_SET, delta);
     return (double)broken / N_SET;
 }
 
@@ -228,7 +242,8 @@ static void a_selector_by_hand(void **state) {
     good[3] = false; /* one early error and 22 rows cannot show it */
     assert_int_equal(kh_selector_fit(&s, u, good, N, 0.1, 0.1, &err), 0);
     assert_int_equal(s.n_accepted, 0);
-    assert_true(isinf(s.threshold) && s.threshold < 0 && isnan(s.risk) && s.coverage == 0 && s.coverage_low == 0);
+    assert_true(isinf(s.threshold) && s.threshold < 0 && isnan(s.risk) && s.coverage == 0 &&
+        s.coverage_low == 0);
     /* ties are accepted together */
     for (int i = 0; i < N; i++) {
         u[i] = i < 27 ? 0 : 1;
@@ -251,7 +266,7 @@ static void binomial_edges(void **state) {
     assert_true(kh_binomial_cdf(1000, 1000000, 0.5) == 0);
 }
 
-/* ----------------------------------------------------------------------------------------------------- OOD */
+/* ----------------------------------------------------------------------------------------- OOD */
 
 static void the_ood_threshold_keeps_its_share(void **state) {
     (void)state;
@@ -270,14 +285,15 @@ static void the_ood_threshold_keeps_its_share(void **state) {
         }
     }
     assert_binomial("rows let in", first, N_SET, 0.95); /* (n + 1) keep = 57 is whole: exact */
-    assert_near("the share kept", kept, 0.95, 4 * sqrt(0.95 * 0.05 * (1.0 / (N + 2) + 1.0 / NEW) / N_SET));
+    assert_near(
+        "the share kept", kept, 0.95, 4 * sqrt(0.95 * 0.05 * (1.0 / (N + 2) + 1.0 / NEW) / N_SET));
     assert_int_equal(kh_ood_threshold(&t, u, 18, 0.95, &err), 0); /* 19 * 0.95 > 18 */
     assert_true(isinf(t));
     assert_int_equal(kh_ood_threshold(&t, (double[]){ 3, 1, 2 }, 3, 0.5, &err), 0);
     assert_true(t == 2);
 }
 
-/* -------------------------------------------------------------------------------------------------- refused */
+/* ------------------------------------------------------------------------------------- refused */
 
 static void wrong_arguments_are_refused(void **state) {
     (void)state;
@@ -287,9 +303,12 @@ static void wrong_arguments_are_refused(void **state) {
     kh_conformal c;
     kh_selector s;
     double t;
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, label, 1, 2 }, 0, false, &err), KH_EARG);
-    assert_says(&err, "the share of sets that may miss the true class is 0, expected between 0 and 1");
-    assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, label, 0, 2 }, 0.1, false, &err), KH_EARG);
+    assert_int_equal(
+        kh_conformal_fit(&c, &(kh_answers){ p, label, 1, 2 }, 0, false, &err), KH_EARG);
+    assert_says(
+        &err, "the share of sets that may miss the true class is 0, expected between 0 and 1");
+    assert_int_equal(
+        kh_conformal_fit(&c, &(kh_answers){ p, label, 0, 2 }, 0.1, false, &err), KH_EARG);
     assert_says(&err, "there are no rows to judge");
     kh_conformal_free(&c);
     assert_int_equal(kh_selector_fit(&s, u, good, 1, 1, 0.1, &err), KH_EARG);

@@ -1,9 +1,10 @@
-/* test_judge_decisions.c - decisions fitted, kept beside a posterior, read back and refused; predictions of foreign rows. */
+/* test_judge_decisions.c - decisions fitted, kept beside a posterior, read back and refused;
+ * predictions of foreign rows. */
 #include "tiny.h"
 
 #include "judge/decisions.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "prompt/target.h"
 
 #include <math.h>
@@ -26,7 +27,8 @@ static int open_all(void **state) {
 }
 
 static int close_all(void **state) {
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", "decisions.json", NULL };
+    static const char *const FILES[] = { "posterior.json", "posterior.safetensors",
+        "decisions.json", NULL };
     tiny_remove(dir, FILES);
     kh_task_close(task);
     kh_plm_close(plm);
@@ -106,7 +108,8 @@ static void parts_can_be_left_out(void **state) {
     kh_decisions d;
     bool in[2] = { true, true };
     assert_int_equal(kh_decisions_fit(&d, &a, NULL, &o, NULL), 0);
-    kh_decision one = kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 0.5, 0.5 }, NAN, in);
+    kh_decision one =
+        kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 0.5, 0.5 }, NAN, in);
     assert_false(one.abstain);
     assert_int_equal(one.set_size, -1);
     assert_true(one.foreign);
@@ -129,17 +132,20 @@ static void energies_decide_what_is_foreign(void **state) {
     assert_int_equal(kh_decisions_fit(&d, &a, energy, &o, NULL), 0);
     assert_int_equal(kh_ood_threshold(&t, energy, N, 0.95, NULL), 0);
     assert_true(d.ood == t && d.opts.foreign == KH_SCORE_ENERGY);
-    assert_true(d.selector.threshold == plain.selector.threshold && plain.opts.foreign == KH_SCORE_MAXP && plain.ood != t);
+    assert_true(d.selector.threshold == plain.selector.threshold &&
+        plain.opts.foreign == KH_SCORE_MAXP && plain.ood != t);
     kh_row row = { .a = "x", .n_a = 1 };
     kh_decision in = kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, t, NULL);
     kh_decision out = kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, t + 1e-9, NULL);
-    assert_true(!in.foreign && out.foreign && out.ood_score == t + 1e-9 && out.score == 0.5 && out.abstain == in.abstain);
+    assert_true(!in.foreign && out.foreign && out.ood_score == t + 1e-9 && out.score == 0.5 &&
+        out.abstain == in.abstain);
     assert_false(kh_decide(&d, &row, (double[]){ 0.5, 0.5 }, NAN, NULL).foreign);
     save_posterior("one");
     kh_decisions e;
     assert_int_equal(kh_decisions_save(&d, dir, NULL), 0);
     assert_int_equal(kh_decisions_open(&e, dir, NULL), 0);
-    assert_true(e.opts.foreign == KH_SCORE_ENERGY && e.opts.score == KH_SCORE_MAXP && e.ood == d.ood);
+    assert_true(
+        e.opts.foreign == KH_SCORE_ENERGY && e.opts.score == KH_SCORE_MAXP && e.ood == d.ood);
     o.foreign = KH_SCORE_ENTROPY; /* asked for, it decides, energies or not */
     kh_decisions f;
     assert_int_equal(kh_decisions_fit(&f, &a, energy, &o, NULL), 0);
@@ -147,7 +153,9 @@ static void energies_decide_what_is_foreign(void **state) {
     kh_decisions_free(&f);
     o.score = KH_SCORE_ENERGY;
     assert_int_equal(kh_decisions_fit(&f, &a, energy, &o, &err), KH_EARG);
-    assert_says(&err, "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and entropy do");
+    assert_says(&err,
+        "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and entropy "
+        "do");
     kh_decisions_free(&d);
     kh_decisions_free(&e);
     kh_decisions_free(&f);
@@ -168,7 +176,9 @@ static void decisions_by_energy_need_a_box_that_shows_them(void **state) {
     d.opts.foreign = KH_SCORE_ENERGY;
     assert_int_equal(kh_decisions_check(&d, knows, "run", &err), 0);
     assert_int_equal(kh_decisions_check(&d, votes, "run", &err), KH_EMISMATCH);
-    assert_says(&err, "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" with the same");
+    assert_says(&err,
+        "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" "
+        "with the same");
     kh_predictor_free(knows);
     kh_predictor_free(votes);
     kh_posterior_free(p);
@@ -206,13 +216,15 @@ static void saved_and_opened_it_decides_the_same(void **state) {
     assert_int_equal(e.n_label, K);
     assert_int_equal(memcmp(d.conformal.score, e.conformal.score, N * sizeof(double)), 0);
     assert_int_equal(memcmp(d.conformal.start, e.conformal.start, 3 * sizeof(int)), 0);
-    assert_true(e.opts.max_risk == 0.1 && e.opts.alpha == 0.1 && e.opts.keep == 0.95 && e.opts.score == KH_SCORE_MAXP);
+    assert_true(e.opts.max_risk == 0.1 && e.opts.alpha == 0.1 && e.opts.keep == 0.95 &&
+        e.opts.score == KH_SCORE_MAXP);
     for (int i = 0; i < 100; i++) {
         double p[] = { i / 99.0, 1 - i / 99.0 };
         bool a[2], b[2];
         kh_row row = { .a = "abc", .n_a = (size_t)(i % 4) };
         kh_decision x = kh_decide(&d, &row, p, NAN, a), y = kh_decide(&e, &row, p, NAN, b);
-        assert_true(x.abstain == y.abstain && x.foreign == y.foreign && x.set_size == y.set_size && a[0] == b[0] && a[1] == b[1]);
+        assert_true(x.abstain == y.abstain && x.foreign == y.foreign && x.set_size == y.set_size &&
+            a[0] == b[0] && a[1] == b[1]);
     }
     kh_decisions_free(&d);
     kh_decisions_free(&e);
@@ -229,7 +241,8 @@ static void infinities_survive(void **state) {
         assert_int_equal(kh_decisions_save(&d, dir, NULL), 0);
         assert_int_equal(kh_decisions_open(&e, dir, NULL), 0);
         assert_true(e.selector.threshold == d.selector.threshold && isinf(e.ood));
-        kh_decision one = kh_decide(&e, &(kh_row){ .a = "", .n_a = 0 }, (double[]){ 0, 1 }, NAN, NULL);
+        kh_decision one =
+            kh_decide(&e, &(kh_row){ .a = "", .n_a = 0 }, (double[]){ 0, 1 }, NAN, NULL);
         assert_int_equal(one.abstain, !always);
         kh_decisions_free(&d);
         kh_decisions_free(&e);
@@ -262,15 +275,17 @@ static void none_is_said_so(void **state) {
     kh_decisions_free(&e);
 }
 
-#define HEAD                                                                                                                       \
-    "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":2,\"score\":\"maxp\",\"seed\":0,"
+#define HEAD \
+    "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":" \
+    "2,\"score\":\"maxp\",\"seed\":0,"
 #define OOD ",\"ood\":{\"keep\":0.9,\"threshold\":null}}"
-#define SELECTOR(answers, risk)                                                                                                    \
-    "{\"max_risk\":" risk ",\"delta\":0.1,\"answers\":\"" answers                                                                  \
-    "\",\"threshold\":null,\"rows\":2,\"accepted\":0,\"wrong\":0,\"needed\":22,"                                                   \
+#define SELECTOR(answers, risk) \
+    "{\"max_risk\":" risk ",\"delta\":0.1,\"answers\":\"" answers \
+    "\",\"threshold\":null,\"rows\":2,\"accepted\":0,\"wrong\":0,\"needed\":22," \
     "\"risk\":null,\"risk_bound\":null,\"coverage\":0,\"coverage_low\":0,\"coverage_high\":1}"
-#define CONFORMAL(alpha, start, scores)                                                                                            \
-    "{\"alpha\":" alpha ",\"per_class\":false,\"min_alpha\":0.3,\"start\":" start ",\"scores\":" scores "}"
+#define CONFORMAL(alpha, start, scores) \
+    "{\"alpha\":" alpha ",\"per_class\":false,\"min_alpha\":0.3,\"start\":" start \
+    ",\"scores\":" scores "}"
 
 static void every_malformed_file_has_its_sentence(void **state) {
     (void)state;
@@ -279,45 +294,58 @@ static void every_malformed_file_has_its_sentence(void **state) {
     } cases[] = {
         { "[]", "must hold a JSON object" },
         { "{\"schema\":\"x\"}", "\"schema\" is \"x\", expected \"keyhole-decisions\"" },
-        { "{\"schema\":\"keyhole-decisions\",\"version\":9}", "written in version 9 by a later keyhole" },
-        { "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"0\",\"rows\":1,\"classes\":2,\"score\":\"luck\"}",
+        { "{\"schema\":\"keyhole-decisions\",\"version\":9}",
+            "written in version 9 by a later keyhole" },
+        { "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"0\",\"rows\":1,"
+          "\"classes\":2,\"score\":\"luck\"}",
             "\"score\" must be maxp or entropy, not \"luck\"" },
         { HEAD "\"selector\":3,\"conformal\":null" OOD, "\"selector\" must be an object or null" },
-        { HEAD "\"selector\":" SELECTOR("always", "0.1") ",\"conformal\":null" OOD, "contradicts itself: it answers \"always\"" },
-        { HEAD "\"selector\":" SELECTOR("never", "7") ",\"conformal\":null" OOD, "contradicts itself" },
+        { HEAD "\"selector\":" SELECTOR("always", "0.1") ",\"conformal\":null" OOD,
+            "contradicts itself: it answers \"always\"" },
+        { HEAD "\"selector\":" SELECTOR("never", "7") ",\"conformal\":null" OOD,
+            "contradicts itself" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("2", "[0,2,2]", "[0,1]") OOD,
             "\"alpha\" is 2, expected between 0 and 1" },
-        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2]", "[0,1]") OOD, "\"start\" must hold 3 numbers" },
-        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,9,2]", "[0,1]") OOD, "must ascend, class by class" },
-        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,0]") OOD, "must ascend, class by class" },
-        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,\"x\"]") OOD, "must ascend, class by class" },
+        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2]", "[0,1]") OOD,
+            "\"start\" must hold 3 numbers" },
+        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,9,2]", "[0,1]") OOD,
+            "must ascend, class by class" },
+        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,0]") OOD,
+            "must ascend, class by class" },
+        { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,\"x\"]") OOD,
+            "must ascend, class by class" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":1}", "\"ood\" must be an object" },
-        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,\"threshold\":1}}",
+        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,"
+               "\"threshold\":1}}",
             "\"score\" must be maxp, entropy or energy, not \"luck\"" },
-        { "{\"schema\":\"keyhole-decisions\",\"version\":2,\"posterior\":\"0\",\"rows\":1,\"classes\":2,\"score\":\"energy\"}",
+        { "{\"schema\":\"keyhole-decisions\",\"version\":2,\"posterior\":\"0\",\"rows\":1,"
+          "\"classes\":2,\"score\":\"energy\"}",
             "\"score\" must be maxp or entropy, not \"energy\"" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         kh_decisions d;
         kh_err err = { 0 };
         uint64_t stamp;
-        assert_true(kh_decisions_parse(&d, cases[i].json, strlen(cases[i].json), "d.json", &stamp, &err) < 0);
+        assert_true(kh_decisions_parse(
+                        &d, cases[i].json, strlen(cases[i].json), "d.json", &stamp, &err) < 0);
         assert_says(&err, cases[i].says);
         kh_decisions_free(&d);
     }
     kh_decisions d;
     uint64_t stamp;
-    static const char good[] =
-        HEAD "\"selector\":" SELECTOR("never", "0.1") ",\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[0,1]") OOD;
+    static const char good[] = HEAD "\"selector\":" SELECTOR(
+        "never", "0.1") ",\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[0,1]") OOD;
     assert_int_equal(kh_decisions_parse(&d, good, sizeof good - 1, "d.json", &stamp, NULL), 0);
     assert_int_equal(stamp, 0xab);
     assert_true(d.opts.foreign == KH_SCORE_MAXP); /* version 1 had one score for both */
     kh_decisions_free(&d);
-    static const char old[] =
-        "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":\"ab\",\"rows\":2,\"classes\":2,\"score\":\"entropy\","
-        "\"seed\":0,\"selector\":null,\"conformal\":null,\"ood\":{\"keep\":0.9,\"threshold\":0.25}}";
+    static const char old[] = "{\"schema\":\"keyhole-decisions\",\"version\":1,\"posterior\":"
+                              "\"ab\",\"rows\":2,\"classes\":2,\"score\":\"entropy\","
+                              "\"seed\":0,\"selector\":null,\"conformal\":null,\"ood\":{\"keep\":0."
+                              "9,\"threshold\":0.25}}";
     assert_int_equal(kh_decisions_parse(&d, old, sizeof old - 1, "d.json", &stamp, NULL), 0);
-    assert_true(d.opts.score == KH_SCORE_ENTROPY && d.opts.foreign == KH_SCORE_ENTROPY && d.ood == 0.25);
+    assert_true(
+        d.opts.score == KH_SCORE_ENTROPY && d.opts.foreign == KH_SCORE_ENTROPY && d.ood == 0.25);
     kh_decisions_free(&d);
 }
 
@@ -349,17 +377,18 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------ foreign rows, votes */
+/* ------------------------------------------------------------------------- foreign rows, votes */
 
 static void foreign_rows_take_their_template_and_our_words(void **state) {
     (void)state;
     static const char PAIR[] =
-        "{\"name\":\"pair\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"a\",\"words\":[\"new\"]},"
+        "{\"name\":\"pair\",\"template\":\"{text_a} ? {mask} , "
+        "{text_b}\",\"labels\":[{\"name\":\"a\",\"words\":[\"new\"]},"
         "{\"name\":\"b\",\"words\":[\"old\"]},{\"name\":\"c\",\"words\":[\"boat\"]}]}";
     /* The same by hand: a task of that template with our labels. */
-    static const char MIXED[] =
-        "{\"name\":\"mixed\",\"template\":\"{text_a} ? {mask} , {text_b}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char MIXED[] = "{\"name\":\"mixed\",\"template\":\"{text_a} ? {mask} , "
+                                "{text_b}\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+                                "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     const kh_task *pair, *mixed;
     kh_err err;
     assert_int_equal(kh_task_parse(&pair, PAIR, sizeof PAIR - 1, "pair.json", &err), 0);
@@ -368,7 +397,8 @@ static void foreign_rows_take_their_template_and_our_words(void **state) {
     assert_int_equal(kh_posterior_new(&q, "manual", plm, mixed, &err), 0);
     assert_int_equal(kh_posterior_add(q, NULL, 0, NULL), 0);
     kh_predictor *a = NULL, *b = NULL;
-    if (kh_predictor_foreign(&a, p, plm, pair, &err) != 0 || kh_predictor_new(&b, q, plm, NULL, &err) != 0)
+    if (kh_predictor_foreign(&a, p, plm, pair, &err) != 0 ||
+        kh_predictor_new(&b, q, plm, NULL, &err) != 0)
         fail_msg("%s", err.msg);
     kh_row rows[] = { { .a = "it rains", .n_a = 8, .b = "the sun", .n_b = 7, .label = -1 } };
     double x[2], y[2];

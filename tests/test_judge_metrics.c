@@ -1,4 +1,5 @@
-/* test_judge_metrics.c - metrics by hand, what is refused, intervals, spreads, decomposition of uncertainty. */
+/* test_judge_metrics.c - metrics by hand, what is refused, intervals, spreads, decomposition of
+ * uncertainty. */
 #include "judge_vectors.h"
 
 #include "base/alloc.h"
@@ -35,7 +36,8 @@ static void curves_by_hand(void **state) {
     /* order of certainty: right, wrong, right, right */
     assert_near("aurc", m.aurc, (0 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4) / 4, 1e-15);
     assert_near("aurc_min", m.aurc_min, 0.25 / 4, 1e-15);
-    assert_near("auroc_error", m.auroc_error, 1.0 / 3, 1e-15); /* below one of the three right ones */
+    assert_near(
+        "auroc_error", m.auroc_error, 1.0 / 3, 1e-15); /* below one of the three right ones */
     assert_near("aurrrc", m.aurrrc, 0.25, 1e-15); /* fewer than ten rows: all of them ten times */
 }
 
@@ -54,7 +56,8 @@ static void aurrrc_includes_ties(void **state) {
         sum += 5.0 / rank;
     assert_int_equal(kh_curve_compute(&c, u, good, 20, &err), 0);
     assert_near("aurrrc", c.aurrrc, sum / 10, 1e-15);
-    /* The oracle: 15 good rows; ranks 16, 18 and 20 fall among the bad ones and bring in all of them. */
+    /* The oracle: 15 good rows; ranks 16, 18 and 20 fall among the bad ones and bring in all of
+     * them. */
     assert_near("aurrrc_oracle", c.aurrrc_oracle, 3 * 0.25 / 10, 1e-15);
     assert_near("aurrrc_min", c.aurrrc_min, (1.0 / 16 + 3.0 / 18 + 5.0 / 20) / 10, 1e-15);
 }
@@ -97,7 +100,9 @@ static void undefined_areas_are_nan(void **state) {
 static void nll_of_an_impossible_class_is_floored_and_counted(void **state) {
     (void)state;
     kh_metrics m;
-    assert_int_equal(kh_metrics_compute(&m, &(kh_answers){ (double[]){ 1, 0, 0, 1 }, (int[]){ 1, 1 }, 2, 2 }, 0, &err), 0);
+    assert_int_equal(kh_metrics_compute(&m,
+                         &(kh_answers){ (double[]){ 1, 0, 0, 1 }, (int[]){ 1, 1 }, 2, 2 }, 0, &err),
+        0);
     assert_near("nll", m.nll, -log(1e-15) / 2, 1e-12);
     assert_near("zeros", m.zeros, 0.5, 0);
 }
@@ -138,15 +143,18 @@ static void adaptive_bins_keep_ties_together(void **state) {
         p[2 * i + 1] = 0.2;
         label[i] = i >= 8;
     }
-    assert_int_equal(kh_reliability(&(kh_answers){ p, label, 10, 2 }, KH_BINS_ADAPTIVE, 5, bin, &ece, &err), 0);
+    assert_int_equal(
+        kh_reliability(&(kh_answers){ p, label, 10, 2 }, KH_BINS_ADAPTIVE, 5, bin, &ece, &err), 0);
     assert_int_equal(bin[0].n, 10);
     assert_near("ece", ece, 0, 1e-15);
 }
 
 static void uncertainty_scores_by_hand(void **state) {
     (void)state;
-    assert_near("1 - max p", kh_uncertainty(KH_SCORE_MAXP, (double[]){ 0.2, 0.7, 0.1 }, 3), 0.3, 1e-15);
-    assert_near("entropy", kh_uncertainty(KH_SCORE_ENTROPY, (double[]){ 0.25, 0.25, 0.5 }, 3), 1.5 * log(2), 1e-12);
+    assert_near(
+        "1 - max p", kh_uncertainty(KH_SCORE_MAXP, (double[]){ 0.2, 0.7, 0.1 }, 3), 0.3, 1e-15);
+    assert_near("entropy", kh_uncertainty(KH_SCORE_ENTROPY, (double[]){ 0.25, 0.25, 0.5 }, 3),
+        1.5 * log(2), 1e-12);
     assert_true(kh_uncertainty(KH_SCORE_ENTROPY, (double[]){ 0, 1 }, 2) == 0);
     /* the last bits of these two sums differ, the scores may not */
     double a[] = { 0.1, 0.2, 0.7 }, b[] = { 0.7, 0.1, 0.2 };
@@ -173,7 +181,7 @@ static void disagreement_and_ambiguity(void **state) {
     assert_near("disagreement", d.disagreement, log(2) - h, 1e-15);
 }
 
-/* -------------------------------------------------------------------------------------------------- refused */
+/* ------------------------------------------------------------------------------------- refused */
 
 static void refuses(const double *p, const int *label, int n, int k, const char *sentence) {
     kh_metrics m;
@@ -190,19 +198,29 @@ static void what_cannot_be_judged_is_refused(void **state) {
     const int label[] = { 0, 1 };
     refuses(four_p, four_label, 0, 2, "there are no rows to judge");
     refuses(four_p, four_label, 4, 1, "1 class, but a classifier needs at least two");
-    refuses((double[]){ 0.5, 0.5, NAN, 0.5 }, label, 2, 2, "row 1: the probability of class 0 is not a number");
-    refuses((double[]){ 1.2, -0.2, 0.5, 0.5 }, label, 2, 2, "row 0: the probability of class 0 is 1.2, expected 0 to 1");
-    refuses((double[]){ 0.5, 0.5, 0.5, -0.5 }, label, 2, 2, "row 1: the probability of class 1 is -0.5, expected 0 to 1");
-    refuses((double[]){ 0.5, 0.5, 0.5, INFINITY }, label, 2, 2, "row 1: the probability of class 1 is inf, expected 0 to 1");
-    refuses((double[]){ 0.5, 0.4, 0.5, 0.5 }, label, 2, 2, "row 0: the probabilities add up to 0.9, expected 1");
-    refuses((double[]){ 0.5, 0.5, 0.5, 0.5 }, (int[]){ 0, 2 }, 2, 2, "row 1: label 2, expected 0 to 1");
-    refuses((double[]){ 0.5, 0.5, 0.5, 0.5 }, (int[]){ -1, 0 }, 2, 2, "row 0: label -1, expected 0 to 1");
+    refuses((double[]){ 0.5, 0.5, NAN, 0.5 }, label, 2, 2,
+        "row 1: the probability of class 0 is not a number");
+    refuses((double[]){ 1.2, -0.2, 0.5, 0.5 }, label, 2, 2,
+        "row 0: the probability of class 0 is 1.2, expected 0 to 1");
+    refuses((double[]){ 0.5, 0.5, 0.5, -0.5 }, label, 2, 2,
+        "row 1: the probability of class 1 is -0.5, expected 0 to 1");
+    refuses((double[]){ 0.5, 0.5, 0.5, INFINITY }, label, 2, 2,
+        "row 1: the probability of class 1 is inf, expected 0 to 1");
+    refuses((double[]){ 0.5, 0.4, 0.5, 0.5 }, label, 2, 2,
+        "row 0: the probabilities add up to 0.9, expected 1");
+    refuses(
+        (double[]){ 0.5, 0.5, 0.5, 0.5 }, (int[]){ 0, 2 }, 2, 2, "row 1: label 2, expected 0 to 1");
+    refuses((double[]){ 0.5, 0.5, 0.5, 0.5 }, (int[]){ -1, 0 }, 2, 2,
+        "row 0: label -1, expected 0 to 1");
 }
 
 static void rounded_probabilities_are_accepted(void **state) {
     (void)state;
     kh_metrics m;
-    assert_int_equal(kh_metrics_compute(&m, &(kh_answers){ (double[]){ 0.333, 0.333, 0.333 }, (int[]){ 2 }, 1, 3 }, 0, &err), 0);
+    assert_int_equal(
+        kh_metrics_compute(
+            &m, &(kh_answers){ (double[]){ 0.333, 0.333, 0.333 }, (int[]){ 2 }, 1, 3 }, 0, &err),
+        0);
 }
 
 static void wrong_options_are_refused(void **state) {
@@ -241,12 +259,12 @@ static void scores_that_are_no_numbers_are_refused(void **state) {
     assert_says(&err, "among the rows of the distribution, the score of row 1 is not a number");
 }
 
-/* ------------------------------------------------------------------------------------------ spread, bootstrap */
+/* --------------------------------------------------------------------------- spread, bootstrap */
 
 static void spread_over_seeds(void **state) {
     (void)state;
-    kh_metrics runs[3] = { { .accuracy = 0.8, .auroc_error = NAN }, { .accuracy = 0.9, .auroc_error = 0.5 }, { .accuracy = 0.7,
-        .auroc_error = 0.7 } };
+    kh_metrics runs[3] = { { .accuracy = 0.8, .auroc_error = NAN },
+        { .accuracy = 0.9, .auroc_error = 0.5 }, { .accuracy = 0.7, .auroc_error = 0.7 } };
     kh_metrics mean, sd;
     kh_metrics_spread(runs, 3, &mean, &sd);
     assert_near("mean", mean.accuracy, 0.8, 1e-15);
@@ -311,11 +329,13 @@ static void intervals_do_not_depend_on_threads(void **state) {
         assert_int_equal(kh_metrics_bootstrap(&low[i], &high[i], &four, 0, &o, &err), 0);
     }
     kh_threads_set(0);
-    assert_memory_equal(&low[0].accuracy, &low[1].accuracy, sizeof(double) * 12); /* the last ones may be NaN */
+    assert_memory_equal(
+        &low[0].accuracy, &low[1].accuracy, sizeof(double) * 12); /* the last ones may be NaN */
     assert_memory_equal(&high[0].accuracy, &high[1].accuracy, sizeof(double) * 12);
     o.seed = 10;
     assert_int_equal(kh_metrics_bootstrap(&low[1], &high[1], &four, 0, &o, &err), 0);
-    assert_true(memcmp(&low[0], &low[1], sizeof low[0]) != 0 || memcmp(&high[0], &high[1], sizeof high[0]) != 0);
+    assert_true(memcmp(&low[0], &low[1], sizeof low[0]) != 0 ||
+        memcmp(&high[0], &high[1], sizeof high[0]) != 0);
 }
 
 static void paired_differences(void **state) {
@@ -351,11 +371,13 @@ static void rows_that_do_not_belong_together_are_refused(void **state) {
     (void)state;
     kh_compared d;
     kh_bootstrap_opts o = kh_bootstrap_defaults();
-    kh_answers three = { four_p, four_label, 3, 2 }, other = { four_p, (int[]){ 0, 1, 0, 1 }, 4, 2 };
+    kh_answers three = { four_p, four_label, 3, 2 },
+               other = { four_p, (int[]){ 0, 1, 0, 1 }, 4, 2 };
     assert_int_equal(kh_metrics_compare(&d, &four, &three, 0, &o, &err), KH_EMISMATCH);
     assert_says(&err, "4 rows of 2 classes and 3 rows of 2 classes cannot be compared row by row");
     assert_int_equal(kh_metrics_compare(&d, &four, &other, 0, &o, &err), KH_EMISMATCH);
-    assert_says(&err, "row 2 is of class 1 in the one and of class 0 in the other: not the same rows");
+    assert_says(
+        &err, "row 2 is of class 1 in the one and of class 0 in the other: not the same rows");
 }
 
 static void ood_intervals_hold_the_value(void **state) {
@@ -374,7 +396,7 @@ static void ood_intervals_hold_the_value(void **state) {
     assert_int_equal(kh_ood_bootstrap(&low, &high, in, 0, out, 60, &o, &err), KH_EARG);
 }
 
-/* ------------------------------------------------------------------------------------------------- memory */
+/* -------------------------------------------------------------------------------------- memory */
 
 static int all_of_it(void) {
     kh_metrics m, low, high;

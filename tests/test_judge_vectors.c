@@ -1,4 +1,5 @@
-/* test_judge_vectors.c - metrics, curves, bounds, sets and calibrators against scikit-learn, scipy and plain numpy. */
+/* test_judge_vectors.c - metrics, curves, bounds, sets and calibrators against scikit-learn, scipy
+ * and plain numpy. */
 #include "judge_vectors.h"
 
 static void check_answers(const json_t *row) {
@@ -8,13 +9,17 @@ static void check_answers(const json_t *row) {
     kh_err err;
     kh_metrics got;
     assert_int_equal(n, m);
-    assert_int_equal(kh_metrics_compute(&got, &(kh_answers){ p, label, n, k }, (int)number_of(row, "bins"), &err), 0);
+    assert_int_equal(kh_metrics_compute(
+                         &got, &(kh_answers){ p, label, n, k }, (int)number_of(row, "bins"), &err),
+        0);
     const json_t *expected = json_object_get(row, "expected");
     int i = 0;
     for (; kh_metrics_name(i); i++) {
         char what[256];
-        snprintf(what, sizeof what, "%s of \"%s\"", kh_metrics_name(i), json_string_value(json_object_get(row, "name")));
-        assert_near(what, kh_metrics_value(&got, i), number_of(expected, kh_metrics_name(i)), 1e-11);
+        snprintf(what, sizeof what, "%s of \"%s\"", kh_metrics_name(i),
+            json_string_value(json_object_get(row, "name")));
+        assert_near(
+            what, kh_metrics_value(&got, i), number_of(expected, kh_metrics_name(i)), 1e-11);
     }
     assert_int_equal(json_object_size(expected), i);
     free(p);
@@ -33,7 +38,8 @@ static void check_ood(const json_t *row) {
     kh_ood got;
     assert_int_equal(kh_ood_compute(&got, in, n_in, out, n_out, &err), 0);
     for (int i = 0; kh_ood_name(i); i++)
-        assert_near(kh_ood_name(i), kh_ood_value(&got, i), number_of(json_object_get(row, "expected"), kh_ood_name(i)), 1e-11);
+        assert_near(kh_ood_name(i), kh_ood_value(&got, i),
+            number_of(json_object_get(row, "expected"), kh_ood_name(i)), 1e-11);
     free(in);
     free(out);
 }
@@ -49,7 +55,8 @@ static void check_binomial(const json_t *row) {
         double want = number_of(row, "cdf"), got = kh_binomial_cdf(k, n, number_of(row, "p"));
         assert_near("a binomial sum", got, want, 1e-10 * want + 1e-15);
     } else
-        assert_near("a Clopper-Pearson bound", kh_binomial_upper(k, n, number_of(row, "delta")), number_of(row, "upper"), 1e-10);
+        assert_near("a Clopper-Pearson bound", kh_binomial_upper(k, n, number_of(row, "delta")),
+            number_of(row, "upper"), 1e-10);
 }
 
 static void binomials_agree_with_scipy(void **state) {
@@ -63,7 +70,9 @@ static void check_selector(const json_t *row) {
     bool *good = bools_of(row, "good");
     kh_selector got;
     kh_err err;
-    assert_int_equal(kh_selector_fit(&got, u, good, n, number_of(row, "max_risk"), number_of(row, "delta"), &err), 0);
+    assert_int_equal(kh_selector_fit(&got, u, good, n, number_of(row, "max_risk"),
+                         number_of(row, "delta"), &err),
+        0);
     assert_int_equal(got.n_needed, (int)number_of(row, "needed"));
     const json_t *best = json_object_get(row, "best");
     if (json_is_null(best)) {
@@ -93,7 +102,8 @@ static void check_conformal(const json_t *row) {
     kh_err err;
     bool in[16];
     assert_int_equal(kh_conformal_fit(&c, &(kh_answers){ p, label, n, k }, number_of(row, "alpha"),
-        json_is_true(json_object_get(row, "per_class")), &err), 0);
+                         json_is_true(json_object_get(row, "per_class")), &err),
+        0);
     assert_near("the smallest level", c.min_alpha, number_of(row, "min_alpha"), 1e-15);
     const json_t *sets = json_object_get(row, "sets");
     for (size_t i = 0; i < json_array_size(sets); i++) {
@@ -127,7 +137,9 @@ static void check_calibration(const json_t *row) {
     bool votes = json_is_true(json_object_get(row, "votes"));
     kh_calibrator c;
     kh_err err;
-    assert_int_equal(kh_calibrator_fit(&c, votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_TEMPERATURE, x, label, n, k, &err), 0);
+    assert_int_equal(kh_calibrator_fit(&c, votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_TEMPERATURE, x,
+                         label, n, k, &err),
+        0);
     assert_near(name, log(c.temperature), log(t), 1e-4);
     if (votes)
         assert_near(name, c.alpha, number_of(row, "alpha"), 1e-9);

@@ -1,5 +1,6 @@
-/* test_model_engine.c - the fast forward pass against PyTorch's numbers and against the plain one, and its promise: a
- * sequence's bits depend on nothing but the sequence, its prompt and the weights. */
+/* test_model_engine.c - the fast forward pass against PyTorch's numbers and against the plain one,
+ * and its promise: a sequence's bits depend on nothing but the sequence, its prompt and the
+ * weights. */
 #include "model_vectors.h"
 
 #include "base/alloc.h"
@@ -17,9 +18,10 @@ static kh_engine *open_engine(const char *dir, kh_precision precision) {
     return e;
 }
 
-/* ---------------------------------------------------------------------------------------- golden vectors */
+/* ------------------------------------------------------------------------------ golden vectors */
 
-/* A case as a batch of one sequence: rows that are embedded stand there as ids too, which must not matter. */
+/* A case as a batch of one sequence: rows that are embedded stand there as ids too, which must not
+ * matter. */
 typedef struct one {
     int32_t id[256];
     size_t start[2];
@@ -30,7 +32,11 @@ typedef struct one {
 static void one_init(one *o, const vector_case *c, int at) {
     bool embedded = c->inject == KH_INJECT_EMBED_PREFIX || c->inject == KH_INJECT_EMBED_INPLACE;
     int n_slot = c->inject == KH_INJECT_NONE ? 0 : c->n_prompt, n = 0;
-    *o = (one){ .mask = at, .n_mask = 1, .slot = n_slot == 0 ? -1 : c->inject == KH_INJECT_EMBED_PREFIX ? 0 : 1 };
+    *o = (one){ .mask = at,
+        .n_mask = 1,
+        .slot = n_slot == 0                       ? -1
+            : c->inject == KH_INJECT_EMBED_PREFIX ? 0
+                                                  : 1 };
     for (int i = 0; i <= c->n_id; i++) {
         for (int s = 0; embedded && i == o->slot && s < n_slot; s++)
             o->id[n++] = 7;
@@ -54,7 +60,9 @@ static void check_hidden(kh_engine *e, const vector_case *c, double limit) {
     one o;
     kh_err err;
     one_init(&o, c, 0);
-    kh_question ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
+    kh_question ask = {
+        .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0
+    };
     size_t states = (size_t)c->tokens * (size_t)c->width;
     float *hidden = malloc((states + 1) * sizeof *hidden);
     for (int l = 0; c->hidden && l < c->layers; l++) {
@@ -73,7 +81,10 @@ static void check_logits(kh_engine *e, const vector_case *c, double limit) {
     for (int i = 0; i < c->n_at; i++) {
         one o;
         one_init(&o, c, 0);
-        kh_question ask = { .batch = &o.batch, .inject = c->inject, .prompt = c->prompt, .n_prompt = c->n_prompt ? 1 : 0 };
+        kh_question ask = { .batch = &o.batch,
+            .inject = c->inject,
+            .prompt = c->prompt,
+            .n_prompt = c->n_prompt ? 1 : 0 };
         if (kh_engine_vocabulary(e, &ask, &c->at[i], 1, have, &err) != 0)
             fail_msg("%s: %s", c->name, err.msg);
         double sum = 0, worst = 0;
@@ -137,9 +148,10 @@ static void distilbert(void **state) {
     check_model("distilbert", 1);
 }
 
-/* ------------------------------------------------------------------------------------------ random batches */
+/* ------------------------------------------------------------------------------ random batches */
 
-/* A ragged batch with slots, made up: n_seq sequences of 12 to 36 tokens, masks behind the slots. */
+/* A ragged batch with slots, made up: n_seq sequences of 12 to 36 tokens, masks behind the slots.
+ */
 enum { MAX_SEQ = 40, N_SLOT = 5, N_PROMPT = 7, H = 32 };
 typedef struct made {
     int32_t id[MAX_SEQ * 40];
@@ -178,16 +190,22 @@ static void made_init(made *m, int n_row, int n_variant, bool slots_move) {
 }
 
 static const int32_t ID[][2] = { { 10 }, { 20 }, { 30 }, { 40, 41 } };
-static const kh_word SINGLE[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 1, .id = ID[1], .n_id = 1 },
-    { .label = 1, .id = ID[2], .n_id = 1 } };
-static const kh_word SEVERAL[] = { { .label = 0, .id = ID[0], .n_id = 1 }, { .label = 0, .id = ID[3], .n_id = 2 },
-    { .label = 1, .id = ID[2], .n_id = 1 } };
+static const kh_word SINGLE[] = { { .label = 0, .id = ID[0], .n_id = 1 },
+    { .label = 1, .id = ID[1], .n_id = 1 }, { .label = 1, .id = ID[2], .n_id = 1 } };
+static const kh_word SEVERAL[] = { { .label = 0, .id = ID[0], .n_id = 1 },
+    { .label = 0, .id = ID[3], .n_id = 2 }, { .label = 1, .id = ID[2], .n_id = 1 } };
 static const int MASKS[] = { 1, 2 };
-static const kh_words SINGLE_WORDS = { .word = SINGLE, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 1 };
-static const kh_words SEVERAL_WORDS = { .word = SEVERAL, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 2 };
+static const kh_words SINGLE_WORDS = {
+    .word = SINGLE, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 1
+};
+static const kh_words SEVERAL_WORDS = {
+    .word = SEVERAL, .n_word = 3, .n_label = 2, .n_mask = MASKS, .n_variant = 2
+};
 
-/* Logits of the whole vocabulary at a place, by the plain pass. Slots that embed are cut out of the ids. */
-static void reference_logits(const kh_model *m, const made *b, int seq, int prompt, kh_inject inject, int at, double *logits) {
+/* Logits of the whole vocabulary at a place, by the plain pass. Slots that embed are cut out of the
+ * ids. */
+static void reference_logits(const kh_model *m, const made *b, int seq, int prompt,
+    kh_inject inject, int at, double *logits) {
     int32_t id[64];
     int n = 0, length = (int)(b->start[seq + 1] - b->start[seq]);
     bool embedded = inject != KH_INJECT_POST_LN_ADD;
@@ -227,7 +245,8 @@ static void scores_are_the_reference_s(void **state) {
     kh_engine_free(e);
 }
 
-/* Hidden states and log-probabilities of many sequences at once are, bit for bit, those of each alone. */
+/* Hidden states and log-probabilities of many sequences at once are, bit for bit, those of each
+ * alone. */
 static void many_sequences_are_each_of_them(void **state) {
     (void)state;
     kh_engine *e = open_engine(VECTORS "roberta", KH_F32);
@@ -235,7 +254,8 @@ static void many_sequences_are_each_of_them(void **state) {
     made_init(&b, MAX_SEQ, 1, false);
     b.batch.n_slot = 0;
     size_t tokens = b.start[MAX_SEQ], V = 120;
-    float *hidden = malloc(tokens * H * sizeof *hidden), *logprob = malloc(2 * MAX_SEQ * V * sizeof *logprob);
+    float *hidden = malloc(tokens * H * sizeof *hidden),
+          *logprob = malloc(2 * MAX_SEQ * V * sizeof *logprob);
     float one_hidden[36 * H], one_logprob[2 * 120];
     int at[2 * MAX_SEQ], n_at = 0;
     for (int s = 0; s < MAX_SEQ; s++) {
@@ -257,7 +277,8 @@ static void many_sequences_are_each_of_them(void **state) {
         assert_memory_equal(one_hidden, hidden + b.start[s] * H, (size_t)n * H * sizeof *hidden);
         if (s % 3 == 1)
             continue;
-        assert_int_equal(kh_engine_vocabulary(e, &alone, (int[]){ 2, n - 1 }, 2, one_logprob, NULL), 0);
+        assert_int_equal(
+            kh_engine_vocabulary(e, &alone, (int[]){ 2, n - 1 }, 2, one_logprob, NULL), 0);
         assert_memory_equal(one_logprob, logprob + (size_t)next * V, 2 * V * sizeof *logprob);
         next += 2;
     }
@@ -266,7 +287,8 @@ static void many_sequences_are_each_of_them(void **state) {
     kh_engine_free(e);
 }
 
-/* Words of several tokens: mean log-probability at as many masks; several words of a class are added up. */
+/* Words of several tokens: mean log-probability at as many masks; several words of a class are
+ * added up. */
 static void words_of_several_tokens(void **state) {
     (void)state;
     kh_engine *e = open_engine(VECTORS "roberta", KH_F32);
@@ -282,11 +304,13 @@ static void words_of_several_tokens(void **state) {
             double at[3][256], lse[3] = { 0 };
             for (int k = 0; k < 3; k++) {
                 int seq = 2 * r + (k > 0);
-                reference_logits(m, &b, seq, p, KH_INJECT_POST_LN_ADD, b.mask[seq] + (k == 2), at[k]);
+                reference_logits(
+                    m, &b, seq, p, KH_INJECT_POST_LN_ADD, b.mask[seq] + (k == 2), at[k]);
                 for (int v = 0; v < m->config.vocab; v++)
                     lse[k] += exp(at[k][v]);
             }
-            double word0 = at[0][10] - log(lse[0]), word1 = (at[1][40] - log(lse[1]) + at[2][41] - log(lse[2])) / 2,
+            double word0 = at[0][10] - log(lse[0]),
+                   word1 = (at[1][40] - log(lse[1]) + at[2][41] - log(lse[2])) / 2,
                    word2 = at[0][30] - log(lse[0]);
             assert_true(fabs(logits[(p * ROWS + r) * 2] - log(exp(word0) + exp(word1))) < 1e-4);
             assert_true(fabs(logits[(p * ROWS + r) * 2 + 1] - word2) < 1e-4);
@@ -327,7 +351,8 @@ static void bits_depend_on_nothing_else(void **state) {
             for (int s = 0; s < MAX_SEQ; s++) {
                 size_t start[2];
                 kh_batch one_seq = alone(&b, s, start);
-                kh_question one_ask = { &one_seq, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, b.prompt + p * N_SLOT * H, 1 };
+                kh_question one_ask = { &one_seq, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD,
+                    b.prompt + p * N_SLOT * H, 1 };
                 assert_int_equal(kh_engine_score(e, &one_ask, again, NULL), 0);
                 assert_memory_equal(again, all + (p * MAX_SEQ + s) * 2, 2 * sizeof *all);
             }
@@ -359,11 +384,12 @@ static void lower_precisions_stay_near(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ complaints */
+/* ---------------------------------------------------------------------------------- complaints */
 
 static void wrong_questions_are_refused(void **state) {
     (void)state;
-    kh_engine *e = open_engine(VECTORS "roberta", KH_F32), *headless = open_engine(VECTORS "bert-no-head", KH_F32);
+    kh_engine *e = open_engine(VECTORS "roberta", KH_F32),
+              *headless = open_engine(VECTORS "bert-no-head", KH_F32);
     made b;
     kh_err err;
     float out[4 * 40 * 32];
@@ -404,7 +430,9 @@ static void wrong_questions_are_refused(void **state) {
     b.batch.max_len = 36;
     b.id[3] = 120;
     assert_int_equal(kh_engine_score(e, &ask, out, &err), KH_EMISMATCH);
-    assert_says(&err, "token id 120 is outside the model's vocabulary of 120: does the tokenizer belong to the model?");
+    assert_says(&err,
+        "token id 120 is outside the model's vocabulary of 120: does the tokenizer belong to the "
+        "model?");
     kh_engine_free(e);
     kh_engine_free(headless);
 }

@@ -1,5 +1,5 @@
-/* test_model_kernels.c - every row of the kernel table against plain sums in double precision, on odd sizes; and the
- * promise that a row of the result depends on nothing but its own input. */
+/* test_model_kernels.c - every row of the kernel table against plain sums in double precision, on
+ * odd sizes; and the promise that a row of the result depends on nothing but its own input. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -33,15 +33,19 @@ typedef struct shape {
     int rows, k, n;
 } shape;
 
-static const shape SHAPES[] = { { 1, 1, 1 }, { 7, 100, 33 }, { 12, 256, 16 }, { 13, 257, 31 }, { 5, 1030, 65 }, { 50, 64, 50 },
-    { 25, 2051, 9 } };
+static const shape SHAPES[] = { { 1, 1, 1 }, { 7, 100, 33 }, { 12, 256, 16 }, { 13, 257, 31 },
+    { 5, 1030, 65 }, { 50, 64, 50 }, { 25, 2051, 9 } };
 enum { N_SHAPE = sizeof SHAPES / sizeof SHAPES[0] };
 
-/* Root of the mean squared error relative to that of the exact result, which is x w^T + bias + residual, bent. */
-static double product_error(const kh_kernels *k, kh_precision precision, shape s, kh_epilogue epilogue) {
-    float *a = random_floats(s.rows * s.k, 1), *w = random_floats(s.n * s.k, 2), *bias = random_floats(s.n, 3);
+/* Root of the mean squared error relative to that of the exact result, which is x w^T + bias +
+ * residual, bent. */
+static double product_error(
+    const kh_kernels *k, kh_precision precision, shape s, kh_epilogue epilogue) {
+    float *a = random_floats(s.rows * s.k, 1), *w = random_floats(s.n * s.k, 2),
+          *bias = random_floats(s.n, 3);
     float *residual = random_floats(s.rows * s.n, 4), *c = random_floats(s.rows * s.n, 5);
-    void *packed = kh_aligned(kh_packed_bytes(k, precision, s.k, s.n)), *scratch = kh_aligned(kh_kernels_scratch(s.rows, 64));
+    void *packed = kh_aligned(kh_packed_bytes(k, precision, s.k, s.n)),
+         *scratch = kh_aligned(kh_kernels_scratch(s.rows, 64));
     k->pack(precision, w, s.k, s.n, packed);
     kh_product p = { .precision = precision,
         .a = a,
@@ -79,8 +83,8 @@ static void check_products(kh_precision precision, double limit) {
             for (int bend = KH_PLAIN; bend <= KH_RELU; bend++) {
                 double off = product_error(k, precision, SHAPES[i], (kh_epilogue)bend);
                 if (!(off < limit))
-                    fail_msg("%s: rows %d, k %d, n %d, epilogue %d: relative error %g", k->name, SHAPES[i].rows, SHAPES[i].k,
-                        SHAPES[i].n, bend, off);
+                    fail_msg("%s: rows %d, k %d, n %d, epilogue %d: relative error %g", k->name,
+                        SHAPES[i].rows, SHAPES[i].k, SHAPES[i].n, bend, off);
             }
 }
 
@@ -94,14 +98,16 @@ static void products_are_close_in_bf16(void **state) {
     check_products(KH_BF16, 5e-3);
 }
 
-/* Normal numbers reach 3.7 deviations at these sizes: a step is 3.7/63 of one for weights and 7.4/255 for activations, and
- * rounding errs by a step over the root of 12, which makes 1.9 % together. */
+/* Normal numbers reach 3.7 deviations at these sizes: a step is 3.7/63 of one for weights
+ * and 7.4/255 for activations, and rounding errs by a step over the root of 12, which makes 1.9 %
+ * together. */
 static void products_are_near_in_int8(void **state) {
     (void)state;
     check_products(KH_INT8, 3e-2);
 }
 
-/* The extremes: weights and activations that would overflow 16-bit sums if bytes were multiplied carelessly. */
+/* The extremes: weights and activations that would overflow 16-bit sums if bytes were multiplied
+ * carelessly. */
 static void int8_does_not_saturate(void **state) {
     (void)state;
     const kh_kernels *k;
@@ -112,21 +118,31 @@ static void int8_does_not_saturate(void **state) {
     for (int i = 0; i < N * K; i++)
         w[i] = (i / K) % 2 ? 1.0f : -1.0f;
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++) {
-        void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)), *scratch = kh_aligned(kh_kernels_scratch(2, 64));
+        void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)),
+             *scratch = kh_aligned(kh_kernels_scratch(2, 64));
         k->pack(KH_INT8, w, K, N, packed);
-        k->product(
-            &(kh_product){ .precision = KH_INT8, .a = a, .lda = K, .rows = 2, .k = K, .n = N, .w = packed, .c = c, .ldc = N },
+        k->product(&(kh_product){ .precision = KH_INT8,
+                       .a = a,
+                       .lda = K,
+                       .rows = 2,
+                       .k = K,
+                       .n = N,
+                       .w = packed,
+                       .c = c,
+                       .ldc = N },
             scratch);
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < N; j++)
-                assert_true(fabsf(c[i * N + j] - (i ? -1.0f : 1.0f) * (j % 2 ? 1.0f : -1.0f) * 3 * K) < 0.01f);
+                assert_true(fabsf(c[i * N + j] -
+                                (i ? -1.0f : 1.0f) * (j % 2 ? 1.0f : -1.0f) * 3 * K) < 0.01f);
         kh_free(packed);
         kh_free(scratch);
     }
 }
 
-/* The largest sums that random weights can meet: row j is 1 where column j is above 0, and row N + j where it is below. All
- * that is lost is the rounding of weights, half a step each: of 64 that is far below 2 % of their sum. */
+/* The largest sums that random weights can meet: row j is 1 where column j is above 0, and row N +
+ * j where it is below. All that is lost is the rounding of weights, half a step each: of 64 that is
+ * far below 2 % of their sum. */
 static void int8_sums_of_one_sign_are_exact(void **state) {
     (void)state;
     const kh_kernels *k;
@@ -137,17 +153,26 @@ static void int8_sums_of_one_sign_are_exact(void **state) {
         a[N * K + i] = w[i] < 0;
     }
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++) {
-        void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)), *scratch = kh_aligned(kh_kernels_scratch(2 * N, 64));
+        void *packed = kh_aligned(kh_packed_bytes(k, KH_INT8, K, N)),
+             *scratch = kh_aligned(kh_kernels_scratch(2 * N, 64));
         k->pack(KH_INT8, w, K, N, packed);
-        k->product(
-            &(kh_product){ .precision = KH_INT8, .a = a, .lda = K, .rows = 2 * N, .k = K, .n = N, .w = packed, .c = c, .ldc = N },
+        k->product(&(kh_product){ .precision = KH_INT8,
+                       .a = a,
+                       .lda = K,
+                       .rows = 2 * N,
+                       .k = K,
+                       .n = N,
+                       .w = packed,
+                       .c = c,
+                       .ldc = N },
             scratch);
         for (int i = 0; i < 2 * N; i++) {
             float sum = 0;
             for (int q = 0; q < K; q++)
                 sum += a[i * K + q] * w[i % N * K + q];
             if (!(fabsf(c[i * N + i % N] - sum) < 0.02f * fabsf(sum)))
-                fail_msg("%s: row %d: %g, expected %g", k->name, i, (double)c[i * N + i % N], (double)sum);
+                fail_msg("%s: row %d: %g, expected %g", k->name, i, (double)c[i * N + i % N],
+                    (double)sum);
         }
         kh_free(packed);
         kh_free(scratch);
@@ -160,8 +185,8 @@ static void rows_do_not_know_their_neighbours(void **state) {
     (void)state;
     const kh_kernels *k;
     enum { ROWS = 61, K = 530, N = 70 };
-    float *a = random_floats(ROWS * K, 1), *w = random_floats(N * K, 2), *all = random_floats(ROWS * N, 3),
-          *part = random_floats(ROWS * N, 4);
+    float *a = random_floats(ROWS * K, 1), *w = random_floats(N * K, 2),
+          *all = random_floats(ROWS * N, 3), *part = random_floats(ROWS * N, 4);
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
         for (int precision = KH_F32; precision <= KH_INT8; precision++) {
             void *packed = kh_aligned(kh_packed_bytes(k, (kh_precision)precision, K, N)),
@@ -216,7 +241,8 @@ static void layer_norm_has_mean_0_and_variance_1(void **state) {
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
         for (int s = 0; s < 5; s++) {
             int n = SIZES[s];
-            float *x = random_floats(3 * n, 1), *g = random_floats(n, 2), *b = random_floats(n, 3), *y = random_floats(3 * n, 4);
+            float *x = random_floats(3 * n, 1), *g = random_floats(n, 2), *b = random_floats(n, 3),
+                  *y = random_floats(3 * n, 4);
             k->layer_norm(x, 3, n, 1e-5f, g, b, y);
             for (int r = 0; r < 3; r++) {
                 double mean = 0, var = 0;
@@ -258,7 +284,8 @@ static void attend_exactly(const kh_attention *t, int query, int head, double *o
 static void attention_is_softmax_of_products(void **state) {
     (void)state;
     const kh_kernels *k;
-    static const shape CASES[] = { { 1, 1, 8 }, { 2, 33, 24 }, { 80, 80, 64 }, { 130, 130, 8 } }; /* queries, tokens, d */
+    static const shape CASES[] = { { 1, 1, 8 }, { 2, 33, 24 }, { 80, 80, 64 },
+        { 130, 130, 8 } }; /* queries, tokens, d */
     for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
         for (int i = 0; i < 4; i++) {
             int heads = 3, d = CASES[i].n, n = CASES[i].k, wide = heads * d;

@@ -1,4 +1,5 @@
-/* test_model_load.c - config.json, the table of tensors, shards, random models: what loads, what is refused and why. */
+/* test_model_load.c - config.json, the table of tensors, shards, random models: what loads, what is
+ * refused and why. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -13,14 +14,17 @@
 
 #define VECTORS "tests/vectors/models/"
 
-/* ----------------------------------------------------------------------------------------------- config.json */
+/* --------------------------------------------------------------------------------- config.json */
 
 static const char right_config[] =
-    "{\"model_type\":\"roberta\",\"num_hidden_layers\":2,\"hidden_size\":32,\"num_attention_heads\":4,"
-    "\"intermediate_size\":56,\"vocab_size\":120,\"max_position_embeddings\":40,\"type_vocab_size\":1,"
+    "{\"model_type\":\"roberta\",\"num_hidden_layers\":2,\"hidden_size\":32,\"num_attention_"
+    "heads\":4,"
+    "\"intermediate_size\":56,\"vocab_size\":120,\"max_position_embeddings\":40,\"type_vocab_"
+    "size\":1,"
     "\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"pad_token_id\":1}";
 
-/* right_config with the value of one key replaced (or the key added, or with value NULL taken away). */
+/* right_config with the value of one key replaced (or the key added, or with value NULL taken
+ * away). */
 static const char *config_with(const char *key, const char *value) {
     static char out[1024];
     char find[64];
@@ -31,9 +35,11 @@ static const char *config_with(const char *key, const char *value) {
     else {
         const char *end = at + strcspn(at, ",}");
         if (value)
-            snprintf(out, sizeof out, "%.*s%s%s%s", (int)(at - right_config), right_config, find, value, end);
+            snprintf(out, sizeof out, "%.*s%s%s%s", (int)(at - right_config), right_config, find,
+                value, end);
         else
-            snprintf(out, sizeof out, "%.*s%s", (int)(at - right_config), right_config, *end == ',' ? end + 1 : end);
+            snprintf(out, sizeof out, "%.*s%s", (int)(at - right_config), right_config,
+                *end == ',' ? end + 1 : end);
     }
     return out;
 }
@@ -53,36 +59,53 @@ static void configs_that_are_refused(void **state) {
     refuse_config("[]", KH_EFORMAT, "must be a JSON object");
     refuse_config("{}", KH_EFORMAT, "\"model_type\" is missing");
     refuse_config("{\"model_type\":1}", KH_EFORMAT, "\"model_type\" must be a string");
+    refuse_config(config_with("model_type", "\"gpt2\""), KH_EUNSUPPORTED,
+        "\"model_type\" is \"gpt2\"; encoders of type bert, roberta");
+    refuse_config(config_with("num_hidden_layers", "0"), KH_EFORMAT,
+        "\"num_hidden_layers\" must be a whole number from 1 to 1024");
+    refuse_config(config_with("num_hidden_layers", "2000"), KH_EFORMAT,
+        "\"num_hidden_layers\" must be a whole number from 1 to 1024");
+    refuse_config(config_with("hidden_size", "-32"), KH_EFORMAT,
+        "\"hidden_size\" must be a whole number from 1 to 65536");
     refuse_config(
-        config_with("model_type", "\"gpt2\""), KH_EUNSUPPORTED, "\"model_type\" is \"gpt2\"; encoders of type bert, roberta");
-    refuse_config(config_with("num_hidden_layers", "0"), KH_EFORMAT, "\"num_hidden_layers\" must be a whole number from 1 to 1024");
-    refuse_config(
-        config_with("num_hidden_layers", "2000"), KH_EFORMAT, "\"num_hidden_layers\" must be a whole number from 1 to 1024");
-    refuse_config(config_with("hidden_size", "-32"), KH_EFORMAT, "\"hidden_size\" must be a whole number from 1 to 65536");
-    refuse_config(config_with("hidden_size", "32.0"), KH_EFORMAT, "\"hidden_size\" must be a whole number");
+        config_with("hidden_size", "32.0"), KH_EFORMAT, "\"hidden_size\" must be a whole number");
     refuse_config(config_with("hidden_size", "1e999"), KH_EFORMAT, "not valid JSON");
-    refuse_config(config_with("hidden_size", "33"), KH_EFORMAT, "a hidden size of 33 cannot be divided among 4 attention heads");
-    refuse_config(config_with("num_attention_heads", "0"), KH_EFORMAT, "\"num_attention_heads\" must be a whole number");
-    refuse_config(config_with("intermediate_size", NULL), KH_EFORMAT, "\"intermediate_size\" is missing");
-    refuse_config(config_with("vocab_size", "\"120\""), KH_EFORMAT, "\"vocab_size\" must be a whole number");
-    refuse_config(config_with("vocab_size", "99999999999"), KH_EFORMAT, "\"vocab_size\" must be a whole number");
+    refuse_config(config_with("hidden_size", "33"), KH_EFORMAT,
+        "a hidden size of 33 cannot be divided among 4 attention heads");
+    refuse_config(config_with("num_attention_heads", "0"), KH_EFORMAT,
+        "\"num_attention_heads\" must be a whole number");
+    refuse_config(
+        config_with("intermediate_size", NULL), KH_EFORMAT, "\"intermediate_size\" is missing");
+    refuse_config(
+        config_with("vocab_size", "\"120\""), KH_EFORMAT, "\"vocab_size\" must be a whole number");
+    refuse_config(config_with("vocab_size", "99999999999"), KH_EFORMAT,
+        "\"vocab_size\" must be a whole number");
     refuse_config(config_with("max_position_embeddings", "2"), KH_EFORMAT,
         "\"max_position_embeddings\" is 2, but the first token has position 2");
-    refuse_config(config_with("type_vocab_size", "0"), KH_EFORMAT, "\"type_vocab_size\" must be a whole number from 1 to 1024");
-    refuse_config(config_with("pad_token_id", "120"), KH_EFORMAT, "\"pad_token_id\" is 120 in a vocabulary of 120");
-    refuse_config(config_with("pad_token_id", "-1"), KH_EFORMAT, "\"pad_token_id\" must be a whole number");
+    refuse_config(config_with("type_vocab_size", "0"), KH_EFORMAT,
+        "\"type_vocab_size\" must be a whole number from 1 to 1024");
+    refuse_config(config_with("pad_token_id", "120"), KH_EFORMAT,
+        "\"pad_token_id\" is 120 in a vocabulary of 120");
     refuse_config(
-        config_with("layer_norm_eps", "0"), KH_EFORMAT, "\"layer_norm_eps\" is 0, expected a number above 0 and at most 1");
-    refuse_config(config_with("layer_norm_eps", "-1e-5"), KH_EFORMAT, "\"layer_norm_eps\" is -1e-05");
-    refuse_config(config_with("layer_norm_eps", "\"x\""), KH_EFORMAT, "\"layer_norm_eps\" must be a number");
+        config_with("pad_token_id", "-1"), KH_EFORMAT, "\"pad_token_id\" must be a whole number");
+    refuse_config(config_with("layer_norm_eps", "0"), KH_EFORMAT,
+        "\"layer_norm_eps\" is 0, expected a number above 0 and at most 1");
+    refuse_config(
+        config_with("layer_norm_eps", "-1e-5"), KH_EFORMAT, "\"layer_norm_eps\" is -1e-05");
+    refuse_config(
+        config_with("layer_norm_eps", "\"x\""), KH_EFORMAT, "\"layer_norm_eps\" must be a number");
     refuse_config(config_with("hidden_act", "\"silu\""), KH_EUNSUPPORTED,
         "\"hidden_act\" is \"silu\"; gelu, gelu_new, gelu_pytorch_tanh and relu");
+    refuse_config(config_with("position_embedding_type", "\"relative_key\""), KH_EUNSUPPORTED,
+        "only absolute positions are computed");
+    refuse_config(config_with("is_decoder", "true"), KH_EUNSUPPORTED,
+        "\"is_decoder\" is true; only encoders are read");
+    refuse_config(config_with("tie_word_embeddings", "1"), KH_EFORMAT,
+        "\"tie_word_embeddings\" must be true or false");
     refuse_config(
-        config_with("position_embedding_type", "\"relative_key\""), KH_EUNSUPPORTED, "only absolute positions are computed");
-    refuse_config(config_with("is_decoder", "true"), KH_EUNSUPPORTED, "\"is_decoder\" is true; only encoders are read");
-    refuse_config(config_with("tie_word_embeddings", "1"), KH_EFORMAT, "\"tie_word_embeddings\" must be true or false");
-    refuse_config(config_with("quantization_config", "{}"), KH_EUNSUPPORTED, "the weights are quantised");
-    refuse_config("{\"model_type\":\"bert\",\"model_type\":\"bert\"}", KH_EFORMAT, "duplicate object key");
+        config_with("quantization_config", "{}"), KH_EUNSUPPORTED, "the weights are quantised");
+    refuse_config(
+        "{\"model_type\":\"bert\",\"model_type\":\"bert\"}", KH_EFORMAT, "duplicate object key");
 }
 
 static void configs_that_are_understood(void **state) {
@@ -99,7 +122,8 @@ static void configs_that_are_understood(void **state) {
     assert_int_equal(kh_config_parse(&c, text, strlen(text), "c", NULL), 0);
     assert_int_equal(c.family, KH_FAMILY_ROBERTA);
     assert_string_equal(c.type, "xlm-roberta");
-    text = config_with("hidden_act", "\"relu\""); /* RoBERTa's head is GELU whatever its layers are */
+    text =
+        config_with("hidden_act", "\"relu\""); /* RoBERTa's head is GELU whatever its layers are */
     assert_int_equal(kh_config_parse(&c, text, strlen(text), "c", NULL), 0);
     assert_int_equal(c.act, KH_ACT_RELU);
     assert_int_equal(c.head_act, KH_ACT_GELU);
@@ -110,7 +134,8 @@ static void configs_that_are_understood(void **state) {
 
 static void configs_survive_a_round_trip(void **state) {
     (void)state;
-    static const char *const archs[] = { "roberta-large", "roberta-base", "bert-large", "bert-base", "roberta-tiny", "bert-tiny" };
+    static const char *const archs[] = { "roberta-large", "roberta-base", "bert-large", "bert-base",
+        "roberta-tiny", "bert-tiny" };
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         const kh_config *c = kh_arch_find(archs[i]);
         kh_config back;
@@ -123,24 +148,25 @@ static void configs_survive_a_round_trip(void **state) {
         assert_int_equal(back.vocab, c->vocab);
         assert_int_equal(back.types, c->types);
         assert_int_equal(back.first_position, c->first_position);
-        assert_true(back.eps == c->eps && back.act == c->act && back.head_act == c->head_act && back.tied == c->tied);
+        assert_true(back.eps == c->eps && back.act == c->act && back.head_act == c->head_act &&
+            back.tied == c->tied);
         kh_buf_free(&text);
     }
     assert_null(kh_arch_find("gpt-2"));
 }
 
-/* ------------------------------------------------------------------------------- folders, one thing changed */
+/* ------------------------------------------------------------------ folders, one thing changed */
 
 /* What is done to tests/vectors/models/roberta on its way into a scratch folder. */
 typedef struct edit {
-    const char *drop;            /* a tensor left out */
-    const char *from, *to;       /* a tensor renamed */
-    const char *reshape;         /* a tensor whose rank becomes 1 */
-    const char *add;             /* a tensor of 4 zeros added */
-    const char *copy_words;      /* a tensor added that equals the word embeddings */
-    const char *poison;          /* a tensor whose element 40 becomes NaN */
-    const char *huge;            /* a tensor whose element 40 becomes 1e6 */
-    const char *config;          /* another config.json */
+    const char *drop;       /* a tensor left out */
+    const char *from, *to;  /* a tensor renamed */
+    const char *reshape;    /* a tensor whose rank becomes 1 */
+    const char *add;        /* a tensor of 4 zeros added */
+    const char *copy_words; /* a tensor added that equals the word embeddings */
+    const char *poison;     /* a tensor whose element 40 becomes NaN */
+    const char *huge;       /* a tensor whose element 40 becomes 1e6 */
+    const char *config;     /* another config.json */
 } edit;
 
 static char scratch[64];
@@ -161,8 +187,9 @@ static int make_scratch(void **state) {
 
 static int remove_scratch(void **state) {
     (void)state;
-    static const char *const names[] = { "config.json", "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-        "a.safetensors", "b.safetensors", "c.safetensors" };
+    static const char *const names[] = { "config.json", "model.safetensors",
+        "model.safetensors.index.json", "pytorch_model.bin", "a.safetensors", "b.safetensors",
+        "c.safetensors" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(scratch_path(names[i]));
     return rmdir(scratch);
@@ -247,32 +274,42 @@ static kh_model *open_scratch(const kh_model_opts *opts) {
 static void tensors_that_are_wrong(void **state) {
     (void)state;
     refuse_edited((edit){ .drop = "roberta.encoder.layer.1.output.dense.bias" }, KH_EMISSING,
-        "no tensor \"roberta.encoder.layer.1.output.dense.bias\"; the encoder of a roberta model with 2 layers needs it");
+        "no tensor \"roberta.encoder.layer.1.output.dense.bias\"; the encoder of a roberta model "
+        "with 2 layers needs it");
     refuse_edited((edit){ .drop = "lm_head.layer_norm.bias" }, KH_EMISSING,
         "no tensor \"lm_head.layer_norm.bias\"; the masked-language-model head of a roberta model");
     refuse_edited((edit){ .config = config_with("tie_word_embeddings", "false") }, KH_EMISSING,
-        "no tensor \"lm_head.decoder.weight\"; \"tie_word_embeddings\" is false, so the head of a roberta model");
+        "no tensor \"lm_head.decoder.weight\"; \"tie_word_embeddings\" is false, so the head of a "
+        "roberta model");
     refuse_edited((edit){ .reshape = "roberta.encoder.layer.0.output.dense.weight" }, KH_EMISMATCH,
-        "tensor \"roberta.encoder.layer.0.output.dense.weight\" has shape [1792], but config.json says [hidden_size, "
+        "tensor \"roberta.encoder.layer.0.output.dense.weight\" has shape [1792], but config.json "
+        "says [hidden_size, "
         "intermediate_size] = [32, 56]");
     refuse_edited((edit){ .config = config_with("intermediate_size", "57") }, KH_EMISMATCH,
         "has shape [56, 32], but config.json says [intermediate_size, hidden_size] = [57, 32]");
     refuse_edited((edit){ .config = config_with("vocab_size", "119") }, KH_EMISMATCH,
-        "word_embeddings.weight\" has shape [120, 32], but config.json says [vocab_size, hidden_size] = [119, 32]");
+        "word_embeddings.weight\" has shape [120, 32], but config.json says [vocab_size, "
+        "hidden_size] = [119, 32]");
     refuse_edited((edit){ .config = config_with("num_hidden_layers", "1") }, KH_EMISMATCH,
         "belongs to layer 1, but config.json says there are 1 layers");
     refuse_edited((edit){ .config = config_with("num_hidden_layers", "3") }, KH_EMISSING,
         "no tensor \"roberta.encoder.layer.2.attention.self.query.weight\"");
     refuse_edited((edit){ .config = config_with("model_type", "\"bert\"") }, KH_EMISSING,
         "no tensor \"bert.embeddings.word_embeddings.weight\"");
-    refuse_edited((edit){ .poison = "roberta.encoder.layer.0.attention.self.key.weight" }, KH_EFORMAT,
-        "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds NaN or infinity at [1, 8]");
+    refuse_edited((edit){ .poison = "roberta.encoder.layer.0.attention.self.key.weight" },
+        KH_EFORMAT,
+        "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds NaN or infinity at [1, "
+        "8]");
+    refuse_edited((edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" }, KH_EFORMAT,
+        "holds NaN or infinity at [40]");
     refuse_edited(
-        (edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" }, KH_EFORMAT, "holds NaN or infinity at [40]");
-    refuse_edited((edit){ .poison = "lm_head.decoder.weight", .copy_words = "lm_head.decoder.weight" }, KH_EMISMATCH,
-        "tensor \"lm_head.decoder.weight\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they "
+        (edit){ .poison = "lm_head.decoder.weight", .copy_words = "lm_head.decoder.weight" },
+        KH_EMISMATCH,
+        "tensor \"lm_head.decoder.weight\" differs from the word embeddings, but "
+        "\"tie_word_embeddings\" in config.json says they "
         "are one");
-    refuse_edited((edit){ .add = "lm_head.decoder.weight" }, KH_EMISMATCH, "tensor \"lm_head.decoder.weight\" has shape [4]");
+    refuse_edited((edit){ .add = "lm_head.decoder.weight" }, KH_EMISMATCH,
+        "tensor \"lm_head.decoder.weight\" has shape [4]");
 }
 
 static void tensors_of_a_wrong_type(void **state) {
@@ -283,16 +320,20 @@ static void tensors_of_a_wrong_type(void **state) {
     char *at = strstr(bytes.data + 8, "\"F32\""); /* the first entry: the word embeddings */
     assert_non_null(at);
     memcpy(at, "\"I32\"", 5);
-    assert_int_equal(kh_file_write(scratch_path("model.safetensors"), bytes.data, bytes.len, NULL), 0);
-    refuse_model(NULL, KH_EUNSUPPORTED, "word_embeddings.weight\" is of type I32; weights must be F32, F16 or BF16");
-    assert_int_equal(kh_file_write(scratch_path("model.safetensors"), bytes.data, bytes.len - 100, NULL), 0);
+    assert_int_equal(
+        kh_file_write(scratch_path("model.safetensors"), bytes.data, bytes.len, NULL), 0);
+    refuse_model(NULL, KH_EUNSUPPORTED,
+        "word_embeddings.weight\" is of type I32; weights must be F32, F16 or BF16");
+    assert_int_equal(
+        kh_file_write(scratch_path("model.safetensors"), bytes.data, bytes.len - 100, NULL), 0);
     refuse_model(NULL, KH_EFORMAT, "cut short: tensor");
     kh_buf_free(&bytes);
 }
 
 static void variants_that_load(void **state) {
     (void)state;
-    write_edited("model.safetensors", &(edit){ .from = "lm_head.bias", .to = "lm_head.decoder.bias" });
+    write_edited(
+        "model.safetensors", &(edit){ .from = "lm_head.bias", .to = "lm_head.decoder.bias" });
     kh_model *m = open_scratch(NULL);
     uint64_t fingerprint = kh_model_describe(m).fingerprint;
     assert_int_equal(m->n_extra, 0);
@@ -305,7 +346,8 @@ static void variants_that_load(void **state) {
     assert_true(((float *)m->w.decoder_w.data)[0] != 0);
     kh_model_close(m);
     write_edited("model.safetensors",
-        &(edit){ .copy_words = "lm_head.decoder.weight", .config = config_with("tie_word_embeddings", "false") });
+        &(edit){ .copy_words = "lm_head.decoder.weight",
+            .config = config_with("tie_word_embeddings", "false") });
     m = open_scratch(NULL);
     assert_ptr_not_equal(m->w.decoder_w.data, m->w.word.data);
     assert_true(kh_model_describe(m).fingerprint != fingerprint);
@@ -314,7 +356,8 @@ static void variants_that_load(void **state) {
     m = open_scratch(NULL);
     assert_true(kh_model_describe(m).fingerprint != fingerprint);
     kh_model_close(m);
-    write_edited("model.safetensors", &(edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" });
+    write_edited("model.safetensors",
+        &(edit){ .poison = "roberta.encoder.layer.0.intermediate.dense.bias" });
     m = open_scratch(&(kh_model_opts){ .allow_nonfinite = true });
     kh_model_close(m);
 }
@@ -333,10 +376,11 @@ static void extra_tensors_are_reported(void **state) {
     kh_model *m = open_scratch(&(kh_model_opts){ .hooks = &hooks });
     assert_int_equal(m->n_extra, 1);
     assert_string_equal(m->extra[0], "classifier.weight");
-    assert_non_null(strstr(logged, "1 tensor that a roberta model does not have, among them \"classifier.weight\": not used"));
+    assert_non_null(strstr(logged,
+        "1 tensor that a roberta model does not have, among them \"classifier.weight\": not used"));
     kh_model_close(m);
-    static const char *const harmless[] = { "roberta.embeddings.position_ids", "roberta.pooler.dense.bias",
-        "cls.seq_relationship.bias", "pooler.dense.weight" };
+    static const char *const harmless[] = { "roberta.embeddings.position_ids",
+        "roberta.pooler.dense.bias", "cls.seq_relationship.bias", "pooler.dense.weight" };
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         write_edited("model.safetensors", &(edit){ .add = harmless[i] });
         m = open_scratch(NULL);
@@ -352,9 +396,13 @@ static void a_model_without_head(void **state) {
     assert_int_equal(kh_model_open(&m, VECTORS "bert-no-head", NULL, &err), 0);
     assert_false(kh_model_describe(m).head);
     assert_int_equal(kh_model_needs_head(m, "fill-mask", &err), KH_EUNSUPPORTED);
-    assert_says(&err, "the model has no masked-language-model head, which fill-mask needs; only its features can be used");
+    assert_says(&err,
+        "the model has no masked-language-model head, which fill-mask needs; only its features can "
+        "be used");
     kh_model_close(m);
-    assert_int_equal(kh_model_open(&m, VECTORS "bert-no-head", &(kh_model_opts){ .need_head = "a test" }, &err), KH_EUNSUPPORTED);
+    assert_int_equal(
+        kh_model_open(&m, VECTORS "bert-no-head", &(kh_model_opts){ .need_head = "a test" }, &err),
+        KH_EUNSUPPORTED);
     assert_null(m);
 }
 
@@ -363,12 +411,16 @@ static void folders_that_are_none(void **state) {
     kh_model *m;
     kh_err err;
     assert_int_equal(kh_model_open(&m, "/nonexistent", NULL, &err), KH_EMISSING);
-    assert_says(&err, "/nonexistent: there is no such folder; a model is a folder with config.json and model.safetensors");
+    assert_says(&err,
+        "/nonexistent: there is no such folder; a model is a folder with config.json and "
+        "model.safetensors");
     refuse_model(NULL, KH_EMISSING, "config.json: cannot open");
     write_text("config.json", right_config);
-    refuse_model(NULL, KH_EMISSING, "holds neither model.safetensors nor model.safetensors.index.json");
+    refuse_model(
+        NULL, KH_EMISSING, "holds neither model.safetensors nor model.safetensors.index.json");
     write_text("pytorch_model.bin", "x");
-    refuse_model(NULL, KH_EUNSUPPORTED, "holds pytorch_model.bin, which is not read because such a file can run code");
+    refuse_model(NULL, KH_EUNSUPPORTED,
+        "holds pytorch_model.bin, which is not read because such a file can run code");
 }
 
 static void indexes_that_are_wrong(void **state) {
@@ -382,31 +434,40 @@ static void indexes_that_are_wrong(void **state) {
     write_text("model.safetensors.index.json", "{\"weight_map\":{}}");
     refuse_model(NULL, KH_EFORMAT, "\"weight_map\" must be an object");
     write_text("model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":1}}");
-    refuse_model(NULL, KH_EFORMAT, "the shard of \"lm_head.bias\" must be the name of a file in the same folder");
-    static const char *const bad[] = { "../a.safetensors", "/etc/passwd", "..", "", "x/a.safetensors", "a..safetensors" };
+    refuse_model(NULL, KH_EFORMAT,
+        "the shard of \"lm_head.bias\" must be the name of a file in the same folder");
+    static const char *const bad[] = { "../a.safetensors", "/etc/passwd", "..", "",
+        "x/a.safetensors", "a..safetensors" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[128], sentence[128];
         snprintf(text, sizeof text, "{\"weight_map\":{\"lm_head.bias\":\"%s\"}}", bad[i]);
-        snprintf(sentence, sizeof sentence, "must be the name of a file in the same folder, not \"%s\"", bad[i]);
+        snprintf(sentence, sizeof sentence,
+            "must be the name of a file in the same folder, not \"%s\"", bad[i]);
         write_text("model.safetensors.index.json", text);
         refuse_model(NULL, KH_EFORMAT, sentence);
     }
-    write_text("model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":\"c.safetensors\"}}");
+    write_text(
+        "model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":\"c.safetensors\"}}");
     refuse_model(NULL, KH_EMISSING, "c.safetensors: cannot open");
     write_text("model.safetensors.index.json", "{\"weight_map\":{\"x\":\"a.safetensors\"}}");
-    refuse_model(NULL, KH_EFORMAT, "tensor \"x\" is not in a.safetensors, where the index says it is");
-    write_text("model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":\"a.safetensors\",\"x\":\"b.safetensors\"}}");
+    refuse_model(
+        NULL, KH_EFORMAT, "tensor \"x\" is not in a.safetensors, where the index says it is");
+    write_text("model.safetensors.index.json",
+        "{\"weight_map\":{\"lm_head.bias\":\"a.safetensors\",\"x\":\"b.safetensors\"}}");
     refuse_model(NULL, KH_EFORMAT, "is also in a.safetensors");
-    write_text("model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":\"a.safetensors\"}}");
+    write_text(
+        "model.safetensors.index.json", "{\"weight_map\":{\"lm_head.bias\":\"a.safetensors\"}}");
     kh_model_close(open_scratch(NULL));
 }
 
 static void numbers_too_large_for_the_format(void **state) {
     (void)state;
-    write_edited("model.safetensors", &(edit){ .huge = "roberta.encoder.layer.0.attention.self.key.weight" });
+    write_edited("model.safetensors",
+        &(edit){ .huge = "roberta.encoder.layer.0.attention.self.key.weight" });
     kh_model_close(open_scratch(&(kh_model_opts){ .store = KH_DTYPE_BF16 }));
     refuse_model(&(kh_model_opts){ .store = KH_DTYPE_F16 }, KH_ELIMIT,
-        "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds a number too large for F16; keep it as BF16 or F32");
+        "tensor \"roberta.encoder.layer.0.attention.self.key.weight\" holds a number too large for "
+        "F16; keep it as BF16 or F32");
 }
 
 static void memory_may_run_out(void **state) {
@@ -419,7 +480,8 @@ static void memory_may_run_out(void **state) {
         kh_alloc_fail_at(n, n % 2 == 0);
         int rc = kh_model_open(&m, VECTORS "roberta-shards", NULL, &err);
         if (rc == 0)
-            rc = kh_reference_run(m, &(kh_input){ .id = id, .n_id = 3 }, &(kh_output){ .hidden = hidden }, &err);
+            rc = kh_reference_run(
+                m, &(kh_input){ .id = id, .n_id = 3 }, &(kh_output){ .hidden = hidden }, &err);
         long asked = kh_alloc_count();
         kh_alloc_fail_at(0, false);
         kh_model_close(m);
@@ -429,10 +491,11 @@ static void memory_may_run_out(void **state) {
     }
 }
 
-/* --------------------------------------------------------------------------------------------- random models */
+/* ------------------------------------------------------------------------------- random models */
 
 static kh_random_opts random_opts(const char *arch, kh_dtype dtype) {
-    return (kh_random_opts){ .config = *kh_arch_find(arch), .dtype = dtype, .std = 0.02, .seed = 7 };
+    return (
+        kh_random_opts){ .config = *kh_arch_find(arch), .dtype = dtype, .std = 0.02, .seed = 7 };
 }
 
 static void random_models_load(void **state) {
@@ -440,7 +503,8 @@ static void random_models_load(void **state) {
     kh_err err;
     uint64_t before = 0;
     for (int i = 0; i < 6; i++) {
-        kh_random_opts o = random_opts(i % 2 ? "bert-tiny" : "roberta-tiny", (kh_dtype)(KH_DTYPE_F32 + i / 2));
+        kh_random_opts o =
+            random_opts(i % 2 ? "bert-tiny" : "roberta-tiny", (kh_dtype)(KH_DTYPE_F32 + i / 2));
         if (kh_random_model_write(scratch, &o, &err) != 0)
             fail_msg("%s", err.msg);
         kh_model *m = open_scratch(&(kh_model_opts){ .need_head = "a test" });
@@ -457,7 +521,8 @@ static void random_weights_are_as_promised(void **state) {
     kh_random_opts o = random_opts("roberta-tiny", KH_DTYPE_F32);
     assert_int_equal(kh_random_model_write(scratch, &o, NULL), 0);
     kh_model *m = open_scratch(NULL);
-    const float *word = m->w.word.data, *gain = m->w.layer[1].ln2_g.data, *bias = m->w.layer[0].up_b.data;
+    const float *word = m->w.word.data, *gain = m->w.layer[1].ln2_g.data,
+                *bias = m->w.layer[0].up_b.data;
     double sum = 0, squares = 0;
     size_t n = 300 * 32;
     for (size_t i = 0; i < n; i++) {
@@ -466,7 +531,8 @@ static void random_weights_are_as_promised(void **state) {
     }
     assert_true(fabs(sum / (double)n) < 0.001 && fabs(sqrt(squares / (double)n) - 0.02) < 0.0006);
     for (int i = 0; i < 32; i++)
-        assert_true(word[32 + i] == 0 && ((float *)m->w.position.data)[32 + i] == 0 && gain[i] == 1 && bias[i] == 0);
+        assert_true(word[32 + i] == 0 && ((float *)m->w.position.data)[32 + i] == 0 &&
+            gain[i] == 1 && bias[i] == 0);
     assert_true(((float *)m->w.layer[0].q_w.data)[0] != ((float *)m->w.layer[1].q_w.data)[0]);
     /* The numbers are part of the promise: the same on every machine and in every version. */
     assert_true(fabsf(word[0] - 0.0158710834f) < 1e-9f);
@@ -491,7 +557,8 @@ static void random_models_that_are_refused(void **state) {
     kh_random_opts o = random_opts("bert-tiny", KH_DTYPE_F32);
     o.config.heads = 5;
     assert_int_equal(kh_random_model_write(scratch, &o, &err), KH_EFORMAT);
-    assert_says(&err, "the new model: a hidden size of 32 cannot be divided among 5 attention heads");
+    assert_says(
+        &err, "the new model: a hidden size of 32 cannot be divided among 5 attention heads");
     o.config.heads = 4;
     assert_int_equal(kh_random_model_write("/nonexistent/deep", &o, &err), KH_EMISSING);
     assert_says(&err, "/nonexistent/deep: cannot make the folder");

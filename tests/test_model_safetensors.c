@@ -1,4 +1,5 @@
-/* test_model_safetensors.c - the file format: every rule broken once, a round trip, numbers in half precision. */
+/* test_model_safetensors.c - the file format: every rule broken once, a round trip, numbers in half
+ * precision. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -10,7 +11,8 @@
 #include <sys/stat.h>
 
 /* A file of header and data; announced < 0: the header's true length. */
-static const char *make_file(const char *header, size_t header_bytes, long long announced, size_t data_bytes) {
+static const char *make_file(
+    const char *header, size_t header_bytes, long long announced, size_t data_bytes) {
     size_t n = 8 + header_bytes + data_bytes;
     char *bytes = calloc(1, n);
     uint64_t length = announced < 0 ? header_bytes : (uint64_t)announced;
@@ -45,29 +47,33 @@ static void refuse(const char *header, size_t data_bytes, int code, const char *
     unlink(path);
 }
 
-#define F32(name, shape, begin, end) "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+#define F32(name, shape, begin, end) \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
 static void broken_frames(void **state) {
     (void)state;
     refuse_bytes("", 0, KH_EFORMAT, "0 bytes are too few for a safetensors file");
     refuse_bytes("\0\0\0\0\0\0\0", 7, KH_EFORMAT, "7 bytes are too few");
     refuse_bytes("\0\0\0\0\0\0\0\0", 8, KH_EFORMAT, "the header does not start with \"{\"");
-    refuse_bytes("\x03\0\0\0\0\0\0\0{}", 10, KH_EFORMAT, "cut short: a header of 3 bytes in a file of 10");
     refuse_bytes(
-        "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, KH_ELIMIT, "a header of 18446744073709551615 bytes, at most 16777216 are read");
+        "\x03\0\0\0\0\0\0\0{}", 10, KH_EFORMAT, "cut short: a header of 3 bytes in a file of 10");
+    refuse_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, KH_ELIMIT,
+        "a header of 18446744073709551615 bytes, at most 16777216 are read");
     refuse_bytes("\x01\0\0\x01\0\0\0\0{}", 10, KH_ELIMIT, "a header of 16777217 bytes");
-    refuse_bytes(
-        "\x03\0\0\0\0\0\0\0{}\0", 11, KH_EFORMAT, "the header ends in byte 0x00; only spaces may follow its closing \"}\"");
+    refuse_bytes("\x03\0\0\0\0\0\0\0{}\0", 11, KH_EFORMAT,
+        "the header ends in byte 0x00; only spaces may follow its closing \"}\"");
     refuse_bytes("\x03\0\0\0\0\0\0\0{}\n", 11, KH_EFORMAT, "the header ends in byte 0x0a");
     refuse_bytes("\x03\0\0\0\0\0\0\0 {}", 11, KH_EFORMAT, "does not start with \"{\"");
-    refuse_bytes("\x02\0\0\0\0\0\0\0{}x", 11, KH_EFORMAT, "1 bytes after the last tensor belong to nothing");
+    refuse_bytes(
+        "\x02\0\0\0\0\0\0\0{}x", 11, KH_EFORMAT, "1 bytes after the last tensor belong to nothing");
     refuse_bytes("\x04\0\0\0\0\0\0\0{,,}", 12, KH_EFORMAT, "not valid JSON");
     refuse_bytes("\x0b\0\0\0\0\0\0\0{\"\xff\":\"aaa\"}", 19, KH_EFORMAT, "not valid JSON");
 }
 
 static void broken_entries(void **state) {
     (void)state;
-    refuse("{\"a\":1}", 0, KH_EFORMAT, "tensor \"a\": must be an object with \"dtype\", \"shape\" and \"data_offsets\"");
+    refuse("{\"a\":1}", 0, KH_EFORMAT,
+        "tensor \"a\": must be an object with \"dtype\", \"shape\" and \"data_offsets\"");
     refuse("{\"a\":{}}", 0, KH_EFORMAT, "tensor \"a\": \"dtype\" is missing");
     refuse("{\"a\":{\"dtype\":\"F31\"}}", 0, KH_EFORMAT, "tensor \"a\": unknown dtype \"F31\"");
     refuse("{\"a\":{\"dtype\":7}}", 0, KH_EFORMAT, "\"dtype\" must be a string");
@@ -77,18 +83,29 @@ static void broken_entries(void **state) {
         "\"shape\" must be a list of whole numbers");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT,
         "\"shape\" must be a list of whole numbers");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1e999],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "not valid JSON");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT, "not valid JSON");
-    refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, KH_ELIMIT, "9 dimensions, at most 8 are read");
-    refuse("{" F32("a", "[4294967296,4294967296,4]", 0, 4) "}", 4, KH_EFORMAT, "the product of its dimensions is too large");
-    refuse("{" F32("a", "[2]", 0, 4) "}", 4, KH_EFORMAT, "tensor \"a\": shape and type need 8 bytes, \"data_offsets\" give it 4");
-    refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, KH_EFORMAT, "shape and type need 2 bytes");
-    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, KH_EFORMAT, "\"data_offsets\" must be two whole numbers, begin and end");
-    refuse("{" F32("a", "[1]", 4, 0) "}", 4, KH_EFORMAT, "\"data_offsets\" must be two whole numbers");
-    refuse("{" F32("a", "[1]", -4, 0) "}", 4, KH_EFORMAT, "\"data_offsets\" must be two whole numbers");
-    refuse("{" F32("a", "[1]", 0, 4.0) "}", 4, KH_EFORMAT, "\"data_offsets\" must be two whole numbers");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1e999],\"data_offsets\":[0,4]}}", 4, KH_EFORMAT,
+        "not valid JSON");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}}", 4,
+        KH_EFORMAT, "not valid JSON");
+    refuse("{" F32("a", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, KH_ELIMIT,
+        "9 dimensions, at most 8 are read");
+    refuse("{" F32("a", "[4294967296,4294967296,4]", 0, 4) "}", 4, KH_EFORMAT,
+        "the product of its dimensions is too large");
+    refuse("{" F32("a", "[2]", 0, 4) "}", 4, KH_EFORMAT,
+        "tensor \"a\": shape and type need 8 bytes, \"data_offsets\" give it 4");
+    refuse("{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, KH_EFORMAT,
+        "shape and type need 2 bytes");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, KH_EFORMAT,
+        "\"data_offsets\" must be two whole numbers, begin and end");
+    refuse(
+        "{" F32("a", "[1]", 4, 0) "}", 4, KH_EFORMAT, "\"data_offsets\" must be two whole numbers");
+    refuse("{" F32("a", "[1]", -4, 0) "}", 4, KH_EFORMAT,
+        "\"data_offsets\" must be two whole numbers");
+    refuse("{" F32("a", "[1]", 0, 4.0) "}", 4, KH_EFORMAT,
+        "\"data_offsets\" must be two whole numbers");
     refuse("{\"__metadata__\":[]}", 0, KH_EFORMAT, "\"__metadata__\" must be an object of strings");
-    refuse("{\"__metadata__\":{\"a\":1}}", 0, KH_EFORMAT, "\"__metadata__\" must be an object of strings");
+    refuse("{\"__metadata__\":{\"a\":1}}", 0, KH_EFORMAT,
+        "\"__metadata__\" must be an object of strings");
     refuse("{\"a\\u001b\":{}}", 0, KH_EFORMAT, "the name of a tensor holds a control character");
     char header[700] = "{\"";
     memset(header + 2, 'a', 513);
@@ -98,14 +115,18 @@ static void broken_entries(void **state) {
 
 static void broken_layouts(void **state) {
     (void)state;
-    refuse("{" F32("a", "[1]", 0, 4) "," F32("a", "[1]", 4, 8) "}", 8, KH_EFORMAT, "duplicate object key");
-    refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[1]", 4, 8) "}", 8, KH_EFORMAT, "tensor \"b\" overlaps with \"a\"");
+    refuse("{" F32("a", "[1]", 0, 4) "," F32("a", "[1]", 4, 8) "}", 8, KH_EFORMAT,
+        "duplicate object key");
+    refuse("{" F32("a", "[2]", 0, 8) "," F32("b", "[1]", 4, 8) "}", 8, KH_EFORMAT,
+        "tensor \"b\" overlaps with \"a\"");
     refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 0, 4) "}", 4, KH_EFORMAT, "overlaps with");
-    refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, KH_EFORMAT, "a hole of 4 bytes before tensor \"b\"");
+    refuse("{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 8, 12) "}", 12, KH_EFORMAT,
+        "a hole of 4 bytes before tensor \"b\"");
     refuse("{" F32("a", "[1]", 4, 8) "}", 8, KH_EFORMAT, "a hole of 4 bytes before tensor \"a\"");
     refuse("{" F32("a", "[2]", 0, 8) "}", 7, KH_EFORMAT,
         "cut short: tensor \"a\" ends at byte 8 after the header, the file has only 7 there");
-    refuse("{" F32("a", "[1]", 0, 4) "}", 6, KH_EFORMAT, "2 bytes after the last tensor belong to nothing");
+    refuse("{" F32("a", "[1]", 0, 4) "}", 6, KH_EFORMAT,
+        "2 bytes after the last tensor belong to nothing");
 }
 
 static void many_tensors_are_refused(void **state) {
@@ -114,8 +135,8 @@ static void many_tensors_are_refused(void **state) {
     char *header = malloc(cap);
     header[0] = '{';
     for (int i = 0; i <= KH_ARRAY_COUNT; i++)
-        used += (size_t)snprintf(
-            header + used, cap - used, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        used += (size_t)snprintf(header + used, cap - used,
+            "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
     header[used++] = '}';
     header[used] = '\0';
     refuse(header, 0, KH_ELIMIT, "65537 tensors, at most 65536 are read");
@@ -134,8 +155,9 @@ static void files_that_are_none(void **state) {
 
 static void unusual_but_right(void **state) {
     (void)state;
-    const char *header = "{\"b\":{\"dtype\":\"I64\",\"shape\":[2,1],\"data_offsets\":[4,20]},\"__metadata__\":{\"k\":\"v\"}," F32(
-        "s", "[]", 0, 4) "," F32("none", "[0,7]", 4, 4) "}    ";
+    const char *header =
+        "{\"b\":{\"dtype\":\"I64\",\"shape\":[2,1],\"data_offsets\":[4,20]},\"__metadata__\":{"
+        "\"k\":\"v\"}," F32("s", "[]", 0, 4) "," F32("none", "[0,7]", 4, 4) "}    ";
     const char *path = make_file(header, strlen(header), -1, 20);
     kh_safetensors *f;
     kh_err err;
@@ -212,7 +234,8 @@ static void written_and_read(void **state) {
 
 static void memory_may_run_out(void **state) {
     (void)state;
-    const char *header = "{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 4, 8) "}", *path = make_file(header, strlen(header), -1, 8);
+    const char *header = "{" F32("a", "[1]", 0, 4) "," F32("b", "[1]", 4, 8) "}",
+               *path = make_file(header, strlen(header), -1, 8);
     for (long n = 1;; n++) {
         kh_safetensors *f;
         kh_err err;
@@ -228,7 +251,7 @@ static void memory_may_run_out(void **state) {
     unlink(path);
 }
 
-/* -------------------------------------------------------------------------------------------------- numbers */
+/* ------------------------------------------------------------------------------------- numbers */
 
 static void every_f16_survives_a_round_trip(void **state) {
     (void)state;
@@ -253,14 +276,16 @@ static void rounding_is_to_nearest(void **state) {
     for (int i = 0; i < 200000; i++) {
         seed = seed * 1664525 + 1013904223;
         float x;
-        uint32_t bits = (seed & 0x80000000) | (0x30000000 + (seed & 0x1FFFFFFF) % 0x18000000); /* 2^-31 .. 2^17 */
+        uint32_t bits = (seed & 0x80000000) |
+            (0x30000000 + (seed & 0x1FFFFFFF) % 0x18000000); /* 2^-31 .. 2^17 */
         memcpy(&x, &bits, 4);
         uint16_t h = kh_f16_of_f32(x);
         if ((h & 0x7FFF) >= 0x7BFF)
             continue;
         double error = fabs((double)kh_f32_of_f16(h) - (double)x);
         double up = fabs((double)kh_f32_of_f16((uint16_t)(h + 1)) - (double)x),
-               down = (h & 0x7FFF) ? fabs((double)kh_f32_of_f16((uint16_t)(h - 1)) - (double)x) : INFINITY;
+               down = (h & 0x7FFF) ? fabs((double)kh_f32_of_f16((uint16_t)(h - 1)) - (double)x)
+                                   : INFINITY;
         assert_true(error < up || (error == up && h % 2 == 0));
         assert_true(error < down || (error == down && h % 2 == 0));
     }

@@ -1,19 +1,23 @@
-/* test_oom.c - memory may end anywhere: whole jobs are done again and again, and each time another allocation fails.
+/* test_oom.c - memory may end anywhere: whole jobs are done again and again, and each time another
+ * allocation fails.
  *
- * A scene is one job from its beginning to its end: a model loaded, a text encoded, a generation of every method with its
- * journal, a judgement with its report, a request to the server. It is played once to count its allocations; then the k-th fails
- * (for even k, all after it too), for every k with KEYHOLE_OOM=whole ("make test-oom"), otherwise for every early k and some of
- * the later ones. Each time the scene must end in KH_ENOMEM with its sentence, or in the very result that it has with memory; no
- * descriptor may be left open. AddressSanitizer ("make test-oom MODE=asan") sees what is leaked or touched after free.
+ * A scene is one job from its beginning to its end: a model loaded, a text encoded, a generation of
+ * every method with its journal, a judgement with its report, a request to the server. It is played
+ * once to count its allocations; then the k-th fails (for even k, all after it too), for every k
+ * with KEYHOLE_OOM=whole ("make test-oom"), otherwise for every early k and some of the later ones.
+ * Each time the scene must end in KH_ENOMEM with its sentence, or in the very result that it has
+ * with memory; no descriptor may be left open. AddressSanitizer ("make test-oom MODE=asan") sees
+ * what is leaked or touched after free.
  *
- * SQLite gets its memory from kh_malloc here, so its allocations fail in turn, too. jansson's do not: 2.14 writes beyond a block
- * when its own buffer cannot grow, and base/json.c makes sure that it can (doc/reliability.md). */
+ * SQLite gets its memory from kh_malloc here, so its allocations fail in turn, too. jansson's do
+ * not: 2.14 writes beyond a block when its own buffer cannot grow, and base/json.c makes sure that
+ * it can (doc/reliability.md). */
 #include "site.h"
 
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "plm/torch_file.h"
 #include "report/page.h"
 #include "report/results.h"
@@ -24,14 +28,18 @@
 #include <math.h>
 #include <sys/stat.h>
 
-enum { TRAIN = 8, DEV = 6, WRONG = -1000 }; /* WRONG: a scene that says it went well, with another result */
+enum {
+    TRAIN = 8,
+    DEV = 6,
+    WRONG = -1000
+}; /* WRONG: a scene that says it went well, with another result */
 
 static kh_plm *plm;
 static const kh_task *task;
 static kh_dataset *train, *dev;
 static char run_dir[80], data_dir[80];
 
-/* ------------------------------------------------------------------------------------------------------ the sweep */
+/* ----------------------------------------------------------------------------------- the sweep */
 
 /* Plays the scene. *digest gets a hash of what came out. */
 typedef int (*scene)(const void *which, uint64_t *digest, kh_err *err);
@@ -82,7 +90,8 @@ static void sweep(const char *name, scene play, const void *which) {
         if (rc != 0 && (err.code != rc || err.msg[0] == '\0'))
             fail_msg("%s, allocation %ld: a failure without a sentence", name, k);
         if (are_open(files))
-            fail_msg("%s, allocation %ld: %d open files before, %d after", name, k, files, open_files());
+            fail_msg(
+                "%s, allocation %ld: %d open files before, %d after", name, k, files, open_files());
         if (all) {
             printf("# %s: %ld allocations, %ld of them failed in turn\n", name, total, played);
             return;
@@ -90,12 +99,13 @@ static void sweep(const char *name, scene play, const void *which) {
     }
 }
 
-/* -------------------------------------------------------------------------------------------- loading and encoding */
+/* ------------------------------------------------------------------------ loading and encoding */
 
 static int load(const void *which, uint64_t *digest, kh_err *err) {
     kh_plm *box;
-    int rc =
-        kh_plm_open(&box, tiny_dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = *(const kh_precision *)which }, err);
+    int rc = kh_plm_open(&box, tiny_dir,
+        &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .precision = *(const kh_precision *)which },
+        err);
     if (rc == 0)
         *digest = kh_plm_describe(box).fingerprint;
     kh_plm_close(box);
@@ -111,15 +121,16 @@ static void a_model_is_loaded(void **state) {
 }
 
 static int encode(const void *which, uint64_t *digest, kh_err *err) {
-    static const char TEXT[] =
-        "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  [SEP]\t\xF0\x9F\x98\x80 low lower\n";
+    static const char TEXT[] = "Hello world's <mask> caf\xC3\xA9 \xE4\xB8\xAD\xE6\x96\x87 ABC123  "
+                               "[SEP]\t\xF0\x9F\x98\x80 low lower\n";
     kh_tokenizer *t;
     kh_ids ids = { 0 }, types = { 0 };
     char *back = NULL;
     size_t n = 0;
     int rc = kh_tokenizer_open(&t, which, err);
     if (rc == 0)
-        rc = kh_tokenizer_encode_pair(t, TEXT, sizeof TEXT - 1, "aab", 3, KH_ENCODE_FRAME, &ids, &types, err);
+        rc = kh_tokenizer_encode_pair(
+            t, TEXT, sizeof TEXT - 1, "aab", 3, KH_ENCODE_FRAME, &ids, &types, err);
     if (rc == 0)
         rc = kh_tokenizer_decode(t, ids.id, ids.n, false, &back, &n, err);
     if (rc == 0)
@@ -133,8 +144,9 @@ static int encode(const void *which, uint64_t *digest, kh_err *err) {
 
 static void texts_are_encoded(void **state) {
     (void)state;
-    static const char *const FILES[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequence", "added-normalized-bert", "dec-sequence",
-        "post-template-odd", "pre-split-regex-words", "model-bpe-byte-fallback-partial-fuse" };
+    static const char *const FILES[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequence",
+        "added-normalized-bert", "dec-sequence", "post-template-odd", "pre-split-regex-words",
+        "model-bpe-byte-fallback-partial-fuse" };
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
         char path[128];
         snprintf(path, sizeof path, "tests/vectors/tokenizers/%s.json", FILES[i]);
@@ -158,10 +170,12 @@ static int read_rows(const void *which, uint64_t *digest, kh_err *err) {
     if (rc == 0)
         rc = kh_words_new(&words, t, kh_plm_tokenizer(plm), false, err);
     if (rc == 0)
-        rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), t, words, kh_dataset_rows(test), kh_dataset_size(test),
-            &(kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len }, err);
+        rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), t, words, kh_dataset_rows(test),
+            kh_dataset_size(test), &(kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len },
+            err);
     if (rc == 0)
-        *digest = kh_hash64(batch->id, batch->start[batch->n_seq] * sizeof *batch->id) + (uint64_t)kh_dataset_size(split.train);
+        *digest = kh_hash64(batch->id, batch->start[batch->n_seq] * sizeof *batch->id) +
+            (uint64_t)kh_dataset_size(split.train);
     kh_batch_free(batch);
     kh_words_free(words);
     kh_dataset_close(test);
@@ -175,7 +189,7 @@ static void rows_become_a_batch(void **state) {
     sweep("task, split, batch", read_rows, "toy.json");
 }
 
-/* --------------------------------------------------------------------------------------- one generation of each method */
+/* --------------------------------------------------------------- one generation of each method */
 
 typedef struct short_method {
     const char *name, *set[10];
@@ -189,9 +203,12 @@ static const short_method SHORT[] = {
     { "ensemble", { "budget-generations=1", "pop=2", "members=2" }, KH_ACCESS_LOGPROBS },
     { "elbo", { "budget-generations=1", "pop=2", "draws=1", "samples=2" }, KH_ACCESS_LOGPROBS },
     { "abc-rejection", { "samples=2", "tolerance=7", "max-misses=2" }, KH_ACCESS_LABELS },
-    { "abc-smc", { "budget-generations=1", "samples=3", "max-misses=2", "first-draws=2" }, KH_ACCESS_LABELS },
+    { "abc-smc", { "budget-generations=1", "samples=3", "max-misses=2", "first-draws=2" },
+        KH_ACCESS_LABELS },
     { "smc", { "budget-levels=1", "samples=3", "first-draws=2", "max-moves=1" }, KH_ACCESS_LABELS },
-    { "snpe", { "budget-rounds=1", "simulations=10", "samples=2", "transforms=1", "hidden=2", "max-epochs=1", "batch=5" },
+    { "snpe",
+        { "budget-rounds=1", "simulations=10", "samples=2", "transforms=1", "hidden=2",
+            "max-epochs=1", "batch=5" },
         KH_ACCESS_LABELS },
     { "prompt-tuning", { "epochs=1" }, KH_ACCESS_WEIGHTS },
     { "p-tuning-v2", { "epochs=1" }, KH_ACCESS_WEIGHTS },
@@ -252,15 +269,22 @@ static void every_method_tunes(void **state) {
     remove_folder(run_dir);
 }
 
-/* -------------------------------------------------------------------------------------------- judging and looking */
+/* ------------------------------------------------------------------------- judging and looking */
 
 static int judge(const void *which, uint64_t *digest, kh_err *err) {
     kh_eval e = { 0 };
     kh_posterior *p;
-    kh_buf results = kh_buf_init(KH_BUF_MAX), rows = kh_buf_init(KH_BUF_MAX), page = kh_buf_init(KH_BUF_MAX);
+    kh_buf results = kh_buf_init(KH_BUF_MAX), rows = kh_buf_init(KH_BUF_MAX),
+           page = kh_buf_init(KH_BUF_MAX);
     kh_runlog log = { 0 };
-    kh_page g = { .eval = &e, .log = &log, .run = "r", .options = "{}", .plotter = { .program = "none", .missing = true } };
-    kh_eval_opts o = { .data = data_dir, .decide = kh_decision_defaults(), .bootstrap = { 5, 0.95, 0 } };
+    kh_page g = { .eval = &e,
+        .log = &log,
+        .run = "r",
+        .options = "{}",
+        .plotter = { .program = "none", .missing = true } };
+    kh_eval_opts o = {
+        .data = data_dir, .decide = kh_decision_defaults(), .bootstrap = { 5, 0.95, 0 }
+    };
     int rc = kh_posterior_open(&p, which, err);
     if (rc == 0)
         rc = kh_eval_run(&e, p, plm, &o, err);
@@ -269,7 +293,8 @@ static int judge(const void *which, uint64_t *digest, kh_err *err) {
     if (rc == 0) {
         kh_results_json(&e, "r", "{}", &results);
         kh_eval_rows_json(&e, &rows);
-        if (kh_buf_failed(&results) || kh_buf_failed(&rows)) { /* whoever asked for them would see */
+        if (kh_buf_failed(&results) ||
+            kh_buf_failed(&rows)) { /* whoever asked for them would see */
             rc = KH_ENOMEM;
             *err = (kh_err){ KH_ENOMEM, 0, "out of memory" };
         } else
@@ -324,7 +349,7 @@ static void a_run_is_judged_and_looked_at(void **state) {
     remove_folder(run_dir);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the server */
+/* ---------------------------------------------------------------------------------- the server */
 
 #ifdef KH_WITH_MHD
 
@@ -360,12 +385,14 @@ static void ask_all(const site *s, const request *all, int n) {
 static void the_server_answers(void **state) {
     (void)state;
     static char embeds[32768];
-    static const char TASK[] =
-        "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-        "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+    static const char TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} "
+                               ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+                               "{\"name\":\"good\",\"words\":[\"better\"]}]}";
     static char score[1024];
     snprintf(score, sizeof score,
-        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":%s,\"texts\":[\"the boats\",\"were small\"]}", TASK);
+        "{\"want\":\"logprobs\",\"encoding\":\"json\",\"task\":%s,\"texts\":[\"the boats\",\"were "
+        "small\"]}",
+        TASK);
     const request ALL[] = {
         { NULL, "GET", "/health", "" },
         { NULL, "GET", "/v1/models", "" },
@@ -373,8 +400,11 @@ static void the_server_answers(void **state) {
         { NULL, "GET", "/v1/tokenizer", "" },
         { NULL, "GET", "/v1/embedding?id=7", "" },
         { NULL, "POST", "/v1/score", score },
-        { NULL, "POST", "/v1/score", "{\"want\":\"labels\",\"ids\":[[0,30,31,4,2]],\"mask\":[3],\"labels\":[[[40]],[[41]]]}" },
-        { NULL, "POST", "/v1/completions", "{\"prompt\":[\"the <mask> boats\",\"a <mask>\"],\"max_tokens\":1,\"logprobs\":5}" },
+        { NULL, "POST", "/v1/score",
+            "{\"want\":\"labels\",\"ids\":[[0,30,31,4,2]],\"mask\":[3],\"labels\":[[[40]],[[41]]]"
+            "}" },
+        { NULL, "POST", "/v1/completions",
+            "{\"prompt\":[\"the <mask> boats\",\"a <mask>\"],\"max_tokens\":1,\"logprobs\":5}" },
         { NULL, "POST", "/v1/completions", embeds },
         { NULL, "POST", "/v1/embeddings", "{\"input\":[\"the boats\",\"were green\"]}" },
     };
@@ -383,8 +413,9 @@ static void the_server_answers(void **state) {
     site s = { .plm = tiny_open(KH_ACCESS_LOGPROBS) };
     kh_err err;
     o.port = 0;
-    if (kh_server_start(&s.server, &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o, &err) !=
-        0)
+    if (kh_server_start(&s.server,
+            &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o,
+            &err) != 0)
         fail_msg("%s", err.msg);
     /* Word embeddings in place of words: the mask's own row, as a file of torch.save. */
     kh_buf file = kh_buf_init(1 << 20), text = kh_buf_init(1 << 20);
@@ -416,7 +447,9 @@ static void a_classifier_answers(void **state) {
     kh_err err;
     o.port = 0;
     if (kh_posterior_open(&p, run_dir, &err) != 0 ||
-        kh_server_start(&s.server, &(kh_served){ .plm = s.plm, .name = "desk", .posterior = p, .run = run_dir }, &o, &err) != 0)
+        kh_server_start(&s.server,
+            &(kh_served){ .plm = s.plm, .name = "desk", .posterior = p, .run = run_dir }, &o,
+            &err) != 0)
         fail_msg("%s", err.msg);
     ask_all(&s, ALL, (int)(sizeof ALL / sizeof ALL[0]));
     site_close(&s);
@@ -428,7 +461,8 @@ static int serve(const void *which, uint64_t *digest, kh_err *err) {
     kh_server_opts o = kh_server_defaults();
     kh_server *s;
     o.port = 0;
-    int rc = kh_server_start(&s, &(kh_served){ .plm = plm, .name = which, .dir = tiny_dir }, &o, err);
+    int rc =
+        kh_server_start(&s, &(kh_served){ .plm = plm, .name = which, .dir = tiny_dir }, &o, err);
     kh_server_stop(s);
     *digest = 0;
     return rc;
@@ -439,13 +473,15 @@ static void a_server_starts(void **state) {
     sweep("server start", serve, "tiny");
 }
 
-/* Both sides in one process: memory ends on one of them, and the client must not wait for what will not come. */
+/* Both sides in one process: memory ends on one of them, and the client must not wait for what will
+ * not come. */
 static int ask_through(const void *which, uint64_t *digest, kh_err *err) {
     kh_http_opts http = kh_http_defaults();
     kh_plm *box;
     http.retries = 0;
     http.timeout = 20;
-    int rc = kh_plm_open(&box, which, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &http }, err);
+    int rc = kh_plm_open(
+        &box, which, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &http }, err);
     kh_words *words = NULL;
     kh_batch *batch = NULL;
     float out[DEV * 2];
@@ -455,13 +491,16 @@ static int ask_through(const void *which, uint64_t *digest, kh_err *err) {
         rc = kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, kh_dataset_rows(dev), DEV,
             &(kh_batch_opts){ .max_len = kh_plm_describe(box).max_len }, err);
     if (rc == 0)
-        rc = kh_plm_score(kh_plm_scorer(box, NULL), &(kh_question){ .batch = batch, .words = words, .n_prompt = 1 }, out, err);
+        rc = kh_plm_score(kh_plm_scorer(box, NULL),
+            &(kh_question){ .batch = batch, .words = words, .n_prompt = 1 }, out, err);
     if (rc == 0)
         *digest = kh_hash64(out, sizeof out);
     kh_batch_free(batch);
     kh_words_free(words);
     kh_plm_close(box);
-    if (rc == KH_EIO && (strstr(err->msg, "503") || strstr(err->msg, "mpty reply"))) /* it was the server's memory */
+    if (rc == KH_EIO &&
+        (strstr(err->msg, "503") ||
+            strstr(err->msg, "mpty reply"))) /* it was the server's memory */
         rc = err->code = KH_ENOMEM;
     return rc;
 }
@@ -470,7 +509,9 @@ static void a_client_asks(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
     kh_plm *warm;
-    assert_int_equal(kh_plm_open(&warm, s.url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL), 0); /* what libcurl keeps */
+    assert_int_equal(
+        kh_plm_open(&warm, s.url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, NULL),
+        0); /* what libcurl keeps */
     kh_plm_close(warm);
     sweep("client and server", ask_through, s.url);
     site_close(&s);
@@ -478,7 +519,7 @@ static void a_client_asks(void **state) {
 
 #endif
 
-/* ------------------------------------------------------------------------------------------------------ all scenes */
+/* ---------------------------------------------------------------------------------- all scenes */
 
 static int usable_size(void *p) { return (int)malloc_usable_size(p); }
 static int round_up(int n) { return (n + 7) & ~7; }
@@ -522,7 +563,8 @@ static int open_all(void **state) {
     task = tiny_task();
     train = tiny_rows(TRAIN, 1, -1);
     dev = tiny_rows(DEV, 2, -1);
-    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* waiting for a disk shows nothing */
+    const char *root =
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* waiting for a disk shows nothing */
     snprintf(run_dir, sizeof run_dir, "%s/keyhole-test-oom-%ld", root, (long)getpid());
     snprintf(data_dir, sizeof data_dir, "%s/keyhole-test-oom-data-%ld", root, (long)getpid());
     mkdir(data_dir, 0700);

@@ -1,5 +1,5 @@
-/* test_plm.c - the black box: what each access level lets out, what the meter counts, and that early rejection changes
- * nothing but the bill. */
+/* test_plm.c - the black box: what each access level lets out, what the meter counts, and that
+ * early rejection changes nothing but the bill. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 #include "model/engine.h"
 #include "model/random_model.h"
 #include "plm/backend.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -20,7 +20,9 @@ static char dir[64];
 static int make_model(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/keyhole-test-plm-%ld", (long)getpid());
-    kh_random_opts r = { .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 5 };
+    kh_random_opts r = {
+        .config = *kh_arch_find("roberta-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = 5
+    };
     kh_tokenizer *t;
     assert_int_equal(kh_tokenizer_open(&t, "tests/vectors/tokenizers/tiny-bpe.json", NULL), 0);
     r.config.vocab = kh_tokenizer_size(t);
@@ -28,7 +30,8 @@ static int make_model(void **state) {
     assert_int_equal(kh_random_model_write(dir, &r, NULL), 0);
     kh_buf bytes;
     char *to = kh_path_join(dir, "tokenizer.json");
-    assert_int_equal(kh_file_read("tests/vectors/tokenizers/tiny-bpe.json", 1 << 20, &bytes, NULL), 0);
+    assert_int_equal(
+        kh_file_read("tests/vectors/tokenizers/tiny-bpe.json", 1 << 20, &bytes, NULL), 0);
     assert_int_equal(kh_file_write(to, bytes.data, bytes.len, NULL), 0);
     kh_buf_free(&bytes);
     kh_free(to);
@@ -57,7 +60,8 @@ typedef struct setup {
 } setup;
 
 static const char TASK[] =
-    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"a\"]},"
+    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} "
+    ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"a\"]},"
     "{\"name\":\"good\",\"words\":[\"e\"]},{\"name\":\"odd\",\"words\":[\"t\"]}]}";
 
 static setup setup_new(kh_access access, kh_precision precision) {
@@ -72,13 +76,15 @@ static setup setup_new(kh_access access, kh_precision precision) {
     }
     static int32_t slot_id[SLOTS] = { 20, 21, 22, 23 };
     kh_batch_opts o = { .n_slot = SLOTS, .slot_id = slot_id };
-    if (kh_plm_open(&s.box, dir, &(kh_plm_opts){ .access = access, .precision = precision }, &err) != 0 ||
+    if (kh_plm_open(
+            &s.box, dir, &(kh_plm_opts){ .access = access, .precision = precision }, &err) != 0 ||
         kh_task_parse(&s.task, TASK, sizeof TASK - 1, "toy.json", &err) != 0 ||
         kh_words_new(&s.words, s.task, kh_plm_tokenizer(s.box), true, &err) != 0)
         fail_msg("%s", err.msg);
     kh_plm_info info = kh_plm_describe(s.box);
     o.max_len = info.max_len;
-    if (kh_batch_encode(&s.batch, kh_plm_tokenizer(s.box), s.task, s.words, row, ROWS, &o, &err) != 0)
+    if (kh_batch_encode(&s.batch, kh_plm_tokenizer(s.box), s.task, s.words, row, ROWS, &o, &err) !=
+        0)
         fail_msg("%s", err.msg);
     size_t n = (size_t)PROMPTS * SLOTS * (size_t)info.hidden;
     s.prompt = malloc(n * sizeof *s.prompt);
@@ -102,7 +108,9 @@ static void a_box_of_labels_has_no_scorer(void **state) {
     setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
     assert_null(kh_plm_scorer(s.box, &err));
     assert_int_equal(err.code, KH_EUNSUPPORTED);
-    assert_says(&err, "the box was opened at access level labels, which does not let probabilities out; this needs logprobs");
+    assert_says(&err,
+        "the box was opened at access level labels, which does not let probabilities out; this "
+        "needs logprobs");
     assert_non_null(kh_plm_labeler(s.box, &err));
     assert_false(kh_plm_describe(s.box).energy);
     setup_free(&s);
@@ -141,13 +149,15 @@ static void the_meter_counts_what_was_asked(void **state) {
     setup_free(&s);
 }
 
-/* For many allowances, chunks and orders: prompts within theirs have all their answers and exact errors; others have the
- * answers of the chunks up to the one that broke it, and the bill is what that makes. */
+/* For many allowances, chunks and orders: prompts within theirs have all their answers and exact
+ * errors; others have the answers of the chunks up to the one that broke it, and the bill is what
+ * that makes. */
 static void early_rejection_changes_only_the_bill(void **state) {
     (void)state;
     setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
     kh_labeler *l = kh_plm_labeler(s.box, NULL);
-    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS], allowance[PROMPTS], order[ROWS], plain[ROWS];
+    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS], allowance[PROMPTS], order[ROWS],
+        plain[ROWS];
     assert_int_equal(kh_plm_answer(l, &s.q, all, NULL), 0);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     kh_rng_permutation(&r, order, ROWS);
@@ -169,7 +179,8 @@ static void early_rejection_changes_only_the_bill(void **state) {
                         wrong += all[p * ROWS + by[i]] != s.batch->label[by[i]];
                 assert_int_equal(errors[p], wrong);
                 for (int i = 0; i < ROWS; i++)
-                    assert_int_equal(some[p * ROWS + by[i]], i < asked ? all[p * ROWS + by[i]] : -1);
+                    assert_int_equal(
+                        some[p * ROWS + by[i]], i < asked ? all[p * ROWS + by[i]] : -1);
                 bill += asked;
             }
             assert_int_equal(kh_plm_meter(s.box).queries - before, bill);
@@ -206,8 +217,10 @@ static void energies_are_those_of_the_raw_logits(void **state) {
     assert_true(kh_plm_describe(s.box).energy);
     assert_int_equal(kh_engine_score(kh_plm_engine(s.box), &s.q, raw, NULL), 0);
     assert_int_equal(kh_plm_score(kh_plm_scorer(s.box, NULL), &s.q, scores[0], NULL), 0);
-    assert_int_equal(kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[1], energies[0], NULL), 0);
-    assert_memory_equal(scores[0], scores[1], sizeof scores[0]); /* not a bit of the log-probabilities */
+    assert_int_equal(
+        kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[1], energies[0], NULL), 0);
+    assert_memory_equal(
+        scores[0], scores[1], sizeof scores[0]); /* not a bit of the log-probabilities */
     double least = INFINITY, most = -INFINITY;
     for (int i = 0; i < PROMPTS * ROWS; i++) {
         const float *x = raw + 3 * i;
@@ -234,28 +247,30 @@ static void energies_depend_on_neither_threads_nor_neighbours(void **state) {
         kh_question q = { &some, s.words, s.q.inject, s.prompt, PROMPTS };
         assert_int_equal(kh_plm_score_energy(scorer, &q, scores[1], energies[1], NULL), 0);
         for (int p = 0; p < PROMPTS; p++)
-            assert_memory_equal(energies[1] + p * some.n_row, energies[0] + p * ROWS + first, (size_t)some.n_row * sizeof(float));
+            assert_memory_equal(energies[1] + p * some.n_row, energies[0] + p * ROWS + first,
+                (size_t)some.n_row * sizeof(float));
     }
     setup_free(&s);
 }
 
 /* A journal in memory. */
 typedef struct memory_tape {
-    kh_tape_key key[256];
+    kh_answer_key key[256];
     unsigned char bytes[256][64 * 4 * 4];
-    kh_tape_kind kind[256];
+    kh_answer_kind kind[256];
     int n;
 } memory_tape;
 
 static bool never(void *self) { return !self; }
-static int find(const memory_tape *t, const kh_tape_key *key) {
+static int find(const memory_tape *t, const kh_answer_key *key) {
     int i = 0;
     while (i < t->n && (t->key[i].lo != key->lo || t->key[i].hi != key->hi))
         i++;
     return i < t->n ? i : -1;
 }
-static bool known(void *self, const kh_tape_key *key) { return find(self, key) >= 0; }
-static int recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static bool known(void *self, const kh_answer_key *key) { return find(self, key) >= 0; }
+static int recall(
+    void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     memory_tape *t = self;
     int i = find(t, key);
     (void)err;
@@ -264,7 +279,7 @@ static int recall(void *self, const kh_tape_key *key, void *bytes, size_t n, dou
         memcpy(bytes, t->bytes[i], n);
     return i >= 0;
 }
-static int record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+static int record(void *self, const kh_answer_unit *u, int n, kh_err *err) {
     memory_tape *t = self;
     (void)err;
     for (int i = 0; i < n; i++, t->n++) {
@@ -281,9 +296,9 @@ static void energies_are_kept_on_a_tape(void **state) {
     setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     kh_scorer *scorer = kh_plm_scorer(s.box, NULL);
     memory_tape *memory = calloc(1, sizeof *memory);
-    kh_tape tape = { never, known, recall, record, memory };
+    kh_answer_cache cache = { never, known, recall, record, memory };
     assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[0], energies[0], NULL), 0);
-    kh_plm_set_tape(s.box, &tape);
+    kh_plm_set_cache(s.box, &cache);
     for (int turn = 0; turn < 2; turn++) {
         long long calls = kh_plm_meter(s.box).calls;
         memset(scores[1], 0, sizeof scores[1]);
@@ -291,14 +306,16 @@ static void energies_are_kept_on_a_tape(void **state) {
         assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[1], energies[1], NULL), 0);
         assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
         assert_memory_equal(energies[0], energies[1], sizeof energies[0]);
-        assert_true((kh_plm_meter(s.box).calls > calls) == (turn == 0)); /* the second time nobody is asked */
+        assert_true((kh_plm_meter(s.box).calls > calls) ==
+            (turn == 0)); /* the second time nobody is asked */
     }
     assert_int_equal(memory->n, PROMPTS);
-    assert_string_equal(kh_tape_kind_name(memory->kind[0]), "energies");
-    assert_int_equal(kh_plm_score(scorer, &s.q, scores[1], NULL), 0); /* another question, with an entry of its own */
+    assert_string_equal(kh_answer_kind_name(memory->kind[0]), "energies");
+    assert_int_equal(kh_plm_score(scorer, &s.q, scores[1], NULL),
+        0); /* another question, with an entry of its own */
     assert_int_equal(memory->n, 2 * PROMPTS);
-    assert_string_equal(kh_tape_kind_name(memory->kind[PROMPTS]), "logprobs");
-    kh_plm_set_tape(s.box, NULL);
+    assert_string_equal(kh_answer_kind_name(memory->kind[PROMPTS]), "logprobs");
+    kh_plm_set_cache(s.box, NULL);
     free(memory);
     setup_free(&s);
 }
@@ -338,8 +355,8 @@ static void memory_may_run_out_anywhere(void **state) {
     for (long n = 1;; n++) {
         kh_err err = { 0 };
         kh_alloc_fail_at(n, false);
-        int rc = kh_plm_answer_within(
-            kh_plm_labeler(s.box, NULL), &s.q, &(kh_patience){ allowance, order, 7 }, errors, label, &err);
+        int rc = kh_plm_answer_within(kh_plm_labeler(s.box, NULL), &s.q,
+            &(kh_patience){ allowance, order, 7 }, errors, label, &err);
         bool done = kh_alloc_count() < n;
         kh_alloc_fail_at(0, false);
         assert_int_equal(rc, done ? 0 : KH_ENOMEM);
@@ -349,12 +366,13 @@ static void memory_may_run_out_anywhere(void **state) {
     setup_free(&s);
     s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     memory_tape *memory = malloc(sizeof *memory);
-    kh_tape tape = { never, known, recall, record, memory };
-    kh_plm_set_tape(s.box, &tape);
+    kh_answer_cache cache = { never, known, recall, record, memory };
+    kh_plm_set_cache(s.box, &cache);
     for (long n = 1, done = 0; !done; n++) {
         memory->n = 0;
         kh_alloc_fail_at(n, false);
-        int rc = kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[0], energies[0], NULL);
+        int rc =
+            kh_plm_score_energy(kh_plm_scorer(s.box, NULL), &s.q, scores[0], energies[0], NULL);
         done = kh_alloc_count() < n;
         kh_alloc_fail_at(0, false);
         assert_int_equal(rc, done ? 0 : KH_ENOMEM);

@@ -1,12 +1,13 @@
-/* test_plm_http.c - the client against a service that misbehaves: a small server on raw sockets that follows a script. What
- * passes is tried again and ends in the same answer; what does not ends in one sentence; nothing hangs and no key is told. */
+/* test_plm_http.c - the client against a service that misbehaves: a small server on raw sockets
+ * that follows a script. What passes is tried again and ends in the same answer; what does not ends
+ * in one sentence; nothing hangs and no key is told. */
 #include "evil.h"
 
 #include <math.h>
 
 #ifdef KH_WITH_CURL
 
-/* -------------------------------------------------------------------------------------------------- asking it */
+/* ----------------------------------------------------------------------------------- asking it */
 
 static char log_lines[4096];
 static void keep_log(void *user, kh_level level, const char *line) {
@@ -27,20 +28,23 @@ static kh_plm *box_open(const evil *e, int retries, double timeout, const char *
     o.key_file = key_file;
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", e->port);
     log_lines[0] = '\0';
-    if (kh_plm_open(&p, url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o, .hooks = &hooks }, &err) != 0)
+    if (kh_plm_open(&p, url,
+            &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o, .hooks = &hooks }, &err) != 0)
         fail_msg("%s", err.msg);
     return p;
 }
 
-/* One row without a soft prompt, two labels; *rc and *err say how it ended, p gets the log-probabilities. energy may be NULL. */
+/* One row without a soft prompt, two labels; *rc and *err say how it ended, p gets the
+ * log-probabilities. energy may be NULL. */
 static int ask_all(kh_plm *box, bool labels, float *p, float *energy, int *label, kh_err *err) {
     const kh_task *task = tiny_task();
     kh_words *words;
     kh_batch *batch;
     kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
-    assert_int_equal(
-        kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1,
+                         &(kh_batch_opts){ .max_len = 64 }, NULL),
+        0);
     kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
     int rc = labels ? kh_plm_answer(kh_plm_labeler(box, NULL), &q, label, err)
         : energy    ? kh_plm_score_energy(kh_plm_scorer(box, NULL), &q, p, energy, err)
@@ -51,7 +55,9 @@ static int ask_all(kh_plm *box, bool labels, float *p, float *energy, int *label
     return rc;
 }
 
-static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) { return ask_all(box, labels, p, NULL, label, err); }
+static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
+    return ask_all(box, labels, p, NULL, label, err);
+}
 
 /* -0.5 and -2 as floats: 00 00 00 BF, 00 00 00 C0 */
 #define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAMA=\"}"
@@ -83,41 +89,64 @@ static void expect_refusal(script_fn *script, int tries, int code, const char *s
     evil_free(e);
 }
 
-/* ---------------------------------------------------------------------------------------------------- scripts */
+/* ------------------------------------------------------------------------------------- scripts */
 
 static const char *at_once(int n) { return n >= 0 ? wrap(GOOD) : NULL; }
 static const char *drops_first(int n) { return n == 0 ? NULL : wrap(GOOD); }
 static const char *drops_in_the_middle(int n) {
     return n < 2 ? HEAD("200 OK") "Content-Length: 5000\r\n\r\n{\"shape\":[1," : wrap(GOOD);
 }
-static const char *busy(int n) { return n < 2 ? HEAD("503 Busy") "Content-Length: 0\r\n\r\n" : wrap(GOOD); }
+static const char *busy(int n) {
+    return n < 2 ? HEAD("503 Busy") "Content-Length: 0\r\n\r\n" : wrap(GOOD);
+}
 static const char *storm(int n) {
-    return n < 3 ? HEAD("429 Too Many") "Retry-After: 0\r\nContent-Length: 28\r\n\r\n{\"error\":{\"message\":\"slow\"}}"
+    return n < 3 ? HEAD("429 Too Many") "Retry-After: 0\r\nContent-Length: "
+                                        "28\r\n\r\n{\"error\":{\"message\":\"slow\"}}"
                  : wrap(GOOD);
 }
 static const char *waits_a_second(int n) {
     return n == 0 ? HEAD("429 Too Many") "Retry-After: 1\r\nContent-Length: 0\r\n\r\n" : wrap(GOOD);
 }
 static const char *always_busy(int n) {
-    return n >= 0 ? HEAD("429 Too Many") "Content-Length: 34\r\n\r\n{\"error\":{\"message\":\"come later\"}}" : NULL;
+    return n >= 0
+        ? HEAD("429 Too Many") "Content-Length: 34\r\n\r\n{\"error\":{\"message\":\"come later\"}}"
+        : NULL;
 }
 static const char *always_drops(int n) { return n < 0 ? "" : NULL; }
 static const char *refuses(int n) {
-    return n >= 0 ? HEAD("400 Bad") "Content-Length: 44\r\n\r\n{\"error\":{\"message\":\"no such \\u0007prompt\"}}" : NULL;
+    return n >= 0 ? HEAD("400 Bad") "Content-Length: 44\r\n\r\n{\"error\":{\"message\":\"no such "
+                                    "\\u0007prompt\"}}"
+                  : NULL;
 }
 static const char *redirects(int n) {
-    return n >= 0 ? HEAD("302 Found") "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n" : NULL;
+    return n >= 0 ? HEAD("302 Found") "Location: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+                  : NULL;
 }
 static const char *speaks_html(int n) { return n >= 0 ? wrap("<html>hello</html>") : NULL; }
-static const char *wrong_shape(int n) { return n >= 0 ? wrap("{\"shape\":[1,2,1],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
-static const char *wrong_rank(int n) { return n >= 0 ? wrap("{\"shape\":[2],\"data\":\"AAAAvwAAAMA=\"}") : NULL; }
-static const char *too_much(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,3],\"data\":\"AAAAvwAAAMAAAAC/\"}") : NULL; }
-static const char *cut_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAA\"}") : NULL; }
-static const char *bad_base64(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvw=AAMA=\"}") : NULL; }
-static const char *nan_answer(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AADAfwAAAMA=\"}") : NULL; }
-static const char *positive(int n) { return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAPwAAAMA=\"}") : NULL; }
+static const char *wrong_shape(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,2,1],\"data\":\"AAAAvwAAAMA=\"}") : NULL;
+}
+static const char *wrong_rank(int n) {
+    return n >= 0 ? wrap("{\"shape\":[2],\"data\":\"AAAAvwAAAMA=\"}") : NULL;
+}
+static const char *too_much(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,3],\"data\":\"AAAAvwAAAMAAAAC/\"}") : NULL;
+}
+static const char *cut_base64(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAA\"}") : NULL;
+}
+static const char *bad_base64(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvw=AAMA=\"}") : NULL;
+}
+static const char *nan_answer(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AADAfwAAAMA=\"}") : NULL;
+}
+static const char *positive(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAPwAAAMA=\"}") : NULL;
+}
 static const char *twice(int n) {
-    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAAMA=\",\"data\":\"AAAAvwAAAMA=\"}") : NULL;
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"AAAAvwAAAMA=\",\"data\":\"AAAAvwAAAMA=\"}")
+                  : NULL;
 }
 static const char *huge(int n) {
     static char out[200000];
@@ -200,21 +229,27 @@ static void answers_that_make_no_sense_are_named(void **state) {
     expect_refusal(too_much, 1, KH_ELIMIT, "more than 2 numbers");
     expect_refusal(cut_base64, 1, KH_EFORMAT, "must be base64 of 8 bytes");
     expect_refusal(bad_base64, 1, KH_EFORMAT, "is not base64");
-    expect_refusal(nan_answer, 1, KH_EFORMAT, "answered prompt 0, row 0 with nan, which is no log-probability");
+    expect_refusal(nan_answer, 1, KH_EFORMAT,
+        "answered prompt 0, row 0 with nan, which is no log-probability");
     expect_refusal(positive, 1, KH_EFORMAT, "with 0.5, which is no log-probability");
     expect_refusal(twice, 1, KH_EFORMAT, "uplicate");
     expect_refusal(huge, 1, KH_ELIMIT, "which no answer to this question has");
 }
 
-static const char *label_seven(int n) { return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[7]}") : NULL; }
-static const char *two_labels(int n) { return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[0,1]}") : NULL; }
+static const char *label_seven(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[7]}") : NULL;
+}
+static const char *two_labels(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1],\"labels\":[0,1]}") : NULL;
+}
 
 static void labels_must_be_labels(void **state) {
     (void)state;
     static const struct {
         script_fn *script;
         const char *says;
-    } CASES[] = { { label_seven, "none of the 2 labels" }, { two_labels, "answered with 2 labels to 1 prompts x 1 rows" } };
+    } CASES[] = { { label_seven, "none of the 2 labels" },
+        { two_labels, "answered with 2 labels to 1 prompts x 1 rows" } };
     for (int i = 0; i < 2; i++) {
         evil *e = evil_new(CASES[i].script, NULL);
         kh_plm *box = box_open(e, 0, 5, NULL);
@@ -252,18 +287,23 @@ static void services_that_are_none_are_refused(void **state) {
     } CASES[] = {
         { "{}", "\"name\"" },
         { "[]", "is not an object" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":-1}",
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":"
+          "\"labels\",\"hidden\":-1}",
             "hidden" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":"
+          "\"labels\",\"hidden\":4,\"max_len\":"
           "9,\"fingerprint\":\"xyz\"}",
             "16 hexadecimal digits" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":"
+          "\"labels\",\"hidden\":4,\"max_len\":"
           "9,\"fingerprint\":"
           "\"0123456789abcdef\"}",
             "is it a keyhole service?" },
-        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":\"labels\",\"hidden\":4,\"max_len\":"
+        { "{\"name\":\"m\",\"backend\":\"b\",\"precision\":\"p\",\"kernels\":\"k\",\"access\":"
+          "\"labels\",\"hidden\":4,\"max_len\":"
           "9,\"fingerprint\":"
-          "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":-5,\"prompts\":1,\"rows\":1,\"tokens\":"
+          "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":-5,"
+          "\"prompts\":1,\"rows\":1,\"tokens\":"
           "1}}",
             "which cannot be" },
     };
@@ -284,7 +324,8 @@ static void urls_and_keys_are_looked_at(void **state) {
     (void)state;
     static const struct {
         const char *url, *says;
-    } CASES[] = { { "http://", "a service is named as" }, { "http://me:secret@host/", "do not go into the URL" },
+    } CASES[] = { { "http://", "a service is named as" },
+        { "http://me:secret@host/", "do not go into the URL" },
         { "http://host/?key=1", "and nothing else" }, { "http://127.0.0.1:1", "127.0.0.1" } };
     kh_http_opts o = kh_http_defaults();
     kh_plm *p;
@@ -298,23 +339,29 @@ static void urls_and_keys_are_looked_at(void **state) {
     assert_null(strstr(err.msg, "--retries")); /* as told */
     time_t before = time(NULL);
     o.retries = -1; /* a wrong port is told at once */
-    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_int_equal(
+        kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
     assert_says(&err, "http://127.0.0.1:1: ");
-    assert_says(&err, "; is the service running, and is this where it listens? --retries N waits for it");
-    assert_int_equal(kh_plm_open(&p, "http://nobody.invalid:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_says(
+        &err, "; is the service running, and is this where it listens? --retries N waits for it");
+    assert_int_equal(
+        kh_plm_open(&p, "http://nobody.invalid:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
     assert_says(&err, "is the service running");
     assert_true(time(NULL) - before < 30);
     o.retries = 2; /* unless it is to be waited for */
-    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
+    assert_int_equal(
+        kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EIO);
     assert_says(&err, ", and the tries are used up");
     o.retries = 0;
     o.key_file = test_file("two", "one two", 7);
-    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EFORMAT);
+    assert_int_equal(
+        kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EFORMAT);
     assert_says(&err, "must hold one key");
     unlink(o.key_file);
     o.key_file = NULL;
     o.backend = "gopher";
-    assert_int_equal(kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EARG);
+    assert_int_equal(
+        kh_plm_open(&p, "http://127.0.0.1:1", &(kh_plm_opts){ .http = &o }, &err), KH_EARG);
     assert_says(&err, "unknown backend \"gopher\"");
 }
 
@@ -330,8 +377,9 @@ static void memory_may_run_out_anywhere(void **state) {
         kh_batch *batch;
         kh_row row = { .a = "the boats", .n_a = 9, .label = 0 };
         assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
-        assert_int_equal(
-            kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1, &(kh_batch_opts){ .max_len = 64 }, NULL), 0);
+        assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, &row, 1,
+                             &(kh_batch_opts){ .max_len = 64 }, NULL),
+            0);
         kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
         kh_alloc_fail_at(n, false);
         int rc = kh_plm_score(kh_plm_scorer(box, NULL), &q, p, &err);

@@ -1,5 +1,6 @@
-/* test_plm_ranks.c - a box spread over ranks, with threads for ranks and lists for wires: the same bits as alone, whatever the
- * number of ranks, and also when one is slow, gives up, or answers nonsense. No MPI is needed here; tests/mpi_ranks.sh has it. */
+/* test_plm_ranks.c - a box spread over ranks, with threads for ranks and lists for wires: the same
+ * bits as alone, whatever the number of ranks, and also when one is slow, gives up, or answers
+ * nonsense. No MPI is needed here; tests/mpi_ranks.sh has it. */
 #include "tiny.h"
 
 #include "base/err.h"
@@ -10,7 +11,7 @@
 
 enum { MOST = 9, SLOTS = 4, PROMPTS = 12, ROWS = 30 };
 
-/* ------------------------------------------------------------------------------------------------ threads for ranks */
+/* --------------------------------------------------------------------------- threads for ranks */
 
 typedef struct letter {
     struct letter *next;
@@ -30,11 +31,13 @@ typedef struct post {
 typedef struct office {
     pthread_mutex_t lock;
     post post[MOST];
-    int sent[16];                /* messages of each kind */
-    int (*bend)(kh_mpi_head *, int from, size_t *n); /* changes a message on its way; non-zero loses it */
+    int sent[16]; /* messages of each kind */
+    int (*bend)(
+        kh_mpi_head *, int from, size_t *n); /* changes a message on its way; non-zero loses it */
 } office;
 
-static int send_letter(kh_port *port, int to, const void *head, size_t n_head, const void *body, size_t n_body) {
+static int send_letter(
+    kh_port *port, int to, const void *head, size_t n_head, const void *body, size_t n_body) {
     office *o = ((post *)port)->office;
     letter *l = malloc(sizeof *l + n_head + n_body);
     *l = (letter){ .from = port->rank, .n = n_head + n_body };
@@ -69,9 +72,7 @@ static int poll_letter(kh_port *port, int *from, const void **bytes, size_t *n) 
     return 1;
 }
 
-static void close_port(kh_port *port, bool together) {
-    (void)port, (void)together;
-}
+static void close_port(kh_port *port, bool together) { (void)port, (void)together; }
 
 static void *serve(void *ranks) {
     kh_ranks_serve(ranks, NULL);
@@ -84,7 +85,9 @@ static kh_ranks *ranks_start(office *o, int size, const kh_ranks_opts *opts) {
     pthread_mutex_init(&o->lock, NULL);
     for (int i = 0; i < size; i++) {
         post *p = &o->post[i];
-        *p = (post){ .port = { i, size, size, send_letter, poll_letter, close_port }, .office = o, .end = &p->first };
+        *p = (post){ .port = { i, size, size, send_letter, poll_letter, close_port },
+            .office = o,
+            .end = &p->first };
         assert_int_equal(kh_ranks_new(&p->ranks, &p->port, i == 0 ? opts : NULL, NULL), 0);
     }
     for (int i = 1; i < size; i++)
@@ -109,7 +112,7 @@ static void ranks_end(office *o, int size) {
     kh_threads_set(0);
 }
 
-/* ------------------------------------------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------------------------- questions */
 
 typedef struct asked {
     const kh_task *task;
@@ -124,9 +127,12 @@ static void asked_new(asked *a, const kh_plm *box, int n_slot) {
     kh_rng r = kh_rng_stream(3, KH_RNG_TEST, 0, 0);
     a->task = tiny_task();
     a->rows = tiny_rows(ROWS, 1, -1);
-    kh_batch_opts o = { .n_slot = n_slot, .slot_id = slot_id, .max_len = kh_plm_describe(box).max_len };
+    kh_batch_opts o = {
+        .n_slot = n_slot, .slot_id = slot_id, .max_len = kh_plm_describe(box).max_len
+    };
     assert_int_equal(kh_words_new(&a->words, a->task, kh_plm_tokenizer(box), false, NULL), 0);
-    int rc = kh_batch_encode(&a->batch, kh_plm_tokenizer(box), a->task, a->words, kh_dataset_rows(a->rows), ROWS, &o, NULL);
+    int rc = kh_batch_encode(&a->batch, kh_plm_tokenizer(box), a->task, a->words,
+        kh_dataset_rows(a->rows), ROWS, &o, NULL);
     assert_int_equal(rc, 0);
     for (int i = 0; i < PROMPTS * SLOTS * 32; i++)
         a->prompt[i] = (float)kh_rng_normal(&r);
@@ -139,7 +145,8 @@ static void asked_free(asked *a) {
     kh_task_close(a->task);
 }
 
-static int ask(kh_plm *box, const asked *a, int first, int n, int n_prompt, float *out, kh_err *err) {
+static int ask(
+    kh_plm *box, const asked *a, int first, int n, int n_prompt, float *out, kh_err *err) {
     kh_batch part = kh_batch_part(a->batch, first, n);
     kh_inject inject = part.n_slot > 0 ? KH_INJECT_POST_LN_ADD : KH_INJECT_NONE;
     kh_question q = { &part, a->words, inject, part.n_slot > 0 ? a->prompt : NULL, n_prompt };
@@ -152,8 +159,8 @@ static int spread_open(kh_plm **out, kh_ranks *r, const char *dir, kh_err *err) 
 
 /* Many shapes of questions, asked alone and of `size` ranks. */
 static void compare(office *o, int size, int n_slot) {
-    static const int SHAPES[][3] = { { 0, ROWS, PROMPTS }, { 0, ROWS, 1 }, { 3, 8, PROMPTS }, { 0, ROWS, PROMPTS }, { 7, 1, 1 },
-        { 5, 2, 3 } };
+    static const int SHAPES[][3] = { { 0, ROWS, PROMPTS }, { 0, ROWS, 1 }, { 3, 8, PROMPTS },
+        { 0, ROWS, PROMPTS }, { 7, 1, 1 }, { 5, 2, 3 } };
     kh_err err = { 0 };
     kh_plm *alone = tiny_open(KH_ACCESS_LOGPROBS), *spread;
     asked a;
@@ -177,7 +184,8 @@ static void compare(office *o, int size, int n_slot) {
         }
     static float e[2][PROMPTS * ROWS];
     bool soft = n_slot > 0;
-    kh_question q = { a.batch, a.words, soft ? KH_INJECT_POST_LN_ADD : KH_INJECT_NONE, soft ? a.prompt : NULL, PROMPTS };
+    kh_question q = { a.batch, a.words, soft ? KH_INJECT_POST_LN_ADD : KH_INJECT_NONE,
+        soft ? a.prompt : NULL, PROMPTS };
     assert_true(kh_plm_describe(spread).energy);
     assert_int_equal(kh_plm_score_energy(kh_plm_scorer(alone, NULL), &q, x, e[0], NULL), 0);
     assert_int_equal(kh_plm_score_energy(kh_plm_scorer(spread, NULL), &q, y, e[1], NULL), 0);
@@ -195,7 +203,8 @@ static void same_bits_for_any_number_of_ranks(void **state) {
         office o = { 0 };
         compare(&o, size, SLOTS);
         assert_true(size == 1 || o.sent[KH_MPI_RESULT] > 100); /* others have answered */
-        assert_int_equal(o.sent[KH_MPI_CONTEXT], 4 * (size - 1));   /* and got each of the four different parts once */
+        assert_int_equal(o.sent[KH_MPI_CONTEXT],
+            4 * (size - 1)); /* and got each of the four different parts once */
     }
 }
 
@@ -315,14 +324,18 @@ static void a_lost_rank_is_named(void **state) {
     office o = { .bend = lose_answers };
     kh_err err = { 0 };
     assert_int_equal(fails(&o, &(kh_ranks_opts){ .stop = alarm_now }, &err), KH_EIO);
-    assert_says(&err, "rank 2 does not answer any more; every answer so far is kept: the same command with --resume goes on");
+    assert_says(&err,
+        "rank 2 does not answer any more; every answer so far is kept: the same command with "
+        "--resume goes on");
 }
 
 static void a_question_can_be_stopped(void **state) {
     (void)state;
     int turns = 0;
     kh_err err = { 0 };
-    assert_int_equal(fails(&(office){ 0 }, &(kh_ranks_opts){ .stop = stop_now, .user = &turns }, &err), KH_STOPPED);
+    assert_int_equal(
+        fails(&(office){ 0 }, &(kh_ranks_opts){ .stop = stop_now, .user = &turns }, &err),
+        KH_STOPPED);
 }
 
 static void no_plugin(void **state) {

@@ -1,5 +1,5 @@
-/* test_plm_wire.c - what travels: base64, zip archives, files of torch.save, questions and answers; round trips, and bytes that
- * are none of these. */
+/* test_plm_wire.c - what travels: base64, zip archives, files of torch.save, questions and answers;
+ * round trips, and bytes that are none of these. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -11,13 +11,13 @@
 
 #include <math.h>
 
-/* --------------------------------------------------------------------------------------------------- base64 */
+/* -------------------------------------------------------------------------------------- base64 */
 
 static void base64_of_known_texts(void **state) {
     (void)state;
-    static const char *const PAIRS[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" },
-        { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" }, { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" },
-        { "\xfb\xef\xbe", "++++" } };
+    static const char *const PAIRS[][2] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" },
+        { "foo", "Zm9v" }, { "foob", "Zm9vYg==" }, { "fooba", "Zm9vYmE=" },
+        { "foobar", "Zm9vYmFy" }, { "\xff\xfe\xfd", "//79" }, { "\xfb\xef\xbe", "++++" } };
     for (size_t i = 0; i < sizeof PAIRS / sizeof PAIRS[0]; i++) {
         kh_buf b = kh_buf_init(100);
         char back[16];
@@ -34,9 +34,9 @@ static void base64_of_known_texts(void **state) {
 
 static void base64_is_strict(void **state) {
     (void)state;
-    static const char *const WRONG[] = { "A", "AA", "AAA", "Zg=", "Zg", "Z===", "====", "Zh==", "Zm9=", "Zm 9", "Zm9\n",
-        "Zg==Zg==", "=Zg=", "Z-8=",
-        "Zm9v\377AAA" };
+    static const char *const WRONG[] = { "A", "AA", "AAA", "Zg=", "Zg",
+        "Z===", "====", "Zh==", "Zm9=", "Zm 9", "Zm9\n",
+        "Zg==Zg==", "=Zg=", "Z-8=", "Zm9v\377AAA" };
     char out[16];
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         size_t n = strlen(WRONG[i]);
@@ -45,7 +45,7 @@ static void base64_is_strict(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ zip */
+/* ----------------------------------------------------------------------------------------- zip */
 
 static kh_buf archive(void) {
     kh_buf b = kh_buf_init(1 << 20);
@@ -98,7 +98,7 @@ static void damaged_archives_are_refused(void **state) {
     kh_buf_free(&b);
 }
 
-/* ---------------------------------------------------------------------------------------------------- torch */
+/* --------------------------------------------------------------------------------------- torch */
 
 static void tensors_come_back_with_their_bits(void **state) {
     (void)state;
@@ -128,12 +128,12 @@ static kh_buf torch_of(const char *pickle, size_t n, const void *bytes, size_t n
     return b;
 }
 
-#define PICKLE(storage, count, shape, strides)                                                                                     \
-    "\x80\x02"                                                                                                                     \
-    "ctorch._utils\n_rebuild_tensor_v2\nq\x00((X\x07\x00\x00\x00storageq\x01"                                                      \
-    "ctorch\n" storage "\nq\x02X\x01\x00\x00\x00"                                                                                  \
-    "0q\x03X\x03\x00\x00\x00"                                                                                                      \
-    "cpuq\x04K" count "tq\x05QK\x00" shape "q\x06" strides "q\x07\x89"                                                             \
+#define PICKLE(storage, count, shape, strides) \
+    "\x80\x02" \
+    "ctorch._utils\n_rebuild_tensor_v2\nq\x00((X\x07\x00\x00\x00storageq\x01" \
+    "ctorch\n" storage "\nq\x02X\x01\x00\x00\x00" \
+    "0q\x03X\x03\x00\x00\x00" \
+    "cpuq\x04K" count "tq\x05QK\x00" shape "q\x06" strides "q\x07\x89" \
     "ccollections\nOrderedDict\nq\x08)Rq\x09tq\x0aRq\x0b."
 
 /* As PyTorch itself writes it: with a memo of everything. */
@@ -141,17 +141,20 @@ static void tensors_as_pytorch_writes_them(void **state) {
     (void)state;
     static const char F32[] = PICKLE("FloatStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86"),
                       F16[] = PICKLE("HalfStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86"),
-                      BF16[] = PICKLE("BFloat16Storage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86"),
-                      CUBE[] = PICKLE("FloatStorage", "\x02", "K\x01K\x01K\x02\x87", "K\x02K\x02K\x01\x87");
+                      BF16[] =
+                          PICKLE("BFloat16Storage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86"),
+                      CUBE[] = PICKLE(
+                          "FloatStorage", "\x02", "K\x01K\x01K\x02\x87", "K\x02K\x02K\x01\x87");
     static const float ONE[2] = { 1, -2 };
-    static const unsigned char HALVES[4] = { 0, 0x3C, 0, 0xC0 }, BRAINS[4] = { 0x80, 0x3F, 0, 0xC0 };
+    static const unsigned char HALVES[4] = { 0, 0x3C, 0, 0xC0 },
+                               BRAINS[4] = { 0x80, 0x3F, 0, 0xC0 };
     const struct {
         const char *pickle;
         size_t n;
         const void *bytes;
         size_t n_bytes;
-    } CASES[] = { { F32, sizeof F32 - 1, ONE, 8 }, { F16, sizeof F16 - 1, HALVES, 4 }, { BF16, sizeof BF16 - 1, BRAINS, 4 },
-        { CUBE, sizeof CUBE - 1, ONE, 8 } };
+    } CASES[] = { { F32, sizeof F32 - 1, ONE, 8 }, { F16, sizeof F16 - 1, HALVES, 4 },
+        { BF16, sizeof BF16 - 1, BRAINS, 4 }, { CUBE, sizeof CUBE - 1, ONE, 8 } };
     for (int i = 0; i < 4; i++) {
         kh_buf b = torch_of(CASES[i].pickle, CASES[i].n, CASES[i].bytes, CASES[i].n_bytes);
         float *x;
@@ -197,7 +200,8 @@ static void read_torch(const char *pickle, size_t n) {
     kh_buf_free(&b);
 }
 
-/* The archive's checksums would hide what the reader of pickles does with damage: here they are right. */
+/* The archive's checksums would hide what the reader of pickles does with damage: here they are
+ * right. */
 static void every_byte_of_a_pickle_may_be_any_other(void **state) {
     (void)state;
     static const char USUAL[] = PICKLE("FloatStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
@@ -223,30 +227,37 @@ static void every_byte_of_a_pickle_may_be_any_other(void **state) {
 
 static void pickles_that_want_more_are_refused(void **state) {
     (void)state;
-    static const char RUNS[] = "\x80\x02"
-                               "cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.",
-                      BUILDS[] = "\x80\x02)b.",
-                      CALLS[] = "\x80\x02"
-                                "ctorch\nFloatStorage\n)R.",
-                      DEEP[] = "\x80\x02((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((.",
-                      CUT[] = "\x80\x02X\xff", LONG[] = "\x80\x02X\xff\xff\xff\x7f", RECALLS[] = "\x80\x02h\x05.",
-                      NOTHING[] = "\x80\x02.", TWO[] = "\x80\x02K\x01K\x02.", OTHER[] = "\x80\x04K\x01.", MARKED[] = "\x80\x02t.",
-                      STRIDED[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01\x86", "K\x01K\x02\x86"),
-                      MORE[] = PICKLE("FloatStorage", "\x09", "K\x01K\x09\x86", "K\x09K\x01\x86"),
-                      FLAT[] = PICKLE("FloatStorage", "\x02", "K\x02\x85", "K\x01\x85"),
-                      SPARSE[] = PICKLE("SparseStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
+    static const char
+        RUNS[] = "\x80\x02"
+                 "cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.",
+        BUILDS[] = "\x80\x02)b.",
+        CALLS[] = "\x80\x02"
+                  "ctorch\nFloatStorage\n)R.",
+        DEEP[] = "\x80\x02((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((.",
+        CUT[] = "\x80\x02X\xff", LONG[] = "\x80\x02X\xff\xff\xff\x7f", RECALLS[] = "\x80\x02h\x05.",
+        NOTHING[] = "\x80\x02.", TWO[] = "\x80\x02K\x01K\x02.", OTHER[] = "\x80\x04K\x01.",
+        MARKED[] = "\x80\x02t.",
+        STRIDED[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01\x86", "K\x01K\x02\x86"),
+        MORE[] = PICKLE("FloatStorage", "\x09", "K\x01K\x09\x86", "K\x09K\x01\x86"),
+        FLAT[] = PICKLE("FloatStorage", "\x02", "K\x02\x85", "K\x01\x85"),
+        SPARSE[] = PICKLE("SparseStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
     static const struct {
         const char *pickle;
         size_t n;
         const char *says;
-    } CASES[] = { { RUNS, sizeof RUNS - 1, "names something" }, { BUILDS, sizeof BUILDS - 1, "an instruction" },
-        { CALLS, sizeof CALLS - 1, "not a dense tensor" }, { DEEP, sizeof DEEP - 1, "nested too deeply" },
-        { CUT, sizeof CUT - 1, "cut short" }, { LONG, sizeof LONG - 1, "too long" },
+    } CASES[] = { { RUNS, sizeof RUNS - 1, "names something" },
+        { BUILDS, sizeof BUILDS - 1, "an instruction" },
+        { CALLS, sizeof CALLS - 1, "not a dense tensor" },
+        { DEEP, sizeof DEEP - 1, "nested too deeply" }, { CUT, sizeof CUT - 1, "cut short" },
+        { LONG, sizeof LONG - 1, "too long" },
         { RECALLS, sizeof RECALLS - 1, "recalls what it never saw" },
         { NOTHING, sizeof NOTHING - 1, "something else than one tensor" },
-        { TWO, sizeof TWO - 1, "something else than one tensor" }, { OTHER, sizeof OTHER - 1, "not of protocol 2" },
-        { MARKED, sizeof MARKED - 1, "has no start" }, { STRIDED, sizeof STRIDED - 1, "not contiguous" },
-        { MORE, sizeof MORE - 1, "not as many as it says" }, { FLAT, sizeof FLAT - 1, "two dimensions" },
+        { TWO, sizeof TWO - 1, "something else than one tensor" },
+        { OTHER, sizeof OTHER - 1, "not of protocol 2" },
+        { MARKED, sizeof MARKED - 1, "has no start" },
+        { STRIDED, sizeof STRIDED - 1, "not contiguous" },
+        { MORE, sizeof MORE - 1, "not as many as it says" },
+        { FLAT, sizeof FLAT - 1, "two dimensions" },
         { SPARSE, sizeof SPARSE - 1, "names something" } };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         float x[2] = { 1, 2 }, *y;
@@ -270,13 +281,16 @@ static void pickles_that_want_more_are_refused(void **state) {
     kh_buf_free(&b);
 }
 
-/* ------------------------------------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------------------------- questions */
 
-static const kh_wire_limits LIMITS = { .hidden = 4, .max_len = 16, .vocab = 100, .prompts = 8, .rows = 8, .tokens = 1000 };
+static const kh_wire_limits LIMITS = {
+    .hidden = 4, .max_len = 16, .vocab = 100, .prompts = 8, .rows = 8, .tokens = 1000
+};
 
 static const int32_t ID[] = { 0, 10, 11, 5, 2, 0, 10, 11, 7, 5, 2 };
 static const size_t START[] = { 0, 5, 11 };
-static const int MASK[] = { 3, 4 }, SLOT[] = { 1, 1 }, ONE_MASK[] = { 1 }, NO_LABEL[] = { -1, -1 }, ROW[] = { 0, 1 };
+static const int MASK[] = { 3, 4 }, SLOT[] = { 1, 1 }, ONE_MASK[] = { 1 }, NO_LABEL[] = { -1, -1 },
+                 ROW[] = { 0, 1 };
 static const int32_t YES[] = { 40 }, NO[] = { 41 }, NAY[] = { 42 };
 
 static void questions_come_back(void **state) {
@@ -284,9 +298,12 @@ static void questions_come_back(void **state) {
     float prompt[2 * 2 * 4];
     for (int i = 0; i < 16; i++)
         prompt[i] = (float)i / 7;
-    kh_word word[] = { { .label = 0, .id = NO, .n_id = 1, .n_token = 1 }, { .label = 0, .id = NAY, .n_id = 1, .n_token = 1 },
+    kh_word word[] = { { .label = 0, .id = NO, .n_id = 1, .n_token = 1 },
+        { .label = 0, .id = NAY, .n_id = 1, .n_token = 1 },
         { .label = 1, .id = YES, .n_id = 1, .n_token = 1 } };
-    kh_words words = { .word = word, .n_word = 3, .n_label = 2, .n_mask = ONE_MASK, .n_variant = 1 };
+    kh_words words = {
+        .word = word, .n_word = 3, .n_label = 2, .n_mask = ONE_MASK, .n_variant = 1
+    };
     kh_batch batch = { .n_row = 2,
         .n_variant = 1,
         .n_seq = 2,
@@ -302,14 +319,15 @@ static void questions_come_back(void **state) {
     kh_buf b = kh_buf_init(1 << 16);
     kh_wire_question q;
     kh_err err;
-    kh_wire_question_put(&b, &(kh_question){ &batch, &words, KH_INJECT_EMBED_INPLACE, prompt, 2 }, 4, KH_WANT_LABELS);
+    kh_wire_question_put(&b, &(kh_question){ &batch, &words, KH_INJECT_EMBED_INPLACE, prompt, 2 },
+        4, KH_WANT_LABELS);
     if (kh_wire_question_parse(&q, b.data, b.len, &LIMITS, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_true(q.want == KH_WANT_LABELS && q.want_given && q.base64 && q.inject == KH_INJECT_EMBED_INPLACE && q.n_prompt == 2 &&
-        q.n_slot == 2);
+    assert_true(q.want == KH_WANT_LABELS && q.want_given && q.base64 &&
+        q.inject == KH_INJECT_EMBED_INPLACE && q.n_prompt == 2 && q.n_slot == 2);
     assert_memory_equal(q.prompt, prompt, sizeof prompt);
-    assert_true(
-        q.batch.n_row == 2 && q.batch.max_len == 6 && q.words.n_label == 2 && q.words.n_word == 3 && q.words.word[1].label == 0);
+    assert_true(q.batch.n_row == 2 && q.batch.max_len == 6 && q.words.n_label == 2 &&
+        q.words.n_word == 3 && q.words.word[1].label == 0);
     assert_memory_equal(q.batch.id, ID, sizeof ID);
     assert_memory_equal(q.batch.mask, MASK, sizeof MASK);
     assert_memory_equal(q.batch.slot, SLOT, sizeof SLOT);
@@ -333,20 +351,25 @@ static void limits_are_kept(void **state) {
         const char *body, *says;
         int code;
     } CASES[] = {
-        { "{\"ids\":[[1],[1],[1],[1],[1],[1],[1],[1],[1]],\"labels\":[[[1]],[[2]]]}", "1 to 8 rows", KH_EFORMAT },
-        { "{\"ids\":[[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]],\"mask\":[0],\"labels\":[[[1]],[[2]]]}", "at most 16 whole numbers",
+        { "{\"ids\":[[1],[1],[1],[1],[1],[1],[1],[1],[1]],\"labels\":[[[1]],[[2]]]}", "1 to 8 rows",
             KH_EFORMAT },
+        { "{\"ids\":[[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]],\"mask\":[0],\"labels\":[[[1]],[[2]]]}",
+            "at most 16 whole numbers", KH_EFORMAT },
         { "{\"prompts\":{\"shape\":[9,1,4],\"dtype\":\"bf16\",\"data\":"
-          "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"},"
+          "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+          "AAAAAAAAAA\"},"
           "\"ids\":[[1]]}",
             "9 prompts; at most 8", KH_ELIMIT },
-        { "{\"prompts\":{\"shape\":[1,2,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAAAAAAAAAAAAA==\"},\"ids\":[[1,1]],\"mask\":[0],"
+        { "{\"prompts\":{\"shape\":[1,2,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAAAAAAAAAAAAA=="
+          "\"},\"ids\":[[1,1]],\"mask\":[0],"
           "\"slot\":[1],\"labels\":[[[1]],[[2]]]}",
             "has 2 slots at 1", KH_EFORMAT },
-        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[1,1],[1,2]],\"mask\":[0,0],"
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"ids\":[["
+          "1,1],[1,2]],\"mask\":[0,0],"
           "\"slot\":[1,1],\"labels\":[[[1]],[[2]]]}",
             "hold other ids than those of sequence 0", KH_EFORMAT },
-        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"task\":\"sst2\",\"texts\":[\"a\"],"
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},\"task\":"
+          "\"sst2\",\"texts\":[\"a\"],"
           "\"slot_ids\":[1,2]}",
             "2 \"slot_ids\" for prompts of 1 rows", KH_EFORMAT },
     };
@@ -369,7 +392,7 @@ static void limits_are_kept(void **state) {
     kh_wire_question_free(&q);
 }
 
-/* -------------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------------- answers */
 
 static void answers_come_back_with_their_bits(void **state) {
     (void)state;
@@ -381,14 +404,18 @@ static void answers_come_back_with_their_bits(void **state) {
     p[3] = -INFINITY;
     kh_buf b = kh_buf_init(1 << 16);
     kh_wire_answer_put(&b, &(kh_wire_answer){ "m\"x", 2, 3, 2, NULL, p, NULL, true });
-    assert_int_equal(kh_wire_answer_parse(b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, NULL, back, NULL }, "s", NULL), 0);
+    assert_int_equal(kh_wire_answer_parse(
+                         b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, NULL, back, NULL }, "s", NULL),
+        0);
     assert_memory_equal(p, back, sizeof p);
     kh_buf_reset(&b);
     kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, NULL, p, NULL, false });
     assert_non_null(strstr(b.data, "-9999")); /* JSON has no infinity */
     kh_buf_reset(&b);
     kh_wire_answer_put(&b, &(kh_wire_answer){ "m", 2, 3, 2, label, NULL, NULL, false });
-    assert_int_equal(kh_wire_answer_parse(b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, same, NULL, NULL }, "s", NULL), 0);
+    assert_int_equal(kh_wire_answer_parse(
+                         b.data, b.len, &(kh_wire_wanted){ 2, 3, 2, same, NULL, NULL }, "s", NULL),
+        0);
     assert_memory_equal(label, same, sizeof label);
     kh_buf_free(&b);
 }
@@ -415,7 +442,8 @@ static void energies_that_make_no_sense_are_named(void **state) {
     } CASES[] = {
         { "", "s: answered without \"energy\", which was asked for" },
         { ",\"energy\":[[1,2]]", "must be an object with \"dtype\"" },
-        { ",\"energy\":{\"shape\":[2,1],\"data\":\"AAAAvwAAAMA=\"}", "answered with energies of shape [2, 1], expected [1, 2]" },
+        { ",\"energy\":{\"shape\":[2,1],\"data\":\"AAAAvwAAAMA=\"}",
+            "answered with energies of shape [2, 1], expected [1, 2]" },
         { ",\"energy\":{\"shape\":[1,2],\"data\":\"AAAAvwAAwH8=\"}",
             "answered prompt 0, row 1 with an energy that is not a number" },
     };
@@ -423,8 +451,11 @@ static void energies_that_make_no_sense_are_named(void **state) {
         float p[4], e[2];
         kh_err err = { 0 };
         char body[256];
-        int n = snprintf(body, sizeof body, "{\"shape\":[1,2,2],\"data\":\"AAAAvwAAAMAAAAC/AAAAwA==\"%s}", CASES[i].energy);
-        assert_int_equal(kh_wire_answer_parse(body, (size_t)n, &(kh_wire_wanted){ 1, 2, 2, NULL, p, e }, "s", &err), KH_EFORMAT);
+        int n = snprintf(body, sizeof body,
+            "{\"shape\":[1,2,2],\"data\":\"AAAAvwAAAMAAAAC/AAAAwA==\"%s}", CASES[i].energy);
+        assert_int_equal(kh_wire_answer_parse(
+                             body, (size_t)n, &(kh_wire_wanted){ 1, 2, 2, NULL, p, e }, "s", &err),
+            KH_EFORMAT);
         assert_says(&err, CASES[i].says);
     }
 }

@@ -1,4 +1,5 @@
-/* test_prompt.c - the subspace (A from its seed, P0, injection modes), questions with a hole for z, and demonstrations. */
+/* test_prompt.c - the subspace (A from its seed, P0, injection modes), questions with a hole for z,
+ * and demonstrations. */
 #include "tiny.h"
 
 #include "base/arena.h"
@@ -46,7 +47,7 @@ static void prompts_of(const kh_subspace *s, const float *z, int n, float *out) 
         fail_msg("%s", err.msg);
 }
 
-/* ------------------------------------------------------------------------------------------------ embeddings */
+/* ---------------------------------------------------------------------------------- embeddings */
 
 static void embedding_stats_are_those_of_the_rows(void **state) {
     (void)state;
@@ -73,7 +74,7 @@ static void embedding_stats_are_those_of_the_rows(void **state) {
     assert_int_equal(kh_plm_meter(plm).queries, 0);
 }
 
-/* --------------------------------------------------------------------------------------------- the projection */
+/* ------------------------------------------------------------------------------ the projection */
 
 /* Column k of A is the prompt of the k-th unit vector. */
 static void columns_of(const kh_subspace *s, float *a) {
@@ -161,7 +162,8 @@ static void bits_do_not_depend_on_threads_or_population(void **state) {
     enum { N = 20, SLOTS = 100 }; /* several blocks of A */
     kh_space_opts o = tiny_space();
     o.slots = SLOTS;
-    float z[N * D], *all = malloc(N * SLOTS * H * sizeof *all), *again = malloc(N * SLOTS * H * sizeof *again);
+    float z[N * D], *all = malloc(N * SLOTS * H * sizeof *all),
+                    *again = malloc(N * SLOTS * H * sizeof *again);
     kh_rng r = kh_rng_stream(2, KH_RNG_TEST, 0, 0);
     for (int i = 0; i < N * D; i++)
         z[i] = (float)kh_rng_normal(&r);
@@ -182,7 +184,7 @@ static void bits_do_not_depend_on_threads_or_population(void **state) {
     free(again);
 }
 
-/* --------------------------------------------------------------------------------------------------------- P0 */
+/* ------------------------------------------------------------------------------------------ P0 */
 
 static void at_zero_the_prompt_is_p0(void **state) {
     (void)state;
@@ -201,7 +203,8 @@ static void at_zero_the_prompt_is_p0(void **state) {
     }
 }
 
-/* At z = 0 with the slots' ids in place, adding after LayerNorm and embedding in place are the same model input. */
+/* At z = 0 with the slots' ids in place, adding after LayerNorm and embedding in place are the same
+ * model input. */
 static void modes_agree_at_zero(void **state) {
     (void)state;
     const kh_task *task = tiny_task();
@@ -215,7 +218,9 @@ static void modes_agree_at_zero(void **state) {
         kh_subspace *s = subspace_of(&o, 3);
         kh_batch_opts b = kh_space_batch(kh_subspace_space(s), plm, false);
         kh_batch *batch;
-        assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(d), 6, &b, NULL), 0);
+        assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words,
+                             kh_dataset_rows(d), 6, &b, NULL),
+            0);
         kh_target t = { kh_plm_scorer(plm, NULL), kh_plm_labeler(plm, NULL), s, batch, words };
         assert_int_equal(kh_target_score(&t, z, 1, logprob[i], NULL), 0);
         kh_batch_free(batch);
@@ -251,7 +256,8 @@ static void p0_of_a_text_repeats_its_tokens(void **state) {
     o.p0_text = " better news";
     kh_space s = space_of(&o, 3);
     kh_ids ids = { 0 };
-    assert_int_equal(kh_tokenizer_encode(kh_plm_tokenizer(plm), o.p0_text, strlen(o.p0_text), 0, &ids, NULL), 0);
+    assert_int_equal(
+        kh_tokenizer_encode(kh_plm_tokenizer(plm), o.p0_text, strlen(o.p0_text), 0, &ids, NULL), 0);
     assert_true(ids.n < M);
     for (int i = 0; i < M; i++)
         assert_int_equal(s.slot_id[i], ids.id[i % ids.n]);
@@ -259,7 +265,7 @@ static void p0_of_a_text_repeats_its_tokens(void **state) {
     kh_space_free(&s);
 }
 
-/* ------------------------------------------------------------------------------------------------- complaints */
+/* ---------------------------------------------------------------------------------- complaints */
 
 static void refuse(const kh_space_opts *o, const char *says) {
     kh_space s;
@@ -273,8 +279,9 @@ static void wrong_spaces_are_refused(void **state) {
     (void)state;
     kh_space_opts o = tiny_space();
     o.dim = M * H + 1;
-    refuse(
-        &o, "dimension 161 is larger than the prompt itself: 5 slots of 32 numbers are 160; take fewer dimensions or more slots");
+    refuse(&o,
+        "dimension 161 is larger than the prompt itself: 5 slots of 32 numbers are 160; take fewer "
+        "dimensions or more slots");
     o = tiny_space();
     o.p0 = KH_P0_IDS;
     refuse(&o, "P0 takes the vocabulary ids 1000 to 1004, but the vocabulary has");
@@ -311,7 +318,7 @@ static void defaults_are_the_paper_s(void **state) {
     assert_int_equal(o.p0, KH_P0_IDS);
 }
 
-/* ---------------------------------------------------------------------------------------------------- targets */
+/* ------------------------------------------------------------------------------------- targets */
 
 static void targets_ask_what_questions_ask(void **state) {
     (void)state;
@@ -324,7 +331,9 @@ static void targets_ask_what_questions_ask(void **state) {
     kh_batch *batch;
     kh_batch_opts b = kh_space_batch(kh_subspace_space(s), plm, false);
     assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(plm), false, NULL), 0);
-    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(d), ROWS, &b, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(plm), task, words, kh_dataset_rows(d),
+                         ROWS, &b, NULL),
+        0);
     float z[N * D], logprob[N * ROWS * 2], one[ROWS * 2], votes[ROWS * 2], prompt[M * H];
     int label[N * ROWS];
     kh_rng r = kh_rng_stream(4, KH_RNG_TEST, 0, 0);
@@ -353,10 +362,10 @@ static void targets_ask_what_questions_ask(void **state) {
     kh_task_close(task);
 }
 
-/* --------------------------------------------------------------------------------------------- demonstrations */
+/* ------------------------------------------------------------------------------ demonstrations */
 
-static const kh_row DEMO[] = { { "one {x}", NULL, 7, 0, 0, 0 }, { "two", NULL, 3, 0, 0, 0 }, { "three", NULL, 5, 0, 1, 0 },
-    { "four\\n!", NULL, 7, 0, 0, 0 }, { "five", NULL, 4, 0, 1, 0 } };
+static const kh_row DEMO[] = { { "one {x}", NULL, 7, 0, 0, 0 }, { "two", NULL, 3, 0, 0, 0 },
+    { "three", NULL, 5, 0, 1, 0 }, { "four\\n!", NULL, 7, 0, 0, 0 }, { "five", NULL, 4, 0, 1, 0 } };
 
 static void demonstrations_stand_before_the_template(void **state) {
     (void)state;
@@ -365,7 +374,9 @@ static void demonstrations_stand_before_the_template(void **state) {
     kh_demos d = { .row = (kh_row *)DEMO, .n = 5, .order = order, .n_order = 1, .n_shown = 3 };
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_demos_template(&d, &task, 0, 3, task.plain, &b);
-    assert_string_equal(b.data, "three . It was great . one {{x}} . It was bad . four ! . It was bad . {text} . It was {mask} .");
+    assert_string_equal(b.data,
+        "three . It was great . one {{x}} . It was bad . four ! . It was bad . {text} . It was "
+        "{mask} .");
     kh_buf_reset(&b);
     kh_demos_template(&d, &task, 0, 0, task.plain, &b);
     assert_string_equal(b.data, task.plain);

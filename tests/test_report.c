@@ -1,13 +1,14 @@
-/* test_report.c - the pieces of a report: text in pages, tables in five formats, plots with and without gnuplot, logs, principal
- * components, results side by side; and an evaluation in which every allocation fails once. */
+/* test_report.c - the pieces of a report: text in pages, tables in five formats, plots with and
+ * without gnuplot, logs, principal components, results side by side; and an evaluation in which
+ * every allocation fails once. */
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/subspace.h"
 #include "report/compare.h"
 #include "report/html.h"
 #include "report/page.h"
-#include "report/pca.h"
+#include "judge/pca.h"
 #include "report/results.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static void assert_text(kh_buf *b, const char *want) {
     kh_buf_free(b);
 }
 
-/* ------------------------------------------------------------------------------------------------------ text in pages */
+/* ------------------------------------------------------------------------------- text in pages */
 
 static void html_of(const char *s, size_t n, const char *want) {
     kh_buf b = kh_buf_init(1 << 16);
@@ -32,7 +33,8 @@ static void html_of(const char *s, size_t n, const char *want) {
 
 static void marks_are_escaped(void **state) {
     (void)state;
-    html_of("<script>alert(\"x\" & 'y')</script>", 33, "&lt;script&gt;alert(&quot;x&quot; &amp; &#39;y&#39;)&lt;/script&gt;");
+    html_of("<script>alert(\"x\" & 'y')</script>", 33,
+        "&lt;script&gt;alert(&quot;x&quot; &amp; &#39;y&#39;)&lt;/script&gt;");
     html_of("a\tb\nc\rd", 7, "a b c d");
     html_of("ü€𝄞", 9, "ü€𝄞");
 }
@@ -64,7 +66,7 @@ static void foreign_text_is_isolated_and_cut(void **state) {
     assert_text(&b, "<bdi>ab</bdi>");
 }
 
-/* ---------------------------------------------------------------------------------------------------------- tables */
+/* -------------------------------------------------------------------------------------- tables */
 
 static kh_grid sample_grid(void) {
     kh_grid t = { .n_col = 2, .n_left = 1 };
@@ -102,22 +104,29 @@ static void tables_for_terminals(void **state) {
 static void tables_for_documents(void **state) {
     (void)state;
     grid_is(KH_GRID_MARKDOWN, false,
-        "| method | value |\n|---|---:|\n| a\\|b\\_&lt;\\\\&amp;%,\" | **0.50 ± 0.25** |\n| =cmd\x1b\\[0m | 7 |\n");
-    grid_is(KH_GRID_CSV, false, "method,value\n\"a|b_<\\&%,\"\"\",0.50 ± 0.25\n\"'=cmd\x1b[0m\",7\n");
+        "| method | value |\n|---|---:|\n| a\\|b\\_&lt;\\\\&amp;%,\" | **0.50 ± 0.25** |\n| "
+        "=cmd\x1b\\[0m | 7 |\n");
+    grid_is(
+        KH_GRID_CSV, false, "method,value\n\"a|b_<\\&%,\"\"\",0.50 ± 0.25\n\"'=cmd\x1b[0m\",7\n");
     grid_is(KH_GRID_LATEX, false,
         "\\begin{tabular}{lr}\n\\hline\nmethod & value \\\\\n\\hline\n"
-        "a|b\\_\\textless{}\\textbackslash{}\\&\\%,\" & \\textbf{0.50 $\\pm$ 0.25} \\\\\n=cmd\x1b[0m & 7 "
+        "a|b\\_\\textless{}\\textbackslash{}\\&\\%,\" & \\textbf{0.50 $\\pm$ 0.25} "
+        "\\\\\n=cmd\x1b[0m & 7 "
         "\\\\\n\\hline\n\\end{tabular}\n");
     grid_is(KH_GRID_HTML, false,
-        "<table>\n<thead>\n<tr><th scope=\"col\">method</th><th scope=\"col\" class=\"n\">value</th></tr>\n</thead>\n<tbody>\n"
-        "<tr><th scope=\"row\">a|b_&lt;\\&amp;%,&quot;</th><td class=\"n\"><strong>0.50 ± 0.25</strong></td></tr>\n"
-        "<tr><th scope=\"row\">=cmd[U+001B][0m</th><td class=\"n\">7</td></tr>\n</tbody>\n</table>\n");
+        "<table>\n<thead>\n<tr><th scope=\"col\">method</th><th scope=\"col\" "
+        "class=\"n\">value</th></tr>\n</thead>\n<tbody>\n"
+        "<tr><th scope=\"row\">a|b_&lt;\\&amp;%,&quot;</th><td class=\"n\"><strong>0.50 ± "
+        "0.25</strong></td></tr>\n"
+        "<tr><th scope=\"row\">=cmd[U+001B][0m</th><td "
+        "class=\"n\">7</td></tr>\n</tbody>\n</table>\n");
 }
 
-/* ----------------------------------------------------------------------------------------------------------- plots */
+/* --------------------------------------------------------------------------------------- plots */
 
 static const char SVG[] =
-    "<?xml version=\"1.0\"?>\n<svg\n viewBox=\"0 0 470 310\"\n>\n<title>Gnuplot</title>\n<g id=\"gnuplot_canvas\">\n"
+    "<?xml version=\"1.0\"?>\n<svg\n viewBox=\"0 0 470 310\"\n>\n<title>Gnuplot</title>\n<g "
+    "id=\"gnuplot_canvas\">\n"
     "<defs><circle id='gpDot' stroke='currentColor'/><filter id='textbox'>x</filter></defs>\n"
     "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n</g>\n"
     "<g fill=\"none\" color=\"black\" stroke=\"rgb(  0,   0, 241)\"><title>plot</title>"
@@ -129,11 +138,14 @@ static void an_svg_is_made_fit_for_a_page(void **state) {
     kh_buf b = kh_buf_init(1 << 16);
     assert_true(kh_plot_inline(SVG, sizeof SVG - 1, 4, "T<", "D", &b));
     assert_text(&b,
-        "<svg viewBox=\"0 0 470 310\" role=\"img\" aria-labelledby=\"plot4-title plot4-desc\">\n<title "
+        "<svg viewBox=\"0 0 470 310\" role=\"img\" aria-labelledby=\"plot4-title "
+        "plot4-desc\">\n<title "
         "id=\"plot4-title\">T&lt;</title>\n"
-        "<desc id=\"plot4-desc\">D</desc>\n<g id=\"plot4-gnuplot_canvas\">\n<defs><circle id='plot4-gpDot' "
+        "<desc id=\"plot4-desc\">D</desc>\n<g id=\"plot4-gnuplot_canvas\">\n<defs><circle "
+        "id='plot4-gpDot' "
         "stroke='currentColor'/></defs>\n\n"
-        "<g fill=\"none\" stroke=\"var(--first)\"><use xlink:href='#plot4-gpDot' color='var(--second)'/>"
+        "<g fill=\"none\" stroke=\"var(--first)\"><use xlink:href='#plot4-gpDot' "
+        "color='var(--second)'/>"
         "<text fill=\"currentColor\">1</text><p fill='rgb(1,2,3)'/></g>\n</g>\n</svg>\n");
 }
 
@@ -142,7 +154,7 @@ static void what_is_no_svg_is_refused(void **state) {
     kh_buf b = kh_buf_init(1 << 16);
     assert_false(kh_plot_inline("nonsense", 8, 1, "", "", &b));
     assert_false(kh_plot_inline(SVG, sizeof SVG - 20, 1, "", "", &b)); /* cut off */
-    for (size_t n = 0; n < sizeof SVG; n++)                            /* and nothing is read beyond its end */
+    for (size_t n = 0; n < sizeof SVG; n++) /* and nothing is read beyond its end */
         kh_plot_inline(SVG, n, 1, "", "", &b);
     kh_buf_free(&b);
 }
@@ -161,7 +173,8 @@ static void without_gnuplot_it_says_so_once(void **state) {
     kh_buf b = kh_buf_init(1 << 20);
     assert_int_equal(plot(&g, "plot x\n", &b), 1);
     assert_true(g.missing && b.len == 0);
-    assert_string_equal(g.why, "gnuplot-that-is-not-there cannot be started: No such file or directory");
+    assert_string_equal(
+        g.why, "gnuplot-that-is-not-there cannot be started: No such file or directory");
     assert_int_equal(plot(&g, "plot x\n", &b), 1);
     kh_buf_free(&b);
 }
@@ -199,19 +212,22 @@ static void gnuplot_draws(void **state) {
     kh_buf_free(&b);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ logs */
+/* ---------------------------------------------------------------------------------------- logs */
 
 static void a_log_is_read_by_its_keys(void **state) {
     (void)state;
-    static const char text[] = "gen=1 queries=640 loss=0.52 dev=-\nnonsense\n\ngen=2 queries=1280 loss=inf dev=0.5 eps=3\n=7 "
+    static const char text[] = "gen=1 queries=640 loss=0.52 dev=-\nnonsense\n\ngen=2 queries=1280 "
+                               "loss=inf dev=0.5 eps=3\n=7 "
                                "toolongakeytobeakeyofalog=1\ngen=3";
     kh_runlog l;
     assert_int_equal(kh_runlog_parse(&l, text, sizeof text - 1, NULL), 0);
     assert_int_equal(l.n, 3);
-    int loss = kh_runlog_find(&l, "loss"), dev = kh_runlog_find(&l, "dev"), gen = kh_runlog_find(&l, "gen");
+    int loss = kh_runlog_find(&l, "loss"), dev = kh_runlog_find(&l, "dev"),
+        gen = kh_runlog_find(&l, "gen");
     assert_int_equal(l.n_key, 5);
     assert_near(kh_runlog_at(&l, 0, loss), 0.52, 0);
-    assert_true(isnan(kh_runlog_at(&l, 1, loss)) && isnan(kh_runlog_at(&l, 0, dev)) && kh_runlog_at(&l, 1, dev) == 0.5);
+    assert_true(isnan(kh_runlog_at(&l, 1, loss)) && isnan(kh_runlog_at(&l, 0, dev)) &&
+        kh_runlog_at(&l, 1, dev) == 0.5);
     assert_near(kh_runlog_at(&l, 2, gen), 3, 0);
     assert_int_equal(kh_runlog_count(&l, dev), 1);
     assert_int_equal(kh_runlog_find(&l, "nothing"), -1);
@@ -234,7 +250,7 @@ static void a_log_of_many_keys_is_bounded(void **state) {
     kh_runlog_free(&l);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- PCA */
+/* ----------------------------------------------------------------------------------------- PCA */
 
 static void principal_components_of_a_known_cloud(void **state) {
     (void)state;
@@ -253,7 +269,8 @@ static void principal_components_of_a_known_cloud(void **state) {
 
 static void weights_and_degenerate_clouds(void **state) {
     (void)state;
-    float x[] = { 0, 0, 4, 0, 2, 7 }, weight[] = { 0.5f, 0.5f, 0 }; /* the third point has no weight, but a place */
+    float x[] = { 0, 0, 4, 0, 2, 7 },
+          weight[] = { 0.5f, 0.5f, 0 }; /* the third point has no weight, but a place */
     double xy[6], share[2];
     assert_int_equal(kh_pca_plane(x, weight, 3, 2, xy, share, NULL), 0);
     assert_near(share[0], 1, 1e-9);
@@ -266,21 +283,26 @@ static void weights_and_degenerate_clouds(void **state) {
     assert_true(share[0] == 0 && xy[0] == 0 && xy[3] == 0);
 }
 
-/* --------------------------------------------------------------------------------------------------- results, compare */
+/* ---------------------------------------------------------------------------- results, compare */
 
-static char *result_json(const char *method, const char *options, int seed, double accuracy, double ece) {
+static char *result_json(
+    const char *method, const char *options, int seed, double accuracy, double ece) {
     kh_buf b = kh_buf_init(1 << 16);
     kh_buf_printf(&b,
-        "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"%s\",\"seed\":%d,\"options\":%s},\"model\":{\"path\":"
+        "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{\"method\":\"%s\",\"seed\":%d,"
+        "\"options\":%s},\"model\":{\"path\":"
         "\"models/m\"},"
-        "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":10},\"metrics\":{\"accuracy\":{\"value\":%g},\"ece\":{\"value\":%g},"
-        "\"f1\":{\"value\":null},\"aurrrc_min\":{\"value\":0.1}},\"ood\":[{\"name\":\"rte\",\"maxp\":{\"auroc\":{\"value\":0.7}},"
+        "\"task\":{\"name\":\"sst2\"},\"eval\":{\"rows\":10},\"metrics\":{\"accuracy\":{\"value\":%"
+        "g},\"ece\":{\"value\":%g},"
+        "\"f1\":{\"value\":null},\"aurrrc_min\":{\"value\":0.1}},\"ood\":[{\"name\":\"rte\","
+        "\"maxp\":{\"auroc\":{\"value\":0.7}},"
         "\"entropy\":{\"auroc\":{\"value\":0.8},\"fpr95\":{\"value\":%g}}}]}",
         method, seed, options, accuracy, ece, ece);
     return kh_buf_take(&b, NULL);
 }
 
-static kh_result result(const char *method, const char *options, int seed, double accuracy, double ece) {
+static kh_result result(
+    const char *method, const char *options, int seed, double accuracy, double ece) {
     char *json = result_json(method, options, seed, accuracy, ece);
     kh_result r;
     kh_err err;
@@ -317,14 +339,18 @@ static void malformed_results_have_their_sentences(void **state) {
         { "3", "must hold a JSON object" },
         { "{}", "\"schema\"" },
         { "{\"schema\":\"other\"}", "\"schema\" is \"other\", expected \"keyhole-results\"" },
-        { "{\"schema\":\"keyhole-results\",\"version\":2}", "written in version 2 by a later keyhole; this one reads up to 1" },
+        { "{\"schema\":\"keyhole-results\",\"version\":2}",
+            "written in version 2 by a later keyhole; this one reads up to 1" },
         { "{\"schema\":\"keyhole-results\",\"version\":1}", "\"run\" must be an object" },
-        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1}}",
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},"
+          "\"eval\":{\"rows\":1}}",
             "\"metrics\" must be an object" },
-        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{"
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},"
+          "\"eval\":{\"rows\":1},\"metrics\":{"
           "\"ece\":3}}",
             "\"ece\" must be an object with a \"value\"" },
-        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},\"eval\":{\"rows\":1},\"metrics\":{},"
+        { "{\"schema\":\"keyhole-results\",\"version\":1,\"run\":{},\"model\":{},\"task\":{},"
+          "\"eval\":{\"rows\":1},\"metrics\":{},"
           "\"ood\":[{\"name\":\"x\"}]}",
             "\"maxp\" must be an object" },
     };
@@ -338,7 +364,8 @@ static void malformed_results_have_their_sentences(void **state) {
     kh_result r;
     kh_err err;
     assert_int_equal(kh_result_open(&r, "/nowhere", &err), KH_EMISSING);
-    assert_says(&err, "/nowhere: no results.json in it; \"keyhole eval /nowhere --data DIR\" makes one");
+    assert_says(
+        &err, "/nowhere: no results.json in it; \"keyhole eval /nowhere --data DIR\" makes one");
     kh_result_free(&r);
 }
 
@@ -355,9 +382,11 @@ static void seeds_share_a_line_and_the_best_is_marked(void **state) {
     assert_int_equal(c.group[0].n, 2);
     assert_near(c.group[0].mean[0], 0.85, 1e-12);
     assert_near(c.group[0].sd[0], sqrt(0.005), 1e-12);
-    assert_true(c.group[0].best[0] && c.group[1].best[0] && !c.group[2].best[0]); /* a tie is shared */
+    assert_true(
+        c.group[0].best[0] && c.group[1].best[0] && !c.group[2].best[0]); /* a tie is shared */
     assert_true(!c.group[0].best[1] && c.group[1].best[1]);
-    assert_false(c.group[0].best[3] || c.group[0].best[2]); /* nobody is best where nothing is better */
+    assert_false(
+        c.group[0].best[3] || c.group[0].best[2]); /* nobody is best where nothing is better */
     kh_buf b = kh_buf_init(1 << 16);
     kh_comparison_put(&c, KH_GRID_MARKDOWN, false, &b);
     assert_non_null(strstr(b.data, "| bbt | 2 | **0.8500 ± 0.0707** | 0.1500 ± 0.0707 | - |"));
@@ -369,22 +398,27 @@ static void seeds_share_a_line_and_the_best_is_marked(void **state) {
 
 static void comparison_formats(void **state) {
     (void)state;
-    kh_result runs[] = { result("elbo", "{\"pop\":5,\"x\":1}", 1, 0.85, 0.05), result("elbo", "{\"pop\":9,\"x\":1}", 1, 0.7, 0.3) };
+    kh_result runs[] = { result("elbo", "{\"pop\":5,\"x\":1}", 1, 0.85, 0.05),
+        result("elbo", "{\"pop\":9,\"x\":1}", 1, 0.7, 0.3) };
     static const char *const metrics[] = { "accuracy", "f1" };
     kh_comparison c;
     assert_int_equal(kh_comparison_make(&c, runs, 2, metrics, 2, NULL), 0);
     kh_buf b = kh_buf_init(1 << 16);
     kh_comparison_put(&c, KH_GRID_TEXT, false, &b);
-    assert_text(&b, "  method      seeds  accuracy  f1\n  elbo pop=5      1   *0.8500   -\n  elbo pop=9      1    0.7000   -\n");
+    assert_text(&b,
+        "  method      seeds  accuracy  f1\n  elbo pop=5      1   *0.8500   -\n  elbo pop=9      1 "
+        "   0.7000   -\n");
     b = kh_buf_init(1 << 16);
     kh_comparison_put(&c, KH_GRID_CSV, false, &b);
     assert_text(&b,
-        "model,task,method,seeds,accuracy,accuracy_sd,f1,f1_sd\nmodels/m,sst2,elbo pop=5,1,0.85,,,\nmodels/m,sst2,elbo "
+        "model,task,method,seeds,accuracy,accuracy_sd,f1,f1_sd\nmodels/m,sst2,elbo "
+        "pop=5,1,0.85,,,\nmodels/m,sst2,elbo "
         "pop=9,1,0.7,,,\n");
     b = kh_buf_init(1 << 16);
     kh_comparison_json(&c, &b);
     assert_non_null(strstr(b.data,
-        "\"options\": {\"pop\":5,\"x\":1}, \"seeds\": 1, \"metrics\": {\n   \"accuracy\": {\"mean\": 0.85, \"sd\": null, "
+        "\"options\": {\"pop\":5,\"x\":1}, \"seeds\": 1, \"metrics\": {\n   \"accuracy\": "
+        "{\"mean\": 0.85, \"sd\": null, "
         "\"best\": true}"));
     kh_buf_free(&b);
     kh_comparison_free(&c);
@@ -437,7 +471,7 @@ static void compare_survives_every_allocation(void **state) {
     kh_free(json);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- eval */
+/* ---------------------------------------------------------------------------------------- eval */
 
 static kh_plm *plm;
 static const kh_task *task;
@@ -468,7 +502,8 @@ static int open_all(void **state) {
     write_rows(folder, "train.tsv", 40, "the boats were green");
     write_rows(folder, "test.tsv", 30, "<script>small boats</script>");
     write_text(folder, "other.json",
-        "{\"name\":\"o<b>\",\"template\":\"{mask} : {text}\",\"labels\":[{\"name\":\"x\",\"words\":[\"new\"]},"
+        "{\"name\":\"o<b>\",\"template\":\"{mask} : "
+        "{text}\",\"labels\":[{\"name\":\"x\",\"words\":[\"new\"]},"
         "{\"name\":\"y\",\"words\":[\"old\"]}]}");
     return 0;
 }
@@ -509,7 +544,9 @@ static kh_eval_opts eval_opts(const char **ood) {
     static char pair[256];
     snprintf(pair, sizeof pair, "%s=%s", other_task, folder);
     *ood = pair;
-    return (kh_eval_opts){ .decide = kh_decision_defaults(), .bootstrap = { 20, 0.95, 0 }, .ood = { ood, 1, 1 } };
+    return (kh_eval_opts){
+        .decide = kh_decision_defaults(), .bootstrap = { 20, 0.95, 0 }, .ood = { ood, 1, 1 }
+    };
 }
 
 static void an_evaluation_adds_up(void **state) {
@@ -568,7 +605,7 @@ static void energies_are_a_third_score(void **state) {
     o.decide.keep = 0.9; /* which sixteen dev rows can say */
     if (kh_eval_run(&e, p, plm, &o, &err) != 0)
         fail_msg("%s", err.msg);
-    const kh_outside *out = &e.outside[0];
+    const kh_third_party *out = &e.outside[0];
     int pairs = 0, ahead = 0, tied = 0, above = 0;
     for (int i = 0; i < e.rows.n; i++)
         for (int k = 0; k < out->rows.n; k++, pairs++) {
@@ -579,7 +616,8 @@ static void energies_are_a_third_score(void **state) {
     assert_near(out->value[KH_SCORE_ENERGY].auroc, (ahead + 0.5 * tied) / pairs, 1e-12);
     assert_true(out->low[KH_SCORE_ENERGY].auroc <= out->value[KH_SCORE_ENERGY].auroc);
     assert_true(out->value[KH_SCORE_ENERGY].auroc != out->value[KH_SCORE_ENTROPY].auroc);
-    assert_true(kh_eval_foreign(&e) == KH_SCORE_ENERGY && e.decisions.opts.foreign == KH_SCORE_ENERGY && isfinite(e.decisions.ood));
+    assert_true(kh_eval_foreign(&e) == KH_SCORE_ENERGY &&
+        e.decisions.opts.foreign == KH_SCORE_ENERGY && isfinite(e.decisions.ood));
     for (int k = 0; k < out->rows.n; k++)
         above += out->rows.energy[k] > e.decisions.ood;
     assert_near(out->flagged, (double)above / out->rows.n, 1e-12);
@@ -587,7 +625,8 @@ static void energies_are_a_third_score(void **state) {
     char *json = results_of(&e);
     assert_non_null(strstr(json, "\"ood\": {\"score\": \"energy\""));
     assert_int_equal(kh_result_parse(&r, json, strlen(json), "r.json", NULL), 0);
-    assert_near(kh_result_value(&r, "ood.o<b>.energy.auroc"), out->value[KH_SCORE_ENERGY].auroc, 1e-9);
+    assert_near(
+        kh_result_value(&r, "ood.o<b>.energy.auroc"), out->value[KH_SCORE_ENERGY].auroc, 1e-9);
     assert_int_equal(kh_result_better("ood.o<b>.energy.auroc"), 1);
     kh_result_free(&r);
     kh_free(json);
@@ -617,12 +656,14 @@ static void votes_have_two_scores(void **state) {
     p->access = KH_ACCESS_LABELS;
     assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
     assert_int_equal(e.n_score, 2);
-    assert_true(isnan(e.rows.energy[0]) && kh_eval_foreign(&e) == KH_SCORE_MAXP && e.decisions.opts.foreign == KH_SCORE_MAXP);
+    assert_true(isnan(e.rows.energy[0]) && kh_eval_foreign(&e) == KH_SCORE_MAXP &&
+        e.decisions.opts.foreign == KH_SCORE_MAXP);
     kh_result r;
     char *json = results_of(&e);
     assert_null(strstr(json, "energy"));
     assert_int_equal(kh_result_parse(&r, json, strlen(json), "r.json", NULL), 0);
-    assert_true(isnan(kh_result_value(&r, "ood.o<b>.energy.auroc")) && !isnan(kh_result_value(&r, "ood.o<b>.entropy.auroc")));
+    assert_true(isnan(kh_result_value(&r, "ood.o<b>.energy.auroc")) &&
+        !isnan(kh_result_value(&r, "ood.o<b>.entropy.auroc")));
     kh_result_free(&r);
     kh_free(json);
     kh_buf page, rows = kh_buf_init(KH_BUF_MAX);
@@ -667,7 +708,8 @@ static void refusals_of_eval(void **state) {
     kh_eval_opts o = { .decide = kh_decision_defaults(), .ood = { bad, 1, 1 } };
     assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_EARG);
     assert_says(&err,
-        "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder alone, whose rows take the "
+        "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder "
+        "alone, whose rows take the "
         "template of RUN; got \"nothing\"");
     kh_eval_free(&e);
     p->data = NULL;
@@ -697,7 +739,8 @@ static void it_can_be_stopped(void **state) {
 
 static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
     kh_runlog log;
-    static const char LINES[] = "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 eps=8 acceptance=0.4 ess=60\n";
+    static const char LINES[] = "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 "
+                                "eps=8 acceptance=0.4 ess=60\n";
     kh_err err;
     assert_int_equal(kh_runlog_parse(&log, LINES, sizeof LINES - 1, NULL), 0);
     kh_page g = { .eval = e,
@@ -720,9 +763,11 @@ static void a_page_without_gnuplot_has_its_tables(void **state) {
     kh_buf page;
     assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
     page_of(&e, "no-gnuplot-here", &page);
-    static const char *const wanted[] = { "<h1><bdi>toy</bdi> by <bdi>m&lt;i&gt;</bdi></h1>", "no-gnuplot-here cannot be started",
-        "Confidence and accuracy, bin by bin", "&lt;script&gt;small boats&lt;/script&gt;", "a &lt;run&gt;", "<bdi>o&lt;b&gt;</bdi>",
-        "aurrrc_entropy", "Votes of the prompts", "&lt;d&gt;", "Effective sample size", "all done", "fpr95" };
+    static const char *const wanted[] = { "<h1><bdi>toy</bdi> by <bdi>m&lt;i&gt;</bdi></h1>",
+        "no-gnuplot-here cannot be started", "Confidence and accuracy, bin by bin",
+        "&lt;script&gt;small boats&lt;/script&gt;", "a &lt;run&gt;", "<bdi>o&lt;b&gt;</bdi>",
+        "aurrrc_entropy", "Votes of the prompts", "&lt;d&gt;", "Effective sample size", "all done",
+        "fpr95" };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (!strstr(page.data, wanted[i]))
             fail_msg("not in the page: %s", wanted[i]);
@@ -745,9 +790,14 @@ static void every_allocation_may_fail(void **state) {
     for (long n = 1;; n += step) { /* every one at first, then some */
         kh_eval e;
         kh_err err;
-        kh_buf results = kh_buf_init(KH_BUF_MAX), rows = kh_buf_init(KH_BUF_MAX), page = kh_buf_init(KH_BUF_MAX);
+        kh_buf results = kh_buf_init(KH_BUF_MAX), rows = kh_buf_init(KH_BUF_MAX),
+               page = kh_buf_init(KH_BUF_MAX);
         kh_runlog log = { 0 };
-        kh_page g = { .eval = &e, .log = &log, .run = "r", .options = "{}", .plotter = { .program = "none", .missing = true } };
+        kh_page g = { .eval = &e,
+            .log = &log,
+            .run = "r",
+            .options = "{}",
+            .plotter = { .program = "none", .missing = true } };
         kh_alloc_fail_at(n, true);
         int rc = kh_eval_run(&e, p, plm, &o, &err);
         if (rc == 0) {
@@ -755,7 +805,8 @@ static void every_allocation_may_fail(void **state) {
             kh_eval_rows_json(&e, &rows);
             rc = kh_page_write(&g, &page, &err);
         }
-        bool done = kh_alloc_count() < n, failed = rc != 0 || kh_buf_failed(&results) || kh_buf_failed(&rows);
+        bool done = kh_alloc_count() < n,
+             failed = rc != 0 || kh_buf_failed(&results) || kh_buf_failed(&rows);
         kh_alloc_fail_at(0, false);
         kh_eval_free(&e);
         kh_buf_free(&results);

@@ -1,9 +1,9 @@
-/* test_run.c - runs that survive: whatever ends a run, and wherever, going on with it gives the same bytes and asks nothing
- * twice. */
+/* test_run.c - runs that survive: whatever ends a run, and wherever, going on with it gives the
+ * same bytes and asks nothing twice. */
 #include "faulty.h"
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "run/journal.h"
 #include "run/run.h"
 #include "tune/method.h"
@@ -27,13 +27,14 @@ static int open_all(void **state) {
     train = tiny_rows(TRAIN, 1, -1);
     dev = tiny_rows(DEV, 2, -1);
     /* Where there is memory to write to, waiting for a disk shows nothing. */
-    snprintf(dir, sizeof dir, "%s/keyhole-test-run-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    snprintf(dir, sizeof dir, "%s/keyhole-test-run-%ld",
+        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
     return 0;
 }
 
 static void clear(void) {
-    static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "run.lock", "posterior.json",
-        "posterior.safetensors", NULL };
+    static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm",
+        "run.lock", "posterior.json", "posterior.safetensors", NULL };
     tiny_remove(dir, FILES);
 }
 
@@ -47,31 +48,37 @@ static int close_all(void **state) {
     return tiny_teardown(state);
 }
 
-/* ------------------------------------------------------------------------------------------------- a run, as a caller */
+/* -------------------------------------------------------------------------- a run, as a caller */
 
 #define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-/* Options that make a method short, and the same with a larger budget. Methods with soft prompts come in by a row here. */
+/* Options that make a method short, and the same with a larger budget. Methods with soft prompts
+ * come in by a row here. */
 typedef struct short_method {
     const char *name;
     const char *less[8], *more[8];
 } short_method;
 
 static const short_method SHORT[] = {
-    { "bbt", { "budget-generations=6", "pop=4", "dev-every=4" }, { "budget-generations=9", "pop=4", "dev-every=4" } },
+    { "bbt", { "budget-generations=6", "pop=4", "dev-every=4" },
+        { "budget-generations=9", "pop=4", "dev-every=4" } },
     { "ensemble", { "budget-generations=3", "pop=3", "dev-every=2", "members=3" },
         { "budget-generations=5", "pop=3", "dev-every=2", "members=3" } },
     { "elbo", { "budget-generations=4", "pop=3", "draws=2", "samples=3", "dev-every=3" },
         { "budget-generations=7", "pop=3", "draws=2", "samples=3", "dev-every=3" } },
-    { "abc-rejection", { "samples=5", "tolerance=4", "max-misses=3" }, { "samples=5", "tolerance=4", "max-misses=3" } },
+    { "abc-rejection", { "samples=5", "tolerance=4", "max-misses=3" },
+        { "samples=5", "tolerance=4", "max-misses=3" } },
     { "abc-smc", { "budget-generations=2", "samples=6", "max-misses=3", "first-draws=3" },
         { "budget-generations=4", "samples=6", "max-misses=3", "first-draws=3" } },
     { "smc", { "budget-levels=1", "samples=6", "first-draws=4", "max-moves=2" },
         { "budget-levels=3", "samples=6", "first-draws=4", "max-moves=2" } },
     { "smc", { "budget-levels=1", "samples=6", "accept=soft", "max-moves=2", "dev-every=1" },
         { "budget-levels=3", "samples=6", "accept=soft", "max-moves=2", "dev-every=1" } },
-    { "snpe", { "budget-rounds=2", "simulations=12", "samples=4", "transforms=2", "hidden=4", "max-epochs=2", "batch=6" },
-        { "budget-rounds=3", "simulations=12", "samples=4", "transforms=2", "hidden=4", "max-epochs=2", "batch=6" } },
+    { "snpe",
+        { "budget-rounds=2", "simulations=12", "samples=4", "transforms=2", "hidden=4",
+            "max-epochs=2", "batch=6" },
+        { "budget-rounds=3", "simulations=12", "samples=4", "transforms=2", "hidden=4",
+            "max-epochs=2", "batch=6" } },
 };
 enum { N_SHORT = sizeof SHORT / sizeof SHORT[0] };
 
@@ -105,7 +112,9 @@ static void take_line(void *user, const char *line) {
 }
 
 static attempt attempt_of(const char *method) {
-    attempt a = { .method = method, .set = small(method), .o = kh_tune_defaults(), .box = plm, .pieces = -1 };
+    attempt a = {
+        .method = method, .set = small(method), .o = kh_tune_defaults(), .box = plm, .pieces = -1
+    };
     a.o.space = tiny_space();
     a.o.seed = 13;
     a.lines = kh_buf_init(KH_BUF_MAX);
@@ -134,7 +143,8 @@ static int go(attempt *a) {
     kh_posterior_free(p);
     kh_run_close(run);
     kh_meter after = kh_plm_meter(a->box);
-    a->used = (kh_meter){ .queries = after.queries - before.queries, .replayed = after.replayed - before.replayed };
+    a->used = (kh_meter){ .queries = after.queries - before.queries,
+        .replayed = after.replayed - before.replayed };
     return rc;
 }
 
@@ -150,8 +160,11 @@ typedef struct result {
 } result;
 
 static result result_of(attempt *a) {
-    result r = { .lines = kh_buf_init(KH_BUF_MAX), .queries = a->used.queries, .asked = a->used.queries - a->used.replayed };
-    char *json = kh_path_join(dir, "posterior.json"), *samples = kh_path_join(dir, "posterior.safetensors");
+    result r = { .lines = kh_buf_init(KH_BUF_MAX),
+        .queries = a->used.queries,
+        .asked = a->used.queries - a->used.replayed };
+    char *json = kh_path_join(dir, "posterior.json"),
+         *samples = kh_path_join(dir, "posterior.safetensors");
     assert_int_equal(kh_file_read(json, 1 << 20, &r.json, NULL), 0);
     assert_int_equal(kh_file_read(samples, 1 << 20, &r.samples, NULL), 0);
     kh_buf_bytes(&r.lines, a->lines.data, a->lines.len);
@@ -201,8 +214,8 @@ static long long ask_journal(const char *sql) {
     char *path = kh_path_join(dir, "run.sqlite");
     sqlite3 *db;
     sqlite3_stmt *s = NULL;
-    if (sqlite3_open(path, &db) != SQLITE_OK || sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK ||
-        sqlite3_step(s) > SQLITE_DONE)
+    if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK || sqlite3_step(s) > SQLITE_DONE)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     long long n = sqlite3_column_int64(s, 0);
     sqlite3_finalize(s);
@@ -219,7 +232,7 @@ static void do_journal(const char *sql) {
     kh_journal_close(&j);
 }
 
-/* --------------------------------------------------------------------------------------------------- stop and go on */
+/* ------------------------------------------------------------------------------ stop and go on */
 
 static void interrupt_everywhere(const char *method, const char *const *set, double keep) {
     attempt a = attempt_of(method);
@@ -231,7 +244,8 @@ static void interrupt_everywhere(const char *method, const char *const *set, dou
     long long answered = i.queries;
     kh_run_info_free(&i);
     int stops = 0;
-    for (int pieces = 0;; pieces += pieces < 12 ? 1 : 7) { /* after every piece, and then go on to the end */
+    for (int pieces = 0;;
+         pieces += pieces < 12 ? 1 : 7) { /* after every piece, and then go on to the end */
         clear();
         a.pieces = pieces;
         int rc = go(&a);
@@ -310,7 +324,8 @@ static void descents_go_on_to_the_same_bytes(void **state) {
                 go_well(&a);
                 check_result(&a, &want);
             }
-            assert_int_equal(ask_journal("SELECT count(*) FROM kept WHERE name = 'descent'"), keep < 0);
+            assert_int_equal(
+                ask_journal("SELECT count(*) FROM kept WHERE name = 'descent'"), keep < 0);
             if (keep < 0) {
                 do_journal("UPDATE kept SET bytes = x'00'");
                 assert_int_equal(go(&a), KH_EFORMAT);
@@ -328,7 +343,8 @@ static void states_change_nothing(void **state) {
         interrupt_everywhere(SHORT[k].name, SHORT[k].less, -1);
 }
 
-/* A fit is computed once: whoever takes the run up again looks its outcome up, also if it was computed after being resumed. */
+/* A fit is computed once: whoever takes the run up again looks its outcome up, also if it was
+ * computed after being resumed. */
 static void no_flow_is_taught_twice(void **state) {
     (void)state;
     attempt a = attempt_of("snpe");
@@ -341,7 +357,8 @@ static void no_flow_is_taught_twice(void **state) {
     while ((a.pieces = n, go(&a)) == KH_STOPPED && ask_journal("SELECT max(id) FROM answers") < at)
         assert_true(n++ < 1000);
     assert_int_equal(ask_journal("SELECT count(*) FROM kept"), 0);
-    while ((a.pieces = n, go(&a)) == KH_STOPPED && ask_journal("SELECT max(id) FROM answers") == at) /* a little further */
+    while ((a.pieces = n, go(&a)) == KH_STOPPED &&
+        ask_journal("SELECT max(id) FROM answers") == at) /* a little further */
         assert_true(n++ < 1000);
     assert_int_equal(ask_journal("SELECT count(*) FROM kept"), 1);
     a.pieces = -1;
@@ -353,22 +370,24 @@ static void no_flow_is_taught_twice(void **state) {
     result got = { 0 };
     if (rc == 0) {
         got = result_of(&a);
-        assert_true(got.samples.len != want.samples.len || memcmp(got.samples.data, want.samples.data, want.samples.len) != 0);
+        assert_true(got.samples.len != want.samples.len ||
+            memcmp(got.samples.data, want.samples.data, want.samples.len) != 0);
         result_free(&got);
     }
     kh_buf_free(&a.lines);
     result_free(&want);
 }
 
-/* Members side by side: the same result and lines as one after another; also when a run is resumed with another number of
- * groups. */
+/* Members side by side: the same result and lines as one after another; also when a run is resumed
+ * with another number of groups. */
 static void members_may_go_in_step(void **state) {
     (void)state;
     for (int budget = 0; budget < 2; budget++)
         for (int keep = 0; keep < 2; keep++) {
             attempt a = attempt_of("ensemble");
             a.set = SET("budget-generations=5", "pop=3", "dev-every=2", "members=5");
-            a.o.max_queries = budget ? (5 * 3 * TRAIN + 3 * DEV) * 7 / 2 : 0; /* ends the fourth member; three may go in step */
+            a.o.max_queries = budget ? (5 * 3 * TRAIN + 3 * DEV) * 7 / 2
+                                     : 0; /* ends the fourth member; three may go in step */
             a.run.keep_seconds = keep ? -1 : 1e9;
             result want = reference(&a);
             assert_true(budget == (strstr(want.json.data, "would exceed the budget") != NULL));
@@ -488,14 +507,15 @@ static void a_time_budget_counts_all_sessions_and_no_replay(void **state) {
     assert_int_equal(go(&a), KH_STOPPED);
     long long asked = a.used.queries;
     a.pieces = -1;
-    a.o.max_seconds = 1e-6; /* used up already: what is known is replayed, one more generation asked */
+    a.o.max_seconds =
+        1e-6; /* used up already: what is known is replayed, one more generation asked */
     go_well(&a);
     assert_true(a.used.replayed >= asked);
     assert_true(a.used.queries - a.used.replayed <= 2 * 4 * TRAIN + DEV);
     kh_buf_free(&a.lines);
 }
 
-/* --------------------------------------------------------------------------------------------------- what is written */
+/* ----------------------------------------------------------------------------- what is written */
 
 static void of_labels_nothing_but_labels_is_written(void **state) {
     (void)state;
@@ -503,14 +523,19 @@ static void of_labels_nothing_but_labels_is_written(void **state) {
     a.box = labels;
     clear();
     go_well(&a);
-    assert_int_equal(ask_journal("SELECT count(*) FROM answers WHERE kind <> 'labels' OR length(answer) <> 2 * rows"), 0);
+    assert_int_equal(
+        ask_journal(
+            "SELECT count(*) FROM answers WHERE kind <> 'labels' OR length(answer) <> 2 * rows"),
+        0);
     assert_int_equal(ask_journal("SELECT sum(rows) FROM answers"), DEV);
     a.box = plm;
     a.method = "bbt";
     a.set = small("bbt");
     clear();
     go_well(&a);
-    assert_int_equal(ask_journal("SELECT count(*) FROM answers WHERE kind <> 'logprobs' OR length(answer) <> 2 * 4 * rows"), 0);
+    assert_int_equal(ask_journal("SELECT count(*) FROM answers WHERE kind <> 'logprobs' OR "
+                                 "length(answer) <> 2 * 4 * rows"),
+        0);
     kh_buf_free(&a.lines);
 }
 
@@ -522,10 +547,15 @@ static void the_journal_answers_in_sql(void **state) {
     assert_int_equal(ask_journal("SELECT sum(rows) FROM answers"), a.used.queries);
     assert_int_equal(ask_journal("SELECT count(DISTINCT question) = count(*) FROM answers"), 1);
     assert_int_equal(ask_journal("SELECT count(*) FROM generations"), 6);
-    assert_int_equal(ask_journal("SELECT max(queries) FROM log WHERE gen = 6"), 6 * 4 * TRAIN + DEV);
+    assert_int_equal(
+        ask_journal("SELECT max(queries) FROM log WHERE gen = 6"), 6 * 4 * TRAIN + DEV);
     assert_int_equal(ask_journal("SELECT count(*) FROM log WHERE loss >= best AND dev IS NULL"), 3);
-    assert_int_equal(ask_journal("SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"), 1);
-    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"), 5); /* budgets, and --label-prior */
+    assert_int_equal(
+        ask_journal(
+            "SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"),
+        1);
+    assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"),
+        5); /* budgets, and --label-prior */
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }
@@ -535,7 +565,9 @@ static void add_line(void *user, const char *line, const char *facts) {
     take_line(user, line);
 }
 
-static void count_option(void *user, const kh_run_option *o) { *(int *)user += o->budget ? 100 : 1; }
+static void count_option(void *user, const kh_run_option *o) {
+    *(int *)user += o->budget ? 100 : 1;
+}
 
 static void readers_see_what_was_written(void **state) {
     (void)state;
@@ -561,7 +593,8 @@ static void readers_see_what_was_written(void **state) {
     kh_buf_free(&read.lines);
 }
 
-/* As a URI, which reading needs where no shared-memory file can be made, a name may mean something else than as a path. */
+/* As a URI, which reading needs where no shared-memory file can be made, a name may mean something
+ * else than as a path. */
 static void a_folder_may_have_any_name(void **state) {
     (void)state;
     char usual[sizeof dir], file[sizeof dir + 16], beside[sizeof dir + 16];
@@ -588,7 +621,7 @@ static void a_folder_may_have_any_name(void **state) {
     kh_buf_free(&a.lines);
 }
 
-/* ------------------------------------------------------------------------------------------------------- what breaks */
+/* --------------------------------------------------------------------------------- what breaks */
 
 static void refuse(attempt *a, int code, const char *says) {
     int rc = go(a);
@@ -597,14 +630,16 @@ static void refuse(attempt *a, int code, const char *says) {
     assert_says(&a->err, says);
 }
 
-/* Every write of a run in turn finds the disk full; what was committed stays, and the run goes on from there. */
+/* Every write of a run in turn finds the disk full; what was committed stays, and the run goes on
+ * from there. */
 static void a_full_disk_costs_nothing_but_time(void **state) {
     (void)state;
     static const struct {
         int code;
         const char *says;
     } faults[] = {
-        { SQLITE_FULL, "the disk is full; what was recorded is safe: make room, then go on with --resume" },
+        { SQLITE_FULL,
+            "the disk is full; what was recorded is safe: make room, then go on with --resume" },
         { SQLITE_IOERR_WRITE, "run.sqlite: cannot read or write: disk I/O error" },
     };
     attempt a = attempt_of("bbt");
@@ -639,9 +674,11 @@ static void other_failures_have_sentences_of_their_own(void **state) {
         const char *says;
     } faults[] = {
         { SQLITE_READONLY,
-            "run.sqlite: cannot open or write (attempt to write a readonly database); is the folder write-protected?" },
+            "run.sqlite: cannot open or write (attempt to write a readonly database); is the "
+            "folder write-protected?" },
         { SQLITE_BUSY, "run.sqlite: another program has locked it; close that one, then go on" },
-        { SQLITE_CORRUPT, "run.sqlite: damaged, or not a database (database disk image is malformed)" },
+        { SQLITE_CORRUPT,
+            "run.sqlite: damaged, or not a database (database disk image is malformed)" },
     };
     for (int i = 0; i < 3; i++) {
         attempt a = attempt_of("bbt");
@@ -660,13 +697,16 @@ static void a_damaged_state_is_told(void **state) {
     (void)state;
     static const struct {
         const char *method, *says;
-    } kept[] = { { "bbt", "the kept state of a search is damaged" }, { "elbo", "the kept state of a fit is damaged" },
+    } kept[] = { { "bbt", "the kept state of a search is damaged" },
+        { "elbo", "the kept state of a fit is damaged" },
         { "snpe", "the kept state of a flow is damaged: 3 bytes, expected " } };
     for (int k = 0; k < 3; k++) {
         attempt a = attempt_of(kept[k].method);
         a.run.keep_seconds = -1;
         clear();
-        for (int n = 4; (a.pieces = n, go(&a)) == KH_STOPPED && ask_journal("SELECT count(*) FROM kept") == 0; n++)
+        for (int n = 4;
+             (a.pieces = n, go(&a)) == KH_STOPPED && ask_journal("SELECT count(*) FROM kept") == 0;
+             n++)
             assert_true(n < 1000);
         assert_true(ask_journal("SELECT count(*) FROM kept") > 0);
         a.pieces = -1;
@@ -691,7 +731,8 @@ static void memory_may_run_out_anywhere(void **state) {
         int rc = go(&a);
         done = kh_alloc_count() < n;
         kh_alloc_fail_at(0, false);
-        if (rc != (done ? 0 : KH_ENOMEM) && !(rc == 0 && !done)) /* the caller's own buffer of lines may be hit, too */
+        if (rc != (done ? 0 : KH_ENOMEM) &&
+            !(rc == 0 && !done)) /* the caller's own buffer of lines may be hit, too */
             fail_msg("allocation %ld: %d, %s", n, rc, a.err.msg);
         if (n % 5 == 0) {
             go_well(&a);
@@ -772,16 +813,19 @@ static void what_is_not_a_journal_is_refused(void **state) {
     char junk[4096];
     memset(junk, 'x', sizeof junk);
     assert_int_equal(kh_file_write(path, junk, sizeof junk, NULL), 0);
-    refuse(&a, KH_EFORMAT, "run.sqlite: damaged, or not a database (file is not a database); \"sqlite3 ");
+    refuse(&a, KH_EFORMAT,
+        "run.sqlite: damaged, or not a database (file is not a database); \"sqlite3 ");
     unlink(path);
     do_journal("PRAGMA user_version = 99");
-    refuse(&a, KH_EUNSUPPORTED, "run.sqlite: written by a newer keyhole (schema 99, this one knows 1); use that one");
+    refuse(&a, KH_EUNSUPPORTED,
+        "run.sqlite: written by a newer keyhole (schema 99, this one knows 1); use that one");
     unlink(path);
     do_journal("PRAGMA user_version = 0");
     kh_run_info i;
     kh_err err;
     assert_int_equal(kh_run_info_read(&i, dir, &err), KH_EUNSUPPORTED);
-    assert_says(&err, "run.sqlite: of an older keyhole (schema 0, now 1); resuming the run brings it up to date");
+    assert_says(&err,
+        "run.sqlite: of an older keyhole (schema 0, now 1); resuming the run brings it up to date");
     unlink(path);
     do_journal("PRAGMA application_id = 7");
     refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
@@ -789,7 +833,8 @@ static void what_is_not_a_journal_is_refused(void **state) {
     do_journal("PRAGMA user_version = -3");
     refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
     unlink(path);
-    assert_int_equal(kh_file_write(path, "", 0, NULL), 0); /* an empty file is a journal of version 0 */
+    assert_int_equal(
+        kh_file_write(path, "", 0, NULL), 0); /* an empty file is a journal of version 0 */
     go_well(&a);
     kh_free(path);
     kh_buf_free(&a.lines);
@@ -800,7 +845,8 @@ static void a_journal_brings_no_statements_of_its_own(void **state) {
     (void)state;
     static const char *const EVIL[] = {
         "ALTER TABLE run RENAME TO was;"
-        "CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c",
+        "CREATE VIEW run AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x "
+        "FROM c",
         "CREATE TRIGGER evil AFTER INSERT ON sessions BEGIN DELETE FROM answers; END",
         "CREATE VIRTUAL TABLE evil USING rtree(a, b, c)",
     };
@@ -815,15 +861,16 @@ static void a_journal_brings_no_statements_of_its_own(void **state) {
         do_journal(EVIL[i]);
         refuse(&a, KH_EFORMAT, "a view, trigger or virtual table, which no run has");
         assert_int_equal(kh_run_info_read(&info, dir, &err), KH_EFORMAT);
-        assert_says(&err, i == 0 ? "run.sqlite: holds \"run\", a view" : "run.sqlite: holds \"evil\", a view");
+        assert_says(&err,
+            i == 0 ? "run.sqlite: holds \"run\", a view" : "run.sqlite: holds \"evil\", a view");
         kh_buf_free(&a.lines);
     }
 }
 
 static void numbers_that_cannot_be_are_damage(void **state) {
     (void)state;
-    static const char *const EVIL[] = { "UPDATE sessions SET id = 9223372036854775807", "UPDATE sessions SET epoch = 2147483647",
-        "UPDATE sessions SET epoch = -5" };
+    static const char *const EVIL[] = { "UPDATE sessions SET id = 9223372036854775807",
+        "UPDATE sessions SET epoch = 2147483647", "UPDATE sessions SET epoch = -5" };
     for (int i = 0; i < 3; i++) {
         attempt a = attempt_of("bbt");
         clear();
@@ -845,7 +892,8 @@ static void changed_terms_are_named(void **state) {
     a.pieces = -1;
     a.set = SET("budget-generations=6", "pop=5", "dev-every=4", "loss=hinge");
     refuse(&a, KH_EMISMATCH,
-        "holds another run: --pop was 4 and is 5 now, --loss was \"ce\" and is \"hinge\" now; give what was given");
+        "holds another run: --pop was 4 and is 5 now, --loss was \"ce\" and is \"hinge\" now; give "
+        "what was given");
     a.set = small("bbt");
     a.o.seed = 14;
     refuse(&a, KH_EMISMATCH, "--seed was 13 and is 14 now");
@@ -891,7 +939,8 @@ static void a_folder_that_is_taken_is_refused(void **state) {
     go_well(&a);
     a.run.resume = false;
     refuse(&a, KH_EARG,
-        "holds a posterior already, of a finished run of bbt; --force writes over it, --resume with a larger budget goes on");
+        "holds a posterior already, of a finished run of bbt; --force writes over it, --resume "
+        "with a larger budget goes on");
     a.run.overwrite = true;
     go_well(&a);
     assert_int_equal(a.used.replayed, 0);
@@ -899,7 +948,8 @@ static void a_folder_that_is_taken_is_refused(void **state) {
     char *path = kh_path_join(dir, "run.sqlite");
     unlink(path);
     kh_free(path);
-    refuse(&a, KH_EARG, "holds a posterior already, but not the run that made it; --force writes over it");
+    refuse(&a, KH_EARG,
+        "holds a posterior already, but not the run that made it; --force writes over it");
     kh_buf_free(&a.lines);
 }
 
@@ -918,7 +968,7 @@ static void a_refused_run_leaves_nothing(void **state) {
     kh_buf_free(&a.lines);
 }
 
-/* --------------------------------------------------------------------------------------------------------- forecasts */
+/* ----------------------------------------------------------------------------------- forecasts */
 
 static kh_forecast told;
 static int told_rc;
@@ -929,13 +979,16 @@ static int take_forecast(void *user, const kh_forecast *f) {
 }
 
 /* Methods that reject: how often is not known before. */
-static bool may_ask_less(const char *method) { return strncmp(method, "abc-", 4) == 0 || strcmp(method, "smc") == 0; }
+static bool may_ask_less(const char *method) {
+    return strncmp(method, "abc-", 4) == 0 || strcmp(method, "smc") == 0;
+}
 
 static void forecasts_hold(void **state) {
     (void)state;
     const char *name;
     for (int m = 0; (name = kh_method_name(m)) != NULL; m++) {
-        if (!kh_method_at(m)->most || kh_method_at(m)->access == KH_ACCESS_WEIGHTS || (kh_method_at(m)->soft && !small(name)))
+        if (!kh_method_at(m)->most || kh_method_at(m)->access == KH_ACCESS_WEIGHTS ||
+            (kh_method_at(m)->soft && !small(name)))
             continue;
         attempt a = attempt_of(name);
         clear();
@@ -947,7 +1000,8 @@ static void forecasts_hold(void **state) {
         else
             assert_int_equal(told.queries + told.warm_up, a.used.queries);
         assert_true(told.candidates > 0 && told.train_rows == TRAIN && told.dev_rows == DEV);
-        assert_true(!kh_method_at(m)->soft || (told.tokens > 0 && told.query_seconds > 0 && told.warm_up == 2 * TRAIN));
+        assert_true(!kh_method_at(m)->soft ||
+            (told.tokens > 0 && told.query_seconds > 0 && told.warm_up == 2 * TRAIN));
         told_rc = 1; /* a dry run, of a run that is there */
         refuse(&a, KH_STOPPED, "stopped after the forecast");
         assert_int_equal(a.used.queries, 0);

@@ -1,8 +1,8 @@
-/* test_server.c - the server and keyhole's own client over loopback: the same bits as without a wire, the access level kept,
- * and requests that mean no good survived. */
+/* test_server.c - the server and keyhole's own client over loopback: the same bits as without a
+ * wire, the access level kept, and requests that mean no good survived. */
 #include "site.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 enum { SLOTS = 4, PROMPTS = 9, ROWS = 7 };
 
-/* ------------------------------------------------------------------------------------------------ fixtures */
+/* ------------------------------------------------------------------------------------ fixtures */
 
 static kh_plm *client_open(const site *s, kh_access access) {
     kh_plm *p;
@@ -33,9 +33,11 @@ typedef struct asked {
 
 static const char *const TASKS[] = {
     TINY_TASK,
-    "{\"name\":\"many\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\",\"e\"]},"
+    "{\"name\":\"many\",\"template\":\"{text} It was {mask} "
+    ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\",\"e\"]},"
     "{\"name\":\"good\",\"words\":[\"better\",\"t\"]},{\"name\":\"odd\",\"words\":[\"a\"]}]}",
-    "{\"name\":\"long\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"slower than\"]},"
+    "{\"name\":\"long\",\"template\":\"{text} It was {mask} "
+    ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"slower than\"]},"
     "{\"name\":\"good\",\"words\":[\"better\"]}]}",
 };
 
@@ -47,7 +49,8 @@ static asked asked_new(kh_plm *box, const char *json, kh_inject inject) {
     char text[ROWS][64];
     kh_rng r = kh_rng_stream(4, KH_RNG_TEST, 0, 0);
     for (int i = 0; i < ROWS; i++) {
-        int n = snprintf(text[i], sizeof text[i], "row %d of %u%s", i, kh_rng_below(&r, 100000), i % 2 ? " and more of it" : "");
+        int n = snprintf(text[i], sizeof text[i], "row %d of %u%s", i, kh_rng_below(&r, 100000),
+            i % 2 ? " and more of it" : "");
         row[i] = (kh_row){ .a = text[i], .n_a = (size_t)n, .label = 0 };
     }
     kh_batch_opts o = { .max_len = kh_plm_describe(box).max_len,
@@ -62,7 +65,8 @@ static asked asked_new(kh_plm *box, const char *json, kh_inject inject) {
     a.prompt = malloc(n * sizeof *a.prompt);
     for (size_t i = 0; i < n; i++)
         a.prompt[i] = (float)kh_rng_normal(&r);
-    a.q = (kh_question){ a.batch, a.words, inject, inject == KH_INJECT_NONE ? NULL : a.prompt, PROMPTS };
+    a.q = (kh_question){ a.batch, a.words, inject, inject == KH_INJECT_NONE ? NULL : a.prompt,
+        PROMPTS };
     return a;
 }
 
@@ -73,7 +77,7 @@ static void asked_free(asked *a) {
     kh_task_close(a->task);
 }
 
-/* --------------------------------------------------------------------------------------------- the same bits */
+/* ------------------------------------------------------------------------------- the same bits */
 
 static void log_probabilities_have_the_bits_of_the_native_box(void **state) {
     (void)state;
@@ -81,7 +85,8 @@ static void log_probabilities_have_the_bits_of_the_native_box(void **state) {
     kh_plm *native = tiny_open(KH_ACCESS_LOGPROBS), *http = client_open(&s, KH_ACCESS_LOGPROBS);
     for (int t = 0; t < 3; t++)
         for (int inject = KH_INJECT_NONE; inject <= KH_INJECT_EMBED_INPLACE; inject++) {
-            asked a = asked_new(native, TASKS[t], (kh_inject)inject), b = asked_new(http, TASKS[t], (kh_inject)inject);
+            asked a = asked_new(native, TASKS[t], (kh_inject)inject),
+                  b = asked_new(http, TASKS[t], (kh_inject)inject);
             float one[PROMPTS * ROWS * 3] = { 0 }, two[PROMPTS * ROWS * 3] = { 0 };
             int label[PROMPTS * ROWS] = { 0 }, same[PROMPTS * ROWS] = { 0 };
             kh_err err;
@@ -90,7 +95,8 @@ static void log_probabilities_have_the_bits_of_the_native_box(void **state) {
                 fail_msg("%s", err.msg);
             assert_memory_equal(one, two, sizeof one);
             float energy[PROMPTS * ROWS] = { 0 }, twin[PROMPTS * ROWS] = { 0 };
-            assert_int_equal(kh_plm_score_energy(kh_plm_scorer(native, NULL), &a.q, one, energy, &err), 0);
+            assert_int_equal(
+                kh_plm_score_energy(kh_plm_scorer(native, NULL), &a.q, one, energy, &err), 0);
             if (kh_plm_score_energy(kh_plm_scorer(http, NULL), &b.q, two, twin, &err) != 0)
                 fail_msg("%s", err.msg);
             assert_memory_equal(one, two, sizeof one);
@@ -149,7 +155,8 @@ static kh_buf tune(kh_plm *box, const char *method, const char *model) {
     o.space = tiny_space();
     o.seed = 7;
     o.model = model;
-    if (kh_tune(&p, method, strcmp(method, "bbt") == 0 ? SET : NULL, box, task, train, dev, &o, &err) != 0 ||
+    if (kh_tune(&p, method, strcmp(method, "bbt") == 0 ? SET : NULL, box, task, train, dev, &o,
+            &err) != 0 ||
         kh_posterior_save(p, dir, &err) != 0)
         fail_msg("%s", err.msg);
     static const char *const FILES[] = { "posterior.json", "posterior.safetensors" };
@@ -174,7 +181,8 @@ static void tuning_through_the_server_gives_the_same_files(void **state) {
     static const struct {
         const char *method;
         kh_access access;
-    } CASES[] = { { "bbt", KH_ACCESS_LOGPROBS }, { "manual", KH_ACCESS_LABELS }, { "icl", KH_ACCESS_LABELS } };
+    } CASES[] = { { "bbt", KH_ACCESS_LOGPROBS }, { "manual", KH_ACCESS_LABELS },
+        { "icl", KH_ACCESS_LABELS } };
     for (int i = 0; i < 3; i++) {
         site s = site_open(CASES[i].access, NULL);
         kh_plm *native = tiny_open(CASES[i].access), *http = client_open(&s, CASES[i].access);
@@ -191,7 +199,8 @@ static void tuning_through_the_server_gives_the_same_files(void **state) {
     }
 }
 
-/* Many clients at once, each with prompts of its own about the same rows: joined, and still each its own answer. */
+/* Many clients at once, each with prompts of its own about the same rows: joined, and still each
+ * its own answer. */
 typedef struct one_client {
     pthread_t thread;
     const site *s;
@@ -260,25 +269,31 @@ static void questions_are_cut_to_the_limits_of_the_service(void **state) {
     site_close(&s);
 }
 
-/* ------------------------------------------------------------------------------------------------ access */
+/* -------------------------------------------------------------------------------------- access */
 
-#define TOY_BY_TEXT                                                                                                                \
-    "\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"     \
+#define TOY_BY_TEXT \
+    "\"task\":{\"name\":\"toy\",\"template\":\"{text} It was {mask} " \
+    ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]}," \
     "{\"name\":\"good\",\"words\":[\"better\"]}]},\"texts\":[\"the boats\",\"were green\"]"
 
 static void texts_are_answered_too(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{" TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_int_equal(
+        ask(&s, "POST", "/v1/score", "", "{" TOY_BY_TEXT "}", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\"want\":\"logprobs\",\"shape\":[1,2,2],\"logprobs\":[[[-"));
     assert_null(strstr(answer, "energy"));
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}",
+                         answer, sizeof answer),
+        200);
     assert_non_null(strstr(answer, "\"want\":\"energies\",\"shape\":[1,2,2],\"logprobs\":[[[-"));
     const char *energy = strstr(answer, "]],\"energy\":[[");
     double x[2];
     assert_non_null(energy);
     assert_int_equal(sscanf(energy, "]],\"energy\":[[%lf,%lf]]}", &x[0], &x[1]), 2);
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"labels\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"labels\"," TOY_BY_TEXT "}",
+                         answer, sizeof answer),
+        200);
     assert_non_null(strstr(answer, "\"shape\":[1,2],\"labels\":["));
     site_close(&s);
 }
@@ -286,12 +301,18 @@ static void texts_are_answered_too(void **state) {
 static void labels_only_means_labels_only(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LABELS, NULL);
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"logprobs\"," TOY_BY_TEXT "}", answer, sizeof answer), 403);
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"logprobs\"," TOY_BY_TEXT "}",
+                         answer, sizeof answer),
+        403);
     assert_non_null(strstr(answer, "--access labels and lets no probability out"));
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}", answer, sizeof answer), 403);
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"want\":\"energies\"," TOY_BY_TEXT "}",
+                         answer, sizeof answer),
+        403);
     assert_int_equal(ask(&s, "GET", "/v1/model", "", "", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\"energy\":false"));
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"encoding\":\"base64\"," TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{\"encoding\":\"base64\"," TOY_BY_TEXT "}",
+                         answer, sizeof answer),
+        200);
     assert_null(strstr(answer, "logprob"));
     assert_null(strstr(answer, "\"data\""));
     kh_plm *http = client_open(&s, KH_ACCESS_LOGPROBS);
@@ -312,13 +333,18 @@ static void hidden_states_go_out_at_their_own_level(void **state) {
     kh_server_opts o = kh_server_defaults();
     o.port = 0;
     assert_int_equal(
-        kh_server_start(&open, &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o, NULL), 0);
+        kh_server_start(&open,
+            &(kh_served){ .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true }, &o,
+            NULL),
+        0);
     kh_server_stop(s.server);
     s.server = open;
     assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", BODY, answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\"index\":1,\"embedding\":["));
-    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[1]}", answer, sizeof answer), 400);
-    assert_int_equal(ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[]}", answer, sizeof answer), 400);
+    assert_int_equal(
+        ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[1]}", answer, sizeof answer), 400);
+    assert_int_equal(
+        ask(&s, "POST", "/v1/embeddings", "", "{\"input\":[]}", answer, sizeof answer), 400);
     site_close(&s);
 }
 
@@ -330,7 +356,8 @@ static void a_prompt_may_be_all_there_is(void **state) {
     data[(2 * 32 * 2 + 2) / 3 * 4 - 1] = '=';
     data[(2 * 32 * 2 + 2) / 3 * 4] = '\0';
     snprintf(body, sizeof body,
-        "{\"inject\":\"embed-prefix\",\"prompts\":{\"dtype\":\"bf16\",\"shape\":[1,2,32],\"data\":\"%s\"},\"ids\":[[5,6]],\"mask\":"
+        "{\"inject\":\"embed-prefix\",\"prompts\":{\"dtype\":\"bf16\",\"shape\":[1,2,32],\"data\":"
+        "\"%s\"},\"ids\":[[5,6]],\"mask\":"
         "[1],\"slot\":[0],"
         "\"labels\":[[[7]],[[8]]]}",
         data);
@@ -346,22 +373,28 @@ static void a_token_is_asked_for(void **state) {
     kh_server_opts o = kh_server_defaults();
     o.token_file = test_file("token", "tiny-secret\n", 12);
     site s = site_open(KH_ACCESS_LABELS, &o);
-    static const char *const WRONG[] = { "", "Authorization: Bearer \r\n", "Authorization: Bearer tiny-secre\r\n",
-        "Authorization: Bearer tiny-secret2\r\n", "Authorization: Basic tiny-secret\r\n",
+    static const char *const WRONG[] = { "", "Authorization: Bearer \r\n",
+        "Authorization: Bearer tiny-secre\r\n", "Authorization: Bearer tiny-secret2\r\n",
+        "Authorization: Basic tiny-secret\r\n",
         "Authorization: Bearer tiny-secrettiny-secret\r\n" };
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++)
         assert_int_equal(ask(&s, "GET", "/v1/model", WRONG[i], "", answer, sizeof answer), 401);
     assert_int_equal(ask(&s, "POST", "/v1/score", "", "{}", answer, sizeof answer), 401);
     assert_int_equal(ask(&s, "GET", "/metrics", "", "", answer, sizeof answer), 401);
     assert_int_equal(ask(&s, "GET", "/health", "", "", answer, sizeof answer), 200);
-    assert_int_equal(ask(&s, "GET", "/v1/model", "Authorization: Bearer tiny-secret\r\n", "", answer, sizeof answer), 200);
+    assert_int_equal(ask(&s, "GET", "/v1/model", "Authorization: Bearer tiny-secret\r\n", "",
+                         answer, sizeof answer),
+        200);
     kh_plm *http;
     kh_err err;
     assert_int_equal(kh_plm_open(&http, s.url, &(kh_plm_opts){ 0 }, &err), KH_EUNSUPPORTED);
-    assert_says(&err, "answered HTTP 401: this server wants a bearer token; --key-file or KEYHOLE_API_KEY gives the key");
+    assert_says(&err,
+        "answered HTTP 401: this server wants a bearer token; --key-file or KEYHOLE_API_KEY gives "
+        "the key");
     kh_http_opts h = kh_http_defaults();
     h.key_file = test_file("wrong", "wrong-key", 9);
-    assert_int_equal(kh_plm_open(&http, s.url, &(kh_plm_opts){ .http = &h }, &err), KH_EUNSUPPORTED);
+    assert_int_equal(
+        kh_plm_open(&http, s.url, &(kh_plm_opts){ .http = &h }, &err), KH_EUNSUPPORTED);
     assert_null(strstr(err.msg, "wrong-key"));
     unlink(h.key_file);
     h.key_file = o.token_file;
@@ -371,7 +404,7 @@ static void a_token_is_asked_for(void **state) {
     site_close(&s);
 }
 
-/* ---------------------------------------------------------------------------------------------- no good meant */
+/* ------------------------------------------------------------------------------- no good meant */
 
 static void malformed_questions_are_refused_with_a_reason(void **state) {
     (void)state;
@@ -388,27 +421,40 @@ static void malformed_questions_are_refused_with_a_reason(void **state) {
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]]]}", "2 to 4096 arrays", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[]]}", "label 1 has no words", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[]]]}", "has no tokens", 400 },
-        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8,9]]]}", "must name the lengths", 400 },
-        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[99999]]]}", "\\\"labels\\\" must be a whole number from 0 to 660",
+        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8,9]]]}", "must name the lengths",
             400 },
-        { "{\"ids\":[[0,5,99999]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "number 2 of \\\"ids\\\"", 400 },
-        { "{\"ids\":[[0,5.5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "number 1 of \\\"ids\\\"", 400 },
+        { "{\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[99999]]]}",
+            "\\\"labels\\\" must be a whole number from 0 to 660", 400 },
+        { "{\"ids\":[[0,5,99999]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
+            "number 2 of \\\"ids\\\"", 400 },
+        { "{\"ids\":[[0,5.5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}", "number 1 of \\\"ids\\\"",
+            400 },
         { "{\"ids\":[[]],\"mask\":[0],\"labels\":[[[7]],[[8]]]}", "sequence 0 has no tokens", 400 },
         { "{\"ids\":[[0,5,2]],\"mask\":[3],\"labels\":[[[7]],[[8]]]}", "has its masks at 3", 400 },
-        { "{\"ids\":[[0,5,2]],\"mask\":[1,1],\"labels\":[[[7]],[[8]]]}", "at most 1 whole numbers", 400 },
-        { "{\"ids\":[[0,5,2]],\"mask\":[],\"labels\":[[[7]],[[8]]]}", "a number for each of 1 sequences", 400 },
+        { "{\"ids\":[[0,5,2]],\"mask\":[1,1],\"labels\":[[[7]],[[8]]]}", "at most 1 whole numbers",
+            400 },
+        { "{\"ids\":[[0,5,2]],\"mask\":[],\"labels\":[[[7]],[[8]]]}",
+            "a number for each of 1 sequences", 400 },
         { "{\"ids\":[],\"mask\":[],\"labels\":[[[7]],[[8]]]}", "must hold 1 to 4096 rows", 400 },
-        { "{\"prompts\":{\"shape\":[1,1,32],\"data\":\"AAAA\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
+        { "{\"prompts\":{\"shape\":[1,1,32],\"data\":\"AAAA\"},\"ids\":[[0,5,2]],\"mask\":[1],"
+          "\"labels\":[[[7]],[[8]]]}",
             "must be base64 of 128 bytes", 400 },
-        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
+        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAAAAAA=\"},\"ids\":[[0,5,2]],\"mask\":["
+          "1],\"labels\":[[[7]],[[8]]]}",
             "at most 128 rows of 32", 400 },
-        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAA AAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
+        { "{\"prompts\":{\"shape\":[1,1,2],\"data\":\"AAAAAAA "
+          "AAA=\"},\"ids\":[[0,5,2]],\"mask\":[1],\"labels\":[[[7]],[[8]]]}",
             "not base64", 400 },
-        { "{\"prompts\":{\"shape\":[1,1,2147483648],\"data\":\"\"},\"ids\":[[0]]}", "a whole number from 1", 400 },
-        { "{\"prompts\":{\"shape\":[2147483647,2147483647,2147483647],\"data\":\"\"},\"ids\":[[0]]}", "holds more than", 413 },
-        { "{\"prompts\":{\"dtype\":\"f64\",\"shape\":[1,1,1],\"data\":\"\"},\"ids\":[[0]]}", "must be f32, f16 or bf16", 400 },
+        { "{\"prompts\":{\"shape\":[1,1,2147483648],\"data\":\"\"},\"ids\":[[0]]}",
+            "a whole number from 1", 400 },
+        { "{\"prompts\":{\"shape\":[2147483647,2147483647,2147483647],\"data\":\"\"},\"ids\":[[0]]"
+          "}",
+            "holds more than", 413 },
+        { "{\"prompts\":{\"dtype\":\"f64\",\"shape\":[1,1,1],\"data\":\"\"},\"ids\":[[0]]}",
+            "must be f32, f16 or bf16", 400 },
         { "{\"prompts\":7,\"ids\":[[0]]}", "must be an object with", 400 },
-        { "{\"inject\":\"none\",\"prompts\":{\"shape\":[1,1,1],\"data\":\"\"},\"ids\":[[0]]}", "\\\"inject\\\" must be", 400 },
+        { "{\"inject\":\"none\",\"prompts\":{\"shape\":[1,1,1],\"data\":\"\"},\"ids\":[[0]]}",
+            "\\\"inject\\\" must be", 400 },
         { "{\"task\":\"/etc/passwd\",\"texts\":[\"a\"]}", "the name of a built-in task", 400 },
         { "{\"task\":\"sst2\",\"texts\":[[\"a\",\"b\"]]}", "must be a string", 400 },
         { "{\"task\":\"rte\",\"texts\":[\"a\"]}", "an array of two strings", 400 },
@@ -432,8 +478,8 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
         const char *type;
         unsigned char bytes[4];
         int size;
-    } CASES[] = { { "f32", { 0, 0, 0xC0, 0x7F }, 4 }, { "f16", { 0, 0x7E }, 2 }, { "bf16", { 0xC0, 0x7F }, 2 },
-        { "f32", { 0, 0, 0x80, 0x7F }, 4 } };
+    } CASES[] = { { "f32", { 0, 0, 0xC0, 0x7F }, 4 }, { "f16", { 0, 0x7E }, 2 },
+        { "bf16", { 0xC0, 0x7F }, 2 }, { "f32", { 0, 0, 0x80, 0x7F }, 4 } };
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         char body[1024], data[256] = "";
@@ -450,7 +496,8 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
         }
         data[at] = '\0';
         snprintf(body, sizeof body,
-            "{\"prompts\":{\"dtype\":\"%s\",\"shape\":[1,1,32],\"data\":\"%s\"},\"ids\":[[0,5,2]],\"mask\":[2],\"slot\":[1],"
+            "{\"prompts\":{\"dtype\":\"%s\",\"shape\":[1,1,32],\"data\":\"%s\"},\"ids\":[[0,5,2]],"
+            "\"mask\":[2],\"slot\":[1],"
             "\"labels\":[[[7]],[[8]]]}",
             CASES[i].type, data);
         assert_int_equal(ask(&s, "POST", "/v1/score", "", body, answer, sizeof answer), 400);
@@ -462,8 +509,9 @@ static void prompts_that_are_no_numbers_are_refused(void **state) {
 static void paths_lead_nowhere_else(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LABELS, NULL);
-    static const char *const PATHS[] = { "/../../../../etc/passwd", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
-        "//etc/passwd", "/v1/tokenizer/../config.json", "/model.safetensors", "/v1/score/", "/V1/MODEL", "/." };
+    static const char *const PATHS[] = { "/../../../../etc/passwd", "/v1/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/v1/tokenizer/../config.json",
+        "/model.safetensors", "/v1/score/", "/V1/MODEL", "/." };
     for (size_t i = 0; i < sizeof PATHS / sizeof PATHS[0]; i++) {
         int status = ask(&s, "GET", PATHS[i], "", "", answer, sizeof answer);
         if (status != 404 || strstr(answer, "root:"))
@@ -474,7 +522,9 @@ static void paths_lead_nowhere_else(void **state) {
     site_close(&s);
 }
 
-static bool is_alive(const site *s) { return ask(s, "GET", "/health", "", "", answer, sizeof answer) == 200; }
+static bool is_alive(const site *s) {
+    return ask(s, "GET", "/health", "", "", answer, sizeof answer) == 200;
+}
 
 static void heads_and_bodies_have_limits(void **state) {
     (void)state;
@@ -488,15 +538,18 @@ static void heads_and_bodies_have_limits(void **state) {
     memset(big + k, 'a', n - (size_t)k);
     memcpy(big + n - 4, "\r\n\r\n", 4);
     talk(port, big, n, answer, sizeof answer, 20);
-    assert_true(answer[0] == '\0' || strstr(answer, " 431 ") || strstr(answer, " 413 ") || strstr(answer, " 414 "));
+    assert_true(answer[0] == '\0' || strstr(answer, " 431 ") || strstr(answer, " 413 ") ||
+        strstr(answer, " 414 "));
     assert_true(is_alive(&s));
     /* said to be too large */
-    k = snprintf(big, n, "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
+    k = snprintf(
+        big, n, "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
     talk(port, big, (size_t)k, answer, sizeof answer, 20);
     assert_non_null(strstr(answer, " 413 "));
     assert_non_null(strstr(answer, "at most 1048576 are taken"));
     /* in chunks, without saying so */
-    k = snprintf(big, n, "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
+    k = snprintf(big, n,
+        "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
     memset(big + k, 'a', 0x180000);
     memcpy(big + k + 0x180000, "\r\n0\r\n\r\n", 7);
     talk(port, big, (size_t)k + 0x180000 + 7, answer, sizeof answer, 20);
@@ -518,13 +571,12 @@ static void slow_connections_are_ended(void **state) {
     o.body_time = 0.6;
     o.idle_time = 0.6;
     site s = site_open(KH_ACCESS_LABELS, &o);
-    static const char *const STARTS[] = {
-        "GET /health HTTP/1.1\r\nX: ", "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", ""
-    };
+    static const char *const STARTS[] = { "GET /health HTTP/1.1\r\nX: ",
+        "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "" };
     int fd[3];
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)kh_server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
-    };
+    struct sockaddr_in a = { .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)kh_server_port(s.server)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     for (int i = 0; i < 3; i++) {
         fd[i] = socket(AF_INET, SOCK_STREAM, 0);
         assert_int_equal(connect(fd[i], (struct sockaddr *)&a, sizeof a), 0);
@@ -546,7 +598,8 @@ static void slow_connections_are_ended(void **state) {
     site_close(&s);
 }
 
-/* With one place in the queue and many at the door, some are told to come again; the client does, and gets its answers. */
+/* With one place in the queue and many at the door, some are told to come again; the client does,
+ * and gets its answers. */
 static void a_full_queue_says_429_and_clients_come_again(void **state) {
     (void)state;
     kh_server_opts o = kh_server_defaults();
@@ -558,7 +611,9 @@ static void a_full_queue_says_429_and_clients_come_again(void **state) {
     h.in_flight = 16;
     h.retries = 100;
     kh_plm *http;
-    assert_int_equal(kh_plm_open(&http, s.url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &h }, NULL), 0);
+    assert_int_equal(
+        kh_plm_open(&http, s.url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &h }, NULL),
+        0);
     asked a = asked_new(native, TASKS[0], KH_INJECT_POST_LN_ADD);
     float one[PROMPTS * ROWS * 2], two[PROMPTS * ROWS * 2];
     kh_err err;
@@ -566,7 +621,8 @@ static void a_full_queue_says_429_and_clients_come_again(void **state) {
     if (kh_plm_score(kh_plm_scorer(http, NULL), &a.q, two, &err) != 0)
         fail_msg("%s", err.msg);
     assert_memory_equal(one, two, sizeof one);
-    assert_int_equal(kh_plm_meter(http).queries, PROMPTS * ROWS); /* each counted once, however often it was tried */
+    assert_int_equal(kh_plm_meter(http).queries,
+        PROMPTS * ROWS); /* each counted once, however often it was tried */
     asked_free(&a);
     kh_plm_close(native);
     kh_plm_close(http);
@@ -576,7 +632,8 @@ static void a_full_queue_says_429_and_clients_come_again(void **state) {
 static void metrics_count(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LABELS, NULL);
-    assert_int_equal(ask(&s, "POST", "/v1/score", "", "{" TOY_BY_TEXT "}", answer, sizeof answer), 200);
+    assert_int_equal(
+        ask(&s, "POST", "/v1/score", "", "{" TOY_BY_TEXT "}", answer, sizeof answer), 200);
     assert_int_equal(ask(&s, "GET", "/nothing", "", "", answer, sizeof answer), 404);
     assert_int_equal(ask(&s, "GET", "/metrics", "", "", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "\nkeyhole_queries_total 2\n"));
@@ -637,7 +694,8 @@ int main(void) {
 
 #else
 int main(void) {
-    printf("# skipped: server: built without libmicrohttpd\nok 1 - server # SKIP built without libmicrohttpd\n");
+    printf("# skipped: server: built without libmicrohttpd\nok 1 - server # SKIP built without "
+           "libmicrohttpd\n");
     return 0;
 }
 #endif

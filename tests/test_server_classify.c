@@ -38,7 +38,8 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
         for (int i = 0; i < 40; i++)
             label[i] = kh_dataset_rows(dev)[i].label;
         if (kh_predictor_new(&p, d.posterior, d.plm, NULL, &err) != 0 ||
-            kh_predictor_explain(p, kh_dataset_rows(dev), 40, &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
+            kh_predictor_explain(p, kh_dataset_rows(dev), 40,
+                &(kh_explained){ .p = q, .energy = energy }, &err) != 0 ||
             kh_decisions_fit(&fitted, &(kh_answers){ q, label, 40, 2 }, energy, &how, &err) != 0 ||
             kh_decisions_save(&fitted, d.run, &err) != 0)
             fail_msg("%s", err.msg);
@@ -49,14 +50,16 @@ static desk desk_open(const kh_server_opts *given, bool decisions) {
     kh_dataset_close(dev);
     kh_server_opts so = given ? *given : kh_server_defaults();
     so.port = 0;
-    if (kh_server_start(
-            &d.s.server, &(kh_served){ .plm = d.plm, .name = "desk", .posterior = d.posterior, .run = d.run }, &so, &err) != 0)
+    if (kh_server_start(&d.s.server,
+            &(kh_served){ .plm = d.plm, .name = "desk", .posterior = d.posterior, .run = d.run },
+            &so, &err) != 0)
         fail_msg("%s", err.msg);
     return d;
 }
 
 static void desk_close(desk *d) {
-    static const char *const FILES[] = { "posterior.json", "posterior.safetensors", "decisions.json", "report.html", NULL };
+    static const char *const FILES[] = { "posterior.json", "posterior.safetensors",
+        "decisions.json", "report.html", NULL };
     kh_server_stop(d->s.server);
     kh_posterior_free(d->posterior);
     kh_plm_close(d->plm);
@@ -75,7 +78,8 @@ static json_t *body_of(const char *text) {
 static void it_says_what_the_predictor_says(void **state) {
     (void)state;
     desk d = desk_open(NULL, false);
-    static const char *const TEXTS[] = { "the boats were green", "<script>alert(1)</script>", "", "\xF0\x9F\x98\x80 and <mask>" };
+    static const char *const TEXTS[] = { "the boats were green", "<script>alert(1)</script>", "",
+        "\xF0\x9F\x98\x80 and <mask>" };
     kh_row row[4];
     double p[4 * 2];
     kh_predictor *predictor;
@@ -90,12 +94,14 @@ static void it_says_what_the_predictor_says(void **state) {
         kh_json_quote(&b, TEXTS[i], strlen(TEXTS[i]));
         kh_buf_text(&b, "}");
         assert_int_equal(ask(&d.s, "POST", "/v1/classify", "", b.data, answer, sizeof answer), 200);
-        json_t *root = body_of(answer), *q = json_object_get(root, "distribution"), *votes = json_object_get(root, "votes");
+        json_t *root = body_of(answer), *q = json_object_get(root, "distribution"),
+               *votes = json_object_get(root, "votes");
         assert_true(fabs(json_number_value(json_object_get(q, "bad")) - p[2 * i]) < 1e-8);
         assert_true(fabs(json_number_value(json_object_get(q, "good")) - p[2 * i + 1]) < 1e-8);
-        assert_true(
-            fabs(json_number_value(json_object_get(votes, "bad")) + json_number_value(json_object_get(votes, "good")) - 1) < 1e-6);
-        assert_string_equal(json_string_value(json_object_get(root, "label")), p[2 * i + 1] > p[2 * i] ? "good" : "bad");
+        assert_true(fabs(json_number_value(json_object_get(votes, "bad")) +
+                        json_number_value(json_object_get(votes, "good")) - 1) < 1e-6);
+        assert_string_equal(json_string_value(json_object_get(root, "label")),
+            p[2 * i + 1] > p[2 * i] ? "good" : "bad");
         assert_null(json_object_get(root, "abstain")); /* nothing was fitted to decide by */
         json_decref(root);
         kh_buf_free(&b);
@@ -111,18 +117,23 @@ static void it_decides_where_decisions_are_kept(void **state) {
     kh_predictor *predictor;
     kh_decisions decisions;
     assert_int_equal(kh_predictor_new(&predictor, d.posterior, d.plm, NULL, NULL), 0);
-    assert_int_equal(kh_predictor_explain(predictor, row, 2, &(kh_explained){ .p = p, .energy = energy }, NULL), 0);
+    assert_int_equal(
+        kh_predictor_explain(predictor, row, 2, &(kh_explained){ .p = p, .energy = energy }, NULL),
+        0);
     kh_predictor_free(predictor);
     assert_int_equal(kh_decisions_open(&decisions, d.run, NULL), 0);
-    assert_int_equal(
-        ask(&d.s, "POST", "/v1/classify", "", "{\"texts\":[\"the boats\",\"were small\"]}", answer, sizeof answer), 200);
+    assert_int_equal(ask(&d.s, "POST", "/v1/classify", "",
+                         "{\"texts\":[\"the boats\",\"were small\"]}", answer, sizeof answer),
+        200);
     json_t *root = body_of(answer), *results = json_object_get(root, "results");
     assert_int_equal(json_array_size(results), 2);
     for (size_t i = 0; i < 2; i++) { /* as "keyhole predict" would */
         const json_t *one = json_array_get(results, i);
         kh_decision want = kh_decide(&decisions, &row[i], p + 2 * i, energy[i], NULL);
-        assert_true(fabs(json_number_value(json_object_get(one, "energy")) - energy[i]) < 1e-7 * fabs(energy[i]));
-        assert_true(json_number_value(json_object_get(one, "ood_score")) == json_number_value(json_object_get(one, "energy")));
+        assert_true(fabs(json_number_value(json_object_get(one, "energy")) - energy[i]) <
+            1e-7 * fabs(energy[i]));
+        assert_true(json_number_value(json_object_get(one, "ood_score")) ==
+            json_number_value(json_object_get(one, "energy")));
         assert_true(json_is_true(json_object_get(one, "ood")) == want.foreign);
     }
     kh_decisions_free(&decisions);
@@ -152,9 +163,11 @@ static void it_serves_its_page_and_nothing_of_the_model(void **state) {
     assert_non_null(strstr(answer, "this run has no report"));
     static const struct {
         const char *body, *says;
-    } WRONG[] = { { "", "request" }, { "[]", "must be an object with" }, { "{\"text\":1}", "a text is a string" },
-        { "{\"text\":\"a\",\"texts\":[]}", "must be an object with" }, { "{\"texts\":[]}", "0 texts" },
-        { "{\"texts\":[[\"a\",\"b\"]]}", "a text is a string" }, { "{\"text\":\"\\ud800\"}", "request" } };
+    } WRONG[] = { { "", "request" }, { "[]", "must be an object with" },
+        { "{\"text\":1}", "a text is a string" },
+        { "{\"text\":\"a\",\"texts\":[]}", "must be an object with" },
+        { "{\"texts\":[]}", "0 texts" }, { "{\"texts\":[[\"a\",\"b\"]]}", "a text is a string" },
+        { "{\"text\":\"\\ud800\"}", "request" } };
     for (size_t i = 0; i < sizeof WRONG / sizeof WRONG[0]; i++) {
         int status = ask(&d.s, "POST", "/v1/classify", "", WRONG[i].body, answer, sizeof answer);
         if ((status != 400 && status != 413) || !strstr(answer, WRONG[i].says))
@@ -171,8 +184,11 @@ static void the_report_is_shown(void **state) {
     kh_server_opts o = kh_server_defaults();
     o.port = 0;
     assert_int_equal(kh_file_write(path, "<p>the report", 13, NULL), 0);
-    assert_int_equal(kh_server_start(&first.s.server,
-                         &(kh_served){ .plm = first.plm, .name = "d", .posterior = first.posterior, .run = first.run }, &o, NULL),
+    assert_int_equal(
+        kh_server_start(&first.s.server,
+            &(kh_served){
+                .plm = first.plm, .name = "d", .posterior = first.posterior, .run = first.run },
+            &o, NULL),
         0);
     assert_int_equal(ask(&first.s, "GET", "/report", "", "", answer, sizeof answer), 200);
     assert_non_null(strstr(answer, "<p>the report"));
@@ -238,7 +254,8 @@ int main(void) {
 
 #else
 int main(void) {
-    printf("# skipped: server: built without libmicrohttpd\nok 1 - server # SKIP built without libmicrohttpd\n");
+    printf("# skipped: server: built without libmicrohttpd\nok 1 - server # SKIP built without "
+           "libmicrohttpd\n");
     return 0;
 }
 #endif

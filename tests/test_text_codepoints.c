@@ -1,5 +1,6 @@
-/* test_text_codepoints.c - every code point through every component that looks at characters, against what Hugging Face's
- * library does (tests/vectors/tokenizers/codepoints.txt; the README beside it says what each section asks). */
+/* test_text_codepoints.c - every code point through every component that looks at characters,
+ * against what Hugging Face's library does (tests/vectors/tokenizers/codepoints.txt; the README
+ * beside it says what each section asks). */
 #include "test.h"
 
 #include "base/arena.h"
@@ -25,7 +26,8 @@ static void open_rig(rig *r, const kh_kind *kinds, const char *list_key, const c
     kh_err err;
     *r = (rig){ 0 };
     if (kh_json_parse(definition, strlen(definition), "test", &obj, &err) != 0 ||
-        kh_chain_load(&r->chain, kinds, list_key, obj, &(kh_source){ "test", &r->arena }, &err) != 0)
+        kh_chain_load(&r->chain, kinds, list_key, obj, &(kh_source){ "test", &r->arena }, &err) !=
+            0)
         fail_msg("%s", err.msg);
     json_decref(obj);
 }
@@ -43,7 +45,9 @@ static void normalize(rig *r, const char *s, size_t n) {
     assert_int_equal(kh_chain_run(&r->chain, &r->norm, NULL), 0);
 }
 
-static bool gives(const rig *r, const char *s, size_t n) { return r->norm.n == n && memcmp(r->norm.s, s, n) == 0; }
+static bool gives(const rig *r, const char *s, size_t n) {
+    return r->norm.n == n && memcmp(r->norm.s, s, n) == 0;
+}
 
 /* How many pieces before + c + after becomes. */
 static int count_pieces(rig *r, const char *before, uint32_t c, const char *after) {
@@ -57,12 +61,15 @@ static int count_pieces(rig *r, const char *before, uint32_t c, const char *afte
     return r->pieces.n;
 }
 
-/* ------------------------------------------------------------------------------------------------------ classes */
+/* ------------------------------------------------------------------------------------- classes */
 
 static const char *class_clean(rig *r, uint32_t c, const char *s, size_t n) {
     (void)c;
     normalize(r, s, n);
-    return r->norm.n == 0 ? "removed" : gives(r, " ", 1) ? "space" : gives(r, s, n) ? "" : "changed";
+    return r->norm.n == 0  ? "removed"
+        : gives(r, " ", 1) ? "space"
+        : gives(r, s, n)   ? ""
+                           : "changed";
 }
 
 static const char *class_chinese(rig *r, uint32_t c, const char *s, size_t n) {
@@ -85,10 +92,10 @@ static const char *class_strip(rig *r, uint32_t c, const char *s, size_t n) {
 
 static const char *class_gpt2(rig *r, uint32_t c, const char *s, size_t n) {
     (void)s, (void)n;
-    return count_pieces(r, "a", c, "") == 1   ? "L"
-           : count_pieces(r, "1", c, "") == 1 ? "N"
-           : count_pieces(r, "!", c, "") == 1 ? ""
-                                              : "space";
+    return count_pieces(r, "a", c, "") == 1 ? "L"
+        : count_pieces(r, "1", c, "") == 1  ? "N"
+        : count_pieces(r, "!", c, "") == 1  ? ""
+                                            : "space";
 }
 
 static const char *class_bert_split(rig *r, uint32_t c, const char *s, size_t n) {
@@ -108,7 +115,8 @@ static const char *class_whitespace(rig *r, uint32_t c, const char *s, size_t n)
     return k == 1 ? "word" : k == 2 ? "space" : "";
 }
 
-/* A block of 256 at a time, between characters that no class holds: a match stands as a piece of one character. */
+/* A block of 256 at a time, between characters that no class holds: a match stands as a piece of
+ * one character. */
 static const char *class_regex(rig *r, uint32_t c, const char *s, size_t n) {
     static bool yes[256];
     (void)s, (void)n;
@@ -132,10 +140,12 @@ static const char *class_regex(rig *r, uint32_t c, const char *s, size_t n) {
     return yes[c % 256] ? "yes" : "";
 }
 
-#define BERT(clean, chinese, strip, lower)                                                                                         \
-    "{\"type\":\"BertNormalizer\",\"clean_text\":" clean ",\"handle_chinese_chars\":" chinese ",\"strip_accents\":" strip          \
-    ",\"lowercase\":" lower "}"
-#define REGEX(pattern) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"Isolated\",\"invert\":false}"
+#define BERT(clean, chinese, strip, lower) \
+    "{\"type\":\"BertNormalizer\",\"clean_text\":" clean ",\"handle_chinese_chars\":" chinese \
+    ",\"strip_accents\":" strip ",\"lowercase\":" lower "}"
+#define REGEX(pattern) \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern \
+    "\"},\"behavior\":\"Isolated\",\"invert\":false}"
 
 static const struct class_row {
     const char *name;
@@ -188,14 +198,15 @@ static void test_class(void **state) {
     bool more = true;
     int wrong = 0;
     rig r;
-    open_rig(&r, row->normalizer ? kh_normalizers : kh_pretokenizers, row->normalizer ? "normalizers" : "pretokenizers",
-        row->definition);
+    open_rig(&r, row->normalizer ? kh_normalizers : kh_pretokenizers,
+        row->normalizer ? "normalizers" : "pretokenizers", row->definition);
     for (uint32_t c = 0; c < N_CODE; c++) {
         char s[4];
         if (c >= 0xD800 && c < 0xE000)
             continue;
         while (more && (c > last || !expected[0]))
-            more = fgets(line, sizeof line, f) && sscanf(line, "%x %x %31s", &first, &last, expected) == 3;
+            more = fgets(line, sizeof line, f) &&
+                sscanf(line, "%x %x %31s", &first, &last, expected) == 3;
         const char *want = more && c >= first ? expected : "";
         const char *have = row->ask(&r, c, s, (size_t)kh_utf8_put(c, s));
         if (strcmp(have, want) != 0 && ++wrong <= 20)
@@ -217,7 +228,8 @@ static void test_combining(void **state) {
     open_rig(&r, kh_normalizers, "normalizers", "{\"type\":\"NFD\"}");
     while (fgets(line, sizeof line, f) && sscanf(line, "%x %x %u", &first, &last, &class) == 3)
         for (uint32_t c = first; c <= last; c++, checked++) {
-            /* U+0300 is of class 230, U+0334 of class 1. A mark goes before the first of a higher class, behind its own. */
+            /* U+0300 is of class 230, U+0334 of class 1. A mark goes before the first of a higher
+             * class, behind its own. */
             char text[16] = "a", want[16] = "a";
             size_t n = 1, k = 1;
             const uint32_t given[] = { class < 230 ? 0x300 : c, class < 230 ? c : 0x334 };
@@ -236,7 +248,7 @@ static void test_combining(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------- hashes */
+/* -------------------------------------------------------------------------------------- hashes */
 
 static const struct hash_row {
     const char *name, *definition;
@@ -247,7 +259,8 @@ static const struct hash_row {
     { "nfkd", "{\"type\":\"NFKD\"}" },
     { "nfc", "{\"type\":\"NFC\"}" },
     { "nfkc", "{\"type\":\"NFKC\"}" },
-    { "compose", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"NFC\"}]}" },
+    { "compose",
+        "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"NFC\"}]}" },
 };
 
 /* One block of 256: the hash of its outputs; *same: none differs from its input. */
@@ -297,9 +310,11 @@ int main(void) {
     struct CMUnitTest tests[N_CLASS + N_HASH + 1];
     size_t n = 0;
     for (size_t i = 0; i < N_CLASS; i++)
-        tests[n++] = (struct CMUnitTest){ classes[i].name, test_class, NULL, NULL, (void *)(uintptr_t)&classes[i] };
+        tests[n++] = (struct CMUnitTest){ classes[i].name, test_class, NULL, NULL,
+            (void *)(uintptr_t)&classes[i] };
     for (size_t i = 0; i < N_HASH; i++)
-        tests[n++] = (struct CMUnitTest){ hashes[i].name, test_hash, NULL, NULL, (void *)(uintptr_t)&hashes[i] };
+        tests[n++] = (struct CMUnitTest){ hashes[i].name, test_hash, NULL, NULL,
+            (void *)(uintptr_t)&hashes[i] };
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_combining);
     return _cmocka_run_group_tests("every code point", tests, n, NULL, NULL);
 }

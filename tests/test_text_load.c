@@ -1,14 +1,15 @@
-/* test_text_load.c - tokenizers that cannot be opened or cannot go on, each with its sentence; and memory that runs out at
- * every single allocation. */
+/* test_text_load.c - tokenizers that cannot be opened or cannot go on, each with its sentence; and
+ * memory that runs out at every single allocation. */
 #include "test.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "text/tokenizer.h"
 
-/* ------------------------------------------------------------------------------------------- one sentence each */
+/* --------------------------------------------------------------------------- one sentence each */
 
-#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define MODEL \
+    "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
 #define WITH(key, value) "{\"" key "\":" value "," MODEL "}"
 #define NORMALIZER(value) WITH("normalizer", value)
 #define PRE(value) WITH("pre_tokenizer", value)
@@ -18,18 +19,24 @@
 #define BPE(rest) "{\"model\":{\"type\":\"BPE\"," rest "}}"
 #define VOCAB "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
 #define TEMPLATE(single, tokens) \
-    POST("{\"type\":\"TemplateProcessing\",\"single\":" single ",\"pair\":[],\"special_tokens\":" tokens "}")
+    POST("{\"type\":\"TemplateProcessing\",\"single\":" single \
+         ",\"pair\":[],\"special_tokens\":" tokens "}")
 #define A_PIECE "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
 #define THREE \
-    "{\"type\":\"TemplateProcessing\",\"single\":[" A_PIECE "," A_PIECE "," A_PIECE "],\"pair\":[],\"special_tokens\":{}}"
-#define FLAGS "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true"
-#define SPLIT(pattern) PRE("{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"Isolated\",\"invert\":false}")
+    "{\"type\":\"TemplateProcessing\",\"single\":[" A_PIECE "," A_PIECE "," A_PIECE \
+    "],\"pair\":[],\"special_tokens\":{}}"
+#define FLAGS \
+    "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":" \
+    "true"
+#define SPLIT(pattern) \
+    PRE("{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"Isolated\",\"invert\":false}")
 
 static const struct bad {
     const char *name, *json, *says;
 } bad[] = {
     { "not JSON", "{", "t.json:1: not valid JSON" },
-    { "duplicate key", "{\"model\":1,\"model\":2}", "t.json:1: not valid JSON: duplicate object key" },
+    { "duplicate key", "{\"model\":1,\"model\":2}",
+        "t.json:1: not valid JSON: duplicate object key" },
     { "not an object", "[]", "t.json: a tokenizer.json must hold an object" },
     { "no model", "{}", "t.json: model: must be an object" },
     { "model without type", "{\"model\":{}}", "t.json: model: \"type\" is missing" },
@@ -39,38 +46,55 @@ static const struct bad {
     { "dropout", BPE("\"dropout\":0.1," VOCAB ",\"merges\":[]"),
         "t.json: model: \"dropout\" is 0.1: tokenizing at random is not supported" },
     { "no vocabulary", BPE("\"merges\":[]"), "t.json: model: the vocabulary must be an object" },
-    { "empty vocabulary", BPE("\"vocab\":{},\"merges\":[]"), "t.json: model: the vocabulary must be an object" },
+    { "empty vocabulary", BPE("\"vocab\":{},\"merges\":[]"),
+        "t.json: model: the vocabulary must be an object" },
     { "id of a token", BPE("\"vocab\":{\"a\":\"0\"},\"merges\":[]"),
         "t.json: model: the id of token \"a\" must be a whole number" },
-    { "negative id", BPE("\"vocab\":{\"a\":-1},\"merges\":[]"), "t.json: model: token \"a\" has id -1, ids go from 0 to 4194303" },
-    { "huge id", BPE("\"vocab\":{\"a\":4194304},\"merges\":[]"), "t.json: model: token \"a\" has id 4194304" },
-    { "same id", BPE("\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]"), "t.json: model: tokens \"a\" and \"b\" have the same id 1" },
+    { "negative id", BPE("\"vocab\":{\"a\":-1},\"merges\":[]"),
+        "t.json: model: token \"a\" has id -1, ids go from 0 to 4194303" },
+    { "huge id", BPE("\"vocab\":{\"a\":4194304},\"merges\":[]"),
+        "t.json: model: token \"a\" has id 4194304" },
+    { "same id", BPE("\"vocab\":{\"a\":1,\"b\":1},\"merges\":[]"),
+        "t.json: model: tokens \"a\" and \"b\" have the same id 1" },
     { "merges", BPE(VOCAB ",\"merges\":{}"), "t.json: model: \"merges\" must be a list" },
-    { "merge of one", BPE(VOCAB ",\"merges\":[\"ab\"]"), "t.json: model: merges[0]: \"ab\" is not two tokens" },
-    { "merge of three", BPE(VOCAB ",\"merges\":[\"a b\",\"a b c\"]"), "t.json: model: merges[1]: \"a b c\" is not two tokens" },
-    { "merge of a number", BPE(VOCAB ",\"merges\":[[\"a\",1]]"), "t.json: model: merges[0]: a merge must be" },
-    { "unknown left", BPE(VOCAB ",\"merges\":[\"x b\"]"), "t.json: model: merges[0]: token \"x\" is not in the vocabulary" },
-    { "unknown right", BPE(VOCAB ",\"merges\":[[\"a\",\"y\"]]"), "t.json: model: merges[0]: token \"y\" is not in the vocabulary" },
-    { "unknown outcome", BPE(VOCAB ",\"merges\":[\"b a\"]"), "t.json: model: merges[0]: token \"ba\" is not in the vocabulary" },
-    { "shorter than prefix", BPE("\"continuing_subword_prefix\":\"##\"," VOCAB ",\"merges\":[\"a b\"]"),
+    { "merge of one", BPE(VOCAB ",\"merges\":[\"ab\"]"),
+        "t.json: model: merges[0]: \"ab\" is not two tokens" },
+    { "merge of three", BPE(VOCAB ",\"merges\":[\"a b\",\"a b c\"]"),
+        "t.json: model: merges[1]: \"a b c\" is not two tokens" },
+    { "merge of a number", BPE(VOCAB ",\"merges\":[[\"a\",1]]"),
+        "t.json: model: merges[0]: a merge must be" },
+    { "unknown left", BPE(VOCAB ",\"merges\":[\"x b\"]"),
+        "t.json: model: merges[0]: token \"x\" is not in the vocabulary" },
+    { "unknown right", BPE(VOCAB ",\"merges\":[[\"a\",\"y\"]]"),
+        "t.json: model: merges[0]: token \"y\" is not in the vocabulary" },
+    { "unknown outcome", BPE(VOCAB ",\"merges\":[\"b a\"]"),
+        "t.json: model: merges[0]: token \"ba\" is not in the vocabulary" },
+    { "shorter than prefix",
+        BPE("\"continuing_subword_prefix\":\"##\"," VOCAB ",\"merges\":[\"a b\"]"),
         "\"b\" is shorter than the continuing_subword_prefix" },
-    { "type of an option", BPE("\"fuse_unk\":1," VOCAB ",\"merges\":[]"), "t.json: model: \"fuse_unk\" must be true or false" },
-    { "longest word", "{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1," VOCAB "}}",
+    { "type of an option", BPE("\"fuse_unk\":1," VOCAB ",\"merges\":[]"),
+        "t.json: model: \"fuse_unk\" must be true or false" },
+    { "longest word",
+        "{\"model\":{\"type\":\"WordPiece\",\"max_input_chars_per_word\":-1," VOCAB "}}",
         "\"max_input_chars_per_word\" must be a whole number" },
 
-    { "unknown normalizer", NORMALIZER("{\"type\":\"Nmt\"}"), "t.json: normalizer: type \"Nmt\" is not supported" },
+    { "unknown normalizer", NORMALIZER("{\"type\":\"Nmt\"}"),
+        "t.json: normalizer: type \"Nmt\" is not supported" },
     { "normalizer is a list", NORMALIZER("[]"), "t.json: normalizer: must be an object or null" },
     { "normalizer without type", NORMALIZER("{}"), "t.json: normalizer: \"type\" is missing" },
     { "sequence without list", NORMALIZER("{\"type\":\"Sequence\"}"),
         "t.json: normalizer: a Sequence needs a list \"normalizers\"" },
     { "null in a sequence", NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[null]}"),
         "t.json: normalizer.normalizers[0]: must be an object" },
-    { "unknown in a sequence", NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"X\"}]}"),
+    { "unknown in a sequence",
+        NORMALIZER("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"X\"}]}"),
         "t.json: normalizer.normalizers[1]: type \"X\" is not supported" },
     { "BertNormalizer", NORMALIZER("{\"type\":\"BertNormalizer\"}"),
         "t.json: normalizer (BertNormalizer): \"clean_text\" is missing" },
-    { "Strip", NORMALIZER("{\"type\":\"Strip\",\"strip_left\":true}"), "t.json: normalizer (Strip): \"strip_right\" is missing" },
-    { "Prepend", NORMALIZER("{\"type\":\"Prepend\"}"), "t.json: normalizer (Prepend): \"prepend\" is missing" },
+    { "Strip", NORMALIZER("{\"type\":\"Strip\",\"strip_left\":true}"),
+        "t.json: normalizer (Strip): \"strip_right\" is missing" },
+    { "Prepend", NORMALIZER("{\"type\":\"Prepend\"}"),
+        "t.json: normalizer (Prepend): \"prepend\" is missing" },
     { "Replace", NORMALIZER("{\"type\":\"Replace\",\"content\":\"\",\"pattern\":{\"X\":\"\"}}"),
         "t.json: normalizer (Replace): \"pattern\" must be {\"String\": ...} or {\"Regex\": ...}" },
 
@@ -80,50 +104,65 @@ static const struct bad {
         "t.json: pre_tokenizer (ByteLevel): \"add_prefix_space\" must be true or false" },
     { "behavior", PRE("{\"type\":\"Punctuation\",\"behavior\":\"x\"}"),
         "t.json: pre_tokenizer (Punctuation): \"behavior\" is \"x\", expected Removed" },
-    { "Digits", PRE("{\"type\":\"Digits\"}"), "t.json: pre_tokenizer (Digits): \"individual_digits\" is missing" },
+    { "Digits", PRE("{\"type\":\"Digits\"}"),
+        "t.json: pre_tokenizer (Digits): \"individual_digits\" is missing" },
     { "Split", PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\"x\"},\"invert\":false}"),
         "t.json: pre_tokenizer (Split): \"behavior\" is missing" },
     { "Metaspace of two", PRE("{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"),
         "t.json: pre_tokenizer (Metaspace): \"replacement\" must be one character" },
-    { "Metaspace of none", PRE("{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "\"replacement\" must be one character" },
-    { "Metaspace scheme", PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
+    { "Metaspace of none", PRE("{\"type\":\"Metaspace\",\"replacement\":\"\"}"),
+        "\"replacement\" must be one character" },
+    { "Metaspace scheme",
+        PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
         "\"prepend_scheme\" is \"x\", expected always, first or never" },
-    { "Metaspace prefix", PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
+    { "Metaspace prefix",
+        PRE("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
         "\"add_prefix_space\" is false but \"prepend_scheme\" is not \"never\"" },
 
     { "bad regex", SPLIT("{\"Regex\":\"(\"}"),
-        "t.json: pre_tokenizer (Split): the regular expression \"(\" is not valid: missing closing parenthesis" },
-    { "regex with &&", SPLIT("{\"Regex\":\"[a&&b]\"}"), "the regular expression has \"&&\" inside [...], which is not supported" },
+        "t.json: pre_tokenizer (Split): the regular expression \"(\" is not valid: missing closing "
+        "parenthesis" },
+    { "regex with &&", SPLIT("{\"Regex\":\"[a&&b]\"}"),
+        "the regular expression has \"&&\" inside [...], which is not supported" },
     { "regex with nested class", SPLIT("{\"Regex\":\"[a[bc]]\"}"),
         "the regular expression has \"[\" inside [...], which is not supported" },
-    { "regex with {}+", SPLIT("{\"Regex\":\"a{1,3}+\"}"), "the regular expression has \"+\" after {...}, which is not supported" },
+    { "regex with {}+", SPLIT("{\"Regex\":\"a{1,3}+\"}"),
+        "the regular expression has \"+\" after {...}, which is not supported" },
 
-    { "unknown post-processor", POST("{\"type\":\"X\"}"), "t.json: post_processor: type \"X\" is not supported" },
+    { "unknown post-processor", POST("{\"type\":\"X\"}"),
+        "t.json: post_processor: type \"X\" is not supported" },
     { "Roberta cls", POST("{\"type\":\"RobertaProcessing\",\"cls\":[\"a\"],\"sep\":[\"a\",0]}"),
         "t.json: post_processor (RobertaProcessing): \"cls\" must be [token, id]" },
     { "Bert sep", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",-1]}"),
         "t.json: post_processor (BertProcessing): \"sep\" must be [token, id]" },
     { "id outside", POST("{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",3]}"),
         "t.json: post_processor: id 3 is outside the vocabulary, whose highest id is 2" },
-    { "template tokens", TEMPLATE("[]", "1"), "t.json: post_processor (TemplateProcessing): \"special_tokens\" must be an object" },
+    { "template tokens", TEMPLATE("[]", "1"),
+        "t.json: post_processor (TemplateProcessing): \"special_tokens\" must be an object" },
     { "template list", TEMPLATE("1", "{}"), "\"single\" must be a list of at most 1000 pieces" },
     { "template piece", TEMPLATE("[{\"X\":{}}]", "{}"),
         "a piece of \"single\" must be {\"Sequence\": ...} or {\"SpecialToken\": ...}" },
     { "template sequence", TEMPLATE("[{\"Sequence\":{\"id\":\"C\",\"type_id\":0}}]", "{}"),
         "a Sequence of \"single\" has id \"C\", expected A or B" },
-    { "template B", TEMPLATE("[{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}]", "{}"), "\"single\" speaks of sequence B" },
-    { "template type", TEMPLATE("[{\"Sequence\":{\"id\":\"A\",\"type_id\":-1}}]", "{}"), "\"type_id\" must be a whole number" },
+    { "template B", TEMPLATE("[{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}]", "{}"),
+        "\"single\" speaks of sequence B" },
+    { "template type", TEMPLATE("[{\"Sequence\":{\"id\":\"A\",\"type_id\":-1}}]", "{}"),
+        "\"type_id\" must be a whole number" },
     { "template special", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{}"),
         "special token \"x\" has no list \"ids\" in \"special_tokens\"" },
-    { "template id", TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{\"x\":{\"ids\":[\"0\"]}}"),
+    { "template id",
+        TEMPLATE("[{\"SpecialToken\":{\"id\":\"x\",\"type_id\":0}}]", "{\"x\":{\"ids\":[\"0\"]}}"),
         "an id of special token \"x\" is not a whole number" },
-    { "template after a template", POST("{\"type\":\"Sequence\",\"processors\":[" THREE "," THREE "]}"),
+    { "template after a template",
+        POST("{\"type\":\"Sequence\",\"processors\":[" THREE "," THREE "]}"),
         "TemplateProcessing follows a post-processor that already made 3 parts" },
 
-    { "unknown decoder", DECODER("{\"type\":\"CTC\"}"), "t.json: decoder: type \"CTC\" is not supported" },
+    { "unknown decoder", DECODER("{\"type\":\"CTC\"}"),
+        "t.json: decoder: type \"CTC\" is not supported" },
     { "WordPiece decoder", DECODER("{\"type\":\"WordPiece\",\"prefix\":\"##\"}"),
         "t.json: decoder (WordPiece): \"cleanup\" is missing" },
-    { "BPEDecoder", DECODER("{\"type\":\"BPEDecoder\"}"), "t.json: decoder (BPEDecoder): \"suffix\" is missing" },
+    { "BPEDecoder", DECODER("{\"type\":\"BPEDecoder\"}"),
+        "t.json: decoder (BPEDecoder): \"suffix\" is missing" },
     { "Strip decoder", DECODER("{\"type\":\"Strip\",\"content\":\"xy\",\"start\":0,\"stop\":0}"),
         "t.json: decoder (Strip): \"content\" must be one character" },
     { "Strip count", DECODER("{\"type\":\"Strip\",\"content\":\"x\",\"start\":-1,\"stop\":0}"),
@@ -133,9 +172,12 @@ static const struct bad {
     { "added token", ADDED("1"), "t.json: added_tokens[0]: must be an object" },
     { "added token id", ADDED("{\"id\":-3,\"content\":\"x\"," FLAGS "}"),
         "t.json: added_tokens[0]: \"id\" must be a whole number" },
-    { "added token flag", ADDED("{\"id\":3,\"content\":\"x\"}"), "t.json: added_tokens[0]: \"single_word\" is missing" },
-    { "added token content", ADDED("{\"id\":3," FLAGS "}"), "t.json: added_tokens[0]: \"content\" is missing" },
-    { "added twice", ADDED("{\"id\":3,\"content\":\"x\"," FLAGS "},{\"id\":4,\"content\":\"x\"," FLAGS "}"),
+    { "added token flag", ADDED("{\"id\":3,\"content\":\"x\"}"),
+        "t.json: added_tokens[0]: \"single_word\" is missing" },
+    { "added token content", ADDED("{\"id\":3," FLAGS "}"),
+        "t.json: added_tokens[0]: \"content\" is missing" },
+    { "added twice",
+        ADDED("{\"id\":3,\"content\":\"x\"," FLAGS "},{\"id\":4,\"content\":\"x\"," FLAGS "}"),
         "t.json: added_tokens[1]: added token \"x\" is given twice" },
     { "added with another's id", ADDED("{\"id\":2,\"content\":\"x\"," FLAGS "}"),
         "t.json: added_tokens[0]: tokens \"ab\" and \"x\" have the same id 2" },
@@ -163,9 +205,11 @@ static void test_limits(void **state) {
         kh_buf_char(&json, 'x');
     kh_buf_text(&json, "\"}]}");
     assert_int_equal(kh_tokenizer_from_json(&t, json.data, json.len, "t.json", &err), KH_ELIMIT);
-    assert_says(&err, "t.json: added_tokens[0]: an added token of 1025 bytes, at most 1024 are allowed");
+    assert_says(
+        &err, "t.json: added_tokens[0]: an added token of 1025 bytes, at most 1024 are allowed");
     kh_buf_reset(&json);
-    kh_buf_text(&json, "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}");
+    kh_buf_text(&json,
+        "{" MODEL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}");
     for (int i = 0; i < 1000; i++)
         kh_buf_text(&json, ",{\"type\":\"NFC\"}");
     kh_buf_text(&json, "]}}");
@@ -173,12 +217,15 @@ static void test_limits(void **state) {
     assert_says(&err, "t.json: normalizer.normalizers[1000]: more than 1000 components");
     kh_buf_reset(&json);
     kh_buf_text(&json,
-        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":\"");
+        "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":"
+        "false,\"pattern\":{\"Regex\":\"");
     for (int i = 0; i < 65537; i++)
         kh_buf_char(&json, 'x');
     kh_buf_text(&json, "\"}}}");
     assert_int_equal(kh_tokenizer_from_json(&t, json.data, json.len, "t.json", &err), KH_ELIMIT);
-    assert_says(&err, "t.json: pre_tokenizer (Split): a regular expression of 65537 bytes, at most 65536 are allowed");
+    assert_says(&err,
+        "t.json: pre_tokenizer (Split): a regular expression of 65537 bytes, at most 65536 are "
+        "allowed");
     kh_buf_free(&json);
 }
 
@@ -192,7 +239,7 @@ static void test_one_token_two_ids(void **state) {
     kh_vocab_free(&v);
 }
 
-/* ---------------------------------------------------------------------------------------------- while encoding */
+/* ------------------------------------------------------------------------------ while encoding */
 
 static kh_tokenizer *open_json(const char *json) {
     kh_tokenizer *t;
@@ -203,7 +250,8 @@ static kh_tokenizer *open_json(const char *json) {
 }
 
 /* Encoding fails, says so, and appends nothing. */
-static void expect_failure(const char *json, const char *text, size_t n, int code, const char *says) {
+static void expect_failure(
+    const char *json, const char *text, size_t n, int code, const char *says) {
     kh_tokenizer *t = open_json(json);
     kh_ids ids = { 0 };
     kh_err err = { 0 };
@@ -240,7 +288,8 @@ static void test_regex_explodes(void **state) {
 /* Truncation and padding are read over, whatever they say. */
 static void test_truncation_and_padding_do_nothing(void **state) {
     (void)state;
-    kh_tokenizer *t = open_json("{\"truncation\":{\"max_length\":1},\"padding\":{\"strategy\":{\"Fixed\":8}}," MODEL "}");
+    kh_tokenizer *t = open_json(
+        "{\"truncation\":{\"max_length\":1},\"padding\":{\"strategy\":{\"Fixed\":8}}," MODEL "}");
     kh_ids ids = { 0 };
     assert_int_equal(kh_tokenizer_encode(t, "abab", 4, KH_ENCODE_FRAME, &ids, NULL), 0);
     assert_int_equal(ids.n, 2);
@@ -251,10 +300,11 @@ static void test_truncation_and_padding_do_nothing(void **state) {
 /* Special tokens in a text from strangers are text; other added tokens are still found. */
 static void test_plain(void **state) {
     (void)state;
-    kh_tokenizer *t = open_json(ADDED("{\"id\":3,\"content\":\"ab\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                                      "\"normalized\":false,\"special\":true},"
-                                      "{\"id\":4,\"content\":\"ba\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                                      "\"normalized\":true,\"special\":false}"));
+    kh_tokenizer *t = open_json(ADDED(
+        "{\"id\":3,\"content\":\"ab\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":false,\"special\":true},"
+        "{\"id\":4,\"content\":\"ba\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+        "\"normalized\":true,\"special\":false}"));
     kh_ids ids = { 0 };
     assert_int_equal(kh_tokenizer_id(t, "ab"), 2); /* the model's id counts, not the file's */
     assert_int_equal(kh_tokenizer_encode(t, "abba", 4, 0, &ids, NULL), 0);
@@ -317,7 +367,7 @@ static void test_questions(void **state) {
     kh_tokenizer_close(NULL);
 }
 
-/* -------------------------------------------------------------------------------------------------------- files */
+/* --------------------------------------------------------------------------------------- files */
 
 /* A folder of its own, filled file by file. */
 typedef struct folder {
@@ -359,14 +409,16 @@ static void expect_no_open(const folder *f, const char *name, int code, const ch
 static void test_nothing_there(void **state) {
     (void)state;
     folder f = make_folder();
-    expect_no_open(&f, "", KH_EMISSING, "holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt");
+    expect_no_open(&f, "", KH_EMISSING,
+        "holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt");
     expect_no_open(&f, "x.json", KH_EMISSING, "x.json: cannot open");
     expect_no_open(&f, "vocab.txt", KH_EMISSING, "vocab.txt: cannot open");
     expect_no_open(&f, "merges.txt", KH_EMISSING, "vocab.json: cannot open");
     put_file(&f, "vocab.json", "{\"a\":0}");
     expect_no_open(&f, "", KH_EMISSING, "merges.txt: cannot open");
     put_file(&f, "list.json", "[]");
-    expect_no_open(&f, "list.json", KH_EFORMAT, "list.json: must hold an object: a tokenizer.json or a vocab.json");
+    expect_no_open(&f, "list.json", KH_EFORMAT,
+        "list.json: must hold an object: a tokenizer.json or a vocab.json");
     remove_folder(&f);
 }
 
@@ -375,7 +427,8 @@ static void test_bad_merges_txt(void **state) {
     folder f = make_folder();
     put_file(&f, "vocab.json", "{\"a\":0,\"b\":1,\"ab\":2}");
     put_file(&f, "merges.txt", "#version: 0.2\na b c\n");
-    expect_no_open(&f, "", KH_EFORMAT, "merges.txt:2: a merge must be two tokens with a space between them");
+    expect_no_open(
+        &f, "", KH_EFORMAT, "merges.txt:2: a merge must be two tokens with a space between them");
     put_file(&f, "merges.txt", "#version: 0.2\na b\n\na b\n");
     expect_no_open(&f, "", KH_EFORMAT, "merges.txt:3: a merge must be two tokens");
     put_file(&f, "merges.txt", "a b\nb a\n");
@@ -406,24 +459,31 @@ static void test_bad_files_beside(void **state) {
     put_file(&f, "tokenizer_config.json", "[]");
     expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: must hold an object");
     put_file(&f, "tokenizer_config.json", "{\"do_lower_case\":1}");
-    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: \"do_lower_case\" must be true or false");
+    expect_no_open(
+        &f, "", KH_EFORMAT, "tokenizer_config.json: \"do_lower_case\" must be true or false");
     put_file(&f, "tokenizer_config.json", "{\"mask_token\":7}");
     expect_no_open(&f, "", KH_EFORMAT,
-        "tokenizer_config.json: \"mask_token\" must be a token, or an object with the token as its \"content\"");
+        "tokenizer_config.json: \"mask_token\" must be a token, or an object with the token as its "
+        "\"content\"");
     put_file(&f, "tokenizer_config.json", "{\"sep_token\":{\"content\":\"[SEP]\",\"lstrip\":1}}");
-    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: sep_token: \"lstrip\" must be true or false");
+    expect_no_open(
+        &f, "", KH_EFORMAT, "tokenizer_config.json: sep_token: \"lstrip\" must be true or false");
     put_file(&f, "tokenizer_config.json", "{\"added_tokens_decoder\":[]}");
-    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: \"added_tokens_decoder\" must be an object");
+    expect_no_open(
+        &f, "", KH_EFORMAT, "tokenizer_config.json: \"added_tokens_decoder\" must be an object");
     put_file(&f, "tokenizer_config.json", "{\"added_tokens_decoder\":{\"x\":{}}}");
-    expect_no_open(&f, "", KH_EFORMAT, "tokenizer_config.json: added_tokens_decoder[\"x\"]: must be an id and an object");
+    expect_no_open(&f, "", KH_EFORMAT,
+        "tokenizer_config.json: added_tokens_decoder[\"x\"]: must be an id and an object");
     put_file(&f, "tokenizer_config.json", "{}");
     put_file(&f, "special_tokens_map.json", "{\"unk_token\":{\"content\":1}}");
     expect_no_open(&f, "", KH_EFORMAT, "special_tokens_map.json: \"unk_token\" must be a token");
     put_file(&f, "special_tokens_map.json", "{\"cls_token\":{\"content\":\"[CLS]\",\"rstrip\":1}}");
-    expect_no_open(&f, "", KH_EFORMAT, "special_tokens_map.json: cls_token: \"rstrip\" must be true or false");
+    expect_no_open(
+        &f, "", KH_EFORMAT, "special_tokens_map.json: cls_token: \"rstrip\" must be true or false");
     put_file(&f, "special_tokens_map.json", "{}");
     put_file(&f, "added_tokens.json", "{\"x\":-1}");
-    expect_no_open(&f, "", KH_EFORMAT, "added_tokens.json: the id of \"x\" must be a whole number from 0 to 4194303");
+    expect_no_open(&f, "", KH_EFORMAT,
+        "added_tokens.json: the id of \"x\" must be a whole number from 0 to 4194303");
     remove_folder(&f);
 }
 
@@ -435,13 +495,15 @@ static void test_files_beside(void **state) {
     kh_err err;
     kh_ids ids = { 0 };
     put_file(&f, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\nA\na\nB\n\nC\n{M}\n");
-    put_file(&f, "tokenizer_config.json", "{\"do_lower_case\":false,\"mask_token\":{\"content\":\"{M}\",\"rstrip\":true},"
-                                          "\"added_tokens_decoder\":{\"20\":{\"content\":\"<new>\",\"special\":true}}}");
+    put_file(&f, "tokenizer_config.json",
+        "{\"do_lower_case\":false,\"mask_token\":{\"content\":\"{M}\",\"rstrip\":true},"
+        "\"added_tokens_decoder\":{\"20\":{\"content\":\"<new>\",\"special\":true}}}");
     put_file(&f, "special_tokens_map.json", "{\"pad_token\":\"B\"}");
     put_file(&f, "added_tokens.json", "{\"extra\":21}");
     if (kh_tokenizer_open(&t, f.path, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(kh_tokenizer_encode(t, "A a {M}  <new> extra B C", 24, KH_ENCODE_FRAME, &ids, &err), 0);
+    assert_int_equal(
+        kh_tokenizer_encode(t, "A a {M}  <new> extra B C", 24, KH_ENCODE_FRAME, &ids, &err), 0);
     const int32_t expected[] = { 1, 3, 4, 8, 20, 21, 5, 7, 2 };
     assert_int_equal(ids.n, 9);
     assert_memory_equal(ids.id, expected, sizeof expected);
@@ -465,13 +527,16 @@ static void test_gpt2_conventions(void **state) {
     kh_tokenizer *t;
     kh_err err;
     kh_ids ids = { 0 };
-    put_file(&f, "vocab.json", "{\"a\":0,\"b\":1,\"\\u0120\":2,\"\\u0120a\":3,\"<|endoftext|>\":4,\"<s>\":5,\"</s>\":6}");
+    put_file(&f, "vocab.json",
+        "{\"a\":0,\"b\":1,\"\\u0120\":2,\"\\u0120a\":3,\"<|endoftext|>\":4,\"<s>\":5,\"</s>\":6}");
     put_file(&f, "merges.txt", "#version: 0.2\r\n\xC4\xA0 a\r\n");
     put_file(&f, "tokenizer_config.json",
-        "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true,\"bos_token\":\"<|endoftext|>\"}");
+        "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true,\"bos_token\":\"<|"
+        "endoftext|>\"}");
     if (kh_tokenizer_open(&t, f.path, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(kh_tokenizer_encode(t, "ab<|endoftext|>a", 16, KH_ENCODE_FRAME, &ids, &err), 0);
+    assert_int_equal(
+        kh_tokenizer_encode(t, "ab<|endoftext|>a", 16, KH_ENCODE_FRAME, &ids, &err), 0);
     const int32_t expected[] = { 3, 1, 4, 3 };
     assert_int_equal(ids.n, 4);
     assert_memory_equal(ids.id, expected, sizeof expected);
@@ -481,9 +546,10 @@ static void test_gpt2_conventions(void **state) {
     remove_folder(&f);
 }
 
-/* ------------------------------------------------------------------------------------------------ long, hard texts */
+/* ---------------------------------------------------------------------------- long, hard texts */
 
-/* The ids of a megabyte without a space; any tokenizer must be done within seconds even on a slow machine under a sanitizer. */
+/* The ids of a megabyte without a space; any tokenizer must be done within seconds even on a slow
+ * machine under a sanitizer. */
 static void test_megabyte_without_a_space(void **state) {
     const char *path = *state;
     enum { N = 1 << 20 };
@@ -522,21 +588,23 @@ static void test_megabyte_of_accents(void **state) {
 /* One tokenizer, many threads, the same ids. */
 static void test_shared_between_threads(void **state) {
     (void)state;
-    static const char *const texts[] = { "Hello world", "the quick brown fox", "w\xC3\xB6rld <mask>",
-        "antidisestablishmentarianism" };
+    static const char *const texts[] = { "Hello world", "the quick brown fox",
+        "w\xC3\xB6rld <mask>", "antidisestablishmentarianism" };
     kh_tokenizer *t;
     kh_err err;
     kh_ids expected[4] = { { 0 } };
     int wrong = 0;
     assert_int_equal(kh_tokenizer_open(&t, "tests/vectors/tokenizers/tiny-bpe.json", &err), 0);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(kh_tokenizer_encode(t, texts[i], strlen(texts[i]), 0, &expected[i], NULL), 0);
+        assert_int_equal(
+            kh_tokenizer_encode(t, texts[i], strlen(texts[i]), 0, &expected[i], NULL), 0);
 #pragma omp parallel for num_threads(4) reduction(+ : wrong)
     for (int i = 0; i < 4000; i++) {
         kh_ids ids = { 0 };
         const kh_ids *want = &expected[i % 4];
         int rc = kh_tokenizer_encode(t, texts[i % 4], strlen(texts[i % 4]), 0, &ids, NULL);
-        wrong += rc != 0 || ids.n != want->n || memcmp(ids.id, want->id, (size_t)ids.n * sizeof *ids.id) != 0;
+        wrong += rc != 0 || ids.n != want->n ||
+            memcmp(ids.id, want->id, (size_t)ids.n * sizeof *ids.id) != 0;
         kh_ids_free(&ids);
     }
     assert_int_equal(wrong, 0);
@@ -545,11 +613,12 @@ static void test_shared_between_threads(void **state) {
     kh_tokenizer_close(t);
 }
 
-/* ----------------------------------------------------------------------------------------------- out of memory */
+/* ------------------------------------------------------------------------------- out of memory */
 
 /* Opens, encodes and decodes. */
 static int whole_way(const char *path, kh_err *err) {
-    static const char text[] = "Hello <mask> [MASK] w\xC3\xB6rld\xFF, one two  three; antidisestablishmentarianism";
+    static const char text[] =
+        "Hello <mask> [MASK] w\xC3\xB6rld\xFF, one two  three; antidisestablishmentarianism";
     kh_tokenizer *t;
     kh_ids ids = { 0 }, types = { 0 };
     char *back = NULL;
@@ -558,7 +627,8 @@ static int whole_way(const char *path, kh_err *err) {
     if (rc == 0)
         rc = kh_tokenizer_encode(t, text, sizeof text - 1, KH_ENCODE_FRAME, &ids, err);
     if (rc == 0)
-        rc = kh_tokenizer_encode_pair(t, text, sizeof text - 1, "b", 1, KH_ENCODE_FRAME, &ids, &types, err);
+        rc = kh_tokenizer_encode_pair(
+            t, text, sizeof text - 1, "b", 1, KH_ENCODE_FRAME, &ids, &types, err);
     if (rc == 0)
         rc = kh_tokenizer_decode(t, ids.id, ids.n, true, &back, &n, err);
     kh_text_free(back);
@@ -587,15 +657,22 @@ static void test_out_of_memory(void **state) {
 
 int main(void) {
     enum { N_BAD = sizeof bad / sizeof *bad };
-    static const char *const memory[] = { "tests/vectors/tokenizers/tiny-bpe", "tests/vectors/tokenizers/tiny-wordpiece",
-        "tests/vectors/tokenizers/tiny-bpe.json", "tests/vectors/tokenizers/tiny-wordpiece.json",
-        "tests/vectors/tokenizers/model-bpe-byte-fallback.json", "tests/vectors/tokenizers/norm-sequence.json",
-        "tests/vectors/tokenizers/pre-metaspace-first-added.json", "tests/vectors/tokenizers/added-normalized-bert.json",
+    static const char *const memory[] = { "tests/vectors/tokenizers/tiny-bpe",
+        "tests/vectors/tokenizers/tiny-wordpiece", "tests/vectors/tokenizers/tiny-bpe.json",
+        "tests/vectors/tokenizers/tiny-wordpiece.json",
+        "tests/vectors/tokenizers/model-bpe-byte-fallback.json",
+        "tests/vectors/tokenizers/norm-sequence.json",
+        "tests/vectors/tokenizers/pre-metaspace-first-added.json",
+        "tests/vectors/tokenizers/added-normalized-bert.json",
         "tests/vectors/tokenizers/dec-sequence.json", "tests/vectors/tokenizers/dec-llama.json",
-        "tests/vectors/tokenizers/post-template-odd.json", "tests/vectors/tokenizers/pre-split-regex-words.json" };
-    static const char *const lengthy[] = { "tests/vectors/tokenizers/tiny-bpe.json", "tests/vectors/tokenizers/tiny-wordpiece.json",
-        "tests/vectors/tokenizers/model-bpe-byte-fallback.json", "tests/vectors/tokenizers/model-bpe-merge-order.json",
-        "tests/vectors/tokenizers/model-wordpiece-max8.json", "tests/vectors/tokenizers/pre-split-regex-words.json" };
+        "tests/vectors/tokenizers/post-template-odd.json",
+        "tests/vectors/tokenizers/pre-split-regex-words.json" };
+    static const char *const lengthy[] = { "tests/vectors/tokenizers/tiny-bpe.json",
+        "tests/vectors/tokenizers/tiny-wordpiece.json",
+        "tests/vectors/tokenizers/model-bpe-byte-fallback.json",
+        "tests/vectors/tokenizers/model-bpe-merge-order.json",
+        "tests/vectors/tokenizers/model-wordpiece-max8.json",
+        "tests/vectors/tokenizers/pre-split-regex-words.json" };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_one_token_two_ids),
@@ -624,16 +701,19 @@ int main(void) {
     static char names[N_MEMORY + N_LENGTHY][100];
     size_t n = 0, k = 0;
     for (size_t i = 0; i < N_BAD; i++)
-        tests[n++] = (struct CMUnitTest){ bad[i].name, test_bad, NULL, NULL, (void *)(uintptr_t)&bad[i] };
+        tests[n++] =
+            (struct CMUnitTest){ bad[i].name, test_bad, NULL, NULL, (void *)(uintptr_t)&bad[i] };
     for (size_t i = 0; i < N_OTHERS; i++)
         tests[n++] = others[i];
     for (size_t i = 0; i < N_LENGTHY; i++, k++) {
         snprintf(names[k], sizeof names[k], "a megabyte: %s", strrchr(lengthy[i], '/') + 1);
-        tests[n++] = (struct CMUnitTest){ names[k], test_megabyte_without_a_space, NULL, NULL, (void *)(uintptr_t)lengthy[i] };
+        tests[n++] = (struct CMUnitTest){ names[k], test_megabyte_without_a_space, NULL, NULL,
+            (void *)(uintptr_t)lengthy[i] };
     }
     for (size_t i = 0; i < N_MEMORY; i++, k++) {
         snprintf(names[k], sizeof names[k], "out of memory: %s", strrchr(memory[i], '/') + 1);
-        tests[n++] = (struct CMUnitTest){ names[k], test_out_of_memory, NULL, NULL, (void *)(uintptr_t)memory[i] };
+        tests[n++] = (struct CMUnitTest){ names[k], test_out_of_memory, NULL, NULL,
+            (void *)(uintptr_t)memory[i] };
     }
     return _cmocka_run_group_tests("loading tokenizers", tests, n, NULL, NULL);
 }

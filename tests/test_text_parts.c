@@ -1,5 +1,6 @@
-/* test_text_parts.c - the parts of the tokenizers against plain statements of what they must do, on random input: the finder of
- * added tokens, the joins of BPE, the longest match of WordPiece, the order of marks; and how regular expressions are read. */
+/* test_text_parts.c - the parts of the tokenizers against plain statements of what they must do, on
+ * random input: the finder of added tokens, the joins of BPE, the longest match of WordPiece, the
+ * order of marks; and how regular expressions are read. */
 #include "test.h"
 
 #include "base/arena.h"
@@ -20,7 +21,7 @@ static size_t random_text(kh_rng *r, char *s, size_t max, uint32_t k) {
     return n;
 }
 
-/* ------------------------------------------------------------------------------------------------------- trie */
+/* ---------------------------------------------------------------------------------------- trie */
 
 typedef struct member {
     char s[8];
@@ -28,11 +29,13 @@ typedef struct member {
 } member;
 
 /* Leftmost, then longest, by trying everything. */
-static bool find_plainly(const member *m, int n_member, const char *text, size_t n, size_t at, kh_trie_match *found) {
+static bool find_plainly(
+    const member *m, int n_member, const char *text, size_t n, size_t at, kh_trie_match *found) {
     for (size_t start = at; start < n; start++) {
         size_t longest = 0;
         for (int i = 0; i < n_member; i++)
-            if (m[i].n > longest && m[i].n <= n - start && memcmp(m[i].s, text + start, m[i].n) == 0) {
+            if (m[i].n > longest && m[i].n <= n - start &&
+                memcmp(m[i].s, text + start, m[i].n) == 0) {
                 longest = m[i].n;
                 *found = (kh_trie_match){ start, start + m[i].n, 0 };
             }
@@ -90,7 +93,8 @@ static void test_trie_keeps_the_first_value(void **state) {
     (void)state;
     kh_trie t = { 0 };
     size_t len;
-    assert_true(kh_trie_add(&t, "ab", 2, 7) && kh_trie_add(&t, "ab", 2, 8) && kh_trie_add(&t, "a", 1, 9));
+    assert_true(
+        kh_trie_add(&t, "ab", 2, 7) && kh_trie_add(&t, "ab", 2, 8) && kh_trie_add(&t, "a", 1, 9));
     assert_int_equal(kh_trie_longest(&t, 0, "abc", 3, &len), 7);
     assert_int_equal(len, 2);
     assert_int_equal(kh_trie_longest(&t, 0, "ac", 2, &len), 9);
@@ -98,7 +102,7 @@ static void test_trie_keeps_the_first_value(void **state) {
     kh_trie_free(&t);
 }
 
-/* -------------------------------------------------------------------------------------------------------- BPE */
+/* ----------------------------------------------------------------------------------------- BPE */
 
 typedef struct plain_bpe {
     int32_t left[256], right[256], joined[256];
@@ -124,8 +128,10 @@ static int join_plainly(const plain_bpe *m, int32_t *s, int n) {
     }
 }
 
-/* A random model over a few letters: every merge joins two tokens that are there. Tokens are the letters and all joins. */
-static void random_bpe(kh_rng *r, kh_vocab *v, kh_bpe *m, plain_bpe *plain, int n_letters, int n_merges) {
+/* A random model over a few letters: every merge joins two tokens that are there. Tokens are the
+ * letters and all joins. */
+static void random_bpe(
+    kh_rng *r, kh_vocab *v, kh_bpe *m, plain_bpe *plain, int n_letters, int n_merges) {
     kh_err err;
     *v = (kh_vocab){ 0 };
     *m = (kh_bpe){ .vocab = v, .prefix = "", .suffix = "" };
@@ -134,7 +140,8 @@ static void random_bpe(kh_rng *r, kh_vocab *v, kh_bpe *m, plain_bpe *plain, int 
         assert_int_equal(kh_vocab_add(v, (char[]){ (char)('a' + i) }, 1, i, "test", &err), 0);
     while (plain->n < n_merges) {
         char joined[64];
-        int32_t a = (int32_t)kh_rng_below(r, (uint32_t)v->size), b = (int32_t)kh_rng_below(r, (uint32_t)v->size);
+        int32_t a = (int32_t)kh_rng_below(r, (uint32_t)v->size),
+                b = (int32_t)kh_rng_below(r, (uint32_t)v->size);
         size_t n = v->len[a] + v->len[b];
         bool known = n > 12;
         for (int k = 0; k < plain->n; k++)
@@ -145,7 +152,9 @@ static void random_bpe(kh_rng *r, kh_vocab *v, kh_bpe *m, plain_bpe *plain, int 
         memcpy(joined + v->len[a], v->token[b], v->len[b]);
         if (kh_vocab_id(v, joined, n) < 0)
             assert_int_equal(kh_vocab_add(v, joined, n, v->size, "test", &err), 0);
-        assert_int_equal(kh_bpe_merge(m, plain->n, v->token[a], v->len[a], v->token[b], v->len[b], "test", &err), 0);
+        assert_int_equal(
+            kh_bpe_merge(m, plain->n, v->token[a], v->len[a], v->token[b], v->len[b], "test", &err),
+            0);
         plain->left[plain->n] = a;
         plain->right[plain->n] = b;
         plain->joined[plain->n++] = kh_vocab_id(v, joined, n);
@@ -189,7 +198,7 @@ static void test_bpe_joins_in_order(void **state) {
     }
 }
 
-/* -------------------------------------------------------------------------------------------------- WordPiece */
+/* ----------------------------------------------------------------------------------- WordPiece */
 
 static void test_wordpiece_takes_the_longest(void **state) {
     (void)state;
@@ -202,7 +211,8 @@ static void test_wordpiece_takes_the_longest(void **state) {
             char token[8] = "##";
             size_t from = kh_rng_below(&r, 2) * 2, n = random_text(&r, token + 2, 4, 3);
             if (n > 0 && kh_vocab_id(&v, token + from, n + 2 - from) < 0)
-                assert_int_equal(kh_vocab_add(&v, token + from, n + 2 - from, v.size, "test", &err), 0);
+                assert_int_equal(
+                    kh_vocab_add(&v, token + from, n + 2 - from, v.size, "test", &err), 0);
         }
         kh_wordpiece m = { .vocab = &v, .unk_token = "?", .prefix = "##", .max_chars = 20 };
         assert_int_equal(kh_wordpiece_ready(&m, &err), 0);
@@ -238,7 +248,7 @@ static void test_wordpiece_takes_the_longest(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ normal forms */
+/* -------------------------------------------------------------------------------- normal forms */
 
 static void expect_form(enum kh_form form, const char *text, const char *expected) {
     kh_buf out = kh_buf_init(KH_BUF_MAX);
@@ -264,15 +274,17 @@ static void test_many_marks_are_ordered_like_few(void **state) {
 static void test_composition(void **state) {
     (void)state;
     expect_form(KH_NFC, "e\xCC\x81", "\xC3\xA9");
-    expect_form(KH_NFC, "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB", "\xED\x95\x9C"); /* three jamo, one syllable */
+    expect_form(KH_NFC, "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB",
+        "\xED\x95\x9C"); /* three jamo, one syllable */
     expect_form(KH_NFC, "\xE1\x84\x92x\xE1\x85\xA1", "\xE1\x84\x92x\xE1\x85\xA1");
     expect_form(KH_NFKC, "\xEF\xAC\x81", "fi");
     expect_form(KH_NFC, "", "");
-    /* U+0897 came with Unicode 16: to the library that we follow it is a starter, so the accent does not reach the letter. */
+    /* U+0897 came with Unicode 16: to the library that we follow it is a starter, so the accent
+     * does not reach the letter. */
     expect_form(KH_NFC, "e\xE0\xA2\x97\xCC\x81", "e\xE0\xA2\x97\xCC\x81");
 }
 
-/* ------------------------------------------------------------------------------------------ regular expressions */
+/* ------------------------------------------------------------------------- regular expressions */
 
 /* How many matches a pattern has in a text, and where the first is. */
 static int count_matches(const char *source, const char *text, size_t *start, size_t *end) {
@@ -300,38 +312,43 @@ static void expect_matches(const char *source, const char *text, int n, size_t s
     size_t a = 0, b = 0;
     int found = count_matches(source, text, &a, &b);
     if (found != n || (n > 0 && (a != start || b != end)))
-        fail_msg("/%s/ on \"%s\": %d matches, the first %zu..%zu; expected %d, %zu..%zu", source, text, found, a, b, n, start, end);
+        fail_msg("/%s/ on \"%s\": %d matches, the first %zu..%zu; expected %d, %zu..%zu", source,
+            text, found, a, b, n, start, end);
 }
 
 static void test_ruby_reading(void **state) {
     (void)state;
-    expect_matches("\\h+", "xyz12afG", 1, 3, 7);          /* hexadecimal digits, not spaces */
+    expect_matches("\\h+", "xyz12afG", 1, 3, 7); /* hexadecimal digits, not spaces */
     expect_matches("[\\h]+", " 1f ", 1, 1, 3);
     expect_matches("\\H+", "12 xy", 1, 2, 5);
     expect_matches("a.b", "a\nb", 0, 0, 0);
-    expect_matches("(?m)a.b", "a\nb", 1, 0, 3);           /* Ruby's m lets the dot match a newline */
+    expect_matches("(?m)a.b", "a\nb", 1, 0, 3); /* Ruby's m lets the dot match a newline */
     expect_matches("(?m:a.b)", "a\nb", 1, 0, 3);
     expect_matches("(?i-m:A.B)", "a\nb axb", 1, 4, 7);
-    expect_matches("^b$", "a\nb\nc", 1, 2, 3);            /* lines, always */
+    expect_matches("^b$", "a\nb\nc", 1, 2, 3); /* lines, always */
     expect_matches("\\u0061+", "xaa", 1, 1, 3);
     expect_matches("[\\u0061-\\u0063]+", "xabcd", 1, 1, 4);
     expect_matches("\\bfoo\\b", "foo_bar foo", 1, 8, 11);
     expect_matches("\\Boo", "foo oo", 1, 1, 3);
-    expect_matches("\\b.", "e\xCC\x81x y", 3, 0, 1);      /* e, the space, y: a mark is part of a word */
-    expect_matches("\\s", "\xE1\xA0\x8E", 0, 0, 0);       /* U+180E is no white space */
+    expect_matches("\\b.", "e\xCC\x81x y", 3, 0, 1); /* e, the space, y: a mark is part of a word */
+    expect_matches("\\s", "\xE1\xA0\x8E", 0, 0, 0);  /* U+180E is no white space */
     expect_matches("[^\\s]", " \xC2\x85\xE1\xA0\x8E", 1, 3, 6);
     expect_matches("\\S", " \xC2\x85x", 1, 3, 4);
-    expect_matches("\\W", "a_\xC2\xBD" "-", 1, 4, 5);
+    expect_matches("\\W",
+        "a_\xC2\xBD"
+        "-",
+        1, 4, 5);
     expect_matches("\\D", "1x", 1, 1, 2);
     expect_matches("\\P{L}+", "ab1c", 1, 2, 3);
     expect_matches("\\p{^L}+", "ab1c", 1, 2, 3);
     expect_matches("[\\P{L}x]+", "abx1c", 1, 2, 4);
     expect_matches("[[:alpha:]]+", "12ab", 1, 2, 4);
-    expect_matches("[]x]+", "a]x", 1, 1, 3);              /* a bracket that comes first is one of the class */
+    expect_matches("[]x]+", "a]x", 1, 1, 3); /* a bracket that comes first is one of the class */
     expect_matches("[^]x]+", "a]x", 1, 0, 1);
     expect_matches("\\[a\\]", "[a]", 1, 0, 3);
     expect_matches("a{2}", "aaa", 1, 0, 2);
-    expect_matches("\\p{Han}", "\xE3\x80\x81\xE4\xB8\xAD", 1, 3, 6); /* not the comma that Chinese shares with Japanese */
+    expect_matches("\\p{Han}", "\xE3\x80\x81\xE4\xB8\xAD", 1, 3,
+        6); /* not the comma that Chinese shares with Japanese */
 }
 
 static void test_empty_matches(void **state) {
@@ -356,7 +373,7 @@ static void test_literal_patterns(void **state) {
     kh_scan_end(&scan);
 }
 
-/* -------------------------------------------------------------------------------------------- small readings */
+/* ------------------------------------------------------------------------------ small readings */
 
 static void test_spaces(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* test_text_real.c - four real tokenizers, on all texts of the golden vectors and on every test row of nine data sets. The
- * tokenizers and the data are not ours to redistribute: without ../shared these tests are skipped. */
+/* test_text_real.c - four real tokenizers, on all texts of the golden vectors and on every test row
+ * of nine data sets. The tokenizers and the data are not ours to redistribute: without ../shared
+ * these tests are skipped. */
 #include "golden.h"
 
 #include "base/map.h"
@@ -16,16 +17,18 @@ static void test_real(void **state) {
 static void test_roberta_from_vocab_and_merges(void **state) {
     (void)state;
     test_needs_shared("tokenizers/roberta-base/vocab.json");
-    golden_file("roberta-base", "../shared/tokenizers/%s/vocab.json", "tests/vectors/tokenizers/real-%s.jsonl");
+    golden_file("roberta-base", "../shared/tokenizers/%s/vocab.json",
+        "tests/vectors/tokenizers/real-%s.jsonl");
 }
 
 static void test_bert_from_vocab_txt(void **state) {
     (void)state;
     test_needs_shared("tokenizers/bert-base-uncased/vocab.txt");
-    golden_file("bert-base-uncased", "../shared/tokenizers/%s/vocab.txt", "tests/vectors/tokenizers/real-%s.jsonl");
+    golden_file("bert-base-uncased", "../shared/tokenizers/%s/vocab.txt",
+        "tests/vectors/tokenizers/real-%s.jsonl");
 }
 
-/* ---------------------------------------------------------------------------------------------------- all rows */
+/* ------------------------------------------------------------------------------------ all rows */
 
 /* Adds the ids of the fields after the label to the hash. */
 static uint64_t hash_row(const kh_tokenizer *t, const char *row, size_t n, uint64_t hash) {
@@ -36,10 +39,14 @@ static uint64_t hash_row(const kh_tokenizer *t, const char *row, size_t n, uint6
         const char *start = field + 1;
         field = memchr(start, '\t', (size_t)(end - start));
         ids.n = 0;
-        assert_int_equal(kh_tokenizer_encode(t, start, (size_t)((field ? field : end) - start), KH_ENCODE_FRAME, &ids, &err), 0);
+        assert_int_equal(kh_tokenizer_encode(t, start, (size_t)((field ? field : end) - start),
+                             KH_ENCODE_FRAME, &ids, &err),
+            0);
         for (int i = 0; i < ids.n; i++)
-            hash = kh_hash64_more(hash, (unsigned char[]){ (unsigned char)ids.id[i], (unsigned char)(ids.id[i] >> 8),
-                (unsigned char)(ids.id[i] >> 16), (unsigned char)(ids.id[i] >> 24) }, 4);
+            hash = kh_hash64_more(hash,
+                (unsigned char[]){ (unsigned char)ids.id[i], (unsigned char)(ids.id[i] >> 8),
+                    (unsigned char)(ids.id[i] >> 16), (unsigned char)(ids.id[i] >> 24) },
+                4);
         hash = kh_hash64_more(hash, "\xff\xff\xff\xff", 4);
     }
     kh_ids_free(&ids);
@@ -101,7 +108,7 @@ static void test_rows(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------- parts */
+/* --------------------------------------------------------------------------------------- parts */
 
 static void test_parts(void **state) {
     static const struct {
@@ -136,7 +143,8 @@ static void test_parts(void **state) {
 }
 
 int main(void) {
-    static char roberta[] = "roberta-base", gpt2[] = "gpt2", bert[] = "bert-base-uncased", baby[] = "babyberta";
+    static char roberta[] = "roberta-base", gpt2[] = "gpt2", bert[] = "bert-base-uncased",
+                baby[] = "babyberta";
     const struct CMUnitTest tests[] = {
         { "test_texts_roberta_base", test_real, NULL, NULL, roberta },
         { "test_texts_gpt2", test_real, NULL, NULL, gpt2 },

@@ -1,5 +1,6 @@
-/* test_text_tokenizer.c - the golden vectors of tests/vectors/tokenizers: every small tokenizer and every line of its answers,
- * made by Hugging Face's own library. One line that differs fails the test of its file and is printed. */
+/* test_text_tokenizer.c - the golden vectors of tests/vectors/tokenizers: every small tokenizer and
+ * every line of its answers, made by Hugging Face's own library. One line that differs fails the
+ * test of its file and is printed. */
 #include "golden.h"
 
 #include "base/err.h"
@@ -7,7 +8,7 @@
 
 #include <glob.h>
 
-/* ------------------------------------------------------------------------------------------------ golden files */
+/* -------------------------------------------------------------------------------- golden files */
 
 static void test_golden(void **state) {
     golden_file(*state, "tests/vectors/tokenizers/%s.json", "tests/vectors/tokenizers/%s.jsonl");
@@ -17,17 +18,21 @@ static void test_golden(void **state) {
 static void test_tiny_bpe_from_vocab_and_merges(void **state) {
     (void)state;
     golden_file("tiny-bpe", "tests/vectors/tokenizers/%s", "tests/vectors/tokenizers/%s.jsonl");
-    golden_file("tiny-bpe", "tests/vectors/tokenizers/%s/vocab.json", "tests/vectors/tokenizers/%s.jsonl");
-    golden_file("tiny-bpe", "tests/vectors/tokenizers/%s/merges.txt", "tests/vectors/tokenizers/%s.jsonl");
+    golden_file(
+        "tiny-bpe", "tests/vectors/tokenizers/%s/vocab.json", "tests/vectors/tokenizers/%s.jsonl");
+    golden_file(
+        "tiny-bpe", "tests/vectors/tokenizers/%s/merges.txt", "tests/vectors/tokenizers/%s.jsonl");
 }
 
 static void test_tiny_wordpiece_from_vocab_txt(void **state) {
     (void)state;
-    golden_file("tiny-wordpiece", "tests/vectors/tokenizers/%s", "tests/vectors/tokenizers/%s.jsonl");
-    golden_file("tiny-wordpiece", "tests/vectors/tokenizers/%s/vocab.txt", "tests/vectors/tokenizers/%s.jsonl");
+    golden_file(
+        "tiny-wordpiece", "tests/vectors/tokenizers/%s", "tests/vectors/tokenizers/%s.jsonl");
+    golden_file("tiny-wordpiece", "tests/vectors/tokenizers/%s/vocab.txt",
+        "tests/vectors/tokenizers/%s.jsonl");
 }
 
-/* ------------------------------------------------------------------------------------------------------------ main */
+/* ---------------------------------------------------------------------------------------- main */
 
 int main(void) {
     glob_t found;

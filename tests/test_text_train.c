@@ -1,4 +1,5 @@
-/* test_text_train.c - counting words and learning merges, against Hugging Face's trainer (tests/vectors/bpe-train) and by hand. */
+/* test_text_train.c - counting words and learning merges, against Hugging Face's trainer
+ * (tests/vectors/bpe-train) and by hand. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -6,14 +7,17 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "text/train.h"
+#include "text/bpe_train.h"
 
 #include <fcntl.h>
 
 #define VECTORS "tests/vectors/bpe-train/"
 
 static kh_bpe_opts options(const char *const *path, int n) {
-    return (kh_bpe_opts){ .words = { .path = path, .n_path = n }, .vocab = 30000, .min_frequency = 1, .style = KH_BPE_ROBERTA };
+    return (kh_bpe_opts){ .words = { .path = path, .n_path = n },
+        .vocab = 30000,
+        .min_frequency = 1,
+        .style = KH_BPE_ROBERTA };
 }
 
 /* The tokenizer learned with these options, parsed; *stats may be NULL. */
@@ -38,10 +42,13 @@ static json_t *train_text(const char *text, size_t n, int min_frequency, kh_bpe_
     return root;
 }
 
-static const json_t *merges_of(const json_t *root) { return json_object_get(json_object_get(root, "model"), "merges"); }
+static const json_t *merges_of(const json_t *root) {
+    return json_object_get(json_object_get(root, "model"), "merges");
+}
 
 static int id_of(const json_t *root, const char *token) {
-    const json_t *id = json_object_get(json_object_get(json_object_get(root, "model"), "vocab"), token);
+    const json_t *id =
+        json_object_get(json_object_get(json_object_get(root, "model"), "vocab"), token);
     return id ? (int)json_integer_value(id) : -1;
 }
 
@@ -52,12 +59,13 @@ static void assert_merges(const json_t *root, const char *const *expected) {
     for (; expected[n]; n++) {
         const char *ours = json_string_value(json_array_get(merges, n));
         if (!ours || strcmp(ours, expected[n]) != 0)
-            fail_msg("merge %zu is \"%s\", expected \"%s\"", n, ours ? ours : "(none)", expected[n]);
+            fail_msg(
+                "merge %zu is \"%s\", expected \"%s\"", n, ours ? ours : "(none)", expected[n]);
     }
     assert_int_equal(json_array_size(merges), n);
 }
 
-/* ------------------------------------------------------------------------------------- against the Rust trainer */
+/* -------------------------------------------------------------------- against the Rust trainer */
 
 static void check_vector(const char *name, bool prefix_space) {
     const char *path = VECTORS "corpus.txt";
@@ -72,7 +80,8 @@ static void check_vector(const char *name, bool prefix_space) {
         line[strcspn(line, "\n")] = '\0';
         const char *ours = json_string_value(json_array_get(merges_of(root), n));
         if (!ours || strcmp(ours, line) != 0)
-            fail_msg("%s:%zu: \"%s\" expected, got \"%s\"", name, n + 1, line, ours ? ours : "(none)");
+            fail_msg(
+                "%s:%zu: \"%s\" expected, got \"%s\"", name, n + 1, line, ours ? ours : "(none)");
     }
     assert_true(n > 500);
     assert_int_equal(json_array_size(merges_of(root)), n);
@@ -90,12 +99,16 @@ static void merges_with_prefix_space_are_those_of_the_rust_trainer(void **state)
     check_vector(VECTORS "prefix.merges", true);
 }
 
-/* Capital letters, those of two bytes and the final sigma too, are what the normalizer in the written file makes of them. */
+/* Capital letters, those of two bytes and the final sigma too, are what the normalizer in the
+ * written file makes of them. */
 static void small_letters_train_as_the_small_text_does(void **state) {
     (void)state;
-    static const char mixed[] = "The THE the \u00c4RGER \u00e4rger \u0130stanbul\nTHE Other oTHER \u039f\u03a3\n",
-                      small[] = "the the the \u00e4rger \u00e4rger i\u0307stanbul\nthe other other \u03bf\u03c3\n";
-    const char *mixed_path = test_file("mixed", mixed, sizeof mixed - 1), *small_path = test_file("small", small, sizeof small - 1);
+    static const char
+        mixed[] = "The THE the \u00c4RGER \u00e4rger \u0130stanbul\nTHE Other oTHER \u039f\u03a3\n",
+        small[] =
+            "the the the \u00e4rger \u00e4rger i\u0307stanbul\nthe other other \u03bf\u03c3\n";
+    const char *mixed_path = test_file("mixed", mixed, sizeof mixed - 1),
+               *small_path = test_file("small", small, sizeof small - 1);
     kh_bpe_opts o = options(&small_path, 1);
     json_t *expected = train(&o, NULL);
     o = options(&mixed_path, 1);
@@ -103,7 +116,9 @@ static void small_letters_train_as_the_small_text_does(void **state) {
     json_t *got = train(&o, NULL);
     assert_true(json_array_size(merges_of(got)) > 10);
     assert_true(json_equal(merges_of(got), merges_of(expected)));
-    assert_string_equal(json_string_value(json_object_get(json_object_get(got, "normalizer"), "type")), "Lowercase");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(got, "normalizer"), "type")),
+        "Lowercase");
     assert_true(json_is_null(json_object_get(expected, "normalizer")));
     json_decref(expected);
     json_decref(got);
@@ -124,7 +139,8 @@ static void minimum_frequency_and_vocabulary_cut_the_list(void **state) {
         size_t n = json_array_size(merges_of(some));
         assert_in_range(n, 1, before - 1);
         for (size_t k = 0; k < n; k++)
-            assert_true(json_equal(json_array_get(merges_of(all), k), json_array_get(merges_of(some), k)));
+            assert_true(
+                json_equal(json_array_get(merges_of(all), k), json_array_get(merges_of(some), k)));
         before = n;
         json_decref(some);
     }
@@ -137,13 +153,14 @@ static void minimum_frequency_and_vocabulary_cut_the_list(void **state) {
         assert_int_equal(s.merges, vocab - 261);
         assert_int_equal(json_array_size(merges_of(some)), vocab - 261);
         for (size_t k = 0; k < json_array_size(merges_of(some)); k++)
-            assert_true(json_equal(json_array_get(merges_of(all), k), json_array_get(merges_of(some), k)));
+            assert_true(
+                json_equal(json_array_get(merges_of(all), k), json_array_get(merges_of(some), k)));
         json_decref(some);
     }
     json_decref(all);
 }
 
-/* --------------------------------------------------------------------------------------------------- by hand */
+/* ------------------------------------------------------------------------------------- by hand */
 
 static void equal_counts_take_the_smaller_ids(void **state) {
     (void)state;
@@ -155,7 +172,8 @@ static void equal_counts_take_the_smaller_ids(void **state) {
 
 static void runs_merge_from_the_left(void **state) {
     (void)state;
-    /* aaaaa becomes A A a, not a A A; then (A, a) and (A, A) are equals, and a is the smaller id. */
+    /* aaaaa becomes A A a, not a A A; then (A, a) and (A, A) are equals, and a is the smaller id.
+     */
     json_t *root = train_text("aaaaa\naaaaa\naaaaa\n", 18, 1, NULL);
     assert_merges(root, (const char *const[]){ "a a", "aa a", "aa aaa", NULL });
     json_decref(root);
@@ -163,7 +181,8 @@ static void runs_merge_from_the_left(void **state) {
 
 static void overlapping_pairs_keep_exact_counts(void **state) {
     (void)state;
-    /* (ab, a) is gained at the first ab and lost at the second: it must not be left with a count. */
+    /* (ab, a) is gained at the first ab and lost at the second: it must not be left with a count.
+     */
     json_t *root = train_text("abab", 4, 1, NULL);
     assert_merges(root, (const char *const[]){ "a b", "ab ab", NULL });
     json_decref(root);
@@ -204,7 +223,8 @@ static void words_weigh_as_often_as_they_are_seen(void **state) {
 
 static void newline_belongs_to_its_text(void **state) {
     (void)state;
-    /* "a \n": the white space at the end of a text is one piece; as in Hugging Face's line iterator */
+    /* "a \n": the white space at the end of a text is one piece; as in Hugging Face's line iterator
+     */
     json_t *root = train_text("a \na \nb\r\nb\r\n", 12, 2, NULL);
     assert_merges(root, (const char *const[]){ "\u010D \u010A", "\u0120 \u010A", NULL });
     json_decref(root);
@@ -224,7 +244,8 @@ static void ids_stand_in_the_published_order(void **state) {
     assert_int_equal(id_of(root, "\u0143"), 260);
     assert_int_equal(id_of(root, "ab"), 261);
     assert_int_equal(id_of(root, "\u0120ab"), 262);
-    assert_int_equal(json_object_size(json_object_get(json_object_get(root, "model"), "vocab")), 263);
+    assert_int_equal(
+        json_object_size(json_object_get(json_object_get(root, "model"), "vocab")), 263);
     json_decref(root);
 }
 
@@ -254,7 +275,9 @@ static void gpt2_style_frames_nothing(void **state) {
     o.style = KH_BPE_GPT2;
     json_t *root = train(&o, NULL);
     assert_int_equal(id_of(root, "<|endoftext|>"), 0);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(root, "post_processor"), "type")), "ByteLevel");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(root, "post_processor"), "type")),
+        "ByteLevel");
     assert_int_equal(json_array_size(json_object_get(root, "added_tokens")), 1);
     json_decref(root);
     unlink(path);
@@ -263,7 +286,8 @@ static void gpt2_style_frames_nothing(void **state) {
 static void roberta_style_frames_and_strips_before_the_mask(void **state) {
     (void)state;
     json_t *root = train_text("ab", 2, 1, NULL);
-    const json_t *post = json_object_get(root, "post_processor"), *added = json_object_get(root, "added_tokens");
+    const json_t *post = json_object_get(root, "post_processor"),
+                 *added = json_object_get(root, "added_tokens");
     assert_string_equal(json_string_value(json_object_get(post, "type")), "RobertaProcessing");
     assert_int_equal(json_integer_value(json_array_get(json_object_get(post, "cls"), 1)), 0);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(post, "sep"), 1)), 2);
@@ -276,7 +300,8 @@ static void roberta_style_frames_and_strips_before_the_mask(void **state) {
     json_decref(root);
 }
 
-/* What was learned is a tokenizer: every line of the corpus comes back, in fewer tokens than bytes. */
+/* What was learned is a tokenizer: every line of the corpus comes back, in fewer tokens than bytes.
+ */
 static void our_own_tokenizer_reads_the_file(void **state) {
     (void)state;
     const char *path = VECTORS "corpus.txt";
@@ -309,13 +334,15 @@ static void our_own_tokenizer_reads_the_file(void **state) {
     unlink(path);
 }
 
-/* ------------------------------------------------------------------------------------------ reading the corpus */
+/* -------------------------------------------------------------------------- reading the corpus */
 
 static void broken_bytes_become_replacement_characters(void **state) {
     (void)state;
-    static const char broken[] = "a\xFF" "b \xE2\x82\nx\xC0\xAFy\xED\xA0\x80\n\xF0\x9F\x98";
+    static const char broken[] = "a\xFF"
+                                 "b \xE2\x82\nx\xC0\xAFy\xED\xA0\x80\n\xF0\x9F\x98";
     static const char mended[] = "a\uFFFDb \uFFFD\nx\uFFFD\uFFFDy\uFFFD\uFFFD\uFFFD\n\uFFFD";
-    json_t *a = train_text(broken, sizeof broken - 1, 1, NULL), *b = train_text(mended, sizeof mended - 1, 1, NULL);
+    json_t *a = train_text(broken, sizeof broken - 1, 1, NULL),
+           *b = train_text(mended, sizeof mended - 1, 1, NULL);
     assert_true(json_equal(a, b));
     assert_true(json_array_size(merges_of(a)) > 3);
     json_decref(a);
@@ -325,7 +352,8 @@ static void broken_bytes_become_replacement_characters(void **state) {
 static void read_words(kh_counts *w, const char *const *path, int n, uint64_t limit) {
     kh_err err = { 0 };
     *w = (kh_counts){ 0 };
-    if (kh_counts_read(w, &(kh_counts_opts){ .path = path, .n_path = n, .limit_bytes = limit }, NULL, &err) != 0)
+    if (kh_counts_read(w, &(kh_counts_opts){ .path = path, .n_path = n, .limit_bytes = limit },
+            NULL, &err) != 0)
         fail_msg("%s", err.msg);
 }
 
@@ -333,7 +361,8 @@ static void limit_ends_with_the_line_that_reaches_it(void **state) {
     (void)state;
     static const struct {
         uint64_t limit, bytes;
-    } cases[] = { { 1, 4 }, { 4, 4 }, { 5, 8 }, { 8, 8 }, { 9, 10 }, { 10, 10 }, { 11, 10 }, { 0, 10 } };
+    } cases[] = { { 1, 4 }, { 4, 4 }, { 5, 8 }, { 8, 8 }, { 9, 10 }, { 10, 10 }, { 11, 10 },
+        { 0, 10 } };
     const char *path = test_file("corpus", "one\ntwo\nx!", 10);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         kh_counts w;
@@ -346,7 +375,8 @@ static void limit_ends_with_the_line_that_reaches_it(void **state) {
 
 static void limit_counts_over_all_files(void **state) {
     (void)state;
-    const char *path[3] = { test_file("one", "one\n", 4), test_file("two", "two\ntoo\n", 8), "/nonexistent/never opened" };
+    const char *path[3] = { test_file("one", "one\n", 4), test_file("two", "two\ntoo\n", 8),
+        "/nonexistent/never opened" };
     kh_counts w;
     read_words(&w, path, 3, 6); /* ends within the second file */
     assert_int_equal(w.bytes, 8);
@@ -373,11 +403,13 @@ static void each_file_ends_its_last_line(void **state) {
 static void nul_bytes_are_text(void **state) {
     (void)state;
     json_t *root = train_text("\0\0\0\0\n", 5, 1, NULL);
-    assert_merges(root, (const char *const[]){ "\u0100 \u0100", "\u0100\u0100 \u0100\u0100", NULL });
+    assert_merges(
+        root, (const char *const[]){ "\u0100 \u0100", "\u0100\u0100 \u0100\u0100", NULL });
     json_decref(root);
 }
 
-/* About 11 MB, so that there are several chunks and lines across their borders; one line is longer than a chunk. */
+/* About 11 MB, so that there are several chunks and lines across their borders; one line is longer
+ * than a chunk. */
 static const char *big_corpus(void) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_rng r = kh_rng_stream(7, KH_RNG_TEST, 0, 0);
@@ -391,7 +423,8 @@ static const char *big_corpus(void) {
         for (int k = 0; k < words; k++) {
             char word[16];
             double u = kh_rng_uniform(&r);
-            int n = snprintf(word, sizeof word, "%x", (unsigned)(1 / (u + 1e-7))); /* few words often, many seldom */
+            int n = snprintf(word, sizeof word, "%x",
+                (unsigned)(1 / (u + 1e-7))); /* few words often, many seldom */
             for (int i = 0; i < n; i++)
                 if (word[i] >= '0' && word[i] <= '9')
                     word[i] = (char)(word[i] - '0' + 'k');
@@ -454,7 +487,7 @@ static void words_stand_in_order_of_appearance_for_any_number_of_threads(void **
     unlink(path);
 }
 
-/* ------------------------------------------------------------------------------------------------- complaints */
+/* ---------------------------------------------------------------------------------- complaints */
 
 static void refuse(const kh_bpe_opts *o, int code, const char *sentence) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
@@ -497,8 +530,8 @@ static void compressed_corpus_is_refused(void **state) {
     (void)state;
     static const struct {
         const char *bytes, *tool;
-    } cases[] = { { "\x1F\x8B\x08....", "gzip -dc" }, { "\xFD\x37zXZ\0...", "xz -dc" }, { "\x28\xB5\x2F\xFD...", "zstd -dc" },
-        { "BZh91AY", "bzip2 -dc" } };
+    } cases[] = { { "\x1F\x8B\x08....", "gzip -dc" }, { "\xFD\x37zXZ\0...", "xz -dc" },
+        { "\x28\xB5\x2F\xFD...", "zstd -dc" }, { "BZh91AY", "bzip2 -dc" } };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const char *path = test_file("packed", cases[k].bytes, 7);
         kh_bpe_opts o = options(&path, 1);
@@ -521,7 +554,8 @@ static void small_vocabulary_is_refused(void **state) {
     (void)state;
     kh_bpe_opts o = options((const char *const[]){ VECTORS "corpus.txt" }, 1);
     o.vocab = 260;
-    refuse(&o, KH_EARG, "a vocabulary of 260 tokens is too small: 5 special tokens and 256 bytes need 261");
+    refuse(&o, KH_EARG,
+        "a vocabulary of 260 tokens is too small: 5 special tokens and 256 bytes need 261");
 }
 
 static void wrong_special_tokens_are_refused(void **state) {
@@ -538,7 +572,7 @@ static void wrong_special_tokens_are_refused(void **state) {
     refuse(&o, KH_EARG, "the style roberta needs the special tokens <s> and </s>");
 }
 
-/* ------------------------------------------------------------------------------------- progress, memory, log */
+/* ----------------------------------------------------------------------- progress, memory, log */
 
 typedef struct watch {
     const char *stop_phase;
@@ -587,7 +621,8 @@ static void corpus_too_small_for_the_vocabulary_is_a_warning(void **state) {
     o.min_frequency = 2;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     assert_int_equal(kh_bpe_train(&o, &hooks, &b, NULL, NULL), 0);
-    assert_string_equal(w.warning, "the corpus gives only 262 of 300 tokens: no other pair occurs 2 times");
+    assert_string_equal(
+        w.warning, "the corpus gives only 262 of 300 tokens: no other pair occurs 2 times");
     kh_buf_free(&b);
     unlink(path);
 }

@@ -1,5 +1,6 @@
-/* test_tune_abc.c - likelihood-free methods against posteriors that are known: agreement in mean and variance, calibration by
- * simulation, 500 dimensions, early rejection, reasons to stop. No language model is asked. */
+/* test_tune_abc.c - likelihood-free methods against posteriors that are known: agreement in mean
+ * and variance, calibration by simulation, 500 dimensions, early rejection, reasons to stop. No
+ * language model is asked. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -7,27 +8,29 @@
 
 #include <math.h>
 
-static const kh_sampler *const ALL[] = { &kh_sampler_abc_rejection, &kh_sampler_abc_smc, &kh_sampler_smc };
+static const kh_sampler *const ALL[] = { &kh_sampler_abc_rejection, &kh_sampler_abc_smc,
+    &kh_sampler_smc };
 
 /* A run with options given as names and values, ending in NULL. */
 typedef struct outcome {
     kh_population p;
-    kh_watch watch;
+    kh_monitor watch;
     long long max_queries;
     kh_simulator *sim;
     char facts[256];
     int steps;
 } outcome;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     (void)members, (void)have;
     const outcome *o = w->self;
     if (o->max_queries > 0 && o->sim->asked + queries > o->max_queries)
-        kh_watch_stop(w, "budget");
+        kh_monitor_stop(w, "budget");
     return !w->stopped[0];
 }
 
-static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)last, (void)err;
     outcome *o = w->self;
     double sum = 0;
@@ -39,13 +42,15 @@ static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool l
     return 0;
 }
 
-static int run_rc(outcome *o, const kh_sampler *m, kh_simulator *sim, uint64_t seed, const char *const *set, kh_err *err) {
+static int run_rc(outcome *o, const kh_sampler *m, kh_simulator *sim, uint64_t seed,
+    const char *const *set, kh_err *err) {
     void *opts = calloc(1, m->opts_size);
     kh_opts_init(m->opts, opts);
     for (; set && *set; set += 2)
-        assert_int_equal(kh_opts_set(kh_opts_find(m->opts, set[0], strlen(set[0])), opts, set[1], NULL), 0);
+        assert_int_equal(
+            kh_opts_set(kh_opts_find(m->opts, set[0], strlen(set[0])), opts, set[1], NULL), 0);
     o->sim = sim;
-    o->watch = (kh_watch){ .may = may, .done = done, .self = o };
+    o->watch = (kh_monitor){ .may = may, .done = done, .self = o };
     int rc = m->run(&o->p, sim, opts, seed, &o->watch, err);
     free(opts);
     return rc;
@@ -70,13 +75,14 @@ static kh_toy *toy_new(const char *name, int dim, uint64_t seed) {
     return t;
 }
 
-/* ------------------------------------------------------------------------------------------- the posterior is right */
+/* ---------------------------------------------------------------------- the posterior is right */
 
 enum { RUNS = 20, MAX_DIM = 10 };
 
-/* Mean and variance of each coordinate, averaged over independent runs, are within five standard errors of the truth; the runs
- * themselves tell their standard error. */
-static void check_posterior(const char *problem, int dim, const kh_sampler *m, int tolerance, const char *const *set) {
+/* Mean and variance of each coordinate, averaged over independent runs, are within five standard
+ * errors of the truth; the runs themselves tell their standard error. */
+static void check_posterior(
+    const char *problem, int dim, const kh_sampler *m, int tolerance, const char *const *set) {
     static double mean[RUNS][MAX_DIM], var[RUNS][MAX_DIM];
     double exact_mean[MAX_DIM], exact_var[MAX_DIM];
     kh_toy *toy = toy_new(problem, dim, 7);
@@ -92,7 +98,8 @@ static void check_posterior(const char *problem, int dim, const kh_sampler *m, i
                 assert_true(o.p.errors[i] <= tolerance);
                 mean[r][j] += o.p.weight[i] * (double)o.p.z[i * o.p.dim + j];
             }
-            for (int i = 0; i < o.p.n; i++) /* around the exact mean, so that small populations are not biased */
+            for (int i = 0; i < o.p.n;
+                 i++) /* around the exact mean, so that small populations are not biased */
                 var[r][j] += o.p.weight[i] * pow((double)o.p.z[i * o.p.dim + j] - exact_mean[j], 2);
         }
         kh_population_free(&o.p);
@@ -104,9 +111,11 @@ static void check_posterior(const char *problem, int dim, const kh_sampler *m, i
         kh_mean_sd(m1, RUNS, &mm, &ms);
         kh_mean_sd(v1, RUNS, &vm, &vs);
         if (fabs(mm - exact_mean[j]) > 5 * ms / sqrt(RUNS))
-            fail_msg("%s in %d: mean %d is %g +- %g, exactly %g", m->name, dim, j, mm, ms / sqrt(RUNS), exact_mean[j]);
+            fail_msg("%s in %d: mean %d is %g +- %g, exactly %g", m->name, dim, j, mm,
+                ms / sqrt(RUNS), exact_mean[j]);
         if (fabs(vm - exact_var[j]) > 5 * vs / sqrt(RUNS))
-            fail_msg("%s in %d: variance %d is %g +- %g, exactly %g", m->name, dim, j, vm, vs / sqrt(RUNS), exact_var[j]);
+            fail_msg("%s in %d: variance %d is %g +- %g, exactly %g", m->name, dim, j, vm,
+                vs / sqrt(RUNS), exact_var[j]);
     }
     kh_toy_free(toy);
 }
@@ -120,15 +129,19 @@ static void rejection_samples_the_posterior(void **state) {
 
 static void abc_smc_with_weights_samples_the_posterior(void **state) {
     (void)state;
-    check_posterior("linear-gaussian", 2, ALL[1], 1, SET("samples", "200", "tolerance", "1", "weights", "importance"));
-    check_posterior("linear-gaussian", 10, ALL[1], 20, SET("samples", "500", "tolerance", "20", "weights", "importance"));
+    check_posterior("linear-gaussian", 2, ALL[1], 1,
+        SET("samples", "200", "tolerance", "1", "weights", "importance"));
+    check_posterior("linear-gaussian", 10, ALL[1], 20,
+        SET("samples", "500", "tolerance", "20", "weights", "importance"));
 }
 
 static void smc_samples_the_posterior(void **state) {
     (void)state;
     check_posterior("linear-gaussian", 2, ALL[2], 0, SET("samples", "100", "max-moves", "60"));
-    check_posterior("linear-gaussian", 10, ALL[2], 2, SET("samples", "100", "tolerance", "2", "max-moves", "200"));
-    check_posterior("signs", 10, ALL[2], 1, SET("samples", "100", "tolerance", "1", "max-moves", "60"));
+    check_posterior("linear-gaussian", 10, ALL[2], 2,
+        SET("samples", "100", "tolerance", "2", "max-moves", "200"));
+    check_posterior(
+        "signs", 10, ALL[2], 1, SET("samples", "100", "tolerance", "1", "max-moves", "60"));
 }
 
 /* Without weights the kernel widens the population: the test above must be able to tell. */
@@ -138,7 +151,8 @@ static void uniform_weights_do_not(void **state) {
     double mean[2], var[2], found = 0;
     assert_true(kh_toy_moments(toy, 1, mean, var));
     for (int r = 0; r < RUNS; r++) {
-        outcome o = run(ALL[1], kh_toy_simulator(toy), (uint64_t)r, SET("samples", "200", "tolerance", "1", "kernel-mean", "10"));
+        outcome o = run(ALL[1], kh_toy_simulator(toy), (uint64_t)r,
+            SET("samples", "200", "tolerance", "1", "kernel-mean", "10"));
         for (int i = 0; i < o.p.n; i++)
             found += pow((double)o.p.z[2 * i] - mean[0], 2) / (o.p.n * RUNS);
         kh_population_free(&o.p);
@@ -147,8 +161,9 @@ static void uniform_weights_do_not(void **state) {
     kh_toy_free(toy);
 }
 
-/* With labels that are wrong with probability eta, each row of `signs` is on its own: wrong with probability eta. Many moves, as
- * a population that has not forgotten the prior yet is a little wrong, however many members it has. */
+/* With labels that are wrong with probability eta, each row of `signs` is on its own: wrong with
+ * probability eta. Many moves, as a population that has not forgotten the prior yet is a little
+ * wrong, however many members it has. */
 static void soft_acceptance_samples_its_posterior(void **state) {
     (void)state;
     kh_toy *toy = toy_new("signs", 20, 3);
@@ -156,7 +171,8 @@ static void soft_acceptance_samples_its_posterior(void **state) {
     double wrong[RUNS], first[RUNS], mean, sd;
     for (int r = 0; r < RUNS; r++) {
         outcome o = run(ALL[2], sim, (uint64_t)r,
-            SET("samples", "200", "accept", "soft", "label-noise", "0.2", "unmoved", "0.0001", "max-moves", "80"));
+            SET("samples", "200", "accept", "soft", "label-noise", "0.2", "unmoved", "0.0001",
+                "max-moves", "80"));
         assert_string_equal(o.watch.stopped, "the likelihood counts in full");
         assert_true(fabs(o.p.rate - log(4)) < 1e-12);
         wrong[r] = first[r] = 0;
@@ -173,12 +189,13 @@ static void soft_acceptance_samples_its_posterior(void **state) {
     kh_toy_free(toy);
 }
 
-/* ------------------------------------------------------------------------------- calibration by simulation (SBC) */
+/* ------------------------------------------------------------- calibration by simulation (SBC) */
 
 enum { SETS = 200, ROWS = 8, EPS = 2, TAKEN = 15 };
 
-/* Labels that z and "at most EPS errors" could have made: those of z with up to EPS of them turned round, all such sets equally
- * likely. Given these labels, the posterior is exactly the one that is sampled. */
+/* Labels that z and "at most EPS errors" could have made: those of z with up to EPS of them turned
+ * round, all such sets equally likely. Given these labels, the posterior is exactly the one that is
+ * sampled. */
 static void draw_labels(const float *z, kh_rng *r, float *label) {
     double ways[EPS + 1] = { 1 };
     int order[ROWS];
@@ -192,8 +209,8 @@ static void draw_labels(const float *z, kh_rng *r, float *label) {
         label[order[k]] = -label[order[k]];
 }
 
-/* The rank of the true z among draws of the posterior is uniform, coordinate by coordinate: chi-square with 15 degrees of
- * freedom is above 37.7 once in a thousand times. */
+/* The rank of the true z among draws of the posterior is uniform, coordinate by coordinate:
+ * chi-square with 15 degrees of freedom is above 37.7 once in a thousand times. */
 static void smc_is_calibrated(void **state) {
     (void)state;
     int count[2][TAKEN + 1] = { { 0 } };
@@ -205,7 +222,8 @@ static void smc_is_calibrated(void **state) {
         kh_prior_draw(sim, &r, truth);
         draw_labels(truth, &r, label);
         sim->observed = label;
-        outcome o = run(ALL[2], sim, (uint64_t)set, SET("samples", "120", "tolerance", "2", "unmoved", "0.05", "max-moves", "20"));
+        outcome o = run(ALL[2], sim, (uint64_t)set,
+            SET("samples", "120", "tolerance", "2", "unmoved", "0.05", "max-moves", "20"));
         for (int q = 0; q < 2; q++) {
             int rank = 0;
             for (int i = 0; i < TAKEN; i++)
@@ -224,10 +242,11 @@ static void smc_is_calibrated(void **state) {
     kh_toy_free(toy);
 }
 
-/* ---------------------------------------------------------------------------------------------------- 500 dimensions */
+/* ------------------------------------------------------------------------------ 500 dimensions */
 
 /* Errors that have nothing to do with z. */
-static int blind_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int blind_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         kh_rng r = kh_rng_stream(77, KH_RNG_TEST, c->round, c->first + (uint32_t)i);
@@ -239,7 +258,9 @@ static int blind_errors(kh_simulator *s, const kh_candidates *c, const int *allo
 
 static void smc_keeps_the_prior_if_the_constraint_is_empty(void **state) {
     (void)state;
-    kh_simulator sim = { .dim = 500, .prior_var = 50, .n_error = 31, .cost = 1, .errors = blind_errors };
+    kh_simulator sim = {
+        .dim = 500, .prior_var = 50, .n_error = 31, .cost = 1, .errors = blind_errors
+    };
     outcome o = run(ALL[2], &sim, 1, SET("samples", "200", "max-moves", "20"));
     double mean = 0, square = 0, n = 200 * 500;
     for (int i = 0; i < 200 * 500; i++) {
@@ -247,9 +268,9 @@ static void smc_keeps_the_prior_if_the_constraint_is_empty(void **state) {
         square += (double)o.p.z[i] * (double)o.p.z[i] / n;
     }
     assert_true(o.steps > 3);
-    assert_true(fabs(mean) < 0.15);         /* sqrt(50 / 1e5) is 0.022 for independent members */
+    assert_true(fabs(mean) < 0.15);            /* sqrt(50 / 1e5) is 0.022 for independent members */
     assert_true(fabs(square / 50 - 1) < 0.03); /* 0.0045 for independent ones */
-    for (int j = 0; j < 500; j += 50) { /* and each marginal has its width */
+    for (int j = 0; j < 500; j += 50) {        /* and each marginal has its width */
         double var = 0;
         for (int i = 0; i < 200; i++)
             var += pow((double)o.p.z[i * 500 + j], 2) / 200;
@@ -258,8 +279,10 @@ static void smc_keeps_the_prior_if_the_constraint_is_empty(void **state) {
     kh_population_free(&o.p);
 }
 
-/* Errors grow with the distance of |z| from 3 and if z_0 is below 0: known exactly from draws of the prior. */
-static int shell_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+/* Errors grow with the distance of |z| from 3 and if z_0 is below 0: known exactly from draws of
+ * the prior. */
+static int shell_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         const float *z = c->z + (size_t)i * (size_t)s->dim;
@@ -293,7 +316,12 @@ static void smc_learns_the_width_of_the_prior(void **state) {
     (void)state;
     enum { MEMBERS = 200, SEEDS = 20 };
     for (int dim = 2; dim <= 8; dim += 6) {
-        kh_simulator sim = { .dim = dim, .prior_var = 0.25, .prior_spread = 1, .n_error = 20, .cost = 1, .errors = shell_errors };
+        kh_simulator sim = { .dim = dim,
+            .prior_var = 0.25,
+            .prior_spread = 1,
+            .n_error = 20,
+            .cost = 1,
+            .errors = shell_errors };
         moments exact = { 0 }, got = { 0 };
         for (uint32_t i = 0; exact.n < 20000; i++) {
             float z[8];
@@ -305,17 +333,21 @@ static void smc_learns_the_width_of_the_prior(void **state) {
                 moments_add(&exact, z, dim, width);
         }
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            outcome o = run(ALL[2], &sim, seed, SET("samples", "200", "tolerance", "2", "max-moves", "60"));
+            outcome o =
+                run(ALL[2], &sim, seed, SET("samples", "200", "tolerance", "2", "max-moves", "60"));
             for (int i = 0; i < o.p.n; i++)
                 moments_add(&got, o.p.z + (size_t)i * (size_t)dim, dim, o.p.width[i]);
             kh_population_free(&o.p);
         }
         for (int k = 0; k < 3; k++) {
-            double mean = exact.sum[k] / exact.n, var = exact.square[k] / exact.n - mean * mean, m = got.sum[k] / got.n;
-            double off = (m - mean) / sqrt(var * (1 / exact.n + 4 / got.n)); /* members are related: as if four were one */
+            double mean = exact.sum[k] / exact.n, var = exact.square[k] / exact.n - mean * mean,
+                   m = got.sum[k] / got.n;
+            double off = (m - mean) /
+                sqrt(
+                    var * (1 / exact.n + 4 / got.n)); /* members are related: as if four were one */
             if (fabs(off) > 4 || fabs((got.square[k] / got.n - m * m) / var - 1) > 0.15)
-                fail_msg("dim %d, number %d: mean %g, %g wanted; variance %g, %g wanted", dim, k, m, mean,
-                    got.square[k] / got.n - m * m, var);
+                fail_msg("dim %d, number %d: mean %g, %g wanted; variance %g, %g wanted", dim, k, m,
+                    mean, got.square[k] / got.n - m * m, var);
         }
         assert_true(exact.sum[2] / exact.n > 0.5); /* the width that fits is not the prior's */
     }
@@ -325,11 +357,13 @@ static void smc_keeps_its_ancestors_where_weights_collapse(void **state) {
     (void)state;
     kh_toy *toy = toy_new("signs", 500, 1);
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        outcome o = run(ALL[2], kh_toy_simulator(toy), seed, SET("tolerance", "14", "samples", "100", "max-moves", "6"));
+        outcome o = run(ALL[2], kh_toy_simulator(toy), seed,
+            SET("tolerance", "14", "samples", "100", "max-moves", "6"));
         assert_true(kh_population_ancestors(&o.p) > 50);
         assert_true(kh_population_ess(&o.p) > 99.9);
         kh_population_free(&o.p);
-        o = run(ALL[1], kh_toy_simulator(toy), seed, SET("tolerance", "14", "weights", "importance", "first-draws", "3"));
+        o = run(ALL[1], kh_toy_simulator(toy), seed,
+            SET("tolerance", "14", "weights", "importance", "first-draws", "3"));
         if (o.steps > 1)
             assert_true(kh_population_ess(&o.p) < 2);
         kh_population_free(&o.p);
@@ -337,13 +371,14 @@ static void smc_keeps_its_ancestors_where_weights_collapse(void **state) {
     kh_toy_free(toy);
 }
 
-/* ----------------------------------------------------------------------------------------- what must not matter */
+/* ------------------------------------------------------------------------ what must not matter */
 
 static void same(const kh_population *a, const kh_population *b) {
     assert_int_equal(a->n, b->n);
     assert_memory_equal(a->z, b->z, (size_t)a->n * (size_t)a->dim * sizeof *a->z);
     assert_memory_equal(a->errors, b->errors, (size_t)a->n * sizeof *a->errors);
-    assert_memory_equal(a->answer, b->answer, (size_t)a->n * (size_t)a->n_answer * sizeof *a->answer);
+    assert_memory_equal(
+        a->answer, b->answer, (size_t)a->n * (size_t)a->n_answer * sizeof *a->answer);
     assert_memory_equal(a->weight, b->weight, (size_t)a->n * sizeof *a->weight);
 }
 
@@ -362,7 +397,8 @@ static void early_rejection_accepts_the_same(void **state) {
         same(&on.p, &off.p);
         assert_true(kh_toy_simulator(one)->saved > 0);
         assert_int_equal(kh_toy_simulator(two)->saved, 0);
-        assert_int_equal(kh_toy_simulator(one)->asked + kh_toy_simulator(one)->saved, kh_toy_simulator(two)->asked);
+        assert_int_equal(kh_toy_simulator(one)->asked + kh_toy_simulator(one)->saved,
+            kh_toy_simulator(two)->asked);
         kh_population_free(&on.p);
         kh_population_free(&off.p);
         kh_toy_free(one);
@@ -386,10 +422,10 @@ static void a_seed_fixes_the_run(void **state) {
     kh_toy_free(toy);
 }
 
-/* -------------------------------------------------------------------------------------------------- reasons to stop */
+/* ----------------------------------------------------------------------------- reasons to stop */
 
-static void check_reason(
-    const kh_sampler *m, const char *problem, int dim, long long budget, const char *const *set, const char *why) {
+static void check_reason(const kh_sampler *m, const char *problem, int dim, long long budget,
+    const char *const *set, const char *why) {
     kh_toy *toy = toy_new(problem, dim, 1);
     outcome o = { .max_queries = budget };
     assert_int_equal(run_rc(&o, m, kh_toy_simulator(toy), 3, set, NULL), 0);
@@ -403,13 +439,19 @@ static void check_reason(
 
 static void every_run_ends_and_says_why(void **state) {
     (void)state;
-    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "14", "samples", "20"), "20 draws with at most 14 errors are there");
-    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "1"), "no candidate of the last 1000 had at most 1 errors");
-    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "10", "min-rate", "0.5"), "less than --min-rate 0.5");
+    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "14", "samples", "20"),
+        "20 draws with at most 14 errors are there");
+    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "1"),
+        "no candidate of the last 1000 had at most 1 errors");
+    check_reason(ALL[0], "signs", 32, 0, SET("tolerance", "10", "min-rate", "0.5"),
+        "less than --min-rate 0.5");
     check_reason(ALL[0], "signs", 32, 1000, SET("tolerance", "10"), "budget");
-    check_reason(ALL[1], "signs", 10, 0, SET("samples", "20"), "the tolerance of 0 errors is reached");
-    check_reason(ALL[1], "signs", 32, 0, SET("samples", "20", "max-misses", "3"), "no candidate of the last 60 had at most");
-    check_reason(ALL[1], "signs", 32, 0, SET("budget-generations", "2"), "all 2 generations are done");
+    check_reason(
+        ALL[1], "signs", 10, 0, SET("samples", "20"), "the tolerance of 0 errors is reached");
+    check_reason(ALL[1], "signs", 32, 0, SET("samples", "20", "max-misses", "3"),
+        "no candidate of the last 60 had at most");
+    check_reason(
+        ALL[1], "signs", 32, 0, SET("budget-generations", "2"), "all 2 generations are done");
     check_reason(ALL[1], "signs", 32, 0, SET("min-rate", "0.2"), "less than --min-rate 0.2");
     check_reason(ALL[1], "signs", 32, 3000, NULL, "budget");
     check_reason(ALL[1], "signs", 32, 700, SET("first-draws", "20"), "budget");
@@ -417,7 +459,8 @@ static void every_run_ends_and_says_why(void **state) {
     check_reason(ALL[2], "signs", 32, 0, SET("budget-levels", "3"), "all 3 levels are done");
     check_reason(ALL[2], "signs", 32, 5000, NULL, "budget");
     check_reason(ALL[2], "signs", 32, 700, NULL, "budget");
-    check_reason(ALL[2], "signs", 32, 0, SET("min-rate", "0.6"), "moves were accepted, less than --min-rate 0.6");
+    check_reason(ALL[2], "signs", 32, 0, SET("min-rate", "0.6"),
+        "moves were accepted, less than --min-rate 0.6");
     check_reason(ALL[2], "signs", 32, 1700, SET("accept", "soft"), "budget");
 }
 
@@ -433,7 +476,8 @@ static int different(const kh_population *p) {
     return n;
 }
 
-/* Wherever the budget ends: a level whose copies have not moved is no population, and the one before it comes out. */
+/* Wherever the budget ends: a level whose copies have not moved is no population, and the one
+ * before it comes out. */
 static void smc_takes_back_a_level_that_it_cannot_pay_for(void **state) {
     (void)state;
     kh_toy *toy = toy_new("signs", 32, 1);
@@ -443,9 +487,13 @@ static void smc_takes_back_a_level_that_it_cannot_pay_for(void **state) {
             outcome o = { .max_queries = budget };
             kh_toy_simulator(toy)->asked = 0;
             assert_int_equal(run_rc(&o, ALL[2], kh_toy_simulator(toy), 3,
-                SET("samples", "20", "max-moves", "6", "unmoved", "0.3", "accept", accept ? "soft" : "hard"), NULL), 0);
+                                 SET("samples", "20", "max-moves", "6", "unmoved", "0.3", "accept",
+                                     accept ? "soft" : "hard"),
+                                 NULL),
+                0);
             if (different(&o.p) * 2 <= o.p.n)
-                fail_msg("%lld queries, accept %d: %d members, %d different", budget, accept, o.p.n, different(&o.p));
+                fail_msg("%lld queries, accept %d: %d members, %d different", budget, accept, o.p.n,
+                    different(&o.p));
             for (int i = 0; i < o.p.n && !accept; i++)
                 assert_true(o.p.errors[i] <= o.p.tolerance);
             taken_back += strstr(o.facts, " taken-back=1") != NULL;
@@ -456,7 +504,8 @@ static void smc_takes_back_a_level_that_it_cannot_pay_for(void **state) {
 }
 
 /* A simulator that cannot be satisfied: its errors never fall below one. */
-static int stubborn_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int stubborn_errors(kh_simulator *s, const kh_candidates *c, const int *allowance,
+    int *errors, int *answer, kh_err *err) {
     int rc = blind_errors(s, c, allowance, errors, answer, err);
     for (int i = 0; i < c->n; i++)
         errors[i] = errors[i] > 1 ? errors[i] : 1;
@@ -465,14 +514,17 @@ static int stubborn_errors(kh_simulator *s, const kh_candidates *c, const int *a
 
 static void smc_gives_up_where_nothing_is_better(void **state) {
     (void)state;
-    kh_simulator sim = { .dim = 3, .prior_var = 1, .n_error = 5, .cost = 1, .errors = stubborn_errors };
+    kh_simulator sim = {
+        .dim = 3, .prior_var = 1, .n_error = 5, .cost = 1, .errors = stubborn_errors
+    };
     outcome o = run(ALL[2], &sim, 1, NULL);
     assert_string_equal(o.watch.stopped, "no member got below 1 errors in 4 levels");
     assert_int_equal(o.p.tolerance, 1);
     kh_population_free(&o.p);
 }
 
-static int failing_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int failing_errors(kh_simulator *s, const kh_candidates *c, const int *allowance,
+    int *errors, int *answer, kh_err *err) {
     (void)s, (void)c, (void)allowance, (void)errors, (void)answer;
     snprintf(err->msg, sizeof err->msg, "the box is gone");
     return err->code = KH_EIO;
@@ -480,7 +532,9 @@ static int failing_errors(kh_simulator *s, const kh_candidates *c, const int *al
 
 static void a_box_that_fails_ends_the_run(void **state) {
     (void)state;
-    kh_simulator sim = { .dim = 3, .prior_var = 1, .n_error = 5, .cost = 1, .errors = failing_errors };
+    kh_simulator sim = {
+        .dim = 3, .prior_var = 1, .n_error = 5, .cost = 1, .errors = failing_errors
+    };
     for (int m = 0; m < 3; m++) {
         outcome o = { 0 };
         kh_err err = { 0 };
@@ -500,7 +554,8 @@ static void memory_may_run_out_anywhere(void **state) {
             kh_alloc_fail_at(n, false);
             int rc = kh_toy_new(&toy, "signs", 6, 1, &err);
             if (rc == 0)
-                rc = run_rc(&o, ALL[m], kh_toy_simulator(toy), 1, SET("samples", "20", "tolerance", "2"), &err);
+                rc = run_rc(&o, ALL[m], kh_toy_simulator(toy), 1,
+                    SET("samples", "20", "tolerance", "2"), &err);
             bool all = kh_alloc_count() < n;
             kh_alloc_fail_at(0, false);
             assert_int_equal(rc, all ? 0 : KH_ENOMEM);
@@ -511,7 +566,7 @@ static void memory_may_run_out_anywhere(void **state) {
         }
 }
 
-/* ----------------------------------------------------------------------------------------------------------- toys */
+/* ---------------------------------------------------------------------------------------- toys */
 
 static void toys_refuse_what_they_are_not(void **state) {
     (void)state;
@@ -525,8 +580,8 @@ static void toys_refuse_what_they_are_not(void **state) {
     assert_says(&err, "problem signs in 0 dimensions; it takes 1 to 65536");
 }
 
-/* Rejection with a small tolerance and the analytic draws of two-moons are the same distribution: compared are the moments of the
- * two directions in which it is simple. */
+/* Rejection with a small tolerance and the analytic draws of two-moons are the same distribution:
+ * compared are the moments of the two directions in which it is simple. */
 static void two_moons_draws_are_those_of_rejection(void **state) {
     (void)state;
     enum { N = 1000 };
@@ -534,7 +589,8 @@ static void two_moons_draws_are_those_of_rejection(void **state) {
     kh_toy *toy = toy_new("two-moons", 2, 1);
     double mean, var, sum[2] = { 0 }, square[2] = { 0 };
     assert_false(kh_toy_moments(toy, 1, &mean, &var));
-    outcome o = run(ALL[0], kh_toy_simulator(toy), 1, SET("samples", "1000", "tolerance", "0", "max-misses", "10000"));
+    outcome o = run(ALL[0], kh_toy_simulator(toy), 1,
+        SET("samples", "1000", "tolerance", "0", "max-misses", "10000"));
     kh_toy_parameters(toy, o.p.z, N, theta);
     kh_toy_reference(toy, N, 2, reference);
     for (int k = 0; k < 2; k++)

@@ -1,17 +1,18 @@
-/* test_tune_cmaes.c - CMA-ES: evaluation counts against pycma's, bounds, stop reasons, bad values, threads. */
+/* test_tune_cmaes.c - CMA-ES: evaluation counts against pycma's, bounds, stop reasons, bad values,
+ * threads. */
 #include "functions.h"
 
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "tune/boundary.h"
-#include "tune/eigen.h"
+#include "base/eigen.h"
 
 static int by_value(const void *a, const void *b) {
     const double *p = a, *q = b;
     return *p < *q ? -1 : *p > *q;
 }
 
-/* ------------------------------------------------------------------------------- evaluations, against pycma */
+/* ------------------------------------------------------------------ evaluations, against pycma */
 
 enum { SEEDS = 7 };
 
@@ -48,7 +49,8 @@ static void read_reference(const char *wanted, int dim, int *pop, double *median
     int n;
     bool found = false;
     while (!found && fgets(line, sizeof line, in))
-        found = sscanf(line, "%31s %d %d %lf", name, &n, pop, median) == 4 && strcmp(name, wanted) == 0 && n == dim;
+        found = sscanf(line, "%31s %d %d %lf", name, &n, pop, median) == 4 &&
+            strcmp(name, wanted) == 0 && n == dim;
     fclose(in);
     assert_true(found);
 }
@@ -61,7 +63,8 @@ static void compare(function *f, const char *name, int n) {
     kh_cmaes *c = new_cmaes(n, 0, 1, NULL);
     assert_int_equal(kh_cmaes_pop(c), pop);
     kh_cmaes_free(c);
-    assert_within(median_evals(f, n, valley ? 0 : 3, valley ? 0.5 : 2, KH_CMAES_FULL), expected, 0.15);
+    assert_within(
+        median_evals(f, n, valley ? 0 : 3, valley ? 0.5 : 2, KH_CMAES_FULL), expected, 0.15);
 }
 
 #define REFERENCE_TEST(f, n) \
@@ -80,10 +83,12 @@ REFERENCE_TEST(cigar, 40)
 
 static void a_rotation_changes_nothing(void **state) {
     (void)state;
-    assert_within(median_evals(turned_ellipsoid, 10, 3, 2, KH_CMAES_FULL), median_evals(ellipsoid, 10, 3, 2, KH_CMAES_FULL), 0.15);
+    assert_within(median_evals(turned_ellipsoid, 10, 3, 2, KH_CMAES_FULL),
+        median_evals(ellipsoid, 10, 3, 2, KH_CMAES_FULL), 0.15);
 }
 
-/* Ros and Hansen (2008): on separable functions about n / 10 times faster than full CMA-ES, and useless on rotated ones. */
+/* Ros and Hansen (2008): on separable functions about n / 10 times faster than full CMA-ES, and
+ * useless on rotated ones. */
 static void the_separable_variant_is_faster_where_it_may_be(void **state) {
     (void)state;
     double full = median_evals(ellipsoid, 20, 3, 2, KH_CMAES_FULL);
@@ -134,7 +139,8 @@ static void small_dimensions_work(void **state) {
                 o.pop = pop, o.variant = variant, o.target = 1e-9, o.max_evals = 20000;
                 kh_cmaes *c = new_cmaes(n, 3, 2, &o);
                 kh_cmaes_reason r = minimise(c, sphere, -1);
-                assert_true(r == KH_CMAES_TARGET || pop < 4); /* two or three candidates tell too little to promise anything */
+                assert_true(r == KH_CMAES_TARGET ||
+                    pop < 4); /* two or three candidates tell too little to promise anything */
                 kh_cmaes_free(c);
             }
 }
@@ -153,7 +159,7 @@ static void without_active_updates_the_discus_takes_longer(void **state) {
     assert_true(evals[1] < 0.9 * evals[0]);
 }
 
-/* ------------------------------------------------------------------------------------------------- ask, tell */
+/* ----------------------------------------------------------------------------------- ask, tell */
 
 static void candidates_come_from_named_streams(void **state) {
     (void)state;
@@ -226,35 +232,42 @@ static void the_getters_tell_the_state(void **state) {
     assert_true(isinf(f) && f > 0 && best[3] == 2);
     kh_cmaes_mean(c, x);
     assert_true(x[0] == 2 && kh_cmaes_sigma(c) == 0.5 && kh_cmaes_condition(c) == 1);
-    assert_true(kh_cmaes_dim(c) == 4 && kh_cmaes_pop(c) == 8 && kh_cmaes_generation(c) == 0 && kh_cmaes_evals(c) == 0);
+    assert_true(kh_cmaes_dim(c) == 4 && kh_cmaes_pop(c) == 8 && kh_cmaes_generation(c) == 0 &&
+        kh_cmaes_evals(c) == 0);
     assert_int_equal(kh_cmaes_stop(c), KH_CMAES_GOING);
     minimise(c, cigar, 50);
-    assert_true(kh_cmaes_generation(c) == 50 && kh_cmaes_evals(c) == 400 && kh_cmaes_condition(c) > 10);
+    assert_true(
+        kh_cmaes_generation(c) == 50 && kh_cmaes_evals(c) == 400 && kh_cmaes_condition(c) > 10);
     kh_cmaes_free(c);
     kh_cmaes_free(NULL);
 }
 
-/* ---------------------------------------------------------------------------------------------------- bounds */
+/* -------------------------------------------------------------------------------------- bounds */
 
 static void the_boundary_map(void **state) {
     (void)state;
-    static const double cases[][2] = { { -100, 100 }, { 0, 1 }, { -3, 1e6 }, { 5, 5.001 }, { -INFINITY, 2 }, { 4, INFINITY },
-        { -INFINITY, INFINITY } };
+    static const double cases[][2] = { { -100, 100 }, { 0, 1 }, { -3, 1e6 }, { 5, 5.001 },
+        { -INFINITY, 2 }, { 4, INFINITY }, { -INFINITY, INFINITY } };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         double lo = cases[k][0], hi = cases[k][1], wide = isinf(hi - lo) ? 50 : hi - lo;
         double from = !isinf(lo) ? lo : isinf(hi) ? -50 : hi - 50, before = NAN, step = wide / 1000;
         for (double g = from - 5 * wide; g < from + 6 * wide; g += step) {
             double x = kh_boundary_map(g, lo, hi);
             assert_true(x >= lo && x <= hi);
-            assert_true(!(fabs(x - before) > 1.01 * step)); /* continuous: never steeper than the identity */
+            assert_true(!(
+                fabs(x - before) > 1.01 * step)); /* continuous: never steeper than the identity */
             before = x;
-            assert_true(fabs(kh_boundary_map(kh_boundary_inverse(x, lo, hi), lo, hi) - x) <= 1e-12 * (fabs(x) + wide));
+            assert_true(fabs(kh_boundary_map(kh_boundary_inverse(x, lo, hi), lo, hi) - x) <=
+                1e-12 * (fabs(x) + wide));
         }
     }
     assert_true(kh_boundary_map(0.3, 0, 1) == 0.3 && kh_boundary_map(17, -100, 100) == 17);
-    assert_true(kh_boundary_map(-5.05, 0 - 5, 1) == -5 + 0.25 * 0.25 / 1.2); /* margin 0.3: (g - (lo - al))^2 / (4 al) */
-    assert_true(kh_boundary_map(-0.05, 0, 1) == 0 && kh_boundary_inverse(0, 0, 1) == -0.05); /* the bound itself */
-    assert_true(fabs(kh_boundary_map(-1.5, 0, 1) - kh_boundary_map(1.4, 0, 1)) < 1e-15);   /* mirrored at -0.05 */
+    assert_true(kh_boundary_map(-5.05, 0 - 5, 1) ==
+        -5 + 0.25 * 0.25 / 1.2); /* margin 0.3: (g - (lo - al))^2 / (4 al) */
+    assert_true(kh_boundary_map(-0.05, 0, 1) == 0 &&
+        kh_boundary_inverse(0, 0, 1) == -0.05); /* the bound itself */
+    assert_true(fabs(kh_boundary_map(-1.5, 0, 1) - kh_boundary_map(1.4, 0, 1)) <
+        1e-15); /* mirrored at -0.05 */
     assert_true(kh_boundary_map(1e300, -1, 1) <= 1);
 }
 
@@ -280,11 +293,13 @@ static void candidates_stay_within_bounds(void **state) {
             kh_cmaes *c = new_cmaes(8, 0.5, 1, &o);
             assert_true(kh_cmaes_sigma(c) <= 2.0 / 3);
             kh_cmaes_reason r = minimise(c, bowl, -1);
-            assert_true(r == KH_CMAES_TOLFUN || r == KH_CMAES_TOLX || r == KH_CMAES_TOLFUNHIST || r == KH_CMAES_FLAT);
+            assert_true(r == KH_CMAES_TOLFUN || r == KH_CMAES_TOLX || r == KH_CMAES_TOLFUNHIST ||
+                r == KH_CMAES_FLAT);
             double x[8];
             kh_cmaes_mean(c, x);
             for (int i = 0; i < 8; i++)
-                assert_true(fabs(kh_cmaes_best(c, NULL)[i] - fmin(1, fmax(-1, shift))) < 1e-5 && x[i] >= -1 && x[i] <= 1);
+                assert_true(fabs(kh_cmaes_best(c, NULL)[i] - fmin(1, fmax(-1, shift))) < 1e-5 &&
+                    x[i] >= -1 && x[i] <= 1);
             kh_cmaes_free(c);
         }
 }
@@ -299,7 +314,8 @@ static void bounds_of_each_coordinate(void **state) {
     lower[0] = 7; /* they were copied */
     minimise(c, sphere, -1);
     const double *x = kh_cmaes_best(c, NULL);
-    assert_true(x[0] >= 2 && x[0] < 2 + 1e-6 && x[1] <= -3 && x[1] > -3 - 1e-6 && fabs(x[2]) < 1e-4);
+    assert_true(
+        x[0] >= 2 && x[0] < 2 + 1e-6 && x[1] <= -3 && x[1] > -3 - 1e-6 && fabs(x[2]) < 1e-4);
     kh_cmaes_free(c);
     /* one of the two alone */
     o.lower = (double[]){ 1 }, o.upper = NULL, o.bound = 0;
@@ -309,7 +325,7 @@ static void bounds_of_each_coordinate(void **state) {
     kh_cmaes_free(c);
 }
 
-/* ----------------------------------------------------------------------------------------------- stop reasons */
+/* -------------------------------------------------------------------------------- stop reasons */
 
 static double linear(const double *x, int n) { return -x[0] - 0.1 * x[n - 1]; }
 static double constant(const double *x, int n) { return x[0] > 1e300 ? n : 3; }
@@ -320,7 +336,9 @@ static double far_bowl(const double *x, int n) {
         sum += (x[i] - shift) * (x[i] - shift);
     return sum;
 }
-static double half_far_bowl(const double *x, int n) { return sphere(x + 1, n - 1) + (x[0] - shift) * (x[0] - shift); }
+static double half_far_bowl(const double *x, int n) {
+    return sphere(x + 1, n - 1) + (x[0] - shift) * (x[0] - shift);
+}
 /* Values that have nothing to do with x. */
 static double noise(const double *x, int n) {
     uint64_t bits;
@@ -336,16 +354,18 @@ static kh_cmaes_opts nothing_stops(void) {
     return o;
 }
 
-static void assert_stops(function *f, double start, const kh_cmaes_opts *o, kh_cmaes_reason expected) {
-    int variants = expected == KH_CMAES_NO_EFFECT_AXIS ? 1 : 2; /* the separable one has no axes of its own */
+static void assert_stops(
+    function *f, double start, const kh_cmaes_opts *o, kh_cmaes_reason expected) {
+    int variants =
+        expected == KH_CMAES_NO_EFFECT_AXIS ? 1 : 2; /* the separable one has no axes of its own */
     for (int variant = 0; variant < variants; variant++) {
         kh_cmaes_opts v = *o;
         v.variant = variant;
         kh_cmaes *c = new_cmaes(4, start, 1, &v);
         kh_cmaes_reason got = minimise(c, f, -1);
         if (got != expected)
-            fail_msg("stopped by %s after %lld evaluations, expected %s", kh_cmaes_stop_name(got), kh_cmaes_evals(c),
-                kh_cmaes_stop_name(expected));
+            fail_msg("stopped by %s after %lld evaluations, expected %s", kh_cmaes_stop_name(got),
+                kh_cmaes_evals(c), kh_cmaes_stop_name(expected));
         kh_cmaes_free(c);
     }
 }
@@ -385,12 +405,14 @@ static void reasons_have_names_and_sentences(void **state) {
     (void)state;
     for (int r = KH_CMAES_GOING; r <= KH_CMAES_STAGNATION; r++) {
         const char *text = kh_cmaes_stop_text((kh_cmaes_reason)r);
-        assert_true(strlen(kh_cmaes_stop_name((kh_cmaes_reason)r)) > 2 && text[strlen(text) - 1] == '.');
+        assert_true(
+            strlen(kh_cmaes_stop_name((kh_cmaes_reason)r)) > 2 && text[strlen(text) - 1] == '.');
     }
     assert_string_equal(kh_cmaes_stop_name(KH_CMAES_TOLX), "tolx");
 }
 
-/* While the step size is still growing fast, the path of C stands still: otherwise C would become a needle first. */
+/* While the step size is still growing fast, the path of C stands still: otherwise C would become a
+ * needle first. */
 static void a_growing_step_size_holds_the_covariance_back(void **state) {
     (void)state;
     for (int variant = 0; variant < 2; variant++) {
@@ -398,7 +420,8 @@ static void a_growing_step_size_holds_the_covariance_back(void **state) {
         o.variant = variant;
         kh_cmaes *c = new_cmaes(20, 0, 1e-3, &o);
         minimise(c, linear, 45);
-        assert_true(kh_cmaes_sigma(c) > 0.03 && kh_cmaes_condition(c) < (variant == KH_CMAES_FULL ? 30 : 1000));
+        assert_true(kh_cmaes_sigma(c) > 0.03 &&
+            kh_cmaes_condition(c) < (variant == KH_CMAES_FULL ? 30 : 1000));
         kh_cmaes_free(c);
     }
 }
@@ -428,10 +451,12 @@ static void going_on_after_a_stop_stays_finite(void **state) {
         }
 }
 
-/* ------------------------------------------------------------------------------------------------- bad values */
+/* ---------------------------------------------------------------------------------- bad values */
 
 static double sphere_with_holes(const double *x, int n) { return x[0] > 0.1 ? NAN : sphere(x, n); }
-static double sphere_with_walls(const double *x, int n) { return x[0] > 0.1 ? INFINITY : sphere(x, n); }
+static double sphere_with_walls(const double *x, int n) {
+    return x[0] > 0.1 ? INFINITY : sphere(x, n);
+}
 
 static void not_a_number_is_worst(void **state) {
     (void)state;
@@ -465,13 +490,14 @@ static void all_not_a_number_moves_nothing(void **state) {
     kh_cmaes_mean(c, x);
     assert_true(x[0] == 1 && x[2] == 1 && kh_cmaes_sigma(c) == 1 && kh_cmaes_evals(c) == 7);
     kh_cmaes_ask(c, after);
-    assert_memory_not_equal(before, after, sizeof before); /* but the next generation is another one */
+    assert_memory_not_equal(
+        before, after, sizeof before); /* but the next generation is another one */
     minimise(c, sphere, 1);
     assert_int_equal(kh_cmaes_stop(c), KH_CMAES_GOING);
     kh_cmaes_free(c);
 }
 
-/* ---------------------------------------------------------------------------------------------------- threads */
+/* ------------------------------------------------------------------------------------- threads */
 
 extern void openblas_set_num_threads(int);
 extern int openblas_get_num_threads(void);
@@ -502,7 +528,8 @@ static void threads_change_no_bit(void **state) {
 static void eigenvectors_are_right(void **state) {
     (void)state;
     enum { N = 150 };
-    double *a = kh_aligned(N * N * sizeof *a), *v = kh_aligned(N * N * sizeof *v), *d = kh_aligned(N * sizeof *d);
+    double *a = kh_aligned(N * N * sizeof *a), *v = kh_aligned(N * N * sizeof *v),
+           *d = kh_aligned(N * sizeof *d);
     double *work = kh_aligned(kh_eigen_work(N) * sizeof *work);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (int i = 0; i < N; i++)
@@ -528,9 +555,10 @@ static void eigenvectors_are_right(void **state) {
     kh_free(work);
 }
 
-/* --------------------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------ refusals */
 
-static void refused(const double *x0, int n, double sigma, const kh_cmaes_opts *o, const char *says) {
+static void refused(
+    const double *x0, int n, double sigma, const kh_cmaes_opts *o, const char *says) {
     kh_err err = { 0 };
     kh_cmaes *c;
     assert_int_equal(kh_cmaes_new(&c, x0, n, sigma, o, &err), KH_EARG);
@@ -542,7 +570,8 @@ static void wrong_arguments_are_refused(void **state) {
     (void)state;
     kh_cmaes_opts o = kh_cmaes_defaults();
     refused(NULL, 0, 1, NULL, "CMA-ES: 0 dimensions; the full variant takes 1 to 16384");
-    refused(NULL, 20000, 1, NULL, "CMA-ES: 20000 dimensions; the full variant takes 1 to 16384, the separable one more");
+    refused(NULL, 20000, 1, NULL,
+        "CMA-ES: 20000 dimensions; the full variant takes 1 to 16384, the separable one more");
     o.variant = KH_CMAES_SEPARABLE;
     refused(NULL, 2000000, 1, &o, "2000000 dimensions; the separable variant takes 1 to 1048576");
     o.variant = 7;
@@ -557,11 +586,14 @@ static void wrong_arguments_are_refused(void **state) {
     refused(NULL, 3, 1, &o, "CMA-ES: tolx is -1; from 0 to 1e+300 is allowed");
     o = kh_cmaes_defaults(), o.target = NAN;
     refused(NULL, 3, 1, &o, "CMA-ES: target is nan; from -inf to inf is allowed");
-    refused((double[]){ 0, INFINITY }, 2, 1, NULL, "coordinate 1 of the start is inf; a number between -1e+100 and 1e+100 is");
+    refused((double[]){ 0, INFINITY }, 2, 1, NULL,
+        "coordinate 1 of the start is inf; a number between -1e+100 and 1e+100 is");
     o = kh_cmaes_defaults(), o.bound = 2;
-    refused((double[]){ 0, -3 }, 2, 1, &o, "coordinate 1 of the start is -3, outside its bounds -2 .. 2");
+    refused((double[]){ 0, -3 }, 2, 1, &o,
+        "coordinate 1 of the start is -3, outside its bounds -2 .. 2");
     o.lower = (double[]){ -1, 2 };
-    refused(NULL, 2, 1, &o, "coordinate 1 is bounded by 2 below and 2 above; the first must be the smaller");
+    refused(NULL, 2, 1, &o,
+        "coordinate 1 is bounded by 2 below and 2 above; the first must be the smaller");
     o.lower = (double[]){ -1, NAN };
     refused(NULL, 2, 1, &o, "coordinate 1 is bounded by nan below and 2 above");
     o.lower = (double[]){ -1, -1e200 };

@@ -1,4 +1,5 @@
-/* test_tune_cmaes_state.c - the state of CMA-ES as bytes: the same run after a restart, and bytes that are wrong. */
+/* test_tune_cmaes_state.c - the state of CMA-ES as bytes: the same run after a restart, and bytes
+ * that are wrong. */
 #include "functions.h"
 
 #include "base/map.h"
@@ -29,7 +30,7 @@ static void assert_same_state(const kh_cmaes *a, const kh_cmaes *b) {
     kh_buf_free(&q);
 }
 
-/* ------------------------------------------------------------------------------------------------ same bits */
+/* ----------------------------------------------------------------------------------- same bits */
 
 static void a_restored_run_gives_the_same_bits(void **state) {
     (void)state;
@@ -48,7 +49,8 @@ static void a_restored_run_gives_the_same_bits(void **state) {
     }
 }
 
-/* Between two decompositions B and D lag behind C; here one takes place every fifth generation or so. */
+/* Between two decompositions B and D lag behind C; here one takes place every fifth generation or
+ * so. */
 static void a_restart_between_two_decompositions(void **state) {
     (void)state;
     kh_cmaes_opts o = kh_cmaes_defaults();
@@ -143,7 +145,7 @@ static void saving_appends(void **state) {
     kh_cmaes_free(b);
 }
 
-/* ---------------------------------------------------------------------------------------------- wrong bytes */
+/* --------------------------------------------------------------------------------- wrong bytes */
 
 static void refused(const void *bytes, size_t n, int code, const char *says) {
     kh_err err = { 0 };
@@ -168,14 +170,16 @@ static void damaged_bytes_are_refused(void **state) {
     kh_buf b = small_state();
     for (size_t n = 0; n < b.len; n++)
         refused(b.data, n, KH_EFORMAT,
-            n < 64 ? "run/state.bin: not a CMA-ES state" : "run/state.bin: the CMA-ES state is damaged: its checksum is wrong");
+            n < 64 ? "run/state.bin: not a CMA-ES state"
+                   : "run/state.bin: the CMA-ES state is damaged: its checksum is wrong");
     for (size_t i = 0; i < b.len * 8; i++) {
         b.data[i / 8] = (char)(b.data[i / 8] ^ 1 << i % 8);
         kh_cmaes *c;
         assert_true(kh_cmaes_load(&c, b.data, b.len, "state", NULL) < 0);
         b.data[i / 8] = (char)(b.data[i / 8] ^ 1 << i % 8);
     }
-    refused("GIF89a..", 8, KH_EFORMAT, "not a CMA-ES state: it does not start as one, or is too short");
+    refused(
+        "GIF89a..", 8, KH_EFORMAT, "not a CMA-ES state: it does not start as one, or is too short");
     kh_buf_free(&b);
 }
 
@@ -193,7 +197,8 @@ static uint64_t real(double x) {
     return bits;
 }
 
-/* Words of the head: 1 version, 2 n, 3 pop, 4 variant, 5 bounded, 6 generation, 7 options, then the options in turn. */
+/* Words of the head: 1 version, 2 n, 3 pop, 4 variant, 5 bounded, 6 generation, 7 options, then the
+ * options in turn. */
 static void forged_heads_are_refused(void **state) {
     (void)state;
     static const struct {
@@ -202,21 +207,26 @@ static void forged_heads_are_refused(void **state) {
         int code;
         const char *says;
     } cases[] = {
-        { 1, 2, KH_EUNSUPPORTED, "run/state.bin: a CMA-ES state of version 2; this program reads version 1" },
+        { 1, 2, KH_EUNSUPPORTED,
+            "run/state.bin: a CMA-ES state of version 2; this program reads version 1" },
         { 2, 0, KH_EFORMAT, "the CMA-ES state has impossible sizes: 1 dimensions" },
-        { 2, 1 << 20, KH_EFORMAT, "impossible sizes: 1048576 dimensions, population 7" }, /* too many for the full variant */
+        { 2, 1 << 20, KH_EFORMAT,
+            "impossible sizes: 1048576 dimensions, population 7" }, /* too many for the full variant
+                                                                     */
         { 2, UINT64_MAX, KH_EFORMAT, "impossible sizes" },
         { 2, 4, KH_EFORMAT, "bytes; 4 dimensions and 6 generations make" },
         { 3, 1, KH_EFORMAT, "impossible sizes: 3 dimensions, population 2" },
         { 3, 1u << 31, KH_EFORMAT, "impossible sizes" },
-        { 3, 8, KH_EFORMAT, "holds numbers that no run produces" }, /* not the options' population */
+        { 3, 8, KH_EFORMAT,
+            "holds numbers that no run produces" }, /* not the options' population */
         { 4, 1, KH_EFORMAT, "bytes; 3 dimensions" },
         { 4, 2, KH_EFORMAT, "impossible sizes" },
         { 5, 0, KH_EFORMAT, "bytes; 3 dimensions" },
         { 6, 1000000, KH_EFORMAT, "1000000 generations make" },
         { 6, (uint64_t)1 << 60, KH_EFORMAT, "impossible sizes" },
         { 7, 3, KH_EFORMAT, "run/state.bin: the CMA-ES state has other options than this program" },
-        { 17, 0xBFF0000000000000u, KH_EARG, "run/state.bin: CMA-ES: tolx is -1; from 0 to 1e+300 is allowed" },
+        { 17, 0xBFF0000000000000u, KH_EARG,
+            "run/state.bin: CMA-ES: tolx is -1; from 0 to 1e+300 is allowed" },
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         kh_buf b = small_state();
@@ -229,8 +239,8 @@ static void forged_heads_are_refused(void **state) {
 /* Every word replaced by numbers that do not belong there: refused, or harmless. */
 static void forged_numbers_are_refused_or_harmless(void **state) {
     (void)state;
-    const uint64_t values[] = { real(NAN), real(INFINITY), real(-INFINITY), real(-1), real(0), real(1e308), real(-1e-308), real(1),
-        UINT64_MAX, 1, 1u << 30 };
+    const uint64_t values[] = { real(NAN), real(INFINITY), real(-INFINITY), real(-1), real(0),
+        real(1e308), real(-1e-308), real(1), UINT64_MAX, 1, 1u << 30 };
     kh_buf b = small_state();
     int taken = 0, total = 0;
     for (size_t word = 1; word + 1 < b.len / 8; word++)

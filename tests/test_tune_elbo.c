@@ -1,5 +1,5 @@
-/* test_tune_elbo.c - variational inference where the answer is known: the divergence against quadrature, and a Gaussian
- * likelihood whose posterior has a closed form. */
+/* test_tune_elbo.c - variational inference where the answer is known: the divergence against
+ * quadrature, and a Gaussian likelihood whose posterior has a closed form. */
 #include "test.h"
 
 #include "base/alloc.h"
@@ -9,9 +9,10 @@
 
 #include <math.h>
 
-/* ---------------------------------------------------------------------------------------------- the divergence */
+/* ------------------------------------------------------------------------------ the divergence */
 
-/* The integral of q log(q / p) over 24 standard deviations, by the trapezoidal rule, which is exact to rounding here. */
+/* The integral of q log(q / p) over 24 standard deviations, by the trapezoidal rule, which is exact
+ * to rounding here. */
 static double kl_by_quadrature(double mu, double v, double prior) {
     const int n = 40000;
     double from = mu - 12 * sqrt(v), step = 24 * sqrt(v) / n, sum = 0;
@@ -39,7 +40,7 @@ static void divergence_is_the_integral(void **state) {
     assert_true(isfinite(kh_elbo_kl((double[]){ 1, 0 }, 1, 50)));
 }
 
-/* --------------------------------------------------------------------------------------------------- the draws */
+/* ----------------------------------------------------------------------------------- the draws */
 
 static void draws_have_mean_and_variance(void **state) {
     (void)state;
@@ -60,11 +61,12 @@ static void draws_have_mean_and_variance(void **state) {
     }
 }
 
-/* ------------------------------------------------------------------------------------- a posterior that is known */
+/* ------------------------------------------------------------------- a posterior that is known */
 
 enum { DIM = 3, DATA = 20 };
 
-/* x_ij ~ N(z_j, 9), prior N(0, 50): the posterior of z_j is N(m_j, s^2), 1 / s^2 = DATA / 9 + 1 / 50. */
+/* x_ij ~ N(z_j, 9), prior N(0, 50): the posterior of z_j is N(m_j, s^2), 1 / s^2 = DATA / 9 + 1
+ * / 50. */
 typedef struct toy {
     double x[DATA][DIM];
     int calls;
@@ -89,7 +91,8 @@ static int toy_nll(void *self, const float *z, int n, double *f, kh_err *err) {
         f[k] = 0;
         for (int i = 0; i < DATA; i++)
             for (int j = 0; j < DIM; j++)
-                f[k] += (t->x[i][j] - (double)z[k * DIM + j]) * (t->x[i][j] - (double)z[k * DIM + j]) / (2 * NOISE);
+                f[k] += (t->x[i][j] - (double)z[k * DIM + j]) *
+                    (t->x[i][j] - (double)z[k * DIM + j]) / (2 * NOISE);
     }
     return 0;
 }
@@ -113,7 +116,8 @@ static void the_known_posterior_is_found(void **state) {
     for (int g = 0; g < GENERATIONS; g++) {
         assert_int_equal(kh_elbo_step(e, &nll, NULL), 0);
         kh_cmaes_mean(e->es, lambda);
-        for (int j = 0; j < DIM && g >= GENERATIONS - LAST; j++) { /* each generation has noise of its own: average it out */
+        for (int j = 0; j < DIM && g >= GENERATIONS - LAST;
+             j++) { /* each generation has noise of its own: average it out */
             mu[j] += lambda[j] / LAST;
             v[j] += fabs(lambda[DIM + j]) / LAST;
         }
@@ -163,7 +167,8 @@ static void common_noise_is_shared_and_fresh_noise_is_not(void **state) {
         double noise[2];
         for (int k = 0; k < 2; k++) {
             const double *lambda = kh_elbo_candidate(e, k);
-            noise[k] = ((double)e->z[(size_t)k * (size_t)o.draws * DIM] - lambda[0]) / sqrt(fabs(lambda[DIM]));
+            noise[k] = ((double)e->z[(size_t)k * (size_t)o.draws * DIM] - lambda[0]) /
+                sqrt(fabs(lambda[DIM]));
         }
         assert_int_equal(fabs(noise[0] - noise[1]) < 1e-5, common);
         kh_elbo_free(e);

@@ -1,10 +1,11 @@
-/* test_tune_flow.c - the masked autoregressive flow: its density is one, its gradients are right, its masks hold, and drawing
- * undoes evaluating. tests/vectors/flow holds what PyTorch makes of the same weights. */
+/* test_tune_flow.c - the masked autoregressive flow: its density is one, its gradients are right,
+ * its masks hold, and drawing undoes evaluating. tests/vectors/flow holds what PyTorch makes of the
+ * same weights. */
 #include "judge_vectors.h"
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "tune/blas.h"
+#include "base/blas.h"
 #include "tune/flow.h"
 
 enum { ROWS = 12, CONTEXTS = 3 };
@@ -60,7 +61,7 @@ static double weighted(flow_case *c) {
     return sum;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the density */
+/* --------------------------------------------------------------------------------- the density */
 
 static void the_density_integrates_to_one(void **state) {
     (void)state;
@@ -71,7 +72,8 @@ static void the_density_integrates_to_one(void **state) {
     kh_flow_work *w;
     start(&c, 2, 3, 4, 9, 2);
     for (size_t i = 0; i < kh_flow_size(c.f); i++)
-        kh_flow_weights(c.f)[i] *= 0.45; /* all but a thousandth of its mass shall lie on the grid */
+        kh_flow_weights(c.f)[i] *=
+            0.45; /* all but a thousandth of its mass shall lie on the grid */
     assert_int_equal(kh_flow_work_new(&w, c.f, N, CONTEXTS, NULL), 0);
     kh_flow_context(c.f, w, c.x, CONTEXTS);
     for (int x = 0; x < CONTEXTS; x++) {
@@ -116,7 +118,8 @@ static void standardising_keeps_it_a_density(void **state) {
     (void)state;
     flow_case c;
     start(&c, 3, 2, 2, 5, 1);
-    const double zero[40] = { 0 }, one[3] = { 1, 1, 1 }, mean[3] = { 1, -2, 3 }, sd[3] = { 2, 3, 0.5 };
+    const double zero[40] = { 0 }, one[3] = { 1, 1, 1 }, mean[3] = { 1, -2, 3 },
+                 sd[3] = { 2, 3, 0.5 };
     double y[ROWS * 3], plain[ROWS];
     for (int i = 0; i < ROWS * 3; i++)
         y[i] = (c.z[i] - mean[i % 3]) / sd[i % 3];
@@ -130,7 +133,7 @@ static void standardising_keeps_it_a_density(void **state) {
     finish(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- gradients */
+/* ----------------------------------------------------------------------------------- gradients */
 
 static void check_gradients(int D, int C, int T, int H, int L) {
     flow_case c;
@@ -159,7 +162,8 @@ static void check_gradients(int D, int C, int T, int H, int L) {
         }
         w[i] = keep;
         double slope = (d[0] - 8 * d[1] + 8 * d[2] - d[3]) / (12 * h);
-        double off = fabs(slope - grad[i]) / (largest * 1e-3 > fabs(grad[i]) ? largest * 1e-3 : fabs(grad[i]));
+        double off = fabs(slope - grad[i]) /
+            (largest * 1e-3 > fabs(grad[i]) ? largest * 1e-3 : fabs(grad[i]));
         worst = off > worst ? off : worst;
     }
     if (worst > 1e-6)
@@ -201,9 +205,10 @@ static void gradients_add_up(void **state) {
     finish(&c);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- masks */
+/* --------------------------------------------------------------------------------------- masks */
 
-/* In a flow of one transform, u_i changes with y_j only for j <= i; and somewhere below it does, and with x everywhere. */
+/* In a flow of one transform, u_i changes with y_j only for j <= i; and somewhere below it does,
+ * and with x everywhere. */
 static void check_order(int D, int H, int L) {
     flow_case c;
     double base[40];
@@ -226,7 +231,8 @@ static void check_order(int D, int H, int L) {
             changed += i > j && !same;
         }
     }
-    /* Unit k sees y_j for j < degree, and output i sees unit k for i >= degree: so i depends on j if a degree lies between. */
+    /* Unit k sees y_j for j < degree, and output i sees unit k for i >= degree: so i depends on j
+     * if a degree lies between. */
     int expected = 0;
     for (int i = 0; i < D; i++)
         for (int j = 0; j < i; j++) {
@@ -267,7 +273,7 @@ static void orders_are_permutations_that_differ(void **state) {
     kh_flow_free(f);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- draws */
+/* --------------------------------------------------------------------------------------- draws */
 
 static void check_inverse(int D, int H, int L) {
     flow_case c;
@@ -279,7 +285,8 @@ static void check_inverse(int D, int H, int L) {
         kh_flow_inverse(c.f, c.w, c.of[i], kh_flow_latent(c.w) + (size_t)i * (size_t)D, z);
         for (int j = 0; j < D; j++)
             if (fabs(z[j] - c.z[i * D + j]) > 1e-8)
-                fail_msg("D %d H %d L %d: row %d, coordinate %d comes back as %g, was %g", D, H, L, i, j, z[j], c.z[i * D + j]);
+                fail_msg("D %d H %d L %d: row %d, coordinate %d comes back as %g, was %g", D, H, L,
+                    i, j, z[j], c.z[i * D + j]);
     }
     finish(&c);
 }
@@ -292,7 +299,7 @@ static void drawing_undoes_the_density_s_map(void **state) {
     check_inverse(1, 2, 3);
 }
 
-/* ------------------------------------------------------------------------------------------------ against another program */
+/* --------------------------------------------------------------------- against another program */
 
 static void same(const char *what, const double *got, const json_t *list, int n, double tolerance) {
     assert_int_equal(json_array_size(list), n);
@@ -304,14 +311,16 @@ static void same(const char *what, const double *got, const json_t *list, int n,
 }
 
 static void check_vector(const json_t *row) {
-    int D = (int)number_of(row, "D"), C = (int)number_of(row, "C"), T = (int)number_of(row, "T"), n, m, k;
+    int D = (int)number_of(row, "D"), C = (int)number_of(row, "C"), T = (int)number_of(row, "T"), n,
+        m, k;
     kh_flow_opts o = { T, (int)number_of(row, "H"), (int)number_of(row, "L") };
     kh_flow *f;
     kh_flow_work *w;
     assert_int_equal(kh_flow_new(&f, D, C, &o, 7, NULL), 0);
     double *weights = doubles_of(row, "weights", &k, NULL), *z = doubles_of(row, "z", &n, NULL);
     double *x = doubles_of(row, "x", &m, NULL);
-    double *stat[4], *g = doubles_of(row, "g", &n, NULL), *grad = calloc((size_t)k, sizeof *grad), logq[16];
+    double *stat[4], *g = doubles_of(row, "g", &n, NULL), *grad = calloc((size_t)k, sizeof *grad),
+                     logq[16];
     static const char *const STATS[] = { "z_mean", "z_sd", "x_mean", "x_sd" };
     int *of = ints_of(row, "of", &n);
     float *x_float = malloc((size_t)m * sizeof *x_float);
@@ -323,7 +332,8 @@ static void check_vector(const json_t *row) {
     for (int t = 0; t < T; t++)
         for (int i = 0; i < D; i++)
             assert_int_equal(kh_flow_order(f, t)[i],
-                json_integer_value(json_array_get(json_array_get(json_object_get(row, "orders"), (size_t)t), (size_t)i)));
+                json_integer_value(json_array_get(
+                    json_array_get(json_object_get(row, "orders"), (size_t)t), (size_t)i)));
     assert_int_equal(kh_flow_size(f), k);
     memcpy(kh_flow_weights(f), weights, (size_t)k * sizeof *weights);
     kh_flow_standardise(f, stat[0], stat[1], stat[2], stat[3]);
@@ -355,7 +365,7 @@ static void pytorch_gives_the_same(void **state) {
     assert_int_equal(each_line("../flow/maf.jsonl", check_vector), 3);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- out of memory */
+/* ------------------------------------------------------------------------------- out of memory */
 
 static int make_one(kh_err *err) {
     kh_flow *f;
@@ -388,12 +398,15 @@ static void too_large_a_flow_is_refused(void **state) {
     (void)state;
     kh_flow *f;
     kh_err err;
-    assert_int_equal(kh_flow_new(&f, 1 << 20, 1 << 30, &(kh_flow_opts){ 1000, 10000, 2 }, 1, &err), KH_ELIMIT);
-    assert_says(&err, "a flow of 1000 transforms of 10000 units for 1048576 numbers given 1073741824 has too many weights");
+    assert_int_equal(
+        kh_flow_new(&f, 1 << 20, 1 << 30, &(kh_flow_opts){ 1000, 10000, 2 }, 1, &err), KH_ELIMIT);
+    assert_says(&err,
+        "a flow of 1000 transforms of 10000 units for 1048576 numbers given 1073741824 has too "
+        "many weights");
     assert_null(f);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- BLAS */
+/* ---------------------------------------------------------------------------------------- BLAS */
 
 extern int openblas_get_num_threads(void);
 extern void openblas_set_num_threads(int);

@@ -1,18 +1,21 @@
-/* test_tune_label_prior.c - what a model likes to say whatever the text is: the closed forms, learned by every method that sees
- * log-probabilities, kept in the folder, used by predictions, and refused where there is nothing to correct. */
+/* test_tune_label_prior.c - what a model likes to say whatever the text is: the closed forms,
+ * learned by every method that sees log-probabilities, kept in the folder, used by predictions, and
+ * refused where there is nothing to correct. */
 #include "tiny_tune.h"
 
 #include "base/json.h"
 #include "judge/label_prior.h"
-#include "judge/posterior.h"
-#include "judge/predict.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "tune/method.h"
 
 #include <math.h>
 
 enum { TRAIN = 8, DEV = 6, K = 2, CONTENT_FREE = 3 };
 
-static int open_all(void **state) { return tune_setup(state, "prior", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2); }
+static int open_all(void **state) {
+    return tune_setup(state, "prior", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2);
+}
 
 static kh_tune_opts options(kh_label_prior prior) {
     kh_tune_opts o = tune_options();
@@ -27,11 +30,15 @@ static const struct {
 } METHODS[] = {
     { "manual", NULL, 1, 0, 0 },
     { "icl", (const char *const[]){ "orders=3", NULL }, 3, 0, 0 },
-    { "bbt", (const char *const[]){ "budget-generations=4", "pop=5", "dev-every=4", NULL }, 1, 4 * 5 * TRAIN, DEV },
-    { "ensemble", (const char *const[]){ "members=2", "budget-generations=4", "pop=5", "dev-every=4", NULL }, 2,
-        2 * 4 * 5 * TRAIN, 2 * DEV },
-    { "elbo", (const char *const[]){ "budget-generations=2", "pop=5", "draws=2", "samples=4", "dev-every=2", NULL }, 4,
-        2 * 5 * 2 * TRAIN, 4 * DEV },
+    { "bbt", (const char *const[]){ "budget-generations=4", "pop=5", "dev-every=4", NULL }, 1,
+        4 * 5 * TRAIN, DEV },
+    { "ensemble",
+        (const char *const[]){ "members=2", "budget-generations=4", "pop=5", "dev-every=4", NULL },
+        2, 2 * 4 * 5 * TRAIN, 2 * DEV },
+    { "elbo",
+        (const char *const[]){
+            "budget-generations=2", "pop=5", "draws=2", "samples=4", "dev-every=2", NULL },
+        4, 2 * 5 * 2 * TRAIN, 4 * DEV },
 };
 enum { N_METHOD = sizeof METHODS / sizeof *METHODS };
 
@@ -39,7 +46,8 @@ static kh_posterior *tune(int method, kh_label_prior prior) {
     kh_posterior *p;
     kh_err err;
     kh_tune_opts o = options(prior);
-    if (kh_tune(&p, METHODS[method].name, METHODS[method].set, plm, task, train, dev, &o, &err) != 0)
+    if (kh_tune(&p, METHODS[method].name, METHODS[method].set, plm, task, train, dev, &o, &err) !=
+        0)
         fail_msg("%s: %s", METHODS[method].name, err.msg);
     return p;
 }
@@ -47,7 +55,8 @@ static kh_posterior *tune(int method, kh_label_prior prior) {
 static void predict(const kh_posterior *post, const kh_dataset *rows, double *out) {
     kh_predictor *p;
     assert_int_equal(kh_predictor_new(&p, post, plm, NULL, NULL), 0);
-    assert_int_equal(kh_predictor_run(p, kh_dataset_rows(rows), kh_dataset_size(rows), out, NULL), 0);
+    assert_int_equal(
+        kh_predictor_run(p, kh_dataset_rows(rows), kh_dataset_size(rows), out, NULL), 0);
     kh_predictor_free(p);
 }
 
@@ -59,7 +68,7 @@ static void ask_each(const kh_posterior *post, const kh_row *rows, int n, float 
     kh_predictor_free(p);
 }
 
-/* --------------------------------------------------------------------------------------------------- closed forms */
+/* -------------------------------------------------------------------------------- closed forms */
 
 static void a_prior_by_texts_that_say_nothing_is_their_mean(void **state) {
     (void)state;
@@ -69,23 +78,28 @@ static void a_prior_by_texts_that_say_nothing_is_their_mean(void **state) {
     for (int i = 0; i < 9; i++)
         logprob[i] = (float)log(P[i / 3][i % 3]);
     assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_CONTEXTUAL, logprob, 3, 3, prior, NULL), 0);
-    assert_true(fabs(exp(prior[0]) - 0.6) < 1e-6 && fabs(exp(prior[1]) - 0.3) < 1e-6 && fabs(exp(prior[2]) - 0.1) < 1e-6);
+    assert_true(fabs(exp(prior[0]) - 0.6) < 1e-6 && fabs(exp(prior[1]) - 0.3) < 1e-6 &&
+        fabs(exp(prior[2]) - 0.1) < 1e-6);
     kh_label_prior_correct(prior, logprob, 1, 3); /* 0.7 / 0.6 : 0.2 / 0.3 : 0.1 / 0.1 */
     double total = 7.0 / 6 + 2.0 / 3 + 1;
-    assert_true(fabs(exp(logprob[0]) - 7.0 / 6 / total) < 1e-6 && fabs(exp(logprob[1]) - 2.0 / 3 / total) < 1e-6);
+    assert_true(fabs(exp(logprob[0]) - 7.0 / 6 / total) < 1e-6 &&
+        fabs(exp(logprob[1]) - 2.0 / 3 / total) < 1e-6);
 }
 
-/* Two rows and labels: even means that the corrected odds are each other's inverse, so the prior's odds are the geometric mean. */
+/* Two rows and labels: even means that the corrected odds are each other's inverse, so the prior's
+ * odds are the geometric mean. */
 static void a_prior_by_a_batch_makes_the_mean_even(void **state) {
     (void)state;
     double odds[2] = { 9, 400 }, prior[2];
     float logprob[4], rows[40 * 3];
     for (int i = 0; i < 4; i++)
-        logprob[i] = (float)log(i % 2 == 0 ? odds[i / 2] / (1 + odds[i / 2]) : 1 / (1 + odds[i / 2]));
+        logprob[i] =
+            (float)log(i % 2 == 0 ? odds[i / 2] / (1 + odds[i / 2]) : 1 / (1 + odds[i / 2]));
     assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, 2, 2, prior, NULL), 0);
     assert_true(fabs(prior[0] - prior[1] - 0.5 * log(9 * 400)) < 1e-3);
     kh_label_prior_correct(prior, logprob, 2, 2);
-    assert_true(logprob[0] < logprob[1] && logprob[2] > logprob[3]); /* the less sure one is the other class now */
+    assert_true(logprob[0] < logprob[1] &&
+        logprob[2] > logprob[3]); /* the less sure one is the other class now */
     kh_rng r = kh_rng_stream(7, KH_RNG_TEST, 0, 0);
     double three[3], mean[3] = { 0 };
     for (int i = 0; i < 40; i++)
@@ -102,28 +116,33 @@ static void a_prior_by_a_batch_makes_the_mean_even(void **state) {
 /* Answers that never say a label, or are never unsure, still have a prior of finite numbers. */
 static void a_prior_is_finite_whatever_the_answers(void **state) {
     (void)state;
-    float sure[] = { 0, -INFINITY, 0, -INFINITY, -INFINITY, 0 }, same[] = { 0, -90, 0, -90, 0, -90 };
+    float sure[] = { 0, -INFINITY, 0, -INFINITY, -INFINITY, 0 },
+          same[] = { 0, -90, 0, -90, 0, -90 };
     for (int kind = KH_LABEL_PRIOR_BATCH; kind <= KH_LABEL_PRIOR_CONTEXTUAL; kind++)
         for (int i = 0; i < 2; i++) {
             double prior[2];
-            assert_int_equal(kh_label_prior_fit((kh_label_prior)kind, i ? same : sure, 3, 2, prior, NULL), 0);
-            assert_true(isfinite(prior[0]) && isfinite(prior[1]) && fabs(exp(prior[0]) + exp(prior[1]) - 1) < 1e-9);
+            assert_int_equal(
+                kh_label_prior_fit((kh_label_prior)kind, i ? same : sure, 3, 2, prior, NULL), 0);
+            assert_true(isfinite(prior[0]) && isfinite(prior[1]) &&
+                fabs(exp(prior[0]) + exp(prior[1]) - 1) < 1e-9);
         }
 }
 
-/* ------------------------------------------------------------------------------------------------- learned by methods */
+/* -------------------------------------------------------------------------- learned by methods */
 
 static void every_method_that_sees_probabilities_learns_it(void **state) {
     (void)state;
     for (int kind = KH_LABEL_PRIOR_BATCH; kind <= KH_LABEL_PRIOR_CONTEXTUAL; kind++)
         for (int m = 0; m < N_METHOD; m++) {
-            int rows = kind == KH_LABEL_PRIOR_BATCH ? TRAIN : CONTENT_FREE, samples = METHODS[m].samples;
+            int rows = kind == KH_LABEL_PRIOR_BATCH ? TRAIN : CONTENT_FREE,
+                samples = METHODS[m].samples;
             long long before = kh_plm_meter(plm).queries;
             kh_posterior *p = tune(m, (kh_label_prior)kind);
             assert_int_equal(p->train_queries, METHODS[m].train + samples * rows);
             assert_int_equal(p->dev_queries, METHODS[m].dev + samples * DEV);
             assert_int_equal(kh_plm_meter(plm).queries - before, p->train_queries + p->dev_queries);
-            assert_int_equal(p->prior_rows, kind == KH_LABEL_PRIOR_BATCH ? TRAIN + DEV : CONTENT_FREE);
+            assert_int_equal(
+                p->prior_rows, kind == KH_LABEL_PRIOR_BATCH ? TRAIN + DEV : CONTENT_FREE);
             double out[DEV * K], hits = 0;
             predict(p, dev, out);
             for (int i = 0; i < DEV; i++)
@@ -183,7 +202,8 @@ static void a_batch_is_the_train_and_dev_rows(void **state) {
 static void contextual_is_by_texts_that_say_nothing(void **state) {
     (void)state;
     kh_posterior *p = tune(0, KH_LABEL_PRIOR_CONTEXTUAL);
-    kh_row rows[CONTENT_FREE] = { { .a = "N/A", .n_a = 3 }, { .a = "[MASK]", .n_a = 6 }, { .a = "" } };
+    kh_row rows[CONTENT_FREE] = { { .a = "N/A", .n_a = 3 }, { .a = "[MASK]", .n_a = 6 },
+        { .a = "" } };
     float each[CONTENT_FREE * K];
     ask_each(p, rows, CONTENT_FREE, each);
     double mean = (exp((double)each[0]) + exp((double)each[2]) + exp((double)each[4])) / 3;
@@ -191,7 +211,7 @@ static void contextual_is_by_texts_that_say_nothing(void **state) {
     kh_posterior_free(p);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- folders */
+/* ------------------------------------------------------------------------------------- folders */
 
 static void read_json(kh_buf *out) {
     char *path = kh_path_join(run_dir, "posterior.json");
@@ -237,14 +257,20 @@ static void hostile_priors_are_refused(void **state) {
     static const struct {
         const char *find, *put, *says;
     } all[] = {
-        { "\"label_prior\": {\"method\": \"batch\"", "\"label_prior\": {\"method\": \"none\"", "must be batch or contextual" },
-        { "\"access\": \"logprobs\"", "\"access\": \"labels\"", "of a posterior whose access is logprobs" },
-        { "\"label_prior\": {", "\"label_prior\": 5, \"x\": {", "\"label_prior\" must be an object" },
+        { "\"label_prior\": {\"method\": \"batch\"", "\"label_prior\": {\"method\": \"none\"",
+            "must be batch or contextual" },
+        { "\"access\": \"logprobs\"", "\"access\": \"labels\"",
+            "of a posterior whose access is logprobs" },
+        { "\"label_prior\": {", "\"label_prior\": 5, \"x\": {",
+            "\"label_prior\" must be an object" },
         { "\"rows\": 14", "\"rows\": 0", "rows" },
         { "\"log\": [", "\"log\": [[0, 0], ", "\"log\" must be an array of at most 2 elements" },
-        { "\"log\": [\n    [", "\"log\": [\n    [1, ", "must be 2 logarithms of probabilities that add up to one" },
-        { "\"log\": [\n    [-0", "\"log\": [\n    [-9", "the \"label_prior\" of sample 0 must be 2 logarithms" },
-        { "\"log\": [\n    [", "\"log\": [\n    [\"a\"], [", "\"log\" must be an array of at most 2 elements" },
+        { "\"log\": [\n    [", "\"log\": [\n    [1, ",
+            "must be 2 logarithms of probabilities that add up to one" },
+        { "\"log\": [\n    [-0", "\"log\": [\n    [-9",
+            "the \"label_prior\" of sample 0 must be 2 logarithms" },
+        { "\"log\": [\n    [", "\"log\": [\n    [\"a\"], [",
+            "\"log\" must be an array of at most 2 elements" },
         { "\"log\": [", "\"log\": [], \"x\": [", "\"label_prior\" has 0 samples, the posterior 2" },
     };
     kh_posterior *p = tune(3, KH_LABEL_PRIOR_BATCH), *q;
@@ -271,7 +297,7 @@ static void hostile_priors_are_refused(void **state) {
     kh_free(path);
 }
 
-/* ------------------------------------------------------------------------------------------------------ limits */
+/* -------------------------------------------------------------------------------------- limits */
 
 static void threads_do_not_show(void **state) {
     (void)state;
@@ -297,7 +323,8 @@ static void a_budget_keeps_room_for_it(void **state) {
     kh_posterior *p;
     kh_err err;
     kh_tune_opts o = options(KH_LABEL_PRIOR_BATCH);
-    o.max_queries = 5 * TRAIN * 3 + 2 * DEV + TRAIN; /* three generations, a look at dev, the prior */
+    o.max_queries =
+        5 * TRAIN * 3 + 2 * DEV + TRAIN; /* three generations, a look at dev, the prior */
     const char *const set[] = { "pop=5", NULL };
     assert_int_equal(kh_tune(&p, "bbt", set, plm, task, train, dev, &o, &err), 0);
     assert_int_equal(p->train_queries, 5 * TRAIN * 3 + TRAIN);
@@ -305,7 +332,8 @@ static void a_budget_keeps_room_for_it(void **state) {
     kh_posterior_free(p);
     o.max_queries = 5 * TRAIN + 2 * DEV + TRAIN - 1;
     assert_int_equal(kh_tune(&p, "bbt", set, plm, task, train, dev, &o, &err), KH_EARG);
-    assert_says(&err, "a budget of 59 queries is too small: one generation of bbt and its check on dev take 60");
+    assert_says(&err,
+        "a budget of 59 queries is too small: one generation of bbt and its check on dev take 60");
     o.max_queries = DEV + TRAIN;
     assert_int_equal(kh_tune(&p, "manual", NULL, plm, task, train, dev, &o, &err), 0);
     kh_posterior_free(p);
@@ -325,7 +353,9 @@ static void refuse(const char *method, kh_plm *box, const char *says) {
 static void labels_and_gradients_have_nothing_to_correct(void **state) {
     (void)state;
     kh_plm *labels = tiny_open(KH_ACCESS_LABELS), *weights = tiny_open(KH_ACCESS_WEIGHTS);
-    refuse("manual", labels, "label-prior batch needs log-probabilities of the label words; method manual sees labels only here");
+    refuse("manual", labels,
+        "label-prior batch needs log-probabilities of the label words; method manual sees labels "
+        "only here");
     refuse("smc", labels, "method smc sees labels only here");
     refuse("smc", plm, "method smc sees labels only here");
     refuse("prompt-tuning", weights, "method prompt-tuning learns by gradients, that prior too");

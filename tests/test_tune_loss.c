@@ -20,7 +20,8 @@ static double loss(kh_loss l) { return kh_loss_value(l, KH_METRIC_ACCURACY, LOGP
 
 static void cross_entropy_is_the_mean_of_minus_log_p(void **state) {
     (void)state;
-    assert_true(fabs(loss(KH_LOSS_CE) + (log(soft(0, 0)) + log(soft(1, 0)) + log(soft(2, 2))) / 3) < 1e-12);
+    assert_true(
+        fabs(loss(KH_LOSS_CE) + (log(soft(0, 0)) + log(soft(1, 0)) + log(soft(2, 2))) / 3) < 1e-12);
 }
 
 static void hinge_wants_a_margin_of_two(void **state) {
@@ -40,10 +41,12 @@ static void brier_is_the_squared_distance(void **state) {
 
 static void metric_loss_is_minus_the_metric(void **state) {
     (void)state;
-    assert_true(loss(KH_LOSS_METRIC) == -1.0 / 3); /* of equals the first label counts, so the last row is wrong */
+    assert_true(loss(KH_LOSS_METRIC) ==
+        -1.0 / 3); /* of equals the first label counts, so the last row is wrong */
     static const float two[] = { 0, 1, 0, 1, 1, 0, 0, 1 };
     static const int label[] = { 1, 0, 1, 1 };
-    assert_true(kh_loss_value(KH_LOSS_METRIC, KH_METRIC_F1, two, label, 4, 2) == -2.0 * 2 / (3 + 3));
+    assert_true(
+        kh_loss_value(KH_LOSS_METRIC, KH_METRIC_F1, two, label, 4, 2) == -2.0 * 2 / (3 + 3));
 }
 
 static void f1_of_a_class_never_seen_is_zero(void **state) {

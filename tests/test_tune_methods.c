@@ -1,25 +1,29 @@
-/* test_tune_methods.c - every method from two data sets to a posterior, on a tiny random model: what it costs, that the same
- * seed gives the same bytes, that budgets hold, and what is refused before the first query. */
+/* test_tune_methods.c - every method from two data sets to a posterior, on a tiny random model:
+ * what it costs, that the same seed gives the same bytes, that budgets hold, and what is refused
+ * before the first query. */
 #include "tiny_tune.h"
 
 #include "base/json.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "tune/method.h"
 
 #include <math.h>
 
 enum { TRAIN = 8, DEV = 6 };
 
-static int open_all(void **state) { return tune_setup(state, "tune", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2); }
+static int open_all(void **state) {
+    return tune_setup(state, "tune", KH_ACCESS_LOGPROBS, TRAIN, DEV, 2);
+}
 
 static kh_posterior *tune(const char *method, const char *const *set) {
     kh_tune_opts o = tune_options();
     return tune_with(method, set, &o);
 }
 
-/* ------------------------------------------------------------------------------------------------------ what it costs */
+/* ------------------------------------------------------------------------------- what it costs */
 
-static void check_cost(const char *method, const char *const *set, int samples, long long on_train, long long on_dev) {
+static void check_cost(
+    const char *method, const char *const *set, int samples, long long on_train, long long on_dev) {
     long long before = kh_plm_meter(plm).queries;
     kh_posterior *p = tune(method, set);
     assert_int_equal(kh_plm_meter(plm).queries - before, on_train + on_dev);
@@ -34,13 +38,16 @@ static void every_method_costs_what_it_promises(void **state) {
     (void)state;
     check_cost("manual", NULL, 1, 0, DEV);
     check_cost("icl", SET("orders=3"), 3, 0, 3 * DEV);
-    check_cost("bbt", SET("budget-generations=7", "pop=5", "dev-every=3"), 1, 7 * 5 * TRAIN, 3 * DEV); /* after 3, 6 and the last */
-    check_cost("bbt", SET("budget-generations=6", "pop=5", "dev-every=3"), 1, 6 * 5 * TRAIN, 2 * DEV);
-    check_cost("ensemble", SET("members=3", "budget-generations=4", "pop=5", "dev-every=4"), 3, 3 * 4 * 5 * TRAIN, 3 * DEV);
+    check_cost("bbt", SET("budget-generations=7", "pop=5", "dev-every=3"), 1, 7 * 5 * TRAIN,
+        3 * DEV); /* after 3, 6 and the last */
     check_cost(
-        "elbo", SET("budget-generations=4", "pop=5", "draws=2", "samples=7", "dev-every=2"), 7, 4 * 5 * 2 * TRAIN, 2 * 7 * DEV);
-    check_cost("elbo", SET("budget-generations=2", "pop=5", "draws=2", "samples=7", "dev-all=true"), 7, 2 * 5 * 2 * TRAIN,
-        2 * 5 * 2 * DEV);
+        "bbt", SET("budget-generations=6", "pop=5", "dev-every=3"), 1, 6 * 5 * TRAIN, 2 * DEV);
+    check_cost("ensemble", SET("members=3", "budget-generations=4", "pop=5", "dev-every=4"), 3,
+        3 * 4 * 5 * TRAIN, 3 * DEV);
+    check_cost("elbo", SET("budget-generations=4", "pop=5", "draws=2", "samples=7", "dev-every=2"),
+        7, 4 * 5 * 2 * TRAIN, 2 * 7 * DEV);
+    check_cost("elbo", SET("budget-generations=2", "pop=5", "draws=2", "samples=7", "dev-all=true"),
+        7, 2 * 5 * 2 * TRAIN, 2 * 5 * 2 * DEV);
 }
 
 static void defaults_are_the_paper_s(void **state) {
@@ -50,16 +57,20 @@ static void defaults_are_the_paper_s(void **state) {
     } all[] = {
         { "icl", "{\"demos\":32,\"orders\":1,\"balanced\":true}" },
         { "bbt",
-            "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\",\"dev-every\":20,\"variant\":"
+            "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\","
+            "\"dev-every\":20,\"variant\":"
             "\"full\",\"active\":true}" },
         { "ensemble",
-            "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":0,\"loss\":"
+            "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,"
+            "\"sigma\":1,\"bound\":0,\"loss\":"
             "\"ce\",\"dev-every\":20,"
             "\"variant\":\"full\",\"active\":true}" },
         { "elbo",
-            "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,\"prior-variance\":50,\"common-"
+            "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,"
+            "\"prior-variance\":50,\"common-"
             "noise\":true,\"sigma\":1,"
-            "\"bound\":0,\"dev-every\":20,\"dev-all\":false,\"variant\":\"full\",\"active\":true}" },
+            "\"bound\":0,\"dev-every\":20,\"dev-all\":false,\"variant\":\"full\",\"active\":"
+            "true}" },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const kh_method *m;
@@ -78,14 +89,16 @@ static void paper_exact_is_the_published_code(void **state) {
     (void)state;
     kh_tune_opts o = tune_options();
     o.paper_exact = true;
-    kh_posterior *p = tune_with("elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3"), &o);
+    kh_posterior *p =
+        tune_with("elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3"), &o);
     assert_non_null(strstr(p->options, "\"kl-weight\":0.001"));
     assert_non_null(strstr(p->options, "\"common-noise\":false"));
     assert_non_null(strstr(p->options, "\"dev-all\":true"));
     assert_true(p->paper_exact);
     kh_posterior_free(p);
-    p = tune_with(
-        "elbo", SET("budget-generations=1", "pop=5", "draws=2", "samples=3", "kl-weight=1"), &o); /* what is said goes before */
+    p = tune_with("elbo",
+        SET("budget-generations=1", "pop=5", "draws=2", "samples=3", "kl-weight=1"),
+        &o); /* what is said goes before */
     assert_non_null(strstr(p->options, "\"kl-weight\":1,"));
     kh_posterior_free(p);
     p = tune_with("ensemble", SET("members=2", "budget-generations=1", "pop=5"), &o);
@@ -93,7 +106,7 @@ static void paper_exact_is_the_published_code(void **state) {
     kh_posterior_free(p);
 }
 
-/* ---------------------------------------------------------------------------------------------------- what it finds */
+/* ------------------------------------------------------------------------------- what it finds */
 
 typedef struct lines {
     char last[256];
@@ -129,15 +142,16 @@ static void every_loss_falls(void **state) {
     kh_posterior_free(tune("bbt", SET("budget-generations=5", "loss=metric")));
 }
 
-/* The z that is returned is one that was asked about on dev: its metric there is the one reported. */
+/* The z that is returned is one that was asked about on dev: its metric there is the one reported.
+ */
 static void dev_metric_is_that_of_the_result(void **state) {
     (void)state;
     static const char *const METHODS[] = { "bbt", "ensemble", "elbo", "icl", "manual" };
     for (int m = 0; m < 5; m++) {
         const char *const *set = m == 0 ? SET("budget-generations=9", "dev-every=2")
             : m == 1                    ? SET("budget-generations=5", "members=3", "dev-every=2")
-            : m == 2                    ? SET("budget-generations=5", "draws=2", "samples=9", "dev-every=2")
-                                        : NULL;
+            : m == 2 ? SET("budget-generations=5", "draws=2", "samples=9", "dev-every=2")
+                     : NULL;
         kh_posterior *p = tune(METHODS[m], set);
         kh_predictor *predictor;
         double answer[DEV * 2];
@@ -165,7 +179,8 @@ static void an_ensemble_of_one_is_bbt(void **state) {
     kh_posterior_free(ensemble);
 }
 
-/* Two dev rows that differ in their labels alone: every prompt is right about one of them, so all are equal on dev. */
+/* Two dev rows that differ in their labels alone: every prompt is right about one of them, so all
+ * are equal on dev. */
 static void the_later_of_equals_is_kept(void **state) {
     (void)state;
     static const char ROWS[] = "label\ttext\n0\tgreen boats\n1\tgreen boats\n";
@@ -190,7 +205,8 @@ static void the_later_of_equals_is_kept(void **state) {
 static void members_have_seeds_and_projections_of_their_own(void **state) {
     (void)state;
     kh_posterior *p = tune("ensemble", SET("budget-generations=2", "members=3"));
-    kh_posterior *shared = tune("ensemble", SET("budget-generations=2", "members=3", "share-projection=true"));
+    kh_posterior *shared =
+        tune("ensemble", SET("budget-generations=2", "members=3", "share-projection=true"));
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < a; b++) {
             assert_true(p->projection[a] != p->projection[b]);
@@ -233,7 +249,9 @@ static void same_seed_same_files_with_any_threads(void **state) {
             assert_int_equal(files[0][f].len, files[1][f].len);
             assert_memory_equal(files[0][f].data, files[1][f].data, files[0][f].len);
         }
-        assert_true(m < 2 || memcmp(files[0][1].data, files[2][1].data, files[0][1].len) != 0); /* and another seed does not */
+        assert_true(m < 2 ||
+            memcmp(files[0][1].data, files[2][1].data, files[0][1].len) !=
+                0); /* and another seed does not */
         for (int i = 0; i < 6; i++)
             kh_buf_free(&files[i / 2][i % 2]);
     }
@@ -254,12 +272,13 @@ static void every_injection_mode_works(void **state) {
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- budgets */
+/* ------------------------------------------------------------------------------------- budgets */
 
 static void a_query_budget_is_never_exceeded(void **state) {
     (void)state;
     kh_tune_opts o = tune_options();
-    o.max_queries = 5 * TRAIN * 3 + DEV + 7; /* three generations, one look at dev, and not enough for a fourth */
+    o.max_queries = 5 * TRAIN * 3 + DEV +
+        7; /* three generations, one look at dev, and not enough for a fourth */
     kh_posterior *p = tune_with("bbt", SET("pop=5"), &o);
     assert_int_equal(p->train_queries, 5 * TRAIN * 3);
     assert_int_equal(p->dev_queries, DEV);
@@ -311,12 +330,13 @@ static void reasons_are_reported(void **state) {
     p = tune("ensemble", SET("budget-generations=1", "members=2"));
     assert_string_equal(p->stopped, "all 2 members are done");
     kh_posterior_free(p);
-    p = tune("bbt", SET("sigma=1e-9")); /* steps too short to change a float: all values are equal */
+    p = tune(
+        "bbt", SET("sigma=1e-9")); /* steps too short to change a float: all values are equal */
     assert_non_null(strstr(p->stopped, "CMA-ES stopped after"));
     kh_posterior_free(p);
 }
 
-/* -------------------------------------------------------------------------------------------------------- complaints */
+/* ---------------------------------------------------------------------------------- complaints */
 
 typedef struct wrong {
     const char *method, *const *set;
@@ -346,7 +366,9 @@ static void bad_input_is_refused_before_any_query(void **state) {
     refuse(&w, KH_EARG, "dimension 161 is larger than the prompt itself");
     w = good();
     w.o.max_queries = 20 * TRAIN + DEV - 1;
-    refuse(&w, KH_EARG, "a budget of 165 queries is too small: one generation of bbt and its check on dev take 166");
+    refuse(&w, KH_EARG,
+        "a budget of 165 queries is too small: one generation of bbt and its check on dev take "
+        "166");
     w = good();
     w.o.max_queries = -1;
     refuse(&w, KH_EARG, "a budget cannot be negative");
@@ -361,7 +383,8 @@ static void bad_input_is_refused_before_any_query(void **state) {
     w = good();
     kh_dataset *lopsided = tiny_rows(4, 3, 0);
     w.dev = lopsided;
-    refuse(&w, KH_EFORMAT, "the dev rows hold none of class 1 (\"good\"); every class of task \"toy\" must be there");
+    refuse(&w, KH_EFORMAT,
+        "the dev rows hold none of class 1 (\"good\"); every class of task \"toy\" must be there");
     w = good();
     w.train = lopsided;
     refuse(&w, KH_EFORMAT, "the train rows hold none of class 1");
@@ -375,14 +398,17 @@ static void labels_do_not_serve_methods_that_need_more(void **state) {
     w.box = tiny_open(KH_ACCESS_LABELS);
     for (int i = 0; i < 3; i++) {
         char says[128];
-        snprintf(says, sizeof says, "method %s needs a box that lets out logprobs; this one was opened at access level labels",
+        snprintf(says, sizeof says,
+            "method %s needs a box that lets out logprobs; this one was opened at access level "
+            "labels",
             METHODS[i]);
         w.method = METHODS[i];
         refuse(&w, KH_EUNSUPPORTED, says);
     }
     for (int i = 0; i < 2; i++) { /* these get by with labels */
         kh_posterior *p;
-        assert_int_equal(kh_tune(&p, i ? "icl" : "manual", NULL, w.box, task, train, dev, &w.o, NULL), 0);
+        assert_int_equal(
+            kh_tune(&p, i ? "icl" : "manual", NULL, w.box, task, train, dev, &w.o, NULL), 0);
         assert_int_equal(p->access, KH_ACCESS_LABELS);
         kh_posterior_free(p);
     }
@@ -393,7 +419,9 @@ static void rows_without_label_are_refused(void **state) {
     (void)state;
     kh_dataset *d;
     static const char ROWS[] = "label\ttext\n0\tsmall\n1\tgreen\n-\tboats\n";
-    assert_int_equal(kh_dataset_parse(&d, ROWS, sizeof ROWS - 1, "rows.tsv", &(kh_dataset_opts){ .unlabelled = true }, NULL), 0);
+    assert_int_equal(kh_dataset_parse(&d, ROWS, sizeof ROWS - 1, "rows.tsv",
+                         &(kh_dataset_opts){ .unlabelled = true }, NULL),
+        0);
     wrong w = good();
     w.train = d;
     refuse(&w, KH_EFORMAT, "row 2 of the train rows has no label");
@@ -435,7 +463,7 @@ static void memory_may_run_out_anywhere(void **state) {
     for (int m = 0; m < 3; m++) {
         const char *const *set = m == 0 ? NULL
             : m == 1                    ? SET("budget-generations=1", "pop=2", "members=2")
-                                        : SET("budget-generations=1", "pop=2", "draws=1", "samples=2");
+                     : SET("budget-generations=1", "pop=2", "draws=1", "samples=2");
         long n = 1;
         for (bool done = false; !done; n++) {
             kh_posterior *p;

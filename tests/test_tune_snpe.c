@@ -1,15 +1,16 @@
-/* test_tune_snpe.c - SNPE-C: the atomic loss, teaching a flow, rounds on problems with a known posterior, and on the box. */
+/* test_tune_snpe.c - SNPE-C: the atomic loss, teaching a flow, rounds on problems with a known
+ * posterior, and on the box. */
 #include "judge_vectors.h"
 #include "tiny.h"
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "tune/method.h"
 #include "tune/snpe.h"
 #include "tune/toys.h"
 
 #define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-/* --------------------------------------------------------------------------------------------------------- the loss */
+/* ------------------------------------------------------------------------------------ the loss */
 
 static void one_atom_is_minus_the_log_density(void **state) {
     (void)state;
@@ -42,7 +43,8 @@ static void equals_cannot_be_told_apart(void **state) {
 
 static void check_atomic(const json_t *row) {
     int n, m = (int)number_of(row, "m"), n_atom;
-    double *logq = doubles_of(row, "logq", &n, NULL), *prior = doubles_of(row, "prior", &n, NULL), g[16], loss = 0;
+    double *logq = doubles_of(row, "logq", &n, NULL), *prior = doubles_of(row, "prior", &n, NULL),
+           g[16], loss = 0;
     n_atom = n / m;
     for (int i = 0; i < m; i++)
         loss += kh_atomic_loss(logq + i * n_atom, prior + i * n_atom, n_atom, g + i * n_atom) / m;
@@ -56,11 +58,14 @@ static void pytorch_has_the_same_loss(void **state) {
     assert_int_equal(each_line("../flow/maf.jsonl", check_atomic), 3);
 }
 
-/* --------------------------------------------------------------------------------------------------------- teaching */
+/* ------------------------------------------------------------------------------------ teaching */
 
-static const kh_fit_opts QUICK = { .atoms = 5, .batch = 20, .patience = 10, .max_epochs = 60, .rate = 3e-3, .clip = 5 };
+static const kh_fit_opts QUICK = {
+    .atoms = 5, .batch = 20, .patience = 10, .max_epochs = 60, .rate = 3e-3, .clip = 5
+};
 
-/* x = z + noise of half its size: given x, z is N(0.8 x, 0.2). The last tenth is held out; half of them are of round 2. */
+/* x = z + noise of half its size: given x, z is N(0.8 x, 0.2). The last tenth is held out; half of
+ * them are of round 2. */
 static void simulate_line(kh_simulations *s, int n) {
     kh_rng r = kh_rng_stream(4, KH_RNG_TEST, 1, 0);
     *s = (kh_simulations){ .dim = 1, .n_obs = 1 };
@@ -154,24 +159,25 @@ static void something_must_be_held_out(void **state) {
     kh_simulations_free(&s);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ rounds */
+/* -------------------------------------------------------------------------------------- rounds */
 
 typedef struct run {
     kh_population p;
-    kh_watch watch;
+    kh_monitor watch;
     int rounds, budget;
     char facts[256];
 } run;
 
-static bool may(kh_watch *w, long long queries, int members, bool have) {
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
     run *r = w->self;
     assert_true(queries > 0 && members > 0 && have == (r->rounds > 0));
     if (r->budget > 0 && r->rounds >= r->budget)
-        kh_watch_stop(w, "enough");
+        kh_monitor_stop(w, "enough");
     return !w->stopped[0];
 }
 
-static int done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+static int done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     (void)err, (void)last;
     run *r = w->self;
     assert_int_equal(step->gen, ++r->rounds);
@@ -188,7 +194,7 @@ static int snpe(run *r, kh_simulator *sim, const char *const *set, uint64_t seed
         size_t n = strcspn(*set, "=");
         assert_int_equal(kh_opts_set(kh_opts_find(m->opts, *set, n), opts, *set + n + 1, err), 0);
     }
-    r->watch = (kh_watch){ .may = may, .done = done, .self = r };
+    r->watch = (kh_monitor){ .may = may, .done = done, .self = r };
     int rc = m->run(&r->p, sim, opts, seed, &r->watch, err);
     free(opts);
     return rc;
@@ -201,16 +207,16 @@ static void the_linear_gaussian_posterior_is_found(void **state) {
     run r = { 0 };
     assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
     kh_simulator *sim = kh_toy_simulator(toy);
-    const char *const *set = SET("budget-rounds=3", "simulations=300", "samples=500", "transforms=3", "hidden=12", "rate=0.003",
-        "max-epochs=40", "patience=8");
+    const char *const *set = SET("budget-rounds=3", "simulations=300", "samples=500",
+        "transforms=3", "hidden=12", "rate=0.003", "max-epochs=40", "patience=8");
     if (snpe(&r, sim, set, 2, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(r.p.n, 500);
     assert_int_equal(r.rounds, 3);
     assert_int_equal(sim->asked, 3 * 300);
     assert_string_equal(r.watch.stopped, "all 3 rounds are done");
-    assert_true(strncmp(r.facts, "train=", 6) == 0 && strstr(r.facts, " valid=") && strstr(r.facts, " epochs=") &&
-        strstr(r.facts, " acceptance=1.0000"));
+    assert_true(strncmp(r.facts, "train=", 6) == 0 && strstr(r.facts, " valid=") &&
+        strstr(r.facts, " epochs=") && strstr(r.facts, " acceptance=1.0000"));
     for (int j = 0; j < 2; j++) { /* N(0.8 x, 0.2) in each coordinate */
         double mean = 0, var = 0, want = 0.8 * (double)sim->observed[j];
         for (int i = 0; i < 500; i++)
@@ -218,13 +224,16 @@ static void the_linear_gaussian_posterior_is_found(void **state) {
         for (int i = 0; i < 500; i++)
             var += ((double)r.p.z[2 * i + j] - mean) * ((double)r.p.z[2 * i + j] - mean) / 500;
         if (fabs(mean - want) > 0.2 || var < 0.1 || var > 0.4)
-            fail_msg("coordinate %d: mean %g, expected %g; variance %g, expected 0.2", j, mean, want, var);
+            fail_msg("coordinate %d: mean %g, expected %g; variance %g, expected 0.2", j, mean,
+                want, var);
     }
     kh_population_free(&r.p);
     kh_toy_free(toy);
 }
 
-#define TINY "budget-rounds=3", "simulations=40", "samples=7", "transforms=2", "hidden=5", "max-epochs=2", "batch=10", "atoms=4"
+#define TINY \
+    "budget-rounds=3", "simulations=40", "samples=7", "transforms=2", "hidden=5", "max-epochs=2", \
+        "batch=10", "atoms=4"
 
 static void same_bits_with_any_threads(void **state) {
     (void)state;
@@ -234,7 +243,8 @@ static void same_bits_with_any_threads(void **state) {
         run r = { 0 };
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 4, 1, NULL), 0);
         kh_threads_set(i == 1 ? 2 : 1);
-        assert_int_equal(snpe(&r, kh_toy_simulator(toy), SET(TINY, "hidden=200"), i < 2 ? 1 : 2, NULL), 0);
+        assert_int_equal(
+            snpe(&r, kh_toy_simulator(toy), SET(TINY, "hidden=200"), i < 2 ? 1 : 2, NULL), 0);
         z[i] = r.p.z;
         r.p.z = NULL;
         kh_population_free(&r.p);
@@ -260,7 +270,8 @@ static void a_budget_ends_the_run_between_rounds(void **state) {
     kh_toy_free(toy);
 }
 
-/* Given the best simulation instead of the observation: another population, from the same simulations in round 1. */
+/* Given the best simulation instead of the observation: another population, from the same
+ * simulations in round 1. */
 static void the_best_simulation_may_stand_for_the_observation(void **state) {
     (void)state;
     float *z[2];
@@ -268,7 +279,9 @@ static void the_best_simulation_may_stand_for_the_observation(void **state) {
         kh_toy *toy;
         run r = { .budget = 1 };
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 3, 1, NULL), 0);
-        assert_int_equal(snpe(&r, kh_toy_simulator(toy), i ? SET(TINY, "condition=best") : SET(TINY), 1, NULL), 0);
+        assert_int_equal(
+            snpe(&r, kh_toy_simulator(toy), i ? SET(TINY, "condition=best") : SET(TINY), 1, NULL),
+            0);
         z[i] = r.p.z;
         r.p.z = NULL;
         kh_population_free(&r.p);
@@ -283,12 +296,15 @@ static void a_simulator_that_only_counts_is_refused(void **state) {
     (void)state;
     run r = { 0 };
     kh_err err;
-    assert_int_equal(snpe(&r, &(kh_simulator){ .dim = 2, .prior_var = 1 }, SET(TINY), 1, &err), KH_EUNSUPPORTED);
-    assert_says(&err, "snpe needs a simulator that says what it would have observed; this one only counts errors");
+    assert_int_equal(
+        snpe(&r, &(kh_simulator){ .dim = 2, .prior_var = 1 }, SET(TINY), 1, &err), KH_EUNSUPPORTED);
+    assert_says(&err,
+        "snpe needs a simulator that says what it would have observed; this one only counts "
+        "errors");
 }
 
-/* Draws are bounded in number: where hardly any is within reach, simulations come from the prior, and in the end there is
- * an error in the first round or an early end in a later one. */
+/* Draws are bounded in number: where hardly any is within reach, simulations come from the prior,
+ * and in the end there is an error in the first round or an early end in a later one. */
 static void draws_out_of_reach_end_the_run(void **state) {
     (void)state;
     bool failed = false, ended = false;
@@ -297,11 +313,15 @@ static void draws_out_of_reach_end_the_run(void **state) {
         kh_err err;
         run r = { 0 };
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
-        int rc = snpe(&r, kh_toy_simulator(toy), SET("budget-rounds=3", "simulations=10", "samples=1", "transforms=1", "hidden=2",
-                                                     "max-epochs=1", "reach=0.15"), seed, &err);
+        int rc = snpe(&r, kh_toy_simulator(toy),
+            SET("budget-rounds=3", "simulations=10", "samples=1", "transforms=1", "hidden=2",
+                "max-epochs=1", "reach=0.15"),
+            seed, &err);
         if (rc != 0) {
             assert_int_equal(rc, KH_EUNSUPPORTED);
-            assert_says(&err, "snpe, round 1: none of 20 draws from the flow lies within 0.15 standard deviations of the prior; ");
+            assert_says(&err,
+                "snpe, round 1: none of 20 draws from the flow lies within 0.15 standard "
+                "deviations of the prior; ");
             failed = true;
         } else if (strstr(r.watch.stopped, "round 2: none of 20 draws")) {
             assert_int_equal(r.p.n, 1);
@@ -324,7 +344,9 @@ static void every_failed_allocation_is_survived(void **state) {
         assert_int_equal(kh_toy_new(&toy, "linear-gaussian", 2, 1, NULL), 0);
         kh_alloc_fail_at(n, n % 2 == 0);
         rc = snpe(&r, kh_toy_simulator(toy),
-            SET("budget-rounds=2", "simulations=10", "samples=3", "transforms=1", "hidden=2", "max-epochs=1"), 1, &err);
+            SET("budget-rounds=2", "simulations=10", "samples=3", "transforms=1", "hidden=2",
+                "max-epochs=1"),
+            1, &err);
         kh_alloc_fail_at(0, false);
         assert_true(rc == 0 || rc == KH_ENOMEM);
         kh_population_free(&r.p);
@@ -335,7 +357,7 @@ static void every_failed_allocation_is_survived(void **state) {
     kh_threads_set(0);
 }
 
-/* -------------------------------------------------------------------------------------------------------- on the box */
+/* ---------------------------------------------------------------------------------- on the box */
 
 enum { TRAIN = 8, DEV = 6 };
 
@@ -362,7 +384,8 @@ static void tune_on_the_box(bool exact, int threads, kh_posterior **p, lines *l)
     o.record = record;
     o.user = l;
     kh_threads_set(threads);
-    const char *const *set = SET("budget-rounds=2", "simulations=30", "samples=5", "transforms=2", "hidden=6", "max-epochs=3");
+    const char *const *set = SET("budget-rounds=2", "simulations=30", "samples=5", "transforms=2",
+        "hidden=6", "max-epochs=3");
     if (kh_tune(p, "snpe", set, plm, task, train, dev, &o, &err))
         fail_msg("%s", err.msg);
     kh_threads_set(0);
@@ -384,7 +407,8 @@ static void labels_are_enough(void **state) {
     assert_string_equal(p->stopped, "all 2 rounds are done");
     assert_non_null(strstr(p->options, "\"condition\":\"observed\""));
     assert_int_equal(l.n, 2);
-    assert_true(strncmp(l.last, "gen=2 queries=540 ", 18) == 0 && strstr(l.last, "valid=") && strstr(l.last, "dev="));
+    assert_true(strncmp(l.last, "gen=2 queries=540 ", 18) == 0 && strstr(l.last, "valid=") &&
+        strstr(l.last, "dev="));
     tune_on_the_box(false, 2, &again, &l);
     assert_memory_equal(p->z, again->z, 5 * 12 * sizeof *p->z);
     assert_true(p->dev == again->dev);

@@ -1,4 +1,5 @@
-/* tiny.h - a tiny random model in a folder of its own, a task for it and rows: for tests that need a box to ask. */
+/* tiny.h - a tiny random model in a folder of its own, a task for it and rows: for tests that need
+ * a box to ask. */
 #ifndef KH_TEST_TINY_H
 #define KH_TEST_TINY_H
 
@@ -14,9 +15,12 @@
 static char tiny_dir[80], tiny_other[80];
 
 /* Weights large enough to have opinions. */
-static inline void tiny_write(char *dir, const char *name, const char *arch, uint64_t seed, int hidden) {
+static inline void tiny_write(
+    char *dir, const char *name, const char *arch, uint64_t seed, int hidden) {
     snprintf(dir, sizeof tiny_dir, "/tmp/keyhole-test-%s-%ld", name, (long)getpid());
-    kh_random_opts r = { .config = *kh_arch_find(arch), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = seed };
+    kh_random_opts r = {
+        .config = *kh_arch_find(arch), .dtype = KH_DTYPE_F32, .std = 0.3, .seed = seed
+    };
     kh_tokenizer *t;
     assert_int_equal(kh_tokenizer_open(&t, TINY_TOKENIZER, NULL), 0);
     r.config.vocab = kh_tokenizer_size(t);
@@ -50,7 +54,8 @@ static inline int tiny_setup(void **state) {
 
 static inline int tiny_teardown(void **state) {
     (void)state;
-    static const char *const FILES[] = { "config.json", "model.safetensors", "tokenizer.json", NULL };
+    static const char *const FILES[] = { "config.json", "model.safetensors", "tokenizer.json",
+        NULL };
     tiny_remove(tiny_dir, FILES);
     tiny_remove(tiny_other, FILES);
     return 0;
@@ -64,9 +69,9 @@ static inline kh_plm *tiny_open(kh_access access) {
     return plm;
 }
 
-static const char TINY_TASK[] =
-    "{\"name\":\"toy\",\"template\":\"{text} It was {mask} .\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
-    "{\"name\":\"good\",\"words\":[\"better\"]}]}";
+static const char TINY_TASK[] = "{\"name\":\"toy\",\"template\":\"{text} It was {mask} "
+                                ".\",\"labels\":[{\"name\":\"bad\",\"words\":[\"lower\"]},"
+                                "{\"name\":\"good\",\"words\":[\"better\"]}]}";
 
 static inline const kh_task *tiny_task(void) {
     const kh_task *task;
@@ -76,14 +81,15 @@ static inline const kh_task *tiny_task(void) {
     return task;
 }
 
-/* n rows of two classes in turn, different for every seed; only_class >= 0: all rows of that class. */
+/* n rows of two classes in turn, different for every seed; only_class >= 0: all rows of that class.
+ */
 static inline kh_dataset *tiny_rows(int n, uint64_t seed, int only_class) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_TEST, 9, 0);
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, "label\ttext\n");
     for (int i = 0; i < n; i++)
-        kh_buf_printf(&b, "%d\tthe boats number %u were %s\n", only_class >= 0 ? only_class : i % 2, kh_rng_below(&r, 10000),
-            i % 2 ? "green" : "small");
+        kh_buf_printf(&b, "%d\tthe boats number %u were %s\n", only_class >= 0 ? only_class : i % 2,
+            kh_rng_below(&r, 10000), i % 2 ? "green" : "small");
     kh_dataset *d;
     kh_err err;
     if (kh_dataset_parse(&d, b.data, b.len, "rows.tsv", NULL, &err) != 0)

@@ -1,4 +1,5 @@
-/* tiny_tune.h - a tiny box, rows to train on and to judge by, and a folder for what is made: for tests of methods of tuning. */
+/* tiny_tune.h - a tiny box, rows to train on and to judge by, and a folder for what is made: for
+ * tests of methods of tuning. */
 #ifndef KH_TEST_TINY_TUNE_H
 #define KH_TEST_TINY_TUNE_H
 
@@ -12,7 +13,8 @@ static kh_dataset *train, *dev;
 static char run_dir[80]; /* is not made here */
 
 /* Group fixtures. dev_seed 1: the dev rows are the first of the train rows. */
-static inline int tune_setup(void **state, const char *name, kh_access access, int n_train, int n_dev, uint64_t dev_seed) {
+static inline int tune_setup(
+    void **state, const char *name, kh_access access, int n_train, int n_dev, uint64_t dev_seed) {
     tiny_setup(state);
     plm = tiny_open(access);
     task = tiny_task();
@@ -39,7 +41,8 @@ static inline kh_tune_opts tune_options(void) {
     return o;
 }
 
-static inline kh_posterior *tune_with(const char *method, const char *const *set, const kh_tune_opts *o) {
+static inline kh_posterior *tune_with(
+    const char *method, const char *const *set, const kh_tune_opts *o) {
     kh_posterior *p;
     kh_err err;
     if (kh_tune(&p, method, set, plm, task, train, dev, o, &err) != 0)

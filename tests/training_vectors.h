@@ -1,4 +1,5 @@
-/* training_vectors.h - tests/vectors/training.txt: lists of numbers by name, made by tools/make_training_vectors.py. */
+/* training_vectors.h - tests/vectors/training.txt: lists of numbers by name, made by
+ * tools/make_training_vectors.py. */
 #ifndef KH_TEST_TRAINING_VECTORS_H
 #define KH_TEST_TRAINING_VECTORS_H
 

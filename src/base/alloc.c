@@ -23,7 +23,8 @@ long kh_alloc_count(void) { return atomic_load(&calls); }
 static bool must_fail(void) {
     long call = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
     long at = atomic_load_explicit(&fail_at, memory_order_relaxed);
-    return at > 0 && (call == at || (call > at && atomic_load_explicit(&fail_forever, memory_order_relaxed)));
+    return at > 0 &&
+        (call == at || (call > at && atomic_load_explicit(&fail_forever, memory_order_relaxed)));
 }
 
 void *kh_malloc(size_t bytes) { return must_fail() ? NULL : malloc(bytes ? bytes : 1); }
@@ -35,7 +36,9 @@ void *kh_calloc(size_t n, size_t size) {
     return calloc(bytes ? bytes : 1, 1);
 }
 
-void *kh_realloc(void *p, size_t bytes) { return must_fail() ? NULL : realloc(p, bytes ? bytes : 1); }
+void *kh_realloc(void *p, size_t bytes) {
+    return must_fail() ? NULL : realloc(p, bytes ? bytes : 1);
+}
 
 void *kh_aligned(size_t bytes) {
     size_t rounded;

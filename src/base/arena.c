@@ -1,4 +1,5 @@
-/* arena.c - a list of blocks, each filled from its front; a request larger than a block gets one of its own. */
+/* arena.c - a list of blocks, each filled from its front; a request larger than a block gets one of
+ * its own. */
 #include "base/arena.h"
 
 #include "base/alloc.h"

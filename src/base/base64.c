@@ -13,7 +13,8 @@ void kh_base64_put(kh_buf *out, const void *bytes, size_t n) {
     size_t i = 0;
     for (; i + 3 <= n; i += 3, to += 4) {
         uint32_t v = (uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 | in[i + 2];
-        to[0] = letters[v >> 18], to[1] = letters[v >> 12 & 63], to[2] = letters[v >> 6 & 63], to[3] = letters[v & 63];
+        to[0] = letters[v >> 18], to[1] = letters[v >> 12 & 63], to[2] = letters[v >> 6 & 63],
+        to[3] = letters[v & 63];
     }
     if (i < n) {
         uint32_t v = (uint32_t)in[i] << 16 | (i + 1 < n ? (uint32_t)in[i + 1] << 8 : 0);
@@ -33,12 +34,16 @@ size_t kh_base64_size(const char *text, size_t n) {
     return n / 4 * 3 - pad;
 }
 
-/* The value of each letter, 64 for what is none. Filled by the compiler, so that threads need not agree on who does it. */
-#define SIX(c, v) [c] = (v), [(c) + 1] = (v) + 1, [(c) + 2] = (v) + 2, [(c) + 3] = (v) + 3, [(c) + 4] = (v) + 4, [(c) + 5] = (v) + 5
-#define TEN(c, v) SIX(c, v), [(c) + 6] = (v) + 6, [(c) + 7] = (v) + 7, [(c) + 8] = (v) + 8, [(c) + 9] = (v) + 9
+/* The value of each letter, 64 for what is none. Filled by the compiler, so that threads need not
+ * agree on who does it. */
+#define SIX(c, v) \
+    [c] = (v), [(c) + 1] = (v) + 1, [(c) + 2] = (v) + 2, [(c) + 3] = (v) + 3, [(c) + 4] = (v) + 4, \
+    [(c) + 5] = (v) + 5
+#define TEN(c, v) \
+    SIX(c, v), [(c) + 6] = (v) + 6, [(c) + 7] = (v) + 7, [(c) + 8] = (v) + 8, [(c) + 9] = (v) + 9
 enum { NONE = 0 }; /* values are stored plus one: what the table leaves out is no letter */
-static const uint8_t plus_one[256] = { TEN('A', 1), TEN('K', 11), SIX('U', 21), TEN('a', 27), TEN('k', 37), SIX('u', 47),
-    TEN('0', 53), ['+'] = 63, ['/'] = 64 };
+static const uint8_t plus_one[256] = { TEN('A', 1), TEN('K', 11), SIX('U', 21), TEN('a', 27),
+    TEN('k', 37), SIX('u', 47), TEN('0', 53), ['+'] = 63, ['/'] = 64 };
 
 bool kh_base64_get(const char *text, size_t n, void *out) {
     const unsigned char *in = (const unsigned char *)text;

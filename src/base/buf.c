@@ -27,7 +27,8 @@ void kh_buf_reset(kh_buf *b) {
 bool kh_buf_reserve(kh_buf *b, size_t more) {
     if (b->failed)
         return false;
-    bool fits = more <= b->max - b->len && more < SIZE_MAX - b->len; /* the second: a byte more, for the NUL, must not wrap */
+    bool fits = more <= b->max - b->len &&
+        more < SIZE_MAX - b->len; /* the second: a byte more, for the NUL, must not wrap */
     if (!fits || !kh_grow(&b->data, &b->cap, b->len + more + 1, 1)) {
         b->failed = true;
         return false;

@@ -3,8 +3,8 @@
  *     kh_buf b = kh_buf_init(1 << 20);
  *     kh_buf_text(&b, "ids: ");
  *     kh_buf_printf(&b, "%d", id);
- *     if (kh_buf_failed(&b)) ...            one check at the end: failure sticks and keeps what was there
- *     kh_buf_free(&b);
+ *     if (kh_buf_failed(&b)) ...            one check at the end: failure sticks and keeps what was
+ * there kh_buf_free(&b);
  *
  * data is NUL-terminated as soon as anything was appended. */
 #ifndef KH_BASE_BUF_H
@@ -30,6 +30,7 @@ void kh_buf_text(kh_buf *, const char *s);
 void kh_buf_char(kh_buf *, char c);
 void kh_buf_printf(kh_buf *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool kh_buf_reserve(kh_buf *, size_t more); /* room for `more` bytes and a NUL after len */
-char *kh_buf_take(kh_buf *, size_t *len);   /* hands over the memory (kh_free it); the buffer is empty; NULL if failed */
+char *kh_buf_take(kh_buf *,
+    size_t *len); /* hands over the memory (kh_free it); the buffer is empty; NULL if failed */
 
 #endif

@@ -1,5 +1,5 @@
-/* controls.h - sentences and log lines quote names out of files and answers of services; what such a text could do to a terminal
- * stays where it came from. */
+/* controls.h - sentences and log lines quote names out of files and answers of services; what such
+ * a text could do to a terminal stays where it came from. */
 #ifndef KH_BASE_CONTROLS_H
 #define KH_BASE_CONTROLS_H
 

@@ -67,7 +67,8 @@ int kh_fail_memory(kh_err *err) { return kh_fail(err, KH_ENOMEM, "out of memory"
 
 int kh_fail_errno(kh_err *err, const char *path, const char *what) {
     int e = errno;
-    return kh_fail(err, e == ENOENT || e == ENOTDIR ? KH_EMISSING : KH_EIO, "%s: %s: %s", path, what, strerror(e));
+    return kh_fail(err, e == ENOENT || e == ENOTDIR ? KH_EMISSING : KH_EIO, "%s: %s: %s", path,
+        what, strerror(e));
 }
 
 int kh_err_prefix(kh_err *err, const char *fmt, ...) {

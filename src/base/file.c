@@ -14,12 +14,14 @@
 
 enum { STEP = 65536 };
 
-static int read_all(int fd, const char *path, size_t expected, size_t max, kh_buf *out, kh_err *err) {
+static int read_all(
+    int fd, const char *path, size_t expected, size_t max, kh_buf *out, kh_err *err) {
     if (!kh_buf_reserve(out, expected + STEP))
         return kh_fail_memory(err);
     for (;;) {
         if (out->len > max) /* a file that grows while it is read, or did not tell its size */
-            return kh_fail(err, KH_ELIMIT, "%s: larger than %zu bytes, the limit for this kind of file", path, max);
+            return kh_fail(err, KH_ELIMIT,
+                "%s: larger than %zu bytes, the limit for this kind of file", path, max);
         if (!kh_buf_reserve(out, STEP))
             return kh_fail_memory(err);
         ssize_t n = read(fd, out->data + out->len, STEP);
@@ -39,7 +41,8 @@ int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err) {
     if (max > KH_BUF_MAX)
         max = KH_BUF_MAX;
     *out = kh_buf_init(max + STEP);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+    int fd = open(
+        path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
     if (fd < 0)
         return kh_fail_errno(err, path, "cannot open");
     struct stat st;
@@ -51,7 +54,8 @@ int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err) {
     else if (!S_ISREG(st.st_mode))
         rc = kh_fail(err, KH_EARG, "%s: is not a regular file", path);
     else if ((size_t)st.st_size > max)
-        rc = kh_fail(err, KH_ELIMIT, "%s: %lld bytes, the limit for this kind of file is %zu", path, (long long)st.st_size, max);
+        rc = kh_fail(err, KH_ELIMIT, "%s: %lld bytes, the limit for this kind of file is %zu", path,
+            (long long)st.st_size, max);
     else
         rc = read_all(fd, path, (size_t)st.st_size, max, out, err);
     close(fd);

@@ -5,14 +5,17 @@
 #include "base/buf.h"
 #include "keyhole.h"
 
-/* Reads a regular file of at most `max` bytes into *out (initialised here; free it with kh_buf_free, also on failure). */
+/* Reads a regular file of at most `max` bytes into *out (initialised here; free it with
+ * kh_buf_free, also on failure). */
 int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err);
 
-/* Writes through a temporary file in the same folder, fsync and rename: readers see the old file or the new, never half. */
+/* Writes through a temporary file in the same folder, fsync and rename: readers see the old file or
+ * the new, never half. */
 int kh_file_write(const char *path, const void *bytes, size_t n, kh_err *err);
 
-/* The same piece by piece, for files too large to hold: nothing has the final name before close with keep = true, which
- * flushes and renames. Close after every open, failed ones too; keep = false throws the temporary file away. */
+/* The same piece by piece, for files too large to hold: nothing has the final name before close
+ * with keep = true, which flushes and renames. Close after every open, failed ones too; keep =
+ * false throws the temporary file away. */
 typedef struct kh_file_writer {
     char *path, *temp;
     int fd;
@@ -23,7 +26,8 @@ int kh_file_writer_close(kh_file_writer *, bool keep, kh_err *err);
 
 bool kh_file_exists(const char *path); /* a regular file */
 bool kh_dir_exists(const char *path);
-int kh_dir_make(const char *path, kh_err *err); /* the last component only; an existing folder is fine */
+int kh_dir_make(
+    const char *path, kh_err *err); /* the last component only; an existing folder is fine */
 
 /* "dir/name" in fresh memory (kh_free), or NULL when out of memory. */
 char *kh_path_join(const char *dir, const char *name);

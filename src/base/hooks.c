@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int kh_report_progress(const kh_hooks *h, const char *phase, long done, long total, const char *note) {
+int kh_report_progress(
+    const kh_hooks *h, const char *phase, long done, long total, const char *note) {
     if (!h || !h->progress)
         return 0;
     kh_progress p = { phase, done, total, note };

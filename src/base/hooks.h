@@ -4,8 +4,10 @@
 
 #include "keyhole.h"
 
-/* Reports progress; hooks may be NULL. Returns 0, or KH_STOPPED when the caller wants the work to end. */
-int kh_report_progress(const kh_hooks *, const char *phase, long done, long total, const char *note);
+/* Reports progress; hooks may be NULL. Returns 0, or KH_STOPPED when the caller wants the work to
+ * end. */
+int kh_report_progress(
+    const kh_hooks *, const char *phase, long done, long total, const char *note);
 void kh_log(const kh_hooks *, kh_level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,6 +1,7 @@
-/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is checked first, by a scan that
- * only has to tell strings from brackets. It also measures the longest string: jansson (2.14) collects a string in a buffer and,
- * when that cannot grow, loses characters or writes beyond a block; so memory for it is asked for before jansson is. */
+/* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is
+ * checked first, by a scan that only has to tell strings from brackets. It also measures the
+ * longest string: jansson (2.14) collects a string in a buffer and, when that cannot grow, loses
+ * characters or writes beyond a block; so memory for it is asked for before jansson is. */
 #include "base/json.h"
 
 #include "base/alloc.h"
@@ -15,7 +16,8 @@
 
 enum { SMALL = 4096 }; /* bytes that are always there */
 
-/* The line on which nesting passes KH_JSON_DEPTH, or 0. *longest: bytes of the longest string, with its escapes. */
+/* The line on which nesting passes KH_JSON_DEPTH, or 0. *longest: bytes of the longest string, with
+ * its escapes. */
 static long too_deep(const char *text, size_t n, size_t *longest) {
     int depth = 0;
     long line = 1;
@@ -55,21 +57,25 @@ static bool has_room(size_t longest) {
     return longest <= SMALL || room;
 }
 
-int kh_json_parse_line(const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err) {
+int kh_json_parse_line(
+    const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err) {
     *root = NULL;
     size_t longest;
     long line = too_deep(text, n, &longest);
     if (line)
-        return kh_fail_at(err, KH_ELIMIT, name, first + line - 1, "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
+        return kh_fail_at(err, KH_ELIMIT, name, first + line - 1,
+            "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
     if (!has_room(longest))
         return kh_fail_memory(err);
     json_error_t why;
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
     if (*root)
         return 0;
-    if (json_error_code(&why) == json_error_out_of_memory || why.text[0] == '\0') /* without a word: no memory for the reader */
+    if (json_error_code(&why) == json_error_out_of_memory ||
+        why.text[0] == '\0') /* without a word: no memory for the reader */
         return kh_fail_memory(err);
-    return kh_fail_at(err, KH_EFORMAT, name, first + why.line - 1, "not valid JSON: %s (column %d)", why.text, why.column);
+    return kh_fail_at(err, KH_EFORMAT, name, first + why.line - 1, "not valid JSON: %s (column %d)",
+        why.text, why.column);
 }
 
 int kh_json_parse(const char *text, size_t n, const char *name, json_t **root, kh_err *err) {
@@ -95,7 +101,8 @@ static const json_t *find(const json_t *obj, const char *key) {
     return json_is_null(v) ? NULL : v;
 }
 
-int kh_json_int_opt(const json_t *obj, const char *key, long min, long max, int *out, const char *place, kh_err *err) {
+int kh_json_int_opt(const json_t *obj, const char *key, long min, long max, int *out,
+    const char *place, kh_err *err) {
     const json_t *v = find(obj, key);
     if (!v)
         return 0;
@@ -105,12 +112,14 @@ int kh_json_int_opt(const json_t *obj, const char *key, long min, long max, int 
         max = INT_MAX;
     json_int_t n = json_is_integer(v) ? json_integer_value(v) : 0;
     if (!json_is_integer(v) || n < min || n > max)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from %ld to %ld", place, key, min, max);
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from %ld to %ld", place,
+            key, min, max);
     *out = (int)n;
     return 0;
 }
 
-int kh_json_number_opt(const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
+int kh_json_number_opt(
+    const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
     const json_t *v = find(obj, key);
     if (!v)
         return 0;
@@ -120,7 +129,8 @@ int kh_json_number_opt(const json_t *obj, const char *key, double *out, const ch
     return 0;
 }
 
-int kh_json_bool_opt(const json_t *obj, const char *key, bool *out, const char *place, kh_err *err) {
+int kh_json_bool_opt(
+    const json_t *obj, const char *key, bool *out, const char *place, kh_err *err) {
     const json_t *v = find(obj, key);
     if (!v)
         return 0;
@@ -130,7 +140,8 @@ int kh_json_bool_opt(const json_t *obj, const char *key, bool *out, const char *
     return 0;
 }
 
-int kh_json_string_opt(const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
+int kh_json_string_opt(
+    const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
     const json_t *v = find(obj, key);
     if (!v)
         return 0;
@@ -140,20 +151,26 @@ int kh_json_string_opt(const json_t *obj, const char *key, const char **out, con
     return 0;
 }
 
-int kh_json_int(const json_t *obj, const char *key, long min, long max, int *out, const char *place, kh_err *err) {
-    return find(obj, key) ? kh_json_int_opt(obj, key, min, max, out, place, err) : missing(key, place, err);
+int kh_json_int(const json_t *obj, const char *key, long min, long max, int *out, const char *place,
+    kh_err *err) {
+    return find(obj, key) ? kh_json_int_opt(obj, key, min, max, out, place, err)
+                          : missing(key, place, err);
 }
 
-int kh_json_number(const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
-    return find(obj, key) ? kh_json_number_opt(obj, key, out, place, err) : missing(key, place, err);
+int kh_json_number(
+    const json_t *obj, const char *key, double *out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_number_opt(obj, key, out, place, err)
+                          : missing(key, place, err);
 }
 
 int kh_json_bool(const json_t *obj, const char *key, bool *out, const char *place, kh_err *err) {
     return find(obj, key) ? kh_json_bool_opt(obj, key, out, place, err) : missing(key, place, err);
 }
 
-int kh_json_string(const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
-    return find(obj, key) ? kh_json_string_opt(obj, key, out, place, err) : missing(key, place, err);
+int kh_json_string(
+    const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
+    return find(obj, key) ? kh_json_string_opt(obj, key, out, place, err)
+                          : missing(key, place, err);
 }
 
 void kh_json_quote(kh_buf *out, const char *s, size_t n) {

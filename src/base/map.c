@@ -12,7 +12,9 @@ uint64_t kh_hash64_more(uint64_t hash, const void *bytes, size_t n) {
     return hash;
 }
 
-uint64_t kh_hash64(const void *bytes, size_t n) { return kh_hash64_more(KH_HASH64_START, bytes, n); }
+uint64_t kh_hash64(const void *bytes, size_t n) {
+    return kh_hash64_more(KH_HASH64_START, bytes, n);
+}
 
 /* FNV's low bits are weak for short keys; the fold brings the high ones in. */
 static uint32_t slot_hash(const char *key, size_t len) {

@@ -1,5 +1,5 @@
-/* map.h - byte strings to int32, by open addressing. Keys are borrowed: they must live as long as the map.
- * Removal is not offered; nobody needs it. */
+/* map.h - byte strings to int32, by open addressing. Keys are borrowed: they must live as long as
+ * the map. Removal is not offered; nobody needs it. */
 #ifndef KH_BASE_MAP_H
 #define KH_BASE_MAP_H
 
@@ -18,7 +18,8 @@ typedef struct kh_map {
     size_t cap, n;
 } kh_map; /* start as {0} */
 
-/* Returns 1 if added, 0 if the key was there (its value stays, and is put in *old if old is not NULL), -1 out of memory. */
+/* Returns 1 if added, 0 if the key was there (its value stays, and is put in *old if old is not
+ * NULL), -1 out of memory. */
 int kh_map_add(kh_map *, const char *key, size_t len, int32_t value, int32_t *old);
 /* True, and *value filled, if the key is there. */
 bool kh_map_get(const kh_map *, const char *key, size_t len, int32_t *value);

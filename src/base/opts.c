@@ -23,21 +23,26 @@ const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n) {
 
 static int set_flag(const kh_opt *row, bool *out, const char *value, kh_err *err) {
     if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
-        return kh_fail(err, KH_EARG, "--%s takes no value, or true or false; got \"%s\"", row->name, value);
+        return kh_fail(
+            err, KH_EARG, "--%s takes no value, or true or false; got \"%s\"", row->name, value);
     *out = value[0] == 't';
     return 0;
 }
 
 /* Nothing but these characters: strtol and strtod also take white space, hexadecimal and words. */
-static bool is_made_of(const char *value, const char *characters) { return value[strspn(value, characters)] == '\0'; }
+static bool is_made_of(const char *value, const char *characters) {
+    return value[strspn(value, characters)] == '\0';
+}
 
 static int set_int(const kh_opt *row, int *out, const char *value, kh_err *err) {
     double min = row->min, max = row->max == 0 && row->min == 0 ? INT_MAX : row->max;
     char *end;
     errno = 0;
     long n = strtol(value, &end, 10);
-    if (end == value || !is_made_of(value, "-0123456789") || *end || errno || (double)n < min || (double)n > max)
-        return kh_fail(err, KH_EARG, "--%s takes a whole number from %.0f to %.0f; got \"%s\"", row->name, min, max, value);
+    if (end == value || !is_made_of(value, "-0123456789") || *end || errno || (double)n < min ||
+        (double)n > max)
+        return kh_fail(err, KH_EARG, "--%s takes a whole number from %.0f to %.0f; got \"%s\"",
+            row->name, min, max, value);
     *out = (int)n;
     return 0;
 }
@@ -47,7 +52,9 @@ static int set_seed(const kh_opt *row, uint64_t *out, const char *value, kh_err 
     errno = 0;
     unsigned long long n = strtoull(value, &end, 10);
     if (value[0] < '0' || value[0] > '9' || *end || errno)
-        return kh_fail(err, KH_EARG, "--%s takes a whole number from 0 to 18446744073709551615; got \"%s\"", row->name, value);
+        return kh_fail(err, KH_EARG,
+            "--%s takes a whole number from 0 to 18446744073709551615; got \"%s\"", row->name,
+            value);
     *out = n;
     return 0;
 }
@@ -59,7 +66,8 @@ static int set_number(const kh_opt *row, double *out, const char *value, kh_err 
     if (end == value || !is_made_of(value, "+-.0123456789eE") || *end || !isfinite(x))
         return kh_fail(err, KH_EARG, "--%s takes a number; got \"%s\"", row->name, value);
     if (!any && (x < row->min || x > row->max))
-        return kh_fail(err, KH_EARG, "--%s takes a number from %g to %g; got \"%s\"", row->name, row->min, row->max, value);
+        return kh_fail(err, KH_EARG, "--%s takes a number from %g to %g; got \"%s\"", row->name,
+            row->min, row->max, value);
     *out = x;
     return 0;
 }
@@ -74,7 +82,8 @@ static int set_choice(const kh_opt *row, int *out, const char *value, kh_err *er
             return 0;
         }
         if (!at[len])
-            return kh_fail(err, KH_EARG, "--%s takes one of %s; got \"%s\"", row->name, row->arg, value);
+            return kh_fail(
+                err, KH_EARG, "--%s takes one of %s; got \"%s\"", row->name, row->arg, value);
         at += len + 1;
     }
 }
@@ -156,7 +165,9 @@ static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
     }
 }
 
-void kh_opts_value(const kh_opt *row, const void *opts, kh_buf *out) { put_value(row, (const char *)opts + row->offset, out); }
+void kh_opts_value(const kh_opt *row, const void *opts, kh_buf *out) {
+    put_value(row, (const char *)opts + row->offset, out);
+}
 
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out) {
     kh_buf_char(out, '{');

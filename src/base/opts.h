@@ -1,11 +1,12 @@
-/* opts.h - one table row per option feeds the parser, --help, the man page, shell completion and the echo in results.
+/* opts.h - one table row per option feeds the parser, --help, the man page, shell completion and
+ * the echo in results.
  *
  *     typedef struct { int pop; double sigma; bool json; int loss; } my_opts;
  *     static const kh_opt table[] = {
- *         { "pop",   KH_OPT_INT,    offsetof(my_opts, pop),   "20", .min = 2, .max = 100000, .arg = "N", .help = "candidates" },
- *         { "loss",  KH_OPT_CHOICE, offsetof(my_opts, loss),  "ce", .arg = "ce|hinge", .help = "what is minimised" },
- *         { "json",  KH_OPT_FLAG,   offsetof(my_opts, json),  .help = "print JSON" },
- *         { 0 } };
+ *         { "pop",   KH_OPT_INT,    offsetof(my_opts, pop),   "20", .min = 2, .max = 100000, .arg =
+ * "N", .help = "candidates" }, { "loss",  KH_OPT_CHOICE, offsetof(my_opts, loss),  "ce", .arg =
+ * "ce|hinge", .help = "what is minimised" }, { "json",  KH_OPT_FLAG,   offsetof(my_opts, json),
+ * .help = "print JSON" }, { 0 } };
  *
  * A default stands in its row and nowhere else. */
 #ifndef KH_BASE_OPTS_H
@@ -41,7 +42,8 @@ typedef struct kh_opt {
     bool required;
 } kh_opt;
 
-/* Sets every option of the table to its default; with kh_opts_free it brackets the life of an options struct. */
+/* Sets every option of the table to its default; with kh_opts_free it brackets the life of an
+ * options struct. */
 void kh_opts_init(const kh_opt *table, void *opts);
 void kh_opts_free(const kh_opt *table, void *opts);
 
@@ -51,7 +53,8 @@ const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n);
 /* Sets one option from text. KH_EARG with a sentence when the value does not fit. */
 int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err);
 
-/* Appends the options as one JSON object, in the order of the table. Seeds above 2^53 are strings. */
+/* Appends the options as one JSON object, in the order of the table. Seeds above 2^53 are strings.
+ */
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out);
 
 /* Appends the value of one option as JSON. */

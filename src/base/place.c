@@ -1,4 +1,5 @@
-/* place.c - see place.h. A folder counts as there if a file in it is: folders alone are left behind by many things. */
+/* place.c - see place.h. A folder counts as there if a file in it is: folders alone are left behind
+ * by many things. */
 #include "base/place.h"
 
 #include "base/alloc.h"
@@ -11,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From the folder of the program, or of the library, to what it came with. Two folders above an installed program is anywhere, so
- * a tree must look like one. */
+/* From the folder of the program, or of the library, to what it came with. Two folders above an
+ * installed program is anywhere, so a tree must look like one. */
 static const struct {
     const char *path, *sign;
 } WAYS[] = { { "../..", "../../src/base/place.c" }, { "../share/keyhole", NULL } };
@@ -34,7 +35,8 @@ static void look(search *s, const char *folder, const char *way, const char *fil
         s->found = path;
         path = NULL;
     } else if (path)
-        kh_buf_printf(&s->seen, "%s%.*s", s->seen.len ? ", " : "", (int)(strrchr(path, '/') - path), path);
+        kh_buf_printf(
+            &s->seen, "%s%.*s", s->seen.len ? ", " : "", (int)(strrchr(path, '/') - path), path);
     free(real);
     kh_free(path);
     kh_free(base);
@@ -55,7 +57,8 @@ static void look_around(search *s, const char *self) {
     kh_free(folder);
 }
 
-/* The shared library that this code is part of, with its real path, or NULL: it is part of the program. */
+/* The shared library that this code is part of, with its real path, or NULL: it is part of the
+ * program. */
 static char *own_library(void) {
     Dl_info in;
     const char *name = dladdr(WAYS, &in) != 0 && in.dli_fname ? in.dli_fname : "";
@@ -102,7 +105,8 @@ int kh_place_model(char **out, const char *name, kh_err *err) {
     else
         look_everywhere(&s);
     return finish(&s, out, "the built-in model",
-        "set KEYHOLE_MODELS to the folder that holds \"" KH_BUILTIN "\", make it with \"make builtin\" in keyhole's sources, or "
+        "set KEYHOLE_MODELS to the folder that holds \"" KH_BUILTIN
+        "\", make it with \"make builtin\" in keyhole's sources, or "
         "give the folder of another model",
         err);
 }

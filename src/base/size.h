@@ -5,7 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static inline bool kh_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool kh_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool kh_mul(size_t a, size_t b, size_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool kh_add(size_t a, size_t b, size_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
 
 #endif

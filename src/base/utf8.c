@@ -1,4 +1,5 @@
-/* utf8.c - the table of well-formed byte sequences (Unicode 15, table 3-7), walked one byte at a time. */
+/* utf8.c - the table of well-formed byte sequences (Unicode 15, table 3-7), walked one byte at a
+ * time. */
 #include "base/utf8.h"
 
 #include <string.h>

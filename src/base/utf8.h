@@ -8,9 +8,9 @@
 
 #define KH_REPLACEMENT 0xFFFDu
 
-/* Decodes one character at s[0..n), n > 0. *len gets the bytes it took (>= 1). A broken sequence gives U+FFFD and takes
- * its maximal valid prefix, as Python's errors="replace" and the Unicode standard (section 3.9) do; *ok, if not NULL,
- * then becomes 0 (it is never set to 1). */
+/* Decodes one character at s[0..n), n > 0. *len gets the bytes it took (>= 1). A broken sequence
+ * gives U+FFFD and takes its maximal valid prefix, as Python's errors="replace" and the Unicode
+ * standard (section 3.9) do; *ok, if not NULL, then becomes 0 (it is never set to 1). */
 uint32_t kh_utf8_next(const char *s, size_t n, int *len, int *ok);
 
 /* The length of the longest valid prefix of s[0..n): n itself if all of it is well-formed UTF-8. */

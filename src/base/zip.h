@@ -1,11 +1,12 @@
-/* zip.h - the smallest zip archives: stored entries, no compression, no zip64. NumPy's .npz and PyTorch's files are such.
+/* zip.h - the smallest zip archives: stored entries, no compression, no zip64. NumPy's .npz and
+ * PyTorch's files are such.
  *
  *     kh_zip z = kh_zip_start(&buf);
  *     kh_zip_add(&z, "weights.npy", bytes, n);
  *     kh_zip_finish(&z);                               failure sticks to the buffer
  *
- * Reading is strict: what is compressed, encrypted, split, larger than 4 GB, inconsistent between its two headers, overlapping
- * or damaged is refused. */
+ * Reading is strict: what is compressed, encrypted, split, larger than 4 GB, inconsistent between
+ * its two headers, overlapping or damaged is refused. */
 #ifndef KH_BASE_ZIP_H
 #define KH_BASE_ZIP_H
 

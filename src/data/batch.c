@@ -1,13 +1,15 @@
 /* batch.c - rows and a template become sequences of ids.
  *
- * Mask and slots split the text, as added tokens do in Hugging Face's tokenizers: what stands before, between and behind
- * them is filled in and encoded piece by piece, always as plain text, so that nothing in a row can become a special token.
- * The frame (<s> ... </s>) is that of the empty text.
+ * Mask and slots split the text, as added tokens do in Hugging Face's tokenizers: what stands
+ * before, between and behind them is filled in and encoded piece by piece, always as plain text, so
+ * that nothing in a row can become a special token. The frame (<s> ... </s>) is that of the empty
+ * text.
  *
  *     front  [slots]  piece  [masks]  piece  back
  *
- * A row that is too long is filled in again with less of its texts: `keep` characters of each at most. The largest keep that
- * fits is found by doubling and halving, because the tokens of a text cannot be counted without encoding it. */
+ * A row that is too long is filled in again with less of its texts: `keep` characters of each at
+ * most. The largest keep that fits is found by doubling and halving, because the tokens of a text
+ * cannot be counted without encoding it. */
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -20,9 +22,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FIRST_SLOT = 1000 };  /* the published code's slots hold vocabulary ids 1000, 1001, ... */
-enum { CHUNK_ROWS = 32 };    /* rows that one thread takes at a time */
-enum { MAX_ITEMS = 5 };      /* mask and slots, and pieces of text around them */
+enum { FIRST_SLOT = 1000 }; /* the published code's slots hold vocabulary ids 1000, 1001, ... */
+enum { CHUNK_ROWS = 32 };   /* rows that one thread takes at a time */
+enum { MAX_ITEMS = 5 };     /* mask and slots, and pieces of text around them */
 
 typedef struct item {
     enum { ITEM_TEXT, ITEM_MASK, ITEM_SLOTS } kind;
@@ -39,24 +41,26 @@ typedef struct plan {
     kh_template template;
     item item[MAX_ITEMS];
     int n_item;
-    kh_ids frame;  /* of the empty text */
-    int n_front;   /* how much of it stands in front */
+    kh_ids frame; /* of the empty text */
+    int n_front;  /* how much of it stands in front */
     int32_t mask_id;
     int32_t *slot; /* [o->n_slot] */
     int most_masks;
 } plan;
 
-/* What a thread reuses from row to row: the text of a piece, the ids of all pieces, and where each piece ends in them. */
+/* What a thread reuses from row to row: the text of a piece, the ids of all pieces, and where each
+ * piece ends in them. */
 typedef struct scratch {
     kh_buf text;
     kh_ids ids;
     int end[MAX_ITEMS];
 } scratch;
 
-/* ----------------------------------------------------------------------------------------------- the plan */
+/* ------------------------------------------------------------------------------------ the plan */
 
 static void find_items(plan *p) {
-    bool mask_left = p->o->next || kh_tokenizer_strips(p->tok, p->mask_id, true), /* words bring their space with them */
+    bool mask_left = p->o->next ||
+        kh_tokenizer_strips(p->tok, p->mask_id, true), /* words bring their space with them */
         mask_right = !p->o->next && kh_tokenizer_strips(p->tok, p->mask_id, false);
     for (int i = 0; i < p->template.n; i++) {
         kh_segment_kind kind = p->template.part[i].kind;
@@ -64,12 +68,15 @@ static void find_items(plan *p) {
         if (kind == KH_SEGMENT_MASK || kind == KH_SEGMENT_PROMPT) {
             if (last && last->kind == ITEM_TEXT)
                 last->strip_right = kind == KH_SEGMENT_PROMPT || mask_left;
-            p->item[p->n_item++] = (item){ .kind = kind == KH_SEGMENT_MASK ? ITEM_MASK : ITEM_SLOTS };
+            p->item[p->n_item++] =
+                (item){ .kind = kind == KH_SEGMENT_MASK ? ITEM_MASK : ITEM_SLOTS };
         } else if (last && last->kind == ITEM_TEXT)
             last->to = i + 1;
         else
-            p->item[p->n_item++] =
-                (item){ .kind = ITEM_TEXT, .from = i, .to = i + 1, .strip_left = last && last->kind == ITEM_MASK && mask_right };
+            p->item[p->n_item++] = (item){ .kind = ITEM_TEXT,
+                .from = i,
+                .to = i + 1,
+                .strip_left = last && last->kind == ITEM_MASK && mask_right };
     }
 }
 
@@ -94,7 +101,9 @@ static int find_slots(plan *p, kh_err *err) {
     for (int i = 0; i < o->n_slot; i++) {
         p->slot[i] = o->slot_id ? o->slot_id[i] : FIRST_SLOT + i;
         if (p->slot[i] < 0 || p->slot[i] >= size)
-            return kh_fail(err, KH_EARG, "the id %d of prompt slot %d is not in the vocabulary of %d tokens", p->slot[i], i, size);
+            return kh_fail(err, KH_EARG,
+                "the id %d of prompt slot %d is not in the vocabulary of %d tokens", p->slot[i], i,
+                size);
     }
     return 0;
 }
@@ -102,11 +111,11 @@ static int find_slots(plan *p, kh_err *err) {
 static int check_rows(const plan *p, const kh_row *rows, int n, kh_err *err) {
     for (int i = 0; i < n; i++) {
         if (p->task->pair != (rows[i].b != NULL))
-            return kh_fail(err, KH_EMISMATCH, "row %d has %s, but task \"%s\" takes %s", i, rows[i].b ? "two texts" : "one text",
-                p->task->name, p->task->pair ? "two" : "one");
+            return kh_fail(err, KH_EMISMATCH, "row %d has %s, but task \"%s\" takes %s", i,
+                rows[i].b ? "two texts" : "one text", p->task->name, p->task->pair ? "two" : "one");
         if (rows[i].label < -1 || rows[i].label >= p->task->n_label)
-            return kh_fail(err, KH_EMISMATCH, "row %d has label %d, but task \"%s\" has %d labels", i, rows[i].label, p->task->name,
-                p->task->n_label);
+            return kh_fail(err, KH_EMISMATCH, "row %d has label %d, but task \"%s\" has %d labels",
+                i, rows[i].label, p->task->name, p->task->n_label);
     }
     return 0;
 }
@@ -114,20 +123,23 @@ static int check_rows(const plan *p, const kh_row *rows, int n, kh_err *err) {
 static int check_options(const plan *p, int n, kh_err *err) {
     const kh_batch_opts *o = p->o;
     if (o->max_len < 1 || o->n_slot < 0 || n < 0)
-        return kh_fail(
-            err, KH_EARG, "a batch of %d rows, %d slots and sequences of %d tokens cannot be made", n, o->n_slot, o->max_len);
+        return kh_fail(err, KH_EARG,
+            "a batch of %d rows, %d slots and sequences of %d tokens cannot be made", n, o->n_slot,
+            o->max_len);
     if (p->words->n_label != p->task->n_label)
-        return kh_fail(err, KH_EMISMATCH, "label words for %d labels, but task \"%s\" has %d", p->words->n_label, p->task->name,
-            p->task->n_label);
+        return kh_fail(err, KH_EMISMATCH, "label words for %d labels, but task \"%s\" has %d",
+            p->words->n_label, p->task->name, p->task->n_label);
     if (n > INT_MAX / p->words->n_variant)
-        return kh_fail(err, KH_ELIMIT, "%d rows with %d word lengths are too many for one batch", n, p->words->n_variant);
+        return kh_fail(err, KH_ELIMIT, "%d rows with %d word lengths are too many for one batch", n,
+            p->words->n_variant);
     if (p->mask_id < 0 && !o->next)
-        return kh_fail(
-            err, KH_EUNSUPPORTED, "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is needed");
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is "
+            "needed");
     return p->words->paper_exact ? 0 : kh_words_check(p->words, p->task, err);
 }
 
-/* ------------------------------------------------------------------------------------------------- one row */
+/* ------------------------------------------------------------------------------------- one row */
 
 /* White space at the end, in the sense that tokenizers give it. */
 static size_t without_space_behind(const char *s, size_t n) {
@@ -195,7 +207,7 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
         const item *it = &p->item[i];
         kh_buf_reset(&s->text);
         for (int k = it->from; k < it->to; k++) {
-            const kh_segment *part = &p->template.part[k];
+            const kh_template_part *part = &p->template.part[k];
             if (part->kind == KH_SEGMENT_LITERAL)
                 kh_template_literal(&s->text, part);
             else if (part->kind == KH_SEGMENT_A)
@@ -208,7 +220,9 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
         const char *text = s->text.data;
         size_t n = it->strip_right ? without_space_behind(text, s->text.len) : s->text.len;
         size_t skip = it->strip_left ? space_in_front(text, n) : 0;
-        int rc = n > skip ? kh_tokenizer_encode(p->tok, text + skip, n - skip, KH_ENCODE_PLAIN, &s->ids, err) : 0;
+        int rc = n > skip
+            ? kh_tokenizer_encode(p->tok, text + skip, n - skip, KH_ENCODE_PLAIN, &s->ids, err)
+            : 0;
         if (rc != 0)
             return rc;
         s->end[i] = s->ids.n;
@@ -217,12 +231,16 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
 }
 
 /* The length of the row's longest sequence. */
-static long sequence_length(const plan *p, const scratch *s) { return (long)p->frame.n + p->o->n_slot + s->ids.n + p->most_masks; }
+static long sequence_length(const plan *p, const scratch *s) {
+    return (long)p->frame.n + p->o->n_slot + s->ids.n + p->most_masks;
+}
 
 /* Fills s with the most of the row's texts that fits; nothing of them always does. */
 static int fit(const plan *p, const kh_row *row, scratch *s, kh_err *err) {
-    size_t a = count_characters(row->a, row->n_a), b = row->b ? count_characters(row->b, row->n_b) : 0;
-    size_t fits = 0, too_many = a > b ? a : b, keep = (size_t)p->o->max_len; /* a token is seldom less than a character */
+    size_t a = count_characters(row->a, row->n_a),
+           b = row->b ? count_characters(row->b, row->n_b) : 0;
+    size_t fits = 0, too_many = a > b ? a : b,
+           keep = (size_t)p->o->max_len; /* a token is seldom less than a character */
     bool doubling = true;
     while (too_many - fits > 1) {
         if (keep >= too_many || !doubling)
@@ -241,7 +259,8 @@ static int fit(const plan *p, const kh_row *row, scratch *s, kh_err *err) {
     return encode_pieces(p, row, fits, s, err);
 }
 
-/* A model that continues texts does not see what stands behind the mask: a text there would be lost. */
+/* A model that continues texts does not see what stands behind the mask: a text there would be
+ * lost. */
 static int check_order(const plan *p, kh_err *err) {
     bool behind = false;
     for (int i = 0; i < p->template.n && p->o->next; i++) {
@@ -249,7 +268,8 @@ static int check_order(const plan *p, kh_err *err) {
         behind |= kind == KH_SEGMENT_MASK;
         if (behind && (kind == KH_SEGMENT_A || kind == KH_SEGMENT_B || kind == KH_SEGMENT_PROMPT))
             return kh_fail(err, KH_EUNSUPPORTED,
-                "task \"%s\": texts or prompt stand behind {mask} in its template, where a model that continues texts cannot see "
+                "task \"%s\": texts or prompt stand behind {mask} in its template, where a model "
+                "that continues texts cannot see "
                 "them",
                 p->task->name);
     }
@@ -257,7 +277,8 @@ static int check_order(const plan *p, kh_err *err) {
 }
 
 /* Appends the sequence with n_mask masks to out; `next`: what stands in front of them. */
-static int assemble(const plan *p, const scratch *s, int n_mask, kh_ids *out, int *mask, int *slot, kh_err *err) {
+static int assemble(
+    const plan *p, const scratch *s, int n_mask, kh_ids *out, int *mask, int *slot, kh_err *err) {
     int need = p->frame.n + p->o->n_slot + s->ids.n + n_mask;
     if (out->n > INT_MAX - need)
         return kh_fail(err, KH_ELIMIT, "rows of more than %d tokens together", INT_MAX);
@@ -300,7 +321,7 @@ static int assemble(const plan *p, const scratch *s, int n_mask, kh_ids *out, in
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ all rows */
+/* ------------------------------------------------------------------------------------ all rows */
 
 typedef struct encoding {
     const plan *p;
@@ -336,10 +357,12 @@ static int encode_row(encoding *e, int i, kh_ids *out, scratch *s, kh_err *err) 
 
 static void encode_chunk(encoding *e, int c, scratch *s) {
     kh_err err = { 0 };
-    int from = c * CHUNK_ROWS, to = e->n - from > CHUNK_ROWS ? from + CHUNK_ROWS : e->n, rc = 0, failed;
+    int from = c * CHUNK_ROWS, to = e->n - from > CHUNK_ROWS ? from + CHUNK_ROWS : e->n, rc = 0,
+        failed;
 #pragma omp atomic read
     failed = e->failed;
-    if (failed < c) /* an earlier row has failed: the batch is lost, and the earliest complaint is the one to tell */
+    if (failed < c) /* an earlier row has failed: the batch is lost, and the earliest complaint is
+                       the one to tell */
         return;
     for (int i = from; i < to && rc == 0; i++)
         rc = encode_row(e, i, &e->chunk[c], s, &err);
@@ -370,7 +393,7 @@ static int encode_all(encoding *e, kh_err *err) {
     return e->rc;
 }
 
-/* ----------------------------------------------------------------------------------------------- the batch */
+/* ----------------------------------------------------------------------------------- the batch */
 
 typedef struct batch_memory {
     kh_batch batch;
@@ -387,8 +410,10 @@ static int collect(batch_memory *m, const encoding *e, kh_err *err) {
         total += (size_t)e->chunk[c].n;
     int32_t *id = kh_arena_array(&m->arena, total, sizeof *id);
     size_t *start = kh_arena_array(&m->arena, seqs + 1, sizeof *start);
-    int *mask = kh_arena_array(&m->arena, seqs, sizeof *mask), *slot = kh_arena_array(&m->arena, seqs, sizeof *slot);
-    int *label = kh_arena_array(&m->arena, rows, sizeof *label), *row = kh_arena_array(&m->arena, rows, sizeof *row);
+    int *mask = kh_arena_array(&m->arena, seqs, sizeof *mask),
+        *slot = kh_arena_array(&m->arena, seqs, sizeof *slot);
+    int *label = kh_arena_array(&m->arena, rows, sizeof *label),
+        *row = kh_arena_array(&m->arena, rows, sizeof *row);
     int *n_mask = kh_arena_array(&m->arena, (size_t)n_variant, sizeof *n_mask);
     if (!id || !start || !mask || !slot || !label || !row || !n_mask)
         return kh_fail_memory(err);
@@ -415,20 +440,24 @@ static int collect(batch_memory *m, const encoding *e, kh_err *err) {
     memcpy(n_mask, p->words->n_mask, (size_t)n_variant * sizeof *n_mask);
     b->n_variant = n_variant;
     b->n_slot = p->o->n_slot;
-    b->id = id, b->start = start, b->mask = mask, b->slot = slot, b->label = label, b->row = row, b->n_mask = n_mask;
+    b->id = id, b->start = start, b->mask = mask, b->slot = slot, b->label = label, b->row = row,
+    b->n_mask = n_mask;
     return 0;
 }
 
 static int encode_rows(batch_memory *m, const plan *p, const kh_row *rows, int n, kh_err *err) {
     size_t seqs = (size_t)n * (size_t)p->words->n_variant;
-    encoding e = { .p = p, .rows = rows, .n = n, .n_chunk = n / CHUNK_ROWS + (n % CHUNK_ROWS != 0) };
+    encoding e = {
+        .p = p, .rows = rows, .n = n, .n_chunk = n / CHUNK_ROWS + (n % CHUNK_ROWS != 0)
+    };
     e.failed = e.n_chunk;
     e.chunk = kh_calloc((size_t)e.n_chunk, sizeof *e.chunk);
     e.len = kh_calloc(seqs, sizeof *e.len);
     e.mask = kh_calloc(seqs, sizeof *e.mask);
     e.slot = kh_calloc(seqs, sizeof *e.slot);
     e.state = kh_calloc((size_t)n, 1);
-    int rc = e.chunk && e.len && e.mask && e.slot && e.state ? encode_all(&e, err) : kh_fail_memory(err);
+    int rc =
+        e.chunk && e.len && e.mask && e.slot && e.state ? encode_all(&e, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = collect(m, &e, err);
     for (int c = 0; e.chunk && c < e.n_chunk; c++)
@@ -448,17 +477,22 @@ static int check_room(const plan *p, kh_err *err) {
     int rc = encode_pieces(p, &empty, 0, &s, err);
     if (rc == 0 && sequence_length(p, &s) > p->o->max_len)
         rc = kh_fail(err, KH_ELIMIT,
-            "task \"%s\": template, mask and %d prompt slots alone take %ld tokens, but the model reads %d", p->task->name,
-            p->o->n_slot, sequence_length(p, &s), p->o->max_len);
+            "task \"%s\": template, mask and %d prompt slots alone take %ld tokens, but the model "
+            "reads %d",
+            p->task->name, p->o->n_slot, sequence_length(p, &s), p->o->max_len);
     kh_buf_free(&s.text);
     kh_ids_free(&s.ids);
     return rc;
 }
 
-int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task, const kh_words *words, const kh_row *rows, int n,
-    const kh_batch_opts *opts, kh_err *err) {
+int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task,
+    const kh_words *words, const kh_row *rows, int n, const kh_batch_opts *opts, kh_err *err) {
     *out = NULL;
-    plan p = { .tok = tok, .task = task, .words = words, .o = opts, .mask_id = kh_tokenizer_special(tok, KH_TOKEN_MASK) };
+    plan p = { .tok = tok,
+        .task = task,
+        .words = words,
+        .o = opts,
+        .mask_id = kh_tokenizer_special(tok, KH_TOKEN_MASK) };
     bool soft = opts->n_slot > 0 && opts->placement == KH_SLOTS_TEMPLATE;
     batch_memory *m = kh_calloc(1, sizeof *m);
     int rc = m ? check_options(&p, n, err) : kh_fail_memory(err);

@@ -1,32 +1,36 @@
-/* columns.c - the column names of the data sets that people have: our own, GLUE's, Hugging Face's, SetFit's. */
+/* columns.c - the column names of the data sets that people have: our own, GLUE's, Hugging Face's,
+ * SetFit's. */
 #include "data/columns.h"
 
 #include <stddef.h>
 
-/* Tried from top to bottom; two texts before one, because files of pairs often hold a third text beside them. */
+/* Tried from top to bottom; two texts before one, because files of pairs often hold a third text
+ * beside them. */
 static const struct text_names {
     const char *a, *b;
     bool join;
 } texts[] = {
     { "text_a", "text_b", false },
-    { "sentence1", "sentence2", false },   /* RTE, SNLI, MNLI, WNLI */
-    { "premise", "hypothesis", false },    /* NLI at Hugging Face */
-    { "#1 string", "#2 string", false },   /* MRPC */
-    { "question1", "question2", false },   /* QQP */
-    { "question", "sentence", false },     /* QNLI */
+    { "sentence1", "sentence2", false }, /* RTE, SNLI, MNLI, WNLI */
+    { "premise", "hypothesis", false },  /* NLI at Hugging Face */
+    { "#1 string", "#2 string", false }, /* MRPC */
+    { "question1", "question2", false }, /* QQP */
+    { "question", "sentence", false },   /* QNLI */
     { "text", NULL, false },
-    { "sentence", NULL, false },           /* SST-2 */
+    { "sentence", NULL, false }, /* SST-2 */
     { "review", NULL, false },
-    { "title", "content", true },          /* DBPedia, Amazon and Yelp at Hugging Face */
-    { "title", "description", true },      /* AG News with a header */
+    { "title", "content", true },     /* DBPedia, Amazon and Yelp at Hugging Face */
+    { "title", "description", true }, /* AG News with a header */
     { "content", NULL, false },
 };
 
-static const char *const labels[] = { "label", "gold_label", "quality", "is_duplicate", "class", "label_text" };
+static const char *const labels[] = { "label", "gold_label", "quality", "is_duplicate", "class",
+    "label_text" };
 
 enum { N_TEXTS = sizeof texts / sizeof texts[0], N_LABELS = sizeof labels / sizeof labels[0] };
 
-static bool find_texts(kh_columns *out, bool pairs, bool (*has)(const void *, const char *), const void *file) {
+static bool find_texts(
+    kh_columns *out, bool pairs, bool (*has)(const void *, const char *), const void *file) {
     for (int i = 0; i < N_TEXTS; i++) {
         const struct text_names *t = &texts[i];
         bool pair = t->b && !t->join;
@@ -40,8 +44,8 @@ static bool find_texts(kh_columns *out, bool pairs, bool (*has)(const void *, co
     return false;
 }
 
-bool kh_columns_find(kh_columns *out, const kh_task *task, bool (*has)(const void *, const char *), const void *file,
-    const char **half) {
+bool kh_columns_find(kh_columns *out, const kh_task *task, bool (*has)(const void *, const char *),
+    const void *file, const char **half) {
     *out = (kh_columns){ 0 };
     *half = NULL;
     for (int i = 0; i < N_LABELS && !out->label; i++)

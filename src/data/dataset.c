@@ -1,8 +1,9 @@
 /* dataset.c - files of labelled rows: TSV, CSV, JSONL.
  *
- * The file is read whole and kept; texts are cut out of it in place, so that a data set costs its file and 48 bytes a row.
- * Each format yields rows as (text a, text b, label code); labels.c turns codes into labels when the last row is in. A row
- * that is wrong ends the reading with a sentence, or is counted and passed over if the caller asked for that. */
+ * The file is read whole and kept; texts are cut out of it in place, so that a data set costs its
+ * file and 48 bytes a row. Each format yields rows as (text a, text b, label code); labels.c turns
+ * codes into labels when the last row is in. A row that is wrong ends the reading with a sentence,
+ * or is counted and passed over if the caller asked for that. */
 #include "data/dataset.h"
 
 #include "base/alloc.h"
@@ -11,7 +12,7 @@
 #include "base/hooks.h"
 #include "base/json.h"
 #include "data/columns.h"
-#include "data/labels.h"
+#include "data/label_names.h"
 #include "data/table.h"
 
 #include <limits.h>
@@ -104,20 +105,22 @@ static int check_columns(reader *r, bool found, const char *half, long line, kh_
     bool pairs = found && c->b && !c->join;
     const char *path = r->d->path;
     if (!found && half)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "no column \"%s\", which the other text column calls for", half);
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "no column \"%s\", which the other text column calls for", half);
     if (!found)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "no text column; the names looked for are %s", KH_TEXT_COLUMNS);
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "no text column; the names looked for are %s", KH_TEXT_COLUMNS);
     if (!c->label && !r->o->unlabelled)
-        return kh_fail_at(
-            err, KH_EFORMAT, path, line, "no label column; the names looked for are label, gold_label, Quality and label_text");
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "no label column; the names looked for are label, gold_label, Quality and label_text");
     if (task && task->pair != pairs)
-        return kh_fail_at(err, KH_EMISMATCH, path, line, "rows hold %s, but task \"%s\" takes %s", pairs ? "two texts" : "one text",
-            task->name, task->pair ? "two" : "one");
+        return kh_fail_at(err, KH_EMISMATCH, path, line, "rows hold %s, but task \"%s\" takes %s",
+            pairs ? "two texts" : "one text", task->name, task->pair ? "two" : "one");
     r->d->pairs = pairs;
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- tables */
+/* -------------------------------------------------------------------------------------- tables */
 
 static bool same_name(const kh_field *f, const char *name) {
     const char *s = f->s;
@@ -133,7 +136,9 @@ static int find_column(const kh_table *t, const char *name) {
     return -1;
 }
 
-static bool has_column(const void *table, const char *name) { return find_column(table, name) >= 0; }
+static bool has_column(const void *table, const char *name) {
+    return find_column(table, name) >= 0;
+}
 
 static int refuse_twins(const kh_table *t, const char *path, kh_err *err) {
     kh_map seen = { 0 };
@@ -146,7 +151,8 @@ static int refuse_twins(const kh_table *t, const char *path, kh_err *err) {
         if (added < 0)
             rc = kh_fail_memory(err);
         else if (added == 0)
-            rc = kh_fail_at(err, KH_EFORMAT, path, t->row_line, "two columns are called \"%.*s\"", n > 80 ? 80 : (int)n, s);
+            rc = kh_fail_at(err, KH_EFORMAT, path, t->row_line, "two columns are called \"%.*s\"",
+                n > 80 ? 80 : (int)n, s);
     }
     kh_map_free(&seen);
     return rc;
@@ -168,16 +174,17 @@ static int read_header(reader *r, const kh_table *t, kh_err *err) {
     return rc;
 }
 
-/* Without a header: the class, then one text in one or more columns, or the two texts of a pair task. */
+/* Without a header: the class, then one text in one or more columns, or the two texts of a pair
+ * task. */
 static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
     const kh_task *task = r->o->task;
     bool pairs = task && task->pair;
     if (t->n_field < 2)
-        return kh_fail_at(
-            err, KH_EFORMAT, r->d->path, t->row_line, "one column; without a header, a class and then texts are expected");
+        return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line,
+            "one column; without a header, a class and then texts are expected");
     if (pairs && t->n_field != 3)
-        return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line, "%d columns; task \"%s\" needs a class and two texts",
-            t->n_field, task->name);
+        return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line,
+            "%d columns; task \"%s\" needs a class and two texts", t->n_field, task->name);
     r->at_label = 0;
     r->at_name = -1;
     r->at_a = 1;
@@ -188,7 +195,8 @@ static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
     return 0;
 }
 
-/* One text of several columns. Neighbours have a space between them as they stand; others need room of their own. */
+/* One text of several columns. Neighbours have a space between them as they stand; others need room
+ * of their own. */
 static int join_fields(reader *r, const kh_table *t, kh_field *out, kh_err *err) {
     kh_field a = t->field[r->at_a], b = t->field[r->at_b];
     bool neighbours = r->d->format == KH_FORMAT_CSV_NOHEADER || r->at_b == r->at_a + 1;
@@ -206,11 +214,13 @@ static int join_fields(reader *r, const kh_table *t, kh_field *out, kh_err *err)
 
 static int read_fields(reader *r, const kh_table *t, kh_err *err) {
     if (t->n_field != r->n_column)
-        return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line, "%d columns, but %d in the first row", t->n_field, r->n_column);
+        return kh_fail_at(err, KH_EFORMAT, r->d->path, t->row_line,
+            "%d columns, but %d in the first row", t->n_field, r->n_column);
     kh_field a = t->field[r->at_a], b = r->at_b >= 0 ? t->field[r->at_b] : (kh_field){ 0 };
     int code = -1, rc = 0;
     if (r->at_label >= 0 && !r->o->ignore_labels)
-        rc = read_label(r, t->field[r->at_label].s, t->field[r->at_label].n, t->row_line, &code, err);
+        rc = read_label(
+            r, t->field[r->at_label].s, t->field[r->at_label].n, t->row_line, &code, err);
     if (rc == 0 && r->at_name >= 0 && !r->o->ignore_labels)
         rc = kh_labels_learn(&r->labels, code, t->field[r->at_name].s, t->field[r->at_name].n, err);
     if (rc != 0)
@@ -220,17 +230,23 @@ static int read_fields(reader *r, const kh_table *t, kh_err *err) {
     return add_row(r, a, r->joined ? (kh_field){ 0 } : b, code, t->row_line, err);
 }
 
-/* A first row with a text column's name in it is a header, unless it starts with a number, as a class would. */
+/* A first row with a text column's name in it is a header, unless it starts with a number, as a
+ * class would. */
 static bool looks_like_header(const kh_table *t) {
     kh_columns columns;
     const char *half;
-    bool number = t->n_field > 0 && t->field[0].n > 0 && t->field[0].s[0] >= '0' && t->field[0].s[0] <= '9';
+    bool number =
+        t->n_field > 0 && t->field[0].n > 0 && t->field[0].s[0] >= '0' && t->field[0].s[0] <= '9';
     return !number && (kh_columns_find(&columns, NULL, has_column, t, &half) || half);
 }
 
 static int read_table(reader *r, char *at, char *end, kh_err *err) {
     kh_dataset *d = r->d;
-    kh_table t = { .path = d->path, .at = at, .end = end, .line = 1, .sep = d->format == KH_FORMAT_TSV ? '\t' : ',',
+    kh_table t = { .path = d->path,
+        .at = at,
+        .end = end,
+        .line = 1,
+        .sep = d->format == KH_FORMAT_TSV ? '\t' : ',',
         .quotes = d->format != KH_FORMAT_TSV };
     kh_err why;
     int rc = kh_table_next(&t, err);
@@ -260,16 +276,19 @@ done:
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- JSONL */
+/* --------------------------------------------------------------------------------------- JSONL */
 
-static bool has_key(const void *object, const char *name) { return json_object_get(object, name) != NULL; }
+static bool has_key(const void *object, const char *name) {
+    return json_object_get(object, name) != NULL;
+}
 
 /* Copies a string of the parsed line into the line itself, which it came from in a longer form. */
-static int keep_string(
-    const json_t *object, const char *key, char **room, kh_field *out, const char *path, long line, kh_err *err) {
+static int keep_string(const json_t *object, const char *key, char **room, kh_field *out,
+    const char *path, long line, kh_err *err) {
     const json_t *v = json_object_get(object, key);
     if (!json_is_string(v))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "\"%s\" %s", key, v ? "must be a string" : "is missing");
+        return kh_fail_at(
+            err, KH_EFORMAT, path, line, "\"%s\" %s", key, v ? "must be a string" : "is missing");
     *out = (kh_field){ *room, json_string_length(v) };
     if (memchr(json_string_value(v), '\0', out->n))
         return kh_fail_at(err, KH_EFORMAT, path, line, "\"%s\" holds a NUL byte", key);
@@ -285,7 +304,9 @@ static int object_label(reader *r, const json_t *object, long line, int *code, k
     char digits[32];
     *code = -1;
     if (!v || json_is_null(v) || r->o->ignore_labels)
-        return r->o->unlabelled ? 0 : kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" is missing", c->label);
+        return r->o->unlabelled
+            ? 0
+            : kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" is missing", c->label);
     int rc;
     if (json_is_string(v)) {
         rc = kh_row_check(json_string_value(v), json_string_length(v), r->d->path, line, err);
@@ -295,9 +316,11 @@ static int object_label(reader *r, const json_t *object, long line, int *code, k
         int n = snprintf(digits, sizeof digits, "%lld", (long long)json_integer_value(v));
         rc = read_label(r, digits, (size_t)n, line, code, err);
     } else
-        rc = kh_fail_at(err, KH_EFORMAT, r->d->path, line, "\"%s\" must be a whole number or a string", c->label);
+        rc = kh_fail_at(err, KH_EFORMAT, r->d->path, line,
+            "\"%s\" must be a whole number or a string", c->label);
     if (rc == 0 && c->label_name && json_is_string(name = json_object_get(object, c->label_name)))
-        rc = kh_labels_learn(&r->labels, *code, json_string_value(name), json_string_length(name), err);
+        rc = kh_labels_learn(
+            &r->labels, *code, json_string_value(name), json_string_length(name), err);
     return rc;
 }
 
@@ -356,7 +379,7 @@ static int read_jsonl(reader *r, char *at, char *end, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------ the whole */
+/* ----------------------------------------------------------------------------------- the whole */
 
 static const char *const format_names[] = { "auto", "tsv", "csv", "csv-noheader", "jsonl" };
 
@@ -367,11 +390,12 @@ static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *
     static const struct {
         const char *ext;
         kh_format format;
-    } known[] = { { ".tsv", KH_FORMAT_TSV }, { ".csv", KH_FORMAT_CSV }, { ".jsonl", KH_FORMAT_JSONL },
-        { ".json", KH_FORMAT_JSONL } };
+    } known[] = { { ".tsv", KH_FORMAT_TSV }, { ".csv", KH_FORMAT_CSV },
+        { ".jsonl", KH_FORMAT_JSONL }, { ".json", KH_FORMAT_JSONL } };
     d->format = o->format;
     const char *dot = strrchr(kh_path_base(d->path), '.');
-    for (size_t i = 0; dot && d->format == KH_FORMAT_AUTO && i < sizeof known / sizeof known[0]; i++)
+    for (size_t i = 0; dot && d->format == KH_FORMAT_AUTO && i < sizeof known / sizeof known[0];
+         i++)
         if (strcasecmp(dot, known[i].ext) == 0)
             d->format = known[i].format;
     while (at < end && (*at == '\n' || *at == '\r' || *at == ' '))
@@ -385,7 +409,9 @@ static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *
             : memchr(at, ',', n)  ? KH_FORMAT_CSV
                                   : KH_FORMAT_AUTO;
     if (d->format == KH_FORMAT_AUTO)
-        return kh_fail(err, KH_EFORMAT, "%s: cannot tell what format this is; name it (tsv, csv, csv-noheader or jsonl)", d->path);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: cannot tell what format this is; name it (tsv, csv, csv-noheader or jsonl)",
+            d->path);
     return 0;
 }
 
@@ -423,9 +449,11 @@ static int check_rows(const kh_dataset *d, kh_err *err) {
     if (d->n_row > 0)
         return 0;
     if (d->n_skipped > 0)
-        return kh_fail(err, KH_EFORMAT, "%s: every one of its %d rows is malformed", d->path, d->n_skipped);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: every one of its %d rows is malformed", d->path, d->n_skipped);
     if (d->n_undecided > 0)
-        return kh_fail(err, KH_EFORMAT, "%s: none of its %d rows has a label", d->path, d->n_undecided);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: none of its %d rows has a label", d->path, d->n_undecided);
     return kh_fail(err, KH_EFORMAT, "%s: a header, but no rows", d->path);
 }
 
@@ -439,7 +467,8 @@ static int read_all(kh_dataset *d, bool on_disk, const kh_dataset_opts *o, kh_er
     if (rc == 0)
         rc = kh_labels_init(&r.labels, &d->arena, on_disk ? d->path : NULL, o->task, err);
     if (rc == 0)
-        rc = d->format == KH_FORMAT_JSONL ? read_jsonl(&r, at, end, err) : read_table(&r, at, end, err);
+        rc = d->format == KH_FORMAT_JSONL ? read_jsonl(&r, at, end, err)
+                                          : read_table(&r, at, end, err);
     if (rc == 0)
         rc = settle_labels(&r, err);
     if (rc == 0)
@@ -475,7 +504,8 @@ int kh_dataset_open(kh_dataset **out, const char *path, const kh_dataset_opts *o
     return rc;
 }
 
-int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name, const kh_dataset_opts *opts, kh_err *err) {
+int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *name,
+    const kh_dataset_opts *opts, kh_err *err) {
     static const kh_dataset_opts defaults;
     *out = NULL;
     kh_dataset *d = new_dataset(name, err);
@@ -483,7 +513,8 @@ int kh_dataset_parse(kh_dataset **out, const char *bytes, size_t n, const char *
         return KH_ENOMEM;
     d->bytes = kh_buf_init(FILE_MAX);
     kh_buf_bytes(&d->bytes, bytes, n);
-    int rc = kh_buf_failed(&d->bytes) ? kh_fail_memory(err) : read_all(d, false, opts ? opts : &defaults, err);
+    int rc = kh_buf_failed(&d->bytes) ? kh_fail_memory(err)
+                                      : read_all(d, false, opts ? opts : &defaults, err);
     if (rc != 0)
         kh_dataset_close(d);
     else
@@ -513,7 +544,8 @@ static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, in
     return 0;
 }
 
-int kh_dataset_select(kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+int kh_dataset_select(
+    kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
     *out = NULL;
     kh_dataset *d = new_dataset(from->path, err);
     if (!d)
@@ -524,7 +556,9 @@ int kh_dataset_select(kh_dataset **out, const kh_dataset *from, const int *index
     d->label = kh_arena_array(&d->arena, (size_t)d->n_label, sizeof *d->label);
     int rc = d->label ? copy_rows(d, from, index, n) : KH_ENOMEM;
     for (int k = 0; k < d->n_label && rc == 0; k++)
-        if (from->label[k] && (d->label[k] = kh_arena_strndup(&d->arena, from->label[k], strlen(from->label[k]))) == NULL)
+        if (from->label[k] &&
+            (d->label[k] = kh_arena_strndup(&d->arena, from->label[k], strlen(from->label[k]))) ==
+                NULL)
             rc = KH_ENOMEM;
     if (rc != 0) {
         kh_dataset_close(d);
@@ -547,7 +581,9 @@ int kh_dataset_size(const kh_dataset *d) { return d->n_row; }
 const kh_row *kh_dataset_rows(const kh_dataset *d) { return d->row; }
 bool kh_dataset_pairs(const kh_dataset *d) { return d->pairs; }
 int kh_dataset_labels(const kh_dataset *d) { return d->n_label; }
-const char *kh_dataset_label(const kh_dataset *d, int k) { return k >= 0 && k < d->n_label ? d->label[k] : NULL; }
+const char *kh_dataset_label(const kh_dataset *d, int k) {
+    return k >= 0 && k < d->n_label ? d->label[k] : NULL;
+}
 const char *kh_dataset_path(const kh_dataset *d) { return d->path; }
 kh_format kh_dataset_format(const kh_dataset *d) { return d->format; }
 int kh_dataset_skipped(const kh_dataset *d) { return d->n_skipped; }
@@ -560,7 +596,7 @@ void kh_dataset_count(const kh_dataset *d, int *count) {
             count[d->row[i].label]++;
 }
 
-/* ------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void put_text(kh_buf *out, const char *s, size_t n) {
     size_t from = out->len;

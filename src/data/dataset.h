@@ -23,11 +23,12 @@ struct kh_dataset {
 /* "tsv", "csv", ...: the words of --format. */
 const char *kh_format_name(kh_format);
 
-/* How many rows each class has: count [n_label], zeroed here. Rows without a label are not counted. */
+/* How many rows each class has: count [n_label], zeroed here. Rows without a label are not counted.
+ */
 void kh_dataset_count(const kh_dataset *, int *count);
 
-/* Writes rows as TSV with the header "label text" or "label text_a text_b"; labels as numbers, an unknown one as "-". Tabs
- * and line breaks inside texts become spaces. */
+/* Writes rows as TSV with the header "label text" or "label text_a text_b"; labels as numbers, an
+ * unknown one as "-". Tabs and line breaks inside texts become spaces. */
 int kh_dataset_write(const kh_dataset *, const char *path, kh_err *err);
 /* Writes labels.txt: the names of all classes. Does nothing if one of them has no name. */
 int kh_dataset_write_labels(const kh_dataset *, const char *path, kh_err *err);

@@ -65,7 +65,7 @@ int kh_folder_find(const char *dir, kh_folder *out, kh_err *err) {
     return find_parts(dir, "", out, err);
 }
 
-/* ----------------------------------------------------------------------------------------------- LM-BFF */
+/* -------------------------------------------------------------------------------------- LM-BFF */
 
 /* "16-13" */
 static bool parse_name(const char *name, int *shots, uint64_t *seed) {
@@ -108,12 +108,17 @@ static char *last_part(const char *path) {
     return kh_strndup(path + from, end - from);
 }
 
-/* Calls each(user, dir, name) for the entries of a folder, in the order of their names, until one returns non-zero. */
-static int walk(const char *dir, int (*each)(void *user, const char *dir, const char *name, kh_err *err), void *user, kh_err *err) {
+/* Calls each(user, dir, name) for the entries of a folder, in the order of their names, until one
+ * returns non-zero. */
+static int walk(const char *dir,
+    int (*each)(void *user, const char *dir, const char *name, kh_err *err), void *user,
+    kh_err *err) {
     struct dirent **entry = NULL;
     int n = scandir(dir, &entry, NULL, alphasort), rc = 0;
     if (n < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : kh_fail_errno(err, dir, "cannot list the folder");
+        return errno == ENOENT || errno == ENOTDIR
+            ? 0
+            : kh_fail_errno(err, dir, "cannot list the folder");
     for (int i = 0; i < n; i++) {
         if (rc == 0 && entry[i]->d_name[0] != '.')
             rc = each(user, dir, entry[i]->d_name, err);
@@ -145,14 +150,17 @@ static int try_task(void *user, const char *dir, const char *name, kh_err *err) 
     return 0;
 }
 
-/* The folder that holds K-S folders: k-shot/TASK below dir, or dir itself. Without a task, k-shot must hold one task only. */
+/* The folder that holds K-S folders: k-shot/TASK below dir, or dir itself. Without a task, k-shot
+ * must hold one task only. */
 static int find_tree(const char *dir, const kh_task *task, char **out, kh_err *err) {
     task_search s = { .task = task };
     char *base = kh_path_join(dir, "k-shot");
     int rc = base ? walk(base, try_task, &s, err) : kh_fail_memory(err);
     kh_free(base);
     if (rc == 0 && s.n > 1)
-        rc = kh_fail(err, KH_EARG, "%s/k-shot holds %d tasks; say which task is meant, or name the folder of one", dir, s.n);
+        rc = kh_fail(err, KH_EARG,
+            "%s/k-shot holds %d tasks; say which task is meant, or name the folder of one", dir,
+            s.n);
     if (rc != 0) {
         kh_free(s.found);
         return rc;
@@ -161,7 +169,7 @@ static int find_tree(const char *dir, const kh_task *task, char **out, kh_err *e
     return *out ? 0 : kh_fail_memory(err);
 }
 
-/* ----------------------------------------------------------------------------------------------- one split */
+/* ----------------------------------------------------------------------------------- one split */
 
 static int kshot_files(const char *dir, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     char name[64], prefix[64];
@@ -175,7 +183,8 @@ static int kshot_files(const char *dir, int shots, uint64_t seed, kh_folder *out
     return rc;
 }
 
-static int tree_files(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
+static int tree_files(
+    const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     char name[64], *tree = NULL, *sub = NULL;
     snprintf(name, sizeof name, "%d-%llu", shots, (unsigned long long)seed);
     int rc = find_tree(dir, task, &tree, err);
@@ -201,20 +210,23 @@ static int is_split(const char *dir, int shots, uint64_t seed, kh_err *err) {
         return 0;
     if (k != shots || s != seed)
         return kh_fail(err, KH_EMISMATCH,
-            "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu were asked for", dir, k,
-            (unsigned long long)s, shots, (unsigned long long)seed);
+            "%s: this folder is the split of %d shots and seed %llu, but %d shots and seed %llu "
+            "were asked for",
+            dir, k, (unsigned long long)s, shots, (unsigned long long)seed);
     return 1;
 }
 
-/* 1: train and dev are both there; 0: neither. One without the other is refused, not replaced by a draw. */
+/* 1: train and dev are both there; 0: neither. One without the other is refused, not replaced by a
+ * draw. */
 static int complete(const kh_folder *p, kh_err *err) {
     if (!p->train != !p->dev)
-        return kh_fail(err, KH_EMISSING, "%s: the %s file that belongs to it is not there", p->train ? p->train : p->dev,
-            p->train ? "dev" : "train");
+        return kh_fail(err, KH_EMISSING, "%s: the %s file that belongs to it is not there",
+            p->train ? p->train : p->dev, p->train ? "dev" : "train");
     return p->train != NULL;
 }
 
-int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
+int kh_folder_split(
+    const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     *out = (kh_folder){ 0 };
     if (!kh_dir_exists(dir))
         return kh_fail(err, KH_EMISSING, "%s: there is no such folder", dir);
@@ -223,7 +235,7 @@ int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t se
         return rc;
     for (int place = rc == 1 ? 0 : 1; place < 3 && found == 0; place++) {
         kh_folder_free(out);
-        rc = place == 0 ? find_parts(dir, "", out, err)
+        rc = place == 0  ? find_parts(dir, "", out, err)
             : place == 1 ? kshot_files(dir, shots, seed, out, err)
                          : tree_files(dir, task, shots, seed, out, err);
         found = rc == 0 ? complete(out, err) : rc;
@@ -233,7 +245,7 @@ int kh_folder_split(const char *dir, const kh_task *task, int shots, uint64_t se
     return found < 0 ? found : 0;
 }
 
-/* ---------------------------------------------------------------------------------------------- all splits */
+/* ---------------------------------------------------------------------------------- all splits */
 
 typedef struct split_list {
     kh_split_name *item;
@@ -261,7 +273,8 @@ static int try_seed(void *user, const char *dir, const char *name, kh_err *err) 
         return 0;
     errno = 0;
     uint64_t seed = strtoull(name + 4, &end, 10);
-    return errno == 0 && strncmp(end, ".train.", 7) == 0 ? add_split(l, l->shots, seed, NULL, err) : 0;
+    return errno == 0 && strncmp(end, ".train.", 7) == 0 ? add_split(l, l->shots, seed, NULL, err)
+                                                         : 0;
 }
 
 static int try_kshot(void *user, const char *dir, const char *name, kh_err *err) {
@@ -287,7 +300,9 @@ static int try_tree(void *user, const char *dir, const char *name, kh_err *err) 
     if (!parse_name(name, &shots, &seed))
         return 0;
     char *sub = kh_path_join(dir, name);
-    int rc = !sub ? kh_fail_memory(err) : kh_dir_exists(sub) ? add_split(user, shots, seed, sub, err) : 0;
+    int rc = !sub            ? kh_fail_memory(err)
+        : kh_dir_exists(sub) ? add_split(user, shots, seed, sub, err)
+                             : 0;
     kh_free(sub);
     return rc;
 }
@@ -299,7 +314,8 @@ static int by_shots_and_seed(const void *a, const void *b) {
     return x->seed < y->seed ? -1 : x->seed > y->seed;
 }
 
-int kh_folder_splits(const char *dir, const kh_task *task, kh_split_name **out, int *n, kh_err *err) {
+int kh_folder_splits(
+    const char *dir, const kh_task *task, kh_split_name **out, int *n, kh_err *err) {
     split_list l = { 0 };
     char *tree = NULL;
     int rc = walk(dir, try_kshot, &l, err);

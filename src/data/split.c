@@ -1,5 +1,6 @@
-/* split.c - the few-shot split: ready-made, or drawn by seed (METHODS: shuffle, walk, first k of each class to train, next
- * k to dev). The draw depends on the seed and on the order of the rows in the file, on nothing else. */
+/* split.c - the few-shot split: ready-made, or drawn by seed (METHODS: shuffle, walk, first k of
+ * each class to train, next k to dev). The draw depends on the seed and on the order of the rows in
+ * the file, on nothing else. */
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -12,15 +13,19 @@
 static int check_classes(const kh_dataset *d, const int *count, int shots, kh_err *err) {
     for (int k = 0; k < d->n_label; k++)
         if (count[k] < 2 * (long)shots)
-            return kh_fail(err, KH_EFORMAT, "%s: class %d%s%s%s has %d rows; %d shots for train and as many for dev need %ld",
-                d->path, k, d->label[k] ? " (" : "", d->label[k] ? d->label[k] : "", d->label[k] ? ")" : "", count[k], shots,
-                2 * (long)shots);
-    return d->n_label > 1 ? 0 : kh_fail(err, KH_EFORMAT, "%s: one class only; nothing to learn", d->path);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: class %d%s%s%s has %d rows; %d shots for train and as many for dev need %ld",
+                d->path, k, d->label[k] ? " (" : "", d->label[k] ? d->label[k] : "",
+                d->label[k] ? ")" : "", count[k], shots, 2 * (long)shots);
+    return d->n_label > 1
+        ? 0
+        : kh_fail(err, KH_EFORMAT, "%s: one class only; nothing to learn", d->path);
 }
 
 static int draw(kh_split *out, const kh_dataset *d, int shots, uint64_t seed, kh_err *err) {
     size_t n = (size_t)d->n_row, n_label = (size_t)d->n_label;
-    int *order = kh_malloc(n * sizeof *order), *picked = kh_malloc(n * sizeof *picked), *count = kh_malloc(n_label * sizeof *count);
+    int *order = kh_malloc(n * sizeof *order), *picked = kh_malloc(n * sizeof *picked),
+        *count = kh_malloc(n_label * sizeof *count);
     int rc = order && picked && count ? 0 : kh_fail_memory(err);
     if (rc != 0)
         goto done;
@@ -51,7 +56,8 @@ done:
     return rc;
 }
 
-static int draw_from(kh_split *out, const char *train, int shots, uint64_t seed, const kh_dataset_opts *opts, kh_err *err) {
+static int draw_from(kh_split *out, const char *train, int shots, uint64_t seed,
+    const kh_dataset_opts *opts, kh_err *err) {
     kh_dataset *all;
     int rc = kh_dataset_open(&all, train, opts, err);
     if (rc == 0)
@@ -64,31 +70,39 @@ static int draw_from(kh_split *out, const char *train, int shots, uint64_t seed,
 static int check_parts(const kh_split *s, const char *dir, kh_err *err) {
     const kh_dataset *train = s->train, *dev = s->dev;
     if (train->pairs != dev->pairs)
-        return kh_fail(err, KH_EMISMATCH, "%s: the rows of train and dev do not have the same number of texts", dir);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: the rows of train and dev do not have the same number of texts", dir);
     for (int k = 0; k < train->n_label && k < dev->n_label; k++)
         if (train->label[k] && dev->label[k] && strcmp(train->label[k], dev->label[k]) != 0)
-            return kh_fail(err, KH_EMISMATCH, "%s: class %d is \"%s\" in train and \"%s\" in dev; name all classes in a labels.txt",
+            return kh_fail(err, KH_EMISMATCH,
+                "%s: class %d is \"%s\" in train and \"%s\" in dev; name all classes in a "
+                "labels.txt",
                 dir, k, train->label[k], dev->label[k]);
     return 0;
 }
 
-int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *opts, kh_err *err) {
+int kh_split_open(kh_split *out, const char *dir, int shots, uint64_t seed,
+    const kh_dataset_opts *opts, kh_err *err) {
     *out = (kh_split){ 0 };
     kh_folder ready = { 0 }, parts = { 0 };
-    int rc = shots > 0 ? kh_folder_split(dir, opts ? opts->task : NULL, shots, seed, &ready, err) : 0;
+    int rc =
+        shots > 0 ? kh_folder_split(dir, opts ? opts->task : NULL, shots, seed, &ready, err) : 0;
     if (rc == 0 && !ready.train)
         rc = kh_folder_find(dir, &parts, err);
     if (rc != 0)
         goto done;
     if (!ready.train && !parts.train)
         rc = kh_fail(err, KH_EMISSING,
-            "%s: no train.tsv, train.csv or train.jsonl, and no ready-made split for %d shots and seed %llu", dir, shots,
-            (unsigned long long)seed);
+            "%s: no train.tsv, train.csv or train.jsonl, and no ready-made split for %d shots and "
+            "seed %llu",
+            dir, shots, (unsigned long long)seed);
     else if (!ready.train && shots > 0)
         rc = draw_from(out, parts.train, shots, seed, opts, err);
     else if (!ready.train && !parts.dev)
         rc = kh_fail(err, KH_EMISSING,
-            "%s: no dev.tsv, dev.csv or dev.jsonl beside the training rows; ask for a number of shots instead", dir);
+            "%s: no dev.tsv, dev.csv or dev.jsonl beside the training rows; ask for a number of "
+            "shots instead",
+            dir);
     else {
         const kh_folder *p = ready.train ? &ready : &parts;
         rc = kh_dataset_open(&out->train, p->train, opts, err);
@@ -111,7 +125,8 @@ void kh_split_close(kh_split *s) {
     *s = (kh_split){ 0 };
 }
 
-int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *opts, kh_err *err) {
+int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed,
+    const kh_dataset_opts *opts, kh_err *err) {
     *out = NULL;
     kh_folder parts, ready = { 0 };
     int rc = kh_folder_find(dir, &parts, err);
@@ -119,8 +134,9 @@ int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed, co
         rc = kh_folder_split(dir, opts ? opts->task : NULL, shots, seed, &ready, err);
     const char *path = parts.test ? parts.test : ready.test;
     if (rc == 0)
-        rc = path ? kh_dataset_open(out, path, opts, err)
-                  : kh_fail(err, KH_EMISSING, "%s: no test.tsv, test.csv or test.jsonl to judge on", dir);
+        rc = path
+            ? kh_dataset_open(out, path, opts, err)
+            : kh_fail(err, KH_EMISSING, "%s: no test.tsv, test.csv or test.jsonl to judge on", dir);
     kh_folder_free(&parts);
     kh_folder_free(&ready);
     return rc;

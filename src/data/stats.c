@@ -20,7 +20,8 @@ kh_lengths kh_lengths_of(int *length, int n) {
     qsort(length, (size_t)n, sizeof *length, ascending);
     for (int i = 0; i < n; i++)
         sum += length[i];
-    return (kh_lengths){ sum / n, length[(n - 1) / 2], length[(size_t)((long)n * 95 + 99) / 100 - 1], length[n - 1] };
+    return (kh_lengths){ sum / n, length[(n - 1) / 2],
+        length[(size_t)((long)n * 95 + 99) / 100 - 1], length[n - 1] };
 }
 
 static size_t characters(const char *s, size_t n) {
@@ -39,9 +40,10 @@ void kh_dataset_characters(const kh_dataset *d, int *length) {
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------- twins */
+/* --------------------------------------------------------------------------------------- twins */
 
-/* The texts of all rows as keys of a map: text a, and for pairs a NUL, which no text holds, and text b. */
+/* The texts of all rows as keys of a map: text a, and for pairs a NUL, which no text holds, and
+ * text b. */
 typedef struct keys {
     kh_buf bytes;
     size_t *start; /* [n + 1] */

@@ -6,7 +6,8 @@
 
 typedef struct kh_lengths {
     double mean;
-    int median, p95, max; /* the smallest length that at least a half, or 95 %, of the rows do not exceed */
+    int median, p95,
+        max; /* the smallest length that at least a half, or 95 %, of the rows do not exceed */
 } kh_lengths;
 
 /* Of n > 0 lengths, which are sorted on the way. */

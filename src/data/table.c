@@ -1,8 +1,8 @@
 /* table.c - TSV and CSV, one row a call.
  *
- * TSV is lines and tabs. CSV follows RFC 4180 with one allowance that files in the wild need: a quote inside an unquoted
- * field is a character like any other. Unquoting writes over the buffer: it only ever removes bytes, so that the writing
- * position never overtakes the reading one. */
+ * TSV is lines and tabs. CSV follows RFC 4180 with one allowance that files in the wild need: a
+ * quote inside an unquoted field is a character like any other. Unquoting writes over the buffer:
+ * it only ever removes bytes, so that the writing position never overtakes the reading one. */
 #include "data/table.h"
 
 #include "base/alloc.h"
@@ -20,21 +20,26 @@ char *kh_line_end(char *at, char *end) {
 
 int kh_row_check(const char *s, size_t n, const char *path, long line, kh_err *err) {
     if (n > KH_ROW_MAX)
-        return kh_fail_at(err, KH_EFORMAT, path, line, "a row of %zu bytes; at most %d are allowed", n, (int)KH_ROW_MAX);
+        return kh_fail_at(err, KH_EFORMAT, path, line, "a row of %zu bytes; at most %d are allowed",
+            n, (int)KH_ROW_MAX);
     if (memchr(s, '\0', n))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "the row holds a NUL byte; a data file must be UTF-8 text");
+        return kh_fail_at(err, KH_EFORMAT, path, line,
+            "the row holds a NUL byte; a data file must be UTF-8 text");
     size_t valid = kh_utf8_prefix(s, n);
     if (valid == n)
         return 0;
     if (line == 1 && n >= 2 && (memcmp(s, "\xFF\xFE", 2) == 0 || memcmp(s, "\xFE\xFF", 2) == 0))
-        return kh_fail_at(err, KH_EFORMAT, path, line, "the file is UTF-16; a data file must be UTF-8");
-    return kh_fail_at(err, KH_EFORMAT, path, line, "not valid UTF-8: byte 0x%02X, %zu bytes after the start of the row",
+        return kh_fail_at(
+            err, KH_EFORMAT, path, line, "the file is UTF-16; a data file must be UTF-8");
+    return kh_fail_at(err, KH_EFORMAT, path, line,
+        "not valid UTF-8: byte 0x%02X, %zu bytes after the start of the row",
         (unsigned)(unsigned char)s[valid], valid);
 }
 
 static int add_field(kh_table *t, char *s, const char *end, kh_err *err) {
     if (t->n_field == MAX_FIELDS)
-        return kh_fail_at(err, KH_EFORMAT, t->path, t->row_line, "more than %d columns", (int)MAX_FIELDS);
+        return kh_fail_at(
+            err, KH_EFORMAT, t->path, t->row_line, "more than %d columns", (int)MAX_FIELDS);
     if (!kh_grow(&t->field, &t->cap, (size_t)t->n_field + 1, sizeof *t->field))
         return kh_fail_memory(err);
     t->field[t->n_field++] = (kh_field){ s, (size_t)(end - s) };
@@ -60,7 +65,8 @@ static bool at_line_break(const char *in, const char *end) {
     return in == end || *in == '\n' || (*in == '\r' && (in + 1 == end || in[1] == '\n'));
 }
 
-/* The quoted part of a field: *in stands after the opening quote and is left after the closing one. False if there is none. */
+/* The quoted part of a field: *in stands after the opening quote and is left after the closing one.
+ * False if there is none. */
 static bool unquote(kh_table *t, char **in, char **out) {
     char *r = *in, *w = *out;
     bool closed = false;
@@ -91,11 +97,14 @@ static int split_quoted(kh_table *t, kh_err *err) {
             if (!unquote(t, &in, &out)) {
                 t->at = t->end;
                 return kh_fail_at(err, KH_EFORMAT, t->path, t->row_line,
-                    "a quoted field of the row that starts here is never closed; the rest of the file cannot be read");
+                    "a quoted field of the row that starts here is never closed; the rest of the "
+                    "file cannot be read");
             }
             if (rc == 0 && !at_line_break(in, t->end) && *in != t->sep)
                 rc = kh_fail_at(err, KH_EFORMAT, t->path, t->row_line,
-                    "text follows the closing quote of field %d; a quote inside a quoted field must be doubled", t->n_field + 1);
+                    "text follows the closing quote of field %d; a quote inside a quoted field "
+                    "must be doubled",
+                    t->n_field + 1);
         }
         while (!at_line_break(in, t->end) && *in != t->sep)
             *out++ = *in++;

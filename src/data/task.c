@@ -3,11 +3,12 @@
  * A task file is one JSON object:
  *
  *     { "name": "mood", "template": "{text} All in all, it was {mask} .",
- *       "labels": [ { "name": "negative", "words": ["bad", "awful"] }, { "name": "positive", "words": ["great"] } ],
- *       "metric": "accuracy" }
+ *       "labels": [ { "name": "negative", "words": ["bad", "awful"] }, { "name": "positive",
+ * "words": ["great"] } ], "metric": "accuracy" }
  *
- * with "soft_template" and "newline_escape" if needed. One template is enough: a template with {prompt} is the soft one, and
- * the plain one is it without {prompt} and the space after; otherwise the soft one is "{prompt} . " and the template. */
+ * with "soft_template" and "newline_escape" if needed. One template is enough: a template with
+ * {prompt} is the soft one, and the plain one is it without {prompt} and the space after; otherwise
+ * the soft one is "{prompt} . " and the template. */
 #include "data/task.h"
 
 #include "base/alloc.h"
@@ -20,20 +21,24 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ built in */
+/* ------------------------------------------------------------------------------------ built in */
 
 #define WORD(w) .word = (const char *const[]){ w }, .n_word = 1
 
 static const kh_label sentiment[] = { { "negative", WORD("bad") }, { "positive", WORD("great") } };
-static const kh_label news[] = { { "World", WORD("World") }, { "Sports", WORD("Sports") }, { "Business", WORD("Business") },
-    { "Sci/Tech", WORD("Tech") } };
-static const kh_label ontology[] = { { "Company", WORD("Company") }, { "EducationalInstitution", WORD("Education") },
-    { "Artist", WORD("Artist") }, { "Athlete", WORD("Athlete") }, { "OfficeHolder", WORD("Office") },
-    { "MeanOfTransportation", WORD("Transportation") }, { "Building", WORD("Building") }, { "NaturalPlace", WORD("Natural") },
-    { "Village", WORD("Village") }, { "Animal", WORD("Animal") }, { "Plant", WORD("Plant") }, { "Album", WORD("Album") },
+static const kh_label news[] = { { "World", WORD("World") }, { "Sports", WORD("Sports") },
+    { "Business", WORD("Business") }, { "Sci/Tech", WORD("Tech") } };
+static const kh_label ontology[] = { { "Company", WORD("Company") },
+    { "EducationalInstitution", WORD("Education") }, { "Artist", WORD("Artist") },
+    { "Athlete", WORD("Athlete") }, { "OfficeHolder", WORD("Office") },
+    { "MeanOfTransportation", WORD("Transportation") }, { "Building", WORD("Building") },
+    { "NaturalPlace", WORD("Natural") }, { "Village", WORD("Village") },
+    { "Animal", WORD("Animal") }, { "Plant", WORD("Plant") }, { "Album", WORD("Album") },
     { "Film", WORD("Film") }, { "WrittenWork", WORD("Written") } };
-static const kh_label paraphrase[] = { { "not_equivalent", WORD("No") }, { "equivalent", WORD("Yes") } };
-static const kh_label entailment2[] = { { "entailment", WORD("Yes") }, { "not_entailment", WORD("No") } };
+static const kh_label paraphrase[] = { { "not_equivalent", WORD("No") },
+    { "equivalent", WORD("Yes") } };
+static const kh_label entailment2[] = { { "entailment", WORD("Yes") },
+    { "not_entailment", WORD("No") } };
 static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutral", WORD("Maybe") },
     { "contradiction", WORD("No") } };
 
@@ -47,7 +52,10 @@ static const kh_task builtin[] = {
     { .name = "yelp", IT_WAS, LABELS(sentiment), .newline_escape = true },
     { .name = "imdb", IT_WAS, LABELS(sentiment) },
     { .name = "agnews", TEMPLATE("{mask} News: {text}"), LABELS(news) },
-    { .name = "dbpedia", .plain = "[ Category: {mask} ] {text}", .soft = "{prompt} [ Category: {mask} ] {text}", LABELS(ontology) },
+    { .name = "dbpedia",
+        .plain = "[ Category: {mask} ] {text}",
+        .soft = "{prompt} [ Category: {mask} ] {text}",
+        LABELS(ontology) },
     { .name = "mrpc", QUESTION, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
     { .name = "rte", QUESTION, LABELS(entailment2), .pair = true },
     { .name = "snli", QUESTION, LABELS(entailment3), .pair = true },
@@ -62,7 +70,7 @@ static const char *const metric_names[] = { "accuracy", "f1" };
 
 const char *kh_metric_name(kh_metric m) { return metric_names[m]; }
 
-/* ---------------------------------------------------------------------------------------------- task files */
+/* ---------------------------------------------------------------------------------- task files */
 
 enum { FILE_MAX = 1 << 20, MAX_LABELS = 4096, MAX_TEMPLATE = 4096 };
 
@@ -82,7 +90,8 @@ static int keep(task_reader *r, const char *s, const char **out, kh_err *err) {
     return *out ? 0 : kh_fail_memory(err);
 }
 
-static int refuse_unknown_keys(const json_t *object, const char *const *known, const char *place, kh_err *err) {
+static int refuse_unknown_keys(
+    const json_t *object, const char *const *known, const char *place, kh_err *err) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
@@ -101,15 +110,18 @@ static int check_word(const char *s, const char *what, const char *place, kh_err
     if (n == 0)
         return kh_fail(err, KH_EFORMAT, "%s: an empty %s", place, what);
     if (s[0] == ' ' || s[n - 1] == ' ')
-        return kh_fail(
-            err, KH_EFORMAT, "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole", place, what, s);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole",
+            place, what, s);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F)
-            return kh_fail(err, KH_EFORMAT, "%s: %s %zu bytes long holds a control character", place, what, n);
+            return kh_fail(
+                err, KH_EFORMAT, "%s: %s %zu bytes long holds a control character", place, what, n);
     return 0;
 }
 
-static int read_word(task_reader *r, const json_t *v, int label, const char *place, const char **out, kh_err *err) {
+static int read_word(
+    task_reader *r, const json_t *v, int label, const char *place, const char **out, kh_err *err) {
     int32_t before;
     const char *s = json_string_value(v);
     if (!s || strlen(s) != json_string_length(v))
@@ -125,8 +137,9 @@ static int read_word(task_reader *r, const json_t *v, int label, const char *pla
     if (added == 0 && before == label)
         return kh_fail(err, KH_EFORMAT, "%s: word \"%s\" stands there twice", place, s);
     if (added == 0)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: word \"%s\" also stands for label %d; a word can stand for one label only", place, s, before);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: word \"%s\" also stands for label %d; a word can stand for one label only", place,
+            s, before);
     return 0;
 }
 
@@ -170,9 +183,11 @@ static int read_labels(task_reader *r, const json_t *root, kh_err *err) {
     const json_t *labels = json_object_get(root, "labels");
     size_t n = json_array_size(labels);
     if (!json_is_array(labels))
-        return kh_fail(err, KH_EFORMAT, "%s: \"labels\" must be a list of objects with \"name\" and \"words\"", r->file);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"labels\" must be a list of objects with \"name\" and \"words\"", r->file);
     if (n < 2 || n > MAX_LABELS)
-        return kh_fail(err, KH_EFORMAT, "%s: \"labels\" has %zu entries; a task needs from 2 to %d", r->file, n, (int)MAX_LABELS);
+        return kh_fail(err, KH_EFORMAT, "%s: \"labels\" has %zu entries; a task needs from 2 to %d",
+            r->file, n, (int)MAX_LABELS);
     kh_label *label = kh_arena_array(&r->m->arena, n, sizeof *label);
     if (!label)
         return kh_fail_memory(err);
@@ -192,15 +207,18 @@ static int keep_printed(task_reader *r, kh_buf *b, const char **out, kh_err *err
 }
 
 /* Parses a template under a key, so that messages name it. */
-static int parse_template(const task_reader *r, const char *key, const char *s, kh_template *out, kh_err *err) {
+static int parse_template(
+    const task_reader *r, const char *key, const char *s, kh_template *out, kh_err *err) {
     char place[512];
     snprintf(place, sizeof place, "%s: \"%s\"", r->file, key);
     if (strlen(s) > MAX_TEMPLATE)
-        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes long, at most %d are allowed", place, strlen(s), (int)MAX_TEMPLATE);
+        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes long, at most %d are allowed", place,
+            strlen(s), (int)MAX_TEMPLATE);
     return kh_template_parse(out, s, place, err);
 }
 
-static int derive_templates(task_reader *r, const char *template, const kh_template *parsed, kh_err *err) {
+static int derive_templates(
+    task_reader *r, const char *template, const kh_template *parsed, kh_err *err) {
     kh_task *t = &r->m->task;
     kh_buf other = kh_buf_init(KH_BUF_MAX);
     if (parsed->prompt)
@@ -230,12 +248,14 @@ static int read_templates(task_reader *r, const json_t *root, kh_err *err) {
     if (!soft)
         return derive_templates(r, template, &parsed, err);
     if (parsed.prompt)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there", r->file);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: {prompt} belongs into one of \"template\" and \"soft_template\"; both are there",
+            r->file);
     if (!parsed_soft.prompt)
         return kh_fail(err, KH_EFORMAT, "%s: \"soft_template\" holds no {prompt}", r->file);
     if (parsed_soft.pair != parsed.pair)
-        return kh_fail(err, KH_EFORMAT, "%s: \"template\" and \"soft_template\" must hold the same texts", r->file);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"template\" and \"soft_template\" must hold the same texts", r->file);
     rc = keep(r, template, &r->m->task.plain, err);
     return rc == 0 ? keep(r, soft, &r->m->task.soft, err) : rc;
 }
@@ -250,15 +270,18 @@ static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
         if (strcmp(metric, metric_names[i]) == 0) {
             t->metric = (kh_metric)i;
             if (t->metric == KH_METRIC_F1 && t->n_label != 2)
-                return kh_fail(
-                    err, KH_EFORMAT, "%s: metric \"f1\" is that of label 1 of two; this task has %d labels", r->file, t->n_label);
+                return kh_fail(err, KH_EFORMAT,
+                    "%s: metric \"f1\" is that of label 1 of two; this task has %d labels", r->file,
+                    t->n_label);
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);
+    return kh_fail(err, KH_EFORMAT,
+        "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);
 }
 
 static int read_task(task_reader *r, const json_t *root, kh_err *err) {
-    static const char *const known[] = { "name", "template", "soft_template", "labels", "metric", "newline_escape", NULL };
+    static const char *const known[] = { "name", "template", "soft_template", "labels", "metric",
+        "newline_escape", NULL };
     const char *name;
     if (!json_is_object(root))
         return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
@@ -306,7 +329,8 @@ static int no_such_task(const char *name, kh_err *err) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", builtin[i].name);
     }
-    return kh_fail(err, KH_EMISSING, "%s: neither a task file nor a built-in task (%s)", name, names);
+    return kh_fail(
+        err, KH_EMISSING, "%s: neither a task file nor a built-in task (%s)", name, names);
 }
 
 int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err) {
@@ -334,7 +358,7 @@ void kh_task_close(const kh_task *t) {
     kh_free(m);
 }
 
-/* ------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void put_pair(kh_buf *out, const char *key, const char *value) {
     kh_buf_printf(out, "  \"%s\": ", key);

@@ -1,7 +1,8 @@
 /* words.c - label words as token ids.
  *
- * A word inside a sentence has a space before it, and byte-level tokenizers see that: RoBERTa's answer at a mask is " great",
- * not "great". The published code took the first token of the word without its space; paper_exact does so too. */
+ * A word inside a sentence has a space before it, and byte-level tokenizers see that: RoBERTa's
+ * answer at a mask is " great", not "great". The published code took the first token of the word
+ * without its space; paper_exact does so too. */
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -17,15 +18,18 @@ typedef struct words_memory {
     kh_arena arena;
 } words_memory;
 
-static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *text, bool exact, kh_word *out, kh_err *err) {
+static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *text, bool exact,
+    kh_word *out, kh_err *err) {
     kh_ids ids = { 0 };
     kh_buf spaced = kh_buf_init(KH_BUF_MAX);
     kh_buf_printf(&spaced, "%s%s", exact ? "" : " ", text);
-    int rc = kh_buf_failed(&spaced) ? kh_fail_memory(err)
-                                    : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
+    int rc = kh_buf_failed(&spaced)
+        ? kh_fail_memory(err)
+        : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
     if (rc != 0)
         goto done;
-    int32_t *id = kh_arena_array(&m->arena, (size_t)ids.n + 1, sizeof *id), unk = kh_tokenizer_special(tok, KH_TOKEN_UNK);
+    int32_t *id = kh_arena_array(&m->arena, (size_t)ids.n + 1, sizeof *id),
+            unk = kh_tokenizer_special(tok, KH_TOKEN_UNK);
     if (!id) {
         rc = kh_fail_memory(err);
         goto done;
@@ -46,10 +50,12 @@ done:
     return rc;
 }
 
-/* For each word the first word of another class whose first token (whole: all tokens) is the same, or -1, into clash[n]. */
+/* For each word the first word of another class whose first token (whole: all tokens) is the same,
+ * or -1, into clash[n]. */
 static int find_clashes(const kh_word *word, int n, bool whole, int *clash, kh_err *err) {
     kh_map seen = { 0 };
-    int *other = kh_malloc((size_t)n * sizeof *other); /* for the first word of its tokens: the first one of another class */
+    int *other = kh_malloc((size_t)n *
+        sizeof *other); /* for the first word of its tokens: the first one of another class */
     int rc = other ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {
         size_t bytes = (size_t)(whole ? word[i].n_id : 1) * sizeof *word[i].id;
@@ -104,7 +110,8 @@ static int find_variants(words_memory *m, kh_err *err) {
     return 0;
 }
 
-int kh_words_new(kh_words **out, const kh_task *task, const kh_tokenizer *tok, bool paper_exact, kh_err *err) {
+int kh_words_new(
+    kh_words **out, const kh_task *task, const kh_tokenizer *tok, bool paper_exact, kh_err *err) {
     *out = NULL;
     words_memory *m = kh_calloc(1, sizeof *m);
     if (!m)
@@ -141,13 +148,16 @@ int kh_words_check(const kh_words *w, const kh_task *task, kh_err *err) {
         const kh_word *word = &w->word[i];
         if (word->unknown)
             return kh_fail(err, KH_EMISMATCH,
-                "task \"%s\": the tokenizer does not know the word \"%s\" of label \"%s\"; choose another", task->name, word->text,
-                task->label[word->label].name);
+                "task \"%s\": the tokenizer does not know the word \"%s\" of label \"%s\"; choose "
+                "another",
+                task->name, word->text, task->label[word->label].name);
         if (word->same >= 0)
             return kh_fail(err, KH_EMISMATCH,
-                "task \"%s\": the words \"%s\" and \"%s\", of labels \"%s\" and \"%s\", are the same to this tokenizer%s",
+                "task \"%s\": the words \"%s\" and \"%s\", of labels \"%s\" and \"%s\", are the "
+                "same to this tokenizer%s",
                 task->name, word->text, w->word[word->same].text, task->label[word->label].name,
-                task->label[w->word[word->same].label].name, w->paper_exact ? ", of which the first token counts" : "");
+                task->label[w->word[word->same].label].name,
+                w->paper_exact ? ", of which the first token counts" : "");
     }
     return 0;
 }

@@ -1,8 +1,10 @@
-/* bootstrap.c - intervals for every metric: rows drawn with replacement, all metrics computed again, percentiles.
+/* bootstrap.c - intervals for every metric: rows drawn with replacement, all metrics computed
+ * again, percentiles.
  *
- * Resample i draws from the stream (seed, KH_RNG_BOOTSTRAP, i, which sample), so it is the same on any number of threads. All
- * metrics of one resample are one row of a table; an interval is a pair of quantiles of a column (linear between ranks, as
- * numpy's default). Resamples in which a metric is not defined are left out of its column. */
+ * Resample i draws from the stream (seed, KH_RNG_BOOTSTRAP, i, which sample), so it is the same on
+ * any number of threads. All metrics of one resample are one row of a table; an interval is a pair
+ * of quantiles of a column (linear between ranks, as numpy's default). Resamples in which a metric
+ * is not defined are left out of its column. */
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
@@ -12,23 +14,28 @@
 #include <math.h>
 #include <string.h>
 
-kh_bootstrap_opts kh_bootstrap_defaults(void) { return (kh_bootstrap_opts){ .n_resample = 1000, .level = 0.95, .seed = 0 }; }
+kh_bootstrap_opts kh_bootstrap_defaults(void) {
+    return (kh_bootstrap_opts){ .n_resample = 1000, .level = 0.95, .seed = 0 };
+}
 
 static int check_opts(const kh_bootstrap_opts *o, kh_err *err) {
     if (o->n_resample < 1 || o->n_resample > 1000000)
-        return kh_fail(err, KH_EARG, "%d bootstrap resamples, expected 1 to 1000000", o->n_resample);
+        return kh_fail(
+            err, KH_EARG, "%d bootstrap resamples, expected 1 to 1000000", o->n_resample);
     if (!(o->level > 0 && o->level < 1))
-        return kh_fail(err, KH_EARG, "the level of a bootstrap interval is %g, expected between 0 and 1", o->level);
+        return kh_fail(err, KH_EARG,
+            "the level of a bootstrap interval is %g, expected between 0 and 1", o->level);
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------- resamples */
+/* ----------------------------------------------------------------------------------- resamples */
 
 /* One resample: fills stat [n_stat]. May run on any thread. */
 typedef int (*resample_fn)(const void *data, uint64_t seed, uint32_t i, double *stat, kh_err *err);
 
 /* table [n_resample, n_stat] */
-static int resample(resample_fn one, const void *data, const kh_bootstrap_opts *o, double *table, int n_stat, kh_err *err) {
+static int resample(resample_fn one, const void *data, const kh_bootstrap_opts *o, double *table,
+    int n_stat, kh_err *err) {
     int failed = 0;
 #pragma omp parallel for schedule(dynamic) num_threads(kh_threads())
     for (int i = 0; i < o->n_resample; i++) {
@@ -70,7 +77,8 @@ static int sort_column(const double *table, int n_resample, int n_stat, int j, d
     return n;
 }
 
-/* Two-sided: twice the smaller of the shares of differences on either side of 0, the observed one counted among them. */
+/* Two-sided: twice the smaller of the shares of differences on either side of 0, the observed one
+ * counted among them. */
 static double p_value(const double *column, int n) {
     int below = 0, above = 0;
     for (int i = 0; i < n; i++) {
@@ -82,8 +90,8 @@ static double p_value(const double *column, int n) {
 }
 
 /* low, high, p [n_stat]; p may be NULL. */
-static int intervals(resample_fn one, const void *data, const kh_bootstrap_opts *o, int n_stat, double *low, double *high,
-    double *p, kh_err *err) {
+static int intervals(resample_fn one, const void *data, const kh_bootstrap_opts *o, int n_stat,
+    double *low, double *high, double *p, kh_err *err) {
     double *table = kh_calloc((size_t)o->n_resample, (size_t)n_stat * sizeof *table);
     double *column = kh_calloc((size_t)o->n_resample, sizeof *column);
     int rc = table && column ? resample(one, data, o, table, n_stat, err) : kh_fail_memory(err);
@@ -99,7 +107,7 @@ static int intervals(resample_fn one, const void *data, const kh_bootstrap_opts 
     return rc;
 }
 
-/* ------------------------------------------------------------------------------- the metrics of one or two */
+/* ------------------------------------------------------------------- the metrics of one or two */
 
 typedef struct pair {
     const kh_answers *a, *b; /* b NULL: one classifier */
@@ -107,7 +115,8 @@ typedef struct pair {
 } pair;
 
 /* The rows index[] of a, in p and label. */
-static int metrics_of_rows(double *stat, const kh_answers *a, const int *index, double *p, int *label, int n_bin, kh_err *err) {
+static int metrics_of_rows(double *stat, const kh_answers *a, const int *index, double *p,
+    int *label, int n_bin, kh_err *err) {
     size_t k = (size_t)a->n_label;
     for (int i = 0; i < a->n; i++) {
         memcpy(p + (size_t)i * k, a->p + (size_t)index[i] * k, k * sizeof *p);
@@ -120,11 +129,13 @@ static int metrics_of_rows(double *stat, const kh_answers *a, const int *index, 
     return rc;
 }
 
-static int resample_metrics(const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
+static int resample_metrics(
+    const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
     const pair *d = data;
     int n = d->a->n, k = d->a->n_label, rc = 0;
     double *p = kh_malloc((size_t)n * (size_t)k * sizeof *p); /* a->p exists, so the product fits */
-    int *index = kh_malloc((size_t)n * sizeof *index), *label = kh_malloc((size_t)n * sizeof *label);
+    int *index = kh_malloc((size_t)n * sizeof *index),
+        *label = kh_malloc((size_t)n * sizeof *label);
     if (!p || !index || !label) {
         rc = kh_fail_memory(err);
         goto done;
@@ -146,8 +157,8 @@ done:
     return rc;
 }
 
-int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *a, int n_bin, const kh_bootstrap_opts *o,
-    kh_err *err) {
+int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *a, int n_bin,
+    const kh_bootstrap_opts *o, kh_err *err) {
     double lo[KH_N_METRIC], hi[KH_N_METRIC];
     pair d = { .a = a, .n_bin = n_bin };
     int rc = check_opts(o, err);
@@ -171,17 +182,19 @@ static int check_pair(const kh_answers *a, const kh_answers *b, kh_err *err) {
     if (rc != 0)
         return rc;
     if (a->n != b->n || a->n_label != b->n_label)
-        return kh_fail(err, KH_EMISMATCH, "%d rows of %d classes and %d rows of %d classes cannot be compared row by row", a->n,
+        return kh_fail(err, KH_EMISMATCH,
+            "%d rows of %d classes and %d rows of %d classes cannot be compared row by row", a->n,
             a->n_label, b->n, b->n_label);
     for (int i = 0; i < a->n; i++)
         if (a->label[i] != b->label[i])
-            return kh_fail(err, KH_EMISMATCH, "row %d is of class %d in the one and of class %d in the other: not the same rows", i,
-                a->label[i], b->label[i]);
+            return kh_fail(err, KH_EMISMATCH,
+                "row %d is of class %d in the one and of class %d in the other: not the same rows",
+                i, a->label[i], b->label[i]);
     return 0;
 }
 
-int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin, const kh_bootstrap_opts *o,
-    kh_err *err) {
+int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin,
+    const kh_bootstrap_opts *o, kh_err *err) {
     double stat[4][KH_N_METRIC]; /* difference, low, high, p */
     kh_metrics m[2];
     pair d = { .a = a, .b = b, .n_bin = n_bin };
@@ -205,7 +218,7 @@ int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------- OOD */
+/* ----------------------------------------------------------------------------------------- OOD */
 
 typedef struct two_samples {
     const double *in, *out;
@@ -213,12 +226,14 @@ typedef struct two_samples {
 } two_samples;
 
 /* Inside and outside rows are drawn apart: how many there are of each is a choice, not chance. */
-static int resample_ood(const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
+static int resample_ood(
+    const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
     const two_samples *d = data;
     double *u = kh_malloc(((size_t)d->n_in + (size_t)d->n_out) * sizeof *u);
     if (!u)
         return kh_fail_memory(err);
-    kh_rng r = kh_rng_stream(seed, KH_RNG_BOOTSTRAP, number, 1), s = kh_rng_stream(seed, KH_RNG_BOOTSTRAP, number, 2);
+    kh_rng r = kh_rng_stream(seed, KH_RNG_BOOTSTRAP, number, 1),
+           s = kh_rng_stream(seed, KH_RNG_BOOTSTRAP, number, 2);
     for (int i = 0; i < d->n_in; i++)
         u[i] = d->in[kh_rng_below(&r, (uint32_t)d->n_in)];
     for (int i = 0; i < d->n_out; i++)
@@ -231,8 +246,8 @@ static int resample_ood(const void *data, uint64_t seed, uint32_t number, double
     return rc;
 }
 
-int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in, const double *u_out, int n_out,
-    const kh_bootstrap_opts *o, kh_err *err) {
+int kh_ood_bootstrap(kh_ood *low, kh_ood *high, const double *u_in, int n_in, const double *u_out,
+    int n_out, const kh_bootstrap_opts *o, kh_err *err) {
     double lo[KH_N_OOD], hi[KH_N_OOD];
     kh_ood all;
     two_samples d = { u_in, u_out, n_in, n_out };

@@ -1,13 +1,16 @@
-/* calibrate.c - scores into probabilities that mean what they say: temperature, vector scaling, smoothed votes.
+/* calibrate.c - scores into probabilities that mean what they say: temperature, vector scaling,
+ * smoothed votes.
  *
- * All three fit by penalised likelihood: the sum over rows of -log p(true class), plus a standard normal prior on how far the
- * parameters are from "no change" (log T from 0, weights from 1, biases from 0), equations [25] to [28] of doc/judging.md. Few-shot
- * development sets are small, often separable and sometimes of one class; without the prior the likelihood then has no maximum
- * and the temperature runs to 0. With it there always is one, and the parameters are bounded besides.
+ * All three fit by penalised likelihood: the sum over rows of -log p(true class), plus a standard
+ * normal prior on how far the parameters are from "no change" (log T from 0, weights from 1, biases
+ * from 0), equations [25] to [28] of doc/judging.md. Few-shot development sets are small, often
+ * separable and sometimes of one class; without the prior the likelihood then has no maximum and
+ * the temperature runs to 0. With it there always is one, and the parameters are bounded besides.
  *
- * Temperature is one number: a scan over its whole range, then golden section. Vector scaling is convex in its 2K parameters:
- * L-BFGS with a diagonal start. Votes: for each alpha of a grid the temperature is fitted on four fifths and scored on the rest,
- * five times; the best alpha then gets its temperature from all rows. No step is random. */
+ * Temperature is one number: a scan over its whole range, then golden section. Vector scaling is
+ * convex in its 2K parameters: L-BFGS with a diagonal start. Votes: for each alpha of a grid the
+ * temperature is fitted on four fifths and scored on the rest, five times; the best alpha then gets
+ * its temperature from all rows. No step is random. */
 #include "judge/calibrate.h"
 
 #include "base/alloc.h"
@@ -17,11 +20,12 @@
 #include <math.h>
 #include <string.h>
 
-static const double DEEPEST = -100; /* log-scores relative to the row's best end here: e^-100 is as good as never */
+static const double DEEPEST =
+    -100; /* log-scores relative to the row's best end here: e^-100 is as good as never */
 
 enum { N_FOLD = 5 };
 
-/* ------------------------------------------------------------------------------------------------- softmax */
+/* ------------------------------------------------------------------------------------- softmax */
 
 /* v [n] becomes log-softmax(v). */
 static void log_softmax(double *v, int n) {
@@ -35,7 +39,8 @@ static void log_softmax(double *v, int n) {
         v[k] -= shift;
 }
 
-/* Log-scores relative to the best; centred for vector scaling, which is not invariant to a shift of the row. z may be x. */
+/* Log-scores relative to the best; centred for vector scaling, which is not invariant to a shift of
+ * the row. z may be x. */
 static void prepare_logits(const double *x, int n_label, bool centre, double *z) {
     double max = x[0], mean = 0;
     for (int k = 1; k < n_label; k++)
@@ -53,9 +58,10 @@ static void prepare_votes(const double *x, int n_label, double alpha, double *z)
         z[k] = log(x[k] + alpha);
 }
 
-/* --------------------------------------------------------------------------------------------- temperature */
+/* --------------------------------------------------------------------------------- temperature */
 
-/* Rows whose fold is `held` are left out, or with `only` are the ones that count; fold NULL: all rows count. */
+/* Rows whose fold is `held` are left out, or with `only` are the ones that count; fold NULL: all
+ * rows count. */
 typedef struct sample {
     const double *z; /* [n, n_label] prepared */
     const int *label;
@@ -83,12 +89,16 @@ static double nll_at(const sample *s, double log_t) {
 }
 
 /* [26] */
-static double temperature_loss(const sample *s, double log_t) { return nll_at(s, log_t) + 0.5 * log_t * log_t; }
+static double temperature_loss(const sample *s, double log_t) {
+    return nll_at(s, log_t) + 0.5 * log_t * log_t;
+}
 
-/* log T in [log KH_T_MIN, log KH_T_MAX]. In log T the loss may have several dips, so a scan finds the right one first. */
+/* log T in [log KH_T_MIN, log KH_T_MAX]. In log T the loss may have several dips, so a scan finds
+ * the right one first. */
 static double fit_log_t(const sample *s) {
     enum { N_SCAN = 25, N_GOLDEN = 32 };
-    const double low = log(KH_T_MIN), step = (log(KH_T_MAX) - low) / (N_SCAN - 1), golden = 0.61803398874989485;
+    const double low = log(KH_T_MIN), step = (log(KH_T_MAX) - low) / (N_SCAN - 1),
+                 golden = 0.61803398874989485;
     int best = 0;
     double least = INFINITY;
     for (int i = 0; i < N_SCAN; i++) {
@@ -98,8 +108,10 @@ static double fit_log_t(const sample *s) {
             best = i;
         }
     }
-    double a = low + (best > 0 ? best - 1 : 0) * step, b = low + (best + 1 < N_SCAN ? best + 1 : best) * step;
-    double c = b - golden * (b - a), d = a + golden * (b - a), fc = temperature_loss(s, c), fd = temperature_loss(s, d);
+    double a = low + (best > 0 ? best - 1 : 0) * step,
+           b = low + (best + 1 < N_SCAN ? best + 1 : best) * step;
+    double c = b - golden * (b - a), d = a + golden * (b - a), fc = temperature_loss(s, c),
+           fd = temperature_loss(s, d);
     for (int i = 0; i < N_GOLDEN; i++) {
         if (fc <= fd) {
             b = d, d = c, fd = fc;
@@ -115,11 +127,14 @@ static double fit_log_t(const sample *s) {
     return temperature_loss(s, log_t) <= temperature_loss(s, 0) ? log_t : 0;
 }
 
-static double bounded(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
+static double bounded(double x, double low, double high) {
+    return x < low ? low : x > high ? high : x;
+}
 
-/* --------------------------------------------------------------------------------------------------- votes */
+/* --------------------------------------------------------------------------------------- votes */
 
-/* Rows go round the folds in the order of their classes: folds of equal size, with equal shares of every class. */
+/* Rows go round the folds in the order of their classes: folds of equal size, with equal shares of
+ * every class. */
 static int deal_folds(int *fold, const int *label, int n, int n_label, int n_fold, kh_err *err) {
     int *next = kh_calloc((size_t)n_label + 1, sizeof *next);
     if (!next)
@@ -146,8 +161,10 @@ static double crossval_nll(sample s, int n_fold) {
     return total;
 }
 
-/* alpha from mean votes * 10^-4 to mean votes * 1, in half decades; of equals the largest, which is the most cautious. */
-static void fit_votes(kh_calibrator *c, const double *x, const int *label, const int *fold, double *z) {
+/* alpha from mean votes * 10^-4 to mean votes * 1, in half decades; of equals the largest, which is
+ * the most cautious. */
+static void fit_votes(
+    kh_calibrator *c, const double *x, const int *label, const int *fold, double *z) {
     enum { N_ALPHA = 9 };
     int n_fold = c->n < N_FOLD ? c->n : N_FOLD;
     sample s = { .z = z, .label = label, .n = c->n, .n_label = c->n_label, .fold = fold };
@@ -170,7 +187,7 @@ static void fit_votes(kh_calibrator *c, const double *x, const int *label, const
     c->temperature = bounded(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
 }
 
-/* ------------------------------------------------------------------------------------------ vector scaling */
+/* ------------------------------------------------------------------------------ vector scaling */
 
 /* [27] with its gradient [2K]; theta = (w, b) */
 static double vector_loss(const sample *s, const double *theta, double *grad, double *row) {
@@ -209,7 +226,7 @@ enum { MEMORY = 8, MAX_ITERATION = 500 };
 typedef struct lbfgs {
     int d, stored, newest;
     double *theta, *grad, *next, *next_grad, *step, *diag; /* [d] each */
-    double *s, *y;                                         /* [MEMORY, d] changes of theta and of the gradient */
+    double *s, *y; /* [MEMORY, d] changes of theta and of the gradient */
 } lbfgs;
 
 /* -H grad by the two-loop recursion, H0 = diag. */
@@ -236,7 +253,8 @@ static void descend(const lbfgs *o) {
     }
 }
 
-/* Keeps the pair of the step just made, if it is usable: the loss is strictly convex, so only rounding can spoil it. */
+/* Keeps the pair of the step just made, if it is usable: the loss is strictly convex, so only
+ * rounding can spoil it. */
 static void remember(lbfgs *o) {
     int at = (o->newest + 1) % MEMORY, d = o->d;
     double *s = o->s + at * d, *y = o->y + at * d;
@@ -313,7 +331,8 @@ static int fit_vector(kh_calibrator *c, const sample *data, kh_err *err) {
         ;
     for (int k = 0; k < d; k++)
         o.next[k] = bounded(o.theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
-    bool better = vector_loss(data, o.next, o.next_grad, row) <= start; /* the bounds may have undone it */
+    bool better =
+        vector_loss(data, o.next, o.next_grad, row) <= start; /* the bounds may have undone it */
     for (int k = 0; k < m; k++) {
         c->weight[k] = better ? o.next[k] : 1;
         c->bias[k] = better ? o.next[m + k] : 0;
@@ -322,7 +341,7 @@ static int fit_vector(kh_calibrator *c, const sample *data, kh_err *err) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- fitting */
+/* ------------------------------------------------------------------------------------- fitting */
 
 static int check_row(kh_calibration method, const double *x, int n_label, int i, kh_err *err) {
     for (int k = 0; k < n_label; k++) {
@@ -330,44 +349,52 @@ static int check_row(kh_calibration method, const double *x, int n_label, int i,
             return kh_fail(err, KH_EARG, "row %d: the %s of class %d is not a finite number", i,
                 method == KH_CALIBRATE_VOTES ? "vote count" : "score", k);
         if (method == KH_CALIBRATE_VOTES && x[k] < 0)
-            return kh_fail(err, KH_EARG, "row %d: %g votes for class %d, expected 0 or more", i, x[k], k);
+            return kh_fail(
+                err, KH_EARG, "row %d: %g votes for class %d, expected 0 or more", i, x[k], k);
     }
     return 0;
 }
 
-static int check_input(kh_calibration method, const double *x, const int *label, int n, int n_label, kh_err *err) {
+static int check_input(
+    kh_calibration method, const double *x, const int *label, int n, int n_label, kh_err *err) {
     double votes = 0;
     size_t size;
     if (n <= 0)
         return kh_fail(err, KH_EARG, "there are no labelled rows to calibrate on");
     if (n_label < 2)
-        return kh_fail(err, KH_EARG, "%d class%s, but a classifier needs at least two", n_label, n_label == 1 ? "" : "es");
+        return kh_fail(err, KH_EARG, "%d class%s, but a classifier needs at least two", n_label,
+            n_label == 1 ? "" : "es");
     if (n_label > 65536 || !kh_mul((size_t)n, (size_t)n_label, &size) || size > INT32_MAX)
-        return kh_fail(err, KH_ELIMIT, "%d rows of %d classes are more than can be calibrated on", n, n_label);
+        return kh_fail(
+            err, KH_ELIMIT, "%d rows of %d classes are more than can be calibrated on", n, n_label);
     for (int i = 0; i < n; i++) {
         const double *row = x + (size_t)i * (size_t)n_label;
         int rc = check_row(method, row, n_label, i, err);
         if (rc != 0)
             return rc;
         if (label[i] < 0 || label[i] >= n_label)
-            return kh_fail(err, KH_EARG, "row %d: label %d, expected 0 to %d", i, label[i], n_label - 1);
+            return kh_fail(
+                err, KH_EARG, "row %d: label %d, expected 0 to %d", i, label[i], n_label - 1);
         for (int k = 0; k < n_label; k++)
             votes += row[k];
     }
     if (method == KH_CALIBRATE_VOTES && !(votes > 1e-200 && votes < 1e300))
-        return kh_fail(err, KH_EARG, "the votes of all rows add up to %g, expected more than nothing and less than 1e300", votes);
+        return kh_fail(err, KH_EARG,
+            "the votes of all rows add up to %g, expected more than nothing and less than 1e300",
+            votes);
     return 0;
 }
 
-int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x, const int *label, int n, int n_label,
-    kh_err *err) {
+int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x, const int *label,
+    int n, int n_label, kh_err *err) {
     *out = (kh_calibrator){ .method = method, .n_label = n_label, .n = n, .temperature = 1 };
     int rc = check_input(method, x, label, n, n_label, err);
     if (rc != 0)
         return rc;
     double *z = kh_malloc((size_t)n * (size_t)n_label * sizeof *z);
     int *fold = kh_malloc((size_t)n * sizeof *fold);
-    rc = z && fold ? deal_folds(fold, label, n, n_label, n < N_FOLD ? n : N_FOLD, err) : kh_fail_memory(err);
+    rc = z && fold ? deal_folds(fold, label, n, n_label, n < N_FOLD ? n : N_FOLD, err)
+                   : kh_fail_memory(err);
     if (rc != 0)
         goto done;
     if (method == KH_CALIBRATE_VOTES) {
@@ -375,7 +402,8 @@ int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x
         goto done;
     }
     for (int i = 0; i < n; i++)
-        prepare_logits(x + (size_t)i * (size_t)n_label, n_label, method == KH_CALIBRATE_VECTOR, z + (size_t)i * (size_t)n_label);
+        prepare_logits(x + (size_t)i * (size_t)n_label, n_label, method == KH_CALIBRATE_VECTOR,
+            z + (size_t)i * (size_t)n_label);
     sample s = { .z = z, .label = label, .n = n, .n_label = n_label };
     if (method == KH_CALIBRATE_VECTOR)
         rc = fit_vector(out, &s, err);
@@ -393,7 +421,7 @@ void kh_calibrator_free(kh_calibrator *c) {
     c->weight = c->bias = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ applying */
+/* ------------------------------------------------------------------------------------ applying */
 
 void kh_calibrator_apply(const kh_calibrator *c, const double *x, int n, double *p) {
     for (int i = 0; i < n; i++) {
@@ -404,16 +432,18 @@ void kh_calibrator_apply(const kh_calibrator *c, const double *x, int n, double 
         else
             prepare_logits(from, c->n_label, c->method == KH_CALIBRATE_VECTOR, to);
         for (int k = 0; k < c->n_label; k++)
-            to[k] = c->method == KH_CALIBRATE_VECTOR ? c->weight[k] * to[k] + c->bias[k] : to[k] / c->temperature;
+            to[k] = c->method == KH_CALIBRATE_VECTOR ? c->weight[k] * to[k] + c->bias[k]
+                                                     : to[k] / c->temperature;
         log_softmax(to, c->n_label);
         for (int k = 0; k < c->n_label; k++)
             to[k] = exp(to[k]);
     }
 }
 
-/* Fits on the rows that are not of this fold, in x_fit and label_fit, and applies to those that are. */
-static int crossfit_fold(kh_calibration method, const kh_answers *all, const int *fold, int held, double *x_fit, int *label_fit,
-    double *p, kh_err *err) {
+/* Fits on the rows that are not of this fold, in x_fit and label_fit, and applies to those that
+ * are. */
+static int crossfit_fold(kh_calibration method, const kh_answers *all, const int *fold, int held,
+    double *x_fit, int *label_fit, double *p, kh_err *err) {
     size_t k = (size_t)all->n_label;
     int m = 0;
     for (int i = 0; i < all->n; i++)
@@ -430,17 +460,21 @@ static int crossfit_fold(kh_calibration method, const kh_answers *all, const int
     return rc;
 }
 
-int kh_calibrator_crossfit(kh_calibration method, const double *x, const int *label, int n, int n_label, int n_fold, double *p,
-    kh_err *err) {
+int kh_calibrator_crossfit(kh_calibration method, const double *x, const int *label, int n,
+    int n_label, int n_fold, double *p, kh_err *err) {
     int rc = check_input(method, x, label, n, n_label, err);
     if (rc == 0 && (n_fold < 2 || n_fold > n))
-        rc = kh_fail(err, KH_EARG, "%d folds of %d rows, expected 2 to the number of rows", n_fold, n);
+        rc = kh_fail(
+            err, KH_EARG, "%d folds of %d rows, expected 2 to the number of rows", n_fold, n);
     if (rc != 0)
         return rc;
-    kh_answers all = { x, label, n, n_label }; /* scores, not probabilities: only the shape matters here */
+    kh_answers all = { x, label, n,
+        n_label }; /* scores, not probabilities: only the shape matters here */
     double *x_fit = kh_malloc((size_t)n * (size_t)n_label * sizeof *x_fit);
-    int *label_fit = kh_malloc((size_t)n * sizeof *label_fit), *fold = kh_malloc((size_t)n * sizeof *fold);
-    rc = x_fit && label_fit && fold ? deal_folds(fold, label, n, n_label, n_fold, err) : kh_fail_memory(err);
+    int *label_fit = kh_malloc((size_t)n * sizeof *label_fit),
+        *fold = kh_malloc((size_t)n * sizeof *fold);
+    rc = x_fit && label_fit && fold ? deal_folds(fold, label, n, n_label, n_fold, err)
+                                    : kh_fail_memory(err);
     for (int held = 0; held < n_fold && rc == 0; held++)
         rc = crossfit_fold(method, &all, fold, held, x_fit, label_fit, p, err);
     kh_free(x_fit);

@@ -1,4 +1,5 @@
-/* calibrate.h - the parts of calibration that tests and the file format want to see; the rest is in keyhole.h. */
+/* calibrate.h - the parts of calibration that tests and the file format want to see; the rest is in
+ * keyhole.h. */
 #ifndef KH_JUDGE_CALIBRATE_H
 #define KH_JUDGE_CALIBRATE_H
 
@@ -13,6 +14,7 @@
 const char *kh_calibration_name(kh_calibration);
 void kh_calibrator_json(const kh_calibrator *, kh_buf *out);
 /* From JSON in memory; messages call it by `name`. */
-int kh_calibrator_parse(kh_calibrator *out, const char *json, size_t n, const char *name, kh_err *err);
+int kh_calibrator_parse(
+    kh_calibrator *out, const char *json, size_t n, const char *name, kh_err *err);
 
 #endif

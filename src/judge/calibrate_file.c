@@ -1,5 +1,6 @@
-/* calibrate_file.c - a calibrator as a small JSON file: {"format": "keyhole calibrator", "method": "temperature", ...}.
- * What is read is checked as strictly as what was fitted: bounds, shapes, no unknown method. */
+/* calibrate_file.c - a calibrator as a small JSON file: {"format": "keyhole calibrator", "method":
+ * "temperature", ...}. What is read is checked as strictly as what was fitted: bounds, shapes, no
+ * unknown method. */
 #include "judge/calibrate.h"
 
 #include "base/alloc.h"
@@ -23,8 +24,9 @@ static void put_list(kh_buf *out, const char *key, const double *x, int n) {
 }
 
 void kh_calibrator_json(const kh_calibrator *c, kh_buf *out) {
-    kh_buf_printf(out, "{\"format\": \"%s\", \"version\": 1, \"method\": \"%s\",\n \"n_label\": %d, \"rows\": %d", FORMAT,
-        names[c->method], c->n_label, c->n);
+    kh_buf_printf(out,
+        "{\"format\": \"%s\", \"version\": 1, \"method\": \"%s\",\n \"n_label\": %d, \"rows\": %d",
+        FORMAT, names[c->method], c->n_label, c->n);
     if (c->method != KH_CALIBRATE_VECTOR)
         kh_buf_printf(out, ",\n \"temperature\": %.17g", c->temperature);
     if (c->method == KH_CALIBRATE_VOTES)
@@ -44,16 +46,19 @@ int kh_calibrator_save(const kh_calibrator *c, const char *path, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
-static int read_bounded(const json_t *root, const char *key, double low, double high, double *out, const char *name, kh_err *err) {
+static int read_bounded(const json_t *root, const char *key, double low, double high, double *out,
+    const char *name, kh_err *err) {
     int rc = kh_json_number(root, key, out, name, err);
     if (rc == 0 && (*out < low || *out > high))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected %g to %g", name, key, *out, low, high);
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: \"%s\" is %g, expected %g to %g", name, key, *out, low, high);
     return rc;
 }
 
-static int read_list(const json_t *root, const char *key, double **out, int n, const char *name, kh_err *err) {
+static int read_list(
+    const json_t *root, const char *key, double **out, int n, const char *name, kh_err *err) {
     const json_t *list = json_object_get(root, key);
     if (!json_is_array(list) || json_array_size(list) != (size_t)n)
         return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a list of %d numbers", name, key, n);
@@ -64,7 +69,8 @@ static int read_list(const json_t *root, const char *key, double **out, int n, c
         const json_t *v = json_array_get(list, (size_t)k);
         double x = json_number_value(v);
         if (!json_is_number(v) || !(fabs(x) <= KH_WEIGHT_MAX))
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must hold numbers from %g to %g", name, key, -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
+            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must hold numbers from %g to %g", name, key,
+                -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
         (*out)[k] = x;
     }
     return 0;
@@ -72,9 +78,12 @@ static int read_list(const json_t *root, const char *key, double **out, int n, c
 
 static int read_method(const json_t *root, kh_calibration *out, const char *name, kh_err *err) {
     const char *format = NULL, *method;
-    int version, rc = json_is_object(root) ? kh_json_string_opt(root, "format", &format, name, err) : 0;
+    int version,
+        rc = json_is_object(root) ? kh_json_string_opt(root, "format", &format, name, err) : 0;
     if (rc == 0 && (!format || strcmp(format, FORMAT) != 0))
-        rc = kh_fail(err, KH_EFORMAT, "%s: not a file of \"keyhole calibrate --out\": \"format\" must be \"%s\"", name, FORMAT);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: not a file of \"keyhole calibrate --out\": \"format\" must be \"%s\"", name,
+            FORMAT);
     if (rc == 0)
         rc = kh_json_int(root, "version", 1, 1, &version, name, err);
     if (rc == 0)
@@ -86,7 +95,8 @@ static int read_method(const json_t *root, kh_calibration *out, const char *name
             *out = (kh_calibration)i;
             return 0;
         }
-    return kh_fail(err, KH_EFORMAT, "%s: method \"%s\", expected temperature, vector or votes", name, method);
+    return kh_fail(
+        err, KH_EFORMAT, "%s: method \"%s\", expected temperature, vector or votes", name, method);
 }
 
 static int read_calibrator(kh_calibrator *c, const json_t *root, const char *name, kh_err *err) {
@@ -108,7 +118,8 @@ static int read_calibrator(kh_calibrator *c, const json_t *root, const char *nam
     return rc;
 }
 
-int kh_calibrator_parse(kh_calibrator *out, const char *json, size_t n, const char *name, kh_err *err) {
+int kh_calibrator_parse(
+    kh_calibrator *out, const char *json, size_t n, const char *name, kh_err *err) {
     json_t *root;
     *out = (kh_calibrator){ .temperature = 1 };
     int rc = kh_json_parse(json, n, name, &root, err);

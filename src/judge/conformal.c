@@ -1,9 +1,11 @@
-/* conformal.c - sets of classes that hold the true one as often as promised, whatever the classifier (split conformal, LAC).
+/* conformal.c - sets of classes that hold the true one as often as promised, whatever the
+ * classifier (split conformal, LAC).
  *
- * The score of a row is 1 - p(true class) (Sadinle, Lei, Wasserman 2019). A class is kept unless its own score 1 - p(class) would
- * be among the alpha largest of the n calibration scores and itself: equations [22] to [24] of doc/judging.md. Votes tie all
- * the time, and keeping everything that ties covers more than was asked for; a uniform number a row splits ties at random, and
- * then the coverage is exact. */
+ * The score of a row is 1 - p(true class) (Sadinle, Lei, Wasserman 2019). A class is kept unless
+ * its own score 1 - p(class) would be among the alpha largest of the n calibration scores and
+ * itself: equations [22] to [24] of doc/judging.md. Votes tie all the time, and keeping everything
+ * that ties covers more than was asked for; a uniform number a row splits ties at random, and then
+ * the coverage is exact. */
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
@@ -17,16 +19,22 @@ static void gather(kh_conformal *c, const kh_answers *a) {
     for (int k = 0; k < a->n_label; k++)
         c->start[k + 1] += c->start[k];
     for (int i = 0; i < a->n; i++) /* moves each start to where the next class starts */
-        c->score[c->start[c->per_class ? a->label[i] : 0]++] = 1 - a->p[(size_t)i * (size_t)a->n_label + (size_t)a->label[i]];
+        c->score[c->start[c->per_class ? a->label[i] : 0]++] =
+            1 - a->p[(size_t)i * (size_t)a->n_label + (size_t)a->label[i]];
     for (int k = a->n_label; k > 0; k--)
         c->start[k] = c->start[k - 1];
     c->start[0] = 0;
 }
 
-int kh_conformal_fit(kh_conformal *out, const kh_answers *a, double alpha, bool per_class, kh_err *err) {
-    *out = (kh_conformal){ .alpha = alpha, .per_class = per_class, .n_label = a->n_label, .min_alpha = 0 };
+int kh_conformal_fit(
+    kh_conformal *out, const kh_answers *a, double alpha, bool per_class, kh_err *err) {
+    *out = (kh_conformal){
+        .alpha = alpha, .per_class = per_class, .n_label = a->n_label, .min_alpha = 0
+    };
     if (!(alpha > 0 && alpha < 1))
-        return kh_fail(err, KH_EARG, "the share of sets that may miss the true class is %g, expected between 0 and 1", alpha);
+        return kh_fail(err, KH_EARG,
+            "the share of sets that may miss the true class is %g, expected between 0 and 1",
+            alpha);
     int rc = kh_answers_check(a, err);
     if (rc != 0)
         return rc;
@@ -72,7 +80,8 @@ int kh_conformal_set(const kh_conformal *c, const double *p, double u, bool *in)
         int class = c->per_class ? k : 0, n = c->start[class + 1] - c->start[class];
         const double *score = c->score + c->start[class];
         double s = 1 - p[k];
-        int above = n - count_below(score, n, s, true), equal = n - above - count_below(score, n, s, false);
+        int above = n - count_below(score, n, s, true),
+            equal = n - above - count_below(score, n, s, false);
         /* The slack keeps (n + 1) alpha a whole number where it is one on paper. */
         in[k] = above + u * (equal + 1) > c->alpha * (n + 1.0) + 1e-9;
         size += in[k];

@@ -1,8 +1,9 @@
-/* decisions.c - when to answer, which classes to name, what to turn away: fitted once, kept beside the posterior, used on every
- * row that comes.
+/* decisions.c - when to answer, which classes to name, what to turn away: fitted once, kept beside
+ * the posterior, used on every row that comes.
  *
- * decisions.json carries a hash of posterior.json, so that thresholds of one classifier are never used with another. Numbers
- * are written with 17 digits: what is read back decides exactly as what was fitted. */
+ * decisions.json carries a hash of posterior.json, so that thresholds of one classifier are never
+ * used with another. Numbers are written with 17 digits: what is read back decides exactly as what
+ * was fitted. */
 #include "judge/decisions.h"
 
 #include "base/alloc.h"
@@ -10,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,18 +23,22 @@ static const size_t JSON_MAX = (size_t)1 << 30;
 
 static const struct {
     const char *name, *title;
-} SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" }, { "energy", "energy" } };
+} SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" },
+    { "energy", "energy" } };
 
 const char *kh_score_name(kh_score s) { return SCORES[s].name; }
 const char *kh_score_title(kh_score s) { return SCORES[s].title; }
 
 kh_decision_opts kh_decision_defaults(void) {
-    return (kh_decision_opts){
-        .score = KH_SCORE_MAXP, .foreign = KH_SCORE_ENERGY, .max_risk = 0.1, .delta = 0.1, .alpha = 0.1, .keep = 0.95
-    };
+    return (kh_decision_opts){ .score = KH_SCORE_MAXP,
+        .foreign = KH_SCORE_ENERGY,
+        .max_risk = 0.1,
+        .delta = 0.1,
+        .alpha = 0.1,
+        .keep = 0.95 };
 }
 
-/* -------------------------------------------------------------------------------------------------- fitting */
+/* ------------------------------------------------------------------------------------- fitting */
 
 /* A row's score, by which one it may be. */
 static double score_of(kh_score s, const double *p, int n_label, double energy) {
@@ -41,19 +46,24 @@ static double score_of(kh_score s, const double *p, int n_label, double energy) 
 }
 
 /* The threshold of what is foreign, by opts.foreign. u [n] is scratch. */
-static int fit_foreign(kh_decisions *out, const kh_answers *dev, const double *energy, double *u, kh_err *err) {
+static int fit_foreign(
+    kh_decisions *out, const kh_answers *dev, const double *energy, double *u, kh_err *err) {
     for (int i = 0; i < dev->n; i++)
-        u[i] = score_of(out->opts.foreign, dev->p + (size_t)i * (size_t)dev->n_label, dev->n_label, energy ? energy[i] : NAN);
+        u[i] = score_of(out->opts.foreign, dev->p + (size_t)i * (size_t)dev->n_label, dev->n_label,
+            energy ? energy[i] : NAN);
     return kh_ood_threshold(&out->ood, u, dev->n, out->opts.keep, err);
 }
 
-int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy, const kh_decision_opts *o, kh_err *err) {
+int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
+    const kh_decision_opts *o, kh_err *err) {
     *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
     if (o->foreign == KH_SCORE_ENERGY && !energy)
         out->opts.foreign = o->score;
     int rc = kh_answers_check(dev, err);
     if (rc == 0 && o->score == KH_SCORE_ENERGY)
-        rc = kh_fail(err, KH_EARG, "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and entropy do");
+        rc = kh_fail(err, KH_EARG,
+            "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and "
+            "entropy do");
     if (rc != 0)
         return rc;
     double *u = kh_malloc((size_t)dev->n * sizeof *u);
@@ -85,25 +95,29 @@ static int row_number(const kh_row *row) {
     return (int)(h >> 33);
 }
 
-int kh_decisions_check(const kh_decisions *d, const kh_predictor *predictor, const char *run, kh_err *err) {
+int kh_decisions_check(
+    const kh_decisions *d, const kh_predictor *predictor, const char *run, kh_err *err) {
     if (d->opts.foreign != KH_SCORE_ENERGY || kh_predictor_energy(predictor))
         return 0;
     return kh_fail(err, KH_EMISMATCH,
-        "%s: its decisions go by energies, which this box does not show; \"keyhole eval %s\" with the same --model makes them anew",
+        "%s: its decisions go by energies, which this box does not show; \"keyhole eval %s\" with "
+        "the same --model makes them anew",
         run, run);
 }
 
-kh_decision kh_decide(const kh_decisions *d, const kh_row *row, const double *p, double energy, bool *in) {
+kh_decision kh_decide(
+    const kh_decisions *d, const kh_row *row, const double *p, double energy, bool *in) {
     kh_decision out = { .score = kh_uncertainty(d->opts.score, p, d->n_label), .set_size = -1 };
     out.ood_score = score_of(d->opts.foreign, p, d->n_label, energy);
     out.abstain = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
     out.foreign = out.ood_score > d->ood;
     if (d->opts.alpha > 0 && in)
-        out.set_size = kh_conformal_set(&d->conformal, p, kh_conformal_tie(d->opts.seed, row_number(row)), in);
+        out.set_size =
+            kh_conformal_set(&d->conformal, p, kh_conformal_tie(d->opts.seed, row_number(row)), in);
     return out;
 }
 
-/* -------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 const char *kh_selector_answers(const kh_selector *s) {
     return s->n_accepted == 0 ? "never" : isinf(s->threshold) ? "always" : "below threshold";
@@ -117,20 +131,22 @@ static void put_number(kh_buf *b, const char *key, double x) {
 }
 
 static void put_selector(kh_buf *b, const kh_selector *s) {
-    kh_buf_printf(
-        b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk, s->delta, kh_selector_answers(s));
+    kh_buf_printf(b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk,
+        s->delta, kh_selector_answers(s));
     put_number(b, "threshold", s->threshold);
-    kh_buf_printf(
-        b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n, s->n_accepted, s->n_wrong, s->n_needed);
+    kh_buf_printf(b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n,
+        s->n_accepted, s->n_wrong, s->n_needed);
     put_number(b, "risk", s->risk);
     kh_buf_text(b, ", ");
     put_number(b, "risk_bound", s->risk_bound);
-    kh_buf_printf(b, ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}", s->coverage, s->coverage_low,
-        s->coverage_high);
+    kh_buf_printf(b,
+        ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}",
+        s->coverage, s->coverage_low, s->coverage_high);
 }
 
 static void put_conformal(kh_buf *b, const kh_conformal *c) {
-    kh_buf_printf(b, "{\"alpha\": %.17g, \"per_class\": %s, \"min_alpha\": %.17g,\n    \"start\": [", c->alpha,
+    kh_buf_printf(b,
+        "{\"alpha\": %.17g, \"per_class\": %s, \"min_alpha\": %.17g,\n    \"start\": [", c->alpha,
         c->per_class ? "true" : "false", c->min_alpha);
     for (int k = 0; k <= c->n_label; k++)
         kh_buf_printf(b, "%s%d", k ? ", " : "", c->start[k]);
@@ -141,8 +157,8 @@ static void put_conformal(kh_buf *b, const kh_conformal *c) {
 }
 
 void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
-    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n, d->n_label,
-        kh_score_name(d->opts.score));
+    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n,
+        d->n_label, kh_score_name(d->opts.score));
     kh_json_u64(b, d->opts.seed);
     kh_buf_text(b, ",\n  \"selector\": ");
     if (d->opts.max_risk > 0)
@@ -154,7 +170,8 @@ void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
         put_conformal(b, &d->conformal);
     else
         kh_buf_text(b, "null");
-    kh_buf_printf(b, ",\n  \"ood\": {\"score\": \"%s\", \"keep\": %.17g, ", kh_score_name(d->opts.foreign), d->opts.keep);
+    kh_buf_printf(b, ",\n  \"ood\": {\"score\": \"%s\", \"keep\": %.17g, ",
+        kh_score_name(d->opts.foreign), d->opts.keep);
     put_number(b, "threshold", d->ood);
     kh_buf_char(b, '}');
 }
@@ -166,7 +183,8 @@ int kh_decisions_save(const kh_decisions *d, const char *run, kh_err *err) {
     int rc = path ? kh_posterior_stamp(run, &stamp, err) : kh_fail_memory(err);
     if (rc == 0) {
         kh_buf_printf(&b,
-            "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", \"posterior\": \"%016" PRIx64 "\",\n",
+            "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", "
+            "\"posterior\": \"%016" PRIx64 "\",\n",
             VERSION, kh_version(), stamp);
         kh_decisions_json(d, &b);
         kh_buf_text(&b, "\n}\n");
@@ -177,7 +195,7 @@ int kh_decisions_save(const kh_decisions *d, const char *run, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 typedef struct reader {
     kh_decisions *d;
@@ -186,7 +204,8 @@ typedef struct reader {
 } reader;
 
 /* A number, or null for what has none. */
-static int read_threshold(const reader *r, const json_t *o, const char *key, double none, double *out) {
+static int read_threshold(
+    const reader *r, const json_t *o, const char *key, double none, double *out) {
     const json_t *v = json_object_get(o, key);
     *out = none;
     return json_is_null(v) ? 0 : kh_json_number(o, key, out, r->name, r->err);
@@ -203,20 +222,26 @@ static int read_selector(reader *r, const json_t *o) {
     struct {
         const char *key;
         int *out;
-    } counts[] = { { "rows", &s->n }, { "accepted", &s->n_accepted }, { "wrong", &s->n_wrong }, { "needed", &s->n_needed } };
+    } counts[] = { { "rows", &s->n }, { "accepted", &s->n_accepted }, { "wrong", &s->n_wrong },
+        { "needed", &s->n_needed } };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
         rc = kh_json_int(o, counts[i].key, 0, INT32_MAX, counts[i].out, r->name, r->err);
     struct {
         const char *key;
         double *out;
-    } numbers[] = { { "risk", &s->risk }, { "risk_bound", &s->risk_bound }, { "coverage", &s->coverage },
-        { "coverage_low", &s->coverage_low }, { "coverage_high", &s->coverage_high } };
+    } numbers[] = { { "risk", &s->risk }, { "risk_bound", &s->risk_bound },
+        { "coverage", &s->coverage }, { "coverage_low", &s->coverage_low },
+        { "coverage_high", &s->coverage_high } };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && rc == 0; i++)
         rc = read_threshold(r, o, numbers[i].key, NAN, numbers[i].out);
     if (rc == 0)
-        rc = read_threshold(r, o, "threshold", s->n_accepted > 0 ? INFINITY : -INFINITY, &s->threshold);
-    if (rc == 0 && (!(s->max_risk > 0 && s->max_risk < 1) || strcmp(answers, kh_selector_answers(s)) != 0))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"selector\" contradicts itself: it answers \"%s\"; \"keyhole eval\" writes it anew",
+        rc = read_threshold(
+            r, o, "threshold", s->n_accepted > 0 ? INFINITY : -INFINITY, &s->threshold);
+    if (rc == 0 &&
+        (!(s->max_risk > 0 && s->max_risk < 1) || strcmp(answers, kh_selector_answers(s)) != 0))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"selector\" contradicts itself: it answers \"%s\"; \"keyhole eval\" writes it "
+            "anew",
             r->name, answers);
     r->d->opts.max_risk = s->max_risk;
     r->d->opts.delta = s->delta;
@@ -226,9 +251,11 @@ static int read_selector(reader *r, const json_t *o) {
 static int read_scores(reader *r, const json_t *start, const json_t *scores) {
     kh_conformal *c = &r->d->conformal;
     size_t n = json_array_size(scores);
-    if (!json_is_array(start) || !json_is_array(scores) || json_array_size(start) != (size_t)c->n_label + 1 || n > MAX_ROWS)
-        return kh_fail(
-            r->err, KH_EFORMAT, "%s: \"start\" must hold %d numbers and \"scores\" at most %d", r->name, c->n_label + 1, MAX_ROWS);
+    if (!json_is_array(start) || !json_is_array(scores) ||
+        json_array_size(start) != (size_t)c->n_label + 1 || n > MAX_ROWS)
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"start\" must hold %d numbers and \"scores\" at most %d", r->name, c->n_label + 1,
+            MAX_ROWS);
     c->start = kh_calloc((size_t)c->n_label + 1, sizeof *c->start);
     c->score = kh_malloc(n * sizeof *c->score);
     if (!c->start || !c->score)
@@ -248,7 +275,9 @@ static int read_scores(reader *r, const json_t *start, const json_t *scores) {
     for (int k = 0; k < c->n_label && good; k++)
         for (int i = c->start[k] + 1; i < c->start[k + 1]; i++)
             good &= c->score[i - 1] <= c->score[i];
-    return good ? 0 : kh_fail(r->err, KH_EFORMAT, "%s: \"start\" and \"scores\" must ascend, class by class", r->name);
+    return good ? 0
+                : kh_fail(r->err, KH_EFORMAT,
+                      "%s: \"start\" and \"scores\" must ascend, class by class", r->name);
 }
 
 static int read_conformal(reader *r, const json_t *o) {
@@ -260,7 +289,8 @@ static int read_conformal(reader *r, const json_t *o) {
     if (rc == 0)
         rc = kh_json_bool(o, "per_class", &c->per_class, r->name, r->err);
     if (rc == 0 && !(c->alpha > 0 && c->alpha < 1))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"alpha\" is %g, expected between 0 and 1", r->name, c->alpha);
+        rc = kh_fail(
+            r->err, KH_EFORMAT, "%s: \"alpha\" is %g, expected between 0 and 1", r->name, c->alpha);
     if (rc == 0)
         rc = read_scores(r, json_object_get(o, "start"), json_object_get(o, "scores"));
     r->d->opts.alpha = c->alpha;
@@ -287,11 +317,13 @@ static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
     const char *schema, *posterior;
     int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
     if (rc == 0 && strcmp(schema, "keyhole-decisions") != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-decisions\"", r->name, schema);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-decisions\"",
+            r->name, schema);
     if (rc == 0)
         rc = kh_json_int(root, "version", 1, INT32_MAX, &version, r->name, r->err);
     if (rc == 0 && version > VERSION)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
             version, VERSION);
     if (rc == 0)
         rc = kh_json_string(root, "posterior", &posterior, r->name, r->err);
@@ -305,12 +337,14 @@ static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
         rc = read_score(r, root, KH_SCORE_ENTROPY, &r->d->opts.score);
     if (rc == 0) {
         const json_t *seed = json_object_get(root, "seed");
-        r->d->opts.seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10) : (uint64_t)json_integer_value(seed);
+        r->d->opts.seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10)
+                                               : (uint64_t)json_integer_value(seed);
     }
     return rc;
 }
 
-int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err) {
+int kh_decisions_parse(
+    kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err) {
     *out = (kh_decisions){ .ood = INFINITY };
     reader r = { out, name, err };
     json_t *root;
@@ -328,7 +362,8 @@ int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char
         if (json_is_object(o))
             rc = parts[i].read(&r, o);
         else if (!json_is_null(o))
-            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be an object or null", name, parts[i].key);
+            rc = kh_fail(
+                err, KH_EFORMAT, "%s: \"%s\" must be an object or null", name, parts[i].key);
     }
     const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
     if (rc == 0)
@@ -350,7 +385,8 @@ int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err) {
     uint64_t stamp = 0, posterior = 0;
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(path))
-        rc = kh_fail(err, KH_EMISSING, "%s: no " KH_DECISIONS_NAME " in it; \"keyhole eval %s\" makes one", run, run);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no " KH_DECISIONS_NAME " in it; \"keyhole eval %s\" makes one", run, run);
     if (rc == 0)
         rc = kh_file_read(path, JSON_MAX, &text, err);
     if (rc == 0)
@@ -358,7 +394,8 @@ int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err) {
     if (rc == 0)
         rc = kh_posterior_stamp(run, &posterior, err);
     if (rc == 0 && stamp != posterior)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: was made for another posterior; \"keyhole eval %s\" makes it anew", path, run);
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: was made for another posterior; \"keyhole eval %s\" makes it anew", path, run);
     kh_buf_free(&text);
     kh_free(path);
     return rc;

@@ -7,7 +7,8 @@
 
 #define KH_DECISIONS_NAME "decisions.json"
 
-const char *kh_score_name(kh_score);  /* "maxp", "entropy", "energy": the words of options and files */
+const char *kh_score_name(
+    kh_score); /* "maxp", "entropy", "energy": the words of options and files */
 const char *kh_score_title(kh_score); /* "1 - max p", ...: for people */
 
 /* Refuses decisions of `run` that go by energies, for a classifier that does not know them. */
@@ -15,8 +16,10 @@ int kh_decisions_check(const kh_decisions *, const kh_predictor *, const char *r
 
 /* Appends them as the members of a JSON object, without its braces. */
 void kh_decisions_json(const kh_decisions *, kh_buf *out);
-/* Reads the same from text; messages call it by `name`. *stamp is that of the posterior. Free *out, failed ones too. */
-int kh_decisions_parse(kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err);
+/* Reads the same from text; messages call it by `name`. *stamp is that of the posterior. Free *out,
+ * failed ones too. */
+int kh_decisions_parse(
+    kh_decisions *out, const char *text, size_t n, const char *name, uint64_t *stamp, kh_err *err);
 
 /* "never", "always" or "below threshold". */
 const char *kh_selector_answers(const kh_selector *);

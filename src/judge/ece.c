@@ -1,8 +1,10 @@
-/* ece.c - calibration errors and the reliability table: does "90 % sure" mean right nine times in ten?
+/* ece.c - calibration errors and the reliability table: does "90 % sure" mean right nine times in
+ * ten?
  *
- * Equations [5] and [6] of doc/judging.md. Bins of equal width hold low <= c < high; the edges are low + b * width as numpy's
- * linspace computes them, so that confidences on an edge fall where UQ360 puts them. Bins of equal mass are cut by rank, and
- * equal confidences share the bin of the first of them: the order of the rows must not matter, and votes tie all the time. */
+ * Equations [5] and [6] of doc/judging.md. Bins of equal width hold low <= c < high; the edges are
+ * low + b * width as numpy's linspace computes them, so that confidences on an edge fall where
+ * UQ360 puts them. Bins of equal mass are cut by rank, and equal confidences share the bin of the
+ * first of them: the order of the rows must not matter, and votes tie all the time. */
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
@@ -30,7 +32,7 @@ static rated rate(const kh_answers *a, int i) {
     return (rated){ p[k], k == a->label[i] };
 }
 
-/* ----------------------------------------------------------------------------------------- equal widths */
+/* -------------------------------------------------------------------------------- equal widths */
 
 static void make_bins(kh_bin *bin, int n_bin, double low, double high) {
     double width = (high - low) / n_bin;
@@ -82,7 +84,7 @@ double kh_ece_classwise(const kh_answers *a, int n_bin, kh_bin *bin) {
     return sum / a->n_label;
 }
 
-/* -------------------------------------------------------------------------------------------- equal mass */
+/* ---------------------------------------------------------------------------------- equal mass */
 
 static int by_confidence(const void *a, const void *b) {
     double x = ((const rated *)a)->c, y = ((const rated *)b)->c;
@@ -111,7 +113,8 @@ static int adaptive(const kh_answers *a, int n_bin, kh_bin *bin, kh_err *err) {
     return 0;
 }
 
-int kh_ece(const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, double *ece, kh_err *err) {
+int kh_ece(
+    const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, double *ece, kh_err *err) {
     make_bins(bin, n_bin, binning == KH_BINS_UQ360 && a->n_label == 2 ? 0.5 : 0, 1);
     if (binning == KH_BINS_ADAPTIVE) {
         for (int b = 0; b < n_bin; b++)
@@ -130,7 +133,8 @@ int kh_ece(const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, doub
     return 0;
 }
 
-int kh_reliability(const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, double *ece, kh_err *err) {
+int kh_reliability(
+    const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, double *ece, kh_err *err) {
     int rc = kh_bins_check(&n_bin, err);
     if (rc == 0)
         rc = kh_answers_check(a, err);

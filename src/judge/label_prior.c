@@ -1,8 +1,9 @@
 /* label_prior.c - see label_prior.h.
  *
- * Contextual calibration (Zhao et al. 2021) asks about texts that say nothing: the mean of the answers is the prior. Batch
- * calibration (Zhou et al. 2023) takes the mean over rows that say something, as many of each class. Divided by that mean, answers
- * of a model that is too sure of itself are still far from even; so here it is done again with the corrected answers, until they
+ * Contextual calibration (Zhao et al. 2021) asks about texts that say nothing: the mean of the
+ * answers is the prior. Batch calibration (Zhou et al. 2023) takes the mean over rows that say
+ * something, as many of each class. Divided by that mean, answers of a model that is too sure of
+ * itself are still far from even; so here it is done again with the corrected answers, until they
  * are even: Sinkhorn's scaling of a matrix, which ends whatever the answers are. */
 #include "judge/label_prior.h"
 
@@ -32,7 +33,8 @@ static double log_sum(const double *v, int n) {
 }
 
 /* T16: the mean of the answers corrected by the prior. v: scratch [n_label]. */
-static void mean_answer(const double *prior, const float *logprob, int n_row, int n_label, double *v, double *mean) {
+static void mean_answer(
+    const double *prior, const float *logprob, int n_row, int n_label, double *v, double *mean) {
     for (int k = 0; k < n_label; k++)
         mean[k] = 0;
     for (int i = 0; i < n_row; i++, logprob += n_label) {
@@ -51,7 +53,8 @@ static bool is_even(const double *mean, int n) {
     return true;
 }
 
-int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int n_label, double *prior, kh_err *err) {
+int kh_label_prior_fit(
+    kh_label_prior kind, const float *logprob, int n_row, int n_label, double *prior, kh_err *err) {
     double *mean = kh_calloc(2 * (size_t)n_label, sizeof *mean);
     if (!mean)
         return kh_fail_memory(err);

@@ -1,7 +1,9 @@
-/* metrics.c - accuracy, F1, NLL, Brier, uncertainty scores, and the struct that gathers every metric.
+/* metrics.c - accuracy, F1, NLL, Brier, uncertainty scores, and the struct that gathers every
+ * metric.
  *
- * Numbers in brackets are equations of doc/judging.md. Sums run in the order of the rows, so the same rows give the same
- * bits. Each metric is one small function of checked answers; kh_metrics_of calls them all. */
+ * Numbers in brackets are equations of doc/judging.md. Sums run in the order of the rows, so the
+ * same rows give the same bits. Each metric is one small function of checked answers; kh_metrics_of
+ * calls them all. */
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
@@ -11,26 +13,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double P_FLOOR = 1e-15; /* of NLL: scikit-learn's, and log of it is still a number people can read */
+static const double P_FLOOR =
+    1e-15; /* of NLL: scikit-learn's, and log of it is still a number people can read */
 
-static const double *row_of(const kh_answers *a, int i) { return a->p + (size_t)i * (size_t)a->n_label; }
+static const double *row_of(const kh_answers *a, int i) {
+    return a->p + (size_t)i * (size_t)a->n_label;
+}
 
-/* ------------------------------------------------------------------------------------------------ checks */
+/* -------------------------------------------------------------------------------------- checks */
 
 static int check_row(const kh_answers *a, int i, kh_err *err) {
     const double *p = row_of(a, i);
     double sum = 0;
     for (int k = 0; k < a->n_label; k++) {
         if (isnan(p[k]))
-            return kh_fail(err, KH_EARG, "row %d: the probability of class %d is not a number", i, k);
+            return kh_fail(
+                err, KH_EARG, "row %d: the probability of class %d is not a number", i, k);
         if (p[k] < 0 || p[k] > 1 + KH_SUM_TOLERANCE)
-            return kh_fail(err, KH_EARG, "row %d: the probability of class %d is %g, expected 0 to 1", i, k, p[k]);
+            return kh_fail(err, KH_EARG,
+                "row %d: the probability of class %d is %g, expected 0 to 1", i, k, p[k]);
         sum += p[k];
     }
     if (fabs(sum - 1) > KH_SUM_TOLERANCE * (1 + 1e-9))
         return kh_fail(err, KH_EARG, "row %d: the probabilities add up to %g, expected 1", i, sum);
     if (a->label[i] < 0 || a->label[i] >= a->n_label)
-        return kh_fail(err, KH_EARG, "row %d: label %d, expected 0 to %d", i, a->label[i], a->n_label - 1);
+        return kh_fail(
+            err, KH_EARG, "row %d: label %d, expected 0 to %d", i, a->label[i], a->n_label - 1);
     return 0;
 }
 
@@ -38,7 +46,8 @@ int kh_answers_check(const kh_answers *a, kh_err *err) {
     if (a->n <= 0)
         return kh_fail(err, KH_EARG, "there are no rows to judge");
     if (a->n_label < 2)
-        return kh_fail(err, KH_EARG, "%d class%s, but a classifier needs at least two", a->n_label, a->n_label == 1 ? "" : "es");
+        return kh_fail(err, KH_EARG, "%d class%s, but a classifier needs at least two", a->n_label,
+            a->n_label == 1 ? "" : "es");
     for (int i = 0; i < a->n; i++) {
         int rc = check_row(a, i, err);
         if (rc != 0)
@@ -52,11 +61,12 @@ int kh_scores_check(const double *u, int n, const char *what, kh_err *err) {
         return kh_fail(err, KH_EARG, "there are no %s to judge", what);
     for (int i = 0; i < n; i++)
         if (isnan(u[i]))
-            return kh_fail(err, KH_EARG, "among the %s, the score of row %d is not a number", what, i);
+            return kh_fail(
+                err, KH_EARG, "among the %s, the score of row %d is not a number", what, i);
     return 0;
 }
 
-/* ---------------------------------------------------------------------------------------------- one row */
+/* ------------------------------------------------------------------------------------- one row */
 
 int kh_predicted(const double *p, int n_label) {
     int best = 0;
@@ -74,8 +84,9 @@ static double entropy(const double *p, int n_label) {
     return h > 0 ? h : 0;
 }
 
-/* [8], [9]. Entropies are rounded to multiples of 2^-40: rows with the same probabilities in another order of classes are
- * equally certain, and the last bits of a sum must not say otherwise, because ties count. */
+/* [8], [9]. Entropies are rounded to multiples of 2^-40: rows with the same probabilities in
+ * another order of classes are equally certain, and the last bits of a sum must not say otherwise,
+ * because ties count. */
 double kh_uncertainty(kh_score score, const double *p, int n_label) {
     if (score == KH_SCORE_ENERGY)
         return NAN;
@@ -85,7 +96,8 @@ double kh_uncertainty(kh_score score, const double *p, int n_label) {
 }
 
 /* [10] */
-kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int n_sample, int n_label) {
+kh_decomposition kh_uncertainty_parts(
+    const double *p, const double *weight, int n_sample, int n_label) {
     kh_decomposition parts = { 0 };
     double sum = 0;
     for (int s = 0; s < n_sample; s++)
@@ -98,7 +110,8 @@ kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int
             parts.total -= mean * log(mean);
     }
     for (int s = 0; s < n_sample; s++)
-        parts.ambiguity += (weight ? weight[s] : 1) / sum * entropy(p + (size_t)s * (size_t)n_label, n_label);
+        parts.ambiguity +=
+            (weight ? weight[s] : 1) / sum * entropy(p + (size_t)s * (size_t)n_label, n_label);
     parts.total = parts.total > 0 ? parts.total : 0;
     parts.disagreement = parts.total - parts.ambiguity;
     if (parts.disagreement < 0) { /* by rounding alone: entropy is concave */
@@ -108,7 +121,7 @@ kh_decomposition kh_uncertainty_parts(const double *p, const double *weight, int
     return parts;
 }
 
-/* ------------------------------------------------------------------------------------------ single metrics */
+/* ------------------------------------------------------------------------------ single metrics */
 
 /* [1]; good [n] becomes whether each row is answered right. */
 static double accuracy(const kh_answers *a, bool *good) {
@@ -170,7 +183,7 @@ static double mean_of(const double *x, int n) {
     return sum / n;
 }
 
-/* ---------------------------------------------------------------------------------------------- all of them */
+/* --------------------------------------------------------------------------------- all of them */
 
 static int curves_of(kh_metrics *m, const kh_answers *a, double *u, const bool *good, kh_err *err) {
     kh_curve c;
@@ -224,7 +237,7 @@ int kh_metrics_compute(kh_metrics *out, const kh_answers *a, int n_bin, kh_err *
     return rc == 0 ? kh_metrics_of(out, a, n_bin, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------------- by number */
+/* ----------------------------------------------------------------------------------- by number */
 
 typedef struct metric_row {
     const char *name, *text;
@@ -245,7 +258,9 @@ static double double_at(const void *s, int i, int n) {
     return x;
 }
 
-static const metric_row *row_at(const metric_row *rows, int i, int n) { return &rows[i >= 0 && i < n ? i : n]; }
+static const metric_row *row_at(const metric_row *rows, int i, int n) {
+    return &rows[i >= 0 && i < n ? i : n];
+}
 
 const char *kh_metrics_name(int i) { return row_at(metric_rows, i, KH_N_METRIC)->name; }
 const char *kh_metrics_text(int i) { return row_at(metric_rows, i, KH_N_METRIC)->text; }
@@ -255,7 +270,7 @@ const char *kh_ood_name(int i) { return row_at(ood_rows, i, KH_N_OOD)->name; }
 const char *kh_ood_text(int i) { return row_at(ood_rows, i, KH_N_OOD)->text; }
 double kh_ood_value(const kh_ood *o, int i) { return double_at(o, i, KH_N_OOD); }
 
-/* ------------------------------------------------------------------------------------------------- spread */
+/* -------------------------------------------------------------------------------------- spread */
 
 /* x[0], x[stride], ...: [7], undefined values left out */
 static void spread_of(const double *x, size_t stride, int n, double *mean, double *sd) {

@@ -1,6 +1,7 @@
 /* metrics.h - the numbers of (probabilities, labels); the public ones are in keyhole.h.
  *
- * kh_metrics and kh_ood hold nothing but doubles, so that intervals, spreads, tables and JSON walk them by number. */
+ * kh_metrics and kh_ood hold nothing but doubles, so that intervals, spreads, tables and JSON walk
+ * them by number. */
 #ifndef KH_JUDGE_METRICS_H
 #define KH_JUDGE_METRICS_H
 

@@ -1,4 +1,5 @@
-/* predictions.c - see predictions.h. Every line is checked before it is believed: shape, finiteness, sums, labels. */
+/* predictions.c - see predictions.h. Every line is checked before it is believed: shape,
+ * finiteness, sums, labels. */
 #include "judge/predictions.h"
 
 #include "base/alloc.h"
@@ -30,7 +31,11 @@ static void list_kinds(const reader *r, char *text, size_t n) {
     text[0] = '\0';
     for (int i = 0; i < r->n_order; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, n - used, "%s\"%s\"", i == 0 ? "" : i + 1 < r->n_order ? ", " : " or ", names[r->order[i]]);
+        snprintf(text + used, n - used, "%s\"%s\"",
+            i == 0                   ? ""
+                : i + 1 < r->n_order ? ", "
+                                     : " or ",
+            names[r->order[i]]);
     }
 }
 
@@ -42,8 +47,9 @@ static int choose_kind(reader *r, const json_t *row, kh_err *err) {
             continue;
         size_t n = json_array_size(list);
         if (!json_is_array(list) || n < 2 || n > MAX_LABEL)
-            return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"%s\" must be a list of 2 to %d numbers, one for each class",
-                names[r->order[i]], MAX_LABEL);
+            return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+                "\"%s\" must be a list of 2 to %d numbers, one for each class", names[r->order[i]],
+                MAX_LABEL);
         r->out->kind = r->order[i];
         r->out->n_label = (int)n;
         return 0;
@@ -53,20 +59,23 @@ static int choose_kind(reader *r, const json_t *row, kh_err *err) {
     return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "no %s in this line", kinds);
 }
 
-/* x is negative for what may not be, or adds up wrongly. Probabilities are scaled to add up to one exactly. */
+/* x is negative for what may not be, or adds up wrongly. Probabilities are scaled to add up to one
+ * exactly. */
 static int check_values(const reader *r, double *x, kh_err *err) {
     const kh_predictions *o = r->out;
     double sum = 0;
     for (int k = 0; k < o->n_label; k++) {
         if (x[k] < 0)
-            return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"%s\" of class %d is %g, expected 0 or more", names[o->kind],
-                k, x[k]);
+            return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+                "\"%s\" of class %d is %g, expected 0 or more", names[o->kind], k, x[k]);
         sum += x[k];
     }
     if (o->kind == KH_VOTES && !(sum > 0 && sum < 1e300))
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"votes\" add up to %g, expected more than 0", sum);
+        return kh_fail_at(
+            err, KH_EFORMAT, r->name, r->line, "\"votes\" add up to %g, expected more than 0", sum);
     if (o->kind == KH_PROBS && !(fabs(sum - 1) <= KH_SUM_TOLERANCE * (1 + 1e-9)))
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"probs\" add up to %g, expected 1", sum);
+        return kh_fail_at(
+            err, KH_EFORMAT, r->name, r->line, "\"probs\" add up to %g, expected 1", sum);
     for (int k = 0; k < o->n_label && o->kind == KH_PROBS; k++)
         x[k] /= sum;
     return 0;
@@ -76,16 +85,18 @@ static int read_values(const reader *r, const json_t *row, double *x, kh_err *er
     const kh_predictions *o = r->out;
     const json_t *list = json_object_get(row, names[o->kind]);
     if (!json_is_array(list))
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "no list \"%s\" in this line, but in the lines before",
-            names[o->kind]);
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+            "no list \"%s\" in this line, but in the lines before", names[o->kind]);
     if (json_array_size(list) != (size_t)o->n_label)
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "%zu \"%s\", but %d in the lines before", json_array_size(list),
-            names[o->kind], o->n_label);
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+            "%zu \"%s\", but %d in the lines before", json_array_size(list), names[o->kind],
+            o->n_label);
     for (int k = 0; k < o->n_label; k++) {
         const json_t *v = json_array_get(list, (size_t)k);
         x[k] = json_number_value(v);
         if (!json_is_number(v) || !isfinite(x[k]))
-            return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"%s\" of class %d is not a number", names[o->kind], k);
+            return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+                "\"%s\" of class %d is not a number", names[o->kind], k);
     }
     return o->kind == KH_LOGITS ? 0 : check_values(r, x, err);
 }
@@ -97,7 +108,8 @@ static int read_label(const reader *r, const json_t *row, int *label, kh_err *er
         return 0;
     json_int_t n = json_integer_value(v);
     if (!json_is_integer(v) || n < -1 || n >= r->out->n_label)
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "\"label\" must be a whole number from 0 to %d, the true class, or -1",
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+            "\"label\" must be a whole number from 0 to %d, the true class, or -1",
             r->out->n_label - 1);
     *label = (int)n;
     return 0;
@@ -114,14 +126,16 @@ static int read_energy(const reader *r, const json_t *row, double *energy, kh_er
 static int add_row(reader *r, const json_t *row, kh_err *err) {
     kh_predictions *o = r->out;
     if (!json_is_object(row))
-        return kh_fail_at(err, KH_EFORMAT, r->name, r->line, "must be a JSON object such as {\"probs\": [0.1, 0.9], \"label\": 1}");
+        return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+            "must be a JSON object such as {\"probs\": [0.1, 0.9], \"label\": 1}");
     int rc = o->n_label == 0 ? choose_kind(r, row, err) : 0;
     if (rc != 0)
         return rc;
     size_t need;
     if (o->n == INT32_MAX || !kh_mul((size_t)o->n + 1, (size_t)o->n_label, &need))
         return kh_fail_at(err, KH_ELIMIT, r->name, r->line, "more rows than can be read");
-    if (!kh_grow(&o->x, &r->cap_x, need, sizeof *o->x) || !kh_grow(&o->label, &r->cap_label, (size_t)o->n + 1, sizeof *o->label) ||
+    if (!kh_grow(&o->x, &r->cap_x, need, sizeof *o->x) ||
+        !kh_grow(&o->label, &r->cap_label, (size_t)o->n + 1, sizeof *o->label) ||
         !kh_grow(&o->line, &r->cap_line, (size_t)o->n + 1, sizeof *o->line) ||
         !kh_grow(&o->energy, &r->cap_energy, (size_t)o->n + 1, sizeof *o->energy))
         return kh_fail_memory(err);
@@ -138,8 +152,8 @@ static int add_row(reader *r, const json_t *row, kh_err *err) {
     return rc;
 }
 
-int kh_predictions_parse(kh_predictions *out, const char *bytes, size_t n, const char *name, const kh_evidence *order, int n_order,
-    kh_err *err) {
+int kh_predictions_parse(kh_predictions *out, const char *bytes, size_t n, const char *name,
+    const kh_evidence *order, int n_order, kh_err *err) {
     *out = (kh_predictions){ 0 };
     reader r = { .out = out, .name = name, .order = order, .n_order = n_order, .line = 1 };
     int rc = 0;
@@ -158,7 +172,9 @@ int kh_predictions_parse(kh_predictions *out, const char *bytes, size_t n, const
     }
     if (rc == 0 && out->n == 0)
         rc = kh_fail(err, KH_EFORMAT,
-            "%s: no lines; expected one JSON object a line, such as {\"probs\": [0.1, 0.9], \"label\": 1}", name);
+            "%s: no lines; expected one JSON object a line, such as {\"probs\": [0.1, 0.9], "
+            "\"label\": 1}",
+            name);
     return rc;
 }
 
@@ -170,7 +186,7 @@ void kh_predictions_free(kh_predictions *o) {
     *o = (kh_predictions){ 0 };
 }
 
-/* ---------------------------------------------------------------------------------------------- as what is needed */
+/* --------------------------------------------------------------------------- as what is needed */
 
 static void softmax(const double *x, int n, double *p) {
     double max = x[0], sum = 0;

@@ -1,15 +1,20 @@
-/* selective.c - when to answer: thresholds chosen on a few labelled rows, with promises that hold for finite samples.
+/* selective.c - when to answer: thresholds chosen on a few labelled rows, with promises that hold
+ * for finite samples.
  *
- * kh_selector_fit wants a threshold whose risk (share of wrong answers among those given) is at most r with probability
- * 1 - delta, and the largest coverage it can have. Trying thresholds until one looks good would spoil the promise, so they are
- * tested in a fixed order, from few accepted rows to many, each by the exact binomial test at the full delta, and the first
- * failure ends it (fixed-sequence testing; Angelopoulos et al. 2021, "Learn then Test"). Nothing is lost to a correction for
- * the number of thresholds, which is why it is preferred to Bonferroni here: development sets have 32 rows, not 3,200.
+ * kh_selector_fit wants a threshold whose risk (share of wrong answers among those given) is at
+ * most r with probability 1 - delta, and the largest coverage it can have. Trying thresholds until
+ * one looks good would spoil the promise, so they are tested in a fixed order, from few accepted
+ * rows to many, each by the exact binomial test at the full delta, and the first failure ends it
+ * (fixed-sequence testing; Angelopoulos et al. 2021, "Learn then Test"). Nothing is lost to a
+ * correction for the number of thresholds, which is why it is preferred to Bonferroni here:
+ * development sets have 32 rows, not 3,200.
  *
- * The order is fixed by ranks, never by labels: first max(n_needed, n/10) rows, since fewer than n_needed could not pass even
- * without an error and a longer start forgives the single early one; then up to n in twenty steps, since every further test is
- * another chance to stop early. A threshold is the lowest uncertainty among the rows left out, which are not counted, so the
- * accepted ones are a sample from what the threshold accepts. doc/judging.md, [18] to [20], has the argument and its condition.
+ * The order is fixed by ranks, never by labels: first max(n_needed, n/10) rows, since fewer than
+ * n_needed could not pass even without an error and a longer start forgives the single early one;
+ * then up to n in twenty steps, since every further test is another chance to stop early. A
+ * threshold is the lowest uncertainty among the rows left out, which are not counted, so the
+ * accepted ones are a sample from what the threshold accepts. doc/judging.md, [18] to [20], has the
+ * argument and its condition.
  *
  * Binomial sums are taken exactly, term by term from the largest. */
 #include "judge/metrics.h"
@@ -22,7 +27,7 @@
 
 enum { N_STEP = 20 };
 
-/* ---------------------------------------------------------------------------------------------- binomial */
+/* ------------------------------------------------------------------------------------ binomial */
 
 static double log_gamma(double x) {
     int sign; /* lgamma would write to a global */
@@ -30,7 +35,8 @@ static double log_gamma(double x) {
 }
 
 static double log_pmf(int k, int n, double p) {
-    return log_gamma(n + 1.0) - log_gamma(k + 1.0) - log_gamma(n - k + 1.0) + k * log(p) + (n - k) * log1p(-p);
+    return log_gamma(n + 1.0) - log_gamma(k + 1.0) - log_gamma(n - k + 1.0) + k * log(p) +
+        (n - k) * log1p(-p);
 }
 
 /* Terms of the probability function from k down to 0, or up to n, until they no longer count. */
@@ -78,13 +84,14 @@ double kh_binomial_upper(int k, int n, double delta) {
     return high;
 }
 
-/* ---------------------------------------------------------------------------------------------- selector */
+/* ------------------------------------------------------------------------------------ selector */
 
 static int check_selector(const double *u, int n, double max_risk, double delta, kh_err *err) {
     if (!(max_risk > 0 && max_risk < 1))
         return kh_fail(err, KH_EARG, "the largest risk is %g, expected between 0 and 1", max_risk);
     if (!(delta > 0 && delta < 1))
-        return kh_fail(err, KH_EARG, "the probability of breaking the promise is %g, expected between 0 and 1", delta);
+        return kh_fail(err, KH_EARG,
+            "the probability of breaking the promise is %g, expected between 0 and 1", delta);
     return kh_scores_check(u, n, "rows", err);
 }
 
@@ -125,8 +132,14 @@ static void search(kh_selector *s, const kh_ranked *row) {
     *s = best;
 }
 
-int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk, double delta, kh_err *err) {
-    *out = (kh_selector){ .max_risk = max_risk, .delta = delta, .threshold = -INFINITY, .n = n, .risk = NAN, .risk_bound = NAN };
+int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk,
+    double delta, kh_err *err) {
+    *out = (kh_selector){ .max_risk = max_risk,
+        .delta = delta,
+        .threshold = -INFINITY,
+        .n = n,
+        .risk = NAN,
+        .risk_bound = NAN };
     int rc = check_selector(u, n, max_risk, delta, err);
     if (rc != 0)
         return rc;
@@ -148,13 +161,14 @@ int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, 
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------- OOD threshold */
+/* ------------------------------------------------------------------------------- OOD threshold */
 
 /* [21]: the ceil((n + 1) keep)-th smallest. */
 int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err) {
     *t = INFINITY;
     if (!(keep > 0 && keep < 1))
-        return kh_fail(err, KH_EARG, "the share of rows to keep is %g, expected between 0 and 1", keep);
+        return kh_fail(
+            err, KH_EARG, "the share of rows to keep is %g, expected between 0 and 1", keep);
     int rc = kh_scores_check(u, n, "rows", err);
     if (rc != 0)
         return rc;

@@ -1,5 +1,5 @@
-/* checkpoint.c - one file or many; see checkpoint.h. A shard is a plain file name in the model's folder: an index from a
- * stranger must not reach elsewhere. */
+/* checkpoint.c - one file or many; see checkpoint.h. A shard is a plain file name in the model's
+ * folder: an index from a stranger must not reach elsewhere. */
 #include "model/checkpoint.h"
 
 #include "base/alloc.h"
@@ -31,8 +31,8 @@ static int collect(kh_checkpoint *c, kh_err *err) {
         total += (size_t)n;
     }
     if (total > KH_ARRAY_COUNT)
-        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors in all shards, at most %d are read", kh_safetensors_path(c->file[0]), total,
-            (int)KH_ARRAY_COUNT);
+        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors in all shards, at most %d are read",
+            kh_safetensors_path(c->file[0]), total, (int)KH_ARRAY_COUNT);
     c->item = kh_calloc(total + 1, sizeof *c->item);
     if (!c->item)
         return kh_fail_memory(err);
@@ -45,7 +45,8 @@ static int collect(kh_checkpoint *c, kh_err *err) {
             if (added < 0)
                 return kh_fail_memory(err);
             if (added == 0)
-                return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" is also in %s", kh_safetensors_path(c->file[f]), array[i].name,
+                return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" is also in %s",
+                    kh_safetensors_path(c->file[f]), array[i].name,
                     kh_path_base(kh_safetensors_path(c->item[old].file)));
             c->item[c->n++] = (kh_stored){ c->file[f], &array[i], false };
         }
@@ -61,12 +62,14 @@ static int check_map(kh_checkpoint *c, const char *path, json_t *map, kh_err *er
         const kh_stored *s = kh_checkpoint_find(c, name);
         const char *file = json_string_value(shard);
         if (!s || strcmp(kh_path_base(kh_safetensors_path(s->file)), file) != 0)
-            return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" is not in %s, where the index says it is", path, name, file);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: tensor \"%s\" is not in %s, where the index says it is", path, name, file);
     }
     return 0;
 }
 
-static int open_shards(kh_checkpoint *c, const char *dir, const char *path, json_t *map, kh_err *err) {
+static int open_shards(
+    kh_checkpoint *c, const char *dir, const char *path, json_t *map, kh_err *err) {
     kh_map seen = { 0 };
     const char *name;
     json_t *shard;
@@ -74,7 +77,9 @@ static int open_shards(kh_checkpoint *c, const char *dir, const char *path, json
     json_object_foreach(map, name, shard) {
         const char *file = json_string_value(shard);
         if (!file || !*file || strchr(file, '/') || strstr(file, "..")) {
-            rc = kh_fail(err, KH_EFORMAT, "%s: the shard of \"%.200s\" must be the name of a file in the same folder%s%.200s%s",
+            rc = kh_fail(err, KH_EFORMAT,
+                "%s: the shard of \"%.200s\" must be the name of a file in the same "
+                "folder%s%.200s%s",
                 path, name, file ? ", not \"" : "", file ? file : "", file ? "\"" : "");
             break;
         }
@@ -99,7 +104,8 @@ static int open_index(kh_checkpoint *c, const char *dir, const char *path, kh_er
         return rc;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"weight_map\" must be an object of tensor names and files", path);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: \"weight_map\" must be an object of tensor names and files", path);
     if (rc == 0 && (rc = open_shards(c, dir, path, map, err)) == 0 && (rc = collect(c, err)) == 0)
         rc = check_map(c, path, map, err);
     json_decref(root);
@@ -114,14 +120,17 @@ static int fail_nothing(const char *dir, kh_err *err) {
     kh_free(pickle);
     if (there)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: holds pytorch_model.bin, which is not read because such a file can run code; save the model as model.safetensors",
+            "%s: holds pytorch_model.bin, which is not read because such a file can run code; save "
+            "the model as model.safetensors",
             dir);
-    return kh_fail(err, KH_EMISSING, "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
+    return kh_fail(err, KH_EMISSING,
+        "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
 }
 
 int kh_checkpoint_open(kh_checkpoint *c, const char *dir, kh_err *err) {
     *c = (kh_checkpoint){ .file = kh_calloc(SHARDS_MAX, sizeof *c->file) };
-    char *whole = kh_path_join(dir, "model.safetensors"), *index = kh_path_join(dir, "model.safetensors.index.json");
+    char *whole = kh_path_join(dir, "model.safetensors"),
+         *index = kh_path_join(dir, "model.safetensors.index.json");
     int rc;
     if (!c->file || !whole || !index)
         rc = kh_fail_memory(err);

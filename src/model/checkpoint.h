@@ -1,4 +1,5 @@
-/* checkpoint.h - all tensors of a model folder by name, whether they lie in one file or in the shards of an index. */
+/* checkpoint.h - all tensors of a model folder by name, whether they lie in one file or in the
+ * shards of an index. */
 #ifndef KH_MODEL_CHECKPOINT_H
 #define KH_MODEL_CHECKPOINT_H
 
@@ -19,7 +20,8 @@ typedef struct kh_checkpoint {
     kh_map by_name;
 } kh_checkpoint; /* start as {0} */
 
-/* Opens model.safetensors, or model.safetensors.index.json and the shards it names. Close also after failure. */
+/* Opens model.safetensors, or model.safetensors.index.json and the shards it names. Close also
+ * after failure. */
 int kh_checkpoint_open(kh_checkpoint *, const char *dir, kh_err *err);
 void kh_checkpoint_close(kh_checkpoint *);
 kh_stored *kh_checkpoint_find(kh_checkpoint *, const char *name); /* or NULL */

@@ -1,8 +1,9 @@
 /* config.c - config.json into kh_config; see config.h.
  *
- * Three tables say what is read: the model types and their families, the whole numbers with their keys and ranges, the
- * names of activations. Keys that change what is computed but are not supported (relative positions, decoders,
- * quantisation) are looked for and refused; all other keys are none of our business. */
+ * Three tables say what is read: the model types and their families, the whole numbers with their
+ * keys and ranges, the names of activations. Keys that change what is computed but are not
+ * supported (relative positions, decoders, quantisation) are looked for and refused; all other keys
+ * are none of our business. */
 #include "model/config.h"
 
 #include "base/err.h"
@@ -37,7 +38,8 @@ static const struct size_row {
     { offsetof(kh_config, heads), "num_attention_heads", "n_heads", 1 << 12 },
     { offsetof(kh_config, inner), "intermediate_size", "hidden_dim", 1 << 20 },
     { offsetof(kh_config, vocab), "vocab_size", "vocab_size", 1 << 24 },
-    { offsetof(kh_config, positions), "max_position_embeddings", "max_position_embeddings", 1 << 20 },
+    { offsetof(kh_config, positions), "max_position_embeddings", "max_position_embeddings",
+        1 << 20 },
 };
 enum { N_SIZES = sizeof size_table / sizeof *size_table };
 
@@ -68,14 +70,16 @@ static int read_type(kh_config *c, const json_t *root, const char *name, kh_err 
             return 0;
         }
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"model_type\" is \"%.60s\"; encoders of type bert, roberta, xlm-roberta, camembert and distilbert are read", name,
-        type);
+        "%s: \"model_type\" is \"%.60s\"; encoders of type bert, roberta, xlm-roberta, camembert "
+        "and distilbert are read",
+        name, type);
 }
 
 static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int *field = (int *)((char *)c + size_table[i].offset);
-        int rc = kh_json_int(root, size_key(&size_table[i], c->family), 1, size_table[i].max, field, name, err);
+        int rc = kh_json_int(
+            root, size_key(&size_table[i], c->family), 1, size_table[i].max, field, name, err);
         if (rc != 0)
             return rc;
     }
@@ -89,7 +93,8 @@ static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err
 }
 
 static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    const char *key = c->family == KH_FAMILY_DISTILBERT ? "activation" : "hidden_act", *act = "gelu";
+    const char *key = c->family == KH_FAMILY_DISTILBERT ? "activation" : "hidden_act",
+               *act = "gelu";
     int rc = kh_json_string_opt(root, key, &act, name, err);
     if (rc != 0)
         return rc;
@@ -99,17 +104,21 @@ static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *
             c->head_act = c->family == KH_FAMILY_ROBERTA ? KH_ACT_GELU : c->act;
             return 0;
         }
-    return kh_fail(
-        err, KH_EUNSUPPORTED, "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh and relu are computed", name, key, act);
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh and relu are computed", name,
+        key, act);
 }
 
 static int read_rest(kh_config *c, const json_t *root, const char *name, kh_err *err) {
     c->eps = 1e-12; /* BERT's and DistilBERT's; RoBERTa's configs say 1e-05 */
-    int rc = c->family == KH_FAMILY_DISTILBERT ? 0 : kh_json_number_opt(root, "layer_norm_eps", &c->eps, name, err);
+    int rc = c->family == KH_FAMILY_DISTILBERT
+        ? 0
+        : kh_json_number_opt(root, "layer_norm_eps", &c->eps, name, err);
     if (rc != 0)
         return rc;
     if (c->eps <= 0 || c->eps > 1)
-        return kh_fail(err, KH_EFORMAT, "%s: \"layer_norm_eps\" is %g, expected a number above 0 and at most 1", name, c->eps);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"layer_norm_eps\" is %g, expected a number above 0 and at most 1", name, c->eps);
     c->tied = true;
     return kh_json_bool_opt(root, "tie_word_embeddings", &c->tied, name, err);
 }
@@ -124,13 +133,17 @@ static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
     if (rc != 0)
         return rc;
     if (strcmp(positions, "absolute") != 0)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
             name, positions);
     if (decoder)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: \"is_decoder\" is true; only encoders are read", name);
-    if (json_is_object(json_object_get(root, "quantization_config")))
         return kh_fail(
-            err, KH_EUNSUPPORTED, "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 model", name);
+            err, KH_EUNSUPPORTED, "%s: \"is_decoder\" is true; only encoders are read", name);
+    if (json_is_object(json_object_get(root, "quantization_config")))
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 "
+            "model",
+            name);
     return 0;
 }
 
@@ -142,12 +155,15 @@ int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
                 size_key(&size_table[i], c->family), size_table[i].max);
     }
     if (c->hidden % c->heads != 0)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden, c->heads);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden,
+            c->heads);
     if (c->pad >= c->vocab)
-        return kh_fail(err, KH_EFORMAT, "%s: \"pad_token_id\" is %d in a vocabulary of %d", place, c->pad, c->vocab);
+        return kh_fail(err, KH_EFORMAT, "%s: \"pad_token_id\" is %d in a vocabulary of %d", place,
+            c->pad, c->vocab);
     if (kh_config_max_tokens(c) < 1)
-        return kh_fail(err, KH_EFORMAT, "%s: \"max_position_embeddings\" is %d, but the first token has position %d", place,
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"max_position_embeddings\" is %d, but the first token has position %d", place,
             c->positions, c->first_position);
     return 0;
 }
@@ -158,9 +174,9 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
     int rc = kh_json_parse(text, n, name, &root, err);
     if (rc == 0 && !json_is_object(root))
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
-    if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 && (rc = read_sizes(c, root, name, err)) == 0 &&
-        (rc = read_act(c, root, name, err)) == 0 && (rc = read_rest(c, root, name, err)) == 0 &&
-        (rc = refuse_unknown(root, name, err)) == 0)
+    if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
+        (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
+        (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0)
         rc = kh_config_check(c, name, err);
     json_decref(root);
     return rc;
@@ -183,15 +199,17 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
     while (act_table[act].act != c->act)
         act++;
     bool distil = c->family == KH_FAMILY_DISTILBERT;
-    kh_buf_printf(
-        out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n", type_table[type].architecture, c->type);
+    kh_buf_printf(out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n",
+        type_table[type].architecture, c->type);
     for (int i = 0; i < N_SIZES; i++)
-        kh_buf_printf(
-            out, "  \"%s\": %d,\n", size_key(&size_table[i], c->family), *(const int *)((const char *)c + size_table[i].offset));
-    kh_buf_printf(out, "  \"%s\": \"%s\",\n", distil ? "activation" : "hidden_act", act_table[act].name);
-    if (!distil)
-        kh_buf_printf(out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
-    kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
+        kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], c->family),
+            *(const int *)((const char *)c + size_table[i].offset));
     kh_buf_printf(
-        out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n", c->tied ? "true" : "false", torch_name[dtype]);
+        out, "  \"%s\": \"%s\",\n", distil ? "activation" : "hidden_act", act_table[act].name);
+    if (!distil)
+        kh_buf_printf(
+            out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
+    kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
+    kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
+        c->tied ? "true" : "false", torch_name[dtype]);
 }

@@ -1,11 +1,17 @@
-/* config.h - config.json of a Hugging Face encoder, checked: what is not understood is refused by name. */
+/* config.h - config.json of a Hugging Face encoder, checked: what is not understood is refused by
+ * name. */
 #ifndef KH_MODEL_CONFIG_H
 #define KH_MODEL_CONFIG_H
 
 #include "base/buf.h"
 #include "keyhole.h"
 
-typedef enum kh_family { KH_FAMILY_BERT, KH_FAMILY_ROBERTA, KH_FAMILY_DISTILBERT, KH_FAMILY_COUNT } kh_family;
+typedef enum kh_family {
+    KH_FAMILY_BERT,
+    KH_FAMILY_ROBERTA,
+    KH_FAMILY_DISTILBERT,
+    KH_FAMILY_COUNT
+} kh_family;
 
 typedef enum kh_act {
     KH_ACT_GELU,      /* x * Phi(x), through erf: "gelu" */
@@ -36,10 +42,13 @@ int kh_config_read(kh_config *, const char *path, kh_err *err);
 int kh_config_parse(kh_config *, const char *text, size_t n, const char *name, kh_err *err);
 /* Appends a config.json that kh_config_read and Hugging Face read as this. */
 void kh_config_put(const kh_config *, kh_dtype, kh_buf *out);
-/* Checks what the parser also checks, for a config made by other means; `place` starts the sentence. */
+/* Checks what the parser also checks, for a config made by other means; `place` starts the
+ * sentence. */
 int kh_config_check(const kh_config *, const char *place, kh_err *err);
 
 /* The longest sequence. */
-static inline int kh_config_max_tokens(const kh_config *c) { return c->positions - c->first_position; }
+static inline int kh_config_max_tokens(const kh_config *c) {
+    return c->positions - c->first_position;
+}
 
 #endif

@@ -1,11 +1,13 @@
 /* engine.c - the fast forward pass; see engine.h for what it promises.
  *
- * A call runs in rounds of some prompts and some sequences. A round has two parts, each spread over the threads in groups
- * of about GROUP_ROWS rows that one thread carries through all layers, so that no thread waits inside a layer:
+ * A call runs in rounds of some prompts and some sequences. A round has two parts, each spread over
+ * the threads in groups of about GROUP_ROWS rows that one thread carries through all layers, so
+ * that no thread waits inside a layer:
  *
- *   pieces   the rows of a sequence without its slots, and the slots of a prompt: embedding, and the first layer's
- *            queries, keys and values. Each is needed by many pairs and computed once.
- *   pairs    (prompt, sequence): assembled from two pieces, then attention, the layers, and the head at the masks.
+ *   pieces   the rows of a sequence without its slots, and the slots of a prompt: embedding, and
+ * the first layer's queries, keys and values. Each is needed by many pairs and computed once. pairs
+ * (prompt, sequence): assembled from two pieces, then attention, the layers, and the head at the
+ * masks.
  *
  * T rows (tokens), H hidden, I inner, V vocabulary. */
 #include "model/engine.h"
@@ -47,14 +49,18 @@ struct kh_engine {
     dense decoder; /* the whole vocabulary; packed when first asked for */
 };
 
-/* --------------------------------------------------------------------------------------------- packing */
+/* ------------------------------------------------------------------------------------- packing */
 
 static kh_precision resolve(kh_precision p, const kh_kernels *k) {
-    return p != KH_PRECISION_AUTO ? p : strcmp(k->name, "avx512") == 0 ? KH_BF16 : KH_F32; /* that row multiplies bf16 */
+    return p != KH_PRECISION_AUTO        ? p
+        : strcmp(k->name, "avx512") == 0 ? KH_BF16
+                                         : KH_F32; /* that row multiplies bf16 */
 }
 
 const char *kh_precision_name(kh_precision p) {
-    static const char *const NAMES[] = { [KH_F32] = "f32", [KH_BF16] = "bf16", [KH_INT8] = "int8", [KH_PRECISION_AUTO] = "auto" };
+    static const char *const NAMES[] = {
+        [KH_F32] = "f32", [KH_BF16] = "bf16", [KH_INT8] = "int8", [KH_PRECISION_AUTO] = "auto"
+    };
     return NAMES[p];
 }
 
@@ -71,8 +77,10 @@ static void dense_free(dense *d) {
     kh_free(d->bias);
 }
 
-/* One dense layer from the rows of w[0], then of w[1] (NULL: only one); the tensors are dropped from the model. */
-static bool dense_pack(kh_engine *e, kh_precision precision, dense *d, kh_tensor *w[2], kh_tensor *b[2]) {
+/* One dense layer from the rows of w[0], then of w[1] (NULL: only one); the tensors are dropped
+ * from the model. */
+static bool dense_pack(
+    kh_engine *e, kh_precision precision, dense *d, kh_tensor *w[2], kh_tensor *b[2]) {
     int parts = w[1] ? 2 : 1;
     d->k = w[0]->cols;
     d->n = w[0]->rows * parts;
@@ -83,7 +91,8 @@ static bool dense_pack(kh_engine *e, kh_precision precision, dense *d, kh_tensor
     bool ok = d->w && d->bias && all;
     for (int p = 0; ok && p < parts; p++) {
         for (int r = 0; r < w[p]->rows; r++)
-            kh_tensor_row(w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
+            kh_tensor_row(
+                w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
         kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
     }
     if (ok)
@@ -96,13 +105,17 @@ static bool layer_pack(kh_engine *e, int index) {
     packed_layer *p = &e->layer[index];
     kh_layer *l = &e->model->w.layer[index];
     kh_precision precision = e->precision;
-    return dense_pack(e, precision, &p->q, (kh_tensor *[2]){ &l->q_w }, (kh_tensor *[2]){ &l->q_b }) &&
-        dense_pack(e, precision, &p->kv, (kh_tensor *[2]){ &l->k_w, &l->v_w }, (kh_tensor *[2]){ &l->k_b, &l->v_b }) &&
+    return dense_pack(
+               e, precision, &p->q, (kh_tensor *[2]){ &l->q_w }, (kh_tensor *[2]){ &l->q_b }) &&
+        dense_pack(e, precision, &p->kv, (kh_tensor *[2]){ &l->k_w, &l->v_w },
+            (kh_tensor *[2]){ &l->k_b, &l->v_b }) &&
         dense_pack(e, precision, &p->o, (kh_tensor *[2]){ &l->o_w }, (kh_tensor *[2]){ &l->o_b }) &&
-        dense_pack(e, precision, &p->up, (kh_tensor *[2]){ &l->up_w }, (kh_tensor *[2]){ &l->up_b }) &&
-        dense_pack(e, precision, &p->down, (kh_tensor *[2]){ &l->down_w }, (kh_tensor *[2]){ &l->down_b }) &&
-        (p->ln1_g = floats(&l->ln1_g)) && (p->ln1_b = floats(&l->ln1_b)) && (p->ln2_g = floats(&l->ln2_g)) &&
-        (p->ln2_b = floats(&l->ln2_b));
+        dense_pack(
+            e, precision, &p->up, (kh_tensor *[2]){ &l->up_w }, (kh_tensor *[2]){ &l->up_b }) &&
+        dense_pack(e, precision, &p->down, (kh_tensor *[2]){ &l->down_w },
+            (kh_tensor *[2]){ &l->down_b }) &&
+        (p->ln1_g = floats(&l->ln1_g)) && (p->ln1_b = floats(&l->ln1_b)) &&
+        (p->ln2_g = floats(&l->ln2_g)) && (p->ln2_b = floats(&l->ln2_b));
 }
 
 /* The matrices of a layer that now exist twice. */
@@ -115,7 +128,8 @@ static void layer_drop(kh_model *m, int index) {
 
 static bool head_pack(kh_engine *e) {
     kh_weights *w = &e->model->w;
-    return dense_pack(e, KH_F32, &e->head, (kh_tensor *[2]){ &w->head_w }, (kh_tensor *[2]){ &w->head_b }) &&
+    return dense_pack(e, KH_F32, &e->head, (kh_tensor *[2]){ &w->head_w },
+               (kh_tensor *[2]){ &w->head_b }) &&
         (e->head_ln_g = floats(&w->head_ln_g)) && (e->head_ln_b = floats(&w->head_ln_b));
 }
 
@@ -129,8 +143,9 @@ int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *
     e->model = m;
     e->kernels = kh_kernels_pick();
     e->precision = resolve(precision, e->kernels);
-    bool ok = (e->layer = kh_calloc((size_t)m->config.layers, sizeof *e->layer)) && (e->ln_g = floats(&m->w.ln_g)) &&
-        (e->ln_b = floats(&m->w.ln_b)) && (!m->head || head_pack(e));
+    bool ok = (e->layer = kh_calloc((size_t)m->config.layers, sizeof *e->layer)) &&
+        (e->ln_g = floats(&m->w.ln_g)) && (e->ln_b = floats(&m->w.ln_b)) &&
+        (!m->head || head_pack(e));
     int packed = 0;
 #pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) reduction(+ : packed) if (ok)
     for (int l = 0; l < m->config.layers; l++)
@@ -172,20 +187,20 @@ const kh_model *kh_engine_model(const kh_engine *e) { return e->model; }
 const kh_kernels *kh_engine_kernels(const kh_engine *e) { return e->kernels; }
 kh_precision kh_engine_precision(const kh_engine *e) { return e->precision; }
 
-/* ------------------------------------------------------------------------------------------- one group */
+/* ----------------------------------------------------------------------------------- one group */
 
 /* What a thread computes in. */
 typedef struct work {
     float *x, *y, *q, *ctx; /* [rows, H] */
     float *kv;              /* [rows, 2 H] */
     float *inner;           /* [rows, I], or wider: see call.wide */
-    float *joined;          /* [prefix and a sequence, 2 H] keys and values of both, if there is a prefix */
-    const kh_graft *prefix; /* or NULL */
-    void *scratch;          /* of the kernels */
+    float *joined; /* [prefix and a sequence, 2 H] keys and values of both, if there is a prefix */
+    const kh_adapter *prefix; /* or NULL */
+    void *scratch;            /* of the kernels */
 } work;
 
-static void apply(const kh_engine *e, const dense *d, const float *x, int rows, const float *residual, kh_epilogue epilogue,
-    float *y, void *scratch) {
+static void apply(const kh_engine *e, const dense *d, const float *x, int rows,
+    const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
     e->kernels->product(&(kh_product){ .precision = d->precision,
                             .a = x,
                             .lda = (size_t)d->k,
@@ -205,7 +220,8 @@ static kh_epilogue epilogue_of(kh_act act) {
     return act == KH_ACT_GELU ? KH_GELU : act == KH_ACT_GELU_TANH ? KH_GELU_TANH : KH_RELU;
 }
 
-/* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the layer's output in w->x. */
+/* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the
+ * layer's output in w->x. */
 static void finish_layer(const kh_engine *e, const packed_layer *p, int rows, work *w) {
     int H = e->model->config.hidden;
     float eps = (float)e->model->config.eps;
@@ -223,7 +239,7 @@ typedef struct span {
 } span;
 
 /* The prefix's keys and values of a layer, which attention sees before those of a sequence. */
-static void join_prefix(const kh_graft *g, int layer, work *w) {
+static void join_prefix(const kh_adapter *g, int layer, work *w) {
     size_t H = (size_t)g->hidden, slots = (size_t)g->slots;
     const float *key = g->x + 2 * (size_t)layer * slots * H, *value = key + slots * H;
     for (size_t i = 0; i < slots; i++) {
@@ -232,7 +248,8 @@ static void join_prefix(const kh_graft *g, int layer, work *w) {
     }
 }
 
-/* Attention for each sequence; if `only_masks`, queries are the mask rows, which stand compactly in w->q. */
+/* Attention for each sequence; if `only_masks`, queries are the mask rows, which stand compactly in
+ * w->q. */
 static void attend(const kh_engine *e, int layer, const span *s, int n, bool only_masks, work *w) {
     size_t H = (size_t)e->model->config.hidden;
     int heads = e->model->config.heads, slots = w->prefix ? w->prefix->slots : 0;
@@ -268,7 +285,8 @@ static void attend(const kh_engine *e, int layer, const span *s, int n, bool onl
 static void keep_masks(const span *s, int n, size_t H, float *x) {
     size_t row = 0, kept = 0;
     for (int i = 0; i < n; i++) {
-        memmove(x + kept * H, x + (row + (size_t)s[i].mask) * H, (size_t)s[i].n_mask * H * sizeof *x);
+        memmove(
+            x + kept * H, x + (row + (size_t)s[i].mask) * H, (size_t)s[i].n_mask * H * sizeof *x);
         row += (size_t)s[i].rows;
         kept += (size_t)s[i].n_mask;
     }
@@ -281,9 +299,10 @@ static int count_rows(const span *s, int n, bool masks) {
     return rows;
 }
 
-/* Layers 0 .. layers-1 on w->x, with the first layer's w->q and w->kv already there. If `to_masks`, the last layer is
- * computed for the mask rows only, which then stand compactly in w->x. */
-static void run_layers(const kh_engine *e, const span *s, int n, int layers, bool to_masks, work *w) {
+/* Layers 0 .. layers-1 on w->x, with the first layer's w->q and w->kv already there. If `to_masks`,
+ * the last layer is computed for the mask rows only, which then stand compactly in w->x. */
+static void run_layers(
+    const kh_engine *e, const span *s, int n, int layers, bool to_masks, work *w) {
     size_t H = (size_t)e->model->config.hidden;
     int rows = count_rows(s, n, false);
     for (int l = 0; l < layers; l++) {
@@ -306,10 +325,11 @@ static void run_layers(const kh_engine *e, const span *s, int n, int layers, boo
 /* The head without its decoder: x [rows, H] -> w->y. */
 static void run_head(const kh_engine *e, const float *x, int rows, work *w) {
     apply(e, &e->head, x, rows, NULL, epilogue_of(e->model->config.head_act), w->y, w->scratch);
-    e->kernels->layer_norm(w->y, rows, e->model->config.hidden, (float)e->model->config.eps, e->head_ln_g, e->head_ln_b, w->y);
+    e->kernels->layer_norm(w->y, rows, e->model->config.hidden, (float)e->model->config.eps,
+        e->head_ln_g, e->head_ln_b, w->y);
 }
 
-/* ---------------------------------------------------------------------------------------------- pieces */
+/* -------------------------------------------------------------------------------------- pieces */
 
 /* Rows that many pairs share: embedding output, and the first layer's queries, keys and values. */
 typedef struct piece {
@@ -321,7 +341,8 @@ typedef struct piece {
 } piece;
 
 /* Embedding of one row before LayerNorm: word (an id, or `row` in its place), position, type 0. */
-static void embed_row(const kh_engine *e, int32_t id, const float *row, int position, float *out, float *other) {
+static void embed_row(
+    const kh_engine *e, int32_t id, const float *row, int position, float *out, float *other) {
     const kh_weights *w = &e->model->w;
     int H = e->model->config.hidden;
     if (row)
@@ -338,21 +359,25 @@ static void embed_row(const kh_engine *e, int32_t id, const float *row, int posi
     }
 }
 
-/* Embedding output of a piece. Positions count the rows of the sequence; RoBERTa leaves padding out of the count. */
+/* Embedding output of a piece. Positions count the rows of the sequence; RoBERTa leaves padding out
+ * of the count. */
 static void embed_piece(const kh_engine *e, const kh_question *ask, const piece *p, float *other) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
     size_t H = (size_t)g->hidden;
     const int32_t *id = b->id + b->start[p->seq];
-    const float *prompt = p->prompt >= 0 ? ask->prompt + (size_t)p->prompt * (size_t)b->n_slot * H : NULL;
-    bool embedded = b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD, skips_pad = g->family == KH_FAMILY_ROBERTA && !embedded;
+    const float *prompt =
+        p->prompt >= 0 ? ask->prompt + (size_t)p->prompt * (size_t)b->n_slot * H : NULL;
+    bool embedded = b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD,
+         skips_pad = g->family == KH_FAMILY_ROBERTA && !embedded;
     int slot = b->slot[p->seq], next = g->first_position;
     for (int t = 0, r = 0; r < p->rows; t++) {
         bool in_slot = slot >= 0 && t >= slot && t < slot + b->n_slot;
         int position = skips_pad && id[t] == g->pad ? g->pad : next++;
         if (in_slot != (prompt != NULL))
             continue;
-        embed_row(e, id[t], prompt && embedded ? prompt + (size_t)r * H : NULL, position, p->x + (size_t)r * H, other);
+        embed_row(e, id[t], prompt && embedded ? prompt + (size_t)r * H : NULL, position,
+            p->x + (size_t)r * H, other);
         r++;
     }
     e->kernels->layer_norm(p->x, p->rows, (int)H, (float)g->eps, e->ln_g, e->ln_b, p->x);
@@ -377,7 +402,7 @@ static void place(const piece *p, int from, int n, size_t to, size_t H, work *w)
     memcpy(w->kv + to * 2 * H, p->kv + 2 * start, 2 * count * sizeof *w->kv);
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* --------------------------------------------------------------------------------------- calls */
 
 /* A prompt with a sequence. */
 typedef struct pair {
@@ -386,7 +411,8 @@ typedef struct pair {
 
 typedef struct call call;
 
-/* What a call makes of the final rows of a group, which stand compactly in `rows`: mask rows after the head, or all rows. */
+/* What a call makes of the final rows of a group, which stand compactly in `rows`: mask rows after
+ * the head, or all rows. */
 typedef void take_fn(call *, const pair *, const span *, int n, const float *rows, work *);
 
 struct call {
@@ -396,7 +422,7 @@ struct call {
     bool to_masks; /* the last one for mask rows only, then the head */
     take_fn *take;
     float *out;
-    const kh_graft *prefix; /* or NULL */
+    const kh_adapter *prefix; /* or NULL */
 
     dense label;   /* kh_engine_score, words of one token: the decoder's rows of them */
     const int *at; /* kh_engine_vocabulary: places */
@@ -415,13 +441,14 @@ struct call {
 
 static int pair_rows(const pair *p) { return p->text->rows + (p->prompt ? p->prompt->rows : 0); }
 
-/* Groups of about equal rows, at most GROUP_ROWS and a sequence, as many as a multiple of the threads: each cut is where the
- * rows so far are nearest to an equal share. */
+/* Groups of about equal rows, at most GROUP_ROWS and a sequence, as many as a multiple of the
+ * threads: each cut is where the rows so far are nearest to an equal share. */
 static int cut_groups(call *c, int n_pair) {
     long total = 0, rows = 0;
     for (int i = 0; i < n_pair; i++)
         total += pair_rows(&c->pair[i]);
-    long groups = ((total + GROUP_ROWS - 1) / GROUP_ROWS + c->threads - 1) / c->threads * c->threads;
+    long groups =
+        ((total + GROUP_ROWS - 1) / GROUP_ROWS + c->threads - 1) / c->threads * c->threads;
     int n = 0;
     c->cut[0] = 0;
     for (int i = 0; i < n_pair; i++) {
@@ -456,14 +483,16 @@ static void run_group(call *c, int first, int n, work *w) {
     c->take(c, c->pair + first, s, n, c->to_masks ? w->y : w->x, w);
 }
 
-/* Prompts p0 .. p1-1 with sequences s0 .. s1-1: the part of a call whose pieces are in memory together. */
+/* Prompts p0 .. p1-1 with sequences s0 .. s1-1: the part of a call whose pieces are in memory
+ * together. */
 typedef struct round {
     int p0, p1, s0, s1;
     int n_text, n_prompt; /* how many of each */
     int n_piece, n_pair;
 } round_of;
 
-/* The first of the prompts' pieces for the place where sequence s has its slots; n_piece if there is none yet. */
+/* The first of the prompts' pieces for the place where sequence s has its slots; n_piece if there
+ * is none yet. */
 static int prompt_pieces(const call *c, const round_of *r, int s) {
     const int *slot = c->ask->batch->slot;
     int at = r->n_text;
@@ -476,10 +505,13 @@ static int prompt_pieces(const call *c, const round_of *r, int s) {
 static bool make_pieces(call *c, round_of *r) {
     const kh_batch *b = c->ask->batch;
     size_t H = (size_t)c->e->model->config.hidden, rows = 0;
-    if (!kh_grow(&c->piece, &c->piece_cap, (size_t)r->n_text * (size_t)(1 + r->n_prompt), sizeof *c->piece))
+    if (!kh_grow(&c->piece, &c->piece_cap, (size_t)r->n_text * (size_t)(1 + r->n_prompt),
+            sizeof *c->piece))
         return false;
     for (int s = r->s0; s < r->s1; s++)
-        c->piece[r->n_piece++] = (piece){ .prompt = -1, .seq = s, .rows = (int)(b->start[s + 1] - b->start[s]) - b->n_slot };
+        c->piece[r->n_piece++] = (piece){
+            .prompt = -1, .seq = s, .rows = (int)(b->start[s + 1] - b->start[s]) - b->n_slot
+        };
     for (int s = r->s0; s < r->s1 && b->n_slot > 0; s++)
         if (prompt_pieces(c, r, s) == r->n_piece)
             for (int p = r->p0; p < r->p1; p++)
@@ -502,12 +534,14 @@ static bool make_pieces(call *c, round_of *r) {
 static bool make_pairs(call *c, round_of *r) {
     bool slots = c->ask->batch->n_slot > 0;
     size_t n = (size_t)r->n_text * (size_t)r->n_prompt;
-    if (!kh_grow(&c->pair, &c->pair_cap, n, sizeof *c->pair) || !kh_grow(&c->span, &c->span_cap, n, sizeof *c->span) ||
+    if (!kh_grow(&c->pair, &c->pair_cap, n, sizeof *c->pair) ||
+        !kh_grow(&c->span, &c->span_cap, n, sizeof *c->span) ||
         !kh_grow(&c->cut, &c->cut_cap, n + 2, sizeof *c->cut))
         return false;
     for (int p = r->p0; p < r->p1; p++)
         for (int s = r->s0; s < r->s1; s++)
-            c->pair[r->n_pair++] = (pair){ &c->piece[s - r->s0], slots ? &c->piece[prompt_pieces(c, r, s) + p - r->p0] : NULL };
+            c->pair[r->n_pair++] = (pair){ &c->piece[s - r->s0],
+                slots ? &c->piece[prompt_pieces(c, r, s) + p - r->p0] : NULL };
     return true;
 }
 
@@ -525,7 +559,8 @@ static int run_round(call *c, int p0, int p1, int s0, int s1, kh_err *err) {
     return 0;
 }
 
-/* The end of the longest run of items from `from` on whose rows are at most ROUND_ROWS; at least one item. */
+/* The end of the longest run of items from `from` on whose rows are at most ROUND_ROWS; at least
+ * one item. */
 static int round_end(int from, int n, const size_t *start, size_t each) {
     size_t rows = 0;
     int end = from;
@@ -539,14 +574,16 @@ static int round_end(int from, int n, const size_t *start, size_t each) {
 static bool work_new(const call *c, int rows, work *w) {
     const kh_config *g = &c->e->model->config;
     int slots = c->prefix ? c->prefix->slots : 0;
-    size_t n = (size_t)rows, H = (size_t)g->hidden, I = (size_t)(c->wide > g->inner ? c->wide : g->inner);
+    size_t n = (size_t)rows, H = (size_t)g->hidden,
+           I = (size_t)(c->wide > g->inner ? c->wide : g->inner);
     size_t joined = slots > 0 ? (size_t)(slots + c->ask->batch->max_len) * 2 * H : 0;
     float *block = kh_aligned((n * (6 * H + I) + joined) * sizeof *block);
     w->scratch = kh_aligned(kh_kernels_scratch(rows + slots, (int)H / g->heads));
     *w = (work){ block, block, block, block, block, block, block, c->prefix, w->scratch };
     if (!block || !w->scratch)
         return false;
-    w->y += n * H, w->q += 2 * n * H, w->ctx += 3 * n * H, w->kv += 4 * n * H, w->inner += 6 * n * H;
+    w->y += n * H, w->q += 2 * n * H, w->ctx += 3 * n * H, w->kv += 4 * n * H,
+        w->inner += 6 * n * H;
     w->joined += n * (6 * H + I);
     return true;
 }
@@ -569,7 +606,8 @@ static void call_free(call *c) {
 static int worthwhile_threads(const call *c) {
     const kh_config *g = &c->e->model->config;
     const kh_batch *b = c->ask->batch;
-    double rows = (double)(b->start[b->n_seq] - b->start[0]) * (b->n_slot > 0 ? c->ask->n_prompt : 1);
+    double rows =
+        (double)(b->start[b->n_seq] - b->start[0]) * (b->n_slot > 0 ? c->ask->n_prompt : 1);
     double products = rows * g->layers * g->hidden * (4.0 * g->hidden + 2.0 * g->inner);
     return products > 5e7 ? kh_threads() : 1;
 }
@@ -597,7 +635,7 @@ static int call_run(call *c, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------------------------- questions */
 
 /* What only the caller's mistake can break is checked here, once for all questions. */
 int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
@@ -607,17 +645,20 @@ int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
         if (b->start[s + 1] <= b->start[s])
             return kh_fail(err, KH_EARG, "a sequence without tokens has no hidden states");
     if (b->n_slot > 0 && (!ask->prompt || ask->n_prompt < 1))
-        return kh_fail(err, KH_EARG, "the batch has %d slots for a soft prompt, but no prompt is given", b->n_slot);
+        return kh_fail(err, KH_EARG,
+            "the batch has %d slots for a soft prompt, but no prompt is given", b->n_slot);
     if (b->n_slot > 0 && ask->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (b->max_len > kh_config_max_tokens(g))
-        return kh_fail(err, KH_ELIMIT, "a sequence of %d tokens is longer than the %d that the model can take", b->max_len,
+        return kh_fail(err, KH_ELIMIT,
+            "a sequence of %d tokens is longer than the %d that the model can take", b->max_len,
             kh_config_max_tokens(g));
     for (size_t i = b->start[0]; i < b->start[b->n_seq]; i++)
         if (b->id[i] < 0 || b->id[i] >= g->vocab)
             return kh_fail(err, KH_EMISMATCH,
-                "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to the model?", (int)b->id[i],
-                g->vocab);
+                "token id %d is outside the model's vocabulary of %d: does the tokenizer belong to "
+                "the model?",
+                (int)b->id[i], g->vocab);
     return 0;
 }
 
@@ -635,8 +676,8 @@ static int pack_decoder(kh_engine *e, kh_err *err) {
     kh_weights *w = &e->model->w;
     if (e->decoder.w)
         return 0;
-    if (dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder, (kh_tensor *[2]){ &w->decoder_w },
-            (kh_tensor *[2]){ &w->decoder_b }))
+    if (dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder,
+            (kh_tensor *[2]){ &w->decoder_w }, (kh_tensor *[2]){ &w->decoder_b }))
         return 0;
     dense_free(&e->decoder);
     e->decoder = (dense){ 0 };
@@ -660,17 +701,21 @@ static void take_single(call *c, const pair *p, const span *s, int n, const floa
     apply(c->e, &c->label, rows, n, NULL, KH_PLAIN, w->inner, w->scratch);
     for (int i = 0; i < n; i++) {
         size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0;
-        memcpy(c->out + (prompt * n_row + (size_t)p[i].text->seq) * n_word, w->inner + (size_t)i * n_word, n_word * sizeof *c->out);
+        memcpy(c->out + (prompt * n_row + (size_t)p[i].text->seq) * n_word,
+            w->inner + (size_t)i * n_word, n_word * sizeof *c->out);
     }
 }
 
-/* The same where words have several tokens: each is scored in the sequence that has as many masks. */
-static void take_multiple(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
+/* The same where words have several tokens: each is scored in the sequence that has as many masks.
+ */
+static void take_multiple(
+    call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
     const kh_words *words = c->ask->words;
     const kh_batch *b = c->ask->batch;
     size_t H = (size_t)c->e->model->config.hidden;
     for (int i = 0; i < n; i++) {
-        size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0, row = (size_t)(p[i].text->seq / b->n_variant);
+        size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0,
+               row = (size_t)(p[i].text->seq / b->n_variant);
         float *score = c->out + (prompt * (size_t)b->n_row + row) * (size_t)words->n_word;
         for (int k = 0; k < words->n_word; k++)
             if (words->word[k].n_id == s[i].n_mask)
@@ -699,7 +744,8 @@ static void reduce_words(const kh_words *words, const float *score, size_t n, fl
 static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *err) {
     kh_weights *w = &e->model->w;
     int H = e->model->config.hidden;
-    float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row), *bias = floats(&w->decoder_b);
+    float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row),
+          *bias = floats(&w->decoder_b);
     *d = (dense){ .k = H,
         .n = words->n_word,
         .w = kh_aligned(kh_packed_bytes(e->kernels, KH_F32, H, words->n_word)),
@@ -716,7 +762,8 @@ static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *er
     return ok ? 0 : kh_fail_memory(err);
 }
 
-static int score(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
+static int score(
+    kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
@@ -748,31 +795,42 @@ static int score(kh_engine *e, const kh_question *ask, const kh_graft *prefix, f
     return rc;
 }
 
-int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) { return score(e, ask, NULL, logits, err); }
+int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err *err) {
+    return score(e, ask, NULL, logits, err);
+}
 
-int kh_engine_score_prefixed(kh_engine *e, const kh_question *ask, const kh_graft *prefix, float *logits, kh_err *err) {
+int kh_engine_score_prefixed(
+    kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_config *c = &e->model->config;
-    return prefix->kind == KH_GRAFT_PREFIX && prefix->layers == c->layers && prefix->hidden == c->hidden
+    return prefix->kind == KH_ADAPTER_PREFIX && prefix->layers == c->layers &&
+            prefix->hidden == c->hidden
         ? score(e, ask, prefix, logits, err)
-        : kh_fail(err, KH_EMISMATCH, "a prefix of %d layers with %d numbers a slot does not fit a model of %d layers with %d",
+        : kh_fail(err, KH_EMISMATCH,
+              "a prefix of %d layers with %d numbers a slot does not fit a model of %d layers with "
+              "%d",
               prefix->layers, prefix->hidden, c->layers, c->hidden);
 }
 
-/* All rows of the last layer are here; the head and the decoder run for the places asked for. Sequences of a group stand in
- * the order of the batch, so the group's places are a run of `at`. */
-static void take_vocabulary(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
-    const size_t *start = c->ask->batch->start, H = (size_t)c->e->model->config.hidden, V = (size_t)c->e->decoder.n;
+/* All rows of the last layer are here; the head and the decoder run for the places asked for.
+ * Sequences of a group stand in the order of the batch, so the group's places are a run of `at`. */
+static void take_vocabulary(
+    call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
+    const size_t *start = c->ask->batch->start, H = (size_t)c->e->model->config.hidden,
+                 V = (size_t)c->e->decoder.n;
     size_t begin = start[p[0].text->seq], end = start[p[n - 1].text->seq + 1];
     int first = 0, after;
     (void)s;
     while (first < c->n_at && (size_t)c->at[first] < begin)
         first++;
-    for (after = first; after < c->n_at && (size_t)c->at[after] < end; after++) /* queries are no longer needed */
-        memcpy(w->q + (size_t)(after - first) * H, rows + ((size_t)c->at[after] - begin) * H, H * sizeof *rows);
+    for (after = first; after < c->n_at && (size_t)c->at[after] < end;
+         after++) /* queries are no longer needed */
+        memcpy(w->q + (size_t)(after - first) * H, rows + ((size_t)c->at[after] - begin) * H,
+            H * sizeof *rows);
     if (after == first)
         return;
     run_head(c->e, w->q, after - first, w);
-    apply(c->e, &c->e->decoder, w->y, after - first, NULL, KH_PLAIN, c->out + (size_t)first * V, w->scratch);
+    apply(c->e, &c->e->decoder, w->y, after - first, NULL, KH_PLAIN, c->out + (size_t)first * V,
+        w->scratch);
     for (int i = first; i < after; i++)
         log_softmax(c->out + (size_t)i * V, (int)V);
 }
@@ -787,12 +845,21 @@ static int check_plain(const kh_engine *e, const kh_question *q, kh_err *err) {
 static int check_places(const kh_batch *b, const int *at, int n_at, kh_err *err) {
     for (int i = 0; i < n_at; i++)
         if (at[i] < 0 || (size_t)at[i] >= b->start[b->n_seq] || (i > 0 && at[i] <= at[i - 1]))
-            return kh_fail(err, KH_EARG, "place %d among %zu tokens: places must ascend and be inside", at[i], b->start[b->n_seq]);
+            return kh_fail(err, KH_EARG,
+                "place %d among %zu tokens: places must ascend and be inside", at[i],
+                b->start[b->n_seq]);
     return 0;
 }
 
-int kh_engine_vocabulary(kh_engine *e, const kh_question *q, const int *at, int n_at, float *out, kh_err *err) {
-    call c = { .e = e, .ask = q, .layers = e->model->config.layers, .take = take_vocabulary, .out = out, .at = at, .n_at = n_at };
+int kh_engine_vocabulary(
+    kh_engine *e, const kh_question *q, const int *at, int n_at, float *out, kh_err *err) {
+    call c = { .e = e,
+        .ask = q,
+        .layers = e->model->config.layers,
+        .take = take_vocabulary,
+        .out = out,
+        .at = at,
+        .n_at = n_at };
     int rc = kh_model_needs_head(e->model, "asking for words at a mask", err);
     if (rc == 0)
         rc = check_plain(e, q, err);
@@ -813,7 +880,8 @@ static void take_hidden(call *c, const pair *p, const span *s, int n, const floa
 int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *out, kh_err *err) {
     call c = { .e = e, .ask = ask, .layers = layers, .take = take_hidden, .out = out };
     if (layers < 0 || layers > e->model->config.layers)
-        return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers, e->model->config.layers);
+        return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers,
+            e->model->config.layers);
     int rc = check_plain(e, ask, err);
     return rc == 0 ? call_run(&c, err) : rc;
 }

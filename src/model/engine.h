@@ -1,20 +1,23 @@
 /* engine.h - the fast forward pass: soft prompts x sequences -> label logits.
  *
- * The engine packs the encoder's weights once, in the precision asked for, and gives their first copy back. It computes
- * only what is asked for: no padding; in the last layer one row per mask; of the vocabulary the label words. What depends
- * on the text alone, or on the prompt alone, is computed once and shared (the first layer up to its attention).
+ * The engine packs the encoder's weights once, in the precision asked for, and gives their first
+ * copy back. It computes only what is asked for: no padding; in the last layer one row per mask; of
+ * the vocabulary the label words. What depends on the text alone, or on the prompt alone, is
+ * computed once and shared (the first layer up to its attention).
  *
- * A sequence's result is a pure function of (weights, precision, kernels, ids, prompt): equal bits for any number of
- * threads, any batch and any order. reference.h is the specification it is tested against.
+ * A sequence's result is a pure function of (weights, precision, kernels, ids, prompt): equal bits
+ * for any number of threads, any batch and any order. reference.h is the specification it is tested
+ * against.
  *
  *     kh_engine *e;
- *     if (kh_engine_new(&e, model, KH_F32, err)) ...                   the engine owns the model from here on
- *     kh_engine_score(e, &(kh_question){ b, words, KH_INJECT_POST_LN_ADD, prompts, 20 }, logits, err);
+ *     if (kh_engine_new(&e, model, KH_F32, err)) ...                   the engine owns the model
+ * from here on kh_engine_score(e, &(kh_question){ b, words, KH_INJECT_POST_LN_ADD, prompts, 20 },
+ * logits, err);
  */
 #ifndef KH_MODEL_ENGINE_H
 #define KH_MODEL_ENGINE_H
 
-#include "model/graft.h"
+#include "model/adapter.h"
 #include "model/kernels.h"
 #include "model/model.h"
 
@@ -29,22 +32,27 @@ const kh_kernels *kh_engine_kernels(const kh_engine *);
 kh_precision kh_engine_precision(const kh_engine *); /* never KH_PRECISION_AUTO */
 const char *kh_precision_name(kh_precision);
 
-/* Questions are kh_question of keyhole.h. The ids in the slots are the same for all sequences that have their slots at the
- * same place, as kh_batch_encode makes them. */
+/* Questions are kh_question of keyhole.h. The ids in the slots are the same for all sequences that
+ * have their slots at the same place, as kh_batch_encode makes them. */
 
 /* logits [n_prompt, n_row, n_label], as kh_words defines them. */
 int kh_engine_score(kh_engine *, const kh_question *, float *logits, kh_err *err);
 
-/* The same with keys and values in front of those of every sequence (graft.h, prefix). They take no positions. */
-int kh_engine_score_prefixed(kh_engine *, const kh_question *, const kh_graft *prefix, float *logits, kh_err *err);
+/* The same with keys and values in front of those of every sequence (adapter.h, prefix). They take
+ * no positions. */
+int kh_engine_score_prefixed(
+    kh_engine *, const kh_question *, const kh_adapter *prefix, float *logits, kh_err *err);
 
-/* The other two questions are about sequences as they are (with one prompt, if they have slots); words is not used. */
+/* The other two questions are about sequences as they are (with one prompt, if they have slots);
+ * words is not used. */
 
-/* Log-probabilities of the whole vocabulary at n_at places of the batch, ascending, which count its ids: place t of sequence
- * s is start[s] + t. out [n_at, V]. */
-int kh_engine_vocabulary(kh_engine *, const kh_question *, const int *at, int n_at, float *out, kh_err *err);
+/* Log-probabilities of the whole vocabulary at n_at places of the batch, ascending, which count its
+ * ids: place t of sequence s is start[s] + t. out [n_at, V]. */
+int kh_engine_vocabulary(
+    kh_engine *, const kh_question *, const int *at, int n_at, float *out, kh_err *err);
 
-/* Hidden states after `layers` layers (0: the embedding output), sequence after sequence: out [sum of T, H]. */
+/* Hidden states after `layers` layers (0: the embedding output), sequence after sequence: out [sum
+ * of T, H]. */
 int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, kh_err *err);
 
 /* Whether the model can take the sequences: what the questions complain of first. Says the same. */

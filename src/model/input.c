@@ -1,8 +1,8 @@
 /* input.c - how ids and a soft prompt become the sequence that the model sees; see model.h.
  *
- * Positions follow Hugging Face. BERT counts from 0. RoBERTa counts from pad + 1 and skips: a padding token inside the
- * text gets position pad and is not counted, unless the input comes as word embeddings (the embed modes), where tokens
- * cannot be seen and all rows are counted. */
+ * Positions follow Hugging Face. BERT counts from 0. RoBERTa counts from pad + 1 and skips: a
+ * padding token inside the text gets position pad and is not counted, unless the input comes as
+ * word embeddings (the embed modes), where tokens cannot be seen and all rows are counted. */
 #include "model/model.h"
 
 #include "base/err.h"
@@ -25,8 +25,10 @@ int kh_inject_find(kh_inject *out, const char *name, kh_err *err) {
             *out = (kh_inject)i;
             return 0;
         }
-    return kh_fail(
-        err, KH_EARG, "\"%.60s\" is no injection mode; there are post-ln-add, embed-prefix, embed-inplace and none", name);
+    return kh_fail(err, KH_EARG,
+        "\"%.60s\" is no injection mode; there are post-ln-add, embed-prefix, embed-inplace and "
+        "none",
+        name);
 }
 
 /* Whether prompt rows stand in the sequence beside the ids. */
@@ -39,19 +41,27 @@ static int ids_before(const kh_input *in) { return in->inject == KH_INJECT_EMBED
 
 int kh_input_length(const kh_input *in) { return in->n_id + (is_embedded(in) ? in->n_prompt : 0); }
 
-int kh_input_place(const kh_input *in, int i) { return is_embedded(in) && i >= ids_before(in) ? i + in->n_prompt : i; }
+int kh_input_place(const kh_input *in, int i) {
+    return is_embedded(in) && i >= ids_before(in) ? i + in->n_prompt : i;
+}
 
 static int check_prompt(const kh_model *m, const kh_input *in, kh_err *err) {
     if (in->inject == KH_INJECT_NONE)
-        return in->n_prompt == 0 ? 0 : kh_fail(err, KH_EARG, "a soft prompt of %d rows needs an injection mode", in->n_prompt);
+        return in->n_prompt == 0
+            ? 0
+            : kh_fail(
+                  err, KH_EARG, "a soft prompt of %d rows needs an injection mode", in->n_prompt);
     if (in->n_prompt < 0 || (in->n_prompt > 0 && !in->prompt))
         return kh_fail(err, KH_EARG, "a soft prompt of %d rows has no numbers", in->n_prompt);
     if (in->inject == KH_INJECT_POST_LN_ADD && in->n_prompt > in->n_id - 1)
-        return kh_fail(err, KH_EARG, "a soft prompt of %d rows is added to the ids after the first, of which there are only %d",
+        return kh_fail(err, KH_EARG,
+            "a soft prompt of %d rows is added to the ids after the first, of which there are only "
+            "%d",
             in->n_prompt, in->n_id - 1);
     for (size_t i = 0; i < (size_t)in->n_prompt * (size_t)m->config.hidden; i++)
         if (!isfinite(in->prompt[i]))
-            return kh_fail(err, KH_EARG, "the soft prompt holds NaN or infinity in row %zu", i / (size_t)m->config.hidden);
+            return kh_fail(err, KH_EARG, "the soft prompt holds NaN or infinity in row %zu",
+                i / (size_t)m->config.hidden);
     return 0;
 }
 
@@ -60,13 +70,15 @@ int kh_input_check(const kh_model *m, const kh_input *in, kh_err *err) {
     if (in->n_id < 1)
         return kh_fail(err, KH_EARG, "a sequence without tokens has no hidden states");
     if (in->n_id > max || (is_embedded(in) && in->n_prompt > max - in->n_id))
-        return kh_fail(err, KH_ELIMIT, "a sequence of %lld tokens is longer than the %d that the model can take",
+        return kh_fail(err, KH_ELIMIT,
+            "a sequence of %lld tokens is longer than the %d that the model can take",
             (long long)in->n_id + (is_embedded(in) ? in->n_prompt : 0), max);
     for (int i = 0; i < in->n_id; i++)
         if (in->id[i] < 0 || in->id[i] >= m->config.vocab)
             return kh_fail(err, KH_EARG,
-                "token id %d is outside the model's vocabulary of %d; does the tokenizer belong to the model?", in->id[i],
-                m->config.vocab);
+                "token id %d is outside the model's vocabulary of %d; does the tokenizer belong to "
+                "the model?",
+                in->id[i], m->config.vocab);
     return check_prompt(m, in, err);
 }
 

@@ -41,15 +41,19 @@ size_t kh_packed_bytes(const kh_kernels *k, kh_precision precision, int n_in, in
     switch (precision) {
     case KH_BF16: return columns * ((inputs + 1) / 2) * 4;
     case KH_INT8:
-        return columns * ((inputs + KH_INT8_GROUP - 1) / KH_INT8_GROUP) * (KH_INT8_GROUP + 8); /* and a step and a sum each */
+        return columns * ((inputs + KH_INT8_GROUP - 1) / KH_INT8_GROUP) *
+            (KH_INT8_GROUP + 8); /* and a step and a sum each */
     default: return columns * inputs * 4;
     }
 }
 
 size_t kh_kernels_scratch(int rows, int d) {
-    size_t n = round_up((size_t)rows, 48), wide = round_up((size_t)d, 32); /* 48: whole tiles of every row of the table */
+    size_t n = round_up((size_t)rows, 48),
+           wide = round_up((size_t)d, 32); /* 48: whole tiles of every row of the table */
     size_t groups = KH_BLOCK_WORDS * 4 / KH_INT8_GROUP;
-    size_t product = KH_BLOCK_WORDS * 4 * (32 + n) + n * groups * 16; /* a block of W, a block of A, roundings */
-    size_t attention = (n + 32) * wide * 4 + n * (n + 32) * 4;        /* keys or values packed, and the weights */
+    size_t product =
+        KH_BLOCK_WORDS * 4 * (32 + n) + n * groups * 16; /* a block of W, a block of A, roundings */
+    size_t attention =
+        (n + 32) * wide * 4 + n * (n + 32) * 4; /* keys or values packed, and the weights */
     return round_up(product + attention, 64);
 }

@@ -1,13 +1,15 @@
 /* kernels.h - the arithmetic of the encoder, one row of functions per instruction set.
  *
- * Products are C = A W with W packed once, when the model is opened. Every element of C is summed over k in one fixed
- * order that depends on neither the number of rows nor their place, so a sequence gives the same bits whatever it is
- * batched with and however many threads run. The rows of the table differ from each other in their last bits only.
+ * Products are C = A W with W packed once, when the model is opened. Every element of C is summed
+ * over k in one fixed order that depends on neither the number of rows nor their place, so a
+ * sequence gives the same bits whatever it is batched with and however many threads run. The rows
+ * of the table differ from each other in their last bits only.
  *
  *     const kh_kernels *k = kh_kernels_pick();
  *     void *w = kh_aligned(kh_packed_bytes(k, KH_F32, K, N));
- *     k->pack(KH_F32, weight, K, N, w);                                       weight [N, K], as checkpoints store it
- *     k->product(&(kh_product){ .a = x, .lda = K, .rows = T, .k = K, .n = N, .w = w, .bias = b, .c = y, .ldc = N }, scratch);
+ *     k->pack(KH_F32, weight, K, N, w);                                       weight [N, K], as
+ * checkpoints store it k->product(&(kh_product){ .a = x, .lda = K, .rows = T, .k = K, .n = N, .w =
+ * w, .bias = b, .c = y, .ldc = N }, scratch);
  *
  * Letters: T rows (tokens), K inputs, N outputs. */
 #ifndef KH_MODEL_KERNELS_H
@@ -16,27 +18,35 @@
 #include "keyhole.h"
 
 enum {
-    KH_INT8_GROUP = 64,   /* int8 rounds so many values of k together */
-    KH_BLOCK_WORDS = 512, /* 32-bit words of a row of A that are multiplied before its part of C is put away */
+    KH_INT8_GROUP = 64, /* int8 rounds so many values of k together */
+    KH_BLOCK_WORDS =
+        512, /* 32-bit words of a row of A that are multiplied before its part of C is put away */
 };
 
-typedef enum kh_epilogue { KH_PLAIN, KH_GELU, KH_GELU_TANH, KH_RELU } kh_epilogue; /* GELU by erf, or its tanh form */
+typedef enum kh_epilogue {
+    KH_PLAIN,
+    KH_GELU,
+    KH_GELU_TANH,
+    KH_RELU
+} kh_epilogue; /* GELU by erf, or its tanh form */
 
 typedef struct kh_product {
     kh_precision precision;
     const float *a; /* [rows, K], row stride lda */
     size_t lda;
     int rows, k, n;
-    const void *w;         /* packed [K, N] */
-    const float *bias;     /* [N] or NULL */
-    const float *residual; /* [rows, N], row stride ldc, added after the bias; or NULL; must not overlap c */
+    const void *w;     /* packed [K, N] */
+    const float *bias; /* [N] or NULL */
+    const float *
+        residual; /* [rows, N], row stride ldc, added after the bias; or NULL; must not overlap c */
     kh_epilogue epilogue;
     float *c; /* [rows, N], row stride ldc */
     size_t ldc;
 } kh_product;
 
 typedef struct kh_attention {
-    const float *q, *k, *v; /* q [n_query, heads * d], k and v [n, heads * d]; row strides ldq, ldk, ldv */
+    const float *q, *k,
+        *v; /* q [n_query, heads * d], k and v [n, heads * d]; row strides ldq, ldk, ldv */
     size_t ldq, ldk, ldv;
     int n_query, n, heads, d;
     float *out; /* [n_query, heads * d], row stride ldo */
@@ -55,20 +65,24 @@ typedef struct kh_kernels {
     /* out = softmax(q k^T / sqrt d) v, head by head, for one sequence. */
     void (*attention)(const kh_attention *, void *scratch);
     /* y = LayerNorm(x) * gain + bias over rows of n; x and y may be the same. */
-    void (*layer_norm)(const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y);
+    void (*layer_norm)(
+        const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y);
     void (*gelu)(float *x, size_t n);
-    /* rounds of operations that touch no memory, for benchmarks: returns how many, *result is worthless. */
+    /* rounds of operations that touch no memory, for benchmarks: returns how many, *result is
+     * worthless. */
     double (*spin)(int rounds, float *result);
     const struct kh_ops_f32 *train; /* ops.h */
 } kh_kernels;
 
-/* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names (generic, avx2, avx512). */
+/* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names
+ * (generic, avx2, avx512). */
 const kh_kernels *kh_kernels_pick(void);
 /* Rows that this CPU can run, best last; NULL after the last. */
 const kh_kernels *kh_kernels_at(int index);
 
 size_t kh_packed_bytes(const kh_kernels *, kh_precision, int k, int n);
-/* Scratch for products of up to `rows` rows, and for attention over up to `rows` tokens with heads of d. */
+/* Scratch for products of up to `rows` rows, and for attention over up to `rows` tokens with heads
+ * of d. */
 size_t kh_kernels_scratch(int rows, int d);
 
 extern const kh_kernels kh_kernels_generic;

@@ -1,23 +1,25 @@
-/* kernels_body.h - the kernels, written once in vectors of WIDTH floats. Each kernels_<isa>.c defines the macros below and
- * includes this file; the Makefile compiles each with the flags of its instruction set.
+/* kernels_body.h - the kernels, written once in vectors of WIDTH floats. Each kernels_<isa>.c
+ * defines the macros below and includes this file; the Makefile compiles each with the flags of its
+ * instruction set.
  *
  *   WIDTH     floats in a vector register
- *   TILE      rows of C that a tile keeps in registers: TILE * 2 accumulators, 2 registers for W, the rest for A
- *   HAVE_DOT2 v_f32 dot2(v_f32 sum, v_int a, v_int w): two bf16 products per lane
+ *   TILE      rows of C that a tile keeps in registers: TILE * 2 accumulators, 2 registers for W,
+ * the rest for A HAVE_DOT2 v_f32 dot2(v_f32 sum, v_int a, v_int w): two bf16 products per lane
  *   HAVE_DOT4 v_int dot4(v_int sum, v_int a, v_int w): four u8 x s8 products per lane
- *   HAVE_DOT8 v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1): two dot4, exact for weights within TOP_SUM
- *   TOP_SUM   where dot8 adds four products in 16 bits, the largest sum of those of their four weights that have the same
- *             sign; 4 * 127 where it has no such limit
- *   HAVE_CHOOSE choose, larger and smaller as instructions; the bits are those of the definitions below, NaN included
- *   INT8_ROWS rows of a tile that are multiplied together in int8; divides TILE
+ *   HAVE_DOT8 v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1): two dot4, exact for
+ * weights within TOP_SUM TOP_SUM   where dot8 adds four products in 16 bits, the largest sum of
+ * those of their four weights that have the same sign; 4 * 127 where it has no such limit
+ *   HAVE_CHOOSE choose, larger and smaller as instructions; the bits are those of the definitions
+ * below, NaN included INT8_ROWS rows of a tile that are multiplied together in int8; divides TILE
  *
- * int8 rounds in groups of GROUP values of k: each group of a weight column and of a token has its own step, so that one
- * large number spoils the rounding of its neighbours only.
+ * int8 rounds in groups of GROUP values of k: each group of a weight column and of a token has its
+ * own step, so that one large number spoils the rounding of its neighbours only.
  *
- * The product is the classical one (Goto and van de Geijn 2008): W lies in panels of COLUMNS columns; K is cut into
- * blocks, so that a block of a panel stays in the first-level cache while all rows pass; a block of A is repacked, TILE
- * rows at a time, to be read in one stream. Each element of C is the sum over k in ascending order; between blocks it
- * waits in C itself. Nothing in that order knows the number of rows. */
+ * The product is the classical one (Goto and van de Geijn 2008): W lies in panels of COLUMNS
+ * columns; K is cut into blocks, so that a block of a panel stays in the first-level cache while
+ * all rows pass; a block of A is repacked, TILE rows at a time, to be read in one stream. Each
+ * element of C is the sum over k in ascending order; between blocks it waits in C itself. Nothing
+ * in that order knows the number of rows. */
 
 #include "model/kernels.h"
 
@@ -29,7 +31,8 @@ enum {
     BLOCK_WORDS = KH_BLOCK_WORDS,
     GROUP_WORDS = KH_INT8_GROUP / 4,
     GROUPS = BLOCK_WORDS / GROUP_WORDS, /* of a block */
-    GROUP_ROWS = GROUP_WORDS + 2,       /* rows of COLUMNS in a packed group: words, then steps, then column sums */
+    GROUP_ROWS = GROUP_WORDS +
+        2, /* rows of COLUMNS in a packed group: words, then steps, then column sums */
 };
 
 static inline v_f32 load(const float *p) {
@@ -46,7 +49,9 @@ static inline void store(float *p, v_f32 v) { memcpy(p, &v, sizeof v); }
 static inline v_f32 splat(float x) { return x - (v_f32){ 0 }; }
 static inline v_int splat_int(int32_t x) { return x - (v_int){ 0 }; }
 #ifndef HAVE_CHOOSE
-static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) { return (v_f32)((mask & (v_int)yes) | (~mask & (v_int)no)); }
+static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) {
+    return (v_f32)((mask & (v_int)yes) | (~mask & (v_int)no));
+}
 static inline v_f32 larger(v_f32 a, v_f32 b) { return choose(a > b, a, b); }
 static inline v_f32 smaller(v_f32 a, v_f32 b) { return choose(a < b, a, b); }
 #endif
@@ -68,12 +73,14 @@ static inline float max_lanes(v_f32 v) {
     return x[0];
 }
 
-/* --------------------------------------------------------------------------------------------- exp, GELU */
+/* ----------------------------------------------------------------------------------- exp, GELU */
 
-/* e^x, relative error about 2e-7: x = n ln 2 + r, Taylor series of e^r to r^7 (|r| <= 0.35: the rest is below 6e-9),
- * times 2^n through the exponent bits. Below -87 the result is 0, above 88 it stays at e^88; NaN stays NaN. */
+/* e^x, relative error about 2e-7: x = n ln 2 + r, Taylor series of e^r to r^7 (|r| <= 0.35: the
+ * rest is below 6e-9), times 2^n through the exponent bits. Below -87 the result is 0, above 88 it
+ * stays at e^88; NaN stays NaN. */
 static inline v_f32 exp_f32(v_f32 x) {
-    const v_f32 round_bias = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    const v_f32 round_bias =
+        splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     v_f32 within = smaller(larger(x, splat(-87.0f)), splat(88.0f));
     v_f32 shifted = within * splat(1.44269504f) + round_bias;
     v_f32 n = shifted - round_bias;
@@ -133,7 +140,7 @@ static void gelu(float *x, size_t n) {
     memcpy(x + i, rest, (n - i) * sizeof *x);
 }
 
-/* --------------------------------------------------------------------------------------------- packing W */
+/* ----------------------------------------------------------------------------------- packing W */
 
 /* bf16: the upper half of an f32, rounded to nearest even; NaN stays NaN. */
 static inline uint32_t bf16_bits(float x) {
@@ -153,7 +160,8 @@ static uint32_t float_word(kh_precision precision, const float *w, int left) {
     return word;
 }
 
-/* The largest sum of weights of one sign among four that dot8 adds in 16 bits: two of a word and their likes of the next. */
+/* The largest sum of weights of one sign among four that dot8 adds in 16 bits: two of a word and
+ * their likes of the next. */
 static float largest_sum(const float w[KH_INT8_GROUP]) {
     float top = 0;
     for (int i = 0; i < KH_INT8_GROUP; i += i % 8 == 2 ? 6 : 2) {
@@ -169,7 +177,8 @@ static float largest_sum(const float w[KH_INT8_GROUP]) {
     return top;
 }
 
-/* Rounds a group with the smallest step that keeps weights within 127 and their sums, before rounding, within top_sum. */
+/* Rounds a group with the smallest step that keeps weights within 127 and their sums, before
+ * rounding, within top_sum. */
 static float round_group(const float w[KH_INT8_GROUP], int top_sum, float rounded[KH_INT8_GROUP]) {
     float top = 0;
     for (int i = 0; i < KH_INT8_GROUP; i++)
@@ -181,8 +190,9 @@ static float round_group(const float w[KH_INT8_GROUP], int top_sum, float rounde
     return step;
 }
 
-/* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart. Rounding may lift a sum by half
- * a step for each of its four weights; then there must be room for that. */
+/* One group of one column of W, n values: words, step and sum, each a row of COLUMNS apart.
+ * Rounding may lift a sum by half a step for each of its four weights; then there must be room for
+ * that. */
 static void pack_group(const float *w, int n, uint32_t *out) {
     float group[KH_INT8_GROUP] = { 0 }, rounded[KH_INT8_GROUP], sum = 0;
     memcpy(group, w, (size_t)n * sizeof *w);
@@ -216,7 +226,8 @@ static void pack(kh_precision precision, const float *w, int k, int n, void *pac
     memset(packed, 0, (size_t)(n + COLUMNS - 1) / COLUMNS * rows * COLUMNS * 4);
     for (int j = 0; j < n; j++) {
         const float *column = w + (size_t)j * (size_t)k;
-        uint32_t *out = (uint32_t *)packed + (size_t)(j / COLUMNS) * rows * COLUMNS + (size_t)(j % COLUMNS);
+        uint32_t *out =
+            (uint32_t *)packed + (size_t)(j / COLUMNS) * rows * COLUMNS + (size_t)(j % COLUMNS);
         if (precision == KH_INT8)
             for (int i = 0; i < k; i += KH_INT8_GROUP, out += GROUP_ROWS * COLUMNS)
                 pack_group(column + i, k - i < KH_INT8_GROUP ? k - i : KH_INT8_GROUP, out);
@@ -226,10 +237,11 @@ static void pack(kh_precision precision, const float *w, int k, int n, void *pac
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- tiles */
+/* --------------------------------------------------------------------------------------- tiles */
 
-/* A tile: TILE rows of A by one block of K, word by word: a[word][TILE]. The sums of a tile are 32-bit lanes, floats or
- * integers; rows beyond the end of A are zero and their sums are thrown away. */
+/* A tile: TILE rows of A by one block of K, word by word: a[word][TILE]. The sums of a tile are
+ * 32-bit lanes, floats or integers; rows beyond the end of A are zero and their sums are thrown
+ * away. */
 
 /* Vector by vector: a copy that the compiler keeps in registers, which memcpy does not. */
 static inline void copy_sums(v_f32 to[TILE][2], v_f32 from[TILE][2]) {
@@ -239,7 +251,8 @@ static inline void copy_sums(v_f32 to[TILE][2], v_f32 from[TILE][2]) {
 }
 
 /* Not inlined: between the caller's variables the sums would not all stay in registers. */
-static __attribute__((noinline)) void tile_f32(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+static __attribute__((noinline)) void tile_f32(
+    const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
     const float *a = a_words;
     v_f32 sum[TILE][2];
     copy_sums(sum, c);
@@ -256,7 +269,8 @@ static __attribute__((noinline)) void tile_f32(const void *a_words, const uint32
 }
 
 #ifdef HAVE_DOT2
-static __attribute__((noinline)) void tile_bf16(const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
+static __attribute__((noinline)) void tile_bf16(
+    const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
     const int32_t *a = a_words;
     v_f32 sum[TILE][2];
     copy_sums(sum, c);
@@ -274,7 +288,8 @@ static __attribute__((noinline)) void tile_bf16(const void *a_words, const uint3
 #endif
 
 #ifndef HAVE_DOT2
-/* Without bf16 products a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS]. */
+/* Without bf16 products a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS].
+ */
 static void widen(const uint32_t *w, int words, float *out) {
     const v_int high = splat_int((int32_t)0xFFFF0000);
     for (int k = 0; k < words; k++, w += COLUMNS, out += 2 * COLUMNS)
@@ -295,7 +310,9 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 #endif
 
 #ifndef HAVE_DOT8
-static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) { return dot4(dot4(sum, a0, w0), a1, w1); }
+static inline v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1) {
+    return dot4(dot4(sum, a0, w0), a1, w1);
+}
 #endif
 
 /* How a group of one token's activations was rounded: x = step * (q - zero), q in 0 .. 255. */
@@ -303,15 +320,17 @@ typedef struct rounding {
     float step, per_step, zero;
 } rounding;
 
-/* One group of INT8_ROWS rows: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w - zero_a * sum of q_w), added
- * to c. */
-static inline void tile_group(const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[INT8_ROWS][2]) {
+/* One group of INT8_ROWS rows: exact sums of bytes, then x w = step_a step_w (sum of q_a q_w -
+ * zero_a * sum of q_w), added to c. */
+static inline void tile_group(
+    const int32_t *a, const uint32_t *w, const rounding *r, v_f32 c[INT8_ROWS][2]) {
     v_int sum[INT8_ROWS][2];
 #pragma GCC unroll 16
     for (int i = 0; i < INT8_ROWS; i++)
         sum[i][0] = sum[i][1] = splat_int(0);
     for (int k = 0; k < GROUP_WORDS; k += 2, a += 2 * TILE, w += 2 * COLUMNS) {
-        v_int w0 = load_int(w), w1 = load_int(w + WIDTH), w2 = load_int(w + COLUMNS), w3 = load_int(w + COLUMNS + WIDTH);
+        v_int w0 = load_int(w), w1 = load_int(w + WIDTH), w2 = load_int(w + COLUMNS),
+              w3 = load_int(w + COLUMNS + WIDTH);
 #pragma GCC unroll 16
         for (int i = 0; i < INT8_ROWS; i++) {
             v_int x = splat_int(a[i]), y = splat_int(a[TILE + i]);
@@ -320,23 +339,27 @@ static inline void tile_group(const int32_t *a, const uint32_t *w, const roundin
         }
     }
     for (int half = 0; half < 2; half++) {
-        v_f32 step = (v_f32)load_int(w + half * WIDTH), total = (v_f32)load_int(w + COLUMNS + half * WIDTH);
+        v_f32 step = (v_f32)load_int(w + half * WIDTH),
+              total = (v_f32)load_int(w + COLUMNS + half * WIDTH);
 #pragma GCC unroll 16
         for (int i = 0; i < INT8_ROWS; i++)
-            c[i][half] += (__builtin_convertvector(sum[i][half], v_f32) - splat(r[i].zero) * total) * (splat(r[i].step) * step);
+            c[i][half] +=
+                (__builtin_convertvector(sum[i][half], v_f32) - splat(r[i].zero) * total) *
+                (splat(r[i].step) * step);
     }
 }
 
 /* r: [groups][stride], from the tile's first row on. */
-static __attribute__((noinline)) void tile_int8(
-    const void *a_words, const uint32_t *w, int groups, const rounding *r, size_t stride, v_f32 c[TILE][2]) {
+static __attribute__((noinline)) void tile_int8(const void *a_words, const uint32_t *w, int groups,
+    const rounding *r, size_t stride, v_f32 c[TILE][2]) {
     const int32_t *a = a_words;
-    for (int g = 0; g < groups; g++, a += GROUP_WORDS * TILE, w += GROUP_ROWS * COLUMNS, r += stride)
+    for (int g = 0; g < groups;
+         g++, a += GROUP_WORDS * TILE, w += GROUP_ROWS * COLUMNS, r += stride)
         for (int i = 0; i < TILE; i += INT8_ROWS)
             tile_group(a + i, w, r + i, c + i);
 }
 
-/* ------------------------------------------------------------------------------------------- gathering A */
+/* --------------------------------------------------------------------------------- gathering A */
 
 /* The range always holds 0, so that 0 is exact. */
 static rounding find_rounding(const float *x, int k) {
@@ -365,13 +388,19 @@ static inline v_four load_four(const float *p) {
     return v;
 }
 
-/* Four rows by four k: out[q * stride + 0..3] = row[0..3][k + q], for the first n rows only: 2 or 4. */
+/* Four rows by four k: out[q * stride + 0..3] = row[0..3][k + q], for the first n rows only: 2
+ * or 4. */
 static inline void transpose_four(const float *const row[4], int k, int n, int stride, float *out) {
-    v_four a = load_four(row[0] + k), b = load_four(row[1] + k), c = load_four(row[2] + k), d = load_four(row[3] + k);
-    v_four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    v_four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    v_four t[4] = { __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
+    v_four a = load_four(row[0] + k), b = load_four(row[1] + k), c = load_four(row[2] + k),
+           d = load_four(row[3] + k);
+    v_four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+           ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    v_four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+           cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    v_four t[4] = { __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) };
     for (int q = 0; q < 4; q++)
         memcpy(out + q * stride, &t[q], (n < 4 ? 2 : 4) * sizeof *out);
 }
@@ -408,13 +437,15 @@ static void narrow_bytes(const float *x, int n, const rounding *r, uint8_t *out)
 }
 
 /* The block's groups of TILE rows, and how each was rounded: r [GROUPS][stride]. */
-static void gather_int8(const float *a, size_t lda, int rows, int depth, rounding *r, size_t stride, float *out) {
+static void gather_int8(
+    const float *a, size_t lda, int rows, int depth, rounding *r, size_t stride, float *out) {
     float words[TILE][BLOCK_WORDS];
     int groups = (depth + KH_INT8_GROUP - 1) / KH_INT8_GROUP;
     for (int i = 0; i < TILE && i < rows; i++)
         for (int g = 0; g < groups; g++) {
             const float *x = a + (size_t)i * lda + (size_t)(g * KH_INT8_GROUP);
-            int n = depth - g * KH_INT8_GROUP < KH_INT8_GROUP ? depth - g * KH_INT8_GROUP : KH_INT8_GROUP;
+            int n = depth - g * KH_INT8_GROUP < KH_INT8_GROUP ? depth - g * KH_INT8_GROUP
+                                                              : KH_INT8_GROUP;
             rounding *how = &r[(size_t)g * stride + (size_t)i];
             if (n < KH_INT8_GROUP)
                 memset(&words[i][g * GROUP_WORDS], 0, GROUP_WORDS * sizeof(float));
@@ -437,7 +468,7 @@ static void gather_bf16(const float *a, size_t lda, int rows, int depth, float *
 }
 #endif
 
-/* ----------------------------------------------------------------------------------------------- product */
+/* ------------------------------------------------------------------------------------- product */
 
 /* Values of K that make a block. */
 static int block_depth(kh_precision precision) {
@@ -460,7 +491,8 @@ static inline void take_c(const float *c, size_t ldc, int rows, int columns, v_f
     }
     float edge[TILE][COLUMNS] = { { 0 } };
     for (int i = 0; i < TILE && i < rows; i++)
-        memcpy(edge[i], c + (size_t)i * ldc, (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
+        memcpy(edge[i], c + (size_t)i * ldc,
+            (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
     memcpy(sum, edge, sizeof edge);
 }
 
@@ -472,7 +504,8 @@ static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[
         return;
     }
     for (int i = 0; i < TILE && i < rows; i++)
-        memcpy(c + (size_t)i * ldc, sum[i], (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
+        memcpy(c + (size_t)i * ldc, sum[i],
+            (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
 }
 
 static inline void load_columns(const float *from, int n, v_f32 out[2]) {
@@ -487,13 +520,15 @@ static inline void load_columns(const float *from, int n, v_f32 out[2]) {
 }
 
 /* Bias, residual and bend of a finished tile. */
-static inline void finish(const kh_product *p, int row, int column, const v_f32 bias[2], v_f32 sum[TILE][2]) {
+static inline void finish(
+    const kh_product *p, int row, int column, const v_f32 bias[2], v_f32 sum[TILE][2]) {
     for (int i = 0; i < TILE; i++)
         for (int half = 0; half < 2; half++)
             sum[i][half] += bias[half];
     if (p->residual) {
         v_f32 more[TILE][2];
-        take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row, p->n - column, more);
+        take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row,
+            p->n - column, more);
         for (int i = 0; i < TILE; i++)
             for (int half = 0; half < 2; half++)
                 sum[i][half] += more[i][half];
@@ -526,10 +561,13 @@ static void gather(const kh_product *p, int row, const block *b) {
     }
 }
 
-static inline void tile(const kh_product *p, const block *b, int row, const uint32_t *w, v_f32 sum[TILE][2]) {
+static inline void tile(
+    const kh_product *p, const block *b, int row, const uint32_t *w, v_f32 sum[TILE][2]) {
     const uint32_t *a = b->a + (size_t)row * BLOCK_WORDS;
     switch (p->precision) {
-    case KH_INT8: tile_int8(a, w, (b->depth + KH_INT8_GROUP - 1) / KH_INT8_GROUP, b->r + row, b->padded, sum); break;
+    case KH_INT8:
+        tile_int8(a, w, (b->depth + KH_INT8_GROUP - 1) / KH_INT8_GROUP, b->r + row, b->padded, sum);
+        break;
 #ifdef HAVE_DOT2
     case KH_BF16: tile_bf16(a, w, (b->depth + 1) / 2, sum); break;
 #endif
@@ -537,10 +575,10 @@ static inline void tile(const kh_product *p, const block *b, int row, const uint
     }
 }
 
-/* All tiles of one panel and one block. Meanwhile the cache is told of the next panel's block, which starts where no
- * hardware would guess: a share of it with each tile. */
-static void panel_block(
-    const kh_product *p, const block *b, int column, const uint32_t *w, const uint32_t *next, size_t next_bytes) {
+/* All tiles of one panel and one block. Meanwhile the cache is told of the next panel's block,
+ * which starts where no hardware would guess: a share of it with each tile. */
+static void panel_block(const kh_product *p, const block *b, int column, const uint32_t *w,
+    const uint32_t *next, size_t next_bytes) {
     int columns = p->n - column, tiles = (p->rows + TILE - 1) / TILE;
     const char *ahead = (const char *)next, *end = ahead + next_bytes;
     size_t share = (next_bytes / 64 / (size_t)tiles + 1) * 64;
@@ -565,7 +603,8 @@ static void panel_block(
 }
 
 static void product(const kh_product *p, void *scratch) {
-    size_t padded = (size_t)(p->rows + TILE - 1) / TILE * TILE, panel = panel_rows(p->precision, p->k) * COLUMNS;
+    size_t padded = (size_t)(p->rows + TILE - 1) / TILE * TILE,
+           panel = panel_rows(p->precision, p->k) * COLUMNS;
     block b = { .wide = scratch, .padded = padded };
     b.a = (uint32_t *)(b.wide + BLOCK_WORDS * COLUMNS);
     b.r = (rounding *)(b.a + padded * BLOCK_WORDS);
@@ -588,7 +627,7 @@ static void product(const kh_product *p, void *scratch) {
     }
 }
 
-/* ---------------------------------------------------------------------------------- attention, LayerNorm */
+/* ------------------------------------------------------------------------ attention, LayerNorm */
 
 static void softmax(float *x, int n, float scale) {
     v_f32 top = splat(-INFINITY);
@@ -608,8 +647,9 @@ static void softmax(float *x, int n, float scale) {
         store(x + i, load(x + i) * share);
 }
 
-/* Rows [n, d] as panels of W for x k^T: column j of the product is row j. Four rows at a time, each read in one go: in
- * memory they lie so far apart that sixteen of them would drive each other out of the cache. */
+/* Rows [n, d] as panels of W for x k^T: column j of the product is row j. Four rows at a time, each
+ * read in one go: in memory they lie so far apart that sixteen of them would drive each other out
+ * of the cache. */
 static void pack_rows(const float *rows, size_t ld, int n, int d, float *out) {
     for (int panel = 0; panel < n; panel += COLUMNS, out += d * COLUMNS)
         for (int j = 0; j < COLUMNS; j += 4) {
@@ -683,7 +723,8 @@ static float row_sum(const float *x, int n, float minus, bool square) {
     return total;
 }
 
-static void layer_norm(const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y) {
+static void layer_norm(
+    const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y) {
     for (int r = 0; r < rows; r++, x += n, y += n) {
         float mean = row_sum(x, n, 0, false) / (float)n;
         float share = 1 / sqrtf(row_sum(x, n, mean, true) / (float)n + eps);

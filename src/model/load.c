@@ -1,9 +1,11 @@
 /* load.c - kh_model_open: a folder of files becomes bound, checked weights.
  *
- * config.json says which tensors there must be and how large; the table in weights.c says what they are called; this file
- * walks it. Each tensor is read once, in pieces, with pread into memory of our own: nothing is mapped, so whatever happens
- * to the file later, the weights stay what they were, and a file cut short is a sentence and not a signal. On the way every
- * piece is hashed into the fingerprint, searched for NaN and infinities, and converted if another format was asked for. */
+ * config.json says which tensors there must be and how large; the table in weights.c says what they
+ * are called; this file walks it. Each tensor is read once, in pieces, with pread into memory of
+ * our own: nothing is mapped, so whatever happens to the file later, the weights stay what they
+ * were, and a file cut short is a sentence and not a signal. On the way every piece is hashed into
+ * the fingerprint, searched for NaN and infinities, and converted if another format was asked for.
+ */
 #include "model/checkpoint.h"
 #include "model/weights.h"
 
@@ -30,7 +32,7 @@ typedef struct loader {
     XXH3_state_t hash;
 } loader;
 
-/* --------------------------------------------------------------------------------------------- one tensor */
+/* ---------------------------------------------------------------------------------- one tensor */
 
 static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s, kh_err *err) {
     const kh_config *c = &l->m->config;
@@ -42,12 +44,15 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
         char have_text[256], want_text[64];
         kh_shape_text(a->shape, a->rank, have_text, sizeof have_text);
         kh_shape_text(want, rank, want_text, sizeof want_text);
-        return kh_fail(err, KH_EMISMATCH, "%s: tensor \"%s\" has shape %s, but config.json says [%s%s%s] = %s", path, a->name,
-            have_text, row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "", kh_weight_key(row->cols), want_text);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: tensor \"%s\" has shape %s, but config.json says [%s%s%s] = %s", path, a->name,
+            have_text, row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "",
+            kh_weight_key(row->cols), want_text);
     }
     if (a->dtype == KH_DTYPE_ANY)
-        return kh_fail(
-            err, KH_EUNSUPPORTED, "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name, a->type);
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name,
+            a->type);
     return 0;
 }
 
@@ -55,18 +60,23 @@ static int fail_nonfinite(const kh_stored *s, const kh_tensor *t, size_t at, kh_
     size_t cols = (size_t)t->cols;
     if (t->rows > 1)
         return kh_fail(err, KH_EFORMAT,
-            "%s: tensor \"%s\" holds NaN or infinity at [%zu, %zu]; the file is damaged or its training failed",
+            "%s: tensor \"%s\" holds NaN or infinity at [%zu, %zu]; the file is damaged or its "
+            "training failed",
             kh_safetensors_path(s->file), s->array->name, at / cols, at % cols);
-    return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" holds NaN or infinity at [%zu]; the file is damaged or its training failed",
+    return kh_fail(err, KH_EFORMAT,
+        "%s: tensor \"%s\" holds NaN or infinity at [%zu]; the file is damaged or its training "
+        "failed",
         kh_safetensors_path(s->file), s->array->name, at);
 }
 
 /* n numbers into the format that was asked for, which may be too narrow for them. */
-static int convert(const loader *l, const kh_stored *s, const void *in, void *to, kh_dtype dtype, size_t n, kh_err *err) {
+static int convert(const loader *l, const kh_stored *s, const void *in, void *to, kh_dtype dtype,
+    size_t n, kh_err *err) {
     kh_numbers_convert(in, s->array->dtype, to, dtype, n);
     if (l->opts.allow_nonfinite || kh_numbers_nonfinite(to, dtype, n) == n)
         return 0;
-    return kh_fail(err, KH_ELIMIT, "%s: tensor \"%s\" holds a number too large for %s; keep it as BF16 or F32",
+    return kh_fail(err, KH_ELIMIT,
+        "%s: tensor \"%s\" holds a number too large for %s; keep it as BF16 or F32",
         kh_safetensors_path(s->file), s->array->name, kh_dtype_name(dtype));
 }
 
@@ -81,7 +91,8 @@ static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err)
     for (size_t at = 0, many; at < n; at += many) {
         many = n - at < PIECE / from_bytes ? n - at : PIECE / from_bytes;
         char *to = (char *)t->data + at * to_bytes, *in = from == t->dtype ? to : l->piece;
-        int rc = kh_safetensors_read(s->file, s->array, at * from_bytes, many * from_bytes, in, err);
+        int rc =
+            kh_safetensors_read(s->file, s->array, at * from_bytes, many * from_bytes, in, err);
         if (rc != 0)
             return rc;
         XXH3_64bits_update(&l->hash, in, many * from_bytes);
@@ -94,11 +105,13 @@ static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err)
     return 0;
 }
 
-/* The first spelling that is there; all spellings become known, so that none is reported as unused. */
+/* The first spelling that is there; all spellings become known, so that none is reported as unused.
+ */
 static kh_stored *find_weight(loader *l, const kh_weight *row, int layer) {
     kh_stored *first = NULL;
     char name[NAME_MAX_BYTES];
-    for (int n = 0; kh_weight_name(row, &l->m->config, l->prefixed, layer, n, name, sizeof name); n++) {
+    for (int n = 0; kh_weight_name(row, &l->m->config, l->prefixed, layer, n, name, sizeof name);
+         n++) {
         kh_stored *s = kh_checkpoint_find(&l->files, name);
         if (s)
             s->known = true;
@@ -113,9 +126,10 @@ static int fail_missing(const loader *l, const kh_weight *row, int layer, kh_err
     char name[NAME_MAX_BYTES];
     kh_weight_name(row, c, l->prefixed, layer, 0, name, sizeof name);
     const char *why = row->need == KH_NEED_DECODER ? "\"tie_word_embeddings\" is false, so the head"
-                      : row->need == KH_NEED_HEAD  ? "the masked-language-model head"
+        : row->need == KH_NEED_HEAD                ? "the masked-language-model head"
                                                    : "the encoder";
-    return kh_fail(err, KH_EMISSING, "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why,
+    return kh_fail(err, KH_EMISSING,
+        "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why,
         c->type, c->layers);
 }
 
@@ -126,20 +140,25 @@ static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t,
     int rc = check_shape(l, row, s, err);
     if (rc != 0)
         return rc;
-    /* What identifies the tensor, before its bytes: its row in the table, layer, format and shape. */
-    uint32_t head[5] = { (uint32_t)(row - kh_weight_table), (uint32_t)layer, (uint32_t)s->array->dtype };
+    /* What identifies the tensor, before its bytes: its row in the table, layer, format and shape.
+     */
+    uint32_t head[5] = { (uint32_t)(row - kh_weight_table), (uint32_t)layer,
+        (uint32_t)s->array->dtype };
     t->rows = row->rows ? kh_weight_size(&l->m->config, row->rows) : 1;
     t->cols = kh_weight_size(&l->m->config, row->cols);
     head[3] = (uint32_t)t->rows;
     head[4] = (uint32_t)t->cols;
     XXH3_64bits_update(&l->hash, head, sizeof head);
-    t->dtype = !row->rows ? KH_DTYPE_F32 : l->opts.store != KH_DTYPE_ANY ? l->opts.store : s->array->dtype;
+    t->dtype = !row->rows               ? KH_DTYPE_F32
+        : l->opts.store != KH_DTYPE_ANY ? l->opts.store
+                                        : s->array->dtype;
     return read_tensor(l, s, t, err);
 }
 
-/* ---------------------------------------------------------------------------------------------- all of them */
+/* --------------------------------------------------------------------------------- all of them */
 
-/* A tied decoder needs no tensor; if there is one all the same, it has to agree, or the config is wrong about it. */
+/* A tied decoder needs no tensor; if there is one all the same, it has to agree, or the config is
+ * wrong about it. */
 static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
     kh_stored *s = find_weight(l, row, 0);
     if (!s)
@@ -154,7 +173,8 @@ static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
     rc = read_tensor(&quiet, s, &t, err);
     if (rc == 0 && memcmp(t.data, word->data, kh_tensor_bytes(word)) != 0)
         rc = kh_fail(err, KH_EMISMATCH,
-            "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in config.json says they are one",
+            "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in "
+            "config.json says they are one",
             kh_safetensors_path(s->file), s->array->name);
     kh_free(t.data);
     return rc;
@@ -193,12 +213,12 @@ static void find_layout(loader *l) {
             l->m->head = true;
 }
 
-/* ------------------------------------------------------------------------------------------- what is left over */
+/* --------------------------------------------------------------------------- what is left over */
 
 /* Tensors that models carry around and masked-language modelling does not need. */
 static bool is_harmless(const char *name) {
-    static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids", "pooler.",
-        "cls.seq_relationship." };
+    static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids",
+        "pooler.", "cls.seq_relationship." };
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0)
             return true;
@@ -229,23 +249,27 @@ static int sort_left_over(loader *l, kh_err *err) {
         if (s->known || is_harmless(bare))
             continue;
         if (layer_of(bare) >= m->config.layers)
-            return kh_fail(err, KH_EMISMATCH, "%s: tensor \"%s\" belongs to layer %ld, but config.json says there are %d layers",
+            return kh_fail(err, KH_EMISMATCH,
+                "%s: tensor \"%s\" belongs to layer %ld, but config.json says there are %d layers",
                 kh_safetensors_path(s->file), name, layer_of(bare), m->config.layers);
         if (!(m->extra[m->n_extra++] = kh_arena_strndup(&m->arena, name, strlen(name))))
             return kh_fail_memory(err);
     }
     if (m->n_extra > 0)
-        kh_log(l->opts.hooks, KH_WARN, "%s: %d tensor%s that a %s model does not have, among them \"%s\": not used", m->dir,
+        kh_log(l->opts.hooks, KH_WARN,
+            "%s: %d tensor%s that a %s model does not have, among them \"%s\": not used", m->dir,
             m->n_extra, m->n_extra > 1 ? "s" : "", m->config.type, m->extra[0]);
     return 0;
 }
 
-/* ----------------------------------------------------------------------------------------------- the model */
+/* ----------------------------------------------------------------------------------- the model */
 
 static int read_config(kh_model *m, kh_err *err) {
     if (!kh_dir_exists(m->dir))
-        return kh_fail(
-            err, KH_EMISSING, "%s: there is no such folder; a model is a folder with config.json and model.safetensors", m->dir);
+        return kh_fail(err, KH_EMISSING,
+            "%s: there is no such folder; a model is a folder with config.json and "
+            "model.safetensors",
+            m->dir);
     char *path = kh_path_join(m->dir, "config.json");
     int rc = path ? kh_config_read(&m->config, path, err) : kh_fail_memory(err);
     kh_free(path);
@@ -258,8 +282,9 @@ static int read_config(kh_model *m, kh_err *err) {
 /* The sizes and settings that change results, in a fixed order. */
 static void hash_config(loader *l) {
     const kh_config *c = &l->m->config;
-    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->family, c->layers, c->hidden, c->heads, c->inner, c->vocab, c->positions,
-        c->types, c->pad, (int)c->act, (int)c->head_act, c->tied, l->m->head };
+    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->family, c->layers, c->hidden, c->heads,
+        c->inner, c->vocab, c->positions, c->types, c->pad, (int)c->act, (int)c->head_act, c->tied,
+        l->m->head };
     XXH3_64bits_reset(&l->hash);
     XXH3_64bits_update(&l->hash, sizes, sizeof sizes);
     XXH3_64bits_update(&l->hash, &c->eps, sizeof c->eps);
@@ -284,7 +309,9 @@ static int load(loader *l, kh_err *err) {
 
 int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh_err *err) {
     *out = NULL;
-    loader l = { .opts = opts ? *opts : (kh_model_opts){ 0 }, .m = kh_calloc(1, sizeof(kh_model)), .piece = kh_aligned(PIECE) };
+    loader l = { .opts = opts ? *opts : (kh_model_opts){ 0 },
+        .m = kh_calloc(1, sizeof(kh_model)),
+        .piece = kh_aligned(PIECE) };
     int rc = l.m && l.piece ? kh_place_model(&l.m->dir, dir, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = load(&l, err);
@@ -298,7 +325,9 @@ int kh_model_open(kh_model **out, const char *dir, const kh_model_opts *opts, kh
 }
 
 void kh_model_drop(kh_model *m, kh_tensor *t) {
-    const kh_tensor *twin = t == &m->w.word ? &m->w.decoder_w : &m->w.word; /* a tied decoder shares the memory of the words */
+    const kh_tensor *twin = t == &m->w.word
+        ? &m->w.decoder_w
+        : &m->w.word; /* a tied decoder shares the memory of the words */
     if (twin->data != t->data)
         kh_free(t->data);
     *t = (kh_tensor){ 0 };
@@ -308,7 +337,10 @@ void kh_model_close(kh_model *m) {
     if (!m)
         return;
     for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
-        for (int layer = 0; layer < (!row->layered ? 1 : m->w.layer ? m->config.layers : 0); layer++)
+        for (int layer = 0; layer < (!row->layered       ? 1
+                                            : m->w.layer ? m->config.layers
+                                                         : 0);
+             layer++)
             kh_model_drop(m, kh_weight_tensor(row, &m->w, layer));
     kh_arena_free(&m->arena);
     kh_free(m->dir);
@@ -319,7 +351,9 @@ int kh_model_needs_head(const kh_model *m, const char *what, kh_err *err) {
     if (m->head)
         return 0;
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: the model has no masked-language-model head, which %s needs; only its features can be used", m->dir, what);
+        "%s: the model has no masked-language-model head, which %s needs; only its features can be "
+        "used",
+        m->dir, what);
 }
 
 static size_t model_bytes(const kh_model *m) {

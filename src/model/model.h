@@ -1,11 +1,12 @@
 /* model.h - an encoder in memory: its sizes, its weights, and how an input is laid out for it.
  *
- * One struct of bound weights serves every forward pass: the plain one (reference.h) and the fast one read the same
- * tensors. Matrices hold the numbers as they were stored, or as kh_model_opts.store asked; vectors are always F32.
- * kh_tensor_row gives floats of either. The formulas are in doc/model.md.
+ * One struct of bound weights serves every forward pass: the plain one (reference.h) and the fast
+ * one read the same tensors. Matrices hold the numbers as they were stored, or as
+ * kh_model_opts.store asked; vectors are always F32. kh_tensor_row gives floats of either. The
+ * formulas are in doc/model.md.
  *
- * L layers, H hidden, A heads, I inner, V vocabulary, P positions, T token types, as in config.h. Matrices multiply from
- * the right as in PyTorch: y = x W^T + b, so W is [out, in]. */
+ * L layers, H hidden, A heads, I inner, V vocabulary, P positions, T token types, as in config.h.
+ * Matrices multiply from the right as in PyTorch: y = x W^T + b, so W is [out, in]. */
 #ifndef KH_MODEL_MODEL_H
 #define KH_MODEL_MODEL_H
 
@@ -25,11 +26,11 @@ typedef struct kh_layer {
 } kh_layer;
 
 typedef struct kh_weights {
-    kh_tensor word;         /* [V, H] */
-    kh_tensor position;     /* [P, H] */
-    kh_tensor type;         /* [T, H]; absent in DistilBERT */
-    kh_tensor ln_g, ln_b;   /* [H], [H]: LayerNorm of the embeddings */
-    kh_layer *layer;        /* [L] */
+    kh_tensor word;                 /* [V, H] */
+    kh_tensor position;             /* [P, H] */
+    kh_tensor type;                 /* [T, H]; absent in DistilBERT */
+    kh_tensor ln_g, ln_b;           /* [H], [H]: LayerNorm of the embeddings */
+    kh_layer *layer;                /* [L] */
     kh_tensor head_w, head_b;       /* [H, H], [H]: the head; absent in a model without one */
     kh_tensor head_ln_g, head_ln_b; /* [H], [H] */
     kh_tensor decoder_w;            /* [V, H]; the same memory as `word` if tied */
@@ -44,7 +45,8 @@ struct kh_model {
     kh_dtype file_dtype; /* of the word embeddings in the file */
     uint64_t fingerprint;
     size_t params;
-    const char **extra; /* [n_extra] names of tensors that nothing uses, harmless ones not among them */
+    const char *
+        *extra; /* [n_extra] names of tensors that nothing uses, harmless ones not among them */
     int n_extra;
     kh_arena arena; /* names, layers, extra */
 };
@@ -52,10 +54,11 @@ struct kh_model {
 /* Fails with a sentence if the model has no head; `what` needs it, e.g. "fill-mask". */
 int kh_model_needs_head(const kh_model *, const char *what, kh_err *err);
 
-/* Frees the memory of one tensor of the model, which then is absent: for code that keeps its own, packed copy. */
+/* Frees the memory of one tensor of the model, which then is absent: for code that keeps its own,
+ * packed copy. */
 void kh_model_drop(kh_model *, kh_tensor *);
 
-/* ------------------------------------------------------------------------------------------------- inputs */
+/* -------------------------------------------------------------------------------------- inputs */
 
 /* One sequence and the soft prompt in it. */
 typedef struct kh_input {

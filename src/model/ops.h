@@ -1,7 +1,8 @@
-/* ops.h - what training does to rows of numbers besides products: one table of functions per instruction set, in f32, and
- * one in double (backward_f64.c), which is the specification.
+/* ops.h - what training does to rows of numbers besides products: one table of functions per
+ * instruction set, in f32, and one in double (backward_f64.c), which is the specification.
  *
- * Rows lie ld numbers apart. "share" is 1 / sqrt(variance + eps) of a row; "hat" a row with its mean taken off, times share. */
+ * Rows lie ld numbers apart. "share" is 1 / sqrt(variance + eps) of a row; "hat" a row with its
+ * mean taken off, times share. */
 #ifndef KH_MODEL_OPS_H
 #define KH_MODEL_OPS_H
 
@@ -10,8 +11,8 @@
 /* How far a step of AdamW goes; beta1 and beta2 are those of the optimiser. */
 #define KH_ADAMW_STEP(real) \
     { \
-        real scale;      /* of the gradient: clipping */ \
-        real keep;       /* 1 - rate * decay */ \
+        real scale; /* of the gradient: clipping */ \
+        real keep;  /* 1 - rate * decay */ \
         real beta1, beta2; \
         real rate;       /* learning rate / (1 - beta1^t) */ \
         real correction; /* 1 / sqrt(1 - beta2^t) */ \
@@ -21,23 +22,27 @@
 #define KH_OPS(real, adamw_step) \
     { \
         /* y = bias + more; either may be NULL */ \
-        void (*fill)(real *y, size_t ldy, int rows, int n, const real *bias, const real *more, size_t ldm); \
+        void (*fill)(real * y, size_t ldy, int rows, int n, const real *bias, const real *more, \
+            size_t ldm); \
         /* x becomes hat, y = hat * gain + bias */ \
-        void (*norm)(real *x, int rows, int n, real eps, const real *gain, const real *bias, real *share, real *y); \
-        /* d, the gradient of y, becomes that of x; adds to those of gain and bias unless they are NULL */ \
-        void (*norm_back)(real *d, int rows, int n, const real *hat, const real *share, const real *gain, real *d_gain, \
-            real *d_bias); \
+        void (*norm)(real * x, int rows, int n, real eps, const real *gain, const real *bias, \
+            real *share, real *y); \
+        /* d, the gradient of y, becomes that of x; adds to those of gain and bias unless they are \
+         * NULL */ \
+        void (*norm_back)(real * d, int rows, int n, const real *hat, const real *share, \
+            const real *gain, real *d_gain, real *d_bias); \
         /* x becomes the slope of the activation, y its value */ \
-        void (*bend)(kh_act, real *x, size_t n, real *y); \
-        /* each row becomes softmax(scale * row); what lies between n and ld may become anything but NaN */ \
-        void (*softmax)(real *x, size_t ld, int rows, int n, real scale); \
+        void (*bend)(kh_act, real * x, size_t n, real * y); \
+        /* each row becomes softmax(scale * row); what lies between n and ld may become anything \
+         * but NaN */ \
+        void (*softmax)(real * x, size_t ld, int rows, int n, real scale); \
         /* d, the gradient of p = softmax(scale * x), becomes that of x */ \
-        void (*softmax_back)(real *d, const real *p, size_t ld, int rows, int n, real scale); \
+        void (*softmax_back)(real * d, const real *p, size_t ld, int rows, int n, real scale); \
         /* the loss -log softmax(x)[target], times scale; x becomes its gradient */ \
-        double (*cross_entropy)(real *x, int n, int target, real scale); \
+        double (*cross_entropy)(real * x, int n, int target, real scale); \
         void (*column_sums)(const real *x, size_t ld, int rows, int n, real *sum); /* sum += */ \
-        void (*multiply)(real *x, const real *y, size_t n);                         /* x *= y */ \
-        void (*add)(real *x, const real *y, size_t n);                              /* x += y */ \
+        void (*multiply)(real * x, const real *y, size_t n);                       /* x *= y */ \
+        void (*add)(real * x, const real *y, size_t n);                            /* x += y */ \
         double (*square_sum)(const real *x, size_t n); \
         void (*adamw)(const adamw_step *, real *w, const real *g, real *m, real *v, size_t n); \
     }

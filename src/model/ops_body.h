@@ -1,9 +1,11 @@
-/* ops_body.h - ops.h in vectors of WIDTH floats; included after kernels_body.h, whose vectors, exponential and sums it uses.
- * Loops without a sum across lanes are left to the compiler. Every sum has one fixed order. */
+/* ops_body.h - ops.h in vectors of WIDTH floats; included after kernels_body.h, whose vectors,
+ * exponential and sums it uses. Loops without a sum across lanes are left to the compiler. Every
+ * sum has one fixed order. */
 
 #include "model/ops.h"
 
-static void fill(float *y, size_t ldy, int rows, int n, const float *bias, const float *more, size_t ldm) {
+static void fill(
+    float *y, size_t ldy, int rows, int n, const float *bias, const float *more, size_t ldm) {
     for (int r = 0; r < rows; r++, y += ldy, more = more ? more + ldm : NULL)
         if (bias && more)
             for (int i = 0; i < n; i++)
@@ -14,7 +16,8 @@ static void fill(float *y, size_t ldy, int rows, int n, const float *bias, const
             memset(y, 0, (size_t)n * sizeof *y);
 }
 
-static void norm(float *x, int rows, int n, float eps, const float *gain, const float *bias, float *share, float *y) {
+static void norm(float *x, int rows, int n, float eps, const float *gain, const float *bias,
+    float *share, float *y) {
     for (int r = 0; r < rows; r++, x += n, y += n) {
         float mean = row_sum(x, n, 0, false) / (float)n;
         float s = 1 / sqrtf(row_sum(x, n, mean, true) / (float)n + eps);
@@ -27,8 +30,8 @@ static void norm(float *x, int rows, int n, float eps, const float *gain, const 
 }
 
 /* With e = d * gain: share * (e - mean(e) - hat * mean(e * hat)). */
-static void norm_back(
-    float *d, int rows, int n, const float *hat, const float *share, const float *gain, float *d_gain, float *d_bias) {
+static void norm_back(float *d, int rows, int n, const float *hat, const float *share,
+    const float *gain, float *d_gain, float *d_bias) {
     for (int r = 0; r < rows; r++, d += n, hat += n) {
         v_f32 sum = splat(0), sum_hat = splat(0);
         int i = 0;
@@ -53,7 +56,8 @@ static void norm_back(
     }
 }
 
-/* Value and slope of x Phi(x): Phi(x) + x phi(x), where phi(x) is e^(-x^2 / 2) / sqrt(2 pi). erf as in gelu_f32. */
+/* Value and slope of x Phi(x): Phi(x) + x phi(x), where phi(x) is e^(-x^2 / 2) / sqrt(2 pi). erf as
+ * in gelu_f32. */
 static inline v_f32 gelu_slope(v_f32 x, v_f32 *slope) {
     v_f32 z = x * splat(0.70710678f);
     v_f32 a = larger(z, -z);
@@ -73,7 +77,9 @@ static inline v_f32 gelu_slope(v_f32 x, v_f32 *slope) {
 static inline v_f32 gelu_tanh_slope(v_f32 x, v_f32 *slope) {
     v_f32 u = splat(0.79788456f) * (x + splat(0.044715f) * x * x * x);
     v_f32 s = splat(1.0f) / (splat(1.0f) + exp_f32(splat(-2.0f) * u));
-    *slope = s + splat(2.0f) * x * s * (splat(1.0f) - s) * splat(0.79788456f) * (splat(1.0f) + splat(0.134145f) * x * x);
+    *slope = s +
+        splat(2.0f) * x * s * (splat(1.0f) - s) * splat(0.79788456f) *
+            (splat(1.0f) + splat(0.134145f) * x * x);
     return x * s;
 }
 
@@ -190,5 +196,5 @@ static void adamw(const kh_adamw_f32 *s, float *w, const float *g, float *m, flo
     }
 }
 
-static const kh_ops_f32 train_ops = { fill, norm, norm_back, bend_rows, softmax_rows, softmax_back, cross_entropy, column_sums,
-    multiply, add, square_sum, adamw };
+static const kh_ops_f32 train_ops = { fill, norm, norm_back, bend_rows, softmax_rows, softmax_back,
+    cross_entropy, column_sums, multiply, add, square_sum, adamw };

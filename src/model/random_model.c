@@ -1,4 +1,5 @@
-/* random_model.c - writes models of random weights, a block of rows at a time; see random_model.h. */
+/* random_model.c - writes models of random weights, a block of rows at a time; see random_model.h.
+ */
 #include "model/random_model.h"
 
 #include "base/alloc.h"
@@ -12,19 +13,35 @@
 #include <assert.h>
 #include <string.h>
 
-#define BERT .family = KH_FAMILY_BERT, .type = "bert", .types = 2, .pad = 0, .first_position = 0, .eps = 1e-12, .tied = true
-#define ROBERTA .family = KH_FAMILY_ROBERTA, .type = "roberta", .types = 1, .pad = 1, .first_position = 2, .eps = 1e-5, .tied = true
+#define BERT \
+    .family = KH_FAMILY_BERT, .type = "bert", .types = 2, .pad = 0, .first_position = 0, \
+    .eps = 1e-12, .tied = true
+#define ROBERTA \
+    .family = KH_FAMILY_ROBERTA, .type = "roberta", .types = 1, .pad = 1, .first_position = 2, \
+    .eps = 1e-5, .tied = true
 
 static const struct arch_row {
     const char *name;
     kh_config config;
 } arch_table[] = {
-    { "roberta-large", { ROBERTA, .layers = 24, .hidden = 1024, .heads = 16, .inner = 4096, .vocab = 50265, .positions = 514 } },
-    { "roberta-base", { ROBERTA, .layers = 12, .hidden = 768, .heads = 12, .inner = 3072, .vocab = 50265, .positions = 514 } },
-    { "bert-large", { BERT, .layers = 24, .hidden = 1024, .heads = 16, .inner = 4096, .vocab = 30522, .positions = 512 } },
-    { "bert-base", { BERT, .layers = 12, .hidden = 768, .heads = 12, .inner = 3072, .vocab = 30522, .positions = 512 } },
-    { "roberta-tiny", { ROBERTA, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300, .positions = 130 } },
-    { "bert-tiny", { BERT, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300, .positions = 128 } },
+    { "roberta-large",
+        { ROBERTA, .layers = 24, .hidden = 1024, .heads = 16, .inner = 4096, .vocab = 50265,
+            .positions = 514 } },
+    { "roberta-base",
+        { ROBERTA, .layers = 12, .hidden = 768, .heads = 12, .inner = 3072, .vocab = 50265,
+            .positions = 514 } },
+    { "bert-large",
+        { BERT, .layers = 24, .hidden = 1024, .heads = 16, .inner = 4096, .vocab = 30522,
+            .positions = 512 } },
+    { "bert-base",
+        { BERT, .layers = 12, .hidden = 768, .heads = 12, .inner = 3072, .vocab = 30522,
+            .positions = 512 } },
+    { "roberta-tiny",
+        { ROBERTA, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
+            .positions = 130 } },
+    { "bert-tiny",
+        { BERT, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
+            .positions = 128 } },
 };
 enum { N_ARCHS = sizeof arch_table / sizeof *arch_table, BLOCK_BYTES = 1 << 22 };
 
@@ -57,7 +74,8 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     if (!p->array || !p->job)
         return kh_fail_memory(err);
     for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
-        for (int layer = 0; kh_weight_wanted(row, c, true) && layer < (row->layered ? c->layers : 1); layer++) {
+        for (int layer = 0;
+             kh_weight_wanted(row, c, true) && layer < (row->layered ? c->layers : 1); layer++) {
             char name[256];
             kh_weight_name(row, c, true, layer, 0, name, sizeof name);
             kh_array *a = &p->array[p->n];
@@ -73,9 +91,10 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     return 0;
 }
 
-/* The rows of the padding token are zero, as in Hugging Face's embeddings. Streams are numbered by table row and layer, so
- * that two models share a tensor's numbers whatever else they have. */
-void kh_random_rows(const kh_random_opts *o, const kh_weight *w, int layer, size_t first, size_t n, size_t cols, float *out) {
+/* The rows of the padding token are zero, as in Hugging Face's embeddings. Streams are numbered by
+ * table row and layer, so that two models share a tensor's numbers whatever else they have. */
+void kh_random_rows(const kh_random_opts *o, const kh_weight *w, int layer, size_t first, size_t n,
+    size_t cols, float *out) {
     const kh_config *c = &o->config;
     uint32_t stream = (uint32_t)(w - kh_weight_table) << 16 | (uint32_t)layer;
     bool padded = w->rows == 'V' || (w->rows == 'P' && c->family == KH_FAMILY_ROBERTA);
@@ -90,9 +109,11 @@ void kh_random_rows(const kh_random_opts *o, const kh_weight *w, int layer, size
     }
 }
 
-static int write_tensor(
-    kh_safetensors_writer *w, const kh_random_opts *o, const kh_array *a, const job *j, float *block, void *narrow, kh_err *err) {
-    size_t rows = a->shape[0], cols = a->rank == 2 ? a->shape[1] : 1; /* a vector may be longer than a block; a row is not */
+static int write_tensor(kh_safetensors_writer *w, const kh_random_opts *o, const kh_array *a,
+    const job *j, float *block, void *narrow, kh_err *err) {
+    size_t rows = a->shape[0],
+           cols = a->rank == 2 ? a->shape[1]
+                               : 1; /* a vector may be longer than a block; a row is not */
     size_t at_once = BLOCK_BYTES / sizeof *block / cols;
     for (size_t first = 0, n; first < rows; first += n) {
         n = rows - first < at_once ? rows - first : at_once;
@@ -116,7 +137,8 @@ static int write_weights(const char *path, const kh_random_opts *o, kh_err *err)
     size_t end = p.n > 0 ? p.array[p.n - 1].begin + p.array[p.n - 1].bytes : 0;
     for (int i = 0; i < p.n && rc == 0; i++) {
         rc = write_tensor(w, o, &p.array[i], &p.job[i], block, narrow, err);
-        size_t before = p.array[i].begin >> 20, done = (p.array[i].begin + p.array[i].bytes) >> 20, total = end >> 20;
+        size_t before = p.array[i].begin >> 20, done = (p.array[i].begin + p.array[i].bytes) >> 20,
+               total = end >> 20;
         if (rc == 0 && before / 64 != done / 64 &&
             kh_report_progress(o->hooks, "model random", (long)done, (long)total, "unit=MB") != 0)
             rc = kh_fail(err, KH_STOPPED, "%s: stopped on request", path);
@@ -130,13 +152,14 @@ static int write_weights(const char *path, const kh_random_opts *o, kh_err *err)
 
 int kh_random_model_write(const char *dir, const kh_random_opts *o, kh_err *err) {
     kh_buf config = kh_buf_init(1 << 16);
-    char *config_path = kh_path_join(dir, "config.json"), *weights_path = kh_path_join(dir, "model.safetensors");
+    char *config_path = kh_path_join(dir, "config.json"),
+         *weights_path = kh_path_join(dir, "model.safetensors");
     kh_config_put(&o->config, o->dtype, &config);
     int rc;
     if (!config_path || !weights_path || kh_buf_failed(&config))
         rc = kh_fail_memory(err);
-    else if ((rc = kh_config_check(&o->config, "the new model", err)) == 0 && (rc = kh_dir_make(dir, err)) == 0 &&
-             (rc = write_weights(weights_path, o, err)) == 0)
+    else if ((rc = kh_config_check(&o->config, "the new model", err)) == 0 &&
+        (rc = kh_dir_make(dir, err)) == 0 && (rc = write_weights(weights_path, o, err)) == 0)
         rc = kh_file_write(config_path, config.data, config.len, err);
     kh_buf_free(&config);
     kh_free(config_path);

@@ -1,8 +1,10 @@
-/* reference.c - one sequence through the encoder and the head, straight down the page; formulas in doc/model.md.
+/* reference.c - one sequence through the encoder and the head, straight down the page; formulas in
+ * doc/model.md.
  *
- * States are f32, every sum is taken in double and rounded once, weights are converted a row at a time. So it is a little
- * more exact than PyTorch in f32, and needs no memory beyond the states. No threads and no blocking: whoever wants speed
- * reads the fast path, whoever wants to know what is right reads this.
+ * States are f32, every sum is taken in double and rounded once, weights are converted a row at a
+ * time. So it is a little more exact than PyTorch in f32, and needs no memory beyond the states. No
+ * threads and no blocking: whoever wants speed reads the fast path, whoever wants to know what is
+ * right reads this.
  *
  * T tokens, H hidden, A heads of D = H / A, I inner, V vocabulary. */
 #include "model/reference.h"
@@ -16,12 +18,12 @@
 
 /* Everything that is written during a run. */
 typedef struct run_state {
-    kh_slot *slot; /* [T] */
-    float *x;      /* [T, H] the states between the layers */
+    kh_slot *slot;          /* [T] */
+    float *x;               /* [T, H] the states between the layers */
     float *q, *k, *v, *mix; /* [T, H] */
-    float *up;     /* [T, I] */
-    float *score;  /* [T] attention of one token in one head */
-    float *row;    /* [max(H, I)] a row of weights */
+    float *up;              /* [T, I] */
+    float *score;           /* [T] attention of one token in one head */
+    float *row;             /* [max(H, I)] a row of weights */
 } run_state;
 
 /* Four running sums, because one would make the additions wait for each other. */
@@ -40,7 +42,8 @@ static double dot(const float *a, const float *b, int n) {
 }
 
 /* x [T, C], w [D, C], b [D] -> y [T, D] = x w^T + b */
-static void linear(const float *x, int n_token, const kh_tensor *w, const kh_tensor *b, float *row, float *y) {
+static void linear(
+    const float *x, int n_token, const kh_tensor *w, const kh_tensor *b, float *row, float *y) {
     size_t in = (size_t)w->cols, out = (size_t)w->rows;
     const float *bias = b->data;
     for (int d = 0; d < w->rows; d++) {
@@ -50,7 +53,8 @@ static void linear(const float *x, int n_token, const kh_tensor *w, const kh_ten
     }
 }
 
-/* Each row of x [T, H] to mean 0 and variance 1 (divided by H, not H - 1), then scaled by g and moved by b. */
+/* Each row of x [T, H] to mean 0 and variance 1 (divided by H, not H - 1), then scaled by g and
+ * moved by b. */
 static void layer_norm(float *x, int n_token, const kh_tensor *g, const kh_tensor *b, double eps) {
     int n = g->cols;
     const float *scale = g->data, *shift = b->data;
@@ -70,7 +74,9 @@ static void layer_norm(float *x, int n_token, const kh_tensor *g, const kh_tenso
 static double activate(kh_act act, double x) {
     switch (act) {
     case KH_ACT_GELU: return 0.5 * x * (1 + erf(x * 0.70710678118654752440)); /* x / sqrt 2 */
-    case KH_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
+    case KH_ACT_GELU_TANH:
+        return 0.5 * x *
+            (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); /* sqrt(2 / pi) */
     case KH_ACT_RELU: return x > 0 ? x : 0;
     }
     return x;
@@ -118,7 +124,8 @@ static void embed(const kh_model *m, const kh_input *in, int n_token, run_state 
             s->x[t * hidden + i] += in->prompt[(size_t)s->slot[t].added * hidden + i];
 }
 
-/* q, k, v [T, H] -> mix [T, H]: in each head, softmax(q k^T / sqrt D) v. Every token sees every token. */
+/* q, k, v [T, H] -> mix [T, H]: in each head, softmax(q k^T / sqrt D) v. Every token sees every
+ * token. */
 static void attend(const kh_config *c, int n_token, run_state *s) {
     size_t hidden = (size_t)c->hidden, tokens = (size_t)n_token;
     int width = c->hidden / c->heads;
@@ -126,7 +133,8 @@ static void attend(const kh_config *c, int n_token, run_state *s) {
     for (size_t h = 0; h < hidden; h += (size_t)width)
         for (size_t t = 0; t < tokens; t++) {
             for (size_t u = 0; u < tokens; u++)
-                s->score[u] = (float)(dot(s->q + t * hidden + h, s->k + u * hidden + h, width) * scale);
+                s->score[u] =
+                    (float)(dot(s->q + t * hidden + h, s->k + u * hidden + h, width) * scale);
             softmax(s->score, n_token);
             for (size_t i = h; i < h + (size_t)width; i++) {
                 double sum = 0;
@@ -156,7 +164,8 @@ static void run_layer(const kh_config *c, const kh_layer *w, int n_token, run_st
     layer_norm(s->x, n_token, &w->ln2_g, &w->ln2_b, c->eps);
 }
 
-/* The head at some places: dense, activation, LayerNorm, then a product with the decoder's row of each wanted token. */
+/* The head at some places: dense, activation, LayerNorm, then a product with the decoder's row of
+ * each wanted token. */
 static void run_head(const kh_model *m, const kh_output *out, run_state *s) {
     const kh_weights *w = &m->w;
     size_t hidden = (size_t)m->config.hidden;
@@ -169,21 +178,24 @@ static void run_head(const kh_model *m, const kh_output *out, run_state *s) {
         for (int j = 0; j < n_token; j++) {
             int token = out->token ? out->token[j] : j;
             kh_tensor_row(&w->decoder_w, token, s->row);
-            out->logits[a * (size_t)n_token + (size_t)j] = (float)(dot(s->q, s->row, m->config.hidden) + (double)bias[token]);
+            out->logits[a * (size_t)n_token + (size_t)j] =
+                (float)(dot(s->q, s->row, m->config.hidden) + (double)bias[token]);
         }
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- the call */
+/* ------------------------------------------------------------------------------------ the call */
 
 static int check_output(const kh_model *m, int n_token, const kh_output *out, kh_err *err) {
     int rc = out->n_at > 0 ? kh_model_needs_head(m, "a logit", err) : 0;
     for (int i = 0; i < out->n_at && rc == 0; i++)
         if (out->at[i] < 0 || out->at[i] >= n_token)
-            rc = kh_fail(err, KH_EARG, "logits are wanted at place %d of a sequence of %d", out->at[i], n_token);
+            rc = kh_fail(err, KH_EARG, "logits are wanted at place %d of a sequence of %d",
+                out->at[i], n_token);
     for (int i = 0; out->n_at > 0 && out->token && i < out->n_token && rc == 0; i++)
         if (out->token[i] < 0 || out->token[i] >= m->config.vocab)
-            rc = kh_fail(err, KH_EARG, "the logit of token %d is wanted, the vocabulary has %d", out->token[i], m->config.vocab);
+            rc = kh_fail(err, KH_EARG, "the logit of token %d is wanted, the vocabulary has %d",
+                out->token[i], m->config.vocab);
     return rc;
 }
 

@@ -1,10 +1,11 @@
 /* safetensors.c - reading and writing the format; see safetensors.h.
  *
- * The rules, each with its own sentence when broken: at least 8 bytes; a header that fits in the file; a header that is
- * one JSON object, starting with '{' and padded with spaces only; no duplicate names; known types; whole non-negative
- * dimensions; as many bytes as shape and type say; and arrays that follow each other without overlap, hole or tail from
- * the header to the end of the file. Stricter than the format: limits on header, count and rank, and no control
- * characters in names (they end up in messages on terminals). */
+ * The rules, each with its own sentence when broken: at least 8 bytes; a header that fits in the
+ * file; a header that is one JSON object, starting with '{' and padded with spaces only; no
+ * duplicate names; known types; whole non-negative dimensions; as many bytes as shape and type say;
+ * and arrays that follow each other without overlap, hole or tail from the header to the end of the
+ * file. Stricter than the format: limits on header, count and rank, and no control characters in
+ * names (they end up in messages on terminals). */
 #include "model/safetensors.h"
 
 #include "base/alloc.h"
@@ -69,15 +70,15 @@ void kh_shape_text(const size_t *shape, int rank, char *out, size_t cap) {
         snprintf(out + used, cap - used, rank ? "]" : "[]");
 }
 
-/* ------------------------------------------------------------------------------------------------ header */
+/* -------------------------------------------------------------------------------------- header */
 
 static int parse_shape(const json_t *spec, kh_array *a, const char *place, kh_err *err) {
     const json_t *shape = json_object_get(spec, "shape");
     if (!json_is_array(shape))
         return kh_fail(err, KH_EFORMAT, "%s: \"shape\" must be a list of whole numbers", place);
     if (json_array_size(shape) > KH_ARRAY_RANK)
-        return kh_fail(
-            err, KH_ELIMIT, "%s: %zu dimensions, at most %d are read", place, json_array_size(shape), (int)KH_ARRAY_RANK);
+        return kh_fail(err, KH_ELIMIT, "%s: %zu dimensions, at most %d are read", place,
+            json_array_size(shape), (int)KH_ARRAY_RANK);
     a->rank = (int)json_array_size(shape);
     for (int i = 0; i < a->rank; i++) {
         const json_t *d = json_array_get(shape, (size_t)i);
@@ -91,9 +92,10 @@ static int parse_shape(const json_t *spec, kh_array *a, const char *place, kh_er
 static int parse_offsets(const json_t *spec, kh_array *a, const char *place, kh_err *err) {
     const json_t *offsets = json_object_get(spec, "data_offsets");
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
-    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) || json_integer_value(begin) < 0 ||
-        json_integer_value(end) < json_integer_value(begin))
-        return kh_fail(err, KH_EFORMAT, "%s: \"data_offsets\" must be two whole numbers, begin and end", place);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"data_offsets\" must be two whole numbers, begin and end", place);
     a->begin = (size_t)json_integer_value(begin);
     a->bytes = (size_t)json_integer_value(end) - a->begin;
     return 0;
@@ -108,8 +110,9 @@ static int check_size(const kh_array *a, int bits, const char *place, kh_err *er
     if (!fits)
         return kh_fail(err, KH_EFORMAT, "%s: the product of its dimensions is too large", place);
     if (total % 8 != 0 || total / 8 != a->bytes)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: shape and type need %zu bytes, \"data_offsets\" give it %zu", place, (total + 7) / 8, a->bytes);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: shape and type need %zu bytes, \"data_offsets\" give it %zu", place,
+            (total + 7) / 8, a->bytes);
     return 0;
 }
 
@@ -117,7 +120,8 @@ static int parse_array(const json_t *spec, kh_array *a, const char *path, kh_err
     char place[1024];
     snprintf(place, sizeof place, "%s: tensor \"%s\"", path, a->name);
     if (!json_is_object(spec))
-        return kh_fail(err, KH_EFORMAT, "%s: must be an object with \"dtype\", \"shape\" and \"data_offsets\"", place);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: must be an object with \"dtype\", \"shape\" and \"data_offsets\"", place);
     const char *type;
     int rc = kh_json_string(spec, "dtype", &type, place, err);
     if (rc != 0)
@@ -130,7 +134,8 @@ static int parse_array(const json_t *spec, kh_array *a, const char *path, kh_err
         return kh_fail(err, KH_EFORMAT, "%s: unknown dtype \"%.40s\"", place, type);
     a->type = row->name;
     a->dtype = row->dtype;
-    if ((rc = parse_shape(spec, a, place, err)) != 0 || (rc = parse_offsets(spec, a, place, err)) != 0)
+    if ((rc = parse_shape(spec, a, place, err)) != 0 ||
+        (rc = parse_offsets(spec, a, place, err)) != 0)
         return rc;
     return check_size(a, row->bits, place, err);
 }
@@ -142,7 +147,8 @@ static int check_metadata(const json_t *meta, const char *path, kh_err *err) {
         return kh_fail(err, KH_EFORMAT, "%s: \"__metadata__\" must be an object of strings", path);
     json_object_foreach((json_t *)meta, key, value) {
         if (!json_is_string(value))
-            return kh_fail(err, KH_EFORMAT, "%s: \"__metadata__\" must be an object of strings", path);
+            return kh_fail(
+                err, KH_EFORMAT, "%s: \"__metadata__\" must be an object of strings", path);
     }
     return 0;
 }
@@ -150,16 +156,19 @@ static int check_metadata(const json_t *meta, const char *path, kh_err *err) {
 static int check_name(const char *name, const char *path, kh_err *err) {
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
-            return kh_fail(err, KH_EFORMAT, "%s: the name of a tensor holds a control character", path);
+            return kh_fail(
+                err, KH_EFORMAT, "%s: the name of a tensor holds a control character", path);
     if (strlen(name) > 512)
-        return kh_fail(err, KH_ELIMIT, "%s: the name of a tensor has %zu bytes, at most 512 are allowed", path, strlen(name));
+        return kh_fail(err, KH_ELIMIT,
+            "%s: the name of a tensor has %zu bytes, at most 512 are allowed", path, strlen(name));
     return 0;
 }
 
 static int parse_arrays(kh_safetensors *f, const json_t *root, kh_err *err) {
     size_t count = json_object_size(root);
     if (count > KH_ARRAY_COUNT)
-        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors, at most %d are read", f->path, count, (int)KH_ARRAY_COUNT);
+        return kh_fail(err, KH_ELIMIT, "%s: %zu tensors, at most %d are read", f->path, count,
+            (int)KH_ARRAY_COUNT);
     f->array = kh_calloc(count + 1, sizeof *f->array);
     if (!f->array)
         return kh_fail_memory(err);
@@ -198,23 +207,28 @@ static int check_layout(kh_safetensors *f, size_t data_bytes, kh_err *err) {
     for (int i = 0; i < f->n; i++) {
         const kh_array *a = &f->array[i];
         if (a->begin < end)
-            return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" overlaps with \"%s\"", f->path, a->name, f->array[i - 1].name);
+            return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\" overlaps with \"%s\"", f->path,
+                a->name, f->array[i - 1].name);
         if (a->begin > end)
-            return kh_fail(err, KH_EFORMAT, "%s: a hole of %zu bytes before tensor \"%s\"", f->path, a->begin - end, a->name);
-        end += a->bytes; /* cannot wrap: both came from 63-bit numbers, and the sum is one of them */
+            return kh_fail(err, KH_EFORMAT, "%s: a hole of %zu bytes before tensor \"%s\"", f->path,
+                a->begin - end, a->name);
+        end +=
+            a->bytes; /* cannot wrap: both came from 63-bit numbers, and the sum is one of them */
         if (end > data_bytes)
             return kh_fail(err, KH_EFORMAT,
-                "%s: cut short: tensor \"%s\" ends at byte %zu after the header, the file has only %zu there", f->path, a->name,
-                end, data_bytes);
+                "%s: cut short: tensor \"%s\" ends at byte %zu after the header, the file has only "
+                "%zu there",
+                f->path, a->name, end, data_bytes);
         if (kh_map_add(&f->by_name, a->name, strlen(a->name), i, NULL) < 0)
             return kh_fail_memory(err);
     }
     if (end < data_bytes)
-        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes after the last tensor belong to nothing", f->path, data_bytes - end);
+        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes after the last tensor belong to nothing",
+            f->path, data_bytes - end);
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------- files */
+/* --------------------------------------------------------------------------------------- files */
 
 static int read_at(const kh_safetensors *f, size_t from, void *out, size_t n, kh_err *err) {
     char *to = out;
@@ -234,7 +248,8 @@ static int read_at(const kh_safetensors *f, size_t from, void *out, size_t n, kh
 }
 
 static int open_file(kh_safetensors *f, kh_err *err) {
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+    f->fd = open(
+        f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
     if (f->fd < 0)
         return kh_fail_errno(err, f->path, "cannot open");
     if (fstat(f->fd, &f->at_open) != 0)
@@ -247,12 +262,14 @@ static int open_file(kh_safetensors *f, kh_err *err) {
 /* What stands between the length and the arrays: checks that need no JSON, then the JSON. */
 static int parse_header(kh_safetensors *f, const char *text, size_t n, kh_err *err) {
     if (n == 0 || text[0] != '{')
-        return kh_fail(err, KH_EFORMAT, "%s: the header does not start with \"{\"; is this a safetensors file?", f->path);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the header does not start with \"{\"; is this a safetensors file?", f->path);
     size_t used = n;
     while (text[used - 1] == ' ')
         used--;
     if (text[used - 1] != '}')
-        return kh_fail(err, KH_EFORMAT, "%s: the header ends in byte 0x%02x; only spaces may follow its closing \"}\"", f->path,
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the header ends in byte 0x%02x; only spaces may follow its closing \"}\"", f->path,
             (unsigned)(unsigned char)text[used - 1]);
     json_t *root;
     int rc = kh_json_parse(text, used, f->path, &root, err);
@@ -266,7 +283,8 @@ static int read_header(kh_safetensors *f, kh_err *err) {
     size_t file_bytes = (size_t)f->at_open.st_size;
     unsigned char length[8];
     if (file_bytes < sizeof length)
-        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes are too few for a safetensors file", f->path, file_bytes);
+        return kh_fail(err, KH_EFORMAT, "%s: %zu bytes are too few for a safetensors file", f->path,
+            file_bytes);
     int rc = read_at(f, 0, length, sizeof length, err);
     if (rc != 0)
         return rc;
@@ -274,16 +292,18 @@ static int read_header(kh_safetensors *f, kh_err *err) {
     for (int i = 7; i >= 0; i--)
         n = n << 8 | length[i];
     if (n > KH_SAFETENSORS_HEADER)
-        return kh_fail(err, KH_ELIMIT, "%s: a header of %llu bytes, at most %d are read; is this a safetensors file?", f->path,
+        return kh_fail(err, KH_ELIMIT,
+            "%s: a header of %llu bytes, at most %d are read; is this a safetensors file?", f->path,
             (unsigned long long)n, (int)KH_SAFETENSORS_HEADER);
     if (n > file_bytes - sizeof length)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: cut short: a header of %llu bytes in a file of %zu", f->path, (unsigned long long)n, file_bytes);
+        return kh_fail(err, KH_EFORMAT, "%s: cut short: a header of %llu bytes in a file of %zu",
+            f->path, (unsigned long long)n, file_bytes);
     char *text = kh_malloc((size_t)n);
     if (!text)
         return kh_fail_memory(err);
     f->data = sizeof length + (size_t)n;
-    if ((rc = read_at(f, sizeof length, text, (size_t)n, err)) == 0 && (rc = parse_header(f, text, (size_t)n, err)) == 0)
+    if ((rc = read_at(f, sizeof length, text, (size_t)n, err)) == 0 &&
+        (rc = parse_header(f, text, (size_t)n, err)) == 0)
         rc = check_layout(f, file_bytes - f->data, err);
     kh_free(text);
     return rc;
@@ -331,10 +351,11 @@ const kh_array *kh_safetensors_find(const kh_safetensors *f, const char *name) {
     return kh_map_get(&f->by_name, name, strlen(name), &i) ? &f->array[i] : NULL;
 }
 
-int kh_safetensors_read(const kh_safetensors *f, const kh_array *a, size_t from, size_t n, void *out, kh_err *err) {
+int kh_safetensors_read(
+    const kh_safetensors *f, const kh_array *a, size_t from, size_t n, void *out, kh_err *err) {
     if (from > a->bytes || n > a->bytes - from)
-        return kh_fail(
-            err, KH_EARG, "%s: bytes %zu to %zu of tensor \"%s\", which has %zu", f->path, from, from + n, a->name, a->bytes);
+        return kh_fail(err, KH_EARG, "%s: bytes %zu to %zu of tensor \"%s\", which has %zu",
+            f->path, from, from + n, a->name, a->bytes);
     return read_at(f, f->data + a->begin + from, out, n, err);
 }
 
@@ -344,11 +365,12 @@ int kh_safetensors_unchanged(const kh_safetensors *f, kh_err *err) {
         return kh_fail_errno(err, f->path, "cannot stat");
     if (now.st_size != f->at_open.st_size || now.st_mtim.tv_sec != f->at_open.st_mtim.tv_sec ||
         now.st_mtim.tv_nsec != f->at_open.st_mtim.tv_nsec)
-        return kh_fail(err, KH_EIO, "%s: changed while it was read; load it again when nobody writes to it", f->path);
+        return kh_fail(err, KH_EIO,
+            "%s: changed while it was read; load it again when nobody writes to it", f->path);
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- writer */
+/* -------------------------------------------------------------------------------------- writer */
 
 struct kh_safetensors_writer {
     kh_file_writer file;
@@ -356,7 +378,8 @@ struct kh_safetensors_writer {
 };
 
 static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_err *err) {
-    kh_buf_text(header, "{\"__metadata__\":{\"format\":\"pt\"}"); /* Hugging Face's loader insists on the format */
+    kh_buf_text(header,
+        "{\"__metadata__\":{\"format\":\"pt\"}"); /* Hugging Face's loader insists on the format */
     *total = 0;
     for (int i = 0; i < n; i++) {
         kh_array *a = &plan[i];
@@ -372,16 +395,18 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
         kh_shape_text(a->shape, a->rank, shape, sizeof shape);
         kh_buf_char(header, ',');
         kh_json_quote(header, a->name, strlen(a->name));
-        kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}", kh_dtype_name(a->dtype), shape,
-            a->begin, *total);
+        kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+            kh_dtype_name(a->dtype), shape, a->begin, *total);
     }
     kh_buf_char(header, '}');
-    while (header->len % 8 != 0 && !kh_buf_failed(header)) /* so that arrays start aligned for those who map the file */
+    while (header->len % 8 != 0 &&
+        !kh_buf_failed(header)) /* so that arrays start aligned for those who map the file */
         kh_buf_char(header, ' ');
     return kh_buf_failed(header) ? kh_fail_memory(err) : 0;
 }
 
-int kh_safetensors_create(kh_safetensors_writer **out, const char *path, kh_array *plan, int n, kh_err *err) {
+int kh_safetensors_create(
+    kh_safetensors_writer **out, const char *path, kh_array *plan, int n, kh_err *err) {
     kh_buf header = kh_buf_init(KH_BUF_MAX);
     kh_safetensors_writer *w = *out = kh_calloc(1, sizeof *w);
     if (!w)
@@ -405,7 +430,8 @@ int kh_safetensors_create(kh_safetensors_writer **out, const char *path, kh_arra
 
 int kh_safetensors_put(kh_safetensors_writer *w, const void *bytes, size_t n, kh_err *err) {
     if (n > w->left)
-        return kh_fail(err, KH_EARG, "%s: %zu bytes more than its header announces", w->file.path, n - w->left);
+        return kh_fail(err, KH_EARG, "%s: %zu bytes more than its header announces", w->file.path,
+            n - w->left);
     w->left -= n;
     return kh_file_writer_put(&w->file, bytes, n, err);
 }
@@ -415,7 +441,8 @@ int kh_safetensors_finish(kh_safetensors_writer *w, bool keep, kh_err *err) {
         return 0;
     int rc = 0;
     if (keep && w->left > 0)
-        rc = kh_fail(err, KH_EARG, "%s: %zu bytes fewer than its header announces", w->file.path, w->left);
+        rc = kh_fail(
+            err, KH_EARG, "%s: %zu bytes fewer than its header announces", w->file.path, w->left);
     int closed = kh_file_writer_close(&w->file, keep && rc == 0, rc == 0 ? err : NULL);
     kh_free(w);
     return rc ? rc : closed;

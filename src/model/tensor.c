@@ -10,7 +10,9 @@
 #include <math.h>
 #include <string.h>
 
-size_t kh_dtype_bytes(kh_dtype t) { return t == KH_DTYPE_F32 ? 4 : t == KH_DTYPE_F16 || t == KH_DTYPE_BF16 ? 2 : 0; }
+size_t kh_dtype_bytes(kh_dtype t) {
+    return t == KH_DTYPE_F32 ? 4 : t == KH_DTYPE_F16 || t == KH_DTYPE_BF16 ? 2 : 0;
+}
 
 const char *kh_dtype_name(kh_dtype t) {
     switch (t) {
@@ -22,7 +24,9 @@ const char *kh_dtype_name(kh_dtype t) {
     return "any";
 }
 
-size_t kh_tensor_bytes(const kh_tensor *t) { return t->data ? (size_t)t->rows * (size_t)t->cols * kh_dtype_bytes(t->dtype) : 0; }
+size_t kh_tensor_bytes(const kh_tensor *t) {
+    return t->data ? (size_t)t->rows * (size_t)t->cols * kh_dtype_bytes(t->dtype) : 0;
+}
 
 static float float_of_bits(uint32_t bits) {
     float x;
@@ -49,7 +53,8 @@ float kh_f32_of_f16(uint16_t h) {
     return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* Drops the low `shift` bits of x, rounding to nearest with ties to even; a carry runs into the exponent, as it should. */
+/* Drops the low `shift` bits of x, rounding to nearest with ties to even; a carry runs into the
+ * exponent, as it should. */
 static uint32_t round_off(uint32_t x, uint32_t shift) {
     uint32_t half = 1u << (shift - 1), odd = (x >> shift) & 1;
     return (x + half - 1 + odd) >> shift;
@@ -58,7 +63,8 @@ static uint32_t round_off(uint32_t x, uint32_t shift) {
 uint16_t kh_bf16_of_f32(float x) {
     uint32_t bits = bits_of_float(x);
     if (isnan(x))
-        return (uint16_t)(bits >> 16 | 0x40); /* quiet, so that dropping the low half cannot make it an infinity */
+        return (uint16_t)(bits >> 16 |
+            0x40); /* quiet, so that dropping the low half cannot make it an infinity */
     return (uint16_t)round_off(bits, 16);
 }
 
@@ -84,7 +90,8 @@ static float get(const void *numbers, kh_dtype t, size_t i) {
     }
 }
 
-void kh_numbers_convert(const void *from, kh_dtype from_type, void *to, kh_dtype to_type, size_t n) {
+void kh_numbers_convert(
+    const void *from, kh_dtype from_type, void *to, kh_dtype to_type, size_t n) {
     if (from_type == to_type) {
         memcpy(to, from, n * kh_dtype_bytes(to_type));
         return;
@@ -116,5 +123,6 @@ size_t kh_numbers_nonfinite(const void *numbers, kh_dtype t, size_t n) {
 void kh_tensor_row(const kh_tensor *t, int row, float *out) {
     assert(row >= 0 && row < t->rows);
     size_t cols = (size_t)t->cols;
-    kh_numbers_convert((const char *)t->data + (size_t)row * cols * kh_dtype_bytes(t->dtype), t->dtype, out, KH_DTYPE_F32, cols);
+    kh_numbers_convert((const char *)t->data + (size_t)row * cols * kh_dtype_bytes(t->dtype),
+        t->dtype, out, KH_DTYPE_F32, cols);
 }

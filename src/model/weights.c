@@ -8,39 +8,54 @@
 #define W(field) offsetof(kh_weights, field), false
 #define L(field) offsetof(kh_layer, field), true
 
-/* Old TensorFlow exports call LayerNorm's weight and bias gamma and beta. The decoder's bias is saved under either of two
- * names, which are one parameter. */
+/* Old TensorFlow exports call LayerNorm's weight and bias gamma and beta. The decoder's bias is
+ * saved under either of two names, which are one parameter. */
 const kh_weight kh_weight_table[] = {
     { W(word), 'V', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL, { "embeddings.word_embeddings.weight" } },
-    { W(position), 'P', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL, { "embeddings.position_embeddings.weight" } },
-    { W(type), 'T', 'H', KH_NEED_TYPES, KH_FILL_NORMAL, { "embeddings.token_type_embeddings.weight" } },
-    { W(ln_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE, { "embeddings.LayerNorm.weight|embeddings.LayerNorm.gamma" } },
-    { W(ln_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO, { "embeddings.LayerNorm.bias|embeddings.LayerNorm.beta" } },
+    { W(position), 'P', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { "embeddings.position_embeddings.weight" } },
+    { W(type), 'T', 'H', KH_NEED_TYPES, KH_FILL_NORMAL,
+        { "embeddings.token_type_embeddings.weight" } },
+    { W(ln_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
+        { "embeddings.LayerNorm.weight|embeddings.LayerNorm.gamma" } },
+    { W(ln_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
+        { "embeddings.LayerNorm.bias|embeddings.LayerNorm.beta" } },
 
     { L(q_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.query.weight", NULL, "transformer.layer.#.attention.q_lin.weight" } },
+        { "encoder.layer.#.attention.self.query.weight", NULL,
+            "transformer.layer.#.attention.q_lin.weight" } },
     { L(q_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.query.bias", NULL, "transformer.layer.#.attention.q_lin.bias" } },
+        { "encoder.layer.#.attention.self.query.bias", NULL,
+            "transformer.layer.#.attention.q_lin.bias" } },
     { L(k_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.key.weight", NULL, "transformer.layer.#.attention.k_lin.weight" } },
+        { "encoder.layer.#.attention.self.key.weight", NULL,
+            "transformer.layer.#.attention.k_lin.weight" } },
     { L(k_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.key.bias", NULL, "transformer.layer.#.attention.k_lin.bias" } },
+        { "encoder.layer.#.attention.self.key.bias", NULL,
+            "transformer.layer.#.attention.k_lin.bias" } },
     { L(v_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.value.weight", NULL, "transformer.layer.#.attention.v_lin.weight" } },
+        { "encoder.layer.#.attention.self.value.weight", NULL,
+            "transformer.layer.#.attention.v_lin.weight" } },
     { L(v_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.value.bias", NULL, "transformer.layer.#.attention.v_lin.bias" } },
+        { "encoder.layer.#.attention.self.value.bias", NULL,
+            "transformer.layer.#.attention.v_lin.bias" } },
     { L(o_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.output.dense.weight", NULL, "transformer.layer.#.attention.out_lin.weight" } },
+        { "encoder.layer.#.attention.output.dense.weight", NULL,
+            "transformer.layer.#.attention.out_lin.weight" } },
     { L(o_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.output.dense.bias", NULL, "transformer.layer.#.attention.out_lin.bias" } },
+        { "encoder.layer.#.attention.output.dense.bias", NULL,
+            "transformer.layer.#.attention.out_lin.bias" } },
     { L(ln1_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
-        { "encoder.layer.#.attention.output.LayerNorm.weight|encoder.layer.#.attention.output.LayerNorm.gamma", NULL,
-            "transformer.layer.#.sa_layer_norm.weight" } },
+        { "encoder.layer.#.attention.output.LayerNorm.weight|encoder.layer.#.attention.output."
+          "LayerNorm.gamma",
+            NULL, "transformer.layer.#.sa_layer_norm.weight" } },
     { L(ln1_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.output.LayerNorm.bias|encoder.layer.#.attention.output.LayerNorm.beta", NULL,
-            "transformer.layer.#.sa_layer_norm.bias" } },
+        { "encoder.layer.#.attention.output.LayerNorm.bias|encoder.layer.#.attention.output."
+          "LayerNorm.beta",
+            NULL, "transformer.layer.#.sa_layer_norm.bias" } },
     { L(up_w), 'I', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.intermediate.dense.weight", NULL, "transformer.layer.#.ffn.lin1.weight" } },
+        { "encoder.layer.#.intermediate.dense.weight", NULL,
+            "transformer.layer.#.ffn.lin1.weight" } },
     { L(up_b), 0, 'I', KH_NEED_ALWAYS, KH_FILL_ZERO,
         { "encoder.layer.#.intermediate.dense.bias", NULL, "transformer.layer.#.ffn.lin1.bias" } },
     { L(down_w), 'H', 'I', KH_NEED_ALWAYS, KH_FILL_NORMAL,
@@ -55,7 +70,8 @@ const kh_weight kh_weight_table[] = {
             "transformer.layer.#.output_layer_norm.bias" } },
 
     { W(head_w), 'H', 'H', KH_NEED_HEAD, KH_FILL_NORMAL,
-        { "cls.predictions.transform.dense.weight", "lm_head.dense.weight", "vocab_transform.weight" } },
+        { "cls.predictions.transform.dense.weight", "lm_head.dense.weight",
+            "vocab_transform.weight" } },
     { W(head_b), 0, 'H', KH_NEED_HEAD, KH_FILL_ZERO,
         { "cls.predictions.transform.dense.bias", "lm_head.dense.bias", "vocab_transform.bias" } },
     { W(head_ln_g), 0, 'H', KH_NEED_HEAD, KH_FILL_ONE,
@@ -67,7 +83,8 @@ const kh_weight kh_weight_table[] = {
     { W(decoder_w), 'V', 'H', KH_NEED_DECODER, KH_FILL_NORMAL,
         { "cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight" } },
     { W(decoder_b), 0, 'V', KH_NEED_HEAD, KH_FILL_ZERO,
-        { "cls.predictions.bias|cls.predictions.decoder.bias", "lm_head.bias|lm_head.decoder.bias", "vocab_projector.bias" } },
+        { "cls.predictions.bias|cls.predictions.decoder.bias", "lm_head.bias|lm_head.decoder.bias",
+            "vocab_projector.bias" } },
     { 0 },
 };
 
@@ -90,7 +107,9 @@ static const struct letter_row *find_letter(char letter) {
     return row;
 }
 
-int kh_weight_size(const kh_config *c, char letter) { return *(const int *)((const char *)c + find_letter(letter)->offset); }
+int kh_weight_size(const kh_config *c, char letter) {
+    return *(const int *)((const char *)c + find_letter(letter)->offset);
+}
 
 const char *kh_weight_key(char letter) { return find_letter(letter)->key; }
 
@@ -109,19 +128,21 @@ const char *kh_family_prefix(kh_family family) {
     return prefix[family];
 }
 
-bool kh_weight_name(const kh_weight *row, const kh_config *c, bool prefixed, int layer, int n, char *out, size_t cap) {
+bool kh_weight_name(const kh_weight *row, const kh_config *c, bool prefixed, int layer, int n,
+    char *out, size_t cap) {
     const char *at = row->name[c->family] ? row->name[c->family] : row->name[KH_FAMILY_BERT];
     for (; n > 0; n--) {
         at += strcspn(at, "|");
         if (!*at++)
             return false;
     }
-    bool in_head = row->need == KH_NEED_HEAD || row->need == KH_NEED_DECODER; /* the head stands outside the prefix */
+    bool in_head = row->need == KH_NEED_HEAD ||
+        row->need == KH_NEED_DECODER; /* the head stands outside the prefix */
     size_t len = strcspn(at, "|"), number = strcspn(at, "#|");
     const char *prefix = prefixed && !in_head ? kh_family_prefix(c->family) : "";
-    int used = number == len
-                   ? snprintf(out, cap, "%s%.*s", prefix, (int)len, at)
-                   : snprintf(out, cap, "%s%.*s%d%.*s", prefix, (int)number, at, layer, (int)(len - number - 1), at + number + 1);
+    int used = number == len ? snprintf(out, cap, "%s%.*s", prefix, (int)len, at)
+                             : snprintf(out, cap, "%s%.*s%d%.*s", prefix, (int)number, at, layer,
+                                   (int)(len - number - 1), at + number + 1);
     assert(used > 0 && (size_t)used < cap);
     (void)used;
     return true;

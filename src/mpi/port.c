@@ -1,10 +1,12 @@
 /* port.c - keyhole-mpi.so: messages between ranks, by MPI. The only file that includes mpi.h.
  *
- * keyhole loads it when it was started as several ranks, so that a start alone does not pay for libmpi, and so that on a cluster
- * with an MPI of its own this file is all that must be compiled there. It knows nothing of models and questions.
+ * keyhole loads it when it was started as several ranks, so that a start alone does not pay for
+ * libmpi, and so that on a cluster with an MPI of its own this file is all that must be compiled
+ * there. It knows nothing of models and questions.
  *
- * Nothing here blocks: a message is copied and sent by MPI_Isend, and received by MPI_Imrecv as soon as it is announced; poll
- * drives both. A rank that computes therefore never holds up another one that has something to say. */
+ * Nothing here blocks: a message is copied and sent by MPI_Isend, and received by MPI_Imrecv as
+ * soon as it is announced; poll drives both. A rank that computes therefore never holds up another
+ * one that has something to say. */
 #include "plm/ranks.h"
 
 #include <mpi.h>
@@ -45,7 +47,8 @@ static int tidy(mpi_port *p) {
     return 0;
 }
 
-static int send_letter(kh_port *port, int to, const void *head, size_t n_head, const void *body, size_t n_body) {
+static int send_letter(
+    kh_port *port, int to, const void *head, size_t n_head, const void *body, size_t n_body) {
     mpi_port *p = (mpi_port *)port;
     if (n_body > 0x7fffffff - n_head)
         return -1; /* MPI counts in int */
@@ -55,7 +58,8 @@ static int send_letter(kh_port *port, int to, const void *head, size_t n_head, c
     memcpy(l->bytes, head, n_head);
     if (n_body > 0)
         memcpy(l->bytes + n_head, body, n_body);
-    if (MPI_Isend(l->bytes, (int)(n_head + n_body), MPI_BYTE, to, TAG, p->comm, &l->request) != MPI_SUCCESS) {
+    if (MPI_Isend(l->bytes, (int)(n_head + n_body), MPI_BYTE, to, TAG, p->comm, &l->request) !=
+        MPI_SUCCESS) {
         free(l);
         return -1;
     }

@@ -1,7 +1,7 @@
 /* backend.h - what stands behind a kh_plm: a table of functions and their private state.
  *
- * A backend answers one batched question with label logits and knows no algorithm. plm.c checks arguments, counts queries
- * and enforces the access level, once for all backends. */
+ * A backend answers one batched question with label logits and knows no algorithm. plm.c checks
+ * arguments, counts queries and enforces the access level, once for all backends. */
 #ifndef KH_PLM_BACKEND_H
 #define KH_PLM_BACKEND_H
 
@@ -11,16 +11,20 @@ struct kh_engine;
 
 typedef struct kh_backend {
     const char *name;
-    /* logits [n_prompt, n_row, n_label]: absolute if describe sets info->energy, so that plm.c can take energies of them; else
-     * up to a constant for each row. Or, if `normalised`, log-probabilities that add up to one and are handed on with their bits;
-     * such a backend fills energy [n_prompt, n_row] itself. energy is NULL for all others, and where it is not wanted. */
+    /* logits [n_prompt, n_row, n_label]: absolute if describe sets info->energy, so that plm.c can
+     * take energies of them; else up to a constant for each row. Or, if `normalised`,
+     * log-probabilities that add up to one and are handed on with their bits; such a backend fills
+     * energy [n_prompt, n_row] itself. energy is NULL for all others, and where it is not wanted.
+     */
     int (*score)(void *self, const kh_question *, float *logits, float *energy, kh_err *err);
     bool normalised;
-    /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less; NULL: the best of score. */
+    /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less;
+     * NULL: the best of score. */
     int (*answer)(void *self, const kh_question *, int *label, kh_err *err);
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
-    /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden]. */
+    /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden].
+     */
     int (*embedding_stats)(void *self, double *mean, double *std, kh_err *err);
     int (*embedding_row)(void *self, int32_t id, float *row, kh_err *err);
     /* The engine, if it is in this process; NULL: it is not. */
@@ -31,10 +35,12 @@ typedef struct kh_backend {
 /* Rows [first, first + n) of a batch, borrowed. */
 kh_batch kh_batch_part(const kh_batch *, int first, int n);
 
-/* The engine of a box that runs in this process, or NULL: for the server, which answers more than a box does. */
+/* The engine of a box that runs in this process, or NULL: for the server, which answers more than a
+ * box does. */
 struct kh_engine *kh_plm_engine(kh_plm *);
 
 /* The engine in this process. */
-int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);
+int kh_native_open(
+    const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);
 
 #endif

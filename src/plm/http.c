@@ -1,5 +1,5 @@
-/* http.c - see http.h. One curl multi handle; as many easy handles as requests may be in flight, each kept with its
- * connection from request to request. */
+/* http.c - see http.h. One curl multi handle; as many easy handles as requests may be in flight,
+ * each kept with its connection from request to request. */
 #include "plm/http.h"
 
 #include "base/alloc.h"
@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool kh_is_url(const char *model) { return strncmp(model, "http://", 7) == 0 || strncmp(model, "https://", 8) == 0; }
+bool kh_is_url(const char *model) {
+    return strncmp(model, "http://", 7) == 0 || strncmp(model, "https://", 8) == 0;
+}
 
 #ifdef KH_WITH_CURL
 
@@ -58,7 +60,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --------------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------- opening */
 
 typedef struct alone {
     kh_http_opts o;
@@ -76,13 +78,15 @@ static bool is_loopback(const char *url) {
     static const char *const NAMES[] = { "127.", "localhost", "[::1]" };
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         size_t n = strlen(NAMES[i]);
-        if (strncmp(host, NAMES[i], n) == 0 && (i == 0 || !host[n] || host[n] == ':' || host[n] == '/'))
+        if (strncmp(host, NAMES[i], n) == 0 &&
+            (i == 0 || !host[n] || host[n] == ':' || host[n] == '/'))
             return true;
     }
     return false;
 }
 
-/* The key, without white space around it, in *key: from the file, or from the environment; NULL if there is none. */
+/* The key, without white space around it, in *key: from the file, or from the environment; NULL if
+ * there is none. */
 static int read_key(const kh_http_opts *o, char **key, kh_err *err) {
     kh_buf file = kh_buf_init(0);
     const char *text = getenv("KEYHOLE_API_KEY");
@@ -99,7 +103,8 @@ static int read_key(const kh_http_opts *o, char **key, kh_err *err) {
         for (size_t i = 0; i < n; i++)
             rest |= text[i] < '!' || text[i] > '~';
         if (rest || (n == 0 && o->key_file))
-            rc = kh_fail(err, KH_EFORMAT, "%s: must hold one key, of plain characters without spaces",
+            rc = kh_fail(err, KH_EFORMAT,
+                "%s: must hold one key, of plain characters without spaces",
                 o->key_file ? o->key_file : "the environment's key");
         else if (n > 0 && !(*key = kh_strndup(text, n)))
             rc = kh_fail_memory(err);
@@ -123,12 +128,14 @@ static int set_headers(kh_http *h, kh_err *err) {
     if (rc == 0)
         rc = add_header(h, "Content-Type: application/json", err);
     if (rc == 0)
-        rc = add_header(h, "Expect:", err); /* no question before a large body: it costs a round trip */
+        rc = add_header(
+            h, "Expect:", err); /* no question before a large body: it costs a round trip */
     if (rc == 0 && key) {
         kh_buf_printf(&line, "Authorization: Bearer %s", key);
         rc = kh_buf_failed(&line) ? kh_fail_memory(err) : add_header(h, line.data, err);
         if (strncmp(h->url, "http://", 7) == 0 && !is_loopback(h->url))
-            kh_log(h->hooks, KH_WARN, "%s: the key travels unencrypted; https:// would hide it", h->url);
+            kh_log(h->hooks, KH_WARN, "%s: the key travels unencrypted; https:// would hide it",
+                h->url);
     }
     kh_free(key);
     kh_buf_free(&line);
@@ -144,17 +151,23 @@ static size_t receive(char *bytes, size_t size, size_t n, void *user) {
 
 static bool set_options(kh_http *h, slot *s) {
     CURL *e = s->easy;
-    bool bad = curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers) || curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, receive) ||
+    bool bad = curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers) ||
+        curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, receive) ||
         curl_easy_setopt(e, CURLOPT_WRITEDATA, s) || curl_easy_setopt(e, CURLOPT_PRIVATE, s) ||
-        curl_easy_setopt(e, CURLOPT_ERRORBUFFER, s->error) || curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) ||
-        curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") || curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) ||
+        curl_easy_setopt(e, CURLOPT_ERRORBUFFER, s->error) ||
+        curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) ||
+        curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") ||
+        curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) ||
         curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, 15000L) ||
         curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)(h->o.timeout * 1000)) ||
-        curl_easy_setopt(e, CURLOPT_USERAGENT, "keyhole/" KH_VERSION) || curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, NULL);
+        curl_easy_setopt(e, CURLOPT_USERAGENT, "keyhole/" KH_VERSION) ||
+        curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, NULL);
     if (h->o.ca_file)
         bad = bad || curl_easy_setopt(e, CURLOPT_CAINFO, h->o.ca_file);
     if (is_loopback(h->url))
-        bad = bad || curl_easy_setopt(e, CURLOPT_NOPROXY, "*"); /* whatever proxy the environment names, it is not for us */
+        bad = bad ||
+            curl_easy_setopt(e, CURLOPT_NOPROXY,
+                "*"); /* whatever proxy the environment names, it is not for us */
     return !bad;
 }
 
@@ -162,16 +175,19 @@ static int check_url(const char *url, kh_err *err) {
     const char *host = strstr(url, "://") + 3;
     size_t n = strcspn(host, "/");
     if (n == 0 || memchr(host, '@', n))
-        return kh_fail(
-            err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST; names and keys do not go into the URL");
+        return kh_fail(err, KH_EARG,
+            "a service is named as http://HOST:PORT or https://HOST; names and keys do not go into "
+            "the URL");
     for (const char *c = url; *c; c++)
         if (*c <= ' ' || *c == '?' || *c == '#' || *c == 127)
-            return kh_fail(
-                err, KH_EARG, "a service is named as http://HOST:PORT or https://HOST, perhaps with a path, and nothing else");
+            return kh_fail(err, KH_EARG,
+                "a service is named as http://HOST:PORT or https://HOST, perhaps with a path, and "
+                "nothing else");
     return 0;
 }
 
-int kh_http_open(kh_http **out, const char *url, const kh_http_opts *o, const kh_hooks *hooks, kh_err *err) {
+int kh_http_open(
+    kh_http **out, const char *url, const kh_http_opts *o, const kh_hooks *hooks, kh_err *err) {
     *out = NULL;
     int rc = check_url(url, err);
     if (rc != 0)
@@ -228,7 +244,7 @@ void kh_http_close(kh_http *h) {
 const char *kh_http_url(const kh_http *h) { return h->url; }
 int kh_http_in_flight(const kh_http *h) { return h->o.in_flight; }
 
-/* --------------------------------------------------------------------------------------------------- running */
+/* ------------------------------------------------------------------------------------- running */
 
 static int start(kh_http *h, slot *s, kh_err *err) {
     s->state = SLOT_RUNNING;
@@ -257,20 +273,24 @@ static int begin(kh_http *h, slot *s, const kh_http_jobs *jobs, int index, kh_er
         return kh_fail_memory(err);
     bool bad = curl_easy_setopt(s->easy, CURLOPT_URL, h->path.data);
     if (s->body.len > 0)
-        bad = bad || curl_easy_setopt(s->easy, CURLOPT_POST, 1L) || curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.data) ||
+        bad = bad || curl_easy_setopt(s->easy, CURLOPT_POST, 1L) ||
+            curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.data) ||
             curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len);
     else
         bad = bad || curl_easy_setopt(s->easy, CURLOPT_HTTPGET, 1L);
     return bad ? kh_fail_memory(err) : start(h, s, err);
 }
 
-/* What a service says about a refusal: {"error":{"message":"..."}}, {"error":"..."}, {"message":"..."}, {"detail":"..."}. */
+/* What a service says about a refusal: {"error":{"message":"..."}}, {"error":"..."},
+ * {"message":"..."}, {"detail":"..."}. */
 static void said(const slot *s, char *out, size_t cap) {
     json_t *root = NULL;
     out[0] = '\0';
-    if (s->answer.len > 0 && kh_json_parse(s->answer.data, s->answer.len, "answer", &root, NULL) == 0) {
+    if (s->answer.len > 0 &&
+        kh_json_parse(s->answer.data, s->answer.len, "answer", &root, NULL) == 0) {
         const json_t *error = json_object_get(root, "error");
-        const char *text = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
+        const char *text =
+            json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
         static const char *const KEYS[] = { "message", "detail" };
         for (int i = 0; i < 2 && !text; i++)
             text = json_string_value(json_object_get(root, KEYS[i]));
@@ -291,26 +311,29 @@ static int refuse(const kh_http *h, const slot *s, long status, kh_err *err) {
         : status == 404                                                    ? KH_EMISSING
         : status == 401 || status == 403 || status == 405 || status == 501 ? KH_EUNSUPPORTED
                                                                            : KH_EIO;
-    const char *hint = status == 401 && !h->o.key_file ? "; --key-file or KEYHOLE_API_KEY gives the key"
-        : status >= 300 && status < 400                ? "; redirects are not followed, name the place itself"
-                                                       : "";
+    const char *hint = status == 401 && !h->o.key_file
+        ? "; --key-file or KEYHOLE_API_KEY gives the key"
+        : status >= 300 && status < 400 ? "; redirects are not followed, name the place itself"
+                                        : "";
     if (s->attempt > 0)
-        return kh_fail(err, code, "%s: still answers HTTP %ld after %d tries%s%s", h->url, status, s->attempt + 1, why, hint);
+        return kh_fail(err, code, "%s: still answers HTTP %ld after %d tries%s%s", h->url, status,
+            s->attempt + 1, why, hint);
     return kh_fail(err, code, "%s: answered HTTP %ld%s%s", h->url, status, why, hint);
 }
 
 static bool passes(long status) {
-    return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+    return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
+        status == 504;
 }
 
 static bool is_lost(CURLcode c) {
-    return c == CURLE_COULDNT_CONNECT || c == CURLE_PARTIAL_FILE || c == CURLE_OPERATION_TIMEDOUT || c == CURLE_SEND_ERROR ||
-        c == CURLE_RECV_ERROR || c == CURLE_GOT_NOTHING || c == CURLE_COULDNT_RESOLVE_HOST || c == CURLE_HTTP2 ||
-        c == CURLE_HTTP2_STREAM;
+    return c == CURLE_COULDNT_CONNECT || c == CURLE_PARTIAL_FILE || c == CURLE_OPERATION_TIMEDOUT ||
+        c == CURLE_SEND_ERROR || c == CURLE_RECV_ERROR || c == CURLE_GOT_NOTHING ||
+        c == CURLE_COULDNT_RESOLVE_HOST || c == CURLE_HTTP2 || c == CURLE_HTTP2_STREAM;
 }
 
-/* A quarter of a second, doubling up to half a minute, of which a random half to whole is waited; or what the service says,
- * up to five minutes. */
+/* A quarter of a second, doubling up to half a minute, of which a random half to whole is waited;
+ * or what the service says, up to five minutes. */
 static double pause_of(kh_http *h, const slot *s) {
     curl_off_t after = 0;
     curl_easy_getinfo(s->easy, CURLINFO_RETRY_AFTER, &after);
@@ -327,18 +350,20 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
     s->attempt++;
     s->state = SLOT_WAITING;
     s->wake = now() + pause;
-    kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG, "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause,
-        s->attempt, h->retries);
+    kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG,
+        "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause, s->attempt, h->retries);
 }
 
-static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
+static int finish(
+    kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
     long status = 0;
     char why[CURL_ERROR_SIZE + 64];
     curl_multi_remove_handle(h->multi, s->easy);
     s->state = SLOT_FREE;
     if (s->too_large)
-        return kh_fail(
-            err, KH_ELIMIT, "%s: answered with more than %zu bytes, which no answer to this question has", h->url, h->max_answer);
+        return kh_fail(err, KH_ELIMIT,
+            "%s: answered with more than %zu bytes, which no answer to this question has", h->url,
+            h->max_answer);
     if (kh_buf_failed(&s->answer))
         return kh_fail_memory(err);
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -357,17 +382,21 @@ static int finish(kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs
     else
         snprintf(why, sizeof why, "%s", s->error[0] ? s->error : curl_easy_strerror(result));
     bool again = result == CURLE_OK ? passes(status) : is_lost(result);
-    bool nobody = (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) && !h->reached && h->o.retries < 0;
+    bool nobody = (result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST) &&
+        !h->reached && h->o.retries < 0;
     if (nobody)
-        return kh_fail(
-            err, KH_EIO, "%s: %s; is the service running, and is this where it listens? --retries N waits for it", h->url, why);
+        return kh_fail(err, KH_EIO,
+            "%s: %s; is the service running, and is this where it listens? --retries N waits for "
+            "it",
+            h->url, why);
     if (again && s->attempt < h->retries) {
         wait_to_retry(h, s, why);
         return 0;
     }
     if (result == CURLE_OK)
         return refuse(h, s, status, err);
-    return kh_fail(err, KH_EIO, "%s: %s%s", h->url, why, again && s->attempt > 0 ? ", and the tries are used up" : "");
+    return kh_fail(err, KH_EIO, "%s: %s%s", h->url, why,
+        again && s->attempt > 0 ? ", and the tries are used up" : "");
 }
 
 static int finish_all(kh_http *h, const kh_http_jobs *jobs, int *done, kh_err *err) {
@@ -383,7 +412,8 @@ static int finish_all(kh_http *h, const kh_http_jobs *jobs, int *done, kh_err *e
     return rc;
 }
 
-/* New requests into free slots, and those whose pause is over; *sleep becomes the longest wait that misses none. */
+/* New requests into free slots, and those whose pause is over; *sleep becomes the longest wait that
+ * misses none. */
 static int start_due(kh_http *h, const kh_http_jobs *jobs, int *next, int *sleep, kh_err *err) {
     int rc = 0;
     *sleep = 1000;
@@ -423,11 +453,12 @@ int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
 
 #else
 
-static const char MISSING[] =
-    "this keyhole was built without libcurl, so it cannot ask a service; install libcurl4-openssl-dev and build it again";
+static const char MISSING[] = "this keyhole was built without libcurl, so it cannot ask a service; "
+                              "install libcurl4-openssl-dev and build it again";
 
 kh_http_opts kh_http_defaults(void) { return (kh_http_opts){ .in_flight = 1 }; }
-int kh_http_open(kh_http **out, const char *url, const kh_http_opts *o, const kh_hooks *hooks, kh_err *err) {
+int kh_http_open(
+    kh_http **out, const char *url, const kh_http_opts *o, const kh_hooks *hooks, kh_err *err) {
     (void)url, (void)o, (void)hooks;
     *out = NULL;
     return kh_fail(err, KH_EUNSUPPORTED, "%s", MISSING);
@@ -448,7 +479,7 @@ int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
 
 #endif
 
-/* -------------------------------------------------------------------------------------------------- one request */
+/* --------------------------------------------------------------------------------- one request */
 
 typedef struct single {
     const char *path;
@@ -472,7 +503,8 @@ static int take_single(void *user, int i, const char *body, size_t n, kh_err *er
     return kh_buf_failed(s->answer) ? kh_fail_memory(err) : 0;
 }
 
-int kh_http_ask(kh_http *h, const char *path, const kh_buf *body, size_t max_answer, kh_buf *answer, kh_err *err) {
+int kh_http_ask(kh_http *h, const char *path, const kh_buf *body, size_t max_answer, kh_buf *answer,
+    kh_err *err) {
     *answer = kh_buf_init(KH_BUF_MAX);
     single s = { path, body, answer };
     return kh_http_run(h, &(kh_http_jobs){ 1, make_single, take_single, &s, max_answer }, err);

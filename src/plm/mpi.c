@@ -1,14 +1,16 @@
 /* mpi.c - rank 0's side of a box that is spread over ranks.
  *
- * A question is a grid of units: one prompt with a block of rows. Rows are cut into as few blocks as give every rank several
- * units; prompts of one block stand side by side, so a piece is a range of units within a block. Pieces are handed out
- * when a rank has room for them: two at a time, so that none waits while rank 0 is busy, and each half of what would be the rank's
- * share of the rest by its measured speed, so that they shrink towards the end. When nothing is left to hand out, an idle rank
- * takes over pieces that wait behind others. Rank 0 answers too, in pieces so short that nobody waits for it; with many ranks it
- * only hands out.
+ * A question is a grid of units: one prompt with a block of rows. Rows are cut into as few blocks
+ * as give every rank several units; prompts of one block stand side by side, so a piece is a range
+ * of units within a block. Pieces are handed out when a rank has room for them: two at a time, so
+ * that none waits while rank 0 is busy, and each half of what would be the rank's share of the rest
+ * by its measured speed, so that they shrink towards the end. When nothing is left to hand out, an
+ * idle rank takes over pieces that wait behind others. Rank 0 answers too, in pieces so short that
+ * nobody waits for it; with many ranks it only hands out.
  *
- * An answer is a pure function of prompt and row (engine.h), and is put where it belongs by its index. So neither the number of
- * ranks nor who answers what, nor when, nor twice, changes a bit. */
+ * An answer is a pure function of prompt and row (engine.h), and is put where it belongs by its
+ * index. So neither the number of ranks nor who answers what, nor when, nor twice, changes a bit.
+ */
 #include "plm/ranks.h"
 
 #include "base/alloc.h"
@@ -28,8 +30,10 @@ enum {
     UNITS = 4,        /* units for each rank, at least, if rows allow it */
     WORKING_MAX = 32, /* with more ranks than this, rank 0 only hands out */
 };
-static const double OWN_SECONDS = 0.02; /* the longest piece that rank 0 itself takes: how long others may wait for it */
-/* How long a rank may keep silent when all wait for it, and when the launcher has begun to end the job: mpirun gives a second. */
+static const double OWN_SECONDS =
+    0.02; /* the longest piece that rank 0 itself takes: how long others may wait for it */
+/* How long a rank may keep silent when all wait for it, and when the launcher has begun to end the
+ * job: mpirun gives a second. */
 static const double PATIENCE = 60, PATIENCE_ALARMED = 0.5;
 
 typedef struct spread {
@@ -67,13 +71,17 @@ static double now(void) {
 }
 
 static int lost(int rank, kh_err *err) {
-    return kh_fail(
-        err, KH_EIO, "lost contact with rank %d; every answer so far is kept: the same command with --resume goes on", rank);
+    return kh_fail(err, KH_EIO,
+        "lost contact with rank %d; every answer so far is kept: the same command with --resume "
+        "goes on",
+        rank);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the grid */
+/* ------------------------------------------------------------------------------------ the grid */
 
-static int block_start(const job *j, int block) { return (int)((long long)j->q->batch->n_row * block / j->n_block); }
+static int block_start(const job *j, int block) {
+    return (int)((long long)j->q->batch->n_row * block / j->n_block);
+}
 
 /* What a unit of this piece costs. */
 static double tokens_of(const job *j, const piece *p) {
@@ -102,8 +110,8 @@ static void place(job *j, piece *p, const float *logits) {
     size_t n_label = (size_t)j->q->words->n_label, width = (size_t)rows.n_row * n_label;
     for (int i = 0; i < p->n; i++) {
         size_t prompt = (size_t)(p->first % j->n_prompt) + (size_t)i;
-        memcpy(j->logits + (prompt * (size_t)j->q->batch->n_row + (size_t)r0) * n_label, logits + (size_t)i * width,
-            width * sizeof *logits);
+        memcpy(j->logits + (prompt * (size_t)j->q->batch->n_row + (size_t)r0) * n_label,
+            logits + (size_t)i * width, width * sizeof *logits);
         j->left -= !j->done[p->first + i];
         j->done[p->first + i] = true;
     }
@@ -115,9 +123,10 @@ static void learn(kh_ranks *r, int rank, double tokens, double seconds) {
     r->speed[rank] = r->speed[rank] > 0 && speed > 0 ? 0.7 * r->speed[rank] + 0.3 * speed : speed;
 }
 
-/* ------------------------------------------------------------------------------------------------ handing out */
+/* --------------------------------------------------------------------------------- handing out */
 
-/* This rank's part of the speed of all; one that is not known is taken to be of the middling kind. */
+/* This rank's part of the speed of all; one that is not known is taken to be of the middling kind.
+ */
 static double share_of(const kh_ranks *r, int rank) {
     double sum = 0, known = 0;
     int size = r->port->size;
@@ -167,7 +176,8 @@ static int waiting_piece(job *j, int rank) {
     return found;
 }
 
-/* Such a piece for a rank that has nothing to do: 1, with it as the last of the pieces; 0: there is none. */
+/* Such a piece for a rank that has nothing to do: 1, with it as the last of the pieces; 0: there is
+ * none. */
 static int take_over(job *j, int rank, kh_err *err) {
     int i = waiting_piece(j, rank);
     if (i < 0)
@@ -184,11 +194,18 @@ static int give(job *j, const piece *p, kh_err *err) {
     kh_batch rows;
     int r0;
     kh_question q = part_of(j, p, &rows, &r0);
-    kh_mpi_head head = { .kind = KH_MPI_PIECE, .piece = (int32_t)(p - j->piece), .question = j->r->question, .context = j->context,
-        .n_prompt = p->n, .r0 = r0, .r1 = r0 + rows.n_row };
+    kh_mpi_head head = { .kind = KH_MPI_PIECE,
+        .piece = (int32_t)(p - j->piece),
+        .question = j->r->question,
+        .context = j->context,
+        .n_prompt = p->n,
+        .r0 = r0,
+        .r1 = r0 + rows.n_row };
     j->r->queued[p->rank]++;
     size_t bytes = (size_t)p->n * j->prompt * sizeof *q.prompt;
-    return j->r->port->send(j->r->port, p->rank, &head, sizeof head, q.prompt, bytes) == 0 ? 0 : lost(p->rank, err);
+    return j->r->port->send(j->r->port, p->rank, &head, sizeof head, q.prompt, bytes) == 0
+        ? 0
+        : lost(p->rank, err);
 }
 
 /* Every rank gets a first piece before one gets a second. */
@@ -222,7 +239,8 @@ static int do_own(job *j, kh_err *err) {
     int r0;
     kh_question q = part_of(j, p, &rows, &r0);
     double start = now();
-    float *logits = kh_calloc((size_t)p->n * (size_t)rows.n_row * (size_t)q.words->n_label, sizeof *logits);
+    float *logits =
+        kh_calloc((size_t)p->n * (size_t)rows.n_row * (size_t)q.words->n_label, sizeof *logits);
     rc = logits ? j->s->native->score(j->s->box, &q, logits, NULL, err) : kh_fail_memory(err);
     if (rc == 0) {
         learn(j->r, 0, tokens_of(j, p) * p->n, now() - start);
@@ -232,9 +250,10 @@ static int do_own(job *j, kh_err *err) {
     return rc == 0 ? 1 : rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------------- answers */
 
-static int take_result(job *j, int from, const kh_mpi_head *h, const char *body, size_t n, kh_err *err) {
+static int take_result(
+    job *j, int from, const kh_mpi_head *h, const char *body, size_t n, kh_err *err) {
     j->r->queued[from]--;
     if (h->question != j->r->question || n == 0)
         return 0; /* of a question that was given up, or of a piece that another rank does */
@@ -245,8 +264,9 @@ static int take_result(job *j, int from, const kh_mpi_head *h, const char *body,
     int r0;
     part_of(j, p, &rows, &r0);
     if (n != (size_t)p->n * (size_t)rows.n_row * (size_t)j->q->words->n_label * sizeof(float))
-        return kh_fail(
-            err, KH_EFORMAT, "rank %d answered %zu bytes to a piece of %d prompts and %d rows", from, n, p->n, rows.n_row);
+        return kh_fail(err, KH_EFORMAT,
+            "rank %d answered %zu bytes to a piece of %d prompts and %d rows", from, n, p->n,
+            rows.n_row);
     learn(j->r, from, tokens_of(j, p) * p->n, h->seconds);
     place(j, p, (const float *)(const void *)body);
     return 0;
@@ -268,12 +288,13 @@ static int collect(job *j, kh_err *err) {
             return some;
         kh_mpi_head head;
         if (rc < 0 || n < sizeof head)
-            return kh_fail(err, KH_EIO, "lost contact with the other ranks; the same command with --resume goes on");
+            return kh_fail(err, KH_EIO,
+                "lost contact with the other ranks; the same command with --resume goes on");
         memcpy(&head, bytes, sizeof head);
         const char *body = (const char *)bytes + sizeof head;
         n -= sizeof head;
         some = true;
-        rc = head.kind == KH_MPI_RESULT ? take_result(j, from, &head, body, n, err)
+        rc = head.kind == KH_MPI_RESULT  ? take_result(j, from, &head, body, n, err)
             : head.kind == KH_MPI_FAILED ? say_failed(j->r, from, body, n, err)
                                          : 0;
         if (rc != 0)
@@ -281,7 +302,7 @@ static int collect(job *j, kh_err *err) {
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------- a question */
+/* ---------------------------------------------------------------------------------- a question */
 
 /* Sends rows and label words to all, unless they have them from an earlier question. */
 static int share_context(job *j, kh_err *err) {
@@ -296,7 +317,8 @@ static int share_context(job *j, kh_err *err) {
     uint64_t oldest = r->context > KH_MPI_CONTEXTS ? r->context - KH_MPI_CONTEXTS : 0;
     int rc = 0;
     for (j->context = r->context; j->context > oldest; j->context--)
-        if (r->known[j->context % KH_MPI_CONTEXTS].lo == hash.low64 && r->known[j->context % KH_MPI_CONTEXTS].hi == hash.high64)
+        if (r->known[j->context % KH_MPI_CONTEXTS].lo == hash.low64 &&
+            r->known[j->context % KH_MPI_CONTEXTS].hi == hash.high64)
             break;
     if (j->context == oldest) {
         j->context = ++r->context;
@@ -304,7 +326,8 @@ static int share_context(job *j, kh_err *err) {
         r->known[j->context % KH_MPI_CONTEXTS].hi = hash.high64;
         kh_mpi_head head = { .kind = KH_MPI_CONTEXT, .context = j->context };
         if (kh_mpi_forward(r->port, &head, sizeof head, b.data, b.len) != 0)
-            rc = kh_fail(err, KH_EIO, "lost contact with the other ranks; the same command with --resume goes on");
+            rc = kh_fail(err, KH_EIO,
+                "lost contact with the other ranks; the same command with --resume goes on");
     }
     kh_buf_free(&b);
     return rc;
@@ -317,10 +340,13 @@ static int check_silence(const job *j, double silent, bool alarmed, kh_err *err)
         return 0;
     for (int i = j->open; i < j->n_piece; i++) {
         const piece *p = &j->piece[i];
-        double speed = j->r->speed[p->rank], expected = speed > 0 ? tokens_of(j, p) * p->n / speed : PATIENCE;
+        double speed = j->r->speed[p->rank],
+               expected = speed > 0 ? tokens_of(j, p) * p->n / speed : PATIENCE;
         if (!p->done && !p->moved && p->rank > 0 && silent > factor * AHEAD * expected)
             return kh_fail(err, KH_EIO,
-                "rank %d does not answer any more; every answer so far is kept: the same command with --resume goes on", p->rank);
+                "rank %d does not answer any more; every answer so far is kept: the same command "
+                "with --resume goes on",
+                p->rank);
     }
     return 0;
 }
@@ -359,7 +385,9 @@ static int score(void *self, const kh_question *q, float *logits, float *energy,
     (void)energy;
     spread *s = self;
     const kh_batch *b = q->batch;
-    job j = { .s = s, .r = s->ranks, .q = q, .logits = logits, .n_prompt = b->n_slot > 0 ? q->n_prompt : 1 };
+    job j = {
+        .s = s, .r = s->ranks, .q = q, .logits = logits, .n_prompt = b->n_slot > 0 ? q->n_prompt : 1
+    };
     int wanted = (UNITS * s->ranks->port->size + j.n_prompt - 1) / j.n_prompt;
     j.prompt = (size_t)b->n_slot * (size_t)s->hidden;
     j.n_block = wanted < b->n_row ? wanted : b->n_row;
@@ -376,7 +404,7 @@ static int score(void *self, const kh_question *q, float *logits, float *energy,
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------- the rest of the box */
+/* ------------------------------------------------------------------------- the rest of the box */
 
 /* A posterior does not change by the ranks that answered: they are the native engine. */
 static void describe(const void *self, kh_plm_info *info) {
@@ -418,19 +446,22 @@ static const kh_backend SPREAD = { .name = "mpi",
     .engine = engine,
     .close = close_spread };
 
-/* -------------------------------------------------------------------------------------------------------- opening */
+/* ------------------------------------------------------------------------------------- opening */
 
-static int check_opened(int from, const char *body, size_t n, const kh_plm_info *own, const char *dir, kh_err *err) {
+static int check_opened(
+    int from, const char *body, size_t n, const kh_plm_info *own, const char *dir, kh_err *err) {
     kh_mpi_opened o;
     if (n != sizeof o)
         return kh_fail(err, KH_EFORMAT, "rank %d sent a message of the wrong length", from);
     memcpy(&o, body, sizeof o);
     if (o.fingerprint != own->fingerprint)
-        return kh_fail(err, KH_EMISMATCH, "%s: rank %d on %.63s has another model there than rank 0: copy one to all machines", dir,
-            from, o.host);
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: rank %d on %.63s has another model there than rank 0: copy one to all machines",
+            dir, from, o.host);
     if (strcmp(o.kernels, own->kernels) != 0 || strcmp(o.precision, own->precision) != 0)
         return kh_fail(err, KH_EMISMATCH,
-            "rank %d on %.63s computes with the kernels %.15s in %.15s and rank 0 with %s in %s, so bits would depend on who "
+            "rank %d on %.63s computes with the kernels %.15s in %.15s and rank 0 with %s in %s, "
+            "so bits would depend on who "
             "answers; set KEYHOLE_KERNELS, and --precision, to what all machines have",
             from, o.host, o.kernels, o.precision, own->kernels, own->precision);
     return 0;
@@ -448,7 +479,8 @@ static int await_ranks(spread *s, const char *dir, kh_err *err) {
         size_t n;
         int from, rc = port->poll(port, &from, &bytes, &n);
         if (rc < 0)
-            return kh_fail(err, KH_EIO, "lost contact with the other ranks before the model was open");
+            return kh_fail(
+                err, KH_EIO, "lost contact with the other ranks before the model was open");
         if (s->ranks->opts.stop && s->ranks->opts.stop(s->ranks->opts.user) > 0)
             return kh_fail(err, KH_EIO, "stopped before all ranks had opened %s", dir);
         if (rc == 0) {
@@ -469,7 +501,8 @@ static int await_ranks(spread *s, const char *dir, kh_err *err) {
     return 0;
 }
 
-int kh_mpi_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
+int kh_mpi_open(
+    const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
     kh_ranks *r = opts->ranks;
     spread *s = kh_calloc(1, sizeof *s);
     if (!s)
@@ -477,7 +510,9 @@ int kh_mpi_open(const kh_backend **out, void **self, const char *dir, const kh_p
     s->ranks = r;
     r->taken = r->told = true;
     kh_mpi_head head = { .kind = KH_MPI_OPEN };
-    kh_mpi_model model = { .version = KH_VERSION, .precision = (int32_t)opts->precision, .threads = r->opts.threads };
+    kh_mpi_model model = {
+        .version = KH_VERSION, .precision = (int32_t)opts->precision, .threads = r->opts.threads
+    };
     kh_buf b = kh_buf_init(1 << 20);
     kh_buf_bytes(&b, &model, sizeof model);
     kh_buf_text(&b, dir);
@@ -485,7 +520,8 @@ int kh_mpi_open(const kh_backend **out, void **self, const char *dir, const kh_p
     for (int i = 1; i < r->port->size && rc == 0; i++)
         rc = r->port->send(r->port, i, &head, sizeof head, b.data, b.len) == 0 ? 0 : lost(i, err);
     kh_buf_free(&b);
-    if (rc == 0) /* all ranks read at the same time, and on one machine the second reader finds the file in memory */
+    if (rc == 0) /* all ranks read at the same time, and on one machine the second reader finds the
+                    file in memory */
         rc = kh_native_open(&s->native, &s->box, dir, opts, err);
     if (rc == 0)
         rc = await_ranks(s, dir, err);

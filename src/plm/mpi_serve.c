@@ -1,7 +1,9 @@
-/* mpi_serve.c - ranks 1, 2, ...: they open the model that rank 0 names and answer pieces until it says stop.
+/* mpi_serve.c - ranks 1, 2, ...: they open the model that rank 0 names and answer pieces until it
+ * says stop.
  *
- * A piece that cannot be answered is answered with the reason, and rank 0 says it: the other ranks never speak to a user.
- * Before a piece is begun all messages that have come are read, so a piece that another rank took over is dropped in time. */
+ * A piece that cannot be answered is answered with the reason, and rank 0 says it: the other ranks
+ * never speak to a user. Before a piece is begun all messages that have come are read, so a piece
+ * that another rank took over is dropped in time. */
 #include "plm/ranks.h"
 
 #include "base/alloc.h"
@@ -59,7 +61,7 @@ static int complain(server *s, kh_mpi_head head, const kh_err *why, kh_err *err)
     return reply(s, head, KH_MPI_FAILED, text, (size_t)n, err);
 }
 
-/* --------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------ messages */
 
 static int open_box(server *s, kh_mpi_head head, const char *body, size_t n, kh_err *err) {
     kh_mpi_model m;
@@ -74,9 +76,11 @@ static int open_box(server *s, kh_mpi_head head, const char *body, size_t n, kh_
     kh_ranks_set_threads(s->ranks, m.threads);
     int rc = dir ? 0 : kh_fail_memory(&why);
     if (rc == 0 && strncmp(m.version, KH_VERSION, sizeof m.version) != 0)
-        rc = kh_fail(&why, KH_EMISMATCH, "this rank runs keyhole %s and rank 0 runs %.31s", KH_VERSION, m.version);
+        rc = kh_fail(&why, KH_EMISMATCH, "this rank runs keyhole %s and rank 0 runs %.31s",
+            KH_VERSION, m.version);
     if (rc == 0)
-        rc = kh_native_open(&s->backend, &s->box, dir, &(kh_plm_opts){ .precision = (kh_precision)m.precision }, &why);
+        rc = kh_native_open(&s->backend, &s->box, dir,
+            &(kh_plm_opts){ .precision = (kh_precision)m.precision }, &why);
     kh_free(dir);
     if (rc != 0)
         return complain(s, head, &why, err);
@@ -150,14 +154,15 @@ static int read_message(server *s, kh_err *err) {
     return rc == 0 ? 1 : rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- pieces */
+/* -------------------------------------------------------------------------------------- pieces */
 
 static int score(server *s, const piece *p, const context *c, float *logits, kh_err *err) {
     kh_batch rows = kh_batch_part(&c->batch, p->head.r0, p->head.r1 - p->head.r0);
     size_t n = (size_t)p->head.n_prompt * (size_t)rows.n_slot * (size_t)s->hidden;
     if (!s->backend || (rows.n_slot > 0 && n * sizeof(float) != p->n_prompt_byte))
         return kh_fail(err, KH_EFORMAT, "a piece from rank 0 does not fit the model");
-    kh_question q = { &rows, &c->words, c->inject, rows.n_slot > 0 ? p->prompt : NULL, p->head.n_prompt };
+    kh_question q = { &rows, &c->words, c->inject, rows.n_slot > 0 ? p->prompt : NULL,
+        p->head.n_prompt };
     return s->backend->score(s->box, &q, logits, NULL, err);
 }
 
@@ -176,11 +181,13 @@ static int do_piece(server *s, kh_err *err) {
     else {
         kh_err why = { 0 };
         double start = now();
-        size_t n = (size_t)p->head.n_prompt * (size_t)(p->head.r1 - p->head.r0) * (size_t)c->words.n_label;
+        size_t n =
+            (size_t)p->head.n_prompt * (size_t)(p->head.r1 - p->head.r0) * (size_t)c->words.n_label;
         float *logits = kh_calloc(n, sizeof *logits);
         rc = logits ? score(s, p, c, logits, &why) : kh_fail_memory(&why);
         p->head.seconds = now() - start;
-        rc = rc != 0 ? complain(s, p->head, &why, err) : reply(s, p->head, KH_MPI_RESULT, logits, n * sizeof *logits, err);
+        rc = rc != 0 ? complain(s, p->head, &why, err)
+                     : reply(s, p->head, KH_MPI_RESULT, logits, n * sizeof *logits, err);
         kh_free(logits);
     }
     kh_free(p);

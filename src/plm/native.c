@@ -27,7 +27,8 @@ static void describe(const void *self, kh_plm_info *info) {
     info->energy = true;
 }
 
-/* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double. */
+/* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.
+ */
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
     float *row = kh_malloc((size_t)word->cols * sizeof *row);
@@ -53,7 +54,8 @@ static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
 static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
     const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
     if (id < 0 || id >= word->rows)
-        return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d", (int)id, word->rows);
+        return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d", (int)id,
+            word->rows);
     kh_tensor_row(word, id, row);
     return 0;
 }
@@ -74,16 +76,19 @@ static const kh_backend NATIVE = { .name = "native",
     .engine = engine,
     .close = close_native };
 
-int kh_native_open(const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
-    /* What will be packed as bf16 or less is read as bf16: a large model is never in memory as f32. */
+int kh_native_open(
+    const kh_backend **out, void **self, const char *dir, const kh_plm_opts *opts, kh_err *err) {
+    /* What will be packed as bf16 or less is read as bf16: a large model is never in memory as f32.
+     */
     bool narrow = opts->precision == KH_BF16;
     kh_model *model;
     native *n = kh_calloc(1, sizeof *n);
     if (!n)
         return kh_fail_memory(err);
     int rc = kh_model_open(&model, dir,
-        &(kh_model_opts){
-            .store = narrow ? KH_DTYPE_BF16 : KH_DTYPE_ANY, .need_head = "answering questions", .hooks = opts->hooks },
+        &(kh_model_opts){ .store = narrow ? KH_DTYPE_BF16 : KH_DTYPE_ANY,
+            .need_head = "answering questions",
+            .hooks = opts->hooks },
         err);
     if (rc == 0)
         rc = kh_engine_new(&n->engine, model, opts->precision, err);

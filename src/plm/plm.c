@@ -1,11 +1,11 @@
 /* plm.c - the black box: access levels, the meter, and early rejection, whatever stands behind.
  *
- * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so what they may do is
- * exactly what the functions that take them do. */
-#include "plm/inside.h"
+ * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so
+ * what they may do is exactly what the functions that take them do. */
+#include "plm/trainable.h"
 #include "plm/ranks.h"
 #include "plm/services.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -23,15 +23,17 @@ struct kh_plm {
     kh_access access;
     kh_tokenizer *tokenizer;
     kh_meter meter;
-    const kh_tape *tape; /* NULL: answers are not kept */
-    double rate;         /* queries a second, of the last piece that went through the tape */
+    const kh_answer_cache *cache; /* NULL: answers are not kept */
+    double rate; /* queries a second, of the last piece that went through the cache */
 };
 
 /* A service: it brings its tokenizer, and the box lets out no more than the service does. */
 static int open_service(kh_plm *p, const char *url, const kh_plm_opts *opts, kh_err *err) {
     kh_service s;
     if (opts->ranks && opts->ranks->port->size > 1) {
-        kh_log(opts->hooks, KH_WARN, "the model is a service, which rank 0 alone speaks to; the other ranks have nothing to do");
+        kh_log(opts->hooks, KH_WARN,
+            "the model is a service, which rank 0 alone speaks to; the other ranks have nothing to "
+            "do");
         opts->ranks->told = true;
     }
     int rc = kh_service_find(&s, url, opts->http, opts->hooks, err);
@@ -47,7 +49,8 @@ static int open_native(kh_plm *p, const char *dir, const kh_plm_opts *opts, kh_e
     bool spread = opts->ranks && opts->ranks->port->size > 1 && !opts->ranks->taken;
     if (rc != 0)
         return rc;
-    return spread ? kh_mpi_open(&p->backend, &p->self, dir, opts, err) : kh_native_open(&p->backend, &p->self, dir, opts, err);
+    return spread ? kh_mpi_open(&p->backend, &p->self, dir, opts, err)
+                  : kh_native_open(&p->backend, &p->self, dir, opts, err);
 }
 
 int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
@@ -56,7 +59,8 @@ int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err
     if (!p)
         return kh_fail_memory(err);
     p->access = opts->access;
-    int rc = kh_is_url(model) ? open_service(p, model, opts, err) : open_native(p, model, opts, err);
+    int rc =
+        kh_is_url(model) ? open_service(p, model, opts, err) : open_native(p, model, opts, err);
     if (rc != 0) {
         kh_plm_close(p);
         return rc;
@@ -83,11 +87,13 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     return info;
 }
 
-kh_engine *kh_plm_engine(kh_plm *p) { return p->backend->engine ? p->backend->engine(p->self) : NULL; }
+kh_engine *kh_plm_engine(kh_plm *p) {
+    return p->backend->engine ? p->backend->engine(p->self) : NULL;
+}
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
-void kh_plm_set_tape(kh_plm *p, const kh_tape *tape) { p->tape = tape; }
+void kh_plm_set_cache(kh_plm *p, const kh_answer_cache *cache) { p->cache = cache; }
 
 const char *kh_access_name(kh_access a) {
     return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
@@ -102,7 +108,8 @@ kh_scorer *kh_plm_scorer(kh_plm *p, kh_err *err) {
     if (p->access >= KH_ACCESS_LOGPROBS)
         return (kh_scorer *)p;
     kh_fail(err, KH_EUNSUPPORTED,
-        "the box was opened at access level %s, which does not let probabilities out; this needs logprobs",
+        "the box was opened at access level %s, which does not let probabilities out; this needs "
+        "logprobs",
         kh_access_name(p->access));
     return NULL;
 }
@@ -115,7 +122,7 @@ int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
     return p->backend->embedding_row(p->self, id, row, err);
 }
 
-/* ----------------------------------------------------------------------------------------------- asking */
+/* -------------------------------------------------------------------------------------- asking */
 
 static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
 
@@ -152,27 +159,32 @@ static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err
         if (!isfinite(x[i])) {
             size_t pair = i / (size_t)n_label;
             return kh_fail(err, KH_EFORMAT,
-                "the model's answer to prompt %zu, row %zu is not a number: are its weights, or the prompt, too large?",
+                "the model's answer to prompt %zu, row %zu is not a number: are its weights, or "
+                "the prompt, too large?",
                 pair / (size_t)n_row, pair % (size_t)n_row);
         }
     return 0;
 }
 
-/* Every question to every backend passes here: logits [n_prompt, n_row, n_label] or label [n_prompt, n_row], the other NULL; with
- * logits also energy, if it is not NULL. */
-static int ask(kh_plm *p, const kh_question *q, float *logits, float *energy, int *label, kh_err *err) {
+/* Every question to every backend passes here: logits [n_prompt, n_row, n_label] or label
+ * [n_prompt, n_row], the other NULL; with logits also energy, if it is not NULL. */
+static int ask(
+    kh_plm *p, const kh_question *q, float *logits, float *energy, int *label, kh_err *err) {
     int n_label = q->words->n_label, n_row = q->batch->n_row;
     if (q->batch->n_slot > 0 && q->n_prompt < 1)
         return kh_fail(err, KH_EARG, "a question needs at least one prompt");
     if (n_row == 0)
         return 0;
     double start = now();
-    int rc = label ? p->backend->answer(p->self, q, label, err) : p->backend->score(p->self, q, logits, energy, err);
+    int rc = label ? p->backend->answer(p->self, q, label, err)
+                   : p->backend->score(p->self, q, logits, energy, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
     count(p, q, now() - start);
-    return label ? 0 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label, n_row, n_label, err);
+    return label ? 0
+                 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label,
+                       n_row, n_label, err);
 }
 
 /* energy [pairs] of what x was before; NULL: not wanted. */
@@ -190,7 +202,9 @@ static void normalise(float *x, size_t pairs, int n_label, float *energy) {
     }
 }
 
-static size_t pairs_of(const kh_question *q) { return (size_t)prompts_of(q) * (size_t)q->batch->n_row; }
+static size_t pairs_of(const kh_question *q) {
+    return (size_t)prompts_of(q) * (size_t)q->batch->n_row;
+}
 
 /* logprob [n_prompt, n_row, n_label]; energy [n_prompt, n_row], or NULL. */
 static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *energy, kh_err *err) {
@@ -201,12 +215,16 @@ static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *ener
     return rc;
 }
 
-static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) { return ask_both(p, q, out, NULL, err); }
+static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
+    return ask_both(p, q, out, NULL, err);
+}
 
-/* As a tape keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its log-probabilities. */
+/* As a cache keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its
+ * log-probabilities. */
 static int ask_energies(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
-    float *cell = out, *x = kh_calloc(pairs * (n_label + 1), sizeof *x), *energy = x ? x + pairs * n_label : NULL;
+    float *cell = out, *x = kh_calloc(pairs * (n_label + 1), sizeof *x),
+          *energy = x ? x + pairs * n_label : NULL;
     int rc = x ? ask_both(p, q, x, energy, err) : kh_fail_memory(err);
     for (size_t i = 0; i < pairs && rc == 0; i++, cell += n_label + 1) {
         memcpy(cell, x + i * n_label, n_label * sizeof *cell);
@@ -238,16 +256,19 @@ static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     return rc;
 }
 
-/* From the tape what it knows, the rest from the box. */
-static int ask_tape(kh_plm *p, const kh_question *q, kh_tape_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
-    return p->tape ? kh_tape_ask(p->tape, p, q, kind, fn, &p->rate, out, err) : fn(p, q, out, err);
+/* From the cache what it knows, the rest from the box. */
+static int ask_tape(
+    kh_plm *p, const kh_question *q, kh_answer_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
+    return p->cache ? kh_answer_cache_ask(p->cache, p, q, kind, fn, &p->rate, out, err)
+                    : fn(p, q, out, err);
 }
 
 int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
-    return ask_tape((kh_plm *)s, q, KH_TAPE_LOGPROBS, ask_logprobs, logprob, err);
+    return ask_tape((kh_plm *)s, q, KH_ANSWER_LOGPROBS, ask_logprobs, logprob, err);
 }
 
-int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
+int kh_plm_score_energy(
+    kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     kh_plm *p = (kh_plm *)s;
     size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
     if (!kh_plm_describe(p).energy) {
@@ -255,10 +276,11 @@ int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, floa
             energy[i] = NAN;
         return kh_plm_score(s, q, logprob, err);
     }
-    if (!p->tape)
+    if (!p->cache)
         return ask_both(p, q, logprob, energy, err);
     float *cell = kh_calloc(pairs * (n_label + 1), sizeof *cell);
-    int rc = cell ? ask_tape(p, q, KH_TAPE_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
+    int rc =
+        cell ? ask_tape(p, q, KH_ANSWER_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
     for (size_t i = 0; i < pairs && rc == 0; i++) {
         memcpy(logprob + i * n_label, cell + i * (n_label + 1), n_label * sizeof *cell);
         energy[i] = cell[i * (n_label + 1) + n_label];
@@ -268,27 +290,30 @@ int kh_plm_score_energy(kh_scorer *s, const kh_question *q, float *logprob, floa
 }
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
-    return ask_tape((kh_plm *)l, q, KH_TAPE_LABELS, ask_labels, label, err);
+    return ask_tape((kh_plm *)l, q, KH_ANSWER_LABELS, ask_labels, label, err);
 }
 
-/* ----------------------------------------------------------------------------------------- the open box */
+/* -------------------------------------------------------------------------------- the open box */
 
-int kh_plm_inside(kh_plm *p, kh_engine **out, kh_err *err) {
+int kh_plm_trainable(kh_plm *p, kh_engine **out, kh_err *err) {
     *out = kh_plm_engine(p);
     if (!*out)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "this needs the inside of a model, and that behind the %s backend shows none; give the folder of the model",
+            "this needs the inside of a model, and that behind the %s backend shows none; give the "
+            "folder of the model",
             p->backend->name);
     return p->access >= KH_ACCESS_WEIGHTS
         ? 0
-        : kh_fail(err, KH_EUNSUPPORTED, "this needs the inside of a model: access level weights; the box was opened at %s",
+        : kh_fail(err, KH_EUNSUPPORTED,
+              "this needs the inside of a model: access level weights; the box was opened at %s",
               kh_access_name(p->access));
 }
 
 static int not_finite(const float *x, size_t n, kh_err *err) {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return kh_fail(err, KH_EFORMAT, "a hidden state of the model is not a number: are its weights too large?");
+            return kh_fail(err, KH_EFORMAT,
+                "a hidden state of the model is not a number: are its weights too large?");
     return 0;
 }
 
@@ -296,7 +321,7 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     kh_engine *e;
     kh_question q = { .batch = b, .inject = KH_INJECT_NONE };
     double start = now();
-    int rc = kh_plm_inside(p, &e, err);
+    int rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_hidden(e, &q, kh_engine_model(e)->config.layers, out, err);
     if (rc != 0)
@@ -306,10 +331,11 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
 }
 
-int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_graft *g, float *logprob, float *energy, kh_err *err) {
+int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_adapter *g, float *logprob,
+    float *energy, kh_err *err) {
     kh_engine *e;
     double start = now();
-    int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_inside(p, &e, err);
+    int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_score_prefixed(e, q, g, logprob, err);
     if (rc != 0)
@@ -330,7 +356,7 @@ void kh_plm_count_passes(kh_plm *p, int rows, long long tokens, bool gradients, 
     p->meter.seconds += seconds;
 }
 
-/* -------------------------------------------------------------------------------------- early rejection */
+/* ----------------------------------------------------------------------------- early rejection */
 
 kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     kh_batch part = *b;
@@ -345,18 +371,21 @@ kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     return part;
 }
 
-/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). row and label are not set. */
+/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). row and
+ * label are not set. */
 static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
     size_t n_seq = (size_t)b->n_seq, tokens = b->start[n_seq] - b->start[0];
     *out = *b;
-    out->memory = kh_malloc((n_seq + 1) * sizeof(size_t) + 2 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
+    out->memory = kh_malloc(
+        (n_seq + 1) * sizeof(size_t) + 2 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
     if (!out->memory)
         return kh_fail_memory(err);
     size_t *start = out->memory, at = 0;
     int *mask = (int *)(start + n_seq + 1), *slot = mask + n_seq;
     int32_t *id = slot + n_seq;
     for (size_t s = 0; s < n_seq; s++) {
-        size_t variants = (size_t)b->n_variant, from = (size_t)order[s / variants] * variants + s % variants;
+        size_t variants = (size_t)b->n_variant,
+               from = (size_t)order[s / variants] * variants + s % variants;
         size_t n = b->start[from + 1] - b->start[from];
         start[s] = at;
         mask[s] = b->mask[from];
@@ -379,25 +408,31 @@ typedef struct running {
     int n;
 } running;
 
-static void drop_out(running *r, const kh_question *q, size_t size, const int *allowance, const int *errors) {
+static void drop_out(
+    running *r, const kh_question *q, size_t size, const int *allowance, const int *errors) {
     int kept = 0;
     for (int i = 0; i < r->n; i++)
         if (errors[r->prompt[i]] <= allowance[r->prompt[i]])
             r->prompt[kept++] = r->prompt[i];
     for (int i = 0; i < kept && kept < r->n && q->prompt; i++)
-        memcpy(r->rows + (size_t)i * size, q->prompt + (size_t)r->prompt[i] * size, size * sizeof *r->rows);
+        memcpy(r->rows + (size_t)i * size, q->prompt + (size_t)r->prompt[i] * size,
+            size * sizeof *r->rows);
     r->n = kept;
 }
 
-/* A chunk of eight rows drops a hopeless prompt early and still fills the engine for a population of twenty. */
+/* A chunk of eight rows drops a hopeless prompt early and still fills the engine for a population
+ * of twenty. */
 enum { DEFAULT_CHUNK = 8 };
 
-int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience *patience, int *errors, int *label, kh_err *err) {
+int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience *patience,
+    int *errors, int *label, kh_err *err) {
     const kh_batch *b = q->batch;
     const int *order = patience->order;
-    int n_prompt = prompts_of(q), rc = 0, chunk = patience->chunk > 0 ? patience->chunk : DEFAULT_CHUNK;
+    int n_prompt = prompts_of(q), rc = 0,
+        chunk = patience->chunk > 0 ? patience->chunk : DEFAULT_CHUNK;
     size_t size = (size_t)b->n_slot * (size_t)kh_plm_describe((kh_plm *)l).hidden;
-    running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt), kh_calloc((size_t)n_prompt * size + 1, sizeof *r.rows), n_prompt };
+    running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt),
+        kh_calloc((size_t)n_prompt * size + 1, sizeof *r.rows), n_prompt };
     int *answer = kh_calloc((size_t)n_prompt * (size_t)chunk, sizeof *answer);
     kh_batch ordered = *b;
     ordered.memory = NULL;

@@ -1,4 +1,5 @@
-/* ranks.c - the processes of an MPI job: the plugin, the end of the job, and what rank 0 and the others share; see ranks.h. */
+/* ranks.c - the processes of an MPI job: the plugin, the end of the job, and what rank 0 and the
+ * others share; see ranks.h. */
 #include "plm/ranks.h"
 
 #include "base/alloc.h"
@@ -13,7 +14,7 @@
 
 static const kh_mpi_head STOP = { .kind = KH_MPI_STOP };
 
-/* ------------------------------------------------------------------------------------------------- open, close */
+/* --------------------------------------------------------------------------------- open, close */
 
 int kh_ranks_new(kh_ranks **out, kh_port *port, const kh_ranks_opts *opts, kh_err *err) {
     kh_ranks *r = kh_calloc(1, sizeof *r);
@@ -39,7 +40,8 @@ int kh_ranks_open(kh_ranks **out, const char *plugin, const kh_ranks_opts *opts,
     /* Global, because an MPI loads parts of itself that look for its symbols. */
     void *library = dlopen(plugin, RTLD_NOW | RTLD_GLOBAL);
     if (!library)
-        return kh_fail(err, KH_EMISSING, "%s: MPI's part of keyhole cannot be loaded: %.400s", plugin, dlerror());
+        return kh_fail(err, KH_EMISSING, "%s: MPI's part of keyhole cannot be loaded: %.400s",
+            plugin, dlerror());
     void *symbol = dlsym(library, KH_PORT_SYMBOL);
     kh_port_open_fn *start = NULL;
     char why[256] = "it is not a part of keyhole";
@@ -59,11 +61,13 @@ int kh_ranks_rank(const kh_ranks *r) { return r->port->rank; }
 int kh_ranks_size(const kh_ranks *r) { return r->port->size; }
 bool kh_ranks_idle(const kh_ranks *r) { return r->port->size > 1 && !r->told; }
 
-/* What the launcher bound this rank to, and no more than its share of the machine, however it was bound. */
+/* What the launcher bound this rank to, and no more than its share of the machine, however it was
+ * bound. */
 void kh_ranks_set_threads(kh_ranks *r, int n) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), mine = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cores;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN),
+         mine = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cores;
     long share = cores / r->port->local > 0 ? cores / r->port->local : 1;
     r->opts.threads = n;
     kh_threads_set(n > 0 ? n : (int)(mine < share ? mine : share));
@@ -107,18 +111,23 @@ void kh_ranks_close(kh_ranks *r, double seconds) {
     kh_free(r);
 }
 
-/* -------------------------------------------------------------------------------------------------- what both do */
+/* -------------------------------------------------------------------------------- what both do */
 
-/* The pause is short while an answer may come any moment, and costs an idle rank next to nothing. */
+/* The pause is short while an answer may come any moment, and costs an idle rank next to nothing.
+ */
 void kh_mpi_pause(kh_mpi_wait *w) {
     int turn = w->turns < 10000 ? ++w->turns : w->turns;
     if (turn < 50)
         sched_yield();
     else
-        nanosleep(&(struct timespec){ .tv_nsec = turn < 100 ? 20000 : turn < 5000 ? 100000 : 1000000 }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = turn < 100 ? 20000
+                          : turn < 5000                     ? 100000
+                                                            : 1000000 },
+            NULL);
 }
 
-int kh_mpi_forward(kh_port *port, const void *head, size_t n_head, const void *body, size_t n_body) {
+int kh_mpi_forward(
+    kh_port *port, const void *head, size_t n_head, const void *body, size_t n_body) {
     int rank = port->rank, rc = 0;
     for (int bit = 1; bit < port->size && !(rank & bit) && rc == 0; bit <<= 1)
         if (rank + bit < port->size)
@@ -126,10 +135,10 @@ int kh_mpi_forward(kh_port *port, const void *head, size_t n_head, const void *b
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- contexts */
+/* ------------------------------------------------------------------------------------ contexts */
 
-/* As sent: this, start [n_seq + 1], then as int32 n_mask, mask, slot, the ids, the words' n_mask, and for each word five numbers
- * and its ids. */
+/* As sent: this, start [n_seq + 1], then as int32 n_mask, mask, slot, the ids, the words' n_mask,
+ * and for each word five numbers and its ids. */
 typedef struct context {
     int32_t n_row, n_variant, n_slot, max_len, inject, n_word, n_label, n_length, paper_exact, zero;
     uint64_t n_token, n_word_id;
@@ -143,8 +152,8 @@ void kh_mpi_context_put(kh_buf *out, const kh_question *q) {
     const kh_batch *b = q->batch;
     const kh_words *w = q->words;
     size_t n_seq = (size_t)b->n_seq, first = b->start[0];
-    context c = { b->n_row, b->n_variant, b->n_slot, b->max_len, (int32_t)q->inject, w->n_word, w->n_label, w->n_variant,
-        w->paper_exact, 0, b->start[n_seq] - first, 0 };
+    context c = { b->n_row, b->n_variant, b->n_slot, b->max_len, (int32_t)q->inject, w->n_word,
+        w->n_label, w->n_variant, w->paper_exact, 0, b->start[n_seq] - first, 0 };
     for (int i = 0; i < w->n_word; i++)
         c.n_word_id += (uint64_t)w->word[i].n_token;
     kh_buf_bytes(out, &c, sizeof c);
@@ -163,11 +172,14 @@ void kh_mpi_context_put(kh_buf *out, const kh_question *q) {
     }
 }
 
-static int malformed(kh_err *err) { return kh_fail(err, KH_EFORMAT, "a message from rank 0 has the wrong length"); }
+static int malformed(kh_err *err) {
+    return kh_fail(err, KH_EFORMAT, "a message from rank 0 has the wrong length");
+}
 
-int kh_mpi_context_get(
-    const void *bytes, size_t n, kh_batch *batch, kh_words *words, kh_inject *inject, void **memory, kh_err *err) {
-    _Static_assert(sizeof(int) == sizeof(int32_t) && sizeof(size_t) == sizeof(uint64_t), "arrays are used as they came");
+int kh_mpi_context_get(const void *bytes, size_t n, kh_batch *batch, kh_words *words,
+    kh_inject *inject, void **memory, kh_err *err) {
+    _Static_assert(sizeof(int) == sizeof(int32_t) && sizeof(size_t) == sizeof(uint64_t),
+        "arrays are used as they came");
     context c;
     *memory = NULL;
     if (n < sizeof c)
@@ -175,10 +187,12 @@ int kh_mpi_context_get(
     memcpy(&c, bytes, sizeof c);
     size_t n_seq = (size_t)c.n_row * (size_t)c.n_variant, n_word = (size_t)c.n_word;
     size_t ints = (size_t)c.n_variant + 2 * n_seq + c.n_token + (size_t)c.n_length + c.n_word_id;
-    size_t whole = sizeof c + (n_seq + 1) * sizeof(uint64_t) + ints * sizeof(int32_t) + n_word * sizeof(word);
+    size_t whole =
+        sizeof c + (n_seq + 1) * sizeof(uint64_t) + ints * sizeof(int32_t) + n_word * sizeof(word);
     if (n != whole)
         return malformed(err);
-    size_t body = (whole + 7) / 8 * 8, zeros = (size_t)c.n_row * sizeof(int), all = body + n_word * sizeof(kh_word) + zeros;
+    size_t body = (whole + 7) / 8 * 8, zeros = (size_t)c.n_row * sizeof(int),
+           all = body + n_word * sizeof(kh_word) + zeros;
     char *m = *memory = kh_calloc(all, 1);
     if (!m)
         return kh_fail_memory(err);
@@ -187,13 +201,23 @@ int kh_mpi_context_get(
     const int *at = (const int *)(const void *)(start + n_seq + 1);
     kh_word *table = (kh_word *)(void *)(m + body);
     const int *none = (const int *)(void *)(m + body + n_word * sizeof *table);
-    *batch = (kh_batch){ .n_row = c.n_row, .n_variant = c.n_variant, .n_seq = (int)n_seq, .n_slot = c.n_slot, .max_len = c.max_len,
-        .start = start, .label = none, .row = none };
+    *batch = (kh_batch){ .n_row = c.n_row,
+        .n_variant = c.n_variant,
+        .n_seq = (int)n_seq,
+        .n_slot = c.n_slot,
+        .max_len = c.max_len,
+        .start = start,
+        .label = none,
+        .row = none };
     batch->n_mask = at, at += c.n_variant;
     batch->mask = at, at += n_seq;
     batch->slot = at, at += n_seq;
     batch->id = at, at += c.n_token;
-    *words = (kh_words){ .word = table, .n_word = c.n_word, .n_label = c.n_label, .n_mask = at, .n_variant = c.n_length,
+    *words = (kh_words){ .word = table,
+        .n_word = c.n_word,
+        .n_label = c.n_label,
+        .n_mask = at,
+        .n_variant = c.n_length,
         .paper_exact = c.paper_exact };
     at += c.n_length;
     *inject = (kh_inject)c.inject;
@@ -203,8 +227,14 @@ int kh_mpi_context_get(
         at += sizeof head / sizeof *at;
         if (head.n_token < 0 || (ids += (size_t)head.n_token) > c.n_word_id)
             return malformed(err);
-        table[i] = (kh_word){ .text = "", .label = head.label, .id = at, .n_token = head.n_token, .n_id = head.n_id,
-            .same = head.same, .first_same = head.first_same, .unknown = head.unknown != 0 };
+        table[i] = (kh_word){ .text = "",
+            .label = head.label,
+            .id = at,
+            .n_token = head.n_token,
+            .n_id = head.n_id,
+            .same = head.same,
+            .first_same = head.first_same,
+            .unknown = head.unknown != 0 };
         at += head.n_token;
     }
     return 0;

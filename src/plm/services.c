@@ -18,7 +18,8 @@ static const struct {
 
 enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
 
-int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts, const kh_hooks *hooks, kh_err *err) {
+int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts,
+    const kh_hooks *hooks, kh_err *err) {
     kh_http_opts o = opts ? *opts : kh_http_defaults();
     const char *name = o.backend ? o.backend : SERVICES[0].name;
     kh_http *http;
@@ -28,7 +29,9 @@ int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts, 
         i++;
     if (i == N_SERVICE)
         return kh_fail(err, KH_EARG,
-            "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, sglang or openai", name);
+            "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, "
+            "sglang or openai",
+            name);
     int rc = kh_http_open(&http, url, &o, hooks, err);
     return rc == 0 ? SERVICES[i].open(out, http, &o, err) : rc;
 }

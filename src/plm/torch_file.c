@@ -11,7 +11,7 @@
 
 static const char WHO[] = "prompt_embeds";
 
-/* --------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void put_int(kh_buf *b, int x) {
     kh_buf_char(b, 'J'); /* BININT: four bytes */
@@ -53,7 +53,7 @@ void kh_torch_put(kh_buf *out, const float *x, int rows, int cols) {
     kh_buf_free(&p);
 }
 
-/* --------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 typedef enum kind { NOTHING, MARK, INT, TEXT, GLOBAL, TUPLE, STORAGE, TENSOR, DICT } kind;
 enum { REBUILD, ORDERED, FLOAT, HALF, BFLOAT };
@@ -175,11 +175,16 @@ static bool make_storage(machine *m) {
     if (!pop(m, &t))
         return false;
     const value *v = &m->pool[t.first];
-    if (t.kind != TUPLE || t.n != 5 || !is_text(&v[0], "storage") || v[1].kind != GLOBAL || v[1].number < FLOAT ||
-        v[2].kind != TEXT || v[3].kind != TEXT || v[4].kind != INT || v[4].number < 0)
+    if (t.kind != TUPLE || t.n != 5 || !is_text(&v[0], "storage") || v[1].kind != GLOBAL ||
+        v[1].number < FLOAT || v[2].kind != TEXT || v[3].kind != TEXT || v[4].kind != INT ||
+        v[4].number < 0)
         return fail(m, "its storage is not that of a plain tensor");
-    return push(
-        m, (value){ .kind = STORAGE, .number = v[1].number, .text = v[2].text, .n_text = v[2].n_text, .count = v[4].number });
+    return push(m,
+        (value){ .kind = STORAGE,
+            .number = v[1].number,
+            .text = v[2].text,
+            .n_text = v[2].n_text,
+            .count = v[4].number });
 }
 
 static bool dims(const value *pool, const value *t, long long *out) {
@@ -200,11 +205,14 @@ static bool reduce(machine *m) {
     if (f.kind == GLOBAL && f.number == ORDERED && args.kind == TUPLE && args.n == 0)
         return push(m, (value){ .kind = DICT });
     const value *v = &m->pool[args.first];
-    if (f.kind != GLOBAL || f.number != REBUILD || args.kind != TUPLE || args.n != 6 || v[0].kind != STORAGE || v[1].kind != INT ||
-        v[2].kind != TUPLE || v[3].kind != TUPLE || v[2].n != v[3].n || v[2].n < 2 || v[2].n > 3 || v[5].kind != DICT)
+    if (f.kind != GLOBAL || f.number != REBUILD || args.kind != TUPLE || args.n != 6 ||
+        v[0].kind != STORAGE || v[1].kind != INT || v[2].kind != TUPLE || v[3].kind != TUPLE ||
+        v[2].n != v[3].n || v[2].n < 2 || v[2].n > 3 || v[5].kind != DICT)
         return fail(m, "it is not a dense tensor of two dimensions");
     value t = { .kind = TENSOR, .storage = args.first, .offset = v[1].number, .rank = v[2].n };
-    return dims(m->pool, &v[2], t.dim) && dims(m->pool, &v[3], t.stride) ? push(m, t) : fail(m, "its shape is not made of numbers");
+    return dims(m->pool, &v[2], t.dim) && dims(m->pool, &v[3], t.stride)
+        ? push(m, t)
+        : fail(m, "its shape is not made of numbers");
 }
 
 static bool put_memo(machine *m, long long i) {
@@ -215,7 +223,8 @@ static bool put_memo(machine *m, long long i) {
 }
 
 static bool get_memo(machine *m, long long i) {
-    return i >= 0 && i < 64 && m->memo[i].kind != NOTHING ? push(m, m->memo[i]) : fail(m, "it recalls what it never saw");
+    return i >= 0 && i < 64 && m->memo[i].kind != NOTHING ? push(m, m->memo[i])
+                                                          : fail(m, "it recalls what it never saw");
 }
 
 static bool read_text(machine *m) {
@@ -247,7 +256,9 @@ static bool step(machine *m) {
     case 'J': return take_int(m, 4, &x) && push(m, (value){ .kind = INT, .number = x });
     case 'X': return read_text(m);
     case 0x88:
-    case 0x89: return push(m, (value){ .kind = INT, .number = -1 }); /* true, false: only as requires_grad */
+    case 0x89:
+        return push(
+            m, (value){ .kind = INT, .number = -1 }); /* true, false: only as requires_grad */
     case 'Q': return make_storage(m);
     case 'R': return reduce(m);
     case 'q': return take_int(m, 1, &x) && put_memo(m, x);
@@ -259,16 +270,19 @@ static bool step(machine *m) {
     }
 }
 
-static const kh_zip_entry *find(const kh_zip_list *zip, const char *dir, size_t n_dir, const char *what, size_t n) {
+static const kh_zip_entry *find(
+    const kh_zip_list *zip, const char *dir, size_t n_dir, const char *what, size_t n) {
     for (int i = 0; i < zip->n; i++) {
         const kh_zip_entry *e = &zip->entry[i];
-        if (e->n_name == n_dir + n && memcmp(e->name, dir, n_dir) == 0 && memcmp(e->name + n_dir, what, n) == 0)
+        if (e->n_name == n_dir + n && memcmp(e->name, dir, n_dir) == 0 &&
+            memcmp(e->name + n_dir, what, n) == 0)
             return e;
     }
     return NULL;
 }
 
-static int widen(const kh_zip_entry *e, long long type, size_t from, size_t n, float **out, kh_err *err) {
+static int widen(
+    const kh_zip_entry *e, long long type, size_t from, size_t n, float **out, kh_err *err) {
     float *x = kh_malloc((n ? n : 1) * sizeof *x);
     if (!x)
         return kh_fail_memory(err);
@@ -286,8 +300,8 @@ static int widen(const kh_zip_entry *e, long long type, size_t from, size_t n, f
 }
 
 /* The tensor's numbers, if its shape, strides and storage agree. */
-static int read_numbers(const machine *m, const kh_zip_list *zip, const char *dir, size_t n_dir, int max_rows, int max_cols,
-    float **x, int *rows, int *cols, kh_err *err) {
+static int read_numbers(const machine *m, const kh_zip_list *zip, const char *dir, size_t n_dir,
+    int max_rows, int max_cols, float **x, int *rows, int *cols, kh_err *err) {
     const value *t = &m->stack[0], *s = &m->pool[t->storage];
     int r = t->rank - 2; /* where the rows are counted */
     char name[80];
@@ -295,35 +309,45 @@ static int read_numbers(const machine *m, const kh_zip_list *zip, const char *di
     const kh_zip_entry *e = find(zip, dir, n_dir, name, (size_t)n_name);
     size_t size = s->number == FLOAT ? 4 : 2;
     if (t->rank == 3 && t->dim[0] != 1)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: a tensor of three dimensions, the first of them %lld; expected rows and columns", WHO, t->dim[0]);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: a tensor of three dimensions, the first of them %lld; expected rows and columns",
+            WHO, t->dim[0]);
     if (t->dim[r] < 1 || t->dim[r] > max_rows || t->dim[r + 1] < 1 || t->dim[r + 1] > max_cols)
-        return kh_fail(err, KH_ELIMIT, "%s: a tensor of %lld x %lld; at most %d rows of %d are taken", WHO, t->dim[r],
+        return kh_fail(err, KH_ELIMIT,
+            "%s: a tensor of %lld x %lld; at most %d rows of %d are taken", WHO, t->dim[r],
             t->dim[r + 1], max_rows, max_cols);
     long long count = t->dim[r] * t->dim[r + 1];
     if (t->stride[r + 1] != 1 || (t->stride[r] != t->dim[r + 1] && t->dim[r] > 1) || t->offset < 0)
         return kh_fail(err, KH_EFORMAT, "%s: the tensor is not contiguous", WHO);
-    if (!e || e->n != (size_t)s->count * size || t->offset > s->count || count > s->count - t->offset)
-        return kh_fail(err, KH_EFORMAT, "%s: the tensor's numbers are not there, or not as many as it says", WHO);
+    if (!e || e->n != (size_t)s->count * size || t->offset > s->count ||
+        count > s->count - t->offset)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the tensor's numbers are not there, or not as many as it says", WHO);
     *rows = (int)t->dim[r];
     *cols = (int)t->dim[r + 1];
     return widen(e, s->number, (size_t)t->offset, (size_t)count, x, err);
 }
 
-int kh_torch_get(const void *bytes, size_t n, int max_rows, int max_cols, float **x, int *rows, int *cols, kh_err *err) {
+int kh_torch_get(const void *bytes, size_t n, int max_rows, int max_cols, float **x, int *rows,
+    int *cols, kh_err *err) {
     kh_zip_list zip;
     *x = NULL;
     int rc = kh_zip_read(&zip, bytes, n, WHO, err);
     if (rc != 0)
         return rc;
-    const char *dir = zip.n > 0 ? zip.entry[0].name : "", *slash = zip.n > 0 ? memchr(dir, '/', zip.entry[0].n_name) : NULL;
+    const char *dir = zip.n > 0 ? zip.entry[0].name : "",
+               *slash = zip.n > 0 ? memchr(dir, '/', zip.entry[0].n_name) : NULL;
     size_t n_dir = slash ? (size_t)(slash - dir) + 1 : 0;
-    const kh_zip_entry *pickle = find(&zip, dir, n_dir, "data.pkl", 8), *version = find(&zip, dir, n_dir, "version", 7),
+    const kh_zip_entry *pickle = find(&zip, dir, n_dir, "data.pkl", 8),
+                       *version = find(&zip, dir, n_dir, "version", 7),
                        *order = find(&zip, dir, n_dir, "byteorder", 9);
-    if (!pickle || !version || n_dir == 0 || (order && (order->n != 6 || memcmp(order->bytes, "little", 6) != 0)))
-        return kh_fail(err, KH_EFORMAT, "%s: not a file of torch.save, or not a little-endian one", WHO);
+    if (!pickle || !version || n_dir == 0 ||
+        (order && (order->n != 6 || memcmp(order->bytes, "little", 6) != 0)))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: not a file of torch.save, or not a little-endian one", WHO);
     if (pickle->n < 2 || pickle->n > 4096 || memcmp(pickle->bytes, "\x80\x02", 2) != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: its pickle is not of protocol 2, or too long for one tensor", WHO);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: its pickle is not of protocol 2, or too long for one tensor", WHO);
     machine *m = kh_calloc(1, sizeof *m);
     if (!m)
         return kh_fail_memory(err);

@@ -1,4 +1,5 @@
-/* wire.c - see wire.h. Numbers travel as little-endian bytes: a prompt arrives with the bits that were sent. */
+/* wire.c - see wire.h. Numbers travel as little-endian bytes: a prompt arrives with the bits that
+ * were sent. */
 #include "plm/wire.h"
 
 #include "base/alloc.h"
@@ -20,7 +21,7 @@ static const char *const WANTS[] = { "labels", "logprobs", "energies" };
 
 const char *kh_want_name(kh_want w) { return WANTS[w]; }
 
-/* --------------------------------------------------------------------------------------------------- floats */
+/* -------------------------------------------------------------------------------------- floats */
 
 void kh_wire_floats_put(kh_buf *out, const float *x, size_t n) {
     kh_buf_text(out, "\"dtype\":\"f32\",\"data\":\"");
@@ -28,28 +29,34 @@ void kh_wire_floats_put(kh_buf *out, const float *x, size_t n) {
     kh_buf_char(out, '"');
 }
 
-static int read_shape(const json_t *obj, const char *place, int rank, size_t most, size_t *shape, size_t *count, kh_err *err) {
+static int read_shape(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
+    size_t *count, kh_err *err) {
     const json_t *dims = json_object_get(obj, "shape");
     if (!json_is_array(dims) || json_array_size(dims) != (size_t)rank)
-        return kh_fail(err, KH_EFORMAT, "%s: \"shape\" must be an array of %d whole numbers", place, rank);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"shape\" must be an array of %d whole numbers", place, rank);
     *count = 1;
     for (size_t i = 0; i < (size_t)rank; i++) {
         const json_t *d = json_array_get(dims, i);
         if (!json_is_integer(d) || json_integer_value(d) < 1 || json_integer_value(d) > INT_MAX)
-            return kh_fail(err, KH_EFORMAT, "%s: number %zu of \"shape\" must be a whole number from 1", place, i);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: number %zu of \"shape\" must be a whole number from 1", place, i);
         shape[i] = (size_t)json_integer_value(d);
         if (!kh_mul(*count, shape[i], count) || *count > most)
-            return kh_fail(err, KH_ELIMIT, "%s: \"shape\" holds more than %zu numbers", place, most);
+            return kh_fail(
+                err, KH_ELIMIT, "%s: \"shape\" holds more than %zu numbers", place, most);
     }
     return 0;
 }
 
-int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape, float **out, kh_err *err) {
+int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
+    float **out, kh_err *err) {
     const char *type = "f32";
     size_t n = 0;
     *out = NULL;
     if (!json_is_object(obj))
-        return kh_fail(err, KH_EFORMAT, "%s: must be an object with \"dtype\", \"shape\" and \"data\"", place);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: must be an object with \"dtype\", \"shape\" and \"data\"", place);
     int rc = kh_json_string_opt(obj, "dtype", &type, place, err);
     if (rc == 0)
         rc = read_shape(obj, place, rank, most, shape, &n, err);
@@ -60,17 +67,23 @@ int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, 
         : strcmp(type, "bf16") == 0           ? KH_DTYPE_BF16
                                               : KH_DTYPE_ANY;
     if (dtype == KH_DTYPE_ANY)
-        return kh_fail(err, KH_EFORMAT, "%s: \"dtype\" must be f32, f16 or bf16, not \"%.20s\"", place, type);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"dtype\" must be f32, f16 or bf16, not \"%.20s\"", place, type);
     const json_t *data = json_object_get(obj, "data");
     const char *text = json_string_value(data);
-    size_t length = json_string_length(data), size = dtype == KH_DTYPE_F32 ? 4 : 2, bytes = text ? kh_base64_size(text, length) : 0;
+    size_t length = json_string_length(data), size = dtype == KH_DTYPE_F32 ? 4 : 2,
+           bytes = text ? kh_base64_size(text, length) : 0;
     if (!text || bytes != n * size)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"data\" must be base64 of %zu bytes, %zu numbers of type %s", place, n * size, n, type);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"data\" must be base64 of %zu bytes, %zu numbers of type %s", place, n * size, n,
+            type);
     float *x = kh_malloc(n * sizeof *x);
     if (!x)
         return kh_fail_memory(err);
-    char *raw = (char *)x + n * (sizeof *x - size); /* narrow numbers stand in the second half and are widened from the front */
+    char *raw = (char *)x +
+        n *
+            (sizeof *x -
+                size); /* narrow numbers stand in the second half and are widened from the front */
     if (!kh_base64_get(text, length, raw)) {
         kh_free(x);
         return kh_fail(err, KH_EFORMAT, "%s: \"data\" is not base64", place);
@@ -84,7 +97,7 @@ int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, 
     return 0;
 }
 
-/* ----------------------------------------------------------------------------------------- writing questions */
+/* --------------------------------------------------------------------------- writing questions */
 
 static void put_ints(kh_buf *out, const int *x, int n) {
     kh_buf_char(out, '[');
@@ -119,15 +132,16 @@ void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_want
     if (b->n_slot > 0) {
         kh_buf_text(out, ",\"slot\":");
         put_ints(out, b->slot, b->n_seq);
-        kh_buf_printf(out, ",\"inject\":\"%s\",\"prompts\":{\"shape\":[%d,%d,%d],", kh_inject_name(q->inject), q->n_prompt,
-            b->n_slot, hidden);
-        kh_wire_floats_put(out, q->prompt, (size_t)q->n_prompt * (size_t)b->n_slot * (size_t)hidden);
+        kh_buf_printf(out, ",\"inject\":\"%s\",\"prompts\":{\"shape\":[%d,%d,%d],",
+            kh_inject_name(q->inject), q->n_prompt, b->n_slot, hidden);
+        kh_wire_floats_put(
+            out, q->prompt, (size_t)q->n_prompt * (size_t)b->n_slot * (size_t)hidden);
         kh_buf_char(out, '}');
     }
     kh_buf_char(out, '}');
 }
 
-/* ----------------------------------------------------------------------------------------- reading questions */
+/* --------------------------------------------------------------------------- reading questions */
 
 typedef struct reader {
     kh_wire_question *q;
@@ -137,12 +151,16 @@ typedef struct reader {
 
 static const char PLACE[] = "request";
 
-static void *room(reader *r, size_t n, size_t size) { return kh_arena_array(&r->q->arena, n + 1, size); }
+static void *room(reader *r, size_t n, size_t size) {
+    return kh_arena_array(&r->q->arena, n + 1, size);
+}
 
 /* *out [*n], fresh in the arena, from an array of whole numbers from min to max. */
-static int read_ints(reader *r, const json_t *array, const char *what, int min, int max, size_t most, int **out, size_t *n) {
+static int read_ints(reader *r, const json_t *array, const char *what, int min, int max,
+    size_t most, int **out, size_t *n) {
     if (!json_is_array(array) || json_array_size(array) > most)
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu whole numbers", PLACE, what, most);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"%s\" must be an array of at most %zu whole numbers", PLACE, what, most);
     *n = json_array_size(array);
     if (!(*out = room(r, *n, sizeof **out)))
         return kh_fail_memory(r->err);
@@ -150,8 +168,9 @@ static int read_ints(reader *r, const json_t *array, const char *what, int min, 
         const json_t *v = json_array_get(array, i);
         json_int_t x = json_is_integer(v) ? json_integer_value(v) : (json_int_t)min - 1;
         if (x < min || x > max)
-            return kh_fail(
-                r->err, KH_EFORMAT, "%s: number %zu of \"%s\" must be a whole number from %d to %d", PLACE, i, what, min, max);
+            return kh_fail(r->err, KH_EFORMAT,
+                "%s: number %zu of \"%s\" must be a whole number from %d to %d", PLACE, i, what,
+                min, max);
         (*out)[i] = (int)x;
     }
     return 0;
@@ -166,22 +185,27 @@ static int read_prompts(reader *r, const json_t *root) {
     if (!prompts || json_is_null(prompts))
         return 0;
     int rc = kh_json_string_opt(root, "inject", &inject, PLACE, r->err);
-    if (rc == 0 && ((rc = kh_inject_find(&q->inject, inject, r->err)) != 0 || q->inject == KH_INJECT_NONE))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"inject\" must be post-ln-add, embed-prefix or embed-inplace", PLACE);
+    if (rc == 0 &&
+        ((rc = kh_inject_find(&q->inject, inject, r->err)) != 0 || q->inject == KH_INJECT_NONE))
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"inject\" must be post-ln-add, embed-prefix or embed-inplace", PLACE);
     if (rc == 0)
         rc = kh_wire_floats(prompts, "request: \"prompts\"", 3, most, shape, &q->prompt, r->err);
     if (rc != 0)
         return rc;
     if (shape[0] > (size_t)r->l->prompts)
-        return kh_fail(r->err, KH_ELIMIT, "%s: %zu prompts; at most %d are taken at a time", PLACE, shape[0], r->l->prompts);
+        return kh_fail(r->err, KH_ELIMIT, "%s: %zu prompts; at most %d are taken at a time", PLACE,
+            shape[0], r->l->prompts);
     if (shape[2] != (size_t)r->l->hidden || shape[1] > (size_t)r->l->max_len)
-        return kh_fail(r->err, KH_EFORMAT, "%s: prompts of %zu x %zu numbers; the model takes at most %d rows of %d", PLACE,
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: prompts of %zu x %zu numbers; the model takes at most %d rows of %d", PLACE,
             shape[1], shape[2], r->l->max_len, r->l->hidden);
     q->n_prompt = (int)shape[0];
     q->n_slot = (int)shape[1];
     for (size_t i = 0; i < shape[0] * shape[1] * shape[2]; i++)
         if (!isfinite(q->prompt[i]))
-            return kh_fail(r->err, KH_EFORMAT, "%s: prompt %zu holds NaN or infinity", PLACE, i / (shape[1] * shape[2]));
+            return kh_fail(r->err, KH_EFORMAT, "%s: prompt %zu holds NaN or infinity", PLACE,
+                i / (shape[1] * shape[2]));
     return 0;
 }
 
@@ -192,10 +216,12 @@ static int read_words(reader *r, const json_t *root) {
     const json_t *labels = json_object_get(root, "labels"), *one;
     size_t k, i, n = 0;
     json_array_foreach(labels, k, one) n += json_array_size(one);
-    if (!json_is_array(labels) || json_array_size(labels) < 2 || json_array_size(labels) > MOST_LABELS || n > MOST_WORDS)
+    if (!json_is_array(labels) || json_array_size(labels) < 2 ||
+        json_array_size(labels) > MOST_LABELS || n > MOST_WORDS)
         return kh_fail(r->err, KH_EFORMAT,
-            "%s: \"labels\" must be 2 to %d arrays, one for each label, of at most %d words together", PLACE, MOST_LABELS,
-            MOST_WORDS);
+            "%s: \"labels\" must be 2 to %d arrays, one for each label, of at most %d words "
+            "together",
+            PLACE, MOST_LABELS, MOST_WORDS);
     kh_word *word = room(r, n, sizeof *word);
     if (!word)
         return kh_fail_memory(r->err);
@@ -203,18 +229,24 @@ static int read_words(reader *r, const json_t *root) {
     w->n_label = (int)json_array_size(labels);
     json_array_foreach(labels, k, one) {
         if (!json_is_array(one) || json_array_size(one) == 0)
-            return kh_fail(r->err, KH_EFORMAT, "%s: label %zu has no words; each is an array of token ids", PLACE, k);
+            return kh_fail(r->err, KH_EFORMAT,
+                "%s: label %zu has no words; each is an array of token ids", PLACE, k);
         for (i = 0; i < json_array_size(one); i++) {
             int *id;
             size_t n_id;
-            int rc = read_ints(r, json_array_get(one, i), "labels", 0, r->l->vocab - 1, 64, &id, &n_id);
+            int rc =
+                read_ints(r, json_array_get(one, i), "labels", 0, r->l->vocab - 1, 64, &id, &n_id);
             if (rc == 0 && n_id == 0)
                 rc = kh_fail(r->err, KH_EFORMAT, "%s: a word of label %zu has no tokens", PLACE, k);
             if (rc != 0)
                 return rc;
-            word[w->n_word++] = (kh_word){
-                .text = "", .label = (int)k, .id = id, .n_token = (int)n_id, .n_id = (int)n_id, .same = -1, .first_same = -1
-            };
+            word[w->n_word++] = (kh_word){ .text = "",
+                .label = (int)k,
+                .id = id,
+                .n_token = (int)n_id,
+                .n_id = (int)n_id,
+                .same = -1,
+                .first_same = -1 };
         }
     }
     return 0;
@@ -242,8 +274,10 @@ static int read_variants(reader *r, const json_t *root) {
     for (int i = 0; i < w->n_word && ok; i++)
         ok = seen[w->word[i].n_id];
     if (!ok)
-        return kh_fail(
-            r->err, KH_EFORMAT, "%s: \"masks\" must name the lengths of the label words in tokens, ascending, each once", PLACE);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"masks\" must name the lengths of the label words in tokens, ascending, each "
+            "once",
+            PLACE);
     w->n_mask = length;
     w->n_variant = (int)n;
     return 0;
@@ -258,12 +292,15 @@ static int check_sequences(reader *r) {
         if (length < 1)
             return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d has no tokens", PLACE, s);
         if (b->mask[s] > length - masks)
-            return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has its masks at %d", PLACE, s, length, b->mask[s]);
+            return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has its masks at %d",
+                PLACE, s, length, b->mask[s]);
         if (b->n_slot > 0 && b->slot[s] > length - b->n_slot)
-            return kh_fail(
-                r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has %d slots at %d", PLACE, s, length, b->n_slot, b->slot[s]);
-        if (b->n_slot > 0 && memcmp(b->id + b->start[s] + b->slot[s], slots, (size_t)b->n_slot * sizeof *slots) != 0)
-            return kh_fail(r->err, KH_EFORMAT, "%s: the slots of sequence %d hold other ids than those of sequence 0", PLACE, s);
+            return kh_fail(r->err, KH_EFORMAT, "%s: sequence %d of %d tokens has %d slots at %d",
+                PLACE, s, length, b->n_slot, b->slot[s]);
+        if (b->n_slot > 0 &&
+            memcmp(b->id + b->start[s] + b->slot[s], slots, (size_t)b->n_slot * sizeof *slots) != 0)
+            return kh_fail(r->err, KH_EFORMAT,
+                "%s: the slots of sequence %d hold other ids than those of sequence 0", PLACE, s);
     }
     return 0;
 }
@@ -272,7 +309,8 @@ static int read_places(reader *r, const json_t *root, const char *key, int **out
     size_t n, want = (size_t)r->q->batch.n_seq;
     int rc = read_ints(r, json_object_get(root, key), key, 0, r->l->max_len - 1, want, out, &n);
     return rc == 0 && n != want
-        ? kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must have a number for each of %zu sequences", PLACE, key, want)
+        ? kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must have a number for each of %zu sequences",
+              PLACE, key, want)
         : rc;
 }
 
@@ -282,17 +320,19 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
     int *mask, *slot, *label, *row, rc = 0;
     b->n_variant = r->q->words.n_variant;
     b->n_mask = r->q->words.n_mask;
-    if (n_seq == 0 || n_seq % (size_t)b->n_variant != 0 || n_seq / (size_t)b->n_variant > (size_t)r->l->rows)
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"ids\" must hold 1 to %d rows of %d sequence%s", PLACE, r->l->rows, b->n_variant,
-            b->n_variant == 1 ? "" : "s");
+    if (n_seq == 0 || n_seq % (size_t)b->n_variant != 0 ||
+        n_seq / (size_t)b->n_variant > (size_t)r->l->rows)
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"ids\" must hold 1 to %d rows of %d sequence%s",
+            PLACE, r->l->rows, b->n_variant, b->n_variant == 1 ? "" : "s");
     b->n_seq = (int)n_seq;
     b->n_row = b->n_seq / b->n_variant;
     b->n_slot = r->q->n_slot;
     for (size_t s = 0; s < n_seq; s++)
         total += json_array_size(json_array_get(ids, s));
     if ((long long)total > r->l->tokens / r->q->n_prompt)
-        return kh_fail(r->err, KH_ELIMIT, "%s: %d prompts with %zu tokens of rows; at most %lld tokens are taken at a time", PLACE,
-            r->q->n_prompt, total, r->l->tokens);
+        return kh_fail(r->err, KH_ELIMIT,
+            "%s: %d prompts with %zu tokens of rows; at most %lld tokens are taken at a time",
+            PLACE, r->q->n_prompt, total, r->l->tokens);
     int32_t *all = room(r, total, sizeof *all);
     size_t *start = room(r, n_seq + 1, sizeof *start);
     if (!all || !start)
@@ -300,7 +340,8 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
     for (size_t s = 0; s < n_seq && rc == 0; s++) {
         int *one;
         size_t n;
-        rc = read_ints(r, json_array_get(ids, s), "ids", 0, r->l->vocab - 1, (size_t)r->l->max_len, &one, &n);
+        rc = read_ints(
+            r, json_array_get(ids, s), "ids", 0, r->l->vocab - 1, (size_t)r->l->max_len, &one, &n);
         if (rc != 0)
             break;
         memcpy(all + start[s], one, n * sizeof *one);
@@ -316,7 +357,8 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
         rc = kh_fail_memory(r->err);
     for (size_t s = 0; s < n_seq && rc == 0 && b->n_slot == 0; s++)
         slot[s] = -1;
-    if (rc == 0 && (!(label = room(r, n_seq, sizeof *label)) || !(row = room(r, n_seq, sizeof *row))))
+    if (rc == 0 &&
+        (!(label = room(r, n_seq, sizeof *label)) || !(row = room(r, n_seq, sizeof *row))))
         rc = kh_fail_memory(r->err);
     if (rc != 0)
         return rc;
@@ -327,13 +369,15 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
 }
 
 static int read_text(reader *r, const json_t *v, kh_row *row) {
-    const json_t *a = r->q->task->pair ? json_array_get(v, 0) : v, *b = r->q->task->pair ? json_array_get(v, 1) : NULL;
+    const json_t *a = r->q->task->pair ? json_array_get(v, 0) : v,
+                 *b = r->q->task->pair ? json_array_get(v, 1) : NULL;
     if (!json_is_string(a) || (r->q->task->pair && (!json_is_string(b) || json_array_size(v) != 2)))
-        return kh_fail(r->err, KH_EFORMAT, "%s: each of \"texts\" must be %s for task \"%.60s\"", PLACE,
-            r->q->task->pair ? "an array of two strings" : "a string", r->q->task->name);
+        return kh_fail(r->err, KH_EFORMAT, "%s: each of \"texts\" must be %s for task \"%.60s\"",
+            PLACE, r->q->task->pair ? "an array of two strings" : "a string", r->q->task->name);
     *row = (kh_row){ .label = -1 };
     char *copy = kh_arena_strndup(&r->q->arena, json_string_value(a), json_string_length(a));
-    char *other = b ? kh_arena_strndup(&r->q->arena, json_string_value(b), json_string_length(b)) : NULL;
+    char *other =
+        b ? kh_arena_strndup(&r->q->arena, json_string_value(b), json_string_length(b)) : NULL;
     if (!copy || (b && !other))
         return kh_fail_memory(r->err);
     row->a = copy, row->n_a = json_string_length(a);
@@ -348,9 +392,11 @@ static int read_task(reader *r, const json_t *task) {
         if (strcmp(kh_task_builtin(i)->name, name) == 0)
             return kh_task_open(&r->q->task, name, r->err);
     if (!json_is_object(task))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"task\" must be the name of a built-in task or a task as an object", PLACE);
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"task\" must be the name of a built-in task or a task as an object", PLACE);
     char *text = json_dumps(task, JSON_COMPACT);
-    int rc = text ? kh_task_parse(&r->q->task, text, strlen(text), "request: \"task\"", r->err) : kh_fail_memory(r->err);
+    int rc = text ? kh_task_parse(&r->q->task, text, strlen(text), "request: \"task\"", r->err)
+                  : kh_fail_memory(r->err);
     free(text);
     return rc;
 }
@@ -362,9 +408,11 @@ static int read_texts(reader *r, const json_t *root, const json_t *texts) {
     if (rc == 0)
         rc = read_task(r, json_object_get(root, "task"));
     if (rc == 0 && (n == 0 || n > (size_t)r->l->rows))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"texts\" must hold 1 to %d texts", PLACE, r->l->rows);
+        rc =
+            kh_fail(r->err, KH_EFORMAT, "%s: \"texts\" must hold 1 to %d texts", PLACE, r->l->rows);
     if (rc == 0 && (long long)n * r->l->max_len > r->l->tokens / q->n_prompt)
-        rc = kh_fail(r->err, KH_ELIMIT, "%s: %d prompts with %zu texts; at most %lld tokens are taken at a time", PLACE,
+        rc = kh_fail(r->err, KH_ELIMIT,
+            "%s: %d prompts with %zu texts; at most %lld tokens are taken at a time", PLACE,
             q->n_prompt, n, r->l->tokens);
     if (rc == 0 && !(q->row = room(r, n, sizeof *q->row)))
         rc = kh_fail_memory(r->err);
@@ -374,9 +422,11 @@ static int read_texts(reader *r, const json_t *root, const json_t *texts) {
     const json_t *slots = json_object_get(root, "slot_ids");
     size_t n_slot;
     if (rc == 0 && slots) {
-        rc = read_ints(r, slots, "slot_ids", 0, r->l->vocab - 1, (size_t)r->l->max_len, &q->slot_id, &n_slot);
+        rc = read_ints(
+            r, slots, "slot_ids", 0, r->l->vocab - 1, (size_t)r->l->max_len, &q->slot_id, &n_slot);
         if (rc == 0 && n_slot != (size_t)q->n_slot)
-            rc = kh_fail(r->err, KH_EFORMAT, "%s: %zu \"slot_ids\" for prompts of %d rows", PLACE, n_slot, q->n_slot);
+            rc = kh_fail(r->err, KH_EFORMAT, "%s: %zu \"slot_ids\" for prompts of %d rows", PLACE,
+                n_slot, q->n_slot);
     }
     return rc;
 }
@@ -392,11 +442,14 @@ static int read_question(reader *r, const json_t *root) {
         rc = kh_json_string_opt(root, "encoding", &encoding, PLACE, r->err);
     while (rc == 0 && want && strcmp(want, WANTS[q->want]) != 0)
         if (q->want++ == KH_WANT_ENERGIES)
-            rc = kh_fail(r->err, KH_EFORMAT, "%s: \"want\" must be labels, logprobs or energies, not \"%.20s\"", PLACE, want);
+            rc = kh_fail(r->err, KH_EFORMAT,
+                "%s: \"want\" must be labels, logprobs or energies, not \"%.20s\"", PLACE, want);
     if (rc == 0 && strcmp(encoding, "json") != 0 && strcmp(encoding, "base64") != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"encoding\" must be json or base64, not \"%.20s\"", PLACE, encoding);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"encoding\" must be json or base64, not \"%.20s\"",
+            PLACE, encoding);
     if (rc == 0 && json_is_array(ids) == json_is_array(texts))
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: must hold either \"ids\" with \"labels\", or \"texts\" with \"task\"", PLACE);
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: must hold either \"ids\" with \"labels\", or \"texts\" with \"task\"", PLACE);
     if (rc != 0)
         return rc;
     q->want_given = want != NULL;
@@ -411,7 +464,8 @@ static int read_question(reader *r, const json_t *root) {
     return rc == 0 ? read_ids(r, root, ids) : rc;
 }
 
-int kh_wire_question_parse(kh_wire_question *q, const char *body, size_t n, const kh_wire_limits *l, kh_err *err) {
+int kh_wire_question_parse(
+    kh_wire_question *q, const char *body, size_t n, const kh_wire_limits *l, kh_err *err) {
     *q = (kh_wire_question){ 0 };
     kh_err own;
     reader r = { q, l, err ? err : &own };
@@ -429,7 +483,7 @@ void kh_wire_question_free(kh_wire_question *q) {
     kh_arena_free(&q->arena);
 }
 
-/* -------------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------------- answers */
 
 static void put_nested(kh_buf *out, const float *x, int n_prompt, int n_row, int n_label) {
     kh_buf_text(out, "\"logprobs\":[");
@@ -437,7 +491,8 @@ static void put_nested(kh_buf *out, const float *x, int n_prompt, int n_row, int
         kh_buf_text(out, p ? ",[" : "[");
         for (int i = 0; i < n_row; i++) {
             kh_buf_text(out, i ? ",[" : "[");
-            for (int k = 0; k < n_label; k++) /* nine digits name a float exactly; JSON has no infinity */
+            for (int k = 0; k < n_label;
+                 k++) /* nine digits name a float exactly; JSON has no infinity */
                 kh_buf_printf(out, "%s%.9g", k ? "," : "", isinf(*x) ? -9999.0 : (double)*x), x++;
             kh_buf_char(out, ']');
         }
@@ -457,7 +512,11 @@ static void put_energy(kh_buf *out, const kh_wire_answer *a) {
     kh_buf_text(out, ",\"energy\":[");
     for (int p = 0; p < a->n_prompt; p++)
         for (int i = 0; i < a->n_row; i++)
-            kh_buf_printf(out, "%s%s%.9g%s", i ? "," : p ? "," : "", i ? "" : "[", (double)*x++, i + 1 == a->n_row ? "]" : "");
+            kh_buf_printf(out, "%s%s%.9g%s",
+                i       ? ","
+                    : p ? ","
+                        : "",
+                i ? "" : "[", (double)*x++, i + 1 == a->n_row ? "]" : "");
     kh_buf_char(out, ']');
 }
 
@@ -465,14 +524,16 @@ void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
     kh_buf_text(out, "{\"model\":");
     kh_json_quote(out, a->model, strlen(a->model));
     kh_want want = a->label ? KH_WANT_LABELS : a->energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
-    kh_buf_printf(out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_want_name(want), a->n_prompt, a->n_row);
+    kh_buf_printf(
+        out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_want_name(want), a->n_prompt, a->n_row);
     if (a->label) {
         kh_buf_text(out, "],\"labels\":");
         put_ints(out, a->label, a->n_prompt * a->n_row);
     } else {
         kh_buf_printf(out, ",%d],", a->n_label);
         if (a->base64)
-            kh_wire_floats_put(out, a->logprob, (size_t)a->n_prompt * (size_t)a->n_row * (size_t)a->n_label);
+            kh_wire_floats_put(
+                out, a->logprob, (size_t)a->n_prompt * (size_t)a->n_row * (size_t)a->n_label);
         else
             put_nested(out, a->logprob, a->n_prompt, a->n_row, a->n_label);
         if (a->energy)
@@ -485,31 +546,36 @@ static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *
     const json_t *labels = json_object_get(root, "labels");
     size_t n = (size_t)w->n_prompt * (size_t)w->n_row;
     if (!json_is_array(labels) || json_array_size(labels) != n)
-        return kh_fail(err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who, json_array_size(labels),
-            w->n_prompt, w->n_row);
+        return kh_fail(err, KH_EFORMAT, "%s: answered with %zu labels to %d prompts x %d rows", who,
+            json_array_size(labels), w->n_prompt, w->n_row);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(labels, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= w->n_label)
-            return kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with what is none of the %d labels", who,
+            return kh_fail(err, KH_EFORMAT,
+                "%s: answered prompt %zu, row %zu with what is none of the %d labels", who,
                 i / (size_t)w->n_row, i % (size_t)w->n_row, w->n_label);
         w->label[i] = (int)json_integer_value(v);
     }
     return 0;
 }
 
-static int take_logprobs(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
-    size_t shape[3], n_label = (size_t)w->n_label, n_row = (size_t)w->n_row, n = (size_t)w->n_prompt * n_row * n_label;
+static int take_logprobs(
+    const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
+    size_t shape[3], n_label = (size_t)w->n_label, n_row = (size_t)w->n_row,
+                     n = (size_t)w->n_prompt * n_row * n_label;
     float *x;
     int rc = kh_wire_floats(root, who, 3, n, shape, &x, err);
     if (rc != 0)
         return rc;
     if (shape[0] != (size_t)w->n_prompt || shape[1] != n_row || shape[2] != n_label)
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered with shape [%zu, %zu, %zu], expected [%d, %d, %d]", who, shape[0], shape[1],
-            shape[2], w->n_prompt, w->n_row, w->n_label);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: answered with shape [%zu, %zu, %zu], expected [%d, %d, %d]", who, shape[0],
+            shape[1], shape[2], w->n_prompt, w->n_row, w->n_label);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (!(x[i] <= 0)) {
             size_t pair = i / n_label;
-            rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with %g, which is no log-probability", who,
+            rc = kh_fail(err, KH_EFORMAT,
+                "%s: answered prompt %zu, row %zu with %g, which is no log-probability", who,
                 pair / n_row, pair % n_row, (double)x[i]);
         }
     if (rc == 0)
@@ -518,26 +584,31 @@ static int take_logprobs(const json_t *root, const kh_wire_wanted *w, const char
     return rc;
 }
 
-static int take_energies(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
+static int take_energies(
+    const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
     size_t shape[2], n_row = (size_t)w->n_row, n = (size_t)w->n_prompt * n_row;
     float *x = NULL;
     const json_t *energy = json_object_get(root, "energy");
-    int rc = energy ? kh_wire_floats(energy, who, 2, n, shape, &x, err)
-                    : kh_fail(err, KH_EFORMAT, "%s: answered without \"energy\", which was asked for", who);
+    int rc = energy
+        ? kh_wire_floats(energy, who, 2, n, shape, &x, err)
+        : kh_fail(err, KH_EFORMAT, "%s: answered without \"energy\", which was asked for", who);
     if (rc == 0 && (shape[0] != (size_t)w->n_prompt || shape[1] != n_row))
-        rc = kh_fail(err, KH_EFORMAT, "%s: answered with energies of shape [%zu, %zu], expected [%d, %d]", who, shape[0], shape[1],
-            w->n_prompt, w->n_row);
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: answered with energies of shape [%zu, %zu], expected [%d, %d]", who, shape[0],
+            shape[1], w->n_prompt, w->n_row);
     for (size_t i = 0; i < n && rc == 0; i++)
         if (!isfinite(x[i]))
-            rc = kh_fail(err, KH_EFORMAT, "%s: answered prompt %zu, row %zu with an energy that is not a number", who, i / n_row,
-                i % n_row);
+            rc = kh_fail(err, KH_EFORMAT,
+                "%s: answered prompt %zu, row %zu with an energy that is not a number", who,
+                i / n_row, i % n_row);
     if (rc == 0)
         memcpy(w->energy, x, n * sizeof *x);
     kh_free(x);
     return rc;
 }
 
-int kh_wire_answer_parse(const char *body, size_t n, const kh_wire_wanted *w, const char *who, kh_err *err) {
+int kh_wire_answer_parse(
+    const char *body, size_t n, const kh_wire_wanted *w, const char *who, kh_err *err) {
     json_t *root;
     int rc = kh_json_parse(body, n, who, &root, err);
     if (rc == 0)

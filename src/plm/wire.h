@@ -1,28 +1,33 @@
-/* wire.h - a question and its answer as JSON: what POST /v1/score carries, written and read by both sides (doc/serving.md).
+/* wire.h - a question and its answer as JSON: what POST /v1/score carries, written and read by both
+ * sides (doc/serving.md).
  *
  * A question by ids, as keyhole's own client sends it:
- *     { "want": "labels"|"logprobs"|"energies", "encoding": "base64"|"json", "inject": "post-ln-add",
- *       "prompts": { "dtype": "f32"|"f16"|"bf16", "shape": [n, slots, hidden], "data": "<base64, little-endian>" },
- *       "ids": [[0, 1000, ...], ...], "mask": [57, ...], "slot": [1, ...], "masks": [1],
- *       "labels": [ [[1099]], [[372], [205]] ] }         label -> words -> token ids
- * or by texts, which the server encodes:
- *     { "want": ..., "inject": ..., "prompts": ..., "slot_ids": [1000, ...], "task": "sst2"|{...}, "texts": ["...", ...] }
- * An answer:
- *     { "want": "labels", "shape": [n, rows], "labels": [0, 1, ...] }
- *     { "want": "logprobs", "shape": [n, rows, labels], "dtype": "f32", "data": "<base64>" }    or "logprobs": [...]
- *     { "want": "energies", the same and "energy": { "shape": [n, rows], "dtype": "f32", "data": "<base64>" } }    or a list
+ *     { "want": "labels"|"logprobs"|"energies", "encoding": "base64"|"json", "inject":
+ * "post-ln-add", "prompts": { "dtype": "f32"|"f16"|"bf16", "shape": [n, slots, hidden], "data":
+ * "<base64, little-endian>" }, "ids": [[0, 1000, ...], ...], "mask": [57, ...], "slot": [1, ...],
+ * "masks": [1], "labels": [ [[1099]], [[372], [205]] ] }         label -> words -> token ids or by
+ * texts, which the server encodes: { "want": ..., "inject": ..., "prompts": ..., "slot_ids": [1000,
+ * ...], "task": "sst2"|{...}, "texts": ["...", ...] } An answer: { "want": "labels", "shape": [n,
+ * rows], "labels": [0, 1, ...] } { "want": "logprobs", "shape": [n, rows, labels], "dtype": "f32",
+ * "data": "<base64>" }    or "logprobs": [...] { "want": "energies", the same and "energy": {
+ * "shape": [n, rows], "dtype": "f32", "data": "<base64>" } }    or a list
  *
- * Everything read is checked: what kh_wire_question_parse accepts can be given to the engine as it is. */
+ * Everything read is checked: what kh_wire_question_parse accepts can be given to the engine as it
+ * is. */
 #ifndef KH_PLM_WIRE_H
 #define KH_PLM_WIRE_H
 
 #include "base/arena.h"
 #include "base/json.h"
 
-typedef enum kh_want { KH_WANT_LABELS, KH_WANT_LOGPROBS, KH_WANT_ENERGIES /* with log-probabilities */ } kh_want;
+typedef enum kh_want {
+    KH_WANT_LABELS,
+    KH_WANT_LOGPROBS,
+    KH_WANT_ENERGIES /* with log-probabilities */
+} kh_want;
 const char *kh_want_name(kh_want);
 
-/* ------------------------------------------------------------------------------------------------ questions */
+/* ----------------------------------------------------------------------------------- questions */
 
 /* Appends the question; its answer is wanted in base64. */
 void kh_wire_question_put(kh_buf *out, const kh_question *, int hidden, kh_want);
@@ -54,13 +59,14 @@ typedef struct kh_wire_question {
 } kh_wire_question;
 
 /* Free it, failed ones too. */
-int kh_wire_question_parse(kh_wire_question *, const char *body, size_t n, const kh_wire_limits *, kh_err *err);
+int kh_wire_question_parse(
+    kh_wire_question *, const char *body, size_t n, const kh_wire_limits *, kh_err *err);
 void kh_wire_question_free(kh_wire_question *);
 
-/* -------------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------------- answers */
 
-/* label [n_prompt, n_row] or logprob [n_prompt, n_row, n_label]; the other is NULL. energy [n_prompt, n_row] or NULL. `model` is
- * the served model's name. */
+/* label [n_prompt, n_row] or logprob [n_prompt, n_row, n_label]; the other is NULL. energy
+ * [n_prompt, n_row] or NULL. `model` is the served model's name. */
 typedef struct kh_wire_answer {
     const char *model;
     int n_prompt, n_row, n_label;
@@ -70,17 +76,21 @@ typedef struct kh_wire_answer {
 } kh_wire_answer;
 void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *);
 
-/* Reads an answer of exactly this shape into label or logprob (whichever is not NULL), and energy unless it is NULL. `who` is what
- * messages call the service. Labels must be labels, log-probabilities finite or minus infinity, at most 0; energies finite. */
+/* Reads an answer of exactly this shape into label or logprob (whichever is not NULL), and energy
+ * unless it is NULL. `who` is what messages call the service. Labels must be labels,
+ * log-probabilities finite or minus infinity, at most 0; energies finite. */
 typedef struct kh_wire_wanted {
     int n_prompt, n_row, n_label;
     int *label;
     float *logprob, *energy;
 } kh_wire_wanted;
-int kh_wire_answer_parse(const char *body, size_t n, const kh_wire_wanted *, const char *who, kh_err *err);
+int kh_wire_answer_parse(
+    const char *body, size_t n, const kh_wire_wanted *, const char *who, kh_err *err);
 
-/* Fresh floats of {"dtype", "shape": [...], "data"}; at most `most` numbers, rank dimensions, each at least 1. */
-int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape, float **out, kh_err *err);
+/* Fresh floats of {"dtype", "shape": [...], "data"}; at most `most` numbers, rank dimensions, each
+ * at least 1. */
+int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
+    float **out, kh_err *err);
 void kh_wire_floats_put(kh_buf *out, const float *x, size_t n); /* "dtype":"f32","data":"..." */
 
 #endif

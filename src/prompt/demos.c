@@ -8,10 +8,11 @@
 
 #include <string.h>
 
-/* A shuffle of 0 .. n-1; balanced, the shuffled rows of each class one in turn, the classes in the order in which the
- * shuffle first meets them. */
+/* A shuffle of 0 .. n-1; balanced, the shuffled rows of each class one in turn, the classes in the
+ * order in which the shuffle first meets them. */
 static int draw_order(int *out, const kh_row *rows, int n, bool balanced, kh_rng *r, kh_err *err) {
-    int *shuffle = kh_malloc((size_t)n * sizeof *shuffle), *turn = kh_malloc((size_t)n * sizeof *turn), taken = 0;
+    int *shuffle = kh_malloc((size_t)n * sizeof *shuffle),
+        *turn = kh_malloc((size_t)n * sizeof *turn), taken = 0;
     int rc = shuffle && turn ? 0 : kh_fail_memory(err);
     if (rc == 0)
         kh_rng_permutation(r, shuffle, n);
@@ -36,8 +37,8 @@ static bool copy_row(kh_row *out, kh_arena *arena, const kh_row *row) {
     return out->a && (out->b || !row->b);
 }
 
-int kh_demos_draw(
-    kh_demos *out, kh_arena *arena, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err) {
+int kh_demos_draw(kh_demos *out, kh_arena *arena, const kh_row *rows, int n, int most, int n_order,
+    bool balanced, uint64_t seed, kh_err *err) {
     int kept = most < n ? most : n, rc = 0;
     *out = (kh_demos){ .n = n,
         .n_order = n_order,
@@ -60,7 +61,8 @@ int kh_demos_draw(
     return rc;
 }
 
-/* Text as a template writes it: braces doubled, and Yelp's line breaks as the batch encoder takes them. */
+/* Text as a template writes it: braces doubled, and Yelp's line breaks as the batch encoder takes
+ * them. */
 static void put_text(kh_buf *out, const char *s, size_t n, bool newline_escape) {
     for (size_t i = 0; i < n; i++) {
         bool escape = newline_escape && s[i] == '\\' && i + 1 < n && s[i + 1] == 'n';
@@ -74,7 +76,7 @@ static void put_text(kh_buf *out, const char *s, size_t n, bool newline_escape) 
 static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, const kh_row *row) {
     const char *word = task->label[row->label].word[0];
     for (int i = 0; i < t->n; i++) {
-        const kh_segment *part = &t->part[i];
+        const kh_template_part *part = &t->part[i];
         switch (part->kind) {
         case KH_SEGMENT_LITERAL: kh_buf_bytes(out, part->s, part->n); break;
         case KH_SEGMENT_A: put_text(out, row->a, row->n_a, task->newline_escape); break;
@@ -85,9 +87,11 @@ static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, con
     }
 }
 
-void kh_demos_template(const kh_demos *d, const kh_task *task, int order, int n, const char *then, kh_buf *out) {
+void kh_demos_template(
+    const kh_demos *d, const kh_task *task, int order, int n, const char *then, kh_buf *out) {
     kh_template t;
-    if (kh_template_parse(&t, task->plain, task->name, NULL) != 0) { /* a task's templates were parsed when it was opened */
+    if (kh_template_parse(&t, task->plain, task->name, NULL) !=
+        0) { /* a task's templates were parsed when it was opened */
         out->failed = true;
         return;
     }

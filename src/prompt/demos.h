@@ -1,7 +1,9 @@
-/* demos.h - prompts made of text: labelled rows shown in front of the row in question (in-context learning).
+/* demos.h - prompts made of text: labelled rows shown in front of the row in question (in-context
+ * learning).
  *
- * A demonstration is the plain template filled in, with the label's first word in place of the mask. They are drawn from the
- * few-shot rows in one or several orders; as many stand in front of a row as fit, from the order's start. */
+ * A demonstration is the plain template filled in, with the label's first word in place of the
+ * mask. They are drawn from the few-shot rows in one or several orders; as many stand in front of a
+ * row as fit, from the order's start. */
 #ifndef KH_PROMPT_DEMOS_H
 #define KH_PROMPT_DEMOS_H
 
@@ -16,13 +18,14 @@ typedef struct kh_demos {
     int n_order, n_shown;
 } kh_demos;
 
-/* Draws orders of at most `most` of the rows. balanced: classes take turns, so that any start of an order shows each class
- * equally often; otherwise a plain shuffle. */
-int kh_demos_draw(
-    kh_demos *out, kh_arena *, const kh_row *rows, int n, int most, int n_order, bool balanced, uint64_t seed, kh_err *err);
+/* Draws orders of at most `most` of the rows. balanced: classes take turns, so that any start of an
+ * order shows each class equally often; otherwise a plain shuffle. */
+int kh_demos_draw(kh_demos *out, kh_arena *, const kh_row *rows, int n, int most, int n_order,
+    bool balanced, uint64_t seed, kh_err *err);
 
-/* Appends the first `n` demonstrations of order number `order`, as the task's plain template shows them, and the template
- * `then`: the task's own, or another's for rows from elsewhere. */
-void kh_demos_template(const kh_demos *, const kh_task *, int order, int n, const char *then, kh_buf *out);
+/* Appends the first `n` demonstrations of order number `order`, as the task's plain template shows
+ * them, and the template `then`: the task's own, or another's for rows from elsewhere. */
+void kh_demos_template(
+    const kh_demos *, const kh_task *, int order, int n, const char *then, kh_buf *out);
 
 #endif

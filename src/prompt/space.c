@@ -40,20 +40,22 @@ kh_space_opts kh_space_defaults(void) {
     return o;
 }
 
-/* ------------------------------------------------------------------------------------------------------ P0 */
+/* ------------------------------------------------------------------------------------------ P0 */
 
 static int ids_in_order(kh_space *s, int size, kh_err *err) {
     if (size < FIRST_ID + s->slots)
         return kh_fail(err, KH_EARG,
-            "P0 takes the vocabulary ids %d to %d, but the vocabulary has %d tokens; take P0 from a text or at random", FIRST_ID,
-            FIRST_ID + s->slots - 1, size);
+            "P0 takes the vocabulary ids %d to %d, but the vocabulary has %d tokens; take P0 from "
+            "a text or at random",
+            FIRST_ID, FIRST_ID + s->slots - 1, size);
     for (int i = 0; i < s->slots; i++)
         s->slot_id[i] = FIRST_ID + i;
     return 0;
 }
 
 static bool is_special(const kh_tokenizer *t, int32_t id) {
-    static const kh_special ALL[] = { KH_TOKEN_MASK, KH_TOKEN_UNK, KH_TOKEN_PAD, KH_TOKEN_BOS, KH_TOKEN_EOS };
+    static const kh_special ALL[] = { KH_TOKEN_MASK, KH_TOKEN_UNK, KH_TOKEN_PAD, KH_TOKEN_BOS,
+        KH_TOKEN_EOS };
     for (size_t i = 0; i < sizeof ALL / sizeof ALL[0]; i++)
         if (kh_tokenizer_special(t, ALL[i]) == id)
             return true;
@@ -63,7 +65,8 @@ static bool is_special(const kh_tokenizer *t, int32_t id) {
 static int ids_at_random(kh_space *s, const kh_tokenizer *t, int size, uint64_t seed, kh_err *err) {
     enum { SPECIALS = 8 };
     if (size <= SPECIALS)
-        return kh_fail(err, KH_EARG, "P0 at random needs a vocabulary; this one has %d tokens", size);
+        return kh_fail(
+            err, KH_EARG, "P0 at random needs a vocabulary; this one has %d tokens", size);
     kh_rng r = kh_rng_stream(seed, KH_RNG_PROMPT, 0, 0);
     for (int i = 0; i < s->slots; i++)
         do
@@ -84,7 +87,8 @@ static int ids_of_text(kh_space *s, const kh_tokenizer *t, const char *text, kh_
     return rc;
 }
 
-static int choose_ids(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t seed, kh_err *err) {
+static int choose_ids(
+    kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t seed, kh_err *err) {
     const kh_tokenizer *t = kh_plm_tokenizer(plm);
     int size = kh_tokenizer_size(t);
     s->slot_id = kh_calloc((size_t)s->slots, sizeof *s->slot_id);
@@ -98,7 +102,7 @@ static int choose_ids(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t
     return kh_fail(err, KH_EARG, "P0 of an unknown kind, %d", o->p0);
 }
 
-/* --------------------------------------------------------------------------------------------- the numbers */
+/* --------------------------------------------------------------------------------- the numbers */
 
 /* doc/methods.md, T4 and T5. */
 static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
@@ -117,7 +121,8 @@ static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
     double rest = (double)s->dim - std * std;
     if (!(rest > 0))
         return kh_fail(err, KH_EARG,
-            "the word embeddings have a standard deviation of %g, too large to scale a projection of %d dimensions from it; take a "
+            "the word embeddings have a standard deviation of %g, too large to scale a projection "
+            "of %d dimensions from it; take a "
             "uniform one",
             std, s->dim);
     s->mean = mean / rest;
@@ -137,11 +142,13 @@ int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t see
     if (o->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (o->slots < 1 || o->slots >= info.max_len)
-        return kh_fail(
-            err, KH_EARG, "a soft prompt of %d slots does not fit the model's sequences of %d tokens", o->slots, info.max_len);
+        return kh_fail(err, KH_EARG,
+            "a soft prompt of %d slots does not fit the model's sequences of %d tokens", o->slots,
+            info.max_len);
     if (s->dim < 1 || (long long)s->dim > (long long)o->slots * info.hidden)
         return kh_fail(err, KH_EARG,
-            "dimension %d is larger than the prompt itself: %d slots of %d numbers are %lld; take fewer dimensions or more slots",
+            "dimension %d is larger than the prompt itself: %d slots of %d numbers are %lld; take "
+            "fewer dimensions or more slots",
             o->dim, o->slots, info.hidden, (long long)o->slots * info.hidden);
     int rc = choose_ids(s, o, plm, seed, err);
     return rc == 0 ? scale_projection(s, plm, err) : rc;

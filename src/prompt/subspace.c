@@ -1,9 +1,10 @@
 /* subspace.c - A in memory, and the product that makes prompts of a whole population.
  *
- * A is [m h, d], in blocks of rows, each packed for the engine's own product kernel, which adds up every element in one
- * fixed order whatever it is batched with. A prompt therefore has the same bits in a population of any size and with any
- * number of threads; kernels of different instruction sets differ in the last bits, as they do in the model.
- * The identity is not stored: a prompt is P0 + z. */
+ * A is [m h, d], in blocks of rows, each packed for the engine's own product kernel, which adds up
+ * every element in one fixed order whatever it is batched with. A prompt therefore has the same
+ * bits in a population of any size and with any number of threads; kernels of different instruction
+ * sets differ in the last bits, as they do in the model. The identity is not stored: a prompt is P0
+ * + z. */
 #include "prompt/subspace.h"
 
 #include "base/alloc.h"
@@ -13,7 +14,10 @@
 
 #include <omp.h>
 
-enum { BLOCK = 1024 }; /* rows of A that one thread draws, packs and multiplies at a time; a multiple of every panel width */
+enum {
+    BLOCK = 1024
+}; /* rows of A that one thread draws, packs and multiplies at a time; a multiple of every panel
+      width */
 
 struct kh_subspace {
     kh_space space;
@@ -23,14 +27,17 @@ struct kh_subspace {
     float *p0;         /* [m h] the vectors of P0; NULL where the slots' ids hold them */
 };
 
-static int block_rows(const kh_subspace *s, int b) { return s->rows - b * BLOCK < BLOCK ? s->rows - b * BLOCK : BLOCK; }
+static int block_rows(const kh_subspace *s, int b) {
+    return s->rows - b * BLOCK < BLOCK ? s->rows - b * BLOCK : BLOCK;
+}
 
 /* Row `row` of A has the stream (seed, projection, row, 0). */
 static void draw_row(const kh_space *s, uint64_t seed, int row, float *out) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_PROJECTION, (uint32_t)row, 0);
     for (int k = 0; k < s->dim; k++)
-        out[k] = (float)(s->projection == KH_PROJECTION_NORMAL ? s->mean + s->std * kh_rng_normal(&r)
-                                                               : s->std * (2 * kh_rng_uniform(&r) - 1));
+        out[k] =
+            (float)(s->projection == KH_PROJECTION_NORMAL ? s->mean + s->std * kh_rng_normal(&r)
+                                                          : s->std * (2 * kh_rng_uniform(&r) - 1));
 }
 
 static bool fill_block(kh_subspace *s, int b, uint64_t seed) {
@@ -58,7 +65,8 @@ static int read_p0(kh_subspace *s, kh_plm *plm, kh_err *err) {
     return rc;
 }
 
-int kh_subspace_new(kh_subspace **out, const kh_space *space, kh_plm *plm, uint64_t seed, kh_err *err) {
+int kh_subspace_new(
+    kh_subspace **out, const kh_space *space, kh_plm *plm, uint64_t seed, kh_err *err) {
     *out = NULL;
     kh_subspace *s = kh_calloc(1, sizeof *s);
     if (!s)

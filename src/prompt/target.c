@@ -6,12 +6,16 @@
 
 #include <math.h>
 
-enum { AT_ONCE = 512 }; /* prompts in memory, if so many are asked about: 105 MB for RoBERTa-large's 50 x 1024 */
+enum {
+    AT_ONCE = 512
+}; /* prompts in memory, if so many are asked about: 105 MB for RoBERTa-large's 50 x 1024 */
 
 typedef int ask_fn(const kh_target *, const kh_question *, int first, void *out, kh_err *err);
 
-static int ask_logprobs(const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
-    return kh_plm_score(t->scorer, q, (float *)out + (size_t)first * (size_t)t->batch->n_row * (size_t)t->words->n_label, err);
+static int ask_logprobs(
+    const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
+    return kh_plm_score(t->scorer, q,
+        (float *)out + (size_t)first * (size_t)t->batch->n_row * (size_t)t->words->n_label, err);
 }
 
 static int ask_labels(const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
@@ -19,19 +23,22 @@ static int ask_labels(const kh_target *t, const kh_question *q, int first, void 
 }
 
 /* Prompts [first, first + some) of n_target * n, which stand target after target. */
-static int make_prompts(const kh_target *t, const float *const *z, int n, int first, int some, float *prompts, kh_err *err) {
+static int make_prompts(const kh_target *t, const float *const *z, int n, int first, int some,
+    float *prompts, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
     size_t size = (size_t)s->slots * (size_t)s->hidden;
     int rc = 0;
     for (int i = 0, count; i < some && rc == 0; i += count) {
         int target = (first + i) / n, at = (first + i) % n;
         count = n - at < some - i ? n - at : some - i;
-        rc = kh_subspace_prompts(t[target].space, z[target] + (size_t)at * (size_t)s->dim, count, prompts + (size_t)i * size, err);
+        rc = kh_subspace_prompts(t[target].space, z[target] + (size_t)at * (size_t)s->dim, count,
+            prompts + (size_t)i * size, err);
     }
     return rc;
 }
 
-static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *const *z, int n, void *out, kh_err *err) {
+static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *const *z, int n,
+    void *out, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
     size_t size = (size_t)s->slots * (size_t)s->hidden;
     int all = n_target * n;
@@ -41,7 +48,8 @@ static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *c
         int some = all - first < AT_ONCE ? all - first : AT_ONCE;
         rc = make_prompts(t, z, n, first, some, prompts, err);
         if (rc == 0)
-            rc = ask(t, &(kh_question){ t->batch, t->words, s->inject, prompts, some }, first, out, err);
+            rc = ask(
+                t, &(kh_question){ t->batch, t->words, s->inject, prompts, some }, first, out, err);
     }
     kh_free(prompts);
     return rc;
@@ -55,13 +63,16 @@ int kh_target_answer(const kh_target *t, const float *z, int n, int *label, kh_e
     return ask_all(t, 1, ask_labels, &z, n, label, err);
 }
 
-int kh_targets_score(const kh_target *t, int n_target, const float *const *z, int n, float *logprob, kh_err *err) {
+int kh_targets_score(
+    const kh_target *t, int n_target, const float *const *z, int n, float *logprob, kh_err *err) {
     return ask_all(t, n_target, ask_logprobs, z, n, logprob, err);
 }
 
-int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob, float *energy, kh_err *err) {
+int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob,
+    float *energy, kh_err *err) {
     if (scorer)
-        return energy ? kh_plm_score_energy(scorer, q, logprob, energy, err) : kh_plm_score(scorer, q, logprob, err);
+        return energy ? kh_plm_score_energy(scorer, q, logprob, energy, err)
+                      : kh_plm_score(scorer, q, logprob, err);
     int n_label = q->words->n_label;
     size_t pairs = (size_t)(q->batch->n_slot > 0 ? q->n_prompt : 1) * (size_t)q->batch->n_row;
     int *label = kh_calloc(pairs + 1, sizeof *label);

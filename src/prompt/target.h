@@ -1,4 +1,5 @@
-/* target.h - a question with a hole for z: box, subspace and batch. What every method of tuning asks.
+/* target.h - a question with a hole for z: box, subspace and batch. What every method of tuning
+ * asks.
  *
  *     kh_target t = { .scorer = scorer, .space = space, .batch = batch, .words = words };
  *     kh_target_score(&t, z, 20, logprob, err);
@@ -20,13 +21,15 @@ typedef struct kh_target {
 int kh_target_score(const kh_target *, const float *z, int n, float *logprob, kh_err *err);
 /* z [n, d] -> label [n, n_row]. */
 int kh_target_answer(const kh_target *, const float *z, int n, int *label, kh_err *err);
-/* Several targets that differ in nothing but their subspace, in one question, so that the box has more to do at a time:
- * z [n_target] of [n, d] -> logprob [n_target, n, n_row, n_label]. */
-int kh_targets_score(const kh_target *, int n_target, const float *const *z, int n, float *logprob, kh_err *err);
+/* Several targets that differ in nothing but their subspace, in one question, so that the box has
+ * more to do at a time: z [n_target] of [n, d] -> logprob [n_target, n, n_row, n_label]. */
+int kh_targets_score(
+    const kh_target *, int n_target, const float *const *z, int n, float *logprob, kh_err *err);
 
-/* One question about a batch: log-probabilities if `scorer` is not NULL, else the labels' votes as log-probabilities, 0 for
- * the label and minus infinity for the others. energy [n_prompt, n_row], NaN where it is not known; NULL: not wanted. For code
- * that weighs answers of either kind. */
-int kh_ask(kh_scorer *, kh_labeler *, const kh_question *, float *logprob, float *energy, kh_err *err);
+/* One question about a batch: log-probabilities if `scorer` is not NULL, else the labels' votes as
+ * log-probabilities, 0 for the label and minus infinity for the others. energy [n_prompt, n_row],
+ * NaN where it is not known; NULL: not wanted. For code that weighs answers of either kind. */
+int kh_ask(
+    kh_scorer *, kh_labeler *, const kh_question *, float *logprob, float *energy, kh_err *err);
 
 #endif

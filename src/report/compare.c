@@ -11,8 +11,8 @@
 #include <string.h>
 
 static bool same_group(const kh_result *a, const kh_result *b) {
-    return strcmp(a->model, b->model) == 0 && strcmp(a->task, b->task) == 0 && strcmp(a->method, b->method) == 0 &&
-        strcmp(a->options, b->options) == 0;
+    return strcmp(a->model, b->model) == 0 && strcmp(a->task, b->task) == 0 &&
+        strcmp(a->method, b->method) == 0 && strcmp(a->options, b->options) == 0;
 }
 
 static bool same_question(const kh_result *a, const kh_result *b) {
@@ -31,12 +31,14 @@ static int check_seeds(const kh_result *runs, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
             if (runs[i].seed == runs[j].seed && same_group(&runs[i], &runs[j]))
-                return kh_fail(
-                    err, KH_EARG, "%s and %s are the same method with the same seed; name one of them", runs[j].run, runs[i].run);
+                return kh_fail(err, KH_EARG,
+                    "%s and %s are the same method with the same seed; name one of them",
+                    runs[j].run, runs[i].run);
     return 0;
 }
 
-static int fill_group(kh_group *g, const kh_result *runs, int n, const char *const *metric, int n_metric, kh_err *err) {
+static int fill_group(kh_group *g, const kh_result *runs, int n, const char *const *metric,
+    int n_metric, kh_err *err) {
     double *x = kh_malloc((size_t)n * sizeof *x);
     g->mean = kh_malloc((size_t)n_metric * sizeof *g->mean);
     g->sd = kh_malloc((size_t)n_metric * sizeof *g->sd);
@@ -71,7 +73,8 @@ static void mark_best(kh_comparison *c) {
         for (int i = 0; i < c->n && better != 0; i++) {
             bool best = !isnan(c->group[i].mean[m]), alone = true;
             for (int j = 0; j < c->n; j++)
-                if (j != i && same_question(c->group[i].first, c->group[j].first) && !isnan(c->group[j].mean[m])) {
+                if (j != i && same_question(c->group[i].first, c->group[j].first) &&
+                    !isnan(c->group[j].mean[m])) {
                     alone = false;
                     best &= !is_better(c->group[j].mean[m], c->group[i].mean[m], better);
                 }
@@ -80,7 +83,8 @@ static void mark_best(kh_comparison *c) {
     }
 }
 
-int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const char *const *metric, int n_metric, kh_err *err) {
+int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const char *const *metric,
+    int n_metric, kh_err *err) {
     *out = (kh_comparison){ .metric = metric, .n_metric = n_metric };
     int rc = check_seeds(runs, n, err);
     if (rc != 0)
@@ -104,8 +108,10 @@ int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const c
             for (int k = 0; k < runs[i].n; k++)
                 known |= strcmp(runs[i].metric[k].name, metric[m]) == 0;
         if (!known)
-            rc = kh_fail(
-                err, KH_EARG, "no run has a metric \"%s\"; \"keyhole compare RUN --metrics all\" shows which there are", metric[m]);
+            rc = kh_fail(err, KH_EARG,
+                "no run has a metric \"%s\"; \"keyhole compare RUN --metrics all\" shows which "
+                "there are",
+                metric[m]);
     }
     if (rc == 0)
         mark_best(out);
@@ -121,9 +127,10 @@ void kh_comparison_free(kh_comparison *c) {
     kh_free(c->group);
 }
 
-/* -------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
-/* The options in which a group differs from others of its method, so that its name tells them apart. */
+/* The options in which a group differs from others of its method, so that its name tells them
+ * apart. */
 static void name_group(const kh_comparison *c, const kh_group *g, kh_buf *out) {
     bool several = false;
     for (int i = 0; i < c->n; i++)
@@ -131,7 +138,8 @@ static void name_group(const kh_comparison *c, const kh_group *g, kh_buf *out) {
             strcmp(c->group[i].first->options, g->first->options) != 0;
     kh_buf_text(out, g->first->method);
     json_t *mine = NULL;
-    if (!several || kh_json_parse(g->first->options, strlen(g->first->options), "options", &mine, NULL) != 0)
+    if (!several ||
+        kh_json_parse(g->first->options, strlen(g->first->options), "options", &mine, NULL) != 0)
         return;
     const char *key;
     json_t *value;
@@ -184,9 +192,12 @@ static void add_value(kh_grid *t, const kh_group *g, int m, kh_grid_format forma
 }
 
 void kh_comparison_put(const kh_comparison *c, kh_grid_format format, bool colour, kh_buf *out) {
-    bool csv = format == KH_GRID_CSV, tasks = csv || differ(c, true), models = csv || differ(c, false);
+    bool csv = format == KH_GRID_CSV, tasks = csv || differ(c, true),
+         models = csv || differ(c, false);
     int left = 1 + tasks + models;
-    kh_grid t = { .n_col = left + 1 + c->n_metric * (csv ? 2 : 1), .n_left = left, .colour = colour };
+    kh_grid t = {
+        .n_col = left + 1 + c->n_metric * (csv ? 2 : 1), .n_left = left, .colour = colour
+    };
     if (models)
         kh_grid_add(&t, "model");
     if (tasks)
@@ -229,7 +240,8 @@ void kh_comparison_json(const kh_comparison *c, kh_buf *b) {
         const kh_group *g = &c->group[i];
         struct {
             const char *key, *value;
-        } names[] = { { "model", g->first->model }, { "task", g->first->task }, { "method", g->first->method } };
+        } names[] = { { "model", g->first->model }, { "task", g->first->task },
+            { "method", g->first->method } };
         kh_buf_text(b, i ? ",\n {" : "\n {");
         for (size_t k = 0; k < 3; k++) {
             kh_buf_printf(b, "\"%s\": ", names[k].key);

@@ -1,4 +1,5 @@
-/* compare.h - runs side by side: methods x metrics, mean and standard deviation over seeds, the best of each metric. */
+/* compare.h - runs side by side: methods x metrics, mean and standard deviation over seeds, the
+ * best of each metric. */
 #ifndef KH_REPORT_COMPARE_H
 #define KH_REPORT_COMPARE_H
 
@@ -21,7 +22,8 @@ typedef struct kh_comparison {
 } kh_comparison;
 
 /* Groups appear in the order of their first run. Free it, failed ones too. */
-int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const char *const *metric, int n_metric, kh_err *err);
+int kh_comparison_make(kh_comparison *out, const kh_result *runs, int n, const char *const *metric,
+    int n_metric, kh_err *err);
 void kh_comparison_free(kh_comparison *);
 
 void kh_comparison_put(const kh_comparison *, kh_grid_format, bool colour, kh_buf *out);

@@ -1,9 +1,9 @@
-/* figures.c - the plots of the report: a script for gnuplot each, made of numbers and words of our own. Names from data stand
- * in the captions, which are HTML. */
+/* figures.c - the plots of the report: a script for gnuplot each, made of numbers and words of our
+ * own. Names from data stand in the captions, which are HTML. */
 #include "report/page.h"
 
 #include "base/err.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "report/html.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 enum { CURVE_POINTS = 400, HISTOGRAM_BINS = 25, LOG_POINTS = 1000 };
 
 /* Puts the plot, its caption and the <figure> around them. */
-static int put_figure(
-    kh_page *g, const kh_buf *script, const char *title, const char *desc, const kh_buf *caption, kh_buf *out, kh_err *err) {
+static int put_figure(kh_page *g, const kh_buf *script, const char *title, const char *desc,
+    const kh_buf *caption, kh_buf *out, kh_err *err) {
     kh_buf_text(out, "<figure>\n");
     int rc = kh_plot_svg(&g->plotter, script, title, desc, out, err);
     if (rc < 0)
@@ -31,14 +31,15 @@ static int put_figure(
 }
 
 /* One figure from its parts, which are used up. */
-static int finish(kh_page *g, kh_buf *script, const char *title, const char *desc, kh_buf *caption, kh_buf *out, kh_err *err) {
+static int finish(kh_page *g, kh_buf *script, const char *title, const char *desc, kh_buf *caption,
+    kh_buf *out, kh_err *err) {
     int rc = put_figure(g, script, title, desc, caption, out, err);
     kh_buf_free(script);
     kh_buf_free(caption);
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- calibration */
+/* --------------------------------------------------------------------------------- calibration */
 
 int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
     const kh_eval *e = g->eval;
@@ -47,8 +48,9 @@ int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
     kh_buf_text(&s, "$bins << EOD\n");
     for (int b = 0; b < KH_BINS; b++)
         if (e->bin[b].n > 0)
-            kh_buf_printf(&s, "%.6f %.6f %.6f %.4f\n", (e->bin[b].low + e->bin[b].high) / 2, e->bin[b].accuracy,
-                e->bin[b].confidence, 0.35 + 1.4 * sqrt((double)e->bin[b].n / e->rows.n));
+            kh_buf_printf(&s, "%.6f %.6f %.6f %.4f\n", (e->bin[b].low + e->bin[b].high) / 2,
+                e->bin[b].accuracy, e->bin[b].confidence,
+                0.35 + 1.4 * sqrt((double)e->bin[b].n / e->rows.n));
     kh_buf_printf(&s,
         "EOD\nset xrange [%g:1]\nset yrange [0:1]\nset xlabel 'confidence'\nset ylabel 'accuracy'\n"
         "set style fill transparent solid 0.25 noborder\n"
@@ -57,13 +59,15 @@ int kh_figure_reliability(kh_page *g, kh_buf *out, kh_err *err) {
         "$bins using 3:2:4 with points pt 7 ps variable lc " KH_PLOT_FIRST " notitle\n",
         low, width * 0.94);
     kh_buf_text(&caption,
-        "On the dashed line a classifier is as often right as it claims; below it, it claims too much. "
+        "On the dashed line a classifier is as often right as it claims; below it, it claims too "
+        "much. "
         "Points stand at the mean confidence of a bin; the larger, the more rows.");
-    return finish(
-        g, &s, "Reliability", "Accuracy against confidence in ten bins; the numbers are in the table below.", &caption, out, err);
+    return finish(g, &s, "Reliability",
+        "Accuracy against confidence in ten bins; the numbers are in the table below.", &caption,
+        out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------- answering */
+/* ----------------------------------------------------------------------------------- answering */
 
 static void put_curve(kh_buf *s, const char *name, const kh_curve_point *point, int n) {
     int step = n > CURVE_POINTS ? n / CURVE_POINTS + 1 : 1;
@@ -80,31 +84,40 @@ int kh_figure_risk(kh_page *g, kh_buf *out, kh_err *err) {
     put_curve(&s, "maxp", e->point[KH_SCORE_MAXP], e->n_point[KH_SCORE_MAXP]);
     put_curve(&s, "entropy", e->point[KH_SCORE_ENTROPY], e->n_point[KH_SCORE_ENTROPY]);
     if (line)
-        kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_SECOND "\n", e->coverage,
-            e->coverage);
+        kh_buf_printf(&s,
+            "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_SECOND
+            "\n",
+            e->coverage, e->coverage);
     kh_buf_printf(&s,
-        "set xrange [0:1]\nset yrange [0:*]\nset xlabel 'coverage: share of rows answered'\nset ylabel 'risk: share of them "
+        "set xrange [0:1]\nset yrange [0:*]\nset xlabel 'coverage: share of rows answered'\nset "
+        "ylabel 'risk: share of them "
         "wrong'\n"
         "set samples 400\n"
         "plot $maxp using 1:2 with lines lw 2 lc " KH_PLOT_FIRST " title 'most confident first'%s, "
-        "x > %.9f ? (x - %.9f) / x : 0 with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED " title 'by an oracle'%s\n",
-        e->n_label > 2 ? ", $entropy using 1:2 with lines lw 1.5 lc " KH_PLOT_SECOND " title 'lowest entropy first'" : "",
-        e->m.accuracy, e->m.accuracy, line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_SECOND " title 'chosen coverage'" : "");
+        "x > %.9f ? (x - %.9f) / x : 0 with lines lw 1.5 dt 2 lc " KH_PLOT_MUTED
+        " title 'by an oracle'%s\n",
+        e->n_label > 2 ? ", $entropy using 1:2 with lines lw 1.5 lc " KH_PLOT_SECOND
+                         " title 'lowest entropy first'"
+                       : "",
+        e->m.accuracy, e->m.accuracy,
+        line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_SECOND " title 'chosen coverage'" : "");
     kh_buf_text(&caption,
-        "What is gained by leaving the least certain rows unanswered: the lower the curve on its left, the better the "
+        "What is gained by leaving the least certain rows unanswered: the lower the curve on its "
+        "left, the better the "
         "classifier knows where it errs. An oracle would answer all right rows first.");
-    return finish(g, &s, "Risk against coverage", "Share of wrong answers among the rows answered, most certain rows first.",
-        &caption, out, err);
+    return finish(g, &s, "Risk against coverage",
+        "Share of wrong answers among the rows answered, most certain rows first.", &caption, out,
+        err);
 }
 
-/* ------------------------------------------------------------------------------------------------------- elsewhere */
+/* ----------------------------------------------------------------------------------- elsewhere */
 
 typedef struct range {
     double low, high;
 } range;
 
 /* Of the scores of p all that are possible; energies have no bounds. */
-static range range_of(const kh_eval *e, const kh_outside *o, kh_score score) {
+static range range_of(const kh_eval *e, const kh_third_party *o, kh_score score) {
     range r = { 0, score == KH_SCORE_MAXP ? 1 - 1.0 / e->n_label : log(e->n_label) };
     if (score != KH_SCORE_ENERGY)
         return r;
@@ -118,7 +131,8 @@ static range range_of(const kh_eval *e, const kh_outside *o, kh_score score) {
     return r.high > r.low ? r : (range){ r.low - 0.5, r.low + 0.5 };
 }
 
-static void put_histogram(kh_buf *s, const char *name, const kh_judged *j, const kh_eval *e, kh_score score, range r) {
+static void put_histogram(
+    kh_buf *s, const char *name, const kh_judged *j, const kh_eval *e, kh_score score, range r) {
     int count[HISTOGRAM_BINS] = { 0 };
     double width = (r.high - r.low) / HISTOGRAM_BINS;
     for (int i = 0; i < j->n; i++) {
@@ -131,10 +145,10 @@ static void put_histogram(kh_buf *s, const char *name, const kh_judged *j, const
     kh_buf_text(s, "EOD\n");
 }
 
-int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err) {
+int kh_figure_outside(kh_page *g, const kh_third_party *o, kh_buf *out, kh_err *err) {
     const kh_eval *e = g->eval;
-    static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p", "uncertainty: entropy in nats",
-        "energy: -log sum exp of the label logits" };
+    static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p",
+        "uncertainty: entropy in nats", "energy: -log sum exp of the label logits" };
     kh_score score = kh_eval_foreign(e);
     range r = range_of(e, o, score);
     kh_buf s = kh_buf_init(1 << 20), caption = kh_buf_init(1 << 16);
@@ -142,7 +156,9 @@ int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err)
     put_histogram(&s, "outside", &o->rows, e, score, r);
     bool line = e->decided && isfinite(e->decisions.ood);
     if (line)
-        kh_buf_printf(&s, "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED "\n",
+        kh_buf_printf(&s,
+            "set arrow from %.6f, graph 0 to %.6f, graph 1 nohead lw 1.5 dt 3 lc " KH_PLOT_MUTED
+            "\n",
             e->decisions.ood, e->decisions.ood);
     kh_buf_printf(&s,
         "set xrange [%.6f:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
@@ -154,13 +170,15 @@ int kh_figure_outside(kh_page *g, const kh_outside *o, kh_buf *out, kh_err *err)
     kh_buf_printf(&caption, "%d rows of ", o->rows.n);
     kh_html_foreign(&caption, o->rows.name, strlen(o->rows.name), 80);
     kh_buf_printf(&caption,
-        " beside %d of its own. Texts that are none of its business should be the %s ones, to the right.", e->rows.n,
-        score == KH_SCORE_ENERGY ? "less expected" : "less certain");
+        " beside %d of its own. Texts that are none of its business should be the %s ones, to the "
+        "right.",
+        e->rows.n, score == KH_SCORE_ENERGY ? "less expected" : "less certain");
     return finish(g, &s, "Uncertainty here and elsewhere",
-        "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out, err);
+        "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out,
+        err);
 }
 
-/* --------------------------------------------------------------------------------------------------------- the run */
+/* ------------------------------------------------------------------------------------- the run */
 
 /* What a log may hold, in the order of the report. */
 static const struct series {
@@ -171,10 +189,12 @@ static const struct series {
         "The loss on the train rows, generation by generation." },
     { { "dev", NULL }, { "dev", NULL }, "Choice on dev", "metric on dev",
         "What the dev rows say of the candidates, by which the result was chosen." },
-    { { "eps", NULL }, { "tolerance", NULL }, "Tolerance", "tolerance", "The error that a sample may make to be accepted." },
+    { { "eps", NULL }, { "tolerance", NULL }, "Tolerance", "tolerance",
+        "The error that a sample may make to be accepted." },
     { { "acceptance", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted",
         "Share of proposed samples that were accepted." },
-    { { "rate", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted", "Share of proposed samples that were accepted." },
+    { { "rate", NULL }, { "acceptance", NULL }, "Acceptance", "share accepted",
+        "Share of proposed samples that were accepted." },
     { { "train", "valid" }, { "train", "held out" }, "Loss of the flow", "loss",
         "The loss of the density estimator, round by round." },
     { { "ess", NULL }, { "effective samples", NULL }, "Effective sample size", "samples",
@@ -187,7 +207,8 @@ static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int 
     double last = NAN;
     kh_buf_printf(s, "$s%d << EOD\n", name);
     for (int i = 0; i < l->n; i++) {
-        double y = kh_runlog_at(l, i, column), at = x < 0 ? i + 1 : kh_runlog_at(l, i, x), m = kh_runlog_at(l, i, member);
+        double y = kh_runlog_at(l, i, column), at = x < 0 ? i + 1 : kh_runlog_at(l, i, x),
+               m = kh_runlog_at(l, i, member);
         if (isnan(y) || isnan(at) || (i % step && i + 1 < l->n))
             continue;
         if (!isnan(last) && m != last)
@@ -212,14 +233,17 @@ static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *e
     kh_buf s = kh_buf_init(1 << 24), caption = kh_buf_init(1 << 16), plot = kh_buf_init(1 << 12);
     static const char *const COLOUR[] = { KH_PLOT_FIRST, KH_PLOT_SECOND };
     for (int i = 0; i < 2 && what->key[i]; i++)
-        if ((column[n] = kh_runlog_find(l, what->key[i])) >= 0 && kh_runlog_count(l, column[n]) > 0) {
+        if ((column[n] = kh_runlog_find(l, what->key[i])) >= 0 &&
+            kh_runlog_count(l, column[n]) > 0) {
             bool few = kh_runlog_count(l, column[n]) < 40;
             put_series(&s, l, n, column[n], x, thousands ? 1000 : 1);
-            kh_buf_printf(&plot, "%s $s%d using 1:2 with %s lw %s lc %s %s '%s'", n ? "," : "plot", n,
-                few ? "linespoints pt 7 ps 0.4" : "lines", i ? "2" : "1.5", COLOUR[i], "title", what->label[i]);
+            kh_buf_printf(&plot, "%s $s%d using 1:2 with %s lw %s lc %s %s '%s'", n ? "," : "plot",
+                n, few ? "linespoints pt 7 ps 0.4" : "lines", i ? "2" : "1.5", COLOUR[i], "title",
+                what->label[i]);
             n++;
         }
-    kh_buf_printf(&s, "set xlabel '%s'\nset ylabel '%s'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
+    kh_buf_printf(&s,
+        "set xlabel '%s'\nset ylabel '%s'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
         x < 0           ? "generations"
             : thousands ? "queries, in thousands"
                         : "queries",
@@ -254,18 +278,22 @@ int kh_figure_plane(kh_page *g, kh_buf *out, kh_err *err) {
         heaviest = (double)e->post->weight[i] > heaviest ? (double)e->post->weight[i] : heaviest;
     kh_buf_text(&s, "$samples << EOD\n");
     for (int i = 0; i < e->n_xy; i++)
-        kh_buf_printf(
-            &s, "%.9g %.9g %.4f\n", e->xy[2 * i], e->xy[2 * i + 1], 0.2 + 0.5 * sqrt((double)e->post->weight[i] / heaviest));
+        kh_buf_printf(&s, "%.9g %.9g %.4f\n", e->xy[2 * i], e->xy[2 * i + 1],
+            0.2 + 0.5 * sqrt((double)e->post->weight[i] / heaviest));
     kh_buf_printf(&s,
-        "EOD\nset xlabel 'first direction: %.0f %% of the variance'\nset ylabel 'second: %.0f %%'\nset key off\n"
+        "EOD\nset xlabel 'first direction: %.0f %% of the variance'\nset ylabel 'second: %.0f "
+        "%%'\nset key off\n"
         "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\nset xzeroaxis lc " KH_PLOT_GRID
         "\nset yzeroaxis lc " KH_PLOT_GRID "\n"
         "plot $samples using 1:2:3 with points pt 7 ps variable lc " KH_PLOT_FIRST "\n",
         100 * e->share[0], 100 * e->share[1]);
     kh_buf_printf(&caption,
-        "%s%d prompts of the posterior, projected from %s onto the two directions in which they differ most; "
+        "%s%d prompts of the posterior, projected from %s onto the two directions in which they "
+        "differ most; "
         "the larger a point, the more weight its prompt has.",
-        e->n_xy < e->post->n ? "The first " : "The ", e->n_xy, e->of_prompts ? "their soft prompts" : "z");
-    return finish(g, &s, "The posterior", "Samples of the posterior on the plane of their first two principal components.",
-        &caption, out, err);
+        e->n_xy < e->post->n ? "The first " : "The ", e->n_xy,
+        e->of_prompts ? "their soft prompts" : "z");
+    return finish(g, &s, "The posterior",
+        "Samples of the posterior on the plane of their first two principal components.", &caption,
+        out, err);
 }

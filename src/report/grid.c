@@ -1,4 +1,5 @@
-/* grid.c - see grid.h. Cells may hold anything: every format escapes what it would take for its own marks. */
+/* grid.c - see grid.h. Cells may hold anything: every format escapes what it would take for its own
+ * marks. */
 #include "report/grid.h"
 
 #include "base/alloc.h"
@@ -16,7 +17,9 @@ void kh_grid_add(kh_grid *t, const char *fmt, ...) {
     va_start(args, fmt);
     int n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    size_t len = n < 0 ? 0 : n < (int)sizeof text ? (size_t)n : kh_utf8_prefix(text, sizeof text - 1);
+    size_t len = n < 0         ? 0
+        : n < (int)sizeof text ? (size_t)n
+                               : kh_utf8_prefix(text, sizeof text - 1);
     const char *copy = kh_arena_strndup(&t->arena, text, len);
     if (t->failed || !copy || !kh_grow(&t->cell, &t->cap, (size_t)t->n + 1, sizeof *t->cell)) {
         t->failed = true;
@@ -36,7 +39,7 @@ void kh_grid_free(kh_grid *t) {
     *t = (kh_grid){ 0 };
 }
 
-/* ------------------------------------------------------------------------------------------------ for terminals */
+/* ------------------------------------------------------------------------------- for terminals */
 
 static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
 
@@ -95,10 +98,11 @@ static void put_text(const kh_grid *t, kh_buf *out) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ for documents */
+/* ------------------------------------------------------------------------------- for documents */
 
 /* Each byte of s, or what stands for it. */
-static void put_escaped(kh_buf *out, const char *s, const char *special, const char *const *instead) {
+static void put_escaped(
+    kh_buf *out, const char *s, const char *special, const char *const *instead) {
     for (; *s; s++) {
         const char *at = strchr(special, *s);
         if (at)
@@ -109,7 +113,8 @@ static void put_escaped(kh_buf *out, const char *s, const char *special, const c
 }
 
 static void put_markdown(const kh_grid *t, kh_buf *out) {
-    static const char *const instead[] = { "\\|", "\\*", "\\_", "\\`", "&lt;", "&amp;", "\\\\", "\\[", " ", " " };
+    static const char *const instead[] = { "\\|", "\\*", "\\_", "\\`", "&lt;", "&amp;", "\\\\",
+        "\\[", " ", " " };
     if (t->caption)
         kh_buf_printf(out, "%s\n\n", t->caption);
     for (int i = 0; i < t->n; i++) {
@@ -132,7 +137,8 @@ static void put_markdown(const kh_grid *t, kh_buf *out) {
 static void put_csv(const kh_grid *t, kh_buf *out) {
     for (int i = 0; i < t->n; i++) {
         const char *s = t->cell[i].text;
-        bool formula = i % t->n_col < t->n_left && *s && strchr("=+-@\t\r", *s), quote = formula || strpbrk(s, ",\"\r\n");
+        bool formula = i % t->n_col < t->n_left && *s && strchr("=+-@\t\r", *s),
+             quote = formula || strpbrk(s, ",\"\r\n");
         kh_buf_text(out, i % t->n_col ? "," : "");
         kh_buf_text(out, quote ? "\"" : "");
         kh_buf_text(out, formula ? "'" : "");
@@ -146,8 +152,9 @@ static void put_csv(const kh_grid *t, kh_buf *out) {
 }
 
 static void put_latex_text(kh_buf *out, const char *s) {
-    static const char *const instead[] = { "\\textbackslash{}", "\\{", "\\}", "\\$", "\\&", "\\#", "\\textasciicircum{}", "\\_",
-        "\\textasciitilde{}", "\\%", "\\textless{}", "\\textgreater{}", " ", " " };
+    static const char *const instead[] = { "\\textbackslash{}", "\\{", "\\}", "\\$", "\\&", "\\#",
+        "\\textasciicircum{}", "\\_", "\\textasciitilde{}", "\\%", "\\textless{}",
+        "\\textgreater{}", " ", " " };
     const char *pm = strstr(s, "±");
     if (!pm) {
         put_escaped(out, s, "\\{}$&#^_~%<>\n\r", instead);
@@ -204,7 +211,8 @@ static void put_html(const kh_grid *t, kh_buf *out) {
 }
 
 void kh_grid_put(const kh_grid *t, kh_grid_format format, kh_buf *out) {
-    static void (*const PUT[])(const kh_grid *, kh_buf *) = { put_text, put_markdown, put_csv, put_latex, put_html };
+    static void (*const PUT[])(
+        const kh_grid *, kh_buf *) = { put_text, put_markdown, put_csv, put_latex, put_html };
     out->failed |= t->failed;
     if (!t->failed)
         PUT[format](t, out);

@@ -1,10 +1,10 @@
-/* grid.h - a table of short texts, and how it is written for terminals, documents and other programs.
+/* grid.h - a table of short texts, and how it is written for terminals, documents and other
+ * programs.
  *
  *     kh_grid t = { .n_col = 2 };
- *     kh_grid_add(&t, "metric"); kh_grid_add(&t, "value");      the first n_col cells are the header
- *     kh_grid_add(&t, "accuracy"); kh_grid_add(&t, "%.4f", x);
- *     kh_grid_put(&t, KH_GRID_TEXT, &out);
- *     kh_grid_free(&t);
+ *     kh_grid_add(&t, "metric"); kh_grid_add(&t, "value");      the first n_col cells are the
+ * header kh_grid_add(&t, "accuracy"); kh_grid_add(&t, "%.4f", x); kh_grid_put(&t, KH_GRID_TEXT,
+ * &out); kh_grid_free(&t);
  *
  * Failure sticks, as in a buffer: kh_grid_put then marks the buffer as failed. */
 #ifndef KH_REPORT_GRID_H
@@ -14,7 +14,13 @@
 #include "base/buf.h"
 
 #define KH_GRID_FORMATS "table|markdown|csv|latex|html"
-typedef enum kh_grid_format { KH_GRID_TEXT, KH_GRID_MARKDOWN, KH_GRID_CSV, KH_GRID_LATEX, KH_GRID_HTML } kh_grid_format;
+typedef enum kh_grid_format {
+    KH_GRID_TEXT,
+    KH_GRID_MARKDOWN,
+    KH_GRID_CSV,
+    KH_GRID_LATEX,
+    KH_GRID_HTML
+} kh_grid_format;
 
 typedef struct kh_cell {
     const char *text;
@@ -24,7 +30,7 @@ typedef struct kh_cell {
 typedef struct kh_grid {
     const char *caption; /* NULL: none */
     int n_col;
-    int n_left;  /* columns of words, from the left; the others are numbers and stand to the right */
+    int n_left; /* columns of words, from the left; the others are numbers and stand to the right */
     bool colour; /* text: strong cells by the terminal's bold; otherwise by a star */
     kh_cell *cell;
     int n;

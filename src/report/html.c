@@ -3,13 +3,14 @@
 
 #include "base/utf8.h"
 
-/* Invisible, but not without effect: C0 and C1 controls, marks and overrides of direction, zero-width characters, the byte order
- * mark, tags, and what Unicode says is no character. */
+/* Invisible, but not without effect: C0 and C1 controls, marks and overrides of direction,
+ * zero-width characters, the byte order mark, tags, and what Unicode says is no character. */
 static bool is_hidden(uint32_t c) {
     static const struct {
         uint32_t first, last;
-    } ranges[] = { { 0x00, 0x1F }, { 0x7F, 0x9F }, { 0xAD, 0xAD }, { 0x61C, 0x61C }, { 0x180E, 0x180E }, { 0x200B, 0x200F },
-        { 0x2028, 0x202E }, { 0x2060, 0x206F }, { 0xFDD0, 0xFDEF }, { 0xFEFF, 0xFEFF }, { 0xFFF9, 0xFFFB }, { 0xE0000, 0xE007F } };
+    } ranges[] = { { 0x00, 0x1F }, { 0x7F, 0x9F }, { 0xAD, 0xAD }, { 0x61C, 0x61C },
+        { 0x180E, 0x180E }, { 0x200B, 0x200F }, { 0x2028, 0x202E }, { 0x2060, 0x206F },
+        { 0xFDD0, 0xFDEF }, { 0xFEFF, 0xFEFF }, { 0xFFF9, 0xFFFB }, { 0xE0000, 0xE007F } };
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         if (c >= ranges[i].first && c <= ranges[i].last)
             return true;

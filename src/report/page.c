@@ -1,4 +1,5 @@
-/* page.c - report.html, section by section. All text that came from data, options or files passes html.c. */
+/* page.c - report.html, section by section. All text that came from data, options or files passes
+ * html.c. */
 #include "report/page.h"
 
 #include "base/alloc.h"
@@ -6,7 +7,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/decisions.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "report/html.h"
 #include "report/style.h"
 
@@ -19,8 +20,12 @@
 
 enum { SHOWN_ROWS = 10, SHOWN_CHARACTERS = 600, SHOWN_CLASSES = 4, NAME_CHARACTERS = 80 };
 
-static void put_foreign(kh_buf *b, const char *s) { kh_html_foreign(b, s ? s : "", s ? strlen(s) : 0, 0); }
-static void put_name(kh_buf *b, const char *s) { kh_html_foreign(b, s, strlen(s), NAME_CHARACTERS); }
+static void put_foreign(kh_buf *b, const char *s) {
+    kh_html_foreign(b, s ? s : "", s ? strlen(s) : 0, 0);
+}
+static void put_name(kh_buf *b, const char *s) {
+    kh_html_foreign(b, s, strlen(s), NAME_CHARACTERS);
+}
 
 static void put_value(kh_buf *b, double x) {
     if (isnan(x))
@@ -33,24 +38,26 @@ static bool has_intervals(const kh_eval *e) { return e->o->bootstrap.n_resample 
 
 /* A table that scrolls by itself where the window is narrow, and can be reached by keyboard. */
 static void open_table(kh_buf *b, const char *class, const char *label) {
-    kh_buf_printf(b, "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n<table%s%s%s>\n", label,
-        class ? " class=\"" : "", class ? class : "", class ? "\"" : "");
+    kh_buf_printf(b,
+        "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n<table%s%s%s>\n",
+        label, class ? " class=\"" : "", class ? class : "", class ? "\"" : "");
     kh_buf_printf(b, "<caption>%s</caption>\n", label);
 }
 
 static void close_table(kh_buf *b) { kh_buf_text(b, "</tbody>\n</table>\n</div>\n"); }
 
-/* -------------------------------------------------------------------------------------------------- the top */
+/* ------------------------------------------------------------------------------------- the top */
 
 /* What the numbers come to, in one or two sentences. */
 static void put_lede(kh_buf *b, const kh_eval *e) {
     double gap = 100 * (e->m.confidence - e->m.accuracy);
-    kh_buf_printf(b, "<p class=\"lede\">On %d %s rows it is right in <strong>%.1f&nbsp;%%</strong>", e->rows.n,
-        kh_eval_split_name(e->o->split), 100 * e->m.accuracy);
+    kh_buf_printf(b, "<p class=\"lede\">On %d %s rows it is right in <strong>%.1f&nbsp;%%</strong>",
+        e->rows.n, kh_eval_split_name(e->o->split), 100 * e->m.accuracy);
     if (has_intervals(e))
-        kh_buf_printf(
-            b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level, 100 * e->low.accuracy, 100 * e->high.accuracy);
-    kh_buf_printf(b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: %s", 100 * e->m.confidence,
+        kh_buf_printf(b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level,
+            100 * e->low.accuracy, 100 * e->high.accuracy);
+    kh_buf_printf(b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: %s",
+        100 * e->m.confidence,
         fabs(gap) < 1 ? "it is as sure as it may be."
             : gap > 0 ? "it is too sure of itself"
                       : "it is less sure than it could be");
@@ -59,7 +66,8 @@ static void put_lede(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "</p>\n");
 }
 
-static void put_tile(kh_buf *b, const char *name, double x, double low, double high, bool interval, bool percent) {
+static void put_tile(
+    kh_buf *b, const char *name, double x, double low, double high, bool interval, bool percent) {
     double scale = percent ? 100 : 1;
     kh_buf_printf(b, "<div><dt>%s</dt><dd>", name);
     if (isnan(x))
@@ -67,12 +75,16 @@ static void put_tile(kh_buf *b, const char *name, double x, double low, double h
     else
         kh_buf_printf(b, percent ? "%.1f&nbsp;%%" : "%.3f", scale * x);
     if (interval && !isnan(low))
-        kh_buf_printf(b, percent ? "<small>%.1f to %.1f</small>" : "<small>%.3f to %.3f</small>", scale * low, scale * high);
+        kh_buf_printf(b, percent ? "<small>%.1f to %.1f</small>" : "<small>%.3f to %.3f</small>",
+            scale * low, scale * high);
     kh_buf_text(b, "</dd></div>\n");
 }
 
-/* The last of the scores that texts from elsewhere are told apart by: energy, or entropy where energies are not known. */
-static int last_score(const kh_eval *e) { return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY; }
+/* The last of the scores that texts from elsewhere are told apart by: energy, or entropy where
+ * energies are not known. */
+static int last_score(const kh_eval *e) {
+    return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY;
+}
 
 static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy" };
 
@@ -84,9 +96,10 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "accuracy", e->m.accuracy, e->low.accuracy, e->high.accuracy, i, true);
     put_tile(b, "calibration error (ECE)", e->m.ece, e->low.ece, e->high.ece, i, true);
     put_tile(b, "negative log-likelihood", e->m.nll, e->low.nll, e->high.nll, i, false);
-    put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error, e->high.auroc_error, i, false);
+    put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error,
+        e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
-        const kh_outside *o = &e->outside[k];
+        const kh_third_party *o = &e->outside[k];
         int s = last_score(e);
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
@@ -103,8 +116,9 @@ static void put_top(kh_buf *b, const kh_page *g) {
     const kh_posterior *p = e->post;
     static const struct {
         const char *id, *name;
-    } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" }, { "elsewhere", "Texts from elsewhere" },
-        { "confusion", "Confusion" }, { "rows", "Rows to look at" }, { "numbers", "All numbers" }, { "run", "The run" },
+    } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" },
+        { "elsewhere", "Texts from elsewhere" }, { "confusion", "Confusion" },
+        { "rows", "Rows to look at" }, { "numbers", "All numbers" }, { "run", "The run" },
         { "behind", "Behind the numbers" } };
     kh_buf_text(b,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -114,7 +128,9 @@ static void put_top(kh_buf *b, const kh_page *g) {
     kh_html_text(b, p->method, strlen(p->method));
     kh_buf_text(b, " · keyhole</title>\n<style>\n");
     kh_buf_text(b, KH_STYLE);
-    kh_buf_text(b, "</style>\n</head>\n<body>\n<header>\n<p class=\"kicker\">keyhole · what a classifier is worth</p>\n<h1>");
+    kh_buf_text(b,
+        "</style>\n</head>\n<body>\n<header>\n<p class=\"kicker\">keyhole · what a classifier is "
+        "worth</p>\n<h1>");
     put_name(b, p->task->name);
     kh_buf_text(b, " by ");
     put_name(b, p->method);
@@ -134,7 +150,7 @@ static void put_section(kh_buf *b, const char *id, const char *name) {
 
 static void end_section(kh_buf *b) { kh_buf_text(b, "</section>\n"); }
 
-/* ---------------------------------------------------------------------------------------------- numbers, calibration */
+/* ------------------------------------------------------------------------ numbers, calibration */
 
 static void put_interval(kh_buf *b, double low, double high) {
     kh_buf_text(b, "<td class=\"n dim\">");
@@ -149,14 +165,16 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     static const char *const better[] = { "less is better", "", "more is better" };
     put_section(b, "numbers", "All numbers");
     open_table(b, NULL, "What the answers are worth");
-    kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">value</th>");
+    kh_buf_text(
+        b, "<thead><tr><th scope=\"col\">metric</th><th scope=\"col\" class=\"n\">value</th>");
     if (has_intervals(e))
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>",
+            100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_metrics_name(i); i++) {
         const char *which = better[kh_metrics_better(i) + 1];
-        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s%s%s</small></th><td class=\"n\">", kh_metrics_name(i),
-            kh_metrics_text(i), *which ? "; " : "", which);
+        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s%s%s</small></th><td class=\"n\">",
+            kh_metrics_name(i), kh_metrics_text(i), *which ? "; " : "", which);
         put_value(b, kh_metrics_value(&e->m, i));
         kh_buf_text(b, "</td>");
         if (has_intervals(e))
@@ -166,7 +184,8 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     close_table(b);
     if (!isnan(e->disagreement))
         kh_buf_printf(b,
-            "<p>Of the mean entropy of %.4f nats, %.4f is ambiguity, which every prompt sees in the text, and %.4f disagreement "
+            "<p>Of the mean entropy of %.4f nats, %.4f is ambiguity, which every prompt sees in "
+            "the text, and %.4f disagreement "
             "between prompts.</p>\n",
             e->m.entropy, e->ambiguity, e->disagreement);
     end_section(b);
@@ -180,13 +199,16 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
     kh_buf_text(b, "<div>\n");
     open_table(b, NULL, "Confidence and accuracy, bin by bin");
     kh_buf_text(b,
-        "<thead><tr><th scope=\"col\">confidence</th><th scope=\"col\" class=\"n\">rows</th><th scope=\"col\" class=\"n\">mean</th>"
+        "<thead><tr><th scope=\"col\">confidence</th><th scope=\"col\" class=\"n\">rows</th><th "
+        "scope=\"col\" class=\"n\">mean</th>"
         "<th scope=\"col\" class=\"n\">accuracy</th></tr></thead>\n<tbody>\n");
     for (int i = 0; i < KH_BINS; i++) {
         const kh_bin *bin = &e->bin[i];
-        kh_buf_printf(b, "<tr><th scope=\"row\">%.2f to %.2f</th><td class=\"n\">%d</td>", bin->low, bin->high, bin->n);
+        kh_buf_printf(b, "<tr><th scope=\"row\">%.2f to %.2f</th><td class=\"n\">%d</td>", bin->low,
+            bin->high, bin->n);
         if (bin->n > 0)
-            kh_buf_printf(b, "<td class=\"n\">%.4f</td><td class=\"n\">%.4f</td></tr>\n", bin->confidence, bin->accuracy);
+            kh_buf_printf(b, "<td class=\"n\">%.4f</td><td class=\"n\">%.4f</td></tr>\n",
+                bin->confidence, bin->accuracy);
         else
             kh_buf_text(b, "<td class=\"n dim\">–</td><td class=\"n dim\">–</td></tr>\n");
     }
@@ -196,25 +218,30 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- when to answer */
+/* ------------------------------------------------------------------------------ when to answer */
 
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
     kh_buf_printf(b,
-        "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with probability %g&nbsp;%%. ",
+        "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with "
+        "probability %g&nbsp;%%. ",
         100 * s->max_risk, 100 * (1 - s->delta));
     if (s->n_accepted == 0) {
         kh_buf_printf(b,
-            "The %d dev rows cannot show it, so it would abstain always; it takes at least %d answers, all right.</p>\n", s->n,
-            s->n_needed);
+            "The %d dev rows cannot show it, so it would abstain always; it takes at least %d "
+            "answers, all right.</p>\n",
+            s->n, s->n_needed);
         return;
     }
-    kh_buf_printf(b, "Chosen on %d dev rows: answer %s", s->n, isinf(s->threshold) ? "always" : "where ");
+    kh_buf_printf(
+        b, "Chosen on %d dev rows: answer %s", s->n, isinf(s->threshold) ? "always" : "where ");
     if (!isinf(s->threshold))
-        kh_buf_printf(
-            b, "%s is below %.4g", e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);
-    kh_buf_printf(b, " (%d wrong of %d there). To expect: %.1f&nbsp;%% of rows answered, %.1f to %.1f. ", s->n_wrong, s->n_accepted,
-        100 * s->coverage, 100 * s->coverage_low, 100 * s->coverage_high);
+        kh_buf_printf(b, "%s is below %.4g",
+            e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);
+    kh_buf_printf(b,
+        " (%d wrong of %d there). To expect: %.1f&nbsp;%% of rows answered, %.1f to %.1f. ",
+        s->n_wrong, s->n_accepted, 100 * s->coverage, 100 * s->coverage_low,
+        100 * s->coverage_high);
     kh_buf_printf(b, "On these rows: <strong>%.1f&nbsp;%% answered, ", 100 * e->coverage);
     if (isnan(e->risk))
         kh_buf_text(b, "so no risk to speak of</strong>.</p>\n");
@@ -225,12 +252,16 @@ static void put_selector(kh_buf *b, const kh_eval *e) {
 static void put_conformal(kh_buf *b, const kh_eval *e) {
     const kh_conformal *c = &e->decisions.conformal;
     kh_buf_printf(b,
-        "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The dev rows can promise %.1f&nbsp;%% "
+        "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The "
+        "dev rows can promise %.1f&nbsp;%% "
         "at best%s. ",
         100 * (1 - c->alpha), c->per_class ? " within every class" : "", 100 * (1 - c->min_alpha),
-        c->alpha < c->min_alpha ? ", too little for it: sets of all classes are given where rows are too few" : "");
+        c->alpha < c->min_alpha
+            ? ", too little for it: sets of all classes are given where rows are too few"
+            : "");
     kh_buf_printf(b,
-        "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; %.1f&nbsp;%% are empty.</p>\n",
+        "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; "
+        "%.1f&nbsp;%% are empty.</p>\n",
         100 * e->covered, e->set_size, 100 * e->empty);
 }
 
@@ -251,27 +282,31 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
         put_conformal(b, e);
     if (e->decided)
         kh_buf_text(b,
-            "<p class=\"dim\">The dev rows also chose among candidates when tuning, so promises made on them are a little "
+            "<p class=\"dim\">The dev rows also chose among candidates when tuning, so promises "
+            "made on them are a little "
             "optimistic.</p>\n");
     kh_buf_text(b, "</div>\n</div>\n");
     end_section(b);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------------- elsewhere */
+/* ----------------------------------------------------------------------------------- elsewhere */
 
-static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) {
+static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
     int last = last_score(e);
     open_table(b, NULL,
-        last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy" : "Told apart by 1 − max p and by entropy");
+        last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy"
+                                : "Told apart by 1 − max p and by entropy");
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
     if (has_intervals(e))
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>", 100 * e->o->bootstrap.level);
+        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>",
+            100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_ood_name(i); i++) {
-        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
+        kh_buf_printf(
+            b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
         for (int s = 0; s <= last; s++) {
             kh_buf_text(b, "<td class=\"n\">");
             put_value(b, kh_ood_value(&o->value[s], i));
@@ -286,9 +321,11 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_outside *o) 
         kh_buf_printf(b, "<p class=\"dim\">The interval is that of %s.</p>\n", SCORE[last]);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
-            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, calls "
+            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, "
+            "calls "
             "<strong>%.1f&nbsp;%%</strong> of these foreign, and %.1f&nbsp;%% of its own.</p>\n",
-            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, 100 * o->flagged, 100 * e->flagged);
+            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, 100 * o->flagged,
+            100 * e->flagged);
 }
 
 static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
@@ -298,12 +335,15 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         return 0;
     put_section(b, "elsewhere", "Texts from elsewhere");
     kh_buf_text(b,
-        "<p>Rows of other kinds, in the template of their own task if they have one, with the label words of this one. "
+        "<p>Rows of other kinds, in the template of their own task if they have one, with the "
+        "label words of this one. "
         "A classifier that knows its limits is less certain of them.");
     if (e->n_score > KH_SCORE_ENERGY)
         kh_buf_text(b,
-            " 1 − max p and entropy are about how it divides its probability between the label words. Energy, "
-            "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of them, which "
+            " 1 − max p and entropy are about how it divides its probability between the label "
+            "words. Energy, "
+            "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of "
+            "them, which "
             "normalising forgets.");
     kh_buf_text(b, "</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
@@ -319,7 +359,7 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
     return rc;
 }
 
-/* -------------------------------------------------------------------------------------------------------- confusion */
+/* ----------------------------------------------------------------------------------- confusion */
 
 static void put_confusion(kh_buf *b, const kh_eval *e) {
     const kh_label *label = e->post->task->label;
@@ -341,15 +381,15 @@ static void put_confusion(kh_buf *b, const kh_eval *e) {
         put_name(b, label[i].name);
         kh_buf_text(b, "</th>");
         for (int k = 0; k < e->n_label; k++)
-            kh_buf_printf(b, "<td%s style=\"background:rgba(var(--tint),%.2f)\">%d</td>", i == k ? " class=\"hit\"" : "",
-                total ? 0.5 * row[k] / total : 0, row[k]);
+            kh_buf_printf(b, "<td%s style=\"background:rgba(var(--tint),%.2f)\">%d</td>",
+                i == k ? " class=\"hit\"" : "", total ? 0.5 * row[k] / total : 0, row[k]);
         kh_buf_text(b, "</tr>\n");
     }
     close_table(b);
     end_section(b);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ rows */
+/* ---------------------------------------------------------------------------------------- rows */
 
 /* Rows by how interesting they are, most first; equals in the order of the file. */
 typedef struct ranked {
@@ -371,7 +411,8 @@ static int top_classes(const double *votes, const double *p, int n_label, int *o
             bool used = false;
             for (int i = 0; i < n; i++)
                 used |= order[i] == k;
-            if (!used && (best < 0 || votes[k] > votes[best] || (votes[k] == votes[best] && p[k] > p[best])))
+            if (!used &&
+                (best < 0 || votes[k] > votes[best] || (votes[k] == votes[best] && p[k] > p[best])))
                 best = k;
         }
         if (want > 1 && votes[best] <= 0 && p[best] < 0.01)
@@ -383,12 +424,15 @@ static int top_classes(const double *votes, const double *p, int n_label, int *o
 
 static void put_said(kh_buf *b, const kh_eval *e, int i) {
     const kh_label *label = e->post->task->label;
-    const double *p = e->rows.p + (size_t)i * (size_t)e->n_label, *votes = e->rows.votes + (size_t)i * (size_t)e->n_label;
-    int order[SHOWN_CLASSES], n = top_classes(votes, p, e->n_label, order), said = kh_predicted(p, e->n_label);
+    const double *p = e->rows.p + (size_t)i * (size_t)e->n_label,
+                 *votes = e->rows.votes + (size_t)i * (size_t)e->n_label;
+    int order[SHOWN_CLASSES], n = top_classes(votes, p, e->n_label, order),
+                              said = kh_predicted(p, e->n_label);
     kh_decomposition parts = kh_judged_parts(&e->rows, i, e->n_label);
     kh_buf_text(b, "<p class=\"said\">says <b>");
     put_name(b, label[said].name);
-    kh_buf_printf(b, "</b> with %.1f&nbsp;%%; %s <b>", 100 * p[said], said == e->label[i] ? "right, it is" : "wrong, it is");
+    kh_buf_printf(b, "</b> with %.1f&nbsp;%%; %s <b>", 100 * p[said],
+        said == e->label[i] ? "right, it is" : "wrong, it is");
     put_name(b, label[e->label[i]].name);
     kh_buf_printf(b, "</b>. Entropy %.3f", parts.total);
     if (!isnan(parts.ambiguity) && e->post->n > 1)
@@ -396,17 +440,20 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
     kh_buf_text(b, e->post->n > 1 ? ". Votes of the prompts: " : ". ");
     for (int k = 0; k < n; k++) {
         put_name(b, label[order[k]].name);
-        kh_buf_printf(b, " %.0f&nbsp;%%%s", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]), k + 1 < n ? ", " : "");
+        kh_buf_printf(b, " %.0f&nbsp;%%%s", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]),
+            k + 1 < n ? ", " : "");
     }
     if (e->decided) {
         kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, e->rows.energy[i], NULL);
         kh_buf_text(b, d.foreign ? "; called foreign" : "");
-        kh_buf_text(b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
+        kh_buf_text(
+            b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
     }
     kh_buf_printf(b, ". <span class=\"mono\">line %ld</span></p>\n", e->rows.row[i].line);
     kh_buf_text(b, "<div class=\"votes\" aria-hidden=\"true\">");
     for (int k = 0; k < n; k++)
-        kh_buf_printf(b, "<span style=\"width:%.1f%%\"></span>", 100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]));
+        kh_buf_printf(b, "<span style=\"width:%.1f%%\"></span>",
+            100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]));
     kh_buf_text(b, "</div>\n");
 }
 
@@ -423,7 +470,8 @@ static void put_row(kh_buf *b, const kh_eval *e, int i) {
     kh_buf_text(b, "</li>\n");
 }
 
-static void put_list(kh_buf *b, const kh_eval *e, ranked *rank, int n, const char *title, const char *none) {
+static void put_list(
+    kh_buf *b, const kh_eval *e, ranked *rank, int n, const char *title, const char *none) {
     kh_buf_printf(b, "<h3>%s</h3>\n", title);
     if (n == 0) {
         kh_buf_printf(b, "<p>%s</p>\n", none);
@@ -450,14 +498,16 @@ static int put_rows(kh_buf *b, const kh_eval *e, kh_err *err) {
     }
     put_list(b, e, rank, n, "Wrong, and most sure of it", "Nothing is wrong.");
     for (n = 0; n < e->rows.n; n++)
-        rank[n] = (ranked){ kh_uncertainty(KH_SCORE_ENTROPY, e->rows.p + (size_t)n * (size_t)e->n_label, e->n_label), n };
+        rank[n] = (ranked){ kh_uncertainty(KH_SCORE_ENTROPY,
+                                e->rows.p + (size_t)n * (size_t)e->n_label, e->n_label),
+            n };
     put_list(b, e, rank, n, "Least certain", "");
     end_section(b);
     kh_free(rank);
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------- the run */
+/* ------------------------------------------------------------------------------------- the run */
 
 /* First, middle and last lines of the log, all of its keys. */
 static void put_log_table(kh_buf *b, const kh_runlog *l) {
@@ -494,7 +544,8 @@ static int put_run(kh_buf *b, kh_page *g, kh_err *err) {
     const kh_posterior *p = g->eval->post;
     put_section(b, "run", "The run");
     kh_buf_printf(b,
-        "<p>%lld questions to the model while tuning, %lld of them on dev rows; %d prompt%s in the posterior. It stopped because: ",
+        "<p>%lld questions to the model while tuning, %lld of them on dev rows; %d prompt%s in the "
+        "posterior. It stopped because: ",
         p->train_queries + p->dev_queries, p->dev_queries, p->n, p->n == 1 ? "" : "s");
     put_foreign(b, p->stopped ? p->stopped : "not known");
     kh_buf_text(b, ".</p>\n<div class=\"pair\">\n");
@@ -510,7 +561,7 @@ static int put_run(kh_buf *b, kh_page *g, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------- behind the numbers */
+/* -------------------------------------------------------------------------- behind the numbers */
 
 static void put_fact(kh_buf *b, const char *name, const char *value) {
     kh_buf_text(b, "<tr><th scope=\"row\">");
@@ -520,7 +571,8 @@ static void put_fact(kh_buf *b, const char *name, const char *value) {
     kh_buf_text(b, "</td></tr>\n");
 }
 
-static void put_fact_number(kh_buf *b, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void put_fact_number(kh_buf *b, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 static void put_fact_number(kh_buf *b, const char *name, const char *fmt, ...) {
     char text[160];
     va_list args;
@@ -538,8 +590,13 @@ static int put_options(kh_buf *b, const char *json, kh_err *err) {
     if (rc != 0)
         return rc;
     json_object_foreach(root, key, value) {
-        char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        put_fact(b, key, json_is_string(value) ? json_string_value(value) : json_is_null(value) ? "–" : text);
+        char *text = json_is_string(value)
+            ? NULL
+            : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        put_fact(b, key,
+            json_is_string(value)     ? json_string_value(value)
+                : json_is_null(value) ? "–"
+                                      : text);
         free(text);
     }
     json_decref(root);
@@ -548,7 +605,9 @@ static int put_options(kh_buf *b, const char *json, kh_err *err) {
 
 static void open_facts(kh_buf *b, const char *label) {
     open_table(b, NULL, label);
-    kh_buf_text(b, "<thead><tr><th scope=\"col\">what</th><th scope=\"col\">value</th></tr></thead>\n<tbody>\n");
+    kh_buf_text(b,
+        "<thead><tr><th scope=\"col\">what</th><th "
+        "scope=\"col\">value</th></tr></thead>\n<tbody>\n");
 }
 
 static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
@@ -560,9 +619,10 @@ static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
     put_fact(b, "judged by keyhole", kh_version());
     put_fact(b, "tuned by keyhole", p->version);
     put_fact(b, "model", p->model);
-    put_fact_number(b, "fingerprint of weights and tokenizer", "%016" PRIx64 ", %016" PRIx64, p->fingerprint, p->tokenizer);
-    put_fact_number(b, "tuned on", "%s, %s, %s", p->backend ? p->backend : "?", p->precision ? p->precision : "?",
-        p->kernels ? p->kernels : "?");
+    put_fact_number(b, "fingerprint of weights and tokenizer", "%016" PRIx64 ", %016" PRIx64,
+        p->fingerprint, p->tokenizer);
+    put_fact_number(b, "tuned on", "%s, %s, %s", p->backend ? p->backend : "?",
+        p->precision ? p->precision : "?", p->kernels ? p->kernels : "?");
     put_fact_number(b, "judged on", "%s, %s, %s", e->box.backend, e->box.precision, e->box.kernels);
     put_fact(b, "task", p->task->name);
     put_fact(b, "template", p->soft ? p->task->soft : p->task->plain);
@@ -571,13 +631,16 @@ static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
     put_fact_number(b, "seed", "%" PRIu64, p->seed);
     put_fact(b, "as the published code", p->paper_exact ? "yes" : "no");
     put_fact(b, "data of tuning", p->data);
-    put_fact_number(b, "rows of tuning", "%d for train, %d for dev; %d of each class", p->train_rows, p->dev_rows, p->shots);
-    put_fact_number(b, "metric on dev when tuned", "%s %.4f", kh_metric_name(p->task->metric), p->dev);
+    put_fact_number(b, "rows of tuning", "%d for train, %d for dev; %d of each class",
+        p->train_rows, p->dev_rows, p->shots);
+    put_fact_number(
+        b, "metric on dev when tuned", "%s %.4f", kh_metric_name(p->task->metric), p->dev);
     put_fact(b, "judged rows", kh_dataset_path(e->rows.data));
     put_fact_number(b, "rows judged", "%d of %d", e->rows.n, e->rows.of);
     for (int i = 0; i < e->n_outside; i++) {
         put_fact(b, "rows from elsewhere", kh_dataset_path(e->outside[i].rows.data));
-        put_fact_number(b, "how many of them", "%d of %d", e->outside[i].rows.n, e->outside[i].rows.of);
+        put_fact_number(
+            b, "how many of them", "%d of %d", e->outside[i].rows.n, e->outside[i].rows.of);
     }
     put_fact_number(b, "questions to judge", "%lld", e->queries);
     close_table(b);
@@ -611,7 +674,8 @@ int kh_page_write(kh_page *g, kh_buf *b, kh_err *err) {
     if (rc == 0)
         rc = put_behind(b, g, err);
     kh_buf_printf(b,
-        "</main>\n<footer>\n<p>Made by keyhole %s. The equations of all numbers are in doc/judging.md; the same numbers for "
+        "</main>\n<footer>\n<p>Made by keyhole %s. The equations of all numbers are in "
+        "doc/judging.md; the same numbers for "
         "programs "
         "in results.json.</p>\n</footer>\n</body>\n</html>\n",
         kh_version());

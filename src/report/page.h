@@ -2,7 +2,7 @@
 #ifndef KH_REPORT_PAGE_H
 #define KH_REPORT_PAGE_H
 
-#include "report/eval.h"
+#include "posterior/eval.h"
 #include "report/plot.h"
 #include "report/runlog.h"
 
@@ -18,10 +18,11 @@ typedef struct kh_page {
 
 int kh_page_write(kh_page *, kh_buf *out, kh_err *err);
 
-/* figures.c: each appends a <figure>, or nothing if there is nothing to show; without gnuplot, a line that says so. */
+/* figures.c: each appends a <figure>, or nothing if there is nothing to show; without gnuplot, a
+ * line that says so. */
 int kh_figure_reliability(kh_page *, kh_buf *out, kh_err *err);
 int kh_figure_risk(kh_page *, kh_buf *out, kh_err *err);
-int kh_figure_outside(kh_page *, const kh_outside *, kh_buf *out, kh_err *err);
+int kh_figure_outside(kh_page *, const kh_third_party *, kh_buf *out, kh_err *err);
 int kh_figure_log(kh_page *, kh_buf *out, kh_err *err); /* one for each kind of number in the log */
 int kh_figure_plane(kh_page *, kh_buf *out, kh_err *err);
 

@@ -1,4 +1,5 @@
-/* results.c - see results.h. Nothing in the file depends on the clock: the same evaluation gives the same bytes. */
+/* results.c - see results.h. Nothing in the file depends on the clock: the same evaluation gives
+ * the same bytes. */
 #include "report/results.h"
 
 #include "base/alloc.h"
@@ -7,7 +8,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/decisions.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 enum { CURVE_POINTS = 200 };
 static const size_t JSON_MAX = (size_t)256 << 20;
 
-/* -------------------------------------------------------------------------------------------------- writing */
+/* ------------------------------------------------------------------------------------- writing */
 
 static void put_string(kh_buf *b, const char *key, const char *s) {
     kh_buf_printf(b, "\"%s\": ", key);
@@ -35,7 +36,8 @@ static void put_number(kh_buf *b, const char *key, double x) {
 }
 
 /* "accuracy": {"value": 0.9, "low": 0.88, "high": 0.92} */
-static void put_interval(kh_buf *b, const char *key, double value, double low, double high, bool interval) {
+static void put_interval(
+    kh_buf *b, const char *key, double value, double low, double high, bool interval) {
     kh_buf_printf(b, "\"%s\": {", key);
     put_number(b, "value", value);
     if (interval) {
@@ -55,11 +57,11 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
     put_string(b, "method", p->method);
     kh_buf_printf(b, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
     kh_json_u64(b, p->seed);
-    kh_buf_printf(b, ", \"paper_exact\": %s, \"samples\": %d,\n    \"options\": %s,\n    ", p->paper_exact ? "true" : "false", p->n,
-        p->options ? p->options : "{}");
+    kh_buf_printf(b, ", \"paper_exact\": %s, \"samples\": %d,\n    \"options\": %s,\n    ",
+        p->paper_exact ? "true" : "false", p->n, p->options ? p->options : "{}");
     put_string(b, "data", p->data);
-    kh_buf_printf(
-        b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots, p->train_queries, p->dev_queries);
+    kh_buf_printf(b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots,
+        p->train_queries, p->dev_queries);
     put_number(b, "dev", p->dev);
     kh_buf_text(b, ", ");
     put_string(b, "stopped", p->stopped);
@@ -67,8 +69,9 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
     put_string(b, "keyhole", p->version);
     kh_buf_text(b, "},\n  \"model\": {");
     put_string(b, "path", p->model);
-    kh_buf_printf(b, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\"},\n  \"task\": {", p->fingerprint,
-        p->tokenizer);
+    kh_buf_printf(b,
+        ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\"},\n  \"task\": {",
+        p->fingerprint, p->tokenizer);
     put_string(b, "name", p->task->name);
     kh_buf_printf(b, ", \"metric\": \"%s\", \"labels\": [", kh_metric_name(p->task->metric));
     for (int k = 0; k < e->n_label; k++) {
@@ -81,8 +84,8 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
 static void put_eval(kh_buf *b, const kh_eval *e, const char *options) {
     kh_buf_text(b, "  \"eval\": {");
     put_string(b, "data", e->data);
-    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ", kh_eval_split_name(e->o->split),
-        e->rows.n, e->rows.of, e->queries);
+    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ",
+        kh_eval_split_name(e->o->split), e->rows.n, e->rows.of, e->queries);
     put_string(b, "backend", e->box.backend);
     kh_buf_text(b, ", ");
     put_string(b, "precision", e->box.precision);
@@ -95,7 +98,8 @@ static void put_metrics(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "  \"metrics\": {");
     for (int i = 0; kh_metrics_name(i); i++) {
         kh_buf_text(b, i ? ",\n    " : "\n    ");
-        put_interval(b, kh_metrics_name(i), kh_metrics_value(&e->m, i), kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i),
+        put_interval(b, kh_metrics_name(i), kh_metrics_value(&e->m, i),
+            kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i),
             e->o->bootstrap.n_resample > 0);
     }
     kh_buf_text(b, "},\n  \"uncertainty\": {");
@@ -112,15 +116,19 @@ static void put_curve(kh_buf *b, const kh_eval *e, kh_score s) {
     int n = e->n_point[s], step = n > CURVE_POINTS ? n / (CURVE_POINTS - 1) + 1 : 1;
     kh_buf_printf(b, "\"%s\": [", kh_score_name(s));
     for (int i = 0; i < n; i = i + 1 < n && i + step >= n ? n - 1 : i + step)
-        kh_buf_printf(b, "%s[%.9g, %.9g]", i ? ", " : "", e->point[s][i].coverage, e->point[s][i].risk);
+        kh_buf_printf(
+            b, "%s[%.9g, %.9g]", i ? ", " : "", e->point[s][i].coverage, e->point[s][i].risk);
     kh_buf_char(b, ']');
 }
 
 static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "  \"reliability\": [");
     for (int i = 0; i < KH_BINS; i++)
-        kh_buf_printf(b, "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, \"accuracy\": %.9g}",
-            i ? "," : "", e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence, e->bin[i].accuracy);
+        kh_buf_printf(b,
+            "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, "
+            "\"accuracy\": %.9g}",
+            i ? "," : "", e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence,
+            e->bin[i].accuracy);
     kh_buf_text(b, "],\n  \"risk_coverage\": {");
     put_curve(b, e, KH_SCORE_MAXP);
     kh_buf_text(b, ",\n    ");
@@ -132,11 +140,12 @@ static void put_arrays(kh_buf *b, const kh_eval *e) {
                 k       ? ", "
                     : i ? ", ["
                         : "[",
-                e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k], k + 1 == e->n_label ? "]" : "");
+                e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k],
+                k + 1 == e->n_label ? "]" : "");
     kh_buf_text(b, "],\n");
 }
 
-static void put_outside(kh_buf *b, const kh_eval *e, const kh_outside *o) {
+static void put_outside(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
     kh_buf_text(b, "\n    {");
     put_string(b, "name", o->rows.name);
     kh_buf_text(b, ", ");
@@ -147,8 +156,9 @@ static void put_outside(kh_buf *b, const kh_eval *e, const kh_outside *o) {
         kh_buf_printf(b, ",\n      \"%s\": {", kh_score_name((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++) {
             kh_buf_text(b, i ? ",\n        " : "");
-            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i), kh_ood_value(&o->low[s], i),
-                kh_ood_value(&o->high[s], i), e->o->bootstrap.n_resample > 0);
+            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i),
+                kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i),
+                e->o->bootstrap.n_resample > 0);
         }
         kh_buf_char(b, '}');
     }
@@ -167,8 +177,8 @@ static void put_decisions(kh_buf *b, const kh_eval *e) {
     struct {
         const char *key;
         double x;
-    } found[] = { { "coverage", e->coverage }, { "risk", e->risk }, { "covered", e->covered }, { "mean_size", e->set_size },
-        { "empty", e->empty }, { "flagged", e->flagged } };
+    } found[] = { { "coverage", e->coverage }, { "risk", e->risk }, { "covered", e->covered },
+        { "mean_size", e->set_size }, { "empty", e->empty }, { "flagged", e->flagged } };
     for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
         kh_buf_text(b, i ? ", " : "");
         put_number(b, found[i].key, found[i].x);
@@ -177,8 +187,9 @@ static void put_decisions(kh_buf *b, const kh_eval *e) {
 }
 
 void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_buf *b) {
-    kh_buf_printf(
-        b, "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n", KH_RESULTS_VERSION, kh_version());
+    kh_buf_printf(b,
+        "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n",
+        KH_RESULTS_VERSION, kh_version());
     put_run(b, e, run);
     put_eval(b, e, options);
     put_metrics(b, e);
@@ -193,7 +204,7 @@ void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_
     kh_buf_text(b, "\n}\n");
 }
 
-/* -------------------------------------------------------------------------------------------------- reading */
+/* ------------------------------------------------------------------------------------- reading */
 
 typedef struct reader {
     kh_result *r;
@@ -204,15 +215,18 @@ typedef struct reader {
 static int add_metric(reader *r, const char *prefix, const char *key, const json_t *metric) {
     const json_t *value = json_object_get(metric, "value");
     if (!json_is_number(value) && !json_is_null(value))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s%s\" must be an object with a \"value\"", r->name, prefix, key);
+        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s%s\" must be an object with a \"value\"",
+            r->name, prefix, key);
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, prefix);
     kh_buf_text(&b, key);
-    if (!kh_grow(&r->r->metric, &r->r->cap, (size_t)r->r->n + 1, sizeof *r->r->metric) || kh_buf_failed(&b)) {
+    if (!kh_grow(&r->r->metric, &r->r->cap, (size_t)r->r->n + 1, sizeof *r->r->metric) ||
+        kh_buf_failed(&b)) {
         kh_buf_free(&b);
         return kh_fail_memory(r->err);
     }
-    r->r->metric[r->r->n++] = (struct kh_named){ kh_buf_take(&b, NULL), json_is_number(value) ? json_number_value(value) : NAN };
+    r->r->metric[r->r->n++] = (struct kh_named){ kh_buf_take(&b, NULL),
+        json_is_number(value) ? json_number_value(value) : NAN };
     return 0;
 }
 
@@ -235,7 +249,8 @@ static int add_outside(reader *r, const json_t *o) {
             continue;
         kh_buf prefix = kh_buf_init(KH_BUF_MAX);
         kh_buf_printf(&prefix, "ood.%s.%s.", name, score);
-        rc = kh_buf_failed(&prefix) ? kh_fail_memory(r->err) : add_metrics(r, prefix.data, json_object_get(o, score), score);
+        rc = kh_buf_failed(&prefix) ? kh_fail_memory(r->err)
+                                    : add_metrics(r, prefix.data, json_object_get(o, score), score);
         kh_buf_free(&prefix);
     }
     return rc;
@@ -253,11 +268,13 @@ static int read_head(reader *r, const json_t *root) {
     const char *schema;
     int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
     if (rc == 0 && strcmp(schema, "keyhole-results") != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-results\"", r->name, schema);
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-results\"",
+            r->name, schema);
     if (rc == 0)
         rc = kh_json_int(root, "version", 1, INT32_MAX, &version, r->name, r->err);
     if (rc == 0 && version > KH_RESULTS_VERSION)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED, "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
             version, KH_RESULTS_VERSION);
     static const char *const parts[] = { "run", "model", "task", "eval" };
     for (size_t i = 0; i < 4 && rc == 0; i++)
@@ -274,12 +291,15 @@ static int read_run(reader *r, const json_t *root) {
     if (rc == 0)
         rc = keep(r, json_object_get(root, "task"), "name", &r->r->task);
     if (rc == 0)
-        rc = kh_json_int(json_object_get(root, "eval"), "rows", 1, INT32_MAX, &r->r->rows, r->name, r->err);
+        rc = kh_json_int(
+            json_object_get(root, "eval"), "rows", 1, INT32_MAX, &r->r->rows, r->name, r->err);
     if (rc != 0)
         return rc;
-    r->r->seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10) : (uint64_t)json_integer_value(seed);
+    r->r->seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10)
+                                      : (uint64_t)json_integer_value(seed);
     const json_t *options = json_object_get(run, "options");
-    char *text = json_is_object(options) ? json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text =
+        json_is_object(options) ? json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     r->r->options = kh_strdup(text ? text : "{}");
     free(text);
     return r->r->options ? 0 : kh_fail_memory(r->err);
@@ -292,7 +312,8 @@ static double number_or_nan(const json_t *object, const char *key) {
 
 /* The first point of the curve, which goes from the surest row on, that covers half of the rows. */
 static double risk_of_half(const json_t *root) {
-    const json_t *curve = json_object_get(json_object_get(root, "risk_coverage"), kh_score_name(KH_SCORE_MAXP));
+    const json_t *curve =
+        json_object_get(json_object_get(root, "risk_coverage"), kh_score_name(KH_SCORE_MAXP));
     for (size_t i = 0; i < json_array_size(curve); i++) {
         const json_t *point = json_array_get(curve, i);
         if (json_number_value(json_array_get(point, 0)) >= 0.5)
@@ -319,7 +340,8 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
         const json_t *outcome = json_object_get(root, "outcome");
         out->covered = number_or_nan(outcome, "covered");
         out->set_size = number_or_nan(outcome, "mean_size");
-        out->alpha = number_or_nan(json_object_get(json_object_get(root, "decisions"), "conformal"), "alpha");
+        out->alpha = number_or_nan(
+            json_object_get(json_object_get(root, "decisions"), "conformal"), "alpha");
     }
     const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
     for (size_t i = 0; rc == 0 && i < json_array_size(ood); i++)
@@ -334,7 +356,8 @@ int kh_result_open(kh_result *out, const char *run, kh_err *err) {
     kh_buf text = kh_buf_init(0);
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(path))
-        rc = kh_fail(err, KH_EMISSING, "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
     if (rc == 0)
         rc = kh_file_read(path, JSON_MAX, &text, err);
     if (rc == 0)

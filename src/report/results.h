@@ -1,8 +1,9 @@
-/* results.h - results.json: what an evaluation found, for programs. doc/results-schema.md documents the schema. */
+/* results.h - results.json: what an evaluation found, for programs. doc/results-schema.md documents
+ * the schema. */
 #ifndef KH_REPORT_RESULTS_H
 #define KH_REPORT_RESULTS_H
 
-#include "report/eval.h"
+#include "posterior/eval.h"
 
 #define KH_RESULTS_NAME "results.json"
 enum { KH_RESULTS_VERSION = 1 };
@@ -16,9 +17,11 @@ typedef struct kh_result {
     char *model, *task, *method, *options;
     uint64_t seed;
     int rows;
-    double covered, set_size; /* of conformal sets: hold the true class, mean size; NaN: there are none */
-    double alpha;             /* they promise to miss it no more often than this */
-    double half; /* share of wrong answers among the half of the rows that it is surest of, ties with them included; NaN: unknown */
+    double covered,
+        set_size; /* of conformal sets: hold the true class, mean size; NaN: there are none */
+    double alpha; /* they promise to miss it no more often than this */
+    double half;  /* share of wrong answers among the half of the rows that it is surest of, ties
+                     with them included; NaN: unknown */
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;

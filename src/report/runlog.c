@@ -76,7 +76,8 @@ int kh_runlog_parse(kh_runlog *out, const char *text, size_t n, kh_err *err) {
     for (const char *s = text, *end = n ? text + n : text; s < end;) {
         const char *stop = memchr(s, '\n', (size_t)(end - s));
         stop = stop ? stop : end;
-        if (!kh_grow(&out->value, &out->cap, ((size_t)out->n + 1) * KH_RUNLOG_KEYS, sizeof *out->value))
+        if (!kh_grow(
+                &out->value, &out->cap, ((size_t)out->n + 1) * KH_RUNLOG_KEYS, sizeof *out->value))
             return kh_fail_memory(err);
         double *row = out->value + (size_t)out->n * KH_RUNLOG_KEYS;
         for (int i = 0; i < KH_RUNLOG_KEYS; i++)

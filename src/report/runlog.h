@@ -1,4 +1,5 @@
-/* runlog.h - what a run wrote while it went on: log.txt, one line of key=value pairs for each generation. */
+/* runlog.h - what a run wrote while it went on: log.txt, one line of key=value pairs for each
+ * generation. */
 #ifndef KH_REPORT_RUNLOG_H
 #define KH_REPORT_RUNLOG_H
 
@@ -15,7 +16,8 @@ typedef struct kh_runlog {
     size_t cap;
 } kh_runlog;
 
-/* Lines that are not of this form, and keys beyond the first 32, are passed over. Free it, failed ones too. */
+/* Lines that are not of this form, and keys beyond the first 32, are passed over. Free it, failed
+ * ones too. */
 int kh_runlog_parse(kh_runlog *out, const char *text, size_t n, kh_err *err);
 /* DIR/log.txt; without one the log is empty. */
 int kh_runlog_open(kh_runlog *out, const char *dir, kh_err *err);

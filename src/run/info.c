@@ -11,22 +11,26 @@
 
 enum { N_TEXT = 10 };
 
-static const char SELECT_RUN[] =
-    "SELECT method, task, model, data, seed, access, version, state, stopped, metric, dev, started FROM run WHERE id = 1";
+static const char SELECT_RUN[] = "SELECT method, task, model, data, seed, access, version, state, "
+                                 "stopped, metric, dev, started FROM run WHERE id = 1";
 
 /* The numbers that grow while a run goes on. The dev metric of the last generation that has one. */
 static const char SELECT_REST[] =
     "SELECT (SELECT coalesce(sum(rows), 0) FROM answers), (SELECT count(*) FROM answers),"
-    "  (SELECT done FROM generations ORDER BY n DESC LIMIT 1), (SELECT total FROM generations ORDER BY n DESC LIMIT 1),"
-    "  (SELECT json_extract(facts, '$.dev') FROM generations WHERE json_extract(facts, '$.dev') IS NOT NULL ORDER BY n DESC LIMIT "
+    "  (SELECT done FROM generations ORDER BY n DESC LIMIT 1), (SELECT total FROM generations "
+    "ORDER BY n DESC LIMIT 1),"
+    "  (SELECT json_extract(facts, '$.dev') FROM generations WHERE json_extract(facts, '$.dev') IS "
+    "NOT NULL ORDER BY n DESC LIMIT "
     "1),"
-    "  (SELECT count(*) FROM sessions), (SELECT sum(max(coalesce(ended, last, started) - started, 0)) FROM sessions"
-    "    LEFT JOIN (SELECT session, max(at) AS last FROM answers GROUP BY session) ON session = id)";
+    "  (SELECT count(*) FROM sessions), (SELECT sum(max(coalesce(ended, last, started) - started, "
+    "0)) FROM sessions"
+    "    LEFT JOIN (SELECT session, max(at) AS last FROM answers GROUP BY session) ON session = "
+    "id)";
 
 /* Copies the texts of the row into one block of memory. */
 static int take_texts(kh_run_info *i, sqlite3_stmt *s, kh_err *err) {
-    const char **field[N_TEXT] = { &i->method, &i->task, &i->model, &i->data, &i->seed, &i->access, &i->version, &i->state,
-        &i->stopped, &i->metric };
+    const char **field[N_TEXT] = { &i->method, &i->task, &i->model, &i->data, &i->seed, &i->access,
+        &i->version, &i->state, &i->stopped, &i->metric };
     size_t at[N_TEXT];
     kh_buf all = kh_buf_init(1 << 24);
     for (int k = 0; k < N_TEXT; k++) {
@@ -56,7 +60,8 @@ static int read_run(kh_run_info *i, const kh_journal *j, kh_err *err) {
     }
     sqlite3_finalize(s);
     if (rc == 0 && (!i->method || !i->state || !i->task))
-        rc = kh_fail(err, KH_EFORMAT, "%s: damaged: its table \"run\" lacks method, task or state", j->path);
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: damaged: its table \"run\" lacks method, task or state", j->path);
     return rc;
 }
 
@@ -100,15 +105,20 @@ void kh_run_info_free(kh_run_info *i) {
     *i = (kh_run_info){ 0 };
 }
 
-int kh_run_read_options(const char *dir, void (*each)(void *, const kh_run_option *), void *user, kh_err *err) {
+int kh_run_read_options(
+    const char *dir, void (*each)(void *, const kh_run_option *), void *user, kh_err *err) {
     kh_journal j = { 0 };
     sqlite3_stmt *s = NULL;
     int rc = kh_journal_open(&j, dir, false, err);
     if (rc == 0)
-        rc = kh_journal_prepare(&j, &s, "SELECT name, value, budget FROM options ORDER BY rowid", err);
+        rc = kh_journal_prepare(
+            &j, &s, "SELECT name, value, budget FROM options ORDER BY rowid", err);
     while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
-        const char *name = (const char *)sqlite3_column_text(s, 0), *value = (const char *)sqlite3_column_text(s, 1);
-        each(user, &(kh_run_option){ name ? name : "", value ? value : "", sqlite3_column_int(s, 2) != 0 });
+        const char *name = (const char *)sqlite3_column_text(s, 0),
+                   *value = (const char *)sqlite3_column_text(s, 1);
+        each(user,
+            &(kh_run_option){
+                name ? name : "", value ? value : "", sqlite3_column_int(s, 2) != 0 });
         rc = 0;
     }
     sqlite3_finalize(s);
@@ -116,18 +126,20 @@ int kh_run_read_options(const char *dir, void (*each)(void *, const kh_run_optio
     return rc;
 }
 
-int kh_run_read_lines(
-    const char *dir, int first, void (*each)(void *, const char *, const char *), void *user, int *next, kh_err *err) {
+int kh_run_read_lines(const char *dir, int first, void (*each)(void *, const char *, const char *),
+    void *user, int *next, kh_err *err) {
     kh_journal j = { 0 };
     sqlite3_stmt *s = NULL;
     *next = first;
     int rc = kh_journal_open(&j, dir, false, err);
     if (rc == 0)
-        rc = kh_journal_prepare(&j, &s, "SELECT n, line, facts FROM generations WHERE n >= ? ORDER BY n", err);
+        rc = kh_journal_prepare(
+            &j, &s, "SELECT n, line, facts FROM generations WHERE n >= ? ORDER BY n", err);
     if (rc == 0)
         rc = kh_journal_bind(&j, s, err, "i", (long long)first);
     while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
-        const char *line = (const char *)sqlite3_column_text(s, 1), *facts = (const char *)sqlite3_column_text(s, 2);
+        const char *line = (const char *)sqlite3_column_text(s, 1),
+                   *facts = (const char *)sqlite3_column_text(s, 2);
         each(user, line ? line : "", facts ? facts : "{}");
         *next = sqlite3_column_int(s, 0) + 1;
         rc = 0;

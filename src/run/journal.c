@@ -1,7 +1,8 @@
 /* journal.c - SQLite, opened for a process that may be killed at any moment.
  *
- * Write-ahead log: a commit is one append, and a reader never waits. With synchronous = NORMAL a commit survives the end of
- * the process; the end of the machine may take the last ones, never the consistency of the rest. */
+ * Write-ahead log: a commit is one append, and a reader never waits. With synchronous = NORMAL a
+ * commit survives the end of the process; the end of the machine may take the last ones, never the
+ * consistency of the rest. */
 #include "run/journal.h"
 
 #include "base/alloc.h"
@@ -18,22 +19,29 @@ enum { APPLICATION = 0x6b657968 }; /* "keyh" */
 
 /* Step k brings a database of version k to version k + 1. Steps are never changed, only added. */
 static const char *const STEPS[] = {
-    "CREATE TABLE run (id INTEGER PRIMARY KEY CHECK (id = 1), method TEXT, task TEXT, model TEXT, data TEXT, seed TEXT,"
-    "  access TEXT, version TEXT, state TEXT, started REAL, ended REAL, metric TEXT, dev REAL, samples INTEGER, queries INTEGER,"
+    "CREATE TABLE run (id INTEGER PRIMARY KEY CHECK (id = 1), method TEXT, task TEXT, model TEXT, "
+    "data TEXT, seed TEXT,"
+    "  access TEXT, version TEXT, state TEXT, started REAL, ended REAL, metric TEXT, dev REAL, "
+    "samples INTEGER, queries INTEGER,"
     "  train_queries INTEGER, dev_queries INTEGER, seconds REAL, stopped TEXT);"
     "CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT, budget INTEGER);"
-    "CREATE TABLE sessions (id INTEGER PRIMARY KEY, epoch INTEGER, version TEXT, pid INTEGER, started REAL, ended REAL, how TEXT);"
-    "CREATE TABLE answers (id INTEGER PRIMARY KEY, session INTEGER, question BLOB, kind TEXT, rows INTEGER, tokens INTEGER,"
+    "CREATE TABLE sessions (id INTEGER PRIMARY KEY, epoch INTEGER, version TEXT, pid INTEGER, "
+    "started REAL, ended REAL, how TEXT);"
+    "CREATE TABLE answers (id INTEGER PRIMARY KEY, session INTEGER, question BLOB, kind TEXT, rows "
+    "INTEGER, tokens INTEGER,"
     "  at REAL, seconds REAL, answer BLOB);"
-    "CREATE TABLE generations (n INTEGER PRIMARY KEY, at REAL, phase TEXT, done INTEGER, total INTEGER, line TEXT, facts TEXT);"
-    "CREATE TABLE kept (name TEXT, number INTEGER, at REAL, answers INTEGER, generations INTEGER, prompts INTEGER,"
-    "  queries INTEGER, dev_queries INTEGER, tokens INTEGER, seconds REAL, bytes BLOB, PRIMARY KEY (name, number));"
+    "CREATE TABLE generations (n INTEGER PRIMARY KEY, at REAL, phase TEXT, done INTEGER, total "
+    "INTEGER, line TEXT, facts TEXT);"
+    "CREATE TABLE kept (name TEXT, number INTEGER, at REAL, answers INTEGER, generations INTEGER, "
+    "prompts INTEGER,"
+    "  queries INTEGER, dev_queries INTEGER, tokens INTEGER, seconds REAL, bytes BLOB, PRIMARY KEY "
+    "(name, number));"
     "CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL, session INTEGER, what TEXT, text TEXT);",
 };
 
 enum { VERSION = sizeof STEPS / sizeof STEPS[0] };
 
-/* ---------------------------------------------------------------------------------------------------- failures */
+/* ------------------------------------------------------------------------------------ failures */
 
 int kh_journal_fail(const kh_journal *j, kh_err *err) {
     int code = j->db ? sqlite3_extended_errcode(j->db) : SQLITE_NOMEM;
@@ -41,27 +49,33 @@ int kh_journal_fail(const kh_journal *j, kh_err *err) {
     switch (code & 0xff) {
     case SQLITE_NOMEM: return kh_fail_memory(err);
     case SQLITE_FULL:
-        return kh_fail(
-            err, KH_EIO, "%s: the disk is full; what was recorded is safe: make room, then go on with --resume", j->path);
+        return kh_fail(err, KH_EIO,
+            "%s: the disk is full; what was recorded is safe: make room, then go on with --resume",
+            j->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return kh_fail(err, KH_EFORMAT,
-            "%s: damaged, or not a database (%s); \"sqlite3 %s .recover\" saves what can be read, --force starts the run again",
+            "%s: damaged, or not a database (%s); \"sqlite3 %s .recover\" saves what can be read, "
+            "--force starts the run again",
             j->path, sqlite3_errmsg(j->db), j->path);
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return kh_fail(err, KH_EIO, "%s: another program has locked it; close that one, then go on", j->path);
+    case SQLITE_LOCKED:
+        return kh_fail(
+            err, KH_EIO, "%s: another program has locked it; close that one, then go on", j->path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN:
     case SQLITE_AUTH:
-        return kh_fail(
-            err, KH_EIO, "%s: cannot open or write (%s); is the folder write-protected?", j->path, sqlite3_errmsg(j->db));
+        return kh_fail(err, KH_EIO, "%s: cannot open or write (%s); is the folder write-protected?",
+            j->path, sqlite3_errmsg(j->db));
     default:
         if (os == ENOSPC || os == EDQUOT)
-            return kh_fail(
-                err, KH_EIO, "%s: the disk is full; what was recorded is safe: make room, then go on with --resume", j->path);
-        return kh_fail(err, KH_EIO, "%s: cannot read or write: %s%s%s", j->path, sqlite3_errmsg(j->db), os ? ": " : "",
-            os ? strerror(os) : "");
+            return kh_fail(err, KH_EIO,
+                "%s: the disk is full; what was recorded is safe: make room, then go on with "
+                "--resume",
+                j->path);
+        return kh_fail(err, KH_EIO, "%s: cannot read or write: %s%s%s", j->path,
+            sqlite3_errmsg(j->db), os ? ": " : "", os ? strerror(os) : "");
     }
 }
 
@@ -70,7 +84,9 @@ int kh_journal_exec(const kh_journal *j, const char *sql, kh_err *err) {
 }
 
 int kh_journal_prepare(const kh_journal *j, sqlite3_stmt **out, const char *sql, kh_err *err) {
-    return sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK ? 0 : kh_journal_fail(j, err);
+    return sqlite3_prepare_v3(j->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK
+        ? 0
+        : kh_journal_fail(j, err);
 }
 
 int kh_journal_step(const kh_journal *j, sqlite3_stmt *s, kh_err *err) {
@@ -103,7 +119,7 @@ int kh_journal_bind(const kh_journal *j, sqlite3_stmt *s, kh_err *err, const cha
     return got == SQLITE_OK ? 0 : kh_journal_fail(j, err);
 }
 
-/* ---------------------------------------------------------------------------------------------- open and close */
+/* ------------------------------------------------------------------------------ open and close */
 
 static int pragma(const kh_journal *j, const char *name, int *out, kh_err *err) {
     sqlite3_stmt *s = NULL;
@@ -117,18 +133,21 @@ static int pragma(const kh_journal *j, const char *name, int *out, kh_err *err) 
     return rc < 0 ? rc : 0;
 }
 
-/* A run that someone else has made is only data. SQLite, asked for a table, would run the statements of a view or a trigger of that
- * name, which may never end. Ours have but the view "log", for people; nothing here reads it. */
+/* A run that someone else has made is only data. SQLite, asked for a table, would run the
+ * statements of a view or a trigger of that name, which may never end. Ours have but the view
+ * "log", for people; nothing here reads it. */
 static int check_schema(const kh_journal *j, kh_err *err) {
     sqlite3_stmt *s = NULL;
     int rc = kh_journal_prepare(j, &s,
-        "SELECT name FROM sqlite_schema WHERE NOT (type IN ('table', 'index') OR type = 'view' AND name = 'log')"
+        "SELECT name FROM sqlite_schema WHERE NOT (type IN ('table', 'index') OR type = 'view' AND "
+        "name = 'log')"
         "  OR sql LIKE 'create virtual%'",
         err);
     if (rc == 0)
         rc = kh_journal_step(j, s, err);
     if (rc == 1)
-        rc = kh_fail(err, KH_EFORMAT, "%s: holds \"%.60s\", a view, trigger or virtual table, which no run has", j->path,
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: holds \"%.60s\", a view, trigger or virtual table, which no run has", j->path,
             sqlite3_column_text(s, 0) ? (const char *)sqlite3_column_text(s, 0) : "");
     sqlite3_finalize(s);
     return rc;
@@ -156,7 +175,8 @@ static int identify(const kh_journal *j, int *version, kh_err *err) {
     if ((application != APPLICATION && (application != 0 || schema != 0)) || *version < 0)
         return kh_fail(err, KH_EFORMAT, "%s: a database of another program, not of a run", j->path);
     if (*version > VERSION)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: written by a newer keyhole (schema %d, this one knows %d); use that one", j->path,
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: written by a newer keyhole (schema %d, this one knows %d); use that one", j->path,
             *version, VERSION);
     return check_schema(j, err);
 }
@@ -166,7 +186,8 @@ static int migrate(const kh_journal *j, int version, kh_err *err) {
     char done[96];
     if (version == VERSION)
         return 0;
-    sqlite3_snprintf(sizeof done, done, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION, VERSION);
+    sqlite3_snprintf(sizeof done, done,
+        "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION, VERSION);
     int rc = kh_journal_exec(j, "BEGIN IMMEDIATE", err);
     for (; rc == 0 && version < VERSION; version++)
         rc = kh_journal_exec(j, STEPS[version], err);
@@ -179,16 +200,20 @@ static int migrate(const kh_journal *j, int version, kh_err *err) {
 
 static int open_to_write(kh_journal *j, kh_err *err) {
     int version;
-    if (sqlite3_open_v2(j->path, &j->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
+    if (sqlite3_open_v2(j->path, &j->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK)
         return kh_journal_fail(j, err);
     int rc = identify(j, &version, err);
     if (rc == 0) /* a reader in the middle of its work is waited for */
-        rc = kh_journal_exec(j, "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err);
+        rc = kh_journal_exec(j,
+            "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
+            err);
     return rc == 0 ? migrate(j, version, err) : rc;
 }
 
-/* The file as it is, whatever is beside it. Only as a URI can that be said, in which ?, # and % mean something else than in a path;
- * the two slashes keep a path that begins with them from being taken for a host. */
+/* The file as it is, whatever is beside it. Only as a URI can that be said, in which ?, # and %
+ * mean something else than in a path; the two slashes keep a path that begins with them from being
+ * taken for a host. */
 static int open_alone(kh_journal *j, kh_err *err) {
     kh_buf uri = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&uri, j->path[0] == '/' ? "file://" : "file:");
@@ -197,13 +222,15 @@ static int open_alone(kh_journal *j, kh_err *err) {
     kh_buf_text(&uri, "?immutable=1");
     sqlite3_close(j->db);
     j->db = NULL;
-    int got = kh_buf_failed(&uri) ? SQLITE_NOMEM : sqlite3_open_v2(uri.data, &j->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    int got = kh_buf_failed(&uri)
+        ? SQLITE_NOMEM
+        : sqlite3_open_v2(uri.data, &j->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
     kh_buf_free(&uri);
     return got == SQLITE_OK ? 0 : kh_journal_fail(j, err);
 }
 
-/* A log beside the file, left by a process that was killed, needs a shared-memory file; where none can be made, the file is
- * read as it is. */
+/* A log beside the file, left by a process that was killed, needs a shared-memory file; where none
+ * can be made, the file is read as it is. */
 static int open_to_read(kh_journal *j, kh_err *err) {
     int version = 0, rc;
     if (sqlite3_open_v2(j->path, &j->db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
@@ -216,7 +243,8 @@ static int open_to_read(kh_journal *j, kh_err *err) {
             rc = identify(j, &version, err);
     }
     if (rc == 0 && version < VERSION)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date",
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date",
             j->path, version, VERSION);
     return rc;
 }
@@ -226,7 +254,8 @@ int kh_journal_open(kh_journal *j, const char *dir, bool write, kh_err *err) {
     if (!j->path)
         return kh_fail_memory(err);
     if (!write && !kh_file_exists(j->path))
-        return kh_fail(err, KH_EMISSING, "%s: holds no run: there is no " KH_JOURNAL_FILE " in it", dir);
+        return kh_fail(
+            err, KH_EMISSING, "%s: holds no run: there is no " KH_JOURNAL_FILE " in it", dir);
     return write ? open_to_write(j, err) : open_to_read(j, err);
 }
 

@@ -1,5 +1,5 @@
-/* lock.c - see lock.h. flock, not fcntl: it belongs to the open file, so that closing another descriptor of it loses nothing,
- * and the kernel lets go of it however the process ends. */
+/* lock.c - see lock.h. flock, not fcntl: it belongs to the open file, so that closing another
+ * descriptor of it loses nothing, and the kernel lets go of it however the process ends. */
 #include "run/lock.h"
 
 #include "base/alloc.h"
@@ -13,16 +13,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The holder removes the file when it lets go: what was locked may no longer be what the name stands for. */
+/* The holder removes the file when it lets go: what was locked may no longer be what the name
+ * stands for. */
 static bool is_current(const kh_lock *l) {
     struct stat mine, named;
-    return fstat(l->fd, &mine) == 0 && stat(l->path, &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    return fstat(l->fd, &mine) == 0 && stat(l->path, &named) == 0 && mine.st_ino == named.st_ino &&
+        mine.st_dev == named.st_dev;
 }
 
 static int refuse(const kh_lock *l, const char *dir, kh_err *err) {
     char pid[32] = { 0 };
     ssize_t n = pread(l->fd, pid, sizeof pid - 1, 0);
-    return kh_fail(err, KH_EIO, "%s: another process%s%s is at work on this run; wait for it, or end it first", dir,
+    return kh_fail(err, KH_EIO,
+        "%s: another process%s%s is at work on this run; wait for it, or end it first", dir,
         n > 0 ? " " : "", n > 0 ? pid : "");
 }
 
@@ -35,10 +38,12 @@ int kh_lock_take(kh_lock *l, const char *dir, kh_err *err) {
         if (l->fd < 0)
             return kh_fail_errno(err, l->path, "cannot write");
         int tries = 0; /* one who only looks (kh_lock_held) has it for a moment */
-        while (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && tries < 10 && usleep(2000) == 0)
+        while (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && tries < 10 &&
+            usleep(2000) == 0)
             tries++;
         if (tries == 10 || flock(l->fd, LOCK_EX | LOCK_NB) != 0) {
-            int rc = errno == EWOULDBLOCK ? refuse(l, dir, err) : kh_fail_errno(err, l->path, "cannot lock");
+            int rc = errno == EWOULDBLOCK ? refuse(l, dir, err)
+                                          : kh_fail_errno(err, l->path, "cannot lock");
             close(l->fd);
             l->fd = -1;
             return rc;

@@ -1,4 +1,5 @@
-/* lock.h - one process at a time works on a run: an advisory lock on RUN/run.lock, held as long as the process lives. */
+/* lock.h - one process at a time works on a run: an advisory lock on RUN/run.lock, held as long as
+ * the process lives. */
 #ifndef KH_RUN_LOCK_H
 #define KH_RUN_LOCK_H
 

@@ -1,7 +1,8 @@
 /* run.c - a run from begin to end; see run.h for how it resumes.
  *
- * Writes are grouped: a transaction opens with the first write and is committed with each piece of answers, so that lines of
- * generations ride along. Nothing is handed to a method before its commit. */
+ * Writes are grouped: a transaction opens with the first write and is committed with each piece of
+ * answers, so that lines of generations ride along. Nothing is handed to a method before its
+ * commit. */
 #include "run/run.h"
 
 #include "base/alloc.h"
@@ -10,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "run/journal.h"
 #include "run/lock.h"
 
@@ -20,19 +21,23 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STATEMENTS(X)                                                                                                              \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                                                                    \
-    X(COMMIT, "COMMIT")                                                                                                            \
-    X(PUT_ANSWER,                                                                                                                  \
-        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer) VALUES (?, ?, ?, ?, ?, ?, ?, ?)")        \
-    X(GET_ANSWER, "SELECT answer, seconds FROM answers WHERE id = ?")                                                              \
-    X(PUT_GENERATION, "INSERT OR REPLACE INTO generations (n, at, phase, done, total, line, facts) VALUES (?, ?, ?, ?, ?, ?, ?)")  \
-    X(GET_LINES, "SELECT line FROM generations WHERE n >= ? AND n < ? ORDER BY n")                                                 \
-    X(PUT_KEPT, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                            \
-    X(GET_KEPT,                                                                                                                    \
-        "SELECT answers, generations, prompts, queries, dev_queries, tokens, seconds, bytes FROM kept WHERE name = ? AND number "  \
-        "= ?")                                                                                                                     \
-    X(DROP_KEPT, "DELETE FROM kept WHERE name = ? AND number = ?")                                                                 \
+#define STATEMENTS(X) \
+    X(BEGIN, "BEGIN IMMEDIATE") \
+    X(COMMIT, "COMMIT") \
+    X(PUT_ANSWER, \
+        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer) VALUES " \
+        "(?, ?, ?, ?, ?, ?, ?, ?)") \
+    X(GET_ANSWER, "SELECT answer, seconds FROM answers WHERE id = ?") \
+    X(PUT_GENERATION, \
+        "INSERT OR REPLACE INTO generations (n, at, phase, done, total, line, facts) VALUES (?, " \
+        "?, ?, ?, ?, ?, ?)") \
+    X(GET_LINES, "SELECT line FROM generations WHERE n >= ? AND n < ? ORDER BY n") \
+    X(PUT_KEPT, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X(GET_KEPT, \
+        "SELECT answers, generations, prompts, queries, dev_queries, tokens, seconds, bytes FROM " \
+        "kept WHERE name = ? AND number " \
+        "= ?") \
+    X(DROP_KEPT, "DELETE FROM kept WHERE name = ? AND number = ?") \
     X(PUT_EVENT, "INSERT INTO events (at, session, what, text) VALUES (?, ?, ?, ?)")
 
 enum {
@@ -59,7 +64,7 @@ struct kh_run {
     kh_journal j;
     sqlite3_stmt *stmt[N_STATEMENT];
     bool begun, resumed, writing; /* writing: a transaction is open */
-    kh_tape tape;
+    kh_answer_cache cache;
     kh_err failed; /* of a write that nobody could be told of */
 
     long long session, last; /* last: the id of the newest answer */
@@ -84,7 +89,7 @@ static double wall(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---------------------------------------------------------------------------------------------------- open, close */
+/* --------------------------------------------------------------------------------- open, close */
 
 /* Nothing, or the sentence that tells what to type. */
 static int check_folder(const kh_run *r, kh_err *err) {
@@ -97,9 +102,11 @@ static int check_folder(const kh_run *r, kh_err *err) {
     if (r->o.overwrite)
         return 0;
     if (!there)
-        return kh_posterior_exists(r->dir)
-            ? kh_fail(err, KH_EARG, "%s: holds a posterior already, but not the run that made it; --force writes over it", r->dir)
-            : 0;
+        return kh_posterior_exists(r->dir) ? kh_fail(err, KH_EARG,
+                                                 "%s: holds a posterior already, but not the run "
+                                                 "that made it; --force writes over it",
+                                                 r->dir)
+                                           : 0;
     if (r->o.resume)
         return 0; /* kh_run_begin compares */
     int rc = kh_run_info_read(&i, r->dir, err);
@@ -107,11 +114,13 @@ static int check_folder(const kh_run *r, kh_err *err) {
         return rc;
     if (strcmp(i.state, "finished") == 0)
         rc = kh_fail(err, KH_EARG,
-            "%s: holds a posterior already, of a finished run of %s; --force writes over it, --resume with a larger budget goes on",
+            "%s: holds a posterior already, of a finished run of %s; --force writes over it, "
+            "--resume with a larger budget goes on",
             r->dir, i.method);
     else
         rc = kh_fail(err, KH_EARG,
-            "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, --force starts "
+            "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, "
+            "--force starts "
             "again",
             r->dir, i.method, i.queries);
     kh_run_info_free(&i);
@@ -159,7 +168,7 @@ void kh_run_close(kh_run *r) {
     kh_free(r);
 }
 
-/* ---------------------------------------------------------------------------------------------------- transactions */
+/* -------------------------------------------------------------------------------- transactions */
 
 static int ensure_writing(kh_run *r, kh_err *err) {
     int rc = r->writing ? 0 : kh_journal_step(&r->j, r->stmt[BEGIN], err);
@@ -177,29 +186,33 @@ static int settle(kh_run *r, int rc, kh_err *err) {
     return rc;
 }
 
-/* A piece that took long may as well wait for the disk; so on a slow model even the end of the machine loses nothing. */
+/* A piece that took long may as well wait for the disk; so on a slow model even the end of the
+ * machine loses nothing. */
 static int set_care(kh_run *r, double seconds, kh_err *err) {
     bool careful = seconds > 0.25;
     if (careful == r->careful)
         return 0;
     r->careful = careful;
     int rc = settle(r, 0, err); /* SQLite takes no such change inside a transaction */
-    return rc != 0 ? rc : kh_journal_exec(&r->j, careful ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
+    return rc != 0
+        ? rc
+        : kh_journal_exec(
+              &r->j, careful ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", err);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the tape */
+/* ----------------------------------------------------------------------------------- the cache */
 
 static int add_entry(kh_run *r, const void *key, const entry *e, kh_err *err) {
-    char *copy = kh_arena_strndup(&r->keys, key, sizeof(kh_tape_key));
+    char *copy = kh_arena_strndup(&r->keys, key, sizeof(kh_answer_key));
     if (!copy || !kh_grow(&r->entries, &r->cap_entry, (size_t)r->n_entry + 1, sizeof *r->entries) ||
-        kh_map_add(&r->index, copy, sizeof(kh_tape_key), r->n_entry, NULL) < 0)
+        kh_map_add(&r->index, copy, sizeof(kh_answer_key), r->n_entry, NULL) < 0)
         return kh_fail_memory(err);
     r->entries[r->n_entry++] = *e;
     r->last = e->id > r->last ? e->id : r->last;
     return 0;
 }
 
-static entry *find_entry(const kh_run *r, const kh_tape_key *key) {
+static entry *find_entry(const kh_run *r, const kh_answer_key *key) {
     int32_t i;
     return kh_map_get(&r->index, (const char *)key, sizeof *key, &i) ? &r->entries[i] : NULL;
 }
@@ -215,14 +228,18 @@ static bool tape_stop(void *self) {
     return r->o.stop && r->o.stop(r->o.user) != 0;
 }
 
-static bool tape_known(void *self, const kh_tape_key *key) { return find_entry(self, key) != NULL; }
+static bool tape_known(void *self, const kh_answer_key *key) {
+    return find_entry(self, key) != NULL;
+}
 
-static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+static int tape_recall(
+    void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
     kh_run *r = self;
     entry *e = find_entry(r, key);
     if (!e && r->unused > 0)
         return kh_fail(err, KH_EMISMATCH,
-            "%s: %d recorded answers belong to other questions than are asked now: the program, or the arithmetic of this machine, "
+            "%s: %d recorded answers belong to other questions than are asked now: the program, or "
+            "the arithmetic of this machine, "
             "is not "
             "what it was when the run began; resume it there, or start again with --force",
             r->j.path, r->unused);
@@ -240,28 +257,30 @@ static int tape_recall(void *self, const kh_tape_key *key, void *bytes, size_t n
         *seconds = sqlite3_column_double(s, 1);
         mark_used(r, e);
     } else if (rc >= 0)
-        rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again", r->j.path, e->id);
+        rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again",
+            r->j.path, e->id);
     sqlite3_reset(s);
     return rc;
 }
 
 /* Equal prompts of one piece are one answer. */
-static int put_units(kh_run *r, const kh_tape_unit *u, int n, kh_err *err) {
+static int put_units(kh_run *r, const kh_answer_unit *u, int n, kh_err *err) {
     double at = wall();
     int rc = ensure_writing(r, err);
     for (int i = 0; i < n && rc == 0; i++) {
         if (find_entry(r, &u[i].key))
             continue;
-        rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddb", r->session, &u[i].key, sizeof u[i].key,
-            kh_tape_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
-            u[i].n);
+        rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddb", r->session, &u[i].key,
+            sizeof u[i].key, kh_answer_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at,
+            u[i].seconds, u[i].bytes, u[i].n);
         if (rc == 0)
-            rc = add_entry(r, &u[i].key, &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true }, err);
+            rc = add_entry(
+                r, &u[i].key, &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true }, err);
     }
     return settle(r, rc, err);
 }
 
-static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
+static int tape_record(void *self, const kh_answer_unit *u, int n, kh_err *err) {
     kh_run *r = self;
     if (r->failed.code)
         return kh_fail(err, r->failed.code, "%s", r->failed.msg);
@@ -269,22 +288,25 @@ static int tape_record(void *self, const kh_tape_unit *u, int n, kh_err *err) {
     return rc == 0 ? put_units(r, u, n, err) : rc;
 }
 
-const kh_tape *kh_run_tape(kh_run *r) { return &r->tape; }
+const kh_answer_cache *kh_run_cache(kh_run *r) { return &r->cache; }
 bool kh_run_resumed(const kh_run *r) { return r->resumed; }
 bool kh_run_replaying(const kh_run *r) { return r->replaying; }
 bool kh_run_caught_up(const kh_run *r) { return r->unused == 0; }
 /* A state of some megabytes every ten seconds takes a thousandth of the time. */
-double kh_run_keep_seconds(const kh_run *r) { return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds; }
+double kh_run_keep_seconds(const kh_run *r) {
+    return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds;
+}
 double kh_run_spent(const kh_run *r) { return r->spent; }
 double kh_run_rate(const kh_run *r) { return r->rate; }
 
-/* ----------------------------------------------------------------------------------------------------------- begin */
+/* --------------------------------------------------------------------------------------- begin */
 
 /* An existing run must be the one that is asked for. Tells all differences at once. */
 static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budgets, kh_err *err) {
     sqlite3_stmt *s = NULL;
     kh_buf diff = kh_buf_init(700);
-    int found = 0, rc = kh_journal_prepare(&r->j, &s, "SELECT value FROM options WHERE name = ?", err);
+    int found = 0,
+        rc = kh_journal_prepare(&r->j, &s, "SELECT value FROM options WHERE name = ?", err);
     *budgets = false;
     for (int i = 0; i < n && rc == 0; i++) {
         rc = kh_journal_bind(&r->j, s, err, "t", o[i].name);
@@ -295,23 +317,26 @@ static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budge
         if (rc == 0 && (!was || strcmp(was, o[i].value) != 0)) {
             *budgets |= o[i].budget;
             if (!o[i].budget)
-                kh_buf_printf(
-                    &diff, "%s%s was %.80s and is %.80s now", found++ ? ", " : "", o[i].name, was ? was : "not there", o[i].value);
+                kh_buf_printf(&diff, "%s%s was %.80s and is %.80s now", found++ ? ", " : "",
+                    o[i].name, was ? was : "not there", o[i].value);
         }
         sqlite3_reset(s);
     }
     sqlite3_finalize(s);
     if (rc == 0 && found)
-        rc = kh_fail(err, KH_EMISMATCH, "%s: holds another run: %s; give what was given then, or start again with --force", r->dir,
-            diff.data ? diff.data : "options differ");
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: holds another run: %s; give what was given then, or start again with --force",
+            r->dir, diff.data ? diff.data : "options differ");
     kh_buf_free(&diff);
     return rc;
 }
 
 static int write_options(kh_run *r, const kh_run_option *o, int n, kh_err *err) {
     sqlite3_stmt *s = NULL;
-    int rc = kh_journal_prepare(
-        &r->j, &s, "INSERT INTO options VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", err);
+    int rc = kh_journal_prepare(&r->j, &s,
+        "INSERT INTO options VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET value = "
+        "excluded.value",
+        err);
     for (int i = 0; i < n && rc == 0; i++)
         rc = kh_journal_do(&r->j, s, err, "tti", o[i].name, o[i].value, (long long)o[i].budget);
     sqlite3_finalize(s);
@@ -323,12 +348,13 @@ static int write_card(kh_run *r, const kh_run_card *c, kh_err *err) {
     char seed[32];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->seed);
     int rc = kh_journal_prepare(&r->j, &s,
-        "INSERT INTO run (id, method, task, model, data, seed, access, metric, version, started) VALUES (1, ?, ?, ?, ?, ?, ?, ?, "
+        "INSERT INTO run (id, method, task, model, data, seed, access, metric, version, started) "
+        "VALUES (1, ?, ?, ?, ?, ?, ?, ?, "
         "?, ?)",
         err);
     if (rc == 0)
-        rc = kh_journal_do(
-            &r->j, s, err, "ttttttttd", c->method, c->task, c->model, c->data, seed, c->access, c->metric, kh_version(), wall());
+        rc = kh_journal_do(&r->j, s, err, "ttttttttd", c->method, c->task, c->model, c->data, seed,
+            c->access, c->metric, kh_version(), wall());
     sqlite3_finalize(s);
     return rc;
 }
@@ -338,16 +364,19 @@ static int load_answers(kh_run *r, kh_err *err) {
     sqlite3_stmt *s = NULL;
     double queries = 0, seconds = 0;
     int rc = kh_journal_prepare(&r->j, &s,
-        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds FROM answers a JOIN sessions s ON s.id = a.session ORDER BY a.id",
+        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds FROM answers a JOIN sessions s ON "
+        "s.id = a.session ORDER BY a.id",
         err);
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
         const void *question = sqlite3_column_blob(s, 1);
-        if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_tape_key))
-            rc = kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again", r->j.path,
-                (long long)sqlite3_column_int64(s, 0));
+        if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_answer_key))
+            rc =
+                kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again",
+                    r->j.path, (long long)sqlite3_column_int64(s, 0));
         else
-            rc = add_entry(r, question, &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
+            rc = add_entry(r, question,
+                &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
         queries += sqlite3_column_double(s, 3);
         seconds += sqlite3_column_double(s, 4);
     }
@@ -356,12 +385,14 @@ static int load_answers(kh_run *r, kh_err *err) {
     return rc == 0 ? got : rc;
 }
 
-/* The last session: its epoch, and whether it came to an end of its own; and the time of all of them. */
+/* The last session: its epoch, and whether it came to an end of its own; and the time of all of
+ * them. */
 static int load_sessions(kh_run *r, bool *ended, kh_err *err) {
     sqlite3_stmt *s = NULL;
     int rc = kh_journal_prepare(&r->j, &s,
         "SELECT id, epoch, how, max(coalesce(ended, last, started) - started, 0) FROM sessions"
-        "  LEFT JOIN (SELECT session, max(at) AS last FROM answers GROUP BY session) ON session = id ORDER BY id",
+        "  LEFT JOIN (SELECT session, max(at) AS last FROM answers GROUP BY session) ON session = "
+        "id ORDER BY id",
         err);
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
@@ -369,23 +400,30 @@ static int load_sessions(kh_run *r, bool *ended, kh_err *err) {
         r->session = sqlite3_column_int64(s, 0);
         r->epoch = sqlite3_column_int(s, 1);
         *ended = how && strcmp(how, "finished") == 0;
-        r->spent += sqlite3_column_double(s, 3); /* one that was killed worked until its last answer */
+        r->spent +=
+            sqlite3_column_double(s, 3); /* one that was killed worked until its last answer */
     }
     sqlite3_finalize(s);
-    if (got == 0 && (r->session < 0 || r->session >= MOST_SESSIONS || r->epoch < 0 || r->epoch >= MOST_SESSIONS))
-        return kh_fail(err, KH_EFORMAT, "%s: damaged: session %lld of epoch %d; --force starts the run again", r->j.path,
+    if (got == 0 &&
+        (r->session < 0 || r->session >= MOST_SESSIONS || r->epoch < 0 ||
+            r->epoch >= MOST_SESSIONS))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: damaged: session %lld of epoch %d; --force starts the run again", r->j.path,
             (long long)r->session, r->epoch);
     return got;
 }
 
 static int start_session(kh_run *r, kh_err *err) {
     sqlite3_stmt *s = NULL;
-    int rc = kh_journal_prepare(&r->j, &s, "INSERT INTO sessions (id, epoch, version, pid, started) VALUES (?, ?, ?, ?, ?)", err);
+    int rc = kh_journal_prepare(&r->j, &s,
+        "INSERT INTO sessions (id, epoch, version, pid, started) VALUES (?, ?, ?, ?, ?)", err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, s, err, "iitid", r->session, (long long)r->epoch, kh_version(), (long long)getpid(), wall());
+        rc = kh_journal_do(&r->j, s, err, "iitid", r->session, (long long)r->epoch, kh_version(),
+            (long long)getpid(), wall());
     sqlite3_finalize(s);
     if (rc == 0)
-        rc = kh_journal_exec(&r->j, "UPDATE run SET state = 'running', ended = NULL, stopped = NULL, dev = NULL", err);
+        rc = kh_journal_exec(&r->j,
+            "UPDATE run SET state = 'running', ended = NULL, stopped = NULL, dev = NULL", err);
     return rc;
 }
 
@@ -400,7 +438,8 @@ static int count_rows(kh_run *r, const char *sql, int *out, kh_err *err) {
 }
 
 /* What is there, compared and loaded, or a new run; then a session of ours. In one transaction. */
-static int write_begin(kh_run *r, const kh_run_card *card, const kh_run_option *o, int n, kh_err *err) {
+static int write_begin(
+    kh_run *r, const kh_run_card *card, const kh_run_option *o, int n, kh_err *err) {
     int there;
     bool budgets = false, ended = false;
     int rc = count_rows(r, "SELECT count(*) FROM run", &there, err);
@@ -425,13 +464,14 @@ static int write_begin(kh_run *r, const kh_run_card *card, const kh_run_option *
     if (rc == 0)
         rc = start_session(r, err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, r->stmt[PUT_EVENT], err, "ditt", wall(), r->session, there ? "resumed" : "started", kh_version());
+        rc = kh_journal_do(&r->j, r->stmt[PUT_EVENT], err, "ditt", wall(), r->session,
+            there ? "resumed" : "started", kh_version());
     return rc;
 }
 
 static void remove_old(const kh_run *r) {
-    static const char *const FILES[] = { KH_JOURNAL_FILE, KH_JOURNAL_FILE "-wal", KH_JOURNAL_FILE "-shm", "posterior.json",
-        "posterior.safetensors", "log.txt" };
+    static const char *const FILES[] = { KH_JOURNAL_FILE, KH_JOURNAL_FILE "-wal",
+        KH_JOURNAL_FILE "-shm", "posterior.json", "posterior.safetensors", "log.txt" };
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
         char *path = kh_path_join(r->dir, FILES[i]);
         if (path)
@@ -457,17 +497,18 @@ int kh_run_begin(kh_run *r, const kh_run_card *card, const kh_run_option *o, int
         rc = settle(r, write_begin(r, card, o, n, err), err);
     if (rc == 0) {
         r->begun = true;
-        r->tape = (kh_tape){ tape_stop, tape_known, tape_recall, tape_record, r };
+        r->cache = (kh_answer_cache){ tape_stop, tape_known, tape_recall, tape_record, r };
     }
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- generations */
+/* --------------------------------------------------------------------------------- generations */
 
 /* A number that JSON knows too. */
 static bool is_number(const char *s, size_t n) {
     size_t i = n > 0 && s[0] == '-';
-    if (i == n || s[i] < '0' || s[i] > '9' || (s[i] == '0' && i + 1 < n && s[i + 1] >= '0' && s[i + 1] <= '9'))
+    if (i == n || s[i] < '0' || s[i] > '9' ||
+        (s[i] == '0' && i + 1 < n && s[i + 1] >= '0' && s[i + 1] <= '9'))
         return false;
     double x;
     char text[64];
@@ -476,7 +517,8 @@ static bool is_number(const char *s, size_t n) {
         return false;
     memcpy(text, s, n);
     text[n] = '\0';
-    return text[n - 1] != '.' && sscanf(text, "%lf%n", &x, &used) == 1 && (size_t)used == n && isfinite(x);
+    return text[n - 1] != '.' && sscanf(text, "%lf%n", &x, &used) == 1 && (size_t)used == n &&
+        isfinite(x);
 }
 
 /* Adds the name of a fact to the columns of the view "log"; true if it was not there. */
@@ -484,7 +526,8 @@ static bool add_column(kh_run *r, const char *name, size_t n) {
     for (const char *at = r->columns.data; at && *at; at += strcspn(at, "\n") + 1)
         if (strcspn(at, "\n") == n && memcmp(at, name, n) == 0)
             return false;
-    if (kh_buf_reserve(&r->columns, n + 1)) { /* both or neither: every name that is there ends in a newline */
+    if (kh_buf_reserve(
+            &r->columns, n + 1)) { /* both or neither: every name that is there ends in a newline */
         kh_buf_bytes(&r->columns, name, n);
         kh_buf_char(&r->columns, '\n');
     }
@@ -536,10 +579,12 @@ static int make_view(kh_run *r, kh_err *err) {
 void kh_run_generation(kh_run *r, const char *phase, long done, long total, const char *line) {
     kh_buf facts = kh_buf_init(1 << 16);
     bool fresh = facts_of(r, line, &facts);
-    int rc = kh_buf_failed(&facts) || kh_buf_failed(&r->columns) ? kh_fail_memory(&r->failed) : ensure_writing(r, &r->failed);
+    int rc = kh_buf_failed(&facts) || kh_buf_failed(&r->columns) ? kh_fail_memory(&r->failed)
+                                                                 : ensure_writing(r, &r->failed);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, r->stmt[PUT_GENERATION], &r->failed, "idtiitt", (long long)r->n_generation, wall(), phase,
-            (long long)done, (long long)total, line, facts.data);
+        rc = kh_journal_do(&r->j, r->stmt[PUT_GENERATION], &r->failed, "idtiitt",
+            (long long)r->n_generation, wall(), phase, (long long)done, (long long)total, line,
+            facts.data);
     if (rc == 0 && fresh)
         rc = make_view(r, &r->failed);
     r->n_generation++;
@@ -548,27 +593,32 @@ void kh_run_generation(kh_run *r, const char *phase, long done, long total, cons
 
 void kh_run_event(kh_run *r, const char *what, const char *text) {
     if (ensure_writing(r, &r->failed) == 0)
-        kh_journal_do(&r->j, r->stmt[PUT_EVENT], &r->failed, "ditt", wall(), r->session, what, text);
+        kh_journal_do(
+            &r->j, r->stmt[PUT_EVENT], &r->failed, "ditt", wall(), r->session, what, text);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- states */
+/* -------------------------------------------------------------------------------------- states */
 
-int kh_run_keep(kh_run *r, const char *name, int number, const kh_run_books *b, const void *bytes, size_t n, kh_err *err) {
-    int rc = r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg) : ensure_writing(r, err);
+int kh_run_keep(kh_run *r, const char *name, int number, const kh_run_books *b, const void *bytes,
+    size_t n, kh_err *err) {
+    int rc =
+        r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg) : ensure_writing(r, err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, r->stmt[PUT_KEPT], err, "tidiiiiiidb", name, (long long)number, wall(), r->last,
-            (long long)r->n_generation, b->meter.prompts, b->meter.queries, b->dev_queries, b->meter.tokens, b->meter.seconds,
-            bytes, n);
+        rc = kh_journal_do(&r->j, r->stmt[PUT_KEPT], err, "tidiiiiiidb", name, (long long)number,
+            wall(), r->last, (long long)r->n_generation, b->meter.prompts, b->meter.queries,
+            b->dev_queries, b->meter.tokens, b->meter.seconds, bytes, n);
     return settle(r, rc, err);
 }
 
 /* Rides along with the next commit. */
 int kh_run_forget(kh_run *r, const char *name, int number, kh_err *err) {
     int rc = ensure_writing(r, err);
-    return rc == 0 ? kh_journal_do(&r->j, r->stmt[DROP_KEPT], err, "ti", name, (long long)number) : rc;
+    return rc == 0 ? kh_journal_do(&r->j, r->stmt[DROP_KEPT], err, "ti", name, (long long)number)
+                   : rc;
 }
 
-static int report_lines(kh_run *r, int upto, void (*line)(void *, const char *), void *user, kh_err *err) {
+static int report_lines(
+    kh_run *r, int upto, void (*line)(void *, const char *), void *user, kh_err *err) {
     sqlite3_stmt *s = r->stmt[GET_LINES];
     int rc = kh_journal_bind(&r->j, s, err, "ii", (long long)r->n_generation, (long long)upto);
     while (rc == 0 && (rc = kh_journal_step(&r->j, s, err)) == 1) {
@@ -585,8 +635,8 @@ static int report_lines(kh_run *r, int upto, void (*line)(void *, const char *),
     return rc;
 }
 
-int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_buf *out, void (*line)(void *, const char *),
-    void *user, kh_err *err) {
+int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_buf *out,
+    void (*line)(void *, const char *), void *user, kh_err *err) {
     sqlite3_stmt *s = r->stmt[GET_KEPT];
     int rc = kh_journal_bind(&r->j, s, err, "ti", name, (long long)number);
     if (rc == 0)
@@ -611,17 +661,21 @@ int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_b
     return rc == 0 ? 1 : rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- end */
+/* ----------------------------------------------------------------------------------------- end */
 
 static int write_result(kh_run *r, const kh_run_result *x, kh_err *err) {
     sqlite3_stmt *s = NULL;
     int rc = kh_journal_prepare(&r->j, &s,
-        "UPDATE run SET dev = ?, samples = ?, queries = ?, train_queries = ?, dev_queries = ?, seconds = ?, stopped = ?", err);
+        "UPDATE run SET dev = ?, samples = ?, queries = ?, train_queries = ?, dev_queries = ?, "
+        "seconds = ?, stopped = ?",
+        err);
     if (rc == 0)
-        rc = kh_journal_do(&r->j, s, err, "diiiidt", x->dev, (long long)x->samples, x->train_queries + x->dev_queries,
-            x->train_queries, x->dev_queries, x->seconds, x->stopped);
+        rc = kh_journal_do(&r->j, s, err, "diiiidt", x->dev, (long long)x->samples,
+            x->train_queries + x->dev_queries, x->train_queries, x->dev_queries, x->seconds,
+            x->stopped);
     sqlite3_finalize(s);
-    if (rc == 0 && kh_journal_prepare(&r->j, &s, "DELETE FROM generations WHERE n >= ?", err) == 0) {
+    if (rc == 0 &&
+        kh_journal_prepare(&r->j, &s, "DELETE FROM generations WHERE n >= ?", err) == 0) {
         rc = kh_journal_do(&r->j, s, err, "i", (long long)r->n_generation);
         sqlite3_finalize(s);
     }
@@ -636,7 +690,8 @@ static int write_end(kh_run *r, const char *state, const char *text, kh_err *err
     sqlite3_finalize(s);
     s = NULL;
     if (rc == 0)
-        rc = kh_journal_prepare(&r->j, &s, "UPDATE sessions SET ended = ?, how = ? WHERE id = ?", err);
+        rc = kh_journal_prepare(
+            &r->j, &s, "UPDATE sessions SET ended = ?, how = ? WHERE id = ?", err);
     if (rc == 0)
         rc = kh_journal_do(&r->j, s, err, "dti", wall(), state, r->session);
     sqlite3_finalize(s);
@@ -648,7 +703,8 @@ static int write_end(kh_run *r, const char *state, const char *text, kh_err *err
 int kh_run_end(kh_run *r, const kh_run_result *result, const kh_err *why, kh_err *err) {
     int rc = ensure_writing(r, err);
     if (rc == 0 && result) {
-        rc = r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg) : write_result(r, result, err);
+        rc = r->failed.code ? kh_fail(err, r->failed.code, "%s", r->failed.msg)
+                            : write_result(r, result, err);
     } else if (rc == 0)
         rc = write_end(r, why->code == KH_STOPPED ? "interrupted" : "failed", why->msg, err);
     return settle(r, rc, err);

@@ -1,23 +1,25 @@
 /* run.h - what tuning tells a run and gets back from it.
  *
- *     kh_run_begin(run, &card, options, n, err);           compares with what is there; from here on all is journalled
- *     kh_plm_set_tape(plm, kh_run_tape(run));              every answer
+ *     kh_run_begin(run, &card, options, n, err);           compares with what is there; from here
+ * on all is journalled kh_plm_set_cache(plm, kh_run_cache(run));              every answer
  *     kh_run_generation(run, "bbt", 7, 300, line);         every generation
- *     kh_run_keep(run, "search", 0, &books, bytes, n);     now and then: a state from which to go on
- *     kh_run_end(run, &result, err);
+ *     kh_run_keep(run, "search", 0, &books, bytes, n);     now and then: a state from which to go
+ * on kh_run_end(run, &result, err);
  *
- * Resuming is running again. A method is a function of its options, the seed and the answers, so it takes the same way; the
- * journal gives what was answered, and at its end the box is asked. Answers are known by their questions, not by their order:
- * so a run that ended can be given a larger budget, though its last questions (the final look at dev) would now come later.
+ * Resuming is running again. A method is a function of its options, the seed and the answers, so it
+ * takes the same way; the journal gives what was answered, and at its end the box is asked. Answers
+ * are known by their questions, not by their order: so a run that ended can be given a larger
+ * budget, though its last questions (the final look at dev) would now come later.
  *
- * Epochs: whenever a budget changes, or a run that had ended is taken up again, a new epoch begins. Within one, the way is the
- * same from the start, so a question that is not in the journal while answers of this epoch are left unused means that the
- * program now computes something else; that is refused. */
+ * Epochs: whenever a budget changes, or a run that had ended is taken up again, a new epoch begins.
+ * Within one, the way is the same from the start, so a question that is not in the journal while
+ * answers of this epoch are left unused means that the program now computes something else; that is
+ * refused. */
 #ifndef KH_RUN_RUN_H
 #define KH_RUN_RUN_H
 
 #include "base/buf.h"
-#include "plm/tape.h"
+#include "plm/answer_cache.h"
 
 /* Who the run is. */
 typedef struct kh_run_card {
@@ -46,28 +48,33 @@ typedef struct kh_run_books {
 } kh_run_books;
 
 int kh_run_begin(kh_run *, const kh_run_card *, const kh_run_option *, int n, kh_err *err);
-const kh_tape *kh_run_tape(kh_run *);
+const kh_answer_cache *kh_run_cache(kh_run *);
 bool kh_run_resumed(const kh_run *);
 /* The last answer came from the journal: the clock of this process says nothing yet. */
 bool kh_run_replaying(const kh_run *);
-/* All that was answered in this epoch has been used: the method is where the run was, and a state kept now is one to go on from. */
+/* All that was answered in this epoch has been used: the method is where the run was, and a state
+ * kept now is one to go on from. */
 bool kh_run_caught_up(const kh_run *);
 double kh_run_keep_seconds(const kh_run *);
 double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
 /* Queries a second, from what the journal holds of earlier processes; 0: nothing yet. */
 double kh_run_rate(const kh_run *);
 
-/* Generations count from 0 in the order of these calls. A failure is told by the next answer or by kh_run_end. */
+/* Generations count from 0 in the order of these calls. A failure is told by the next answer or by
+ * kh_run_end. */
 void kh_run_generation(kh_run *, const char *phase, long done, long total, const char *line);
 void kh_run_event(kh_run *, const char *what, const char *text);
 
-/* States from which to go on without computing all that led to them. Keeps the latest of each (name, number). */
-int kh_run_keep(kh_run *, const char *name, int number, const kh_run_books *, const void *bytes, size_t n, kh_err *err);
+/* States from which to go on without computing all that led to them. Keeps the latest of each
+ * (name, number). */
+int kh_run_keep(kh_run *, const char *name, int number, const kh_run_books *, const void *bytes,
+    size_t n, kh_err *err);
 int kh_run_forget(kh_run *, const char *name, int number, kh_err *err);
-/* 1: *out (empty before) holds the bytes, and what happened up to then counts as done: its answers are used, and each line of
- * its generations that was not reported yet is given to `line` (may be NULL). 0: nothing was kept. */
-int kh_run_recall(kh_run *, const char *name, int number, kh_run_books *, kh_buf *out, void (*line)(void *user, const char *line),
-    void *user, kh_err *err);
+/* 1: *out (empty before) holds the bytes, and what happened up to then counts as done: its answers
+ * are used, and each line of its generations that was not reported yet is given to `line` (may be
+ * NULL). 0: nothing was kept. */
+int kh_run_recall(kh_run *, const char *name, int number, kh_run_books *, kh_buf *out,
+    void (*line)(void *user, const char *line), void *user, kh_err *err);
 
 /* result NULL: the method has failed, or was stopped, for the reason in `why`. */
 int kh_run_end(kh_run *, const kh_run_result *, const kh_err *why, kh_err *err);
@@ -75,9 +82,11 @@ int kh_run_end(kh_run *, const kh_run_result *, const kh_err *why, kh_err *err);
 /* -- for those who only look (info.c); a process may be at work on the run -- */
 
 /* Every option, in the order in which they were given. */
-int kh_run_read_options(const char *dir, void (*each)(void *user, const kh_run_option *), void *user, kh_err *err);
+int kh_run_read_options(
+    const char *dir, void (*each)(void *user, const kh_run_option *), void *user, kh_err *err);
 /* The lines of generations from number `first` on; *next becomes the number after the last. */
-int kh_run_read_lines(
-    const char *dir, int first, void (*each)(void *user, const char *line, const char *facts), void *user, int *next, kh_err *err);
+int kh_run_read_lines(const char *dir, int first,
+    void (*each)(void *user, const char *line, const char *facts), void *user, int *next,
+    kh_err *err);
 
 #endif

@@ -8,27 +8,33 @@
 
 #include <string.h>
 
-/* Real ones are below a hundred bytes. A long one makes a text of near misses slow: each may cost its length. */
+/* Real ones are below a hundred bytes. A long one makes a text of near misses slow: each may cost
+ * its length. */
 enum { MAX_CONTENT = 1024 };
 
-int kh_added_add(kh_added *a, const kh_added_token *token, kh_arena *arena, const char *place, kh_err *err) {
+int kh_added_add(
+    kh_added *a, const kh_added_token *token, kh_arena *arena, const char *place, kh_err *err) {
     kh_added_token t = *token;
     if (t.n > MAX_CONTENT)
-        return kh_fail(err, KH_ELIMIT, "%s: an added token of %zu bytes, at most %d are allowed", place, t.n, MAX_CONTENT);
+        return kh_fail(err, KH_ELIMIT, "%s: an added token of %zu bytes, at most %d are allowed",
+            place, t.n, MAX_CONTENT);
     t.content = t.decoded = kh_arena_strndup(arena, token->content, t.n);
     t.n_decoded = t.n;
     if (!t.content || !kh_grow(&a->token, &a->cap, (size_t)a->n + 1, sizeof *a->token))
         return kh_fail_memory(err);
     switch (kh_map_add(&a->index, t.content, t.n, a->n, NULL)) {
     case 1: break;
-    case 0: return kh_fail(err, KH_EFORMAT, "%s: added token \"%.100s\" is given twice", place, t.content);
+    case 0:
+        return kh_fail(
+            err, KH_EFORMAT, "%s: added token \"%.100s\" is given twice", place, t.content);
     default: return kh_fail_memory(err);
     }
     a->token[a->n++] = t;
     return 0;
 }
 
-static int normalize_content(kh_added_token *t, const kh_chain *normalizers, kh_norm *norm, kh_arena *arena, kh_err *err) {
+static int normalize_content(
+    kh_added_token *t, const kh_chain *normalizers, kh_norm *norm, kh_arena *arena, kh_err *err) {
     kh_norm_start(norm, t->content, t->n, 0);
     int rc = kh_chain_run(normalizers, norm, err);
     if (rc != 0)
@@ -41,7 +47,8 @@ static int normalize_content(kh_added_token *t, const kh_chain *normalizers, kh_
 int kh_added_ready(kh_added *a, const kh_chain *normalizers, kh_arena *arena, kh_err *err) {
     kh_norm norm = { 0 };
     int rc = 0;
-    /* Where two contents are normalized to one, the first counts: special tokens, then the order of the file. */
+    /* Where two contents are normalized to one, the first counts: special tokens, then the order of
+     * the file. */
     for (int special = 1; special >= 0 && rc == 0; special--)
         for (int i = 0; i < a->n && rc == 0; i++) {
             kh_added_token *t = &a->token[i];
@@ -49,7 +56,8 @@ int kh_added_ready(kh_added *a, const kh_chain *normalizers, kh_arena *arena, kh
                 continue;
             if (t->normalized)
                 rc = normalize_content(t, normalizers, &norm, arena, err);
-            if (rc == 0 && !kh_trie_add(t->normalized ? &a->normalized : &a->raw, t->decoded, t->n_decoded, i))
+            if (rc == 0 &&
+                !kh_trie_add(t->normalized ? &a->normalized : &a->raw, t->decoded, t->n_decoded, i))
                 rc = kh_fail_memory(err);
         }
     kh_norm_free(&norm);
@@ -83,7 +91,8 @@ static bool is_word_at(const char *s, size_t n) {
     return n > 0 && kh_is_word(kh_utf8_next(s, n, &len, NULL));
 }
 
-/* White space that starts at s[at]; the last run is remembered, because tokens that match inside it ask again. */
+/* White space that starts at s[at]; the last run is remembered, because tokens that match inside it
+ * ask again. */
 typedef struct space_run {
     size_t start, end;
 } space_run;
@@ -94,9 +103,10 @@ static size_t after_spaces(space_run *run, const char *s, size_t n, size_t at) {
     return run->end;
 }
 
-/* Cuts one piece at the members of the trie. What a token took by rstrip is still searched for the next token, as in the
- * library that we follow; a token found there goes back behind it. */
-static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, const kh_piece *from, bool plain, kh_err *err) {
+/* Cuts one piece at the members of the trie. What a token took by rstrip is still searched for the
+ * next token, as in the library that we follow; a token found there goes back behind it. */
+static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, const kh_piece *from,
+    bool plain, kh_err *err) {
     const char *s = p->text + from->at;
     size_t n = from->len, done = 0, at = 0;
     space_run run = { 1, 0 };
@@ -119,18 +129,21 @@ static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, con
             end = after_spaces(&run, s, n, end);
         rc = kh_pieces_cut(p, from, done, start, err);
         if (rc == 0 && start < end)
-            rc = kh_pieces_keep(p, &(kh_piece){ .at = from->at + (uint32_t)start, .id = t->id }, err);
+            rc = kh_pieces_keep(
+                p, &(kh_piece){ .at = from->at + (uint32_t)start, .id = t->id }, err);
         done = end;
     }
     return rc ? rc : kh_pieces_cut(p, from, done, n, err);
 }
 
-static int split_pieces(const kh_added *a, const kh_trie *trie, kh_pieces *p, bool plain, kh_err *err) {
+static int split_pieces(
+    const kh_added *a, const kh_trie *trie, kh_pieces *p, bool plain, kh_err *err) {
     int rc = 0;
     if (trie->n_edge == 0)
         return 0;
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err) : split_piece(a, trie, p, &p->list[i], plain, err);
+        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
+                                : split_piece(a, trie, p, &p->list[i], plain, err);
     kh_pieces_swap(p);
     return rc;
 }
@@ -157,7 +170,8 @@ static int normalize_pieces(const kh_chain *normalizers, kh_pieces *p, kh_norm *
     return rc ? rc : kh_pieces_end_text(p, err);
 }
 
-int kh_added_split(const kh_added *a, const kh_chain *normalizers, kh_pieces *p, kh_norm *norm, bool plain, kh_err *err) {
+int kh_added_split(const kh_added *a, const kh_chain *normalizers, kh_pieces *p, kh_norm *norm,
+    bool plain, kh_err *err) {
     int rc = split_pieces(a, &a->raw, p, plain, err);
     if (rc == 0 && normalizers->n > 0)
         rc = normalize_pieces(normalizers, p, norm, err);

@@ -1,7 +1,8 @@
-/* added.h - added tokens: strings that are found in the text before the model sees it ("<mask>", "[SEP]").
+/* added.h - added tokens: strings that are found in the text before the model sees it ("<mask>",
+ * "[SEP]").
  *
- * Tokens that are not "normalized" are looked for in the raw text, the others, themselves normalized, in the normalized
- * text that is left; each time leftmost, then longest. */
+ * Tokens that are not "normalized" are looked for in the raw text, the others, themselves
+ * normalized, in the normalized text that is left; each time leftmost, then longest. */
 #ifndef KH_TEXT_ADDED_H
 #define KH_TEXT_ADDED_H
 
@@ -17,7 +18,7 @@ typedef struct kh_added_token {
     const char *decoded; /* what decoding writes: the normalized content of a normalized token */
     size_t n_decoded;
     int32_t id;
-    bool single_word; /* only between characters that are no word characters */
+    bool single_word;    /* only between characters that are no word characters */
     bool lstrip, rstrip; /* takes the white space on that side with it */
     bool normalized, special;
 } kh_added_token;
@@ -39,7 +40,9 @@ void kh_added_free(kh_added *);
 const kh_added_token *kh_added_find(const kh_added *, const char *content, size_t n); /* or NULL */
 const kh_added_token *kh_added_by_id(const kh_added *, int32_t id);                   /* or NULL */
 
-/* Takes a fresh kh_pieces through both searches and the normalizers. plain: special tokens are not recognised. */
-int kh_added_split(const kh_added *, const kh_chain *normalizers, kh_pieces *, kh_norm *, bool plain, kh_err *err);
+/* Takes a fresh kh_pieces through both searches and the normalizers. plain: special tokens are not
+ * recognised. */
+int kh_added_split(
+    const kh_added *, const kh_chain *normalizers, kh_pieces *, kh_norm *, bool plain, kh_err *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* bpe.c - see bpe.h.
  *
- * A word becomes symbols (ids of its characters); then the pair with the lowest rank, the leftmost among equals, is joined
- * until no pair can be. Short words do this by looking over an array of ranks, long ones with a heap of (rank, position),
- * whose entries may be stale and are checked when they come up: n symbols cost O(n log n), and a megabyte without a space
- * is no attack.
+ * A word becomes symbols (ids of its characters); then the pair with the lowest rank, the leftmost
+ * among equals, is joined until no pair can be. Short words do this by looking over an array of
+ * ranks, long ones with a heap of (rank, position), whose entries may be stale and are checked when
+ * they come up: n symbols cost O(n log n), and a megabyte without a space is no attack.
  *
- * Most words of a text are one token. For byte-level models the joins of all short tokens are done once on loading, and
- * those that come out as one token are looked up from then on. */
+ * Most words of a text are one token. For byte-level models the joins of all short tokens are done
+ * once on loading, and those that come out as one token are looked up from then on. */
 #include "text/bpe.h"
 
 #include "base/alloc.h"
@@ -20,7 +20,7 @@
 
 enum { SHORT_WORD = 48, NO_RANK = INT32_MAX };
 
-/* ------------------------------------------------------------------------------------------------------- pairs */
+/* --------------------------------------------------------------------------------------- pairs */
 
 static size_t pair_slot(const kh_bpe *m, int32_t left, int32_t right) {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
@@ -54,11 +54,12 @@ static bool grow_pairs(kh_bpe *m) {
 }
 
 static int unknown_part(const char *place, const char *token, size_t n, kh_err *err) {
-    return kh_fail(err, KH_EFORMAT, "%s: token \"%.*s\" is not in the vocabulary", place, n < 100 ? (int)n : 100, token);
+    return kh_fail(err, KH_EFORMAT, "%s: token \"%.*s\" is not in the vocabulary", place,
+        n < 100 ? (int)n : 100, token);
 }
 
-int kh_bpe_merge(
-    kh_bpe *m, int rank, const char *left, size_t n_left, const char *right, size_t n_right, const char *place, kh_err *err) {
+int kh_bpe_merge(kh_bpe *m, int rank, const char *left, size_t n_left, const char *right,
+    size_t n_right, const char *place, kh_err *err) {
     int32_t a = kh_vocab_id(m->vocab, left, n_left), b = kh_vocab_id(m->vocab, right, n_right);
     if (a < 0)
         return unknown_part(place, left, n_left, err);
@@ -66,7 +67,9 @@ int kh_bpe_merge(
         return unknown_part(place, right, n_right, err);
     size_t skip = strlen(m->prefix); /* the right part loses its prefix */
     if (n_right < skip)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%.*s\" is shorter than the continuing_subword_prefix", place, (int)n_right, right);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"%.*s\" is shorter than the continuing_subword_prefix", place, (int)n_right,
+            right);
     kh_buf joined = kh_buf_init(KH_BUF_MAX);
     kh_buf_bytes(&joined, left, n_left);
     kh_buf_bytes(&joined, right + skip, n_right - skip);
@@ -90,7 +93,7 @@ static int32_t rank_of(const kh_bpe *m, int32_t left, int32_t right, int32_t *jo
     return p->left < 0 ? NO_RANK : p->rank;
 }
 
-/* ----------------------------------------------------------------------------------------------------- joining */
+/* ------------------------------------------------------------------------------------- joining */
 
 /* Joins s[0..n), n <= SHORT_WORD, in place; returns how many symbols are left. */
 static int join_short(const kh_bpe *m, int32_t *s, int n) {
@@ -146,14 +149,17 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n) {
 }
 
 /* Queues the pair that starts at symbol i. */
-static void queue_pair(const kh_bpe *m, const int32_t *s, const int32_t *next, int32_t i, uint64_t *heap, size_t *n_heap) {
+static void queue_pair(const kh_bpe *m, const int32_t *s, const int32_t *next, int32_t i,
+    uint64_t *heap, size_t *n_heap) {
     int32_t joined, rank = next[i] < 0 ? NO_RANK : rank_of(m, s[i], s[next[i]], &joined);
     if (rank != NO_RANK)
         heap_push(heap, n_heap, (uint64_t)(uint32_t)rank << 32 | (uint32_t)i);
 }
 
-static int join_long(const kh_bpe *m, kh_bpe_scratch *w, int32_t *s, int n, int *left, kh_err *err) {
-    /* One entry for each pair at first; each join removes one, takes one pair away and may queue two. */
+static int join_long(
+    const kh_bpe *m, kh_bpe_scratch *w, int32_t *s, int n, int *left, kh_err *err) {
+    /* One entry for each pair at first; each join removes one, takes one pair away and may queue
+     * two. */
     if (!kh_grow(&w->link, &w->cap_link, (size_t)n * 2, sizeof *w->link) ||
         !kh_grow(&w->heap, &w->cap_heap, (size_t)n * 2, sizeof *w->heap))
         return kh_fail_memory(err);
@@ -168,7 +174,8 @@ static int join_long(const kh_bpe *m, kh_bpe_scratch *w, int32_t *s, int n, int 
     while (n_heap > 0) {
         uint64_t top = heap_pop(w->heap, &n_heap);
         int32_t i = (int32_t)(uint32_t)top, joined, right;
-        if (s[i] < 0 || (right = next[i]) < 0 || rank_of(m, s[i], s[right], &joined) != (int32_t)(top >> 32))
+        if (s[i] < 0 || (right = next[i]) < 0 ||
+            rank_of(m, s[i], s[right], &joined) != (int32_t)(top >> 32))
             continue; /* the pair is no more */
         s[i] = joined;
         s[right] = -1;
@@ -201,10 +208,12 @@ static int join(const kh_bpe *m, kh_bpe_scratch *w, kh_ids *out, int from, kh_er
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------- words given as characters */
+/* ------------------------------------------------------------------- words given as characters */
 
-/* What is not in the vocabulary waits: with fuse_unk it may grow, and what byte_fallback yields does not end the wait. */
-static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+/* What is not in the vocabulary waits: with fuse_unk it may grow, and what byte_fallback yields
+ * does not end the wait. */
+static int put_symbols(
+    const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
     int32_t unk = -1;
     int rc = 0, len;
     for (size_t i = 0; i < n && rc == 0; i += (size_t)len) {
@@ -243,12 +252,14 @@ static int put_symbols(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch 
         unk = kh_vocab_id(m->vocab, m->unk_token, strlen(m->unk_token));
         if (unk < 0)
             return kh_fail(err, KH_EMISMATCH,
-                "a character is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"", m->unk_token);
+                "a character is not in the tokenizer's vocabulary, and neither is its unk_token "
+                "\"%.100s\"",
+                m->unk_token);
     }
     return rc == 0 && unk >= 0 ? kh_ids_push(out, unk, err) : rc;
 }
 
-/* ------------------------------------------------------------------------------------------- words given as bytes */
+/* ------------------------------------------------------------------------ words given as bytes */
 
 /* The word with its bytes as printable characters, in w->text. */
 static int print_bytes(const char *s, size_t n, kh_bpe_scratch *w, kh_err *err) {
@@ -260,8 +271,10 @@ static int print_bytes(const char *s, size_t n, kh_bpe_scratch *w, kh_err *err) 
     return kh_buf_failed(&w->text) ? kh_fail_memory(err) : 0;
 }
 
-/* The ids of the bytes, joined. A byte that the vocabulary lacks sends the word the way of characters. */
-static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+/* The ids of the bytes, joined. A byte that the vocabulary lacks sends the word the way of
+ * characters. */
+static int join_bytes(
+    const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
     int from = out->n, rc = kh_ids_room(out, n, err);
     if (rc != 0)
         return rc;
@@ -275,7 +288,8 @@ static int join_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *
     return rc ? rc : join(m, w, out, from, err);
 }
 
-static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+static int encode_bytes(
+    const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
     int32_t id = kh_lexicon_find(&m->words, s, n);
     if (id < 0 && m->ignore_merges && n > KH_LEXICON_MAX) {
         int rc = print_bytes(s, n, w, err);
@@ -288,7 +302,8 @@ static int encode_bytes(const kh_bpe *m, const char *s, size_t n, kh_bpe_scratch
     return join_bytes(m, s, n, w, out, err);
 }
 
-/* The bytes that a token of printable characters stands for, at most KH_LEXICON_MAX; their number, or 0 if it cannot be. */
+/* The bytes that a token of printable characters stands for, at most KH_LEXICON_MAX; their number,
+ * or 0 if it cannot be. */
 static size_t token_bytes(const char *token, size_t n, char *bytes) {
     size_t made = 0;
     for (size_t i = 0; i < n;) {
@@ -301,7 +316,8 @@ static size_t token_bytes(const char *token, size_t n, char *bytes) {
     return made;
 }
 
-/* Which words are one token: those that the joins lead back to, or with ignore_merges all of the vocabulary. */
+/* Which words are one token: those that the joins lead back to, or with ignore_merges all of the
+ * vocabulary. */
 static int hash_words(kh_bpe *m, kh_err *err) {
     kh_bpe_scratch scratch = kh_bpe_scratch_init();
     kh_ids ids = { 0 };
@@ -330,7 +346,8 @@ static int hash_words(kh_bpe *m, kh_err *err) {
     return rc;
 }
 
-int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bpe_scratch *w, kh_ids *out, kh_err *err) {
+int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bpe_scratch *w,
+    kh_ids *out, kh_err *err) {
     if (bytes)
         return encode_bytes(m, word, n, w, out, err);
     if (m->ignore_merges) {
@@ -342,13 +359,14 @@ int kh_bpe_encode(const kh_bpe *m, const char *word, size_t n, bool bytes, kh_bp
     return rc ? rc : join(m, w, out, from, err);
 }
 
-/* ------------------------------------------------------------------------------------------------------ life */
+/* ---------------------------------------------------------------------------------------- life */
 
 int kh_bpe_ready(kh_bpe *m, kh_err *err) {
     m->reads_bytes = !*m->prefix && !*m->suffix;
     for (int b = 0; b < 256; b++) {
         char name[8], utf8[4];
-        m->byte_id[b] = kh_vocab_id(m->vocab, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)b), utf8));
+        m->byte_id[b] =
+            kh_vocab_id(m->vocab, utf8, (size_t)kh_utf8_put(kh_byte_char((uint8_t)b), utf8));
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         m->fallback_id[b] = kh_vocab_id(m->vocab, name, 6);
     }
@@ -364,7 +382,8 @@ void kh_bpe_free(kh_bpe *m) {
 }
 
 kh_bpe_scratch kh_bpe_scratch_init(void) {
-    return (kh_bpe_scratch){ .text = kh_buf_init(KH_TEXT_MAX * 2), .affixed = kh_buf_init(KH_TEXT_MAX) };
+    return (kh_bpe_scratch){ .text = kh_buf_init(KH_TEXT_MAX * 2),
+        .affixed = kh_buf_init(KH_TEXT_MAX) };
 }
 
 void kh_bpe_scratch_free(kh_bpe_scratch *w) {

@@ -1,16 +1,23 @@
 /* bytelevel.c - GPT-2's regular expression by hand.
  *
- * A piece is decided by its first character, or by the second when the first is a space: apostrophe endings first, then runs of
- * letters, of numbers, of anything else, each with one leading space allowed, and last white space. \s+(?!\S) takes a run of white
- * space without its last character when something follows, so that the last one can lead the next piece. */
+ * A piece is decided by its first character, or by the second when the first is a space: apostrophe
+ * endings first, then runs of letters, of numbers, of anything else, each with one leading space
+ * allowed, and last white space. \s+(?!\S) takes a run of white space without its last character
+ * when something follows, so that the last one can lead the next piece. */
 #include "text/bytelevel.h"
 
 #include "base/utf8.h"
 #include "text/unicode.h"
 
-enum { LETTER = KH_CHAR_LETTER, NUMBER = KH_CHAR_NUMBER, SPACE = KH_CHAR_SPACE, KINDS = LETTER | NUMBER | SPACE };
+enum {
+    LETTER = KH_CHAR_LETTER,
+    NUMBER = KH_CHAR_NUMBER,
+    SPACE = KH_CHAR_SPACE,
+    KINDS = LETTER | NUMBER | SPACE
+};
 
-/* LETTER, NUMBER, SPACE or 0 (anything else) for the character at text[at]; *len gets its length. */
+/* LETTER, NUMBER, SPACE or 0 (anything else) for the character at text[at]; *len gets its length.
+ */
 static unsigned kind_at(const char *text, size_t n, size_t at, int *len) {
     unsigned char first = (unsigned char)text[at];
     if (first < 0x80) {
@@ -20,7 +27,8 @@ static unsigned kind_at(const char *text, size_t n, size_t at, int *len) {
     return kh_char_class_wide(kh_utf8_next(text + at, n - at, len, NULL)) & KINDS;
 }
 
-/* The end of the run of characters of one kind from text[at]; *last gets where its last character starts. */
+/* The end of the run of characters of one kind from text[at]; *last gets where its last character
+ * starts. */
 static size_t run_end(const char *text, size_t n, size_t at, unsigned kind, size_t *last) {
     int len;
     while (at < n && kind_at(text, n, at, &len) == kind) {

@@ -1,4 +1,5 @@
-/* bytelevel.h - GPT-2's view of text: pieces by one regular expression, bytes as printable characters.
+/* bytelevel.h - GPT-2's view of text: pieces by one regular expression, bytes as printable
+ * characters.
  *
  *     for (size_t at = 0, end; at < n; at = end) {
  *         end = kh_gpt2_split(text, n, at);
@@ -13,11 +14,13 @@
 
 /* The end of the piece that starts at text[at], at < n, exactly as the regular expression
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- * cuts it; every character belongs to a piece. Text is UTF-8; a broken sequence counts as one U+FFFD. */
+ * cuts it; every character belongs to a piece. Text is UTF-8; a broken sequence counts as one
+ * U+FFFD. */
 size_t kh_gpt2_split(const char *text, size_t n, size_t at);
 
-/* The character that stands for a byte in byte-level vocabularies: itself where that is printable and no space in Latin-1, else
- * the next free one from U+0100 on. All 256 lie below U+0144, so one takes at most two bytes of UTF-8. */
+/* The character that stands for a byte in byte-level vocabularies: itself where that is printable
+ * and no space in Latin-1, else the next free one from U+0100 on. All 256 lie below U+0144, so one
+ * takes at most two bytes of UTF-8. */
 static inline uint32_t kh_byte_char(uint8_t b) {
     if (b <= 0x20)
         return 0x100u + b;
@@ -29,7 +32,10 @@ static inline uint32_t kh_byte_char(uint8_t b) {
 /* The byte that a character stands for, or -1. */
 static inline int kh_char_byte(uint32_t c) {
     if (c >= 0x100)
-        return c <= 0x120 ? (int)c - 0x100 : c <= 0x142 ? (int)c - 0x121 + 0x7F : c == 0x143 ? 0xAD : -1;
+        return c <= 0x120 ? (int)c - 0x100
+            : c <= 0x142  ? (int)c - 0x121 + 0x7F
+            : c == 0x143  ? 0xAD
+                          : -1;
     return c <= 0x20 || (c >= 0x7F && c <= 0xA0) || c == 0xAD ? -1 : (int)c;
 }
 

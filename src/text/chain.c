@@ -14,7 +14,7 @@ static void *add_step(kh_chain *c, const kh_kind *kind, kh_arena *arena) {
         return NULL;
     void *self = kh_arena_alloc(arena, kind->size ? kind->size : 1);
     if (self)
-        c->step[c->n++] = (kh_step){ kind, self };
+        c->step[c->n++] = (kh_chain_step){ kind, self };
     return self;
 }
 
@@ -28,11 +28,12 @@ void *kh_chain_add(kh_chain *c, const kh_kind *kinds, const char *name, kh_arena
     return add_step(c, find_kind(kinds, name), arena);
 }
 
-static int load_sequence(
-    kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj, const kh_source *from, kh_err *err) {
+static int load_sequence(kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj,
+    const kh_source *from, kh_err *err) {
     const json_t *list = json_object_get(obj, list_key);
     if (!json_is_array(list))
-        return kh_fail(err, KH_EFORMAT, "%s: a Sequence needs a list \"%s\"", from->place, list_key);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: a Sequence needs a list \"%s\"", from->place, list_key);
     for (size_t i = 0; i < json_array_size(list); i++) {
         char place[640];
         snprintf(place, sizeof place, "%.500s.%s[%zu]", from->place, list_key, i);
@@ -47,7 +48,8 @@ static int load_sequence(
     return 0;
 }
 
-int kh_chain_load(kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj, const kh_source *from, kh_err *err) {
+int kh_chain_load(kh_chain *c, const kh_kind *kinds, const char *list_key, const json_t *obj,
+    const kh_source *from, kh_err *err) {
     if (!obj || json_is_null(obj))
         return 0;
     if (!json_is_object(obj))
@@ -60,7 +62,8 @@ int kh_chain_load(kh_chain *c, const kh_kind *kinds, const char *list_key, const
         return load_sequence(c, kinds, list_key, obj, from, err);
     const kh_kind *kind = find_kind(kinds, type);
     if (!kind)
-        return kh_fail(err, KH_EUNSUPPORTED, "%s: type \"%.100s\" is not supported", from->place, type);
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "%s: type \"%.100s\" is not supported", from->place, type);
     if (c->n >= MAX_STEPS)
         return kh_fail(err, KH_ELIMIT, "%s: more than %d components", from->place, MAX_STEPS);
     void *self = add_step(c, kind, from->arena);

@@ -1,4 +1,5 @@
-/* decode.c - see decode.h. A decoder reads the current list and writes the other; all of it is linear in the text. */
+/* decode.c - see decode.h. A decoder reads the current list and writes the other; all of it is
+ * linear in the text. */
 #include "text/decode.h"
 
 #include "base/alloc.h"
@@ -49,7 +50,8 @@ static kh_list *begin(kh_unfold *u, const kh_list **from) {
 
 /* Rewrites every string by itself. */
 static int map_items(kh_unfold *u, const void *self,
-    void (*put)(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out), kh_err *err) {
+    void (*put)(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out),
+    kh_err *err) {
     const kh_list *from;
     kh_list *to = begin(u, &from);
     int rc = 0;
@@ -62,7 +64,8 @@ static int map_items(kh_unfold *u, const void *self,
     return rc;
 }
 
-/* s with every `what` replaced by `with`. An empty `what` stands between all characters, and at both ends. */
+/* s with every `what` replaced by `with`. An empty `what` stands between all characters, and at
+ * both ends. */
 static void put_replaced(const char *s, size_t n, const char *what, const char *with, kh_buf *out) {
     size_t n_what = strlen(what), at = 0;
     if (n_what == 0) {
@@ -83,7 +86,8 @@ static void put_replaced(const char *s, size_t n, const char *what, const char *
     kh_buf_bytes(out, s + at, n - at);
 }
 
-static int load_text(const json_t *obj, const char *key, const char **out, const kh_source *from, kh_err *err) {
+static int load_text(
+    const json_t *obj, const char *key, const char **out, const kh_source *from, kh_err *err) {
     const char *s;
     int rc = kh_json_string(obj, key, &s, from->place, err);
     if (rc == 0 && (*out = kh_arena_strndup(from->arena, s, strlen(s))) == NULL)
@@ -91,7 +95,7 @@ static int load_text(const json_t *obj, const char *key, const char **out, const
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- ByteLevel */
+/* ----------------------------------------------------------------------------------- ByteLevel */
 
 /* The bytes of one token; a token with any other character stands for itself. */
 static void put_bytes(const char *s, size_t n, kh_buf *out) {
@@ -137,7 +141,7 @@ static int run_byte_level(const void *self, void *state, kh_err *err) {
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- WordPiece */
+/* ----------------------------------------------------------------------------------- WordPiece */
 
 static int load_wordpiece(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     kh_wordpiece_decoder *d = self;
@@ -147,8 +151,9 @@ static int load_wordpiece(void *self, const json_t *obj, const kh_source *from, 
 
 static const struct {
     const char *what, *with;
-} cleanups[] = { { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,", "," }, { " ' ", "'" }, { " n't", "n't" }, { " 'm", "'m" },
-    { " do not", " don't" }, { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" } };
+} cleanups[] = { { " .", "." }, { " ?", "?" }, { " !", "!" }, { " ,", "," }, { " ' ", "'" },
+    { " n't", "n't" }, { " 'm", "'m" }, { " do not", " don't" }, { " 's", "'s" }, { " 've", "'ve" },
+    { " 're", "'re" } };
 
 static void put_clean(const char *s, size_t n, kh_buf *out) {
     kh_buf turn[2] = { kh_buf_init(KH_TEXT_MAX * 4), kh_buf_init(KH_TEXT_MAX * 4) };
@@ -170,7 +175,8 @@ static void put_clean(const char *s, size_t n, kh_buf *out) {
     kh_buf_free(&turn[1]);
 }
 
-static void put_wordpiece(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
+static void put_wordpiece(
+    const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
     (void)n_items;
     const kh_wordpiece_decoder *d = self;
     size_t prefix = strlen(d->prefix), start = out->len;
@@ -180,7 +186,8 @@ static void put_wordpiece(const void *self, int i, int n_items, const char *s, s
     } else if (i > 0)
         kh_buf_char(out, ' ');
     kh_buf_bytes(out, s, n);
-    if (!d->cleanup || kh_buf_failed(out) || out->len == start || !memchr(out->data + start, ' ', out->len - start))
+    if (!d->cleanup || kh_buf_failed(out) || out->len == start ||
+        !memchr(out->data + start, ' ', out->len - start))
         return; /* all that is cleaned up starts with a space */
     char *word = kh_strndup(out->data + start, out->len - start);
     size_t len = out->len - start;
@@ -193,11 +200,14 @@ static void put_wordpiece(const void *self, int i, int n_items, const char *s, s
     kh_free(word);
 }
 
-static int run_wordpiece(const void *self, void *u, kh_err *err) { return map_items(u, self, put_wordpiece, err); }
+static int run_wordpiece(const void *self, void *u, kh_err *err) {
+    return map_items(u, self, put_wordpiece, err);
+}
 
-/* --------------------------------------------------------------------------------------- Metaspace, BPEDecoder, Fuse */
+/* ----------------------------------------------------------------- Metaspace, BPEDecoder, Fuse */
 
-static void put_metaspace(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
+static void put_metaspace(
+    const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
     (void)n_items;
     const kh_metaspace *m = self;
     size_t mark = (size_t)m->mark_len;
@@ -211,7 +221,9 @@ static void put_metaspace(const void *self, int i, int n_items, const char *s, s
     }
 }
 
-static int run_metaspace(const void *self, void *u, kh_err *err) { return map_items(u, self, put_metaspace, err); }
+static int run_metaspace(const void *self, void *u, kh_err *err) {
+    return map_items(u, self, put_metaspace, err);
+}
 
 static int load_bpe(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     return load_text(obj, "suffix", self, from, err);
@@ -221,7 +233,9 @@ static void put_bpe(const void *self, int i, int n_items, const char *s, size_t 
     put_replaced(s, n, *(const char *const *)self, i + 1 == n_items ? "" : " ", out);
 }
 
-static int run_bpe(const void *self, void *u, kh_err *err) { return map_items(u, self, put_bpe, err); }
+static int run_bpe(const void *self, void *u, kh_err *err) {
+    return map_items(u, self, put_bpe, err);
+}
 
 static int run_fuse(const void *self, void *state, kh_err *err) {
     (void)self;
@@ -230,13 +244,17 @@ static int run_fuse(const void *self, void *state, kh_err *err) {
     return kh_list_close(&u->list[u->now], err);
 }
 
-/* ------------------------------------------------------------------------------------------------ ByteFallback */
+/* -------------------------------------------------------------------------------- ByteFallback */
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9' ? c - '0'
+        : c >= 'A' && c <= 'F'  ? c - 'A' + 10
+        : c >= 'a' && c <= 'f'  ? c - 'a' + 10
+                                : -1;
 }
 
-/* The byte of <0xNN>, or -1. Rust's number parser takes a plus sign for the first digit, and so do we. */
+/* The byte of <0xNN>, or -1. Rust's number parser takes a plus sign for the first digit, and so do
+ * we. */
 static int fallback_byte(const char *s, size_t n) {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
         return -1;
@@ -291,7 +309,7 @@ static int run_byte_fallback(const void *self, void *state, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------ Strip, Replace */
+/* ------------------------------------------------------------------------------ Strip, Replace */
 
 typedef struct strip {
     const char *content; /* one character */
@@ -309,10 +327,13 @@ static int load_strip(void *self, const json_t *obj, const kh_source *from, kh_e
         return rc;
     if (*s->content)
         kh_utf8_next(s->content, strlen(s->content), &len, NULL);
-    return !*s->content || s->content[len] ? kh_fail(err, KH_EFORMAT, "%s: \"content\" must be one character", from->place) : 0;
+    return !*s->content || s->content[len]
+        ? kh_fail(err, KH_EFORMAT, "%s: \"content\" must be one character", from->place)
+        : 0;
 }
 
-static void put_stripped(const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
+static void put_stripped(
+    const void *self, int i, int n_items, const char *s, size_t n, kh_buf *out) {
     (void)i, (void)n_items;
     const strip *d = self;
     size_t c = strlen(d->content);
@@ -325,7 +346,9 @@ static void put_stripped(const void *self, int i, int n_items, const char *s, si
     kh_buf_bytes(out, s, n);
 }
 
-static int run_strip(const void *self, void *u, kh_err *err) { return map_items(u, self, put_stripped, err); }
+static int run_strip(const void *self, void *u, kh_err *err) {
+    return map_items(u, self, put_stripped, err);
+}
 
 typedef struct replace {
     kh_pattern pattern;

@@ -5,7 +5,8 @@
 #include "base/buf.h"
 #include "text/chain.h"
 
-/* The state of decoders: a list of strings, each end[i-1]..end[i) of the text, in one of two sets of buffers. */
+/* The state of decoders: a list of strings, each end[i-1]..end[i) of the text, in one of two sets
+ * of buffers. */
 typedef struct kh_list {
     kh_buf text;
     size_t *end;

@@ -1,10 +1,12 @@
 /* forms.c - see forms.h. Decompositions, combining classes and compositions come from utf8proc.
  *
- * Hugging Face's library normalizes with the tables of Unicode 9, so characters that came later pass through unchanged here,
- * and, being starters without compositions there, nothing moves or composes across them. Lower case is that of Unicode 17.
+ * Hugging Face's library normalizes with the tables of Unicode 9, so characters that came later
+ * pass through unchanged here, and, being starters without compositions there, nothing moves or
+ * composes across them. Lower case is that of Unicode 17.
  *
- * Text is worked on in segments that start at a character below U+0300: those never combine with what precedes them. Marks
- * are ordered by insertion when they are few and by counting when they are many, so that a megabyte of accents is no attack. */
+ * Text is worked on in segments that start at a character below U+0300: those never combine with
+ * what precedes them. Marks are ordered by insertion when they are few and by counting when they
+ * are many, so that a megabyte of accents is no attack. */
 #include "text/forms.h"
 
 #include "base/alloc.h"
@@ -17,17 +19,55 @@ typedef struct range {
     uint32_t first, last;
 } range;
 
-/* Characters after Unicode 9 that decompose, compose or have a combining class, up to Unicode 17. */
+/* Characters after Unicode 9 that decompose, compose or have a combining class, up to Unicode 17.
+ */
 static const range newer[] = {
-    { 0x7FD, 0x7FD }, { 0x897, 0x89F }, { 0x8CA, 0x8D3 }, { 0x9FE, 0x9FE }, { 0xC3C, 0xC3C }, { 0xD3B, 0xD3C }, { 0xEBA, 0xEBA },
-    { 0x1715, 0x1715 }, { 0x1ABF, 0x1AFF }, { 0x1DF6, 0x1DFA }, { 0x32FF, 0x32FF }, { 0xA7F1, 0xA7F4 }, { 0xA82C, 0xA82C },
-    { 0xAB69, 0xAB69 }, { 0x10781, 0x107BA }, { 0x10D24, 0x10D27 }, { 0x10D69, 0x10D6D }, { 0x10EAB, 0x10EAC },
-    { 0x10EFA, 0x10EFF }, { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 }, { 0x1133B, 0x1133B },
-    { 0x11380, 0x113FF }, { 0x1145E, 0x1145E }, { 0x11839, 0x1183A }, { 0x11900, 0x1195F }, { 0x119E0, 0x119E0 },
-    { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 }, { 0x11D42, 0x11D45 }, { 0x11D97, 0x11D97 },
-    { 0x11F41, 0x11F42 }, { 0x16100, 0x1613F }, { 0x16D40, 0x16D7F }, { 0x16FF0, 0x16FF1 }, { 0x1E030, 0x1E08F },
-    { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF }, { 0x1E4EC, 0x1E4EF }, { 0x1E5EE, 0x1E5EF },
-    { 0x1E6E3, 0x1E6F5 }, { 0x1F16C, 0x1F16C }, { 0x1FBF0, 0x1FBF9 },
+    { 0x7FD, 0x7FD },
+    { 0x897, 0x89F },
+    { 0x8CA, 0x8D3 },
+    { 0x9FE, 0x9FE },
+    { 0xC3C, 0xC3C },
+    { 0xD3B, 0xD3C },
+    { 0xEBA, 0xEBA },
+    { 0x1715, 0x1715 },
+    { 0x1ABF, 0x1AFF },
+    { 0x1DF6, 0x1DFA },
+    { 0x32FF, 0x32FF },
+    { 0xA7F1, 0xA7F4 },
+    { 0xA82C, 0xA82C },
+    { 0xAB69, 0xAB69 },
+    { 0x10781, 0x107BA },
+    { 0x10D24, 0x10D27 },
+    { 0x10D69, 0x10D6D },
+    { 0x10EAB, 0x10EAC },
+    { 0x10EFA, 0x10EFF },
+    { 0x10F46, 0x10F50 },
+    { 0x10F82, 0x10F85 },
+    { 0x11070, 0x11070 },
+    { 0x1133B, 0x1133B },
+    { 0x11380, 0x113FF },
+    { 0x1145E, 0x1145E },
+    { 0x11839, 0x1183A },
+    { 0x11900, 0x1195F },
+    { 0x119E0, 0x119E0 },
+    { 0x11A34, 0x11A34 },
+    { 0x11A47, 0x11A47 },
+    { 0x11A99, 0x11A99 },
+    { 0x11D42, 0x11D45 },
+    { 0x11D97, 0x11D97 },
+    { 0x11F41, 0x11F42 },
+    { 0x16100, 0x1613F },
+    { 0x16D40, 0x16D7F },
+    { 0x16FF0, 0x16FF1 },
+    { 0x1E030, 0x1E08F },
+    { 0x1E130, 0x1E136 },
+    { 0x1E2AE, 0x1E2AE },
+    { 0x1E2EC, 0x1E2EF },
+    { 0x1E4EC, 0x1E4EF },
+    { 0x1E5EE, 0x1E5EF },
+    { 0x1E6E3, 0x1E6F5 },
+    { 0x1F16C, 0x1F16C },
+    { 0x1FBF0, 0x1FBF9 },
 };
 
 static bool is_newer(uint32_t c) {
@@ -44,7 +84,7 @@ static bool is_newer(uint32_t c) {
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ segments */
+/* ------------------------------------------------------------------------------------ segments */
 
 typedef struct segment {
     utf8proc_int32_t *c;
@@ -114,7 +154,8 @@ static bool decompose(segment *s, enum kh_form form, uint32_t c) {
         return false;
     int boundary = 0;
     int options = UTF8PROC_DECOMPOSE | (form & 2 ? UTF8PROC_COMPAT : 0);
-    s->n += (size_t)utf8proc_decompose_char((utf8proc_int32_t)c, s->c + s->n, LONGEST, (utf8proc_option_t)options, &boundary);
+    s->n += (size_t)utf8proc_decompose_char(
+        (utf8proc_int32_t)c, s->c + s->n, LONGEST, (utf8proc_option_t)options, &boundary);
     return true;
 }
 
@@ -153,16 +194,23 @@ bool kh_form_text(enum kh_form form, const char *s, size_t n, kh_buf *out, size_
     return ok;
 }
 
-/* ---------------------------------------------------------------------------------------------- lower case */
+/* ---------------------------------------------------------------------------------- lower case */
 
 /* Capital letters after Unicode 15, the last that every utf8proc knows. */
 static const struct {
     range capital;
     uint32_t lower; /* of the first; the rest follow in order */
 } newer_capitals[] = {
-    { { 0x1C89, 0x1C89 }, 0x1C8A }, { { 0xA7CB, 0xA7CB }, 0x264 }, { { 0xA7CC, 0xA7CC }, 0xA7CD }, { { 0xA7CE, 0xA7CE }, 0xA7CF },
-    { { 0xA7D2, 0xA7D2 }, 0xA7D3 }, { { 0xA7D4, 0xA7D4 }, 0xA7D5 }, { { 0xA7DA, 0xA7DA }, 0xA7DB }, { { 0xA7DC, 0xA7DC }, 0x19B },
-    { { 0x10D50, 0x10D65 }, 0x10D70 }, { { 0x16EA0, 0x16EB8 }, 0x16EBB },
+    { { 0x1C89, 0x1C89 }, 0x1C8A },
+    { { 0xA7CB, 0xA7CB }, 0x264 },
+    { { 0xA7CC, 0xA7CC }, 0xA7CD },
+    { { 0xA7CE, 0xA7CE }, 0xA7CF },
+    { { 0xA7D2, 0xA7D2 }, 0xA7D3 },
+    { { 0xA7D4, 0xA7D4 }, 0xA7D5 },
+    { { 0xA7DA, 0xA7DA }, 0xA7DB },
+    { { 0xA7DC, 0xA7DC }, 0x19B },
+    { { 0x10D50, 0x10D65 }, 0x10D70 },
+    { { 0x16EA0, 0x16EB8 }, 0x16EBB },
 };
 
 void kh_lower_char(uint32_t c, kh_buf *out) {

@@ -1,4 +1,5 @@
-/* lexicon.h - short words that are one token, found by one look at one place in memory: a slot holds the whole word.
+/* lexicon.h - short words that are one token, found by one look at one place in memory: a slot
+ * holds the whole word.
  *
  * Most words of a text are such words; this is what makes tokenizing them fast. */
 #ifndef KH_TEXT_LEXICON_H
@@ -34,9 +35,10 @@ static inline uint64_t kh_lexicon_read(const char *s, size_t n) {
     return x;
 }
 
-/* The slot of a word, or the free one where it belongs. Two numbers hold all of its bytes; together with the length they tell
- * it from every other word. */
-static inline kh_lexicon_word *kh_lexicon_slot(const kh_lexicon *t, const char *s, size_t n, uint64_t *low, uint64_t *high) {
+/* The slot of a word, or the free one where it belongs. Two numbers hold all of its bytes; together
+ * with the length they tell it from every other word. */
+static inline kh_lexicon_word *kh_lexicon_slot(
+    const kh_lexicon *t, const char *s, size_t n, uint64_t *low, uint64_t *high) {
     *high = 0;
     if (n >= 8) {
         *low = kh_lexicon_read(s, 8);
@@ -44,7 +46,8 @@ static inline kh_lexicon_word *kh_lexicon_slot(const kh_lexicon *t, const char *
     } else if (n >= 4)
         *low = kh_lexicon_read(s, 4) | kh_lexicon_read(s + n - 4, 4) << 32;
     else
-        *low = kh_lexicon_read(s, 1) | kh_lexicon_read(s + n / 2, 1) << 8 | kh_lexicon_read(s + n - 1, 1) << 16;
+        *low = kh_lexicon_read(s, 1) | kh_lexicon_read(s + n / 2, 1) << 8 |
+            kh_lexicon_read(s + n - 1, 1) << 16;
     uint64_t h = (*low ^ (*high * 0xD6E8FEB86659FD93u) ^ n) * 0x9E3779B97F4A7C15u;
     for (size_t i = (size_t)(h >> 32 ^ h >> 13) & (t->cap - 1);; i = (i + 1) & (t->cap - 1)) {
         kh_lexicon_word *w = &t->slot[i];

@@ -1,6 +1,7 @@
 /* load_json.c - a tokenizer.json, as Hugging Face's library "tokenizers" writes it.
  *
- * "truncation" and "padding" are read over: keyhole cuts texts itself, where a template says it may, and never pads. */
+ * "truncation" and "padding" are read over: keyhole cuts texts itself, where a template says it
+ * may, and never pads. */
 #include "text/tokenizer.h"
 
 #include "base/err.h"
@@ -16,13 +17,15 @@
 
 int kh_tokenizer_load_ids(kh_tokenizer *t, json_t *vocab, const char *place, kh_err *err) {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: the vocabulary must be an object of tokens and their ids, with at least one token", place);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the vocabulary must be an object of tokens and their ids, with at least one token",
+            place);
     for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
         const char *token = json_object_iter_key(at);
         const json_t *id = json_object_iter_value(at);
         if (!json_is_integer(id))
-            return kh_fail(err, KH_EFORMAT, "%s: the id of token \"%.100s\" must be a whole number", place, token);
+            return kh_fail(err, KH_EFORMAT, "%s: the id of token \"%.100s\" must be a whole number",
+                place, token);
         int rc = kh_vocab_add(&t->vocab, token, strlen(token), json_integer_value(id), place, err);
         if (rc != 0)
             return rc;
@@ -31,7 +34,8 @@ int kh_tokenizer_load_ids(kh_tokenizer *t, json_t *vocab, const char *place, kh_
 }
 
 /* A copy of an optional text in the arena; *out stays as it is if the key is missing or null. */
-static int load_text(kh_tokenizer *t, const json_t *obj, const char *key, const char **out, const char *place, kh_err *err) {
+static int load_text(kh_tokenizer *t, const json_t *obj, const char *key, const char **out,
+    const char *place, kh_err *err) {
     const char *s = NULL;
     int rc = kh_json_string_opt(obj, key, &s, place, err);
     if (rc == 0 && s && (*out = kh_arena_strndup(&t->arena, s, strlen(s))) == NULL)
@@ -39,10 +43,11 @@ static int load_text(kh_tokenizer *t, const json_t *obj, const char *key, const 
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------- models */
+/* -------------------------------------------------------------------------------------- models */
 
 /* One merge: "left right", or ["left", "right"]. A first line of merges.txt may have come along. */
-static int load_merge(kh_tokenizer *t, const json_t *merge, int rank, const char *place, kh_err *err) {
+static int load_merge(
+    kh_tokenizer *t, const json_t *merge, int rank, const char *place, kh_err *err) {
     const char *left = json_string_value(merge), *right;
     size_t n_left, n_right;
     if (left) {
@@ -50,14 +55,16 @@ static int load_merge(kh_tokenizer *t, const json_t *merge, int rank, const char
             return 0;
         const char *space = strchr(left, ' ');
         if (!space || strchr(space + 1, ' '))
-            return kh_fail(err, KH_EFORMAT, "%s: \"%.100s\" is not two tokens with a space between them", place, left);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: \"%.100s\" is not two tokens with a space between them", place, left);
         n_left = (size_t)(space - left);
         right = space + 1;
         n_right = strlen(right);
     } else {
         const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
         if (json_array_size(merge) != 2 || !json_is_string(a) || !json_is_string(b))
-            return kh_fail(err, KH_EFORMAT, "%s: a merge must be \"left right\" or [\"left\", \"right\"]", place);
+            return kh_fail(err, KH_EFORMAT,
+                "%s: a merge must be \"left right\" or [\"left\", \"right\"]", place);
         left = json_string_value(a);
         right = json_string_value(b);
         n_left = json_string_length(a);
@@ -74,8 +81,9 @@ static int load_bpe(kh_tokenizer *t, json_t *obj, const char *place, kh_err *err
     t->model = KH_MODEL_BPE;
     int rc = kh_json_number_opt(obj, "dropout", &dropout, place, err);
     if (rc == 0 && dropout != 0)
-        rc = kh_fail(
-            err, KH_EUNSUPPORTED, "%s: \"dropout\" is %g: tokenizing at random is not supported, set it to null", place, dropout);
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: \"dropout\" is %g: tokenizing at random is not supported, set it to null", place,
+            dropout);
     if (rc == 0)
         rc = load_text(t, obj, "unk_token", &m->unk_token, place, err);
     if (rc == 0)
@@ -112,16 +120,19 @@ static int load_wordpiece(kh_tokenizer *t, json_t *obj, const char *place, kh_er
     if (rc == 0)
         rc = load_text(t, obj, "continuing_subword_prefix", &m->prefix, place, err);
     if (rc == 0)
-        rc = kh_json_int_opt(obj, "max_input_chars_per_word", 0, INT_MAX, &m->max_chars, place, err);
+        rc =
+            kh_json_int_opt(obj, "max_input_chars_per_word", 0, INT_MAX, &m->max_chars, place, err);
     if (rc == 0)
         rc = kh_tokenizer_load_ids(t, json_object_get(obj, "vocab"), place, err);
     return rc ? rc : kh_wordpiece_ready(m, err);
 }
 
 static const struct {
-    const char *type, *telling; /* telling: a key that gives the model away where "type" is missing, as in old files */
+    const char *type, *telling; /* telling: a key that gives the model away where "type" is missing,
+                                   as in old files */
     int (*load)(kh_tokenizer *, json_t *, const char *place, kh_err *);
-} models[] = { { "BPE", "merges", load_bpe }, { "WordPiece", "max_input_chars_per_word", load_wordpiece } };
+} models[] = { { "BPE", "merges", load_bpe },
+    { "WordPiece", "max_input_chars_per_word", load_wordpiece } };
 
 static int load_model(kh_tokenizer *t, json_t *obj, const char *name, kh_err *err) {
     const char *type = NULL;
@@ -133,14 +144,16 @@ static int load_model(kh_tokenizer *t, json_t *obj, const char *name, kh_err *er
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (type ? strcmp(type, models[i].type) == 0 : json_object_get(obj, models[i].telling) != NULL)
+        if (type ? strcmp(type, models[i].type) == 0
+                 : json_object_get(obj, models[i].telling) != NULL)
             return models[i].load(t, obj, place, err);
     if (!type)
         return kh_fail(err, KH_EFORMAT, "%s: \"type\" is missing", place);
-    return kh_fail(err, KH_EUNSUPPORTED, "%s: type \"%.100s\" is not supported; BPE and WordPiece are", place, type);
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "%s: type \"%.100s\" is not supported; BPE and WordPiece are", place, type);
 }
 
-/* ------------------------------------------------------------------------------------------------- added tokens */
+/* -------------------------------------------------------------------------------- added tokens */
 
 static int load_added(kh_tokenizer *t, const json_t *list, const char *name, kh_err *err) {
     if (!list || json_is_null(list))
@@ -161,8 +174,8 @@ static int load_added(kh_tokenizer *t, const json_t *list, const char *name, kh_
         const struct {
             const char *key;
             bool *into;
-        } flags[] = { { "single_word", &a.single_word }, { "lstrip", &a.lstrip }, { "rstrip", &a.rstrip },
-            { "normalized", &a.normalized }, { "special", &a.special } };
+        } flags[] = { { "single_word", &a.single_word }, { "lstrip", &a.lstrip },
+            { "rstrip", &a.rstrip }, { "normalized", &a.normalized }, { "special", &a.special } };
         for (size_t k = 0; k < sizeof flags / sizeof *flags && rc == 0; k++)
             rc = kh_json_bool(obj, flags[k].key, flags[k].into, place, err);
         if (rc != 0)
@@ -175,7 +188,7 @@ static int load_added(kh_tokenizer *t, const json_t *list, const char *name, kh_
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the file */
+/* ------------------------------------------------------------------------------------ the file */
 
 int kh_tokenizer_load_json(kh_tokenizer *t, json_t *root, const char *name, kh_err *err) {
     if (!json_is_object(root))
@@ -195,8 +208,8 @@ int kh_tokenizer_load_json(kh_tokenizer *t, json_t *root, const char *name, kh_e
         char place[640];
         snprintf(place, sizeof place, "%.500s: %s", name, families[i].key);
         kh_source from = { place, &t->arena };
-        rc = kh_chain_load(
-            families[i].chain, families[i].kinds, families[i].list_key, json_object_get(root, families[i].key), &from, err);
+        rc = kh_chain_load(families[i].chain, families[i].kinds, families[i].list_key,
+            json_object_get(root, families[i].key), &from, err);
     }
     return rc ? rc : load_added(t, json_object_get(root, "added_tokens"), name, err);
 }

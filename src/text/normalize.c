@@ -1,5 +1,5 @@
-/* normalize.c - see normalize.h. A normalizer reads kh_norm.s and either leaves it, moves its ends, or writes the new text
- * into the free buffer and turns the buffers round. */
+/* normalize.c - see normalize.h. A normalizer reads kh_norm.s and either leaves it, moves its ends,
+ * or writes the new text into the free buffer and turns the buffers round. */
 #include "text/normalize.h"
 
 #include "base/err.h"
@@ -109,10 +109,18 @@ static int run_form(kh_norm *t, enum kh_form form, kh_err *err) {
     return finish(t, first, err);
 }
 
-static int run_nfc(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFC, err); }
-static int run_nfd(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFD, err); }
-static int run_nfkc(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFKC, err); }
-static int run_nfkd(const void *self, void *t, kh_err *err) { return (void)self, run_form(t, KH_NFKD, err); }
+static int run_nfc(const void *self, void *t, kh_err *err) {
+    return (void)self, run_form(t, KH_NFC, err);
+}
+static int run_nfd(const void *self, void *t, kh_err *err) {
+    return (void)self, run_form(t, KH_NFD, err);
+}
+static int run_nfkc(const void *self, void *t, kh_err *err) {
+    return (void)self, run_form(t, KH_NFKC, err);
+}
+static int run_nfkd(const void *self, void *t, kh_err *err) {
+    return (void)self, run_form(t, KH_NFKD, err);
+}
 
 /* Through a table, for text that is all ASCII: to[c] is what becomes of c, -1 if it goes. */
 static int map_ascii(kh_norm *t, const int8_t to[128], kh_err *err) {
@@ -144,9 +152,11 @@ static int run_lowercase(const void *self, void *state, kh_err *err) {
     return map_ascii(t, to, err);
 }
 
-static int run_strip_accents(const void *self, void *t, kh_err *err) { return (void)self, map_chars(t, put_unmarked, err); }
+static int run_strip_accents(const void *self, void *t, kh_err *err) {
+    return (void)self, map_chars(t, put_unmarked, err);
+}
 
-/* ---------------------------------------------------------------------------------------------- BertNormalizer */
+/* ------------------------------------------------------------------------------ BertNormalizer */
 
 void kh_bert_normalizer_ready(kh_bert_normalizer *b) {
     for (unsigned c = 0; c < 128; c++) {
@@ -192,7 +202,7 @@ static int run_bert(const void *self, void *state, kh_err *err) {
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------- Strip, Prepend */
+/* ------------------------------------------------------------------------------ Strip, Prepend */
 
 typedef struct strip {
     bool left, right;
@@ -209,7 +219,8 @@ static int run_strip(const void *self, void *state, kh_err *err) {
     kh_norm *t = state;
     (void)err;
     size_t start = s->left ? kh_spaces_at_start(t->s, t->n) : 0;
-    size_t end = s->right && start < t->n ? t->n - kh_spaces_at_end(t->s + start, t->n - start) : t->n;
+    size_t end =
+        s->right && start < t->n ? t->n - kh_spaces_at_end(t->s + start, t->n - start) : t->n;
     t->s += start;
     t->n = end - start;
     t->first = t->first > start ? t->first - start : 0;
@@ -245,7 +256,7 @@ static int run_prepend(const void *self, void *state, kh_err *err) {
     return finish(t, t->first ? t->first + p->n : 0, err);
 }
 
-/* --------------------------------------------------------------------------------------------------- Replace */
+/* ------------------------------------------------------------------------------------- Replace */
 
 typedef struct replace {
     kh_pattern pattern;
@@ -279,7 +290,8 @@ static int run_replace(const void *self, void *state, kh_err *err) {
         if (done < t->first)
             first = out->len - (start > t->first ? start - t->first : 0);
         kh_buf_bytes(out, r->content, r->n);
-        if (end == 0 || end <= t->first) /* what is put in belongs to the last character that it replaces */
+        if (end == 0 ||
+            end <= t->first) /* what is put in belongs to the last character that it replaces */
             first = out->len;
         done = end;
         rc = 0;

@@ -9,7 +9,8 @@
 typedef struct kh_norm {
     const char *s; /* valid UTF-8 */
     size_t n;
-    size_t first;  /* how many bytes stem from the very first character of the original text; "Metaspace" wants to know */
+    size_t first; /* how many bytes stem from the very first character of the original text;
+                     "Metaspace" wants to know */
     kh_buf buf[2];
     int turn; /* the buffer that s is not in */
 } kh_norm;
@@ -24,7 +25,8 @@ typedef struct kh_bert_normalizer {
 } kh_bert_normalizer;
 void kh_bert_normalizer_ready(kh_bert_normalizer *);
 
-void kh_norm_start(kh_norm *, const char *s, size_t n, size_t first); /* keeps the buffers' memory; zero the struct once */
+void kh_norm_start(kh_norm *, const char *s, size_t n,
+    size_t first); /* keeps the buffers' memory; zero the struct once */
 void kh_norm_free(kh_norm *);
 
 #endif

@@ -87,7 +87,8 @@ int kh_pieces_start(kh_pieces *p, const char *text, size_t n, kh_err *err) {
         return 0;
     int len;
     kh_utf8_next(text, n, &len, NULL);
-    int rc = kh_pieces_keep(p, &(kh_piece){ .len = (uint32_t)n, .first = (uint32_t)len, .id = -1, .starts = true }, err);
+    int rc = kh_pieces_keep(p,
+        &(kh_piece){ .len = (uint32_t)n, .first = (uint32_t)len, .id = -1, .starts = true }, err);
     kh_pieces_swap(p);
     return rc;
 }
@@ -118,7 +119,9 @@ int kh_pieces_end_text(kh_pieces *p, kh_err *err) {
 int kh_ids_room(kh_ids *ids, size_t more, kh_err *err) {
     if (more > (size_t)(INT_MAX - ids->n))
         return kh_fail(err, KH_ELIMIT, "a text gives more than %d tokens", INT_MAX);
-    return kh_grow(&ids->id, &ids->cap, (size_t)ids->n + more, sizeof *ids->id) ? 0 : kh_fail_memory(err);
+    return kh_grow(&ids->id, &ids->cap, (size_t)ids->n + more, sizeof *ids->id)
+        ? 0
+        : kh_fail_memory(err);
 }
 
 int kh_ids_push(kh_ids *ids, int32_t id, kh_err *err) {

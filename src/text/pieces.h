@@ -1,20 +1,23 @@
 /* pieces.h - a text on its way to the model: cut into pieces, some of which are tokens already.
  *
- * Pre-tokenizers and added tokens read the list of pieces and write the next one. Most only cut; those that change
- * characters (ByteLevel, Metaspace) write a new text. */
+ * Pre-tokenizers and added tokens read the list of pieces and write the next one. Most only cut;
+ * those that change characters (ByteLevel, Metaspace) write a new text. */
 #ifndef KH_TEXT_PIECES_H
 #define KH_TEXT_PIECES_H
 
 #include "base/buf.h"
 #include "keyhole.h"
 
-#define KH_TEXT_MAX ((size_t)1 << 30) /* the longest text, also after normalizing: positions fit 32 bits */
+#define KH_TEXT_MAX \
+    ((size_t)1 << 30) /* the longest text, also after normalizing: positions fit 32 bits */
 
 typedef struct kh_piece {
     uint32_t at, len; /* bytes of kh_pieces.text */
-    uint32_t first;   /* how many of them stem from the first character of the original of this piece */
-    int32_t id;       /* an added token, whose characters are no longer wanted: len is 0; -1: characters for the model */
-    bool starts;      /* whether the original of this piece is the start of the text */
+    uint32_t
+        first;   /* how many of them stem from the first character of the original of this piece */
+    int32_t id;  /* an added token, whose characters are no longer wanted: len is 0; -1: characters
+                    for the model */
+    bool starts; /* whether the original of this piece is the start of the text */
 } kh_piece;
 
 typedef struct kh_pieces {
@@ -40,7 +43,8 @@ int kh_pieces_keep(kh_pieces *, const kh_piece *, kh_err *err);
 /* The next list becomes the list. */
 void kh_pieces_swap(kh_pieces *);
 
-/* For steps that change characters: an empty buffer to write to, and the change to it, after the new list is complete. */
+/* For steps that change characters: an empty buffer to write to, and the change to it, after the
+ * new list is complete. */
 kh_buf *kh_pieces_begin_text(kh_pieces *);
 int kh_pieces_end_text(kh_pieces *, kh_err *err);
 
@@ -48,7 +52,8 @@ int kh_pieces_end_text(kh_pieces *, kh_err *err);
 size_t kh_ascii_prefix(const char *s, size_t n);    /* bytes before the first that is not ASCII */
 size_t kh_spaces_at_start(const char *s, size_t n); /* bytes of white space */
 size_t kh_spaces_at_end(const char *s, size_t n);
-size_t kh_char_before(const char *s, size_t n); /* where the last character of s[0..n), n > 0, starts */
+size_t kh_char_before(
+    const char *s, size_t n); /* where the last character of s[0..n), n > 0, starts */
 
 /* Room for `more` ids; < 0 with a sentence if there cannot be that many. */
 int kh_ids_room(kh_ids *, size_t more, kh_err *err);

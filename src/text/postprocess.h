@@ -1,4 +1,5 @@
-/* postprocess.h - the post-processors of tokenizer.json: what stands around and between the sequences. */
+/* postprocess.h - the post-processors of tokenizer.json: what stands around and between the
+ * sequences. */
 #ifndef KH_TEXT_POSTPROCESS_H
 #define KH_TEXT_POSTPROCESS_H
 
@@ -12,7 +13,8 @@ typedef struct kh_part {
     int group;       /* parts that the next step takes as one, numbered from 0 in order */
 } kh_part;
 
-/* The state of post-processors: a list of parts. Ids are borrowed, from the encoded sequences and from the steps' data. */
+/* The state of post-processors: a list of parts. Ids are borrowed, from the encoded sequences and
+ * from the steps' data. */
 typedef struct kh_parts {
     kh_part *part;
     int n;
@@ -21,7 +23,8 @@ typedef struct kh_parts {
     int n_next;
     size_t cap_next;
     bool special; /* whether special tokens are added */
-} kh_parts;       /* start as {0}, then add one part for a single sequence, two for a pair, each a group of its own */
+} kh_parts; /* start as {0}, then add one part for a single sequence, two for a pair, each a group
+               of its own */
 
 int kh_parts_add(kh_parts *, kh_part, kh_err *err); /* to the list */
 void kh_parts_free(kh_parts *);

@@ -1,7 +1,8 @@
 /* pretokenize.c - see pretokenize.h.
  *
- * Cutting is told in two parts, as the library that we follow does: what matches, and what a match does to its neighbours
- * (five behaviours). The frequent pre-tokenizers (ByteLevel, Bert, Whitespace) are written out as one loop instead. */
+ * Cutting is told in two parts, as the library that we follow does: what matches, and what a match
+ * does to its neighbours (five behaviours). The frequent pre-tokenizers (ByteLevel, Bert,
+ * Whitespace) are written out as one loop instead. */
 #include "text/pretokenize.h"
 
 #include "base/alloc.h"
@@ -14,10 +15,17 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------- the five behaviours */
+/* ------------------------------------------------------------------------- the five behaviours */
 
-typedef enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS } behavior;
-static const char *const behavior_names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+typedef enum behavior {
+    REMOVED,
+    ISOLATED,
+    MERGED_WITH_PREVIOUS,
+    MERGED_WITH_NEXT,
+    CONTIGUOUS
+} behavior;
+static const char *const behavior_names[] = { "Removed", "Isolated", "MergedWithPrevious",
+    "MergedWithNext", "Contiguous" };
 
 static int load_behavior(const json_t *obj, behavior *out, const kh_source *from, kh_err *err) {
     const char *name = NULL;
@@ -30,12 +38,14 @@ static int load_behavior(const json_t *obj, behavior *out, const kh_source *from
             return 0;
         }
     return kh_fail(err, KH_EFORMAT,
-        "%s: \"behavior\" is \"%.50s\", expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous", from->place,
-        name);
+        "%s: \"behavior\" is \"%.50s\", expected Removed, Isolated, MergedWithPrevious, "
+        "MergedWithNext or Contiguous",
+        from->place, name);
 }
 
-/* Cuts one piece from left to right: every stretch of it is given to cut_stretch, matching or not, and comes out alone, joined
- * to the open cut, or not at all. The open cut is what has not been written yet. */
+/* Cuts one piece from left to right: every stretch of it is given to cut_stretch, matching or not,
+ * and comes out alone, joined to the open cut, or not at all. The open cut is what has not been
+ * written yet. */
 typedef struct cutter {
     kh_pieces *p;
     const kh_piece *from;
@@ -81,7 +91,8 @@ static int cut_rest(cutter *c, size_t done, kh_err *err) {
 }
 
 /* One stretch per character that matches. */
-static int cut_by_class(kh_pieces *p, const kh_piece *from, unsigned classes, behavior how, kh_err *err) {
+static int cut_by_class(
+    kh_pieces *p, const kh_piece *from, unsigned classes, behavior how, kh_err *err) {
     cutter c = { .p = p, .from = from, .how = how };
     const char *s = p->text + from->at;
     size_t done = 0;
@@ -97,7 +108,8 @@ static int cut_by_class(kh_pieces *p, const kh_piece *from, unsigned classes, be
     return rc ? rc : cut_rest(&c, done, err);
 }
 
-static int cut_by_pattern(kh_pieces *p, const kh_piece *from, kh_scan *scan, behavior how, bool invert, kh_err *err) {
+static int cut_by_pattern(
+    kh_pieces *p, const kh_piece *from, kh_scan *scan, behavior how, bool invert, kh_err *err) {
     cutter c = { .p = p, .from = from, .how = how, .invert = invert };
     size_t done = 0, start, end;
     int rc;
@@ -113,16 +125,17 @@ static int cut_by_pattern(kh_pieces *p, const kh_piece *from, kh_scan *scan, beh
 }
 
 /* Runs `cut` on every piece that is not a token. */
-static int for_pieces(
-    kh_pieces *p, const void *self, int (*cut)(const void *self, kh_pieces *, const kh_piece *, kh_err *), kh_err *err) {
+static int for_pieces(kh_pieces *p, const void *self,
+    int (*cut)(const void *self, kh_pieces *, const kh_piece *, kh_err *), kh_err *err) {
     int rc = 0;
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err) : cut(self, p, &p->list[i], err);
+        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
+                                : cut(self, p, &p->list[i], err);
     kh_pieces_swap(p);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------- ByteLevel */
+/* ----------------------------------------------------------------------------------- ByteLevel */
 
 static int load_byte_level(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     kh_byte_level *b = self;
@@ -134,7 +147,8 @@ static int load_byte_level(void *self, const json_t *obj, const kh_source *from,
     return rc ? rc : kh_json_bool_opt(obj, "use_regex", &b->use_regex, from->place, err);
 }
 
-/* Puts `mark` before the pieces that shall have one; all pieces are copied to a new text, their characters through `put`. */
+/* Puts `mark` before the pieces that shall have one; all pieces are copied to a new text, their
+ * characters through `put`. */
 typedef struct rewriter {
     kh_pieces *p;
     kh_buf *out;
@@ -179,7 +193,8 @@ static int add_prefix_spaces(kh_pieces *p, kh_err *err) {
     rewriter r = { p, kh_pieces_begin_text(p) };
     int rc = 0;
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = rewrite_piece(&r, &p->list[i], " ", p->text[p->list[i].at] != ' ', put_same, NULL, err);
+        rc =
+            rewrite_piece(&r, &p->list[i], " ", p->text[p->list[i].at] != ' ', put_same, NULL, err);
     kh_pieces_swap(p);
     return rc ? rc : kh_pieces_end_text(p, err);
 }
@@ -210,7 +225,7 @@ static int run_byte_level(const void *self, void *state, kh_err *err) {
     return rc ? rc : kh_pieces_end_text(p, err);
 }
 
-/* ---------------------------------------------------------------------------- by classes of characters: one loop each */
+/* ----------------------------------------------------- by classes of characters: one loop each */
 
 /* Words by white space; with `alone`, each character of that class is a word of its own. */
 static int cut_words(kh_pieces *p, const kh_piece *from, unsigned alone, kh_err *err) {
@@ -244,7 +259,8 @@ static int cut_word_chars(const void *self, kh_pieces *p, const kh_piece *from, 
     unsigned last = KH_CHAR_SPACE;
     int rc = 0, len;
     for (size_t i = 0; i < from->len && rc == 0; i += (size_t)len) {
-        unsigned k = kh_char_class(kh_utf8_next(s + i, from->len - i, &len, NULL)) & (KH_CHAR_SPACE | KH_CHAR_WORD);
+        unsigned k = kh_char_class(kh_utf8_next(s + i, from->len - i, &len, NULL)) &
+            (KH_CHAR_SPACE | KH_CHAR_WORD);
         if (k == last)
             continue;
         if (last != KH_CHAR_SPACE)
@@ -255,9 +271,15 @@ static int cut_word_chars(const void *self, kh_pieces *p, const kh_piece *from, 
     return rc || last == KH_CHAR_SPACE ? rc : kh_pieces_cut(p, from, start, from->len, err);
 }
 
-static int run_bert(const void *self, void *p, kh_err *err) { return for_pieces(p, self, cut_bert, err); }
-static int run_whitespace(const void *self, void *p, kh_err *err) { return for_pieces(p, self, cut_word_chars, err); }
-static int run_whitespace_split(const void *self, void *p, kh_err *err) { return for_pieces(p, self, cut_white_space, err); }
+static int run_bert(const void *self, void *p, kh_err *err) {
+    return for_pieces(p, self, cut_bert, err);
+}
+static int run_whitespace(const void *self, void *p, kh_err *err) {
+    return for_pieces(p, self, cut_word_chars, err);
+}
+static int run_whitespace_split(const void *self, void *p, kh_err *err) {
+    return for_pieces(p, self, cut_white_space, err);
+}
 
 static int load_punctuation(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     behavior *how = self;
@@ -269,7 +291,9 @@ static int cut_punctuation(const void *self, kh_pieces *p, const kh_piece *from,
     return cut_by_class(p, from, KH_CHAR_BERT_PUNCT, *(const behavior *)self, err);
 }
 
-static int run_punctuation(const void *self, void *p, kh_err *err) { return for_pieces(p, self, cut_punctuation, err); }
+static int run_punctuation(const void *self, void *p, kh_err *err) {
+    return for_pieces(p, self, cut_punctuation, err);
+}
 
 static int load_digits(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     return kh_json_bool(obj, "individual_digits", self, from->place, err);
@@ -279,9 +303,11 @@ static int cut_digits(const void *self, kh_pieces *p, const kh_piece *from, kh_e
     return cut_by_class(p, from, KH_CHAR_NUMERIC, *(const bool *)self ? ISOLATED : CONTIGUOUS, err);
 }
 
-static int run_digits(const void *self, void *p, kh_err *err) { return for_pieces(p, self, cut_digits, err); }
+static int run_digits(const void *self, void *p, kh_err *err) {
+    return for_pieces(p, self, cut_digits, err);
+}
 
-/* ------------------------------------------------------------------------------------------------------- Split */
+/* --------------------------------------------------------------------------------------- Split */
 
 typedef struct split {
     kh_pattern pattern;
@@ -315,7 +341,7 @@ static int run_split(const void *self, void *state, kh_err *err) {
 
 static void drop_split(void *self) { kh_pattern_free(&((split *)self)->pattern); }
 
-/* ----------------------------------------------------------------------------------------------------- Metaspace */
+/* ----------------------------------------------------------------------------------- Metaspace */
 
 int kh_metaspace_load(void *self, const json_t *obj, const kh_source *from, kh_err *err) {
     kh_metaspace *m = self;
@@ -345,10 +371,13 @@ int kh_metaspace_load(void *self, const json_t *obj, const kh_source *from, kh_e
     else if (strcmp(scheme, "never") == 0)
         m->prepend = KH_PREPEND_NEVER;
     else
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"prepend_scheme\" is \"%.50s\", expected always, first or never", from->place, scheme);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"prepend_scheme\" is \"%.50s\", expected always, first or never", from->place,
+            scheme);
     if (!prefix && m->prepend != KH_PREPEND_NEVER)
-        return kh_fail(err, KH_EFORMAT, "%s: \"add_prefix_space\" is false but \"prepend_scheme\" is not \"never\"", from->place);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"add_prefix_space\" is false but \"prepend_scheme\" is not \"never\"",
+            from->place);
     return 0;
 }
 
@@ -371,7 +400,8 @@ static int run_metaspace(const void *self, void *state, kh_err *err) {
         const kh_piece *from = &p->list[i];
         const char *s = p->text + from->at;
         bool marked = s[0] == ' ' || (from->len >= mark_len && memcmp(s, m->mark, mark_len) == 0);
-        bool wants = m->prepend == KH_PREPEND_ALWAYS || (m->prepend == KH_PREPEND_FIRST && from->starts);
+        bool wants =
+            m->prepend == KH_PREPEND_ALWAYS || (m->prepend == KH_PREPEND_FIRST && from->starts);
         rc = rewrite_piece(&r, from, m->mark, wants && !marked ? mark_len : 0, put_marks, m, err);
     }
     kh_pieces_swap(p);
@@ -383,8 +413,9 @@ static int run_metaspace(const void *self, void *state, kh_err *err) {
     kh_scan scan;
     rc = kh_scan_start(&scan, &mark, err);
     for (int i = 0; i < p->n && rc == 0; i++)
-        rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
-                                : cut_by_pattern(p, &p->list[i], &scan, MERGED_WITH_NEXT, false, err);
+        rc = p->list[i].id >= 0
+            ? kh_pieces_keep(p, &p->list[i], err)
+            : cut_by_pattern(p, &p->list[i], &scan, MERGED_WITH_NEXT, false, err);
     kh_scan_end(&scan);
     kh_pieces_swap(p);
     return rc;

@@ -7,7 +7,8 @@
 /* For kh_chain_load with the list key "pretokenizers". */
 extern const kh_kind kh_pretokenizers[];
 
-/* The data of a ByteLevel step. raw: cut only, and leave the bytes to a model that reads bytes; only in the last step. */
+/* The data of a ByteLevel step. raw: cut only, and leave the bytes to a model that reads bytes;
+ * only in the last step. */
 typedef struct kh_byte_level {
     bool add_prefix_space, use_regex, raw;
 } kh_byte_level;

@@ -1,8 +1,9 @@
 /* tokenizer.c - opening, encoding, decoding.
  *
- * The flow of a text: broken UTF-8 replaced; added tokens cut out of the raw text; what is left normalized; added tokens cut
- * out of that; what is left cut by the pre-tokenizers; each piece given to the model; special tokens put around by the
- * post-processors. A tokenizer is never written to after it is open; all that changes lives in one `work` per call. */
+ * The flow of a text: broken UTF-8 replaced; added tokens cut out of the raw text; what is left
+ * normalized; added tokens cut out of that; what is left cut by the pre-tokenizers; each piece
+ * given to the model; special tokens put around by the post-processors. A tokenizer is never
+ * written to after it is open; all that changes lives in one `work` per call. */
 #include "text/tokenizer.h"
 
 #include "base/alloc.h"
@@ -19,7 +20,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------------------------- life */
+/* ---------------------------------------------------------------------------------------- life */
 
 void kh_ids_free(kh_ids *ids) {
     kh_free(ids->id);
@@ -60,7 +61,7 @@ int kh_tokenizer_add_token(kh_tokenizer *t, kh_added_token *token, const char *p
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------ the parts */
+/* ----------------------------------------------------------------------------------- the parts */
 
 /* The names under which a part is found: in the files beside the vocabulary, and by habit. */
 static const struct {
@@ -117,11 +118,12 @@ int kh_tokenizer_ready(kh_tokenizer *t, const char *name, const kh_beside *besid
         return rc;
     int32_t max = kh_postprocessors_max_id(&t->postprocessors);
     if (max >= t->vocab.size)
-        return kh_fail(err, KH_EFORMAT, "%s: post_processor: id %d is outside the vocabulary, whose highest id is %d", name, max,
-            t->vocab.size - 1);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: post_processor: id %d is outside the vocabulary, whose highest id is %d", name,
+            max, t->vocab.size - 1);
     const kh_chain *pre = &t->pretokenizers;
-    if (pre->n > 0 && strcmp(pre->step[pre->n - 1].kind->name, "ByteLevel") == 0 && t->model == KH_MODEL_BPE &&
-        t->bpe.reads_bytes) {
+    if (pre->n > 0 && strcmp(pre->step[pre->n - 1].kind->name, "ByteLevel") == 0 &&
+        t->model == KH_MODEL_BPE && t->bpe.reads_bytes) {
         t->raw_bytes = true;
         ((kh_byte_level *)pre->step[pre->n - 1].self)->raw = true;
     }
@@ -130,30 +132,34 @@ int kh_tokenizer_ready(kh_tokenizer *t, const char *name, const kh_beside *besid
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ opening */
+/* ------------------------------------------------------------------------------------- opening */
 
 static bool ends_with(const char *s, const char *end) {
     size_t n = strlen(s), k = strlen(end);
     return n >= k && strcmp(s + n - k, end) == 0;
 }
 
-static int load_json(kh_tokenizer *t, const kh_tokenizer_files *f, const kh_beside *beside, kh_err *err) {
+static int load_json(
+    kh_tokenizer *t, const kh_tokenizer_files *f, const kh_beside *beside, kh_err *err) {
     const kh_tokenizer_file *main = &f->file[KH_FILE_MAIN], *merges = &f->file[KH_FILE_MERGES];
     json_t *root;
     int rc = kh_json_parse(main->bytes.data, main->bytes.len, main->path, &root, err);
     if (rc != 0)
         return rc;
-    json_t *model = json_object_get(root, "model"); /* an id where "model" is a token of a vocab.json */
+    json_t *model =
+        json_object_get(root, "model"); /* an id where "model" is a token of a vocab.json */
     if (!merges->path || (model && !json_is_integer(model)))
         rc = kh_tokenizer_load_json(t, root, main->path, err);
     else if (!json_is_object(root))
-        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object: a tokenizer.json or a vocab.json", main->path);
+        rc = kh_fail(err, KH_EFORMAT, "%s: must hold an object: a tokenizer.json or a vocab.json",
+            main->path);
     else if (!merges->there) {
         errno = ENOENT;
         rc = kh_fail_errno(err, merges->path, "cannot open");
     } else {
         t->fingerprint = kh_hash64_more(t->fingerprint, merges->bytes.data, merges->bytes.len);
-        rc = kh_tokenizer_load_merges(t, root, main->path, merges->bytes.data, merges->bytes.len, merges->path, beside, err);
+        rc = kh_tokenizer_load_merges(
+            t, root, main->path, merges->bytes.data, merges->bytes.len, merges->path, beside, err);
     }
     json_decref(root);
     return rc;
@@ -169,7 +175,8 @@ int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *f, kh_
     t->fingerprint = kh_hash64(main->bytes.data, main->bytes.len);
     int rc = kh_beside_open(&beside, f, err);
     if (rc == 0)
-        rc = ends_with(main->path, ".txt") ? kh_tokenizer_load_words(t, main->bytes.data, main->bytes.len, main->path, &beside, err)
+        rc = ends_with(main->path, ".txt") ? kh_tokenizer_load_words(t, main->bytes.data,
+                                                 main->bytes.len, main->path, &beside, err)
                                            : load_json(t, f, &beside, err);
     if (rc == 0)
         rc = kh_tokenizer_ready(t, main->path, &beside, err);
@@ -181,8 +188,10 @@ int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *f, kh_
     return rc;
 }
 
-int kh_tokenizer_from_json(kh_tokenizer **out, const char *bytes, size_t n, const char *name, kh_err *err) {
-    kh_tokenizer_files f = { .file[KH_FILE_MAIN] = { (char *)name, { .data = (char *)bytes, .len = n }, true } }; /* only read */
+int kh_tokenizer_from_json(
+    kh_tokenizer **out, const char *bytes, size_t n, const char *name, kh_err *err) {
+    kh_tokenizer_files f = { .file[KH_FILE_MAIN] = { (char *)name,
+                                 { .data = (char *)bytes, .len = n }, true } }; /* only read */
     return kh_tokenizer_from_files(out, &f, err);
 }
 
@@ -199,8 +208,10 @@ static int find_in_folder(const char *folder, char **path, kh_err *err) {
         }
         kh_free(candidate);
     }
-    return kh_fail(
-        err, KH_EMISSING, "%s: holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or vocab.txt", folder);
+    return kh_fail(err, KH_EMISSING,
+        "%s: holds no tokenizer: expected tokenizer.json, or vocab.json with merges.txt, or "
+        "vocab.txt",
+        folder);
 }
 
 /* What --model or a caller names, as the path of the main file. */
@@ -218,7 +229,8 @@ static int find_main(const char *path, char **file, kh_err *err) {
 }
 
 /* A file that may be missing. */
-static int read_beside(kh_tokenizer_file *f, const char *folder, const char *name, size_t max, kh_err *err) {
+static int read_beside(
+    kh_tokenizer_file *f, const char *folder, const char *name, size_t max, kh_err *err) {
     f->path = kh_path_join(folder, name);
     if (!f->path)
         return kh_fail_memory(err);
@@ -245,12 +257,16 @@ int kh_tokenizer_files_read(kh_tokenizer_files *f, const char *path, kh_err *err
         rc = kh_file_read(main->path, KH_TOKENIZER_FILE_MAX, &main->bytes, err);
     main->there = rc == 0;
     const char *base = rc == 0 ? kh_path_base(main->path) : "";
-    char *folder = rc != 0 ? NULL : base > main->path ? kh_strndup(main->path, (size_t)(base - main->path)) : kh_strdup("./");
+    char *folder = rc != 0  ? NULL
+        : base > main->path ? kh_strndup(main->path, (size_t)(base - main->path))
+                            : kh_strdup("./");
     if (rc == 0 && !folder)
         rc = kh_fail_memory(err);
-    bool old = !ends_with(base, ".txt") && strcmp(base, "tokenizer.json") != 0; /* perhaps a vocab.json, which needs merges.txt */
+    bool old = !ends_with(base, ".txt") &&
+        strcmp(base, "tokenizer.json") != 0; /* perhaps a vocab.json, which needs merges.txt */
     for (int i = old ? KH_FILE_MERGES : KH_FILE_CONFIG; i < KH_N_TOKENIZER_FILE && rc == 0; i++)
-        rc = read_beside(&f->file[i], folder, file_names[i], i == KH_FILE_MERGES ? KH_TOKENIZER_FILE_MAX : 16 << 20, err);
+        rc = read_beside(&f->file[i], folder, file_names[i],
+            i == KH_FILE_MERGES ? KH_TOKENIZER_FILE_MAX : 16 << 20, err);
     kh_free(folder);
     return rc;
 }
@@ -277,7 +293,9 @@ static const char *name_in_folder(const kh_tokenizer_files *f, int i) {
     const char *base = kh_path_base(f->file[KH_FILE_MAIN].path);
     if (i != KH_FILE_MAIN)
         return file_names[i];
-    return ends_with(base, ".txt") ? "vocab.txt" : f->file[KH_FILE_MERGES].there ? "vocab.json" : "tokenizer.json";
+    return ends_with(base, ".txt")      ? "vocab.txt"
+        : f->file[KH_FILE_MERGES].there ? "vocab.json"
+                                        : "tokenizer.json";
 }
 
 int kh_tokenizer_copy(const char *path, const char *folder, kh_err *err) {
@@ -287,14 +305,15 @@ int kh_tokenizer_copy(const char *path, const char *folder, kh_err *err) {
         if (!f.file[i].there)
             continue;
         char *to = kh_path_join(folder, name_in_folder(&f, i));
-        rc = to ? kh_file_write(to, f.file[i].bytes.data, f.file[i].bytes.len, err) : kh_fail_memory(err);
+        rc = to ? kh_file_write(to, f.file[i].bytes.data, f.file[i].bytes.len, err)
+                : kh_fail_memory(err);
         kh_free(to);
     }
     kh_tokenizer_files_free(&f);
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- encoding */
+/* ------------------------------------------------------------------------------------ encoding */
 
 typedef struct work {
     kh_pieces pieces;
@@ -324,7 +343,8 @@ static bool is_valid(const char *s, size_t n) {
 /* The text with broken UTF-8 replaced: itself, or a copy in w->valid. */
 static int mend(work *w, const char **text, size_t *n, kh_err *err) {
     if (*n > KH_TEXT_MAX)
-        return kh_fail(err, KH_ELIMIT, "a text of %zu bytes, at most %zu can be tokenized at once", *n, KH_TEXT_MAX);
+        return kh_fail(err, KH_ELIMIT, "a text of %zu bytes, at most %zu can be tokenized at once",
+            *n, KH_TEXT_MAX);
     if (is_valid(*text, *n))
         return 0;
     kh_buf *out = &w->valid;
@@ -343,14 +363,16 @@ static int mend(work *w, const char **text, size_t *n, kh_err *err) {
 }
 
 /* Appends the ids of one text, without special tokens around it. */
-static int encode_text(const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
+static int encode_text(
+    const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
     work w = { .bpe = kh_bpe_scratch_init() };
     kh_pieces *p = &w.pieces;
     int rc = mend(&w, &text, &n, err);
     if (rc == 0)
         rc = kh_pieces_start(p, text, n, err);
     if (rc == 0)
-        rc = kh_added_split(&t->added, &t->normalizers, p, &w.norm, (flags & KH_ENCODE_PLAIN) != 0, err);
+        rc = kh_added_split(
+            &t->added, &t->normalizers, p, &w.norm, (flags & KH_ENCODE_PLAIN) != 0, err);
     if (rc == 0)
         rc = kh_chain_run(&t->pretokenizers, p, err);
     if (rc == 0)
@@ -360,7 +382,8 @@ static int encode_text(const kh_tokenizer *t, const char *text, size_t n, unsign
         if (piece->id >= 0)
             rc = kh_ids_push(out, piece->id, err);
         else if (t->model == KH_MODEL_BPE)
-            rc = kh_bpe_encode(&t->bpe, p->text + piece->at, piece->len, t->raw_bytes, &w.bpe, out, err);
+            rc = kh_bpe_encode(
+                &t->bpe, p->text + piece->at, piece->len, t->raw_bytes, &w.bpe, out, err);
         else
             rc = kh_wordpiece_encode(&t->wordpiece, p->text + piece->at, piece->len, out, err);
     }
@@ -387,8 +410,8 @@ static int append_parts(const kh_parts *parts_made, kh_ids *out, kh_ids *type_id
     return rc;
 }
 
-static int encode(const kh_tokenizer *t, const char *const *text, const size_t *n, int n_text, unsigned flags, kh_ids *out,
-    kh_ids *type_id, kh_err *err) {
+static int encode(const kh_tokenizer *t, const char *const *text, const size_t *n, int n_text,
+    unsigned flags, kh_ids *out, kh_ids *type_id, kh_err *err) {
     kh_ids ids[2] = { { 0 } };
     kh_parts made = { .special = (flags & KH_ENCODE_FRAME) != 0 };
     int rc = 0;
@@ -407,16 +430,18 @@ static int encode(const kh_tokenizer *t, const char *const *text, const size_t *
     return rc;
 }
 
-int kh_tokenizer_encode(const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
+int kh_tokenizer_encode(
+    const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
     return encode(t, &text, &n, 1, flags, out, NULL, err);
 }
 
-int kh_tokenizer_encode_pair(const kh_tokenizer *t, const char *a, size_t na, const char *b, size_t nb, unsigned flags, kh_ids *out,
-    kh_ids *type_id, kh_err *err) {
-    return encode(t, (const char *const[2]){ a, b }, (const size_t[2]){ na, nb }, 2, flags, out, type_id, err);
+int kh_tokenizer_encode_pair(const kh_tokenizer *t, const char *a, size_t na, const char *b,
+    size_t nb, unsigned flags, kh_ids *out, kh_ids *type_id, kh_err *err) {
+    return encode(t, (const char *const[2]){ a, b }, (const size_t[2]){ na, nb }, 2, flags, out,
+        type_id, err);
 }
 
-/* ----------------------------------------------------------------------------------------------------- decoding */
+/* ------------------------------------------------------------------------------------ decoding */
 
 /* The string of an id for decoding, or NULL. */
 static const char *decoded(const kh_tokenizer *t, int32_t id, size_t *n) {
@@ -430,8 +455,8 @@ static const char *decoded(const kh_tokenizer *t, int32_t id, size_t *n) {
     return added->decoded;
 }
 
-int kh_tokenizer_decode(
-    const kh_tokenizer *t, const int32_t *id, int n_id, bool skip_special, char **text, size_t *n, kh_err *err) {
+int kh_tokenizer_decode(const kh_tokenizer *t, const int32_t *id, int n_id, bool skip_special,
+    char **text, size_t *n, kh_err *err) {
     kh_unfold u;
     kh_unfold_init(&u);
     int rc = 0;
@@ -458,7 +483,7 @@ int kh_tokenizer_decode(
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- questions */
+/* ----------------------------------------------------------------------------------- questions */
 
 int kh_tokenizer_size(const kh_tokenizer *t) { return t->vocab.size; }
 
@@ -466,7 +491,9 @@ const char *kh_tokenizer_token(const kh_tokenizer *t, int32_t id) {
     return id >= 0 && id < t->vocab.size ? t->vocab.token[id] : NULL;
 }
 
-int32_t kh_tokenizer_id(const kh_tokenizer *t, const char *token) { return kh_tokenizer_find(t, token, strlen(token)); }
+int32_t kh_tokenizer_id(const kh_tokenizer *t, const char *token) {
+    return kh_tokenizer_find(t, token, strlen(token));
+}
 
 int32_t kh_tokenizer_special(const kh_tokenizer *t, kh_special part) {
     return part >= 0 && (int)part < KH_N_SPECIAL ? t->special[part] : -1;

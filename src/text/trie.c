@@ -1,8 +1,9 @@
 /* trie.c - see trie.h.
  *
- * Edges live in one hash table keyed by (parent, byte). Finding is the automaton of Aho and Corasick (1975), changed so
- * that it yields leftmost-longest matches: a node below or at the end of a member has no failure link, because whatever
- * starts later than that member can no longer win. */
+ * Edges live in one hash table keyed by (parent, byte). Finding is the automaton of Aho and
+ * Corasick (1975), changed so that it yields leftmost-longest matches: a node below or at the end
+ * of a member has no failure link, because whatever starts later than that member can no longer
+ * win. */
 #include "text/trie.h"
 
 #include "base/alloc.h"
@@ -22,7 +23,9 @@ static kh_trie_edge *find_edge(const kh_trie *t, uint32_t key) {
             return &t->edge[i];
 }
 
-static uint32_t edge_key(int32_t node, unsigned char byte) { return ((uint32_t)node << 8 | byte) + 1; }
+static uint32_t edge_key(int32_t node, unsigned char byte) {
+    return ((uint32_t)node << 8 | byte) + 1;
+}
 
 static int32_t step(const kh_trie *t, int32_t node, unsigned char byte) {
     const kh_trie_edge *e = find_edge(t, edge_key(node, byte));
@@ -104,7 +107,8 @@ int32_t kh_trie_longest(const kh_trie *t, int32_t node, const char *s, size_t n,
     return best;
 }
 
-/* Fills link and match of one node whose parent is done. `ended`: a member ends at the parent or above it. */
+/* Fills link and match of one node whose parent is done. `ended`: a member ends at the parent or
+ * above it. */
 static void link_node(kh_trie *t, int32_t node, int32_t parent, unsigned char byte, bool *ended) {
     kh_trie_node *v = &t->node[node];
     ended[node] = ended[parent] || v->value >= 0;
@@ -132,8 +136,8 @@ bool kh_trie_link(kh_trie *t) {
     if (t->n == 0)
         return true;
     bool *ended = kh_calloc((size_t)t->n, sizeof *ended);
-    uint32_t *in = kh_calloc((size_t)t->n, sizeof *in);       /* the edge into each node */
-    int32_t *order = kh_calloc((size_t)t->n, sizeof *order);   /* nodes by depth */
+    uint32_t *in = kh_calloc((size_t)t->n, sizeof *in);      /* the edge into each node */
+    int32_t *order = kh_calloc((size_t)t->n, sizeof *order); /* nodes by depth */
     int32_t *count = kh_calloc((size_t)t->n + 1, sizeof *count);
     bool ok = ended && in && order && count;
     if (ok) {
@@ -147,7 +151,8 @@ bool kh_trie_link(kh_trie *t) {
         for (int i = 0; i < t->n; i++)
             order[count[t->node[i].depth]++] = i;
         for (int i = 1; i < t->n; i++)
-            link_node(t, order[i], (int32_t)(in[order[i]] >> 8), (unsigned char)(in[order[i]] & 0xFF), ended);
+            link_node(t, order[i], (int32_t)(in[order[i]] >> 8),
+                (unsigned char)(in[order[i]] & 0xFF), ended);
     }
     kh_free(ended);
     kh_free(in);

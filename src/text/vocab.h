@@ -6,7 +6,8 @@
 #include "base/map.h"
 #include "keyhole.h"
 
-/* The largest real vocabularies hold about a million ids; the cap keeps a hostile id from asking for gigabytes. */
+/* The largest real vocabularies hold about a million ids; the cap keeps a hostile id from asking
+ * for gigabytes. */
 enum { KH_VOCAB_MAX = 1 << 22 };
 
 typedef struct kh_vocab {
@@ -18,11 +19,15 @@ typedef struct kh_vocab {
     size_t cap, cap_len; /* of token and len */
 } kh_vocab;              /* start as {0} */
 
-/* Adds a token. `place` names the file, for the sentence about a token or an id that is there already, or out of range. */
-int kh_vocab_add(kh_vocab *, const char *token, size_t n, long long id, const char *place, kh_err *err);
+/* Adds a token. `place` names the file, for the sentence about a token or an id that is there
+ * already, or out of range. */
+int kh_vocab_add(
+    kh_vocab *, const char *token, size_t n, long long id, const char *place, kh_err *err);
 
-/* Names an id without making its token findable: added tokens have their own table. The id must be free. */
-int kh_vocab_name(kh_vocab *, const char *token, size_t n, long long id, const char *place, kh_err *err);
+/* Names an id without making its token findable: added tokens have their own table. The id must be
+ * free. */
+int kh_vocab_name(
+    kh_vocab *, const char *token, size_t n, long long id, const char *place, kh_err *err);
 
 /* The id of a token, or -1. */
 int32_t kh_vocab_id(const kh_vocab *, const char *token, size_t n);

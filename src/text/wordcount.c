@@ -1,8 +1,9 @@
 /* wordcount.c - see wordcount.h.
  *
- * The corpus is cut into chunks of whole lines, of a size that does not depend on the number of threads. Each round reads as many
- * chunks as there are threads, counts each chunk into a table of its own, whose keys point into the chunk, and adds the tables to
- * the result in the order of the chunks. So words stand in the order of their first appearance, whoever counted them. */
+ * The corpus is cut into chunks of whole lines, of a size that does not depend on the number of
+ * threads. Each round reads as many chunks as there are threads, counts each chunk into a table of
+ * its own, whose keys point into the chunk, and adds the tables to the result in the order of the
+ * chunks. So words stand in the order of their first appearance, whoever counted them. */
 #include "text/wordcount.h"
 
 #include "base/alloc.h"
@@ -21,7 +22,7 @@
 
 enum { CHUNK_BYTES = 4 << 20, LINE_BYTES = 64 << 20 };
 
-/* -------------------------------------------------------------------------------------------- reading lines */
+/* ------------------------------------------------------------------------------- reading lines */
 
 typedef struct reader {
     const char *name;
@@ -35,13 +36,14 @@ static int refuse_compressed(const reader *r, const kh_buf *start, kh_err *err) 
     static const struct {
         const char *magic, *tool;
         size_t n;
-    } kinds[] = { { "\x1F\x8B\x08", "gzip", 3 }, { "\xFD\x37zXZ", "xz", 5 }, { "\x28\xB5\x2F\xFD", "zstd", 4 },
-        { "BZh9", "bzip2", 4 } };
+    } kinds[] = { { "\x1F\x8B\x08", "gzip", 3 }, { "\xFD\x37zXZ", "xz", 5 },
+        { "\x28\xB5\x2F\xFD", "zstd", 4 }, { "BZh9", "bzip2", 4 } };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         if (start->len >= kinds[k].n && memcmp(start->data, kinds[k].magic, kinds[k].n) == 0)
             return kh_fail(err, KH_EUNSUPPORTED,
-                "%s: is compressed, expected plain text; try \"%s -dc FILE | keyhole tokenizer train --corpus -\"", r->name,
-                kinds[k].tool);
+                "%s: is compressed, expected plain text; try \"%s -dc FILE | keyhole tokenizer "
+                "train --corpus -\"",
+                r->name, kinds[k].tool);
     return 0;
 }
 
@@ -79,7 +81,8 @@ static int fill(reader *r, kh_buf *chunk, size_t want, kh_err *err) {
     return refuse_compressed(r, chunk, err);
 }
 
-/* Where the chunk's last whole line ends: the line that reaches the limit, or else the last one. 0: no line is whole. */
+/* Where the chunk's last whole line ends: the line that reaches the limit, or else the last one. 0:
+ * no line is whole. */
 static size_t whole_lines(const reader *r, const kh_buf *chunk) {
     const char *end = NULL;
     if (chunk->len >= r->left)
@@ -89,7 +92,8 @@ static size_t whole_lines(const reader *r, const kh_buf *chunk) {
     return end ? (size_t)(end - chunk->data) + 1 : 0;
 }
 
-/* Puts the next lines, about CHUNK_BYTES of them, into chunk; none at the end of the file or of the limit. */
+/* Puts the next lines, about CHUNK_BYTES of them, into chunk; none at the end of the file or of the
+ * limit. */
 static int reader_next(reader *r, kh_buf *chunk, kh_err *err) {
     kh_buf_reset(chunk);
     if (r->left == 0)
@@ -107,7 +111,8 @@ static int reader_next(reader *r, kh_buf *chunk, kh_err *err) {
         if (cut > 0 || r->ended)
             break;
         if (want >= LINE_BYTES)
-            return kh_fail(err, KH_ELIMIT, "%s: a line of more than 64 MB; a corpus holds one text per line", r->name);
+            return kh_fail(err, KH_ELIMIT,
+                "%s: a line of more than 64 MB; a corpus holds one text per line", r->name);
     }
     if (r->ended && (cut == 0 || chunk->len < r->left))
         cut = chunk->len; /* the last line needs no newline */
@@ -119,7 +124,7 @@ static int reader_next(reader *r, kh_buf *chunk, kh_err *err) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ counting */
+/* ------------------------------------------------------------------------------------ counting */
 
 typedef struct chunk {
     kh_buf text, spare; /* whole lines; room to rewrite them */
@@ -138,8 +143,8 @@ static void put_char(uint32_t ch, bool lowercase, kh_buf *out) {
         kh_buf_bytes(out, utf8, (size_t)kh_utf8_put(ch, utf8));
 }
 
-/* Mends broken UTF-8, puts the prefix spaces in, makes small letters of capital ones. No broken sequence holds a newline, and
- * no character's small form does, so lines stay lines. */
+/* Mends broken UTF-8, puts the prefix spaces in, makes small letters of capital ones. No broken
+ * sequence holds a newline, and no character's small form does, so lines stay lines. */
 static void rewrite(chunk *c, const kh_counts_opts *o) {
     kh_buf_reset(&c->spare);
     bool line_start = true;
@@ -156,7 +161,8 @@ static void rewrite(chunk *c, const kh_counts_opts *o) {
     c->spare = old;
 }
 
-/* Adds `count` occurrences of a word; a new word's text is kept in `texts`, or borrowed if texts is NULL. */
+/* Adds `count` occurrences of a word; a new word's text is kept in `texts`, or borrowed if texts is
+ * NULL. */
 static bool add_word(kh_counts *w, const char *text, size_t len, uint64_t count, kh_arena *texts) {
     int32_t at;
     w->total += count;
@@ -214,14 +220,15 @@ static int collect(kh_counts *all, const chunk *c, kh_err *err) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- the whole */
+/* ----------------------------------------------------------------------------------- the whole */
 
 /* The bytes that will be read, for the progress bar; 0 if a file does not tell. */
 static long expected_bytes(const kh_counts_opts *o) {
     uint64_t sum = 0;
     for (int k = 0; k < o->n_path; k++) {
         struct stat st;
-        bool known = strcmp(o->path[k], "-") != 0 && stat(o->path[k], &st) == 0 && S_ISREG(st.st_mode);
+        bool known =
+            strcmp(o->path[k], "-") != 0 && stat(o->path[k], &st) == 0 && S_ISREG(st.st_mode);
         if (!known)
             return 0;
         sum += (uint64_t)st.st_size;
@@ -230,7 +237,8 @@ static long expected_bytes(const kh_counts_opts *o) {
 }
 
 /* Reads up to n_chunk chunks, across the borders of files; *n gets how many hold text. */
-static int read_round(reader *r, const kh_counts_opts *o, int *next_path, chunk *chunks, int n_chunk, int *n, kh_err *err) {
+static int read_round(reader *r, const kh_counts_opts *o, int *next_path, chunk *chunks,
+    int n_chunk, int *n, kh_err *err) {
     *n = 0;
     while (*n < n_chunk && r->left > 0) {
         int rc = 0;
@@ -253,13 +261,16 @@ static int read_round(reader *r, const kh_counts_opts *o, int *next_path, chunk 
 int kh_counts_read(kh_counts *words, const kh_counts_opts *o, const kh_hooks *hooks, kh_err *err) {
     int n_chunk = kh_threads(), next_path = 0, n, rc = 0;
     long expected = expected_bytes(o);
-    reader r = { .fd = -1, .left = o->limit_bytes ? o->limit_bytes : UINT64_MAX, .rest = kh_buf_init(KH_BUF_MAX) };
+    reader r = { .fd = -1,
+        .left = o->limit_bytes ? o->limit_bytes : UINT64_MAX,
+        .rest = kh_buf_init(KH_BUF_MAX) };
     chunk *chunks = kh_calloc((size_t)n_chunk, sizeof *chunks);
     if (!chunks)
         return kh_fail_memory(err);
     for (int k = 0; k < n_chunk; k++)
         chunks[k].text = chunks[k].spare = kh_buf_init(KH_BUF_MAX);
-    while (rc == 0 && (rc = read_round(&r, o, &next_path, chunks, n_chunk, &n, err)) == 0 && n > 0) {
+    while (
+        rc == 0 && (rc = read_round(&r, o, &next_path, chunks, n_chunk, &n, err)) == 0 && n > 0) {
 #pragma omp parallel for num_threads(n_chunk) schedule(static, 1)
         for (int k = 0; k < n; k++)
             count_chunk(&chunks[k], o);

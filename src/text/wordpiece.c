@@ -1,4 +1,5 @@
-/* wordpiece.c - see wordpiece.h. All tokens stand in one trie; continuations are those below the node of the prefix. */
+/* wordpiece.c - see wordpiece.h. All tokens stand in one trie; continuations are those below the
+ * node of the prefix. */
 #include "text/wordpiece.h"
 
 #include "base/err.h"
@@ -39,12 +40,14 @@ static bool is_longer(const char *s, size_t n, int max) {
 
 static int put_unknown(const kh_wordpiece *m, kh_ids *out, kh_err *err) {
     if (m->unk < 0)
-        return kh_fail(err, KH_EMISMATCH, "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"",
+        return kh_fail(err, KH_EMISMATCH,
+            "a word is not in the tokenizer's vocabulary, and neither is its unk_token \"%.100s\"",
             m->unk_token);
     return kh_ids_push(out, m->unk, err);
 }
 
-int kh_wordpiece_encode(const kh_wordpiece *m, const char *word, size_t n, kh_ids *out, kh_err *err) {
+int kh_wordpiece_encode(
+    const kh_wordpiece *m, const char *word, size_t n, kh_ids *out, kh_err *err) {
     int32_t whole = kh_lexicon_find(&m->words, word, n);
     if (whole >= 0)
         return kh_ids_push(out, whole, err);

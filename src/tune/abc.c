@@ -1,11 +1,14 @@
-/* abc.c - approximate Bayesian computation: rejection, and the sequential Monte Carlo of the paper. doc/methods.md, L1 to L6.
+/* abc.c - approximate Bayesian computation: rejection, and the sequential Monte Carlo of the paper.
+ * doc/methods.md, L1 to L6.
  *
- * Candidates are drawn in batches of 20, each from a random stream of its own; those with few enough errors are accepted in the
- * order of their numbers. The first population is made of prior draws. Each later one perturbs members of the one before it by
- * a normal kernel and allows one error less. Errors are whole numbers, so that ties are ties.
+ * Candidates are drawn in batches of 20, each from a random stream of its own; those with few
+ * enough errors are accepted in the order of their numbers. The first population is made of prior
+ * draws. Each later one perturbs members of the one before it by a normal kernel and allows one
+ * error less. Errors are whole numbers, so that ties are ties.
  *
- * Every loop ends: a population may have at most `max-misses` batches in a row without an acceptance. */
-#include "tune/labels.h"
+ * Every loop ends: a population may have at most `max-misses` batches in a row without an
+ * acceptance. */
+#include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -25,42 +28,57 @@ typedef struct abc_opts {
 enum { BATCH = 20 };
 
 #define OWN_ROWS \
-    { "samples", KH_OPT_INT, offsetof(abc_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N", \
-        .help = "members of a population" }, \
-    { "first-draws", KH_OPT_INT, offsetof(abc_opts, first_draws), "1", .min = 1, .max = 1 << 16, .arg = "N", \
-        .help = "prior draws whose least error count is the first tolerance" }, \
-    { "max-misses", KH_OPT_INT, offsetof(abc_opts, max_misses), "50", .min = 1, .max = 1 << 20, .arg = "N", \
-        .help = "batches of 20 candidates without an acceptance before the run ends" }, \
-    { "min-rate", KH_OPT_NUMBER, offsetof(abc_opts, min_rate), "0", .min = 0, .max = 1, .arg = "X", \
-        .help = "share of candidates accepted below which the run ends" }, \
-    { "early-rejection", KH_OPT_CHOICE, offsetof(abc_opts, early), "on", .arg = "off|on", \
-        .help = "stop asking about a candidate that has too many errors; accepts the same" }
+    { "samples", KH_OPT_INT, offsetof(abc_opts, samples), "100", .min = 1, .max = 1 << 20, \
+        .arg = "N", .help = "members of a population" }, \
+        { "first-draws", KH_OPT_INT, offsetof(abc_opts, first_draws), "1", .min = 1, \
+            .max = 1 << 16, .arg = "N", \
+            .help = "prior draws whose least error count is the first tolerance" }, \
+        { "max-misses", KH_OPT_INT, offsetof(abc_opts, max_misses), "50", .min = 1, \
+            .max = 1 << 20, .arg = "N", \
+            .help = "batches of 20 candidates without an acceptance before the run ends" }, \
+        { "min-rate", KH_OPT_NUMBER, offsetof(abc_opts, min_rate), "0", .min = 0, .max = 1, \
+            .arg = "X", .help = "share of candidates accepted below which the run ends" }, \
+    { \
+        "early-rejection", KH_OPT_CHOICE, offsetof(abc_opts, early), "on", \
+            .arg = "off|on", \
+            .help = "stop asking about a candidate that has too many errors; accepts the same" \
+    }
 
 #define REJECTION_ROWS \
-    { "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "-1", .min = -1, .max = 1 << 30, .arg = "N", \
-        .help = "errors allowed; -1: as many as the best of the first draws makes" }
+    { \
+        "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "-1", \
+            .min = -1, .max = 1 << 30, .arg = "N", \
+            .help = "errors allowed; -1: as many as the best of the first draws makes" \
+    }
 
 #define SMC_ROWS \
-    { "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
-        .help = "errors allowed in the last generation" }, \
-    { "budget-generations", KH_OPT_INT, offsetof(abc_opts, generations), "1000", .min = 1, .max = 1 << 30, .arg = "N", \
-        .help = "generations" }, \
-    { "weights", KH_OPT_CHOICE, offsetof(abc_opts, importance), "uniform", .arg = "uniform|importance", \
-        .help = "of the members; importance weights are correct, and collapse in many dimensions" }, \
-    { "kernel-mean", KH_OPT_NUMBER, offsetof(abc_opts, kernel_mean), "0", .min = 0, .max = 1e9, .arg = "X", \
-        .help = "scale the kernel's variances to this mean; 0: they are those of the population" }
+    { "tolerance", KH_OPT_INT, offsetof(abc_opts, tolerance), "0", .min = 0, .max = 1 << 30, \
+        .arg = "N", .help = "errors allowed in the last generation" }, \
+        { "budget-generations", KH_OPT_INT, offsetof(abc_opts, generations), "1000", .min = 1, \
+            .max = 1 << 30, .arg = "N", .help = "generations" }, \
+        { "weights", KH_OPT_CHOICE, offsetof(abc_opts, importance), "uniform", \
+            .arg = "uniform|importance", \
+            .help = "of the members; importance weights are correct, and collapse in many " \
+                    "dimensions" }, \
+    { \
+        "kernel-mean", KH_OPT_NUMBER, offsetof(abc_opts, kernel_mean), "0", \
+            .min = 0, .max = 1e9, .arg = "X", \
+            .help = \
+                "scale the kernel's variances to this mean; 0: they are those of the population" \
+    }
 
-static const kh_opt rejection_table[] = { KH_LABELS_ROWS(abc_opts, labels), OWN_ROWS, REJECTION_ROWS, { 0 } };
+static const kh_opt rejection_table[] = { KH_LABELS_ROWS(abc_opts, labels), OWN_ROWS,
+    REJECTION_ROWS, { 0 } };
 static const kh_opt smc_table[] = { KH_LABELS_ROWS(abc_opts, labels), OWN_ROWS, SMC_ROWS, { 0 } };
 static const kh_opt toy_rejection_table[] = { OWN_ROWS, REJECTION_ROWS, { 0 } };
 static const kh_opt toy_smc_table[] = { OWN_ROWS, SMC_ROWS, { 0 } };
 
-/* --------------------------------------------------------------------------------------------------- the state */
+/* ----------------------------------------------------------------------------------- the state */
 
 typedef struct abc {
     const abc_opts *o;
     kh_simulator *s;
-    kh_watch *w;
+    kh_monitor *w;
     uint64_t seed;
     int gen, eps;
     kh_population now, next; /* the last whole population; the one that is being filled */
@@ -72,7 +90,8 @@ typedef struct abc {
     int accepted, misses;
 } abc;
 
-static int abc_new(abc *a, const abc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int abc_new(
+    abc *a, const abc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
     *a = (abc){ .o = o, .s = s, .w = w, .seed = seed };
     int rc = kh_population_new(&a->now, o->samples, s, err);
     if (rc == 0)
@@ -94,9 +113,10 @@ static void abc_free(abc *a) {
 
 static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (size_t)p->dim; }
 
-/* -------------------------------------------------------------------------------------------- filling a population */
+/* ------------------------------------------------------------------------ filling a population */
 
-/* L3: a member of the last population, chosen by weight, plus noise; in the first generation, a prior draw. */
+/* L3: a member of the last population, chosen by weight, plus noise; in the first generation, a
+ * prior draw. */
 static void propose(abc *a, int i) {
     kh_rng r = kh_rng_stream(a->seed, KH_RNG_ABC, (uint32_t)a->gen, a->tried + (uint32_t)i);
     float *z = z_of(&a->batch, i);
@@ -123,7 +143,8 @@ static int ask_batch(abc *a, int n, kh_err *err) {
     return a->s->errors(a->s, &c, a->allowance, a->batch.errors, a->batch.answer, err);
 }
 
-/* Accepted in the order of their numbers; what is left of a batch when the population is full is not looked at. */
+/* Accepted in the order of their numbers; what is left of a batch when the population is full is
+ * not looked at. */
 static void accept_batch(abc *a) {
     int before = a->accepted;
     for (int i = 0; i < BATCH && a->accepted < a->o->samples; i++, a->tried++)
@@ -136,8 +157,8 @@ static void accept_batch(abc *a) {
     a->misses = a->accepted > before ? 0 : a->misses + 1;
 }
 
-/* How many members there may be to look at after another batch: the population, if that may fill it, or what there is of the
- * first one; later the last whole one stands until then (0). */
+/* How many members there may be to look at after another batch: the population, if that may fill
+ * it, or what there is of the first one; later the last whole one stands until then (0). */
 static int next_look(const abc *a) {
     int n = a->accepted + BATCH;
     return n >= a->o->samples ? a->o->samples : a->gen > 1 ? 0 : n;
@@ -146,11 +167,14 @@ static int next_look(const abc *a) {
 /* True if the population is still worth filling. Otherwise the watch says why not. */
 static bool goes_on(abc *a) {
     if (a->misses >= a->o->max_misses)
-        kh_watch_stop(a->w, "no candidate of the last %d had at most %d errors", a->misses * BATCH, a->eps);
+        kh_monitor_stop(
+            a->w, "no candidate of the last %d had at most %d errors", a->misses * BATCH, a->eps);
     else if (a->tried >= BATCH && a->accepted < a->o->min_rate * a->tried)
-        kh_watch_stop(a->w, "only %d of %u candidates had at most %d errors, less than --min-rate %g", a->accepted,
+        kh_monitor_stop(a->w,
+            "only %d of %u candidates had at most %d errors, less than --min-rate %g", a->accepted,
             (unsigned)a->tried, a->eps, a->o->min_rate);
-    return kh_watch_may(a->w, (long long)BATCH * a->s->cost, next_look(a), a->gen > 1 || a->accepted > 0);
+    return kh_monitor_may(
+        a->w, (long long)BATCH * a->s->cost, next_look(a), a->gen > 1 || a->accepted > 0);
 }
 
 /* L2: until S are accepted or the run must end. */
@@ -166,12 +190,14 @@ static int fill(abc *a, kh_err *err) {
     return rc;
 }
 
-/* L1: the first tolerance is the least error count of some prior draws, all rows asked; the best of them is kept in case that
- * nothing better is found. */
+/* L1: the first tolerance is the least error count of some prior draws, all rows asked; the best of
+ * them is kept in case that nothing better is found. */
 static int first_tolerance(abc *a, kh_err *err) {
     int rc = 0, left = a->o->first_draws;
     a->eps = a->s->n_error;
-    while (left > 0 && rc == 0 && kh_watch_may(a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, 1, a->now.n == 1)) {
+    while (left > 0 && rc == 0 &&
+        kh_monitor_may(
+            a->w, (long long)(left < BATCH ? left : BATCH) * a->s->cost, 1, a->now.n == 1)) {
         int n = left < BATCH ? left : BATCH, eps = a->eps;
         a->eps = a->s->n_error;
         rc = ask_batch(a, n, err);
@@ -190,7 +216,7 @@ static int first_tolerance(abc *a, kh_err *err) {
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------- weights, kernel */
+/* ----------------------------------------------------------------------------- weights, kernel */
 
 /* L4: the diagonal of the weighted variance of the population. */
 static void set_kernel(abc *a) {
@@ -218,7 +244,8 @@ static double log_sum(const double *x, int n) {
     return isfinite(max) ? max + log(sum) : max;
 }
 
-/* L5, in logarithms: prior density over the density of the proposal, up to constants that are the same for all. */
+/* L5, in logarithms: prior density over the density of the proposal, up to constants that are the
+ * same for all. */
 static void weigh(abc *a) {
     kh_population *p = &a->next;
     double most = -INFINITY, total = 0;
@@ -243,7 +270,7 @@ static void weigh(abc *a) {
         p->weight[i] /= total;
 }
 
-/* ------------------------------------------------------------------------------------------------------ the run */
+/* ------------------------------------------------------------------------------------- the run */
 
 static int report(abc *a, bool last, kh_err *err) {
     const kh_population *p = &a->now;
@@ -254,10 +281,11 @@ static int report(abc *a, bool last, kh_err *err) {
         sum += p->errors[i];
         best = p->errors[i] < best ? p->errors[i] : best;
     }
-    snprintf(facts, sizeof facts, "eps=%d accepted=%d tried=%u rate=%.4f ess=%.1f ancestors=%d errors=%d/%.2f saved=%lld", a->eps,
-        p->n, (unsigned)a->tried, (double)p->n / (double)a->tried, kh_population_ess(p), kh_population_ancestors(p), best,
-        sum / p->n, a->s->saved);
-    return kh_watch_done(a->w, p, &(kh_step){ a->gen, a->gen, 0, facts }, last, err);
+    snprintf(facts, sizeof facts,
+        "eps=%d accepted=%d tried=%u rate=%.4f ess=%.1f ancestors=%d errors=%d/%.2f saved=%lld",
+        a->eps, p->n, (unsigned)a->tried, (double)p->n / (double)a->tried, kh_population_ess(p),
+        kh_population_ancestors(p), best, sum / p->n, a->s->saved);
+    return kh_monitor_done(a->w, p, &(kh_level_done){ a->gen, a->gen, 0, facts }, last, err);
 }
 
 /* The population just filled becomes the last whole one. */
@@ -291,7 +319,8 @@ static int hand_over(abc *a, kh_population *out, int rc) {
     return rc;
 }
 
-static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed,
+    kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
@@ -302,31 +331,33 @@ static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, 
     if (rc == 0)
         rc = one_generation(&a, true, err);
     if (rc == 0)
-        kh_watch_stop(w, "%d draws with at most %d errors are there", a.accepted, a.eps);
+        kh_monitor_stop(w, "%d draws with at most %d errors are there", a.accepted, a.eps);
     return hand_over(&a, out, rc);
 }
 
-static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed,
+    kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
     abc a;
     int rc = abc_new(&a, o, s, seed, w, err);
     if (rc == 0)
         rc = first_tolerance(&a, err);
     a.eps = a.eps > o->tolerance ? a.eps : o->tolerance;
-    for (a.gen = 1; rc == 0 && a.gen <= o->generations && a.eps >= o->tolerance && !w->stopped[0]; a.gen++, a.eps--) {
+    for (a.gen = 1; rc == 0 && a.gen <= o->generations && a.eps >= o->tolerance && !w->stopped[0];
+         a.gen++, a.eps--) {
         if (a.gen > 1)
             set_kernel(&a);
         rc = one_generation(&a, a.gen == o->generations || a.eps == o->tolerance, err);
     }
     if (rc == 0 && a.eps < o->tolerance)
-        kh_watch_stop(w, "the tolerance of %d errors is reached", o->tolerance);
+        kh_monitor_stop(w, "the tolerance of %d errors is reached", o->tolerance);
     if (rc == 0)
-        kh_watch_stop(w, "all %d generations are done", o->generations);
+        kh_monitor_stop(w, "all %d generations are done", o->generations);
     return hand_over(&a, out, rc);
 }
 
-/* The published code: the first tolerance is the best of 20 draws, the kernel's variances have mean 10, all rows are asked, and
- * votes are not calibrated. */
+/* The published code: the first tolerance is the best of 20 draws, the kernel's variances have mean
+ * 10, all rows are asked, and votes are not calibrated. */
 static void exact(void *opts) {
     abc_opts *o = opts;
     o->first_draws = 20;
@@ -335,7 +366,7 @@ static void exact(void *opts) {
     o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
-/* ----------------------------------------------------------------------------------------------------- the rows */
+/* ------------------------------------------------------------------------------------ the rows */
 
 const kh_sampler kh_sampler_abc_rejection = {
     .name = "abc-rejection",
@@ -355,11 +386,14 @@ const kh_sampler kh_sampler_abc_smc = {
     .run = run_abc_smc,
 };
 
-static long long least(const kh_tuning *t, const void *opts) { return kh_labels_least(t, ((const abc_opts *)opts)->samples); }
+static long long least(const kh_tuning *t, const void *opts) {
+    return kh_labels_least(t, ((const abc_opts *)opts)->samples);
+}
 
 /* Every member may take all the misses that there may be. */
 static double most_draws(const abc_opts *o) {
-    double n = (double)o->samples * o->max_misses * BATCH, by_rate = o->min_rate > 0 ? o->samples / o->min_rate + BATCH : n;
+    double n = (double)o->samples * o->max_misses * BATCH,
+           by_rate = o->min_rate > 0 ? o->samples / o->min_rate + BATCH : n;
     return n < by_rate ? n : by_rate;
 }
 
@@ -377,7 +411,8 @@ static void most_of_abc_smc(const kh_tuning *t, const void *opts, kh_plan *most)
 }
 
 static int rejection_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
+    return kh_labels_run(
+        t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
 }
 
 const kh_method kh_method_abc_rejection = {

@@ -1,12 +1,14 @@
 /* bbt.c - black-box tuning (Sun et al. 2022) and ensembles of it.
  *
- * CMA-ES minimises the train loss over z. Every dev_every-th generation, and the last one, the generation's best z by train
- * loss is scored on dev; the best of those is the result, the later one of equals. An ensemble is several such searches
- * with seeds of their own and, unless told otherwise, projections of their own. doc/methods.md, T10 and T11.
+ * CMA-ES minimises the train loss over z. Every dev_every-th generation, and the last one, the
+ * generation's best z by train loss is scored on dev; the best of those is the result, the later
+ * one of equals. An ensemble is several such searches with seeds of their own and, unless told
+ * otherwise, projections of their own. doc/methods.md, T10 and T11.
  *
- * Members know nothing of each other, so several may go in step (kh_tune_opts.groups): their populations are asked in one question,
- * which gives many ranks, threads or connections more to do at a time. What is written down must not show it: a member's lines wait
- * until the members before it are done, and count the queries that would have been asked by then. */
+ * Members know nothing of each other, so several may go in step (kh_tune_opts.groups): their
+ * populations are asked in one question, which gives many ranks, threads or connections more to do
+ * at a time. What is written down must not show it: a member's lines wait until the members before
+ * it are done, and count the queries that would have been asked by then. */
 #include "tune/cmaes.h"
 #include "tune/method.h"
 
@@ -28,21 +30,24 @@ typedef struct bbt_opts {
 } bbt_opts;
 
 #define BBT_ROWS(default_bound) \
-    KH_SEARCH_ROWS(bbt_opts, "generations of a search"), KH_SEARCH_STEP_ROWS(bbt_opts, default_bound, "z stays"), \
-    { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, \
-        .help = "what is minimised on the train rows" }, \
-    KH_SEARCH_DEV_ROW(bbt_opts), KH_SEARCH_SHAPE_ROWS(bbt_opts)
+    KH_SEARCH_ROWS(bbt_opts, "generations of a search"), \
+        KH_SEARCH_STEP_ROWS(bbt_opts, default_bound, "z stays"), \
+        { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, \
+            .help = "what is minimised on the train rows" }, \
+        KH_SEARCH_DEV_ROW(bbt_opts), KH_SEARCH_SHAPE_ROWS(bbt_opts)
 
 static const kh_opt bbt_table[] = { BBT_ROWS("100"), { 0 } };
 
 static const kh_opt ensemble_table[] = {
-    { "members", KH_OPT_INT, offsetof(bbt_opts, members), "10", .min = 1, .max = 1 << 16, .arg = "N", .help = "searches" },
-    { "share-projection", KH_OPT_FLAG, offsetof(bbt_opts, share), .help = "one matrix A for all members instead of one for each" },
+    { "members", KH_OPT_INT, offsetof(bbt_opts, members), "10", .min = 1, .max = 1 << 16,
+        .arg = "N", .help = "searches" },
+    { "share-projection", KH_OPT_FLAG, offsetof(bbt_opts, share),
+        .help = "one matrix A for all members instead of one for each" },
     BBT_ROWS("0"),
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------- one search */
+/* ---------------------------------------------------------------------------------- one search */
 
 /* A generation whose line waits for the members before it. */
 typedef struct note {
@@ -85,7 +90,8 @@ typedef struct group {
 } group;
 
 /* like: whose subspace it shares, or NULL. */
-static int search_new(search *s, group *g, int member, uint64_t seed, uint64_t projection, search *like, kh_err *err) {
+static int search_new(search *s, group *g, int member, uint64_t seed, uint64_t projection,
+    search *like, kh_err *err) {
     const bbt_opts *o = g->o;
     kh_tuning *t = g->t;
     int dim = t->space.dim;
@@ -132,7 +138,9 @@ static void group_free(group *g) {
     kh_free(g->s);
 }
 
-static bool search_goes_on(const search *s) { return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING; }
+static bool search_goes_on(const search *s) {
+    return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING;
+}
 
 static void search_tell(search *s) {
     kh_cmaes_tell(s->es, s->f);
@@ -143,7 +151,7 @@ static void search_tell(search *s) {
     s->best = s->f[s->top] < s->best ? s->f[s->top] : s->best;
 }
 
-/* ------------------------------------------------------------------------------------- searches, one step of all */
+/* ------------------------------------------------------------------- searches, one step of all */
 
 /* Some of a group's searches and what is asked about each. */
 typedef struct selection {
@@ -157,8 +165,9 @@ typedef struct selection {
 
 static int selection_new(selection *p, int most, kh_err *err) {
     size_t n = (size_t)most;
-    *p = (selection){ kh_calloc(n, sizeof *p->of), kh_calloc(n, sizeof *p->loss), kh_calloc(n, sizeof *p->space),
-        kh_calloc(n, sizeof *p->z), kh_calloc(n, sizeof *p->out), 0 };
+    *p = (selection){ kh_calloc(n, sizeof *p->of), kh_calloc(n, sizeof *p->loss),
+        kh_calloc(n, sizeof *p->space), kh_calloc(n, sizeof *p->z), kh_calloc(n, sizeof *p->out),
+        0 };
     return p->of && p->loss && p->space && p->z && p->out ? 0 : kh_fail_memory(err);
 }
 
@@ -170,7 +179,8 @@ static void selection_free(selection *p) {
     kh_free(p->out);
 }
 
-/* One generation: ask, evaluate, tell. The loss told of a candidate is that of its float numbers, which are what is kept. */
+/* One generation: ask, evaluate, tell. The loss told of a candidate is that of its float numbers,
+ * which are what is kept. */
 static int step_all(group *g, selection *p, kh_err *err) {
     kh_tuning *t = g->t;
     for (int i = 0; i < p->n; i++) {
@@ -214,7 +224,7 @@ static int judge_all(group *g, selection *p, kh_err *err) {
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------------------------ the record */
+/* ---------------------------------------------------------------------------------- the record */
 
 /* before: queries that the searches before this one take. */
 static void report(const group *g, const search *s, const note *x, long long before, bool late) {
@@ -225,7 +235,8 @@ static void report(const group *g, const search *s, const note *x, long long bef
     kh_loss_facts(facts, x->loss, x->best);
     kh_tuning_report(g->t, g->phase,
         &(kh_generation){ s->member, x->gen, (first - (s - g->s)) * g->o->generations + done,
-            (long)(s->member < 0 ? 1 : g->o->members) * g->o->generations, x->dev, facts, g->base + before + x->queries, late });
+            (long)(s->member < 0 ? 1 : g->o->members) * g->o->generations, x->dev, facts,
+            g->base + before + x->queries, late });
 }
 
 /* The generation that has just been done: the first search's is told at once, the others' wait. */
@@ -247,7 +258,7 @@ static void report_waiting(const group *g) {
             report(g, &g->s[i], &g->s[i].note[k], before, true);
 }
 
-/* --------------------------------------------------- states and results, as bytes that the same run reads again */
+/* ---------------------------------- states and results, as bytes that the same run reads again */
 
 typedef struct saved {
     int gen, judged, n_note;
@@ -256,11 +267,13 @@ typedef struct saved {
     size_t optimiser; /* bytes of it */
 } saved;
 
-/* What a search has found, the last generation's best, and, for one that goes on, its optimiser and the lines that wait. */
+/* What a search has found, the last generation's best, and, for one that goes on, its optimiser and
+ * the lines that wait. */
 static int put_search(const search *s, const kh_tuning *t, bool goes_on, kh_buf *out, kh_err *err) {
     kh_buf es = kh_buf_init(KH_BUF_MAX);
     int rc = goes_on ? kh_cmaes_save(s->es, &es, err) : 0;
-    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->queries, es.len };
+    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->queries,
+        es.len };
     kh_buf_bytes(out, &head, sizeof head);
     kh_buf_bytes(out, s->chosen, (size_t)s->dim * sizeof *s->chosen);
     kh_buf_bytes(out, s->z + (size_t)s->top * (size_t)s->dim, (size_t)s->dim * sizeof *s->z);
@@ -281,7 +294,9 @@ static const char *take(const char **at, size_t *left, size_t n) {
     return part;
 }
 
-static int damaged(kh_err *err) { return kh_fail(err, KH_EFORMAT, "the kept state of a search is damaged"); }
+static int damaged(kh_err *err) {
+    return kh_fail(err, KH_EFORMAT, "the kept state of a search is damaged");
+}
 
 static int take_search(search *s, const kh_tuning *t, const char **at, size_t *left, kh_err *err) {
     size_t size = (size_t)s->dim * sizeof *s->z, answers = kh_dev_size(t) * sizeof *s->answers;
@@ -307,7 +322,8 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
     s->queries = head.queries, s->n_note = head.n_note;
     s->top = 0;
     kh_cmaes *es = NULL;
-    int rc = head.optimiser > 0 ? kh_cmaes_load(&es, part[4], head.optimiser, "the kept state", err) : 0;
+    int rc =
+        head.optimiser > 0 ? kh_cmaes_load(&es, part[4], head.optimiser, "the kept state", err) : 0;
     if (rc == 0 && es) {
         kh_cmaes_free(s->es);
         s->es = es;
@@ -315,7 +331,8 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
     return rc;
 }
 
-/* All searches at once, by the number of the first. name: "searches" while they go on, "members" when they are done. */
+/* All searches at once, by the number of the first. name: "searches" while they go on, "members"
+ * when they are done. */
 static int keep_group(const group *g, const char *name, bool goes_on, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     int rc = 0;
@@ -323,8 +340,9 @@ static int keep_group(const group *g, const char *name, bool goes_on, kh_err *er
     for (int i = 0; i < g->n && rc == 0; i++)
         rc = put_search(&g->s[i], g->t, goes_on, &b, err);
     if (rc == 0)
-        rc = kh_buf_failed(&b) ? kh_fail_memory(err)
-                               : kh_tuning_keep(g->t, name, g->s->member < 0 ? 0 : g->s->member, b.data, b.len, err);
+        rc = kh_buf_failed(&b)
+            ? kh_fail_memory(err)
+            : kh_tuning_keep(g->t, name, g->s->member < 0 ? 0 : g->s->member, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
@@ -347,11 +365,12 @@ static int recall_group(group *g, const char *name, kh_err *err) {
     return rc;
 }
 
-/* ---------------------------------------------------------------------------------------------------- whole searches */
+/* ------------------------------------------------------------------------------ whole searches */
 
 static int one_round(group *g, selection *p, kh_err *err) {
     int n = p->n, rc = step_all(g, p, err), due = 0;
-    for (int i = 0; i < n; i++) /* those that dev is asked about come first; the order changes nothing */
+    for (int i = 0; i < n;
+         i++) /* those that dev is asked about come first; the order changes nothing */
         if (p->of[i]->gen % g->o->dev_every == 0) {
             search *s = p->of[i];
             p->of[i] = p->of[due];
@@ -367,7 +386,8 @@ static int one_round(group *g, selection *p, kh_err *err) {
     return rc;
 }
 
-/* The searches from where they are to their end. Queries stay within the budget, the last look at dev included. */
+/* The searches from where they are to their end. Queries stay within the budget, the last look at
+ * dev included. */
 static int run_group(group *g, kh_err *err) {
     kh_tuning *t = g->t;
     long long cost = (long long)g->o->pop * t->train->n_row + t->dev->n_row;
@@ -403,7 +423,8 @@ static void search_reason(const search *s, kh_tuning *t) {
     if (s->gen == s->o->generations)
         kh_tuning_stop(t, "all %d generations are done", s->gen);
     else
-        kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", s->gen, kh_cmaes_stop_name(kh_cmaes_stop(s->es)));
+        kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", s->gen,
+            kh_cmaes_stop_name(kh_cmaes_stop(s->es)));
 }
 
 static long long one_generation(const kh_tuning *t, const void *opts) {
@@ -417,9 +438,11 @@ static void all_searches(const kh_tuning *t, const bbt_opts *o, int members, kh_
     most->dev = members * looks * t->dev->n_row;
 }
 
-/* -------------------------------------------------------------------------------------------------------- BBT */
+/* ----------------------------------------------------------------------------------------- BBT */
 
-static void all_of_bbt(const kh_tuning *t, const void *opts, kh_plan *most) { all_searches(t, opts, 1, most); }
+static void all_of_bbt(const kh_tuning *t, const void *opts, kh_plan *most) {
+    all_searches(t, opts, 1, most);
+}
 
 static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     group g = { .t = t, .o = opts, .s = kh_calloc(1, sizeof *g.s), .n = 1, .phase = "bbt" };
@@ -447,7 +470,7 @@ const kh_method kh_method_bbt = {
     .run = run_bbt,
 };
 
-/* -------------------------------------------------------------------------------------------------- ensembles */
+/* ----------------------------------------------------------------------------------- ensembles */
 
 /* Member 0 has the seed itself, so that an ensemble of one is BBT. */
 static uint64_t member_seed(uint64_t seed, int member) {
@@ -455,29 +478,40 @@ static uint64_t member_seed(uint64_t seed, int member) {
     return member == 0 ? seed : kh_rng_u64(&r);
 }
 
-/* How many of the members that are left go in step. Where a budget of queries might end one of them, only the first: which members
- * the budget is spent on must not depend on how many go in step. */
+/* How many of the members that are left go in step. Where a budget of queries might end one of
+ * them, only the first: which members the budget is spent on must not depend on how many go in
+ * step. */
 static int group_size(const kh_tuning *t, const bbt_opts *o, int left) {
     kh_plan most;
     int n = t->o->groups < 1 ? 1 : t->o->groups < left ? t->o->groups : left;
     all_searches(t, o, 1, &most);
-    long long fit = t->o->max_queries > 0 ? (t->o->max_queries - t->reserve - kh_tuning_queries(t)) / (most.train + most.dev) : n;
+    long long fit = t->o->max_queries > 0
+        ? (t->o->max_queries - t->reserve - kh_tuning_queries(t)) / (most.train + most.dev)
+        : n;
     return fit >= n ? n : fit > 1 ? (int)fit : 1;
 }
 
 static int new_members(group *g, int first, kh_err *err) {
     int rc = g->s ? 0 : kh_fail_memory(err);
     for (int i = 0; i < g->n && rc == 0; i++) {
-        uint64_t seed = member_seed(g->t->o->seed, first + i), projection = g->o->share ? g->t->o->seed : seed;
-        rc = search_new(&g->s[i], g, first + i, seed, projection, g->o->share && i > 0 ? g->s : NULL, err);
+        uint64_t seed = member_seed(g->t->o->seed, first + i),
+                 projection = g->o->share ? g->t->o->seed : seed;
+        rc = search_new(
+            &g->s[i], g, first + i, seed, projection, g->o->share && i > 0 ? g->s : NULL, err);
     }
     return rc;
 }
 
-/* Runs members from *next on and counts them there, adds their samples to the posterior and their answers on dev to `sum`. */
-static int run_members(kh_tuning *t, const bbt_opts *o, int *next, kh_posterior *p, double *sum, kh_err *err) {
+/* Runs members from *next on and counts them there, adds their samples to the posterior and their
+ * answers on dev to `sum`. */
+static int run_members(
+    kh_tuning *t, const bbt_opts *o, int *next, kh_posterior *p, double *sum, kh_err *err) {
     int first = *next;
-    group g = { .t = t, .o = o, .n = group_size(t, o, o->members - first), .base = kh_tuning_queries(t), .phase = "ensemble" };
+    group g = { .t = t,
+        .o = o,
+        .n = group_size(t, o, o->members - first),
+        .base = kh_tuning_queries(t),
+        .phase = "ensemble" };
     g.s = kh_calloc((size_t)g.n, sizeof *g.s);
     int rc = new_members(&g, first, err);
     int known = rc == 0 ? recall_group(&g, "members", err) : rc;

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* The half-width of the parabola at a bound: small beside the interval and beside the bound's own size. */
+/* The half-width of the parabola at a bound: small beside the interval and beside the bound's own
+ * size. */
 static double margin(double bound, double width) { return fmin(width / 2, (1 + fabs(bound)) / 20); }
 
 /* g mirrored at the ends of [a, b], as often as it takes. Values inside come back bit for bit. */
@@ -19,7 +20,8 @@ static double fold(double g, double a, double b) {
 }
 
 double kh_boundary_map(double g, double lo, double hi) {
-    double width = hi - lo, al = isinf(lo) ? 0 : margin(lo, width), au = isinf(hi) ? 0 : margin(hi, width);
+    double width = hi - lo, al = isinf(lo) ? 0 : margin(lo, width),
+           au = isinf(hi) ? 0 : margin(hi, width);
     double x = fold(g, lo - al, hi + au);
     if (x < lo + al)
         x = lo + (x - (lo - al)) * (x - (lo - al)) / (4 * al);
@@ -29,7 +31,8 @@ double kh_boundary_map(double g, double lo, double hi) {
 }
 
 double kh_boundary_inverse(double x, double lo, double hi) {
-    double width = hi - lo, al = isinf(lo) ? 0 : margin(lo, width), au = isinf(hi) ? 0 : margin(hi, width);
+    double width = hi - lo, al = isinf(lo) ? 0 : margin(lo, width),
+           au = isinf(hi) ? 0 : margin(hi, width);
     if (x < lo + al)
         return lo - al + 2 * sqrt(al * (x - lo));
     if (x > hi - au)

@@ -1,38 +1,46 @@
 /* cmaes.c - the optimiser itself: parameters, ask, tell.
  *
- * One generation, in the order of the tutorial and of doc/methods.md, section CMA-ES: sample y = B D z (C1); rank; move the
- * mean (C2); path and step size (C3, C4); path and covariance (C5 to C8); decompose C when it has changed enough (C9). A
- * step in the whitened space, C^(-1/2) y, is B z: no inverse is ever formed, and |C^(-1/2) y| is |z|.
+ * One generation, in the order of the tutorial and of doc/methods.md, section CMA-ES: sample y = B
+ * D z (C1); rank; move the mean (C2); path and step size (C3, C4); path and covariance (C5 to C8);
+ * decompose C when it has changed enough (C9). A step in the whitened space, C^(-1/2) y, is B z: no
+ * inverse is ever formed, and |C^(-1/2) y| is |z|.
  *
- * Every element of every product is summed by one thread in a fixed order, so bits do not depend on the number of threads.
- * Loops over matrices run along rows, several sums at a time, which compilers vectorise without reordering any of them.
+ * Every element of every product is summed by one thread in a fixed order, so bits do not depend on
+ * the number of threads. Loops over matrices run along rows, several sums at a time, which
+ * compilers vectorise without reordering any of them.
  *
- * Left out on purpose: elitism, mirrored sampling, injection of foreign points, per-coordinate first step sizes. */
+ * Left out on purpose: elitism, mirrored sampling, injection of foreign points, per-coordinate
+ * first step sizes. */
 #include "tune/cmaes_impl.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "tune/boundary.h"
-#include "tune/eigen.h"
+#include "base/eigen.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Squares of step sizes and variances within these stay finite whatever a caller does after a stop. */
-static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100, VARIANCE_MAX = 1e100;
+/* Squares of step sizes and variances within these stay finite whatever a caller does after a stop.
+ */
+static const double SIGMA_MIN = 1e-150, SIGMA_MAX = 1e150, VARIANCE_MIN = 1e-100,
+                    VARIANCE_MAX = 1e100;
 
-/* Multiplications that take some milliseconds; for less, on a busy machine, threads are waited for longer than they help. */
+/* Multiplications that take some milliseconds; for less, on a busy machine, threads are waited for
+ * longer than they help. */
 enum { WORTH_THREADS = 1 << 23 };
 
 static size_t rows(int a, int b) { return (size_t)a * (size_t)b; }
 
-static double *variance(const kh_cmaes *c, int i) { return c->C + (c->full ? rows(i, c->n + 1) : (size_t)i); }
+static double *variance(const kh_cmaes *c, int i) {
+    return c->C + (c->full ? rows(i, c->n + 1) : (size_t)i);
+}
 
 double cmaes_variance(const kh_cmaes *c, int i) { return *variance(c, i); }
 
-/* ------------------------------------------------------------------------------------------------ parameters */
+/* ---------------------------------------------------------------------------------- parameters */
 
 /* (C11) The negative weights add up to the least of three numbers. */
 static void set_weights(kh_cmaes *c, const double alpha[3]) {
@@ -52,7 +60,8 @@ void cmaes_parameters(kh_cmaes *c) {
         sum[i >= c->mu] += c->w[i];
         squares[i >= c->mu] += c->w[i] * c->w[i];
     }
-    double mueff = c->mueff = sum[0] * sum[0] / squares[0], mueff_neg = squares[1] > 0 ? sum[1] * sum[1] / squares[1] : 0;
+    double mueff = c->mueff = sum[0] * sum[0] / squares[0],
+           mueff_neg = squares[1] > 0 ? sum[1] * sum[1] / squares[1] : 0;
     for (int i = 0; i < c->mu; i++)
         c->w[i] /= sum[0];
     c->cs = (mueff + 2) / (n + mueff + 5);
@@ -61,14 +70,19 @@ void cmaes_parameters(kh_cmaes *c) {
     /* (C13) The diagonal alone has n parameters instead of n^2 / 2 and can be learnt faster. */
     double faster = c->full ? 1 : (n + 2) / 3;
     c->c1 = fmin(1, faster * 2 / ((n + 1.3) * (n + 1.3) + mueff));
-    c->cmu = fmin(1 - c->c1, faster * 2 * (0.25 + mueff + 1 / mueff - 2) / ((n + 2) * (n + 2) + mueff));
-    set_weights(c, (double[]){ 1 + c->c1 / c->cmu, 1 + 2 * mueff_neg / (mueff + 2), (1 - c->c1 - c->cmu) / (n * c->cmu) });
+    c->cmu =
+        fmin(1 - c->c1, faster * 2 * (0.25 + mueff + 1 / mueff - 2) / ((n + 2) * (n + 2) + mueff));
+    set_weights(c,
+        (double[]){ 1 + c->c1 / c->cmu, 1 + 2 * mueff_neg / (mueff + 2),
+            (1 - c->c1 - c->cmu) / (n * c->cmu) });
     c->chi = sqrt(n) * (1 - 1 / (4 * n) + 1 / (21 * n * n));
     c->gap = c->pop / (c->c1 + c->cmu) / n / 10;
-    c->max_evals = c->o.max_evals > 0 ? c->o.max_evals : (long long)(c->pop * floor(100 + 150 * (n + 3) * (n + 3) / sqrt(c->pop)));
+    c->max_evals = c->o.max_evals > 0
+        ? c->o.max_evals
+        : (long long)(c->pop * floor(100 + 150 * (n + 3) * (n + 3) / sqrt(c->pop)));
 }
 
-/* --------------------------------------------------------------------------------------------- new, copy, free */
+/* ----------------------------------------------------------------------------- new, copy, free */
 
 /* The next n doubles of the block, 64-byte aligned; *at counts without a block, too. */
 static double *take(double *memory, size_t *at, size_t n) {
@@ -77,7 +91,8 @@ static double *take(double *memory, size_t *at, size_t n) {
     return p;
 }
 
-/* Sets every array pointer into c->memory, or, while that is NULL, only counts. Returns the size of the block. */
+/* Sets every array pointer into c->memory, or, while that is NULL, only counts. Returns the size of
+ * the block. */
 static size_t layout(kh_cmaes *c) {
     size_t n = (size_t)c->n, pop = (size_t)c->pop, square = c->full ? n * n : 0, at = 0;
     double **state[] = { &c->m, &c->ps, &c->pc, &c->best, &c->D };
@@ -109,7 +124,9 @@ int cmaes_alloc(kh_cmaes *c, kh_err *err) {
     if (!c->memory)
         return kh_fail_memory(err);
     layout(c);
-    memset(c->memory, 0, c->n_state * sizeof(double)); /* not the rest: huge populations touch it only when they are used */
+    memset(c->memory, 0,
+        c->n_state *
+            sizeof(double)); /* not the rest: huge populations touch it only when they are used */
     return 0;
 }
 
@@ -142,11 +159,15 @@ static int set_bounds(kh_cmaes *c, const kh_cmaes_opts *o, kh_err *err) {
         double wide = o->bound > 0 ? o->bound : INFINITY;
         double lo = o->lower ? o->lower[i] : -wide, hi = o->upper ? o->upper[i] : wide;
         if (!(lo < hi) || lo == INFINITY || hi == -INFINITY)
-            return kh_fail(err, KH_EARG, "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the smaller",
+            return kh_fail(err, KH_EARG,
+                "CMA-ES: coordinate %d is bounded by %g below and %g above; the first must be the "
+                "smaller",
                 i, lo, hi);
         if ((isfinite(lo) && fabs(lo) > 1e100) || (isfinite(hi) && fabs(hi) > 1e100))
             return kh_fail(err, KH_EARG,
-                "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds beyond 1e+100 give none", i, lo, hi);
+                "CMA-ES: coordinate %d is bounded by %g below and %g above; instead of bounds "
+                "beyond 1e+100 give none",
+                i, lo, hi);
         c->lo[i] = lo, c->hi[i] = hi;
     }
     return 0;
@@ -156,26 +177,30 @@ static int set_start(kh_cmaes *c, const double *x0, kh_err *err) {
     for (int i = 0; i < c->n; i++) {
         double x = x0 ? x0[i] : 0;
         if (!(fabs(x) <= 1e100))
-            return kh_fail(
-                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is needed", i, x);
+            return kh_fail(err, KH_EARG,
+                "CMA-ES: coordinate %d of the start is %g; a number between -1e+100 and 1e+100 is "
+                "needed",
+                i, x);
         if (c->bounded && (x < c->lo[i] || x > c->hi[i]))
-            return kh_fail(
-                err, KH_EARG, "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x, c->lo[i], c->hi[i]);
+            return kh_fail(err, KH_EARG,
+                "CMA-ES: coordinate %d of the start is %g, outside its bounds %g .. %g", i, x,
+                c->lo[i], c->hi[i]);
         c->best[i] = x;
         c->m[i] = c->bounded ? kh_boundary_inverse(x, c->lo[i], c->hi[i]) : x;
     }
     return 0;
 }
 
-/* Steps must stay small beside the period of the boundary map, or the distribution wraps around: a standard deviation is
- * held to a third of the interval. */
+/* Steps must stay small beside the period of the boundary map, or the distribution wraps around: a
+ * standard deviation is held to a third of the interval. */
 static void limit_sigma(kh_cmaes *c) {
     c->sigma = fmin(fmax(c->sigma, SIGMA_MIN), SIGMA_MAX);
     for (int i = 0; c->bounded && i < c->n; i++) /* the other side may be infinite: no limit */
         c->sigma = fmin(c->sigma, (c->hi[i] - c->lo[i]) / 3 / sqrt(cmaes_variance(c, i)));
 }
 
-int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh_cmaes_opts *opts, kh_err *err) {
+int kh_cmaes_new(
+    kh_cmaes **out, const double *x0, int n, double sigma, const kh_cmaes_opts *opts, kh_err *err) {
     *out = NULL;
     kh_cmaes_opts o = opts ? *opts : kh_cmaes_defaults();
     if (cmaes_check(&o, n, sigma, err))
@@ -215,14 +240,18 @@ int kh_cmaes_new(kh_cmaes **out, const double *x0, int n, double sigma, const kh
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------- ask */
+/* ----------------------------------------------------------------------------------------- ask */
 
-/* out [k, n] = in [k, n] B, where row j of `in` is scaled by scale (or not, if NULL): k sums over eigenvectors at a time,
- * for one strip of coordinates after another. */
-static void times_basis(const kh_cmaes *c, const double *in, int k, const double *scale, double *out) {
-    enum { STRIP = 128 }; /* coordinates: the sums of 20 candidates then stay in the first-level cache */
+/* out [k, n] = in [k, n] B, where row j of `in` is scaled by scale (or not, if NULL): k sums over
+ * eigenvectors at a time, for one strip of coordinates after another. */
+static void times_basis(
+    const kh_cmaes *c, const double *in, int k, const double *scale, double *out) {
+    enum {
+        STRIP = 128
+    }; /* coordinates: the sums of 20 candidates then stay in the first-level cache */
     int n = c->n, strips = (n + STRIP - 1) / STRIP;
-#pragma omp parallel for schedule(static) num_threads(kh_threads()) if (rows(k, n) * (size_t)n > WORTH_THREADS)
+#pragma omp parallel for schedule(static) \
+    num_threads(kh_threads()) if (rows(k, n) * (size_t)n > WORTH_THREADS)
     for (int s = 0; s < strips; s++) {
         int from = s * STRIP, wide = n - from < STRIP ? n - from : STRIP;
         for (int i = 0; i < k; i++)
@@ -230,7 +259,8 @@ static void times_basis(const kh_cmaes *c, const double *in, int k, const double
         for (int j = 0; j < n; j++) {
             const double *restrict b = c->B + rows(j, n) + from;
             for (int i = 0; i < k; i++) {
-                double *restrict o = out + rows(i, n) + from, a = in[rows(i, n) + (size_t)j] * (scale ? scale[j] : 1);
+                double *restrict o = out + rows(i, n) + from,
+                                 a = in[rows(i, n) + (size_t)j] * (scale ? scale[j] : 1);
                 for (int t = 0; t < wide; t++)
                     o[t] += a * b[t];
             }
@@ -241,7 +271,8 @@ static void times_basis(const kh_cmaes *c, const double *in, int k, const double
 /* (C1) z, y = B D z and |z|^2 of every candidate of this generation. */
 static void sample(kh_cmaes *c) {
     int n = c->n;
-#pragma omp parallel for schedule(static) num_threads(kh_threads()) if (rows(c->pop, n) > WORTH_THREADS / 32)
+#pragma omp parallel for schedule(static) \
+    num_threads(kh_threads()) if (rows(c->pop, n) > WORTH_THREADS / 32)
     for (int k = 0; k < c->pop; k++) {
         kh_rng r = kh_rng_stream(c->o.seed, KH_RNG_CMAES, (uint32_t)c->generation, (uint32_t)k);
         double *z = c->z + rows(k, n), sum = 0;
@@ -272,7 +303,7 @@ void kh_cmaes_ask(kh_cmaes *c, double *x) {
         point(c, c->y + rows(k, c->n), x + rows(k, c->n));
 }
 
-/* ------------------------------------------------------------------------------------------------------ tell */
+/* ---------------------------------------------------------------------------------------- tell */
 
 static int compare(const void *a, const void *b) {
     const rank *p = a, *q = b;
@@ -305,7 +336,8 @@ static void move_mean(kh_cmaes *c) {
     memset(c->yw, 0, n * sizeof *c->yw);
     memset(c->zw, 0, n * sizeof *c->zw);
     for (int r = 0; r < c->mu; r++) {
-        const double *y = c->y + (size_t)c->rank[r].k * n, *z = c->z + (size_t)c->rank[r].k * n, w = c->w[r];
+        const double *y = c->y + (size_t)c->rank[r].k * n, *z = c->z + (size_t)c->rank[r].k * n,
+                     w = c->w[r];
         for (size_t i = 0; i < n; i++) {
             c->yw[i] += w * y[i];
             c->zw[i] += w * z[i];
@@ -315,7 +347,8 @@ static void move_mean(kh_cmaes *c) {
         c->m[i] += c->sigma * c->yw[i];
 }
 
-/* (C3) The path of the step size, |p_s| returned. It adds up whitened steps: C^(-1/2) y_w = B z_w. */
+/* (C3) The path of the step size, |p_s| returned. It adds up whitened steps: C^(-1/2) y_w = B z_w.
+ */
 static double update_step_path(kh_cmaes *c) {
     const double *step = c->zw;
     if (c->full) {
@@ -340,10 +373,13 @@ static bool update_path(kh_cmaes *c, double norm) {
     return go;
 }
 
-/* What candidate k counts for in C. A bad candidate's step is scaled to the expected length of a step (C7), so that its
- * negative weight cannot make C indefinite. Returns what is kept of C (C8). */
+/* What candidate k counts for in C. A bad candidate's step is scaled to the expected length of a
+ * step (C7), so that its negative weight cannot make C indefinite. Returns what is kept of C (C8).
+ */
 static double weigh(kh_cmaes *c, bool go) {
-    double total = 0, stalled = go ? 0 : c->c1 * c->cc * (2 - c->cc); /* makes up for a path that stood still */
+    double total = 0,
+           stalled =
+               go ? 0 : c->c1 * c->cc * (2 - c->cc); /* makes up for a path that stood still */
     for (int r = 0; r < c->pop; r++) {
         int k = c->rank[r].k;
         total += c->w[r];
@@ -355,7 +391,8 @@ static double weigh(kh_cmaes *c, bool go) {
 /* (C6) Rank-one and rank-mu update of the lower triangle. */
 static void update_full(kh_cmaes *c, double keep) {
     int n = c->n;
-#pragma omp parallel for schedule(dynamic, 16) num_threads(kh_threads()) if (rows(c->pop, n) * (size_t)n > WORTH_THREADS)
+#pragma omp parallel for schedule(dynamic, 16) \
+    num_threads(kh_threads()) if (rows(c->pop, n) * (size_t)n > WORTH_THREADS)
     for (int i = 0; i < n; i++) {
         double *restrict row = c->C + rows(i, n), a = c->c1 * c->pc[i];
         for (int j = 0; j <= i; j++)
@@ -398,9 +435,9 @@ static void take_diagonal(kh_cmaes *c) {
     }
 }
 
-/* (C9) B and D from C. Should LAPACK ever fail, coordinates are taken as independent, and the infinite condition number is a
- * reason to stop. Beyond a condition number of 1e14 rounding can make C indefinite; for callers who do not stop there, C
- * gets the missing bit of a sphere. */
+/* (C9) B and D from C. Should LAPACK ever fail, coordinates are taken as independent, and the
+ * infinite condition number is a reason to stop. Beyond a condition number of 1e14 rounding can
+ * make C indefinite; for callers who do not stop there, C gets the missing bit of a sphere. */
 static void decompose(kh_cmaes *c) {
     int n = c->n;
     bool ok = true;
@@ -455,7 +492,7 @@ void kh_cmaes_tell(kh_cmaes *c, const double *f) {
     c->stop = cmaes_judge(c);
 }
 
-/* --------------------------------------------------------------------------------------------------- getters */
+/* ------------------------------------------------------------------------------------- getters */
 
 kh_cmaes_reason kh_cmaes_stop(const kh_cmaes *c) { return c->stop; }
 int kh_cmaes_dim(const kh_cmaes *c) { return c->n; }

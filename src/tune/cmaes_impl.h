@@ -1,7 +1,8 @@
 /* cmaes_impl.h - what an optimiser is made of; for cmaes*.c alone.
  *
- * Letters are the tutorial's: n dimension, lambda = pop, w weights, m mean, C covariance = B D^2 B', p_s and p_c the
- * evolution paths; z ~ N(0, I), y = B D z, x = m + sigma y. With bounds, all of these live on the far side of the map. */
+ * Letters are the tutorial's: n dimension, lambda = pop, w weights, m mean, C covariance = B D^2
+ * B', p_s and p_c the evolution paths; z ~ N(0, I), y = B D z, x = m + sigma y. With bounds, all of
+ * these live on the far side of the map. */
 #ifndef KH_TUNE_CMAES_IMPL_H
 #define KH_TUNE_CMAES_IMPL_H
 
@@ -36,7 +37,8 @@ struct kh_cmaes {
     double *D;                  /* [n] square roots of the eigenvalues */
     double *C;                  /* full: [n, n], the lower triangle; separable: [n], the diagonal */
     double *B;                  /* full: [n, n], row j is the j-th eigenvector */
-    double *hist, *hist_median; /* [CMAES_HISTORY] rings: best and median value of generation g at g % CMAES_HISTORY */
+    double *hist, *hist_median; /* [CMAES_HISTORY] rings: best and median value of generation g at g
+                                   % CMAES_HISTORY */
 
     /* Derived or passing; not saved. */
     double *w;           /* [pop] recombination weights, the best candidate's first */

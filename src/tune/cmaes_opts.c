@@ -18,7 +18,8 @@ kh_cmaes_opts kh_cmaes_defaults(void) {
     return o;
 }
 
-/* The limits are those of the table; a row without any takes every number, and whole numbers from 0. */
+/* The limits are those of the table; a row without any takes every number, and whole numbers from
+ * 0. */
 static int check_row(const kh_opt *row, const void *field, kh_err *err) {
     bool any = row->min == 0 && row->max == 0;
     double value = 0, max = row->max;
@@ -34,8 +35,8 @@ static int check_row(const kh_opt *row, const void *field, kh_err *err) {
         any = false;
     }
     if (isnan(value) || (!any && (value < row->min || value > max)))
-        return kh_fail(err, KH_EARG, "CMA-ES: %s is %g; from %g to %g is allowed", row->name, value, any ? -INFINITY : row->min,
-            any ? INFINITY : max);
+        return kh_fail(err, KH_EARG, "CMA-ES: %s is %g; from %g to %g is allowed", row->name, value,
+            any ? -INFINITY : row->min, any ? INFINITY : max);
     return 0;
 }
 
@@ -49,8 +50,10 @@ int cmaes_check(const kh_cmaes_opts *o, int n, double sigma, kh_err *err) {
             o->variant == KH_CMAES_FULL ? "full" : "separable", most,
             n > most && o->variant == KH_CMAES_FULL ? ", the separable one more" : "");
     if (o->pop == 1)
-        return kh_fail(err, KH_EARG, "CMA-ES: a population of 1; at least 2 candidates are needed to compare");
+        return kh_fail(
+            err, KH_EARG, "CMA-ES: a population of 1; at least 2 candidates are needed to compare");
     if (!(sigma >= 1e-100 && sigma <= 1e100))
-        return kh_fail(err, KH_EARG, "CMA-ES: the step size sigma is %g; from 1e-100 to 1e+100 is allowed", sigma);
+        return kh_fail(err, KH_EARG,
+            "CMA-ES: the step size sigma is %g; from 1e-100 to 1e+100 is allowed", sigma);
     return 0;
 }

@@ -1,17 +1,18 @@
 /* cmaes_state.c - the state of an optimiser as bytes, and back.
  *
- * Every number is eight bytes, little-endian: whole numbers in two's complement, reals as IEEE 754 bits.
+ * Every number is eight bytes, little-endian: whole numbers in two's complement, reals as IEEE 754
+ * bits.
  *
- *     magic "KHCMAES\n", version, n, pop, variant, bounded, generation       what decides about the length
- *     number of options, then each row of kh_cmaes_table in turn
- *     sigma0, sigma, best value, condition, evaluations at the last decomposition, flat generations, stop reason
- *     m, p_s, p_c, best [n]; D [n]; lower and upper bounds [n] if bounded
- *     C: the lower triangle by rows, and B [n, n]; or, separable, the diagonal of C
- *     best and median values of the last min(generation, 20000) generations, oldest first
- *     FNV-1a of all bytes before it
+ *     magic "KHCMAES\n", version, n, pop, variant, bounded, generation       what decides about the
+ * length number of options, then each row of kh_cmaes_table in turn sigma0, sigma, best value,
+ * condition, evaluations at the last decomposition, flat generations, stop reason m, p_s, p_c, best
+ * [n]; D [n]; lower and upper bounds [n] if bounded C: the lower triangle by rows, and B [n, n];
+ * or, separable, the diagonal of C best and median values of the last min(generation, 20000)
+ * generations, oldest first FNV-1a of all bytes before it
  *
- * One function walks the fields in both directions, so they cannot disagree. The checksum finds damage, not forgery:
- * whatever passes it is checked again, so that no bytes can make an optimiser misbehave. */
+ * One function walks the fields in both directions, so they cannot disagree. The checksum finds
+ * damage, not forgery: whatever passes it is checked again, so that no bytes can make an optimiser
+ * misbehave. */
 #include "tune/cmaes_impl.h"
 
 #include "base/alloc.h"
@@ -26,7 +27,7 @@
 static const char MAGIC[8] = { 'K', 'H', 'C', 'M', 'A', 'E', 'S', '\n' };
 enum { VERSION = 1, N_HEAD = 6 };
 
-/* ----------------------------------------------------------------------------------------- one walk, both ways */
+/* ------------------------------------------------------------------------- one walk, both ways */
 
 typedef struct walk {
     kh_buf *out;             /* saving: where to */
@@ -108,7 +109,8 @@ static void history(walk *w, const kh_cmaes *c, double *ring) {
         reals(w, ring + g % CMAES_HISTORY, 1, -INFINITY, INFINITY);
 }
 
-/* All that stands behind the head and the options. The limits are generous to every run, and keep what follows finite. */
+/* All that stands behind the head and the options. The limits are generous to every run, and keep
+ * what follows finite. */
 static void fields(walk *w, kh_cmaes *c) {
     size_t n = (size_t)c->n;
     int stop = (int)c->stop;
@@ -140,13 +142,14 @@ static void fields(walk *w, kh_cmaes *c) {
     history(w, c, c->hist_median);
 }
 
-/* ------------------------------------------------------------------------------------------------------- save */
+/* ---------------------------------------------------------------------------------------- save */
 
 int kh_cmaes_save(const kh_cmaes *from, kh_buf *out, kh_err *err) {
     kh_cmaes c = *from; /* the walk writes through pointers only when loading */
     size_t start = out->len;
     walk w = { .out = out };
-    long long head[N_HEAD] = { VERSION, c.n, c.pop, c.full ? KH_CMAES_FULL : KH_CMAES_SEPARABLE, c.bounded, c.generation };
+    long long head[N_HEAD] = { VERSION, c.n, c.pop, c.full ? KH_CMAES_FULL : KH_CMAES_SEPARABLE,
+        c.bounded, c.generation };
     kh_buf_bytes(out, MAGIC, sizeof MAGIC);
     for (int i = 0; i < N_HEAD; i++)
         whole(&w, &head[i], 0, LLONG_MAX);
@@ -159,11 +162,13 @@ int kh_cmaes_save(const kh_cmaes *from, kh_buf *out, kh_err *err) {
     return kh_buf_failed(out) ? kh_fail_memory(err) : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------- load */
+/* ---------------------------------------------------------------------------------------- load */
 
 /* The length of a state whose head is this, in bytes. */
 static size_t state_bytes(const kh_cmaes *c) {
-    size_t n = (size_t)c->n, words = 1 + N_HEAD + 1 + 7 + 5 * n + (c->bounded ? 2 * n : 0) + 1; /* magic .. checksum */
+    size_t n = (size_t)c->n,
+           words =
+               1 + N_HEAD + 1 + 7 + 5 * n + (c->bounded ? 2 * n : 0) + 1; /* magic .. checksum */
     for (const kh_opt *row = kh_cmaes_table; row->name; row++)
         words++;
     words += c->full ? n * (n + 1) / 2 + n * n : n;
@@ -172,20 +177,24 @@ static size_t state_bytes(const kh_cmaes *c) {
 }
 
 /* Magic, version, checksum, and the numbers that decide about the length, which must be right. */
-static int load_head(kh_cmaes *c, walk *w, const void *bytes, size_t n, const char *name, kh_err *err) {
+static int load_head(
+    kh_cmaes *c, walk *w, const void *bytes, size_t n, const char *name, kh_err *err) {
     if (n < sizeof MAGIC + (N_HEAD + 1) * 8 || memcmp(bytes, MAGIC, sizeof MAGIC) != 0)
-        return kh_fail(err, KH_EFORMAT, "%s: not a CMA-ES state: it does not start as one, or is too short", name);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: not a CMA-ES state: it does not start as one, or is too short", name);
     *w = (walk){ .in = (const unsigned char *)bytes + sizeof MAGIC, .left = n - sizeof MAGIC };
     long long version = 0;
     whole(w, &version, LLONG_MIN, LLONG_MAX);
     if (version != VERSION)
-        return kh_fail(
-            err, KH_EUNSUPPORTED, "%s: a CMA-ES state of version %lld; this program reads version %d", name, version, VERSION);
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: a CMA-ES state of version %lld; this program reads version %d", name, version,
+            VERSION);
     walk end = { .in = (const unsigned char *)bytes + n - 8, .left = 8 };
     uint64_t sum = 0;
     bits(&end, &sum);
     if (sum != kh_hash64(bytes, n - 8))
-        return kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state is damaged: its checksum is wrong", name);
+        return kh_fail(
+            err, KH_EFORMAT, "%s: the CMA-ES state is damaged: its checksum is wrong", name);
     int variant = 0;
     whole_int(w, &c->n, 1, KH_CMAES_MAX_SEPARABLE);
     whole_int(w, &c->pop, 2, KH_CMAES_MAX_POP);
@@ -195,11 +204,13 @@ static int load_head(kh_cmaes *c, walk *w, const void *bytes, size_t n, const ch
     c->full = variant == KH_CMAES_FULL;
     c->evals = c->generation * c->pop;
     if (w->bad || c->n > (c->full ? KH_CMAES_MAX_FULL : KH_CMAES_MAX_SEPARABLE))
-        return kh_fail(
-            err, KH_EFORMAT, "%s: the CMA-ES state has impossible sizes: %d dimensions, population %d", name, c->n, c->pop);
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the CMA-ES state has impossible sizes: %d dimensions, population %d", name, c->n,
+            c->pop);
     if (n != state_bytes(c))
-        return kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has %zu bytes; %d dimensions and %lld generations make %zu", name, n,
-            c->n, c->generation, state_bytes(c));
+        return kh_fail(err, KH_EFORMAT,
+            "%s: the CMA-ES state has %zu bytes; %d dimensions and %lld generations make %zu", name,
+            n, c->n, c->generation, state_bytes(c));
     return 0;
 }
 
@@ -225,7 +236,8 @@ int kh_cmaes_load(kh_cmaes **out, const void *bytes, size_t n, const char *name,
     if (rc == 0) {
         options(&w, &c->o);
         if (w.bad)
-            rc = kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state has other options than this program", name);
+            rc = kh_fail(
+                err, KH_EFORMAT, "%s: the CMA-ES state has other options than this program", name);
         else if ((rc = cmaes_check(&c->o, c->n, 1, err)) != 0)
             kh_err_prefix(err, "%s", name);
     }
@@ -234,7 +246,8 @@ int kh_cmaes_load(kh_cmaes **out, const void *bytes, size_t n, const char *name,
     if (rc == 0) {
         fields(&w, c);
         if (w.bad || !consistent(c))
-            rc = kh_fail(err, KH_EFORMAT, "%s: the CMA-ES state holds numbers that no run produces", name);
+            rc = kh_fail(
+                err, KH_EFORMAT, "%s: the CMA-ES state holds numbers that no run produces", name);
     }
     if (rc) {
         kh_cmaes_free(c);

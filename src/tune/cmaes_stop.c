@@ -1,7 +1,7 @@
 /* cmaes_stop.c - when a run should end, and why (doc/methods.md, "When CMA-ES stops").
  *
- * The conditions are those of the tutorial, section B.3, with the tolerances of pycma. They are tried in the order of the list
- * in cmaes.h, and the first that holds is the reason. */
+ * The conditions are those of the tutorial, section B.3, with the tolerances of pycma. They are
+ * tried in the order of the list in cmaes.h, and the first that holds is the reason. */
 #include "tune/cmaes_impl.h"
 
 #include <math.h>
@@ -18,9 +18,11 @@ static const struct {
 const char *kh_cmaes_stop_name(kh_cmaes_reason r) { return STOPS[r].name; }
 const char *kh_cmaes_stop_text(kh_cmaes_reason r) { return STOPS[r].text; }
 
-/* Highest minus lowest best value of the last 10 + 30 n / pop generations; infinite before there are so many. */
+/* Highest minus lowest best value of the last 10 + 30 n / pop generations; infinite before there
+ * are so many. */
 static double recent_range(const kh_cmaes *c) {
-    double window = fmin(CMAES_HISTORY, 10 + ceil(30.0 * c->n / c->pop)), least = INFINITY, most = -INFINITY;
+    double window = fmin(CMAES_HISTORY, 10 + ceil(30.0 * c->n / c->pop)), least = INFINITY,
+           most = -INFINITY;
     if ((double)c->generation < window)
         return INFINITY;
     for (long long g = c->generation - (long long)window; g < c->generation; g++) {
@@ -51,7 +53,8 @@ static double longest_axis(const kh_cmaes *c) {
     return most;
 }
 
-/* One axis a generation, in turn. The axes of the separable variant are the coordinates, which have their own condition. */
+/* One axis a generation, in turn. The axes of the separable variant are the coordinates, which have
+ * their own condition. */
 static bool axis_without_effect(const kh_cmaes *c) {
     if (!c->full)
         return false;
@@ -105,17 +108,20 @@ static double history_median(kh_cmaes *c, const double *hist, long long g, int n
     return median(c->window, n);
 }
 
-/* Over the last fifth of the run, but at least 100 + 100 n^1.5 / pop generations, neither the best nor the median values of
- * the last 30 % are better than those of the first 30 %. The tutorial's shorter least window, 120 + 30 n / pop, was seen to
- * end runs that were still learning C (discus, n = 40); this one is pycma's. */
+/* Over the last fifth of the run, but at least 100 + 100 n^1.5 / pop generations, neither the best
+ * nor the median values of the last 30 % are better than those of the first 30 %. The tutorial's
+ * shorter least window, 120 + 30 n / pop, was seen to end runs that were still learning C (discus,
+ * n = 40); this one is pycma's. */
 static bool stagnates(kh_cmaes *c) {
-    double window = fmin(CMAES_HISTORY, fmax(0.2 * (double)c->generation, 100 + 100 * pow(c->n, 1.5) / c->pop));
+    double window =
+        fmin(CMAES_HISTORY, fmax(0.2 * (double)c->generation, 100 + 100 * pow(c->n, 1.5) / c->pop));
     if ((double)c->generation < window)
         return false;
     int part = (int)(0.3 * window);
     long long first = c->generation - (long long)window, last = c->generation - part;
     return history_median(c, c->hist, last, part) >= history_median(c, c->hist, first, part) &&
-        history_median(c, c->hist_median, last, part) >= history_median(c, c->hist_median, first, part);
+        history_median(c, c->hist_median, last, part) >=
+        history_median(c, c->hist_median, first, part);
 }
 
 kh_cmaes_reason cmaes_judge(kh_cmaes *c) {

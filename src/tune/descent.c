@@ -5,29 +5,31 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/rng.h"
-#include "plm/inside.h"
+#include "plm/trainable.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ the open box */
+/* -------------------------------------------------------------------------------- the open box */
 
 static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
     uint64_t both[2] = { m->fingerprint, kh_tokenizer_fingerprint(kh_plm_tokenizer(t->plm)) };
     uint64_t have = kh_hash64(both, sizeof both), want = kh_plm_describe(t->plm).fingerprint;
     return have == want
         ? 0
-        : kh_fail(err, KH_EMISMATCH, "%s: is not the model that answers: fingerprint %016" PRIx64 ", expected %016" PRIx64, m->dir,
-              have, want);
+        : kh_fail(err, KH_EMISMATCH,
+              "%s: is not the model that answers: fingerprint %016" PRIx64 ", expected %016" PRIx64,
+              m->dir, have, want);
 }
 
-static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
+static int take_words(kh_trainable *b, const kh_tuning *t, kh_err *err) {
     const kh_words *w = t->words;
     if (w->n_variant != 1 || w->n_mask[0] != 1)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "a label word of task \"%s\" has several tokens, which methods with gradients do not take; choose shorter words",
+            "a label word of task \"%s\" has several tokens, which methods with gradients do not "
+            "take; choose shorter words",
             t->task->name);
     b->token = kh_calloc((size_t)w->n_word, sizeof *b->token);
     b->label = kh_calloc((size_t)w->n_word, sizeof *b->label);
@@ -41,21 +43,23 @@ static int take_words(kh_open_box *b, const kh_tuning *t, kh_err *err) {
     return 0;
 }
 
-static int encode_rows(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
     kh_batch_opts o = { .max_len = kh_plm_describe(t->plm).max_len };
     if (soft)
         o = kh_space_batch(&t->space, t->plm, false);
     int rc = kh_batch_encode(&b->train, tok, t->task, t->words, t->train_row, t->n_train, &o, err);
-    return rc ? rc : kh_batch_encode(&b->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
+    return rc ? rc
+              : kh_batch_encode(&b->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
 }
 
-int kh_open_box_init(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err) {
+int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     kh_model *m = NULL;
-    *b = (kh_open_box){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
+    *b = (kh_trainable){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
     if (!t->o->model)
         return kh_fail(err, KH_EARG, "methods with gradients must be told the folder of the model");
-    int rc = kh_model_open(&m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
+    int rc = kh_model_open(
+        &m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
     if (rc == 0)
         rc = check_same(t, m, err);
     if (rc == 0)
@@ -70,17 +74,17 @@ int kh_open_box_init(kh_open_box *b, const kh_tuning *t, bool soft, kh_err *err)
     return rc ? rc : encode_rows(b, t, soft, err);
 }
 
-void kh_open_box_free(kh_open_box *b) {
+void kh_trainable_free(kh_trainable *b) {
     kh_params_free(&b->params);
     kh_free(b->w);
     kh_free(b->token);
     kh_free(b->label);
     kh_batch_free(b->train);
     kh_batch_free(b->dev);
-    *b = (kh_open_box){ 0 };
+    *b = (kh_trainable){ 0 };
 }
 
-/* ----------------------------------------------------------------------------------------- rows, packed together */
+/* ----------------------------------------------------------------------- rows, packed together */
 
 typedef struct rows {
     kh_slot *slot;
@@ -99,11 +103,12 @@ static void rows_free(rows *r) {
 }
 
 /* What stands at the places of one sequence, as the engine sees it. */
-static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slot *out) {
+static void lay_out(const kh_trainable *b, const kh_batch *batch, int seq, kh_slot *out) {
     const kh_config *c = &b->params.config;
     const int32_t *id = batch->id + batch->start[seq];
     int n = (int)(batch->start[seq + 1] - batch->start[seq]), next = c->first_position;
-    bool added = b->inject == KH_INJECT_POST_LN_ADD, embedded = b->inject != KH_INJECT_NONE && !added;
+    bool added = b->inject == KH_INJECT_POST_LN_ADD,
+         embedded = b->inject != KH_INJECT_NONE && !added;
     for (int i = 0; i < n; i++) {
         int row = batch->n_slot > 0 ? i - batch->slot[seq] : -1;
         bool soft = row >= 0 && row < batch->n_slot;
@@ -116,7 +121,8 @@ static void lay_out(const kh_open_box *b, const kh_batch *batch, int seq, kh_slo
 }
 
 /* Rows which[0 .. n-1] of a batch. */
-static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
+static int rows_make(
+    rows *r, const kh_trainable *b, const kh_batch *batch, const int *which, int n, kh_err *err) {
     size_t tokens = 0, many = (size_t)n;
     for (int i = 0; i < n; i++) {
         int seq = which[i];
@@ -141,14 +147,16 @@ static int rows_make(rows *r, const kh_open_box *b, const kh_batch *batch, const
     return 0;
 }
 
-static int run_passage(void *self, const kh_some *some, bool gradients, float *logprob, double *loss, float **slope, kh_err *err) {
-    kh_passage *g = self;
-    const kh_open_box *b = g->box;
+static int run_passage(void *self, const kh_row_subset *some, bool gradients, float *logprob,
+    double *loss, float **slope, kh_err *err) {
+    kh_gradient_pass *g = self;
+    const kh_trainable *b = g->box;
     double start = kh_tuning_clock();
     rows r = { 0 };
     int rc = rows_make(&r, b, some->dev ? b->dev : b->train, some->which, some->n, err);
     kh_packed text = { r.n, r.start, r.slot, r.at, r.first_at };
-    kh_lm_loss how = { r.target, b->token, b->label, b->n_token, g->t->task->n_label, 1.0 / some->n };
+    kh_lm_loss how = { r.target, b->token, b->label, b->n_token, g->t->task->n_label,
+        1.0 / some->n };
     kh_pass_f32 pass = { .w = b->w };
     if (rc == 0 && g->pass)
         rc = g->pass(g->self, &pass, err);
@@ -167,7 +175,7 @@ static int run_passage(void *self, const kh_some *some, bool gradients, float *l
     return rc;
 }
 
-void kh_descent_through(kh_descent *d, kh_passage *g) {
+void kh_descent_through(kh_descent *d, kh_gradient_pass *g) {
     d->n_train = g->box->train ? g->box->train->n_row : 0; /* without, an error is on its way */
     d->n_dev = g->box->dev ? g->box->dev->n_row : 0;
     d->dev_label = g->box->dev ? g->box->dev->label : NULL;
@@ -175,7 +183,7 @@ void kh_descent_through(kh_descent *d, kh_passage *g) {
     d->self = g;
 }
 
-/* ---------------------------------------------------------------------------------------------------- descent */
+/* ------------------------------------------------------------------------------------- descent */
 
 /* The dev rows by x as it is, a few at a time. */
 static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
@@ -190,7 +198,8 @@ static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
         int which[AT_ONCE], n = d->n_dev - first < AT_ONCE ? d->n_dev - first : AT_ONCE;
         for (int i = 0; i < n; i++)
             which[i] = first + i;
-        rc = d->run(d->self, &(kh_some){ true, which, n, 0 }, false, logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
+        rc = d->run(d->self, &(kh_row_subset){ true, which, n, 0 }, false,
+            logprob + (size_t)first * (size_t)n_label, &loss, &slope, err);
         sum += rc == 0 ? loss * n : 0;
     }
     for (size_t i = 0; i < size && rc == 0; i++)
@@ -210,7 +219,8 @@ static int judge(kh_descent *d, bool *better, kh_err *err) {
     int rc = look(d, &metric, &ce, err);
     if (rc != 0)
         return rc;
-    *better = isnan(d->best_dev) || metric > d->best_dev || (metric == d->best_dev && ce < d->best_ce);
+    *better =
+        isnan(d->best_dev) || metric > d->best_dev || (metric == d->best_dev && ce < d->best_ce);
     if (*better) {
         memcpy(d->best, d->x, d->n * sizeof *d->x);
         d->best_dev = metric;
@@ -220,7 +230,8 @@ static int judge(kh_descent *d, bool *better, kh_err *err) {
 }
 
 /* One pass over the train rows in an order of its own; *loss becomes the mean. */
-static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
+static int epoch(
+    kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
     const kh_descent_opts *o = d->o;
     kh_adamw_opts how = { .lr = o->lr,
         .beta1 = 0.9,
@@ -241,9 +252,11 @@ static int epoch(kh_descent *d, kh_adamw *adamw, int number, int *order, double 
         float *slope;
         if (kh_tuning_interrupted(d->t))
             return kh_fail(err, KH_STOPPED, "stopped on request");
-        rc = d->run(d->self, &(kh_some){ false, order + first, n, adamw->step }, true, NULL, &part, &slope, err);
+        rc = d->run(d->self, &(kh_row_subset){ false, order + first, n, adamw->step }, true, NULL,
+            &part, &slope, err);
         if (rc == 0 && !isfinite(part))
-            rc = kh_fail(err, KH_ELIMIT, "the loss in epoch %d is not a number; a lower --lr may help", number);
+            rc = kh_fail(err, KH_ELIMIT,
+                "the loss in epoch %d is not a number; a lower --lr may help", number);
         if (rc == 0) {
             kh_adamw_step(adamw, &how, kh_adamw_rate(&how, adamw->step, steps), d->x, slope, NULL);
             *loss += part * n / d->n_train;
@@ -258,13 +271,16 @@ static void facts_of(const kh_descent *d, double loss, double least, char facts[
     kh_loss_facts(facts, loss, least);
     size_t n = strlen(facts);
     if (now.forward > start.forward)
-        snprintf(facts + n, KH_FACTS - n, " forward=%lld backward=%lld", now.forward - start.forward,
-            now.backward - start.backward);
+        snprintf(facts + n, KH_FACTS - n, " forward=%lld backward=%lld",
+            now.forward - start.forward, now.backward - start.backward);
 }
 
-/* ---- where a descent is, as bytes that the same run reads again: this, then x, the best x and AdamW's moments */
+/* ---- where a descent is, as bytes that the same run reads again: this, then x, the best x and
+ * AdamW's moments */
 
-enum { STATE_MAX = 1 << 26 }; /* bytes; what is larger, a whole model, is learned from the start again */
+enum {
+    STATE_MAX = 1 << 26
+}; /* bytes; what is larger, a whole model, is learned from the start again */
 
 typedef struct progress {
     int done, without; /* epochs; looks at dev without anything better */
@@ -285,7 +301,8 @@ static int keep_descent(const kh_descent *d, const kh_adamw *adamw, progress *at
     kh_buf_bytes(&b, at, sizeof *at);
     for (int i = 0; i < 4; i++)
         kh_buf_bytes(&b, vector[i], d->n * sizeof **vector);
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(d->t, "descent", 0, b.data, b.len, err);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err)
+                               : kh_tuning_keep(d->t, "descent", 0, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
@@ -317,7 +334,8 @@ static void say_why(const kh_descent *d, const progress *at) {
     if (d->t->stopped[0])
         return;
     if (at->without >= d->o->patience)
-        kh_tuning_stop(d->t, "dev was not better for %d looks, after %d epochs", at->without, at->done);
+        kh_tuning_stop(
+            d->t, "dev was not better for %d looks, after %d epochs", at->without, at->done);
     else
         kh_tuning_stop(d->t, "all %d epochs are done", at->done);
 }
@@ -327,7 +345,8 @@ static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, 
     bool better;
     int rc = recall_descent(d, adamw, at, err);
     rc = rc == 0 ? judge(d, &better, err) : rc < 0 ? rc : 0;
-    while (rc == 0 && at->done < o->epochs && at->without < o->patience && kh_tuning_may(d->t, 0, at->done > 0)) {
+    while (rc == 0 && at->done < o->epochs && at->without < o->patience &&
+        kh_tuning_may(d->t, 0, at->done > 0)) {
         double loss;
         char facts[KH_FACTS];
         if ((rc = epoch(d, adamw, at->done, order, &loss, err)) != 0)
@@ -337,7 +356,9 @@ static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, 
             at->without = better ? 0 : at->without + 1;
         facts_of(d, loss, at->least, facts);
         if (rc == 0)
-            kh_tuning_report(d->t, d->phase, &(kh_generation){ -1, at->done, at->done, o->epochs, d->best_dev, facts, 0, false });
+            kh_tuning_report(d->t, d->phase,
+                &(kh_generation){
+                    -1, at->done, at->done, o->epochs, d->best_dev, facts, 0, false });
         if (rc == 0 && is_small(d) && kh_tuning_due(d->t))
             rc = keep_descent(d, adamw, at, err);
     }
@@ -350,7 +371,8 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     progress at = { .least = INFINITY };
     d->best = kh_malloc(d->n * sizeof *d->best);
     d->best_dev = d->best_ce = NAN;
-    int rc = order && d->best ? kh_adamw_init(&adamw, d->segment, d->n_segment, err) : kh_fail_memory(err);
+    int rc = order && d->best ? kh_adamw_init(&adamw, d->segment, d->n_segment, err)
+                              : kh_fail_memory(err);
     if (rc == 0)
         rc = run_epochs(d, &adamw, order, &at, err);
     if (rc == 0) {
@@ -363,11 +385,19 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     return rc;
 }
 
-int kh_passage_learn(kh_passage *g, unsigned wrt, int slots, const char *phase, float *x, size_t n, kh_err *err) {
+int kh_gradient_pass_learn(kh_gradient_pass *g, unsigned wrt, int slots, const char *phase,
+    float *x, size_t n, kh_err *err) {
     bool prompt = wrt == KH_WRT_PROMPT;
-    int rc = kh_gradient_new(&g->gradient, &g->box->params, g->o->shards, wrt, prompt ? slots : 0, prompt ? 0 : slots, err);
+    int rc = kh_gradient_new(&g->gradient, &g->box->params, g->o->shards, wrt, prompt ? slots : 0,
+        prompt ? 0 : slots, err);
     g->slope = prompt ? kh_gradient_prompt : kh_gradient_prefix;
-    kh_descent d = { .t = g->t, .o = g->o, .phase = phase, .x = x, .n = n, .segment = &(kh_segment){ n, true }, .n_segment = 1 };
+    kh_descent d = { .t = g->t,
+        .o = g->o,
+        .phase = phase,
+        .x = x,
+        .n = n,
+        .segment = &(kh_param_group){ n, true },
+        .n_segment = 1 };
     kh_descent_through(&d, g);
     if (rc == 0)
         rc = kh_descent_run(&d, err);

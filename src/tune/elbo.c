@@ -1,8 +1,9 @@
 /* elbo.c - see elbo.h.
  *
- * The bound of a candidate is estimated from a few draws. With common random numbers (the default) all candidates of a
- * generation use the same noise, so that their ranking, all that CMA-ES looks at, is about the candidates and not about
- * luck. The candidate that is kept is chosen by the dev cross-entropy of the mixture of the very draws that are returned. */
+ * The bound of a candidate is estimated from a few draws. With common random numbers (the default)
+ * all candidates of a generation use the same noise, so that their ranking, all that CMA-ES looks
+ * at, is about the candidates and not about luck. The candidate that is kept is chosen by the dev
+ * cross-entropy of the mixture of the very draws that are returned. */
 #include "tune/elbo.h"
 
 #include "base/alloc.h"
@@ -14,19 +15,20 @@
 #include <math.h>
 #include <string.h>
 
-static const double LEAST_VARIANCE = 1e-30;  /* keeps the logarithm of a variance that CMA-ES put at 0 finite */
+static const double LEAST_VARIANCE =
+    1e-30; /* keeps the logarithm of a variance that CMA-ES put at 0 finite */
 static const uint32_t RETURNED = UINT32_MAX; /* the "generation" of the draws that are returned */
 
 const kh_opt kh_elbo_table[] = {
     KH_SEARCH_ROWS(kh_elbo_opts, "generations"),
-    { "draws", KH_OPT_INT, offsetof(kh_elbo_opts, draws), "10", .min = 1, .max = 1 << 12, .arg = "N",
-        .help = "draws of z for each candidate" },
-    { "samples", KH_OPT_INT, offsetof(kh_elbo_opts, samples), "100", .min = 1, .max = 1 << 20, .arg = "N",
-        .help = "draws of z returned" },
-    { "kl-weight", KH_OPT_NUMBER, offsetof(kh_elbo_opts, kl_weight), "1", .min = 0, .max = 1e9, .arg = "X",
-        .help = "weight of the divergence from the prior; 1 is the bound itself" },
-    { "prior-variance", KH_OPT_NUMBER, offsetof(kh_elbo_opts, prior), "50", .min = 1e-9, .max = 1e9, .arg = "X",
-        .help = "of each coordinate of z" },
+    { "draws", KH_OPT_INT, offsetof(kh_elbo_opts, draws), "10", .min = 1, .max = 1 << 12,
+        .arg = "N", .help = "draws of z for each candidate" },
+    { "samples", KH_OPT_INT, offsetof(kh_elbo_opts, samples), "100", .min = 1, .max = 1 << 20,
+        .arg = "N", .help = "draws of z returned" },
+    { "kl-weight", KH_OPT_NUMBER, offsetof(kh_elbo_opts, kl_weight), "1", .min = 0, .max = 1e9,
+        .arg = "X", .help = "weight of the divergence from the prior; 1 is the bound itself" },
+    { "prior-variance", KH_OPT_NUMBER, offsetof(kh_elbo_opts, prior), "50", .min = 1e-9, .max = 1e9,
+        .arg = "X", .help = "of each coordinate of z" },
     { "common-noise", KH_OPT_FLAG, offsetof(kh_elbo_opts, common), "true",
         .help = "the same noise for all candidates of a generation" },
     KH_SEARCH_STEP_ROWS(kh_elbo_opts, "0", "means and variances stay"),
@@ -37,7 +39,7 @@ const kh_opt kh_elbo_table[] = {
     { 0 },
 };
 
-/* ------------------------------------------------------------------------------------------------ the Gaussian */
+/* -------------------------------------------------------------------------------- the Gaussian */
 
 static double variance(const double *lambda, int dim, int i) {
     double v = fabs(lambda[dim + i]);
@@ -53,13 +55,14 @@ double kh_elbo_kl(const double *lambda, int dim, double prior) {
     return sum / 2;
 }
 
-void kh_elbo_draw(const double *lambda, int dim, uint64_t seed, uint32_t generation, uint32_t draw, float *z) {
+void kh_elbo_draw(
+    const double *lambda, int dim, uint64_t seed, uint32_t generation, uint32_t draw, float *z) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_VARIATION, generation, draw);
     for (int i = 0; i < dim; i++)
         z[i] = (float)(lambda[i] + sqrt(variance(lambda, dim, i)) * kh_rng_normal(&r));
 }
 
-/* --------------------------------------------------------------------------------------------------- the fit */
+/* ------------------------------------------------------------------------------------- the fit */
 
 int kh_elbo_new(kh_elbo **out, int dim, const kh_elbo_opts *o, uint64_t seed, kh_err *err) {
     *out = NULL;
@@ -84,7 +87,9 @@ int kh_elbo_new(kh_elbo **out, int dim, const kh_elbo_opts *o, uint64_t seed, kh
             .nll = kh_malloc(pop * draws * sizeof *e->nll) };
         for (size_t i = 0; i < d; i++)
             start[d + i] = 1;
-        rc = e->x && e->loss && e->z && e->nll ? kh_cmaes_new(&e->es, start, 2 * dim, o->sigma, &c, err) : kh_fail_memory(err);
+        rc = e->x && e->loss && e->z && e->nll
+            ? kh_cmaes_new(&e->es, start, 2 * dim, o->sigma, &c, err)
+            : kh_fail_memory(err);
     }
     kh_free(start);
     if (rc != 0)
@@ -105,7 +110,9 @@ void kh_elbo_free(kh_elbo *e) {
     kh_free(e);
 }
 
-const double *kh_elbo_candidate(const kh_elbo *e, int k) { return e->x + (size_t)k * 2 * (size_t)e->dim; }
+const double *kh_elbo_candidate(const kh_elbo *e, int k) {
+    return e->x + (size_t)k * 2 * (size_t)e->dim;
+}
 
 int kh_elbo_step(kh_elbo *e, const kh_objective *nll, kh_err *err) {
     const kh_elbo_opts *o = e->o;
@@ -124,7 +131,8 @@ int kh_elbo_step(kh_elbo *e, const kh_objective *nll, kh_err *err) {
         double sum = 0;
         for (int s = 0; s < o->draws; s++)
             sum += e->nll[k * o->draws + s];
-        e->loss[k] = sum / o->draws + o->kl_weight * kh_elbo_kl(kh_elbo_candidate(e, k), e->dim, o->prior);
+        e->loss[k] =
+            sum / o->draws + o->kl_weight * kh_elbo_kl(kh_elbo_candidate(e, k), e->dim, o->prior);
         e->top = e->loss[k] < e->loss[e->top] ? k : e->top;
     }
     kh_cmaes_tell(e->es, e->loss);
@@ -133,7 +141,7 @@ int kh_elbo_step(kh_elbo *e, const kh_objective *nll, kh_err *err) {
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- the method */
+/* ---------------------------------------------------------------------------------- the method */
 
 /* What has been kept so far. */
 typedef struct choice {
@@ -162,12 +170,13 @@ static void choice_free(choice *c) {
 
 static void draw_returned(const kh_elbo *e, const double *lambda, float *z) {
     for (int s = 0; s < e->o->samples; s++)
-        kh_elbo_draw(lambda, e->dim, e->seed, RETURNED, (uint32_t)s, z + (size_t)s * (size_t)e->dim);
+        kh_elbo_draw(
+            lambda, e->dim, e->seed, RETURNED, (uint32_t)s, z + (size_t)s * (size_t)e->dim);
 }
 
 /* Scores one candidate by n draws of it, and keeps it if none was better. */
-static int consider(
-    choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, int candidate, const float *z, int n, kh_err *err) {
+static int consider(choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e,
+    int candidate, const float *z, int n, kh_err *err) {
     int rc = kh_tuning_dev(t, space, z, n, c->answers, err);
     double ce = rc == 0 ? kh_dev_ce(t, c->answers) : 0;
     if (rc == 0 && !(ce > c->ce)) { /* later wins ties, and anything wins against none */
@@ -179,16 +188,18 @@ static int consider(
     return rc;
 }
 
-/* The generation's best candidate by the draws that would be returned; or, as the published code does, every candidate by the
- * draws that it was estimated with. */
-static int look_at_dev(choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, kh_err *err) {
+/* The generation's best candidate by the draws that would be returned; or, as the published code
+ * does, every candidate by the draws that it was estimated with. */
+static int look_at_dev(
+    choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, kh_err *err) {
     int rc = 0, draws = e->o->draws;
     if (!e->o->dev_all) {
         draw_returned(e, kh_elbo_candidate(e, e->top), c->z);
         return consider(c, t, space, e, e->top, c->z, e->o->samples, err);
     }
     for (int k = 0; k < e->o->pop && rc == 0; k++)
-        rc = consider(c, t, space, e, k, e->z + (size_t)k * (size_t)draws * (size_t)e->dim, draws, err);
+        rc = consider(
+            c, t, space, e, k, e->z + (size_t)k * (size_t)draws * (size_t)e->dim, draws, err);
     return rc;
 }
 
@@ -218,7 +229,8 @@ static int keep_fit(const kh_elbo *e, const choice *c, kh_tuning *t, kh_err *err
     kh_buf_bytes(&b, kh_elbo_candidate(e, e->top), lambda);
     int rc = kh_cmaes_save(e->es, &b, err);
     if (rc == 0)
-        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, "fit", 0, b.data, b.len, err);
+        rc = kh_buf_failed(&b) ? kh_fail_memory(err)
+                               : kh_tuning_keep(t, "fit", 0, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
@@ -230,8 +242,9 @@ static int recall_fit(kh_elbo *e, choice *c, kh_tuning *t, kh_err *err) {
     size_t lambda = 2 * (size_t)e->dim * sizeof *c->lambda, used = sizeof head + 2 * lambda;
     int rc = kh_tuning_recall(t, "fit", 0, &b, err);
     if (rc == 1)
-        rc = b.len < used ? kh_fail(err, KH_EFORMAT, "the kept state of a fit is damaged: %zu bytes", b.len)
-                          : kh_cmaes_load(&es, b.data + used, b.len - used, "the kept state", err);
+        rc = b.len < used
+            ? kh_fail(err, KH_EFORMAT, "the kept state of a fit is damaged: %zu bytes", b.len)
+            : kh_cmaes_load(&es, b.data + used, b.len - used, "the kept state", err);
     if (rc == 0 && es) {
         memcpy(&head, b.data, sizeof head);
         memcpy(c->lambda, b.data + sizeof head, lambda);
@@ -250,7 +263,8 @@ static int samples_of(const void *opts) { return ((const kh_elbo_opts *)opts)->s
 
 static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most) {
     const kh_elbo_opts *o = opts;
-    long long looks = o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
+    long long looks =
+        o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
     most->candidates = (long long)o->pop * o->generations;
     most->train = most->candidates * o->draws * t->train->n_row;
     most->dev = looks * dev_cost(t, o);
@@ -270,7 +284,8 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
         if (rc == 0) {
             char facts[KH_FACTS];
             kh_loss_facts(facts, e->loss[e->top], e->best);
-            kh_tuning_report(t, "elbo", &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts, 0, false });
+            kh_tuning_report(t, "elbo",
+                &(kh_generation){ -1, e->gen, e->gen, o->generations, c->dev, facts, 0, false });
         }
         if (rc == 0 && kh_tuning_due(t))
             rc = keep_fit(e, c, t, err);
@@ -284,7 +299,8 @@ static void say_why(const kh_elbo *e, kh_tuning *t) {
     if (e->gen == e->o->generations)
         kh_tuning_stop(t, "all %d generations are done", e->gen);
     else
-        kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", e->gen, kh_cmaes_stop_name(kh_cmaes_stop(e->es)));
+        kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", e->gen,
+            kh_cmaes_stop_name(kh_cmaes_stop(e->es)));
 }
 
 static int run_elbo(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
@@ -312,8 +328,8 @@ static int run_elbo(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
     return rc;
 }
 
-/* Text and code of the paper differ; this is the code: a weak divergence, fresh noise for every candidate, bounds, and every
- * candidate scored on dev. */
+/* Text and code of the paper differ; this is the code: a weak divergence, fresh noise for every
+ * candidate, bounds, and every candidate scored on dev. */
 static void elbo_exact(void *opts) {
     kh_elbo_opts *o = opts;
     o->kl_weight = 1e-3;

@@ -1,12 +1,14 @@
-/* elbo.h - gradient-free variational inference: a Gaussian over z, fitted by CMA-ES to the evidence lower bound.
+/* elbo.h - gradient-free variational inference: a Gaussian over z, fitted by CMA-ES to the evidence
+ * lower bound.
  *
- * q = N(mu, diag |v|) over z in R^d; lambda = (mu, v) in R^2d is what CMA-ES moves. doc/methods.md, T12 to T15.
+ * q = N(mu, diag |v|) over z in R^d; lambda = (mu, v) in R^2d is what CMA-ES moves. doc/methods.md,
+ * T12 to T15.
  *
  *     kh_elbo *e;
  *     if (kh_elbo_new(&e, dim, &opts, seed, err)) ...
  *     for (int g = 0; g < 300; g++)
- *         kh_elbo_step(e, &nll, err);                           nll: -log p(data | z), of many z at once
- *     kh_elbo_draw(lambda, dim, noise, z);
+ *         kh_elbo_step(e, &nll, err);                           nll: -log p(data | z), of many z at
+ * once kh_elbo_draw(lambda, dim, noise, z);
  */
 #ifndef KH_TUNE_ELBO_H
 #define KH_TUNE_ELBO_H
@@ -48,6 +50,7 @@ const double *kh_elbo_candidate(const kh_elbo *, int k); /* lambda [2 dim] of th
 /* KL(q || N(0, prior I)), in closed form. lambda [2 dim]. */
 double kh_elbo_kl(const double *lambda, int dim, double prior);
 /* z [dim] = mu + sqrt|v| * noise, the noise of stream (seed, variation, generation, draw). */
-void kh_elbo_draw(const double *lambda, int dim, uint64_t seed, uint32_t generation, uint32_t draw, float *z);
+void kh_elbo_draw(
+    const double *lambda, int dim, uint64_t seed, uint32_t generation, uint32_t draw, float *z);
 
 #endif

@@ -1,9 +1,10 @@
 /* flow.c - see flow.h.
  *
- * Weights are one array. First stands a matrix [T H, C] that reads x for all transforms in one product; then, for each
- * transform, W0 [H, D], b0 [H], for further layers W [H, H], b [H], and last V [2 D, H], c [2 D], whose first D rows give the
- * unbounded l and the others t. Products are plain ones over matrices that hold zeros at masked places: at 60 units, cutting
- * them into the blocks that are not zero gains less than smaller products lose.
+ * Weights are one array. First stands a matrix [T H, C] that reads x for all transforms in one
+ * product; then, for each transform, W0 [H, D], b0 [H], for further layers W [H, H], b [H], and
+ * last V [2 D, H], c [2 D], whose first D rows give the unbounded l and the others t. Products are
+ * plain ones over matrices that hold zeros at masked places: at 60 units, cutting them into the
+ * blocks that are not zero gains less than smaller products lose.
  *
  * Letters: T transforms, D dim, H hidden units, L layers, C context, n rows. */
 #include "tune/flow.h"
@@ -16,9 +17,11 @@
 #include <math.h>
 #include <string.h>
 
-static const double BOUND = 4;  /* of l: one transform scales by at most e^4, ten by e^40 */
-static const double LAST = 0.1; /* the last layer's weights start so much smaller: q starts near the standard normal */
-static const double FAR = 5;    /* spreads: an x further off than simulations ever were counts as so far off */
+static const double BOUND = 4; /* of l: one transform scales by at most e^4, ten by e^40 */
+static const double LAST =
+    0.1; /* the last layer's weights start so much smaller: q starts near the standard normal */
+static const double FAR =
+    5; /* spreads: an x further off than simulations ever were counts as so far off */
 static const double LOG_2PI = 1.8378770664093453;
 
 struct kh_flow {
@@ -42,25 +45,27 @@ typedef struct trace {
 
 struct kh_flow_work {
     int max_rows, max_contexts, m, n;
-    double *x;        /* [m, C] standardised */
-    double *c, *dc;   /* [m, T H] what x gives the units, and its gradient */
-    const int *of;    /* [n], the caller's */
-    trace *t;         /* [T] */
-    double *u;        /* [n, D] */
-    double *du, *dy;  /* [n, D] */
-    double *dout;     /* [n, 2 D] */
-    double *da, *db;  /* [n, H] */
+    double *x;             /* [m, C] standardised */
+    double *c, *dc;        /* [m, T H] what x gives the units, and its gradient */
+    const int *of;         /* [n], the caller's */
+    trace *t;              /* [T] */
+    double *u;             /* [n, D] */
+    double *du, *dy;       /* [n, D] */
+    double *dout;          /* [n, 2 D] */
+    double *da, *db;       /* [n, H] */
     double *one_y, *one_h; /* [D], [L, H] for a single draw */
     double *memory;
 };
 
-/* ------------------------------------------------------------------------------------------------------- making one */
+/* ---------------------------------------------------------------------------------- making one */
 
 static int degree_of(int k, int D, int H) { return (int)((long long)k * D / H); }
 
 static size_t layer_size(const kh_flow *f, int l) {
     size_t H = (size_t)f->H;
-    return l == 0 ? H * (size_t)f->D + H : l < f->L ? H * H + H : 2 * (size_t)f->D * H + 2 * (size_t)f->D;
+    return l == 0  ? H * (size_t)f->D + H
+        : l < f->L ? H * H + H
+                   : 2 * (size_t)f->D * H + 2 * (size_t)f->D;
 }
 
 /* Layer l of transform t; l = L is the output. Its biases stand behind its matrix. */
@@ -74,7 +79,8 @@ static size_t layer_at(const kh_flow *f, int t, int l) {
 static int layer_rows(const kh_flow *f, int l) { return l < f->L ? f->H : 2 * f->D; }
 static int layer_cols(const kh_flow *f, int l) { return l == 0 ? f->D : f->H; }
 
-/* How many of the first inputs row r of layer l may see: all others are masked, because units stand in order. */
+/* How many of the first inputs row r of layer l may see: all others are masked, because units stand
+ * in order. */
 static int visible(const kh_flow *f, int l, int r) {
     if (l == 0)
         return f->degree[r];
@@ -100,11 +106,13 @@ static void fill_uniform(double *w, size_t n, double bound, kh_rng r) {
 
 /* As PyTorch draws linear layers: within 1 / sqrt(inputs). Biases start at zero. */
 static void draw_weights(kh_flow *f, uint64_t seed) {
-    fill_uniform(f->w, (size_t)f->T * (size_t)f->H * (size_t)f->C, 1 / sqrt(f->C), kh_rng_stream(seed, KH_RNG_FLOW, 0, 0));
+    fill_uniform(f->w, (size_t)f->T * (size_t)f->H * (size_t)f->C, 1 / sqrt(f->C),
+        kh_rng_stream(seed, KH_RNG_FLOW, 0, 0));
     for (int t = 0; t < f->T; t++)
         for (int l = 0; l <= f->L; l++) {
             int cols = layer_cols(f, l);
-            fill_uniform(f->w + layer_at(f, t, l), (size_t)layer_rows(f, l) * (size_t)cols, (l == f->L ? LAST : 1) / sqrt(cols),
+            fill_uniform(f->w + layer_at(f, t, l), (size_t)layer_rows(f, l) * (size_t)cols,
+                (l == f->L ? LAST : 1) / sqrt(cols),
                 kh_rng_stream(seed, KH_RNG_FLOW, (uint32_t)t + 1, (uint32_t)l));
         }
     kh_flow_mask(f, f->w);
@@ -129,11 +137,13 @@ static bool count_weights(kh_flow *f) {
     size_t context, all;
     for (int l = 0; l <= f->L; l++)
         f->per += layer_size(f, l);
-    return kh_mul((size_t)f->T * (size_t)f->H, (size_t)f->C, &context) && kh_mul((size_t)f->T, f->per, &all) &&
-        kh_add(context, all, &f->size) && f->size < (size_t)1 << 40;
+    return kh_mul((size_t)f->T * (size_t)f->H, (size_t)f->C, &context) &&
+        kh_mul((size_t)f->T, f->per, &all) && kh_add(context, all, &f->size) &&
+        f->size < (size_t)1 << 40;
 }
 
-int kh_flow_new(kh_flow **out, int dim, int context, const kh_flow_opts *o, uint64_t seed, kh_err *err) {
+int kh_flow_new(
+    kh_flow **out, int dim, int context, const kh_flow_opts *o, uint64_t seed, kh_err *err) {
     *out = NULL;
     size_t D = (size_t)dim, C = (size_t)context;
     kh_flow *f = kh_calloc(1, sizeof *f);
@@ -142,7 +152,8 @@ int kh_flow_new(kh_flow **out, int dim, int context, const kh_flow_opts *o, uint
     *f = (kh_flow){ .T = o->transforms, .D = dim, .H = o->hidden, .L = o->layers, .C = context };
     if (!count_weights(f)) {
         kh_flow_free(f);
-        return kh_fail(err, KH_ELIMIT, "a flow of %d transforms of %d units for %d numbers given %d has too many weights",
+        return kh_fail(err, KH_ELIMIT,
+            "a flow of %d transforms of %d units for %d numbers given %d has too many weights",
             o->transforms, o->hidden, dim, context);
     }
     f->w = kh_aligned(f->size * sizeof *f->w);
@@ -153,7 +164,8 @@ int kh_flow_new(kh_flow **out, int dim, int context, const kh_flow_opts *o, uint
     f->z_sd = kh_calloc(D, sizeof *f->z_sd);
     f->x_mean = kh_calloc(C, sizeof *f->x_mean);
     f->x_sd = kh_calloc(C, sizeof *f->x_sd);
-    if (!f->w || !f->perm || !f->degree || !f->ready || !f->z_mean || !f->z_sd || !f->x_mean || !f->x_sd) {
+    if (!f->w || !f->perm || !f->degree || !f->ready || !f->z_mean || !f->z_sd || !f->x_mean ||
+        !f->x_sd) {
         kh_flow_free(f);
         return kh_fail_memory(err);
     }
@@ -187,7 +199,8 @@ double *kh_flow_weights(kh_flow *f) { return f->w; }
 size_t kh_flow_size(const kh_flow *f) { return f->size; }
 const int *kh_flow_order(const kh_flow *f, int t) { return f->perm + (size_t)t * (size_t)f->D; }
 
-void kh_flow_standardise(kh_flow *f, const double *z_mean, const double *z_sd, const double *x_mean, const double *x_sd) {
+void kh_flow_standardise(kh_flow *f, const double *z_mean, const double *z_sd, const double *x_mean,
+    const double *x_sd) {
     memcpy(f->z_mean, z_mean, (size_t)f->D * sizeof *z_mean);
     memcpy(f->z_sd, z_sd, (size_t)f->D * sizeof *z_sd);
     memcpy(f->x_mean, x_mean, (size_t)f->C * sizeof *x_mean);
@@ -197,7 +210,7 @@ void kh_flow_standardise(kh_flow *f, const double *z_mean, const double *z_sd, c
         f->log_sd += log(z_sd[i]);
 }
 
-/* --------------------------------------------------------------------------------------------------------- room to work */
+/* -------------------------------------------------------------------------------- room to work */
 
 /* Hands out parts of one block, each on a border of 64 bytes. Without a block it only adds up. */
 static double *part(double *block, size_t *used, size_t n) {
@@ -229,12 +242,15 @@ static size_t lay_out(kh_flow_work *w, const kh_flow *f, double *block) {
     return used;
 }
 
-int kh_flow_work_new(kh_flow_work **out, const kh_flow *f, int max_rows, int max_contexts, kh_err *err) {
+int kh_flow_work_new(
+    kh_flow_work **out, const kh_flow *f, int max_rows, int max_contexts, kh_err *err) {
     *out = NULL;
     kh_flow_work *w = kh_calloc(1, sizeof *w);
     if (!w)
         return kh_fail_memory(err);
-    *w = (kh_flow_work){ .max_rows = max_rows, .max_contexts = max_contexts, .t = kh_calloc((size_t)f->T, sizeof *w->t) };
+    *w = (kh_flow_work){ .max_rows = max_rows,
+        .max_contexts = max_contexts,
+        .t = kh_calloc((size_t)f->T, sizeof *w->t) };
     w->memory = w->t ? kh_aligned(lay_out(w, f, NULL) * sizeof *w->memory) : NULL;
     if (!w->memory) {
         kh_flow_work_free(w);
@@ -253,21 +269,27 @@ void kh_flow_work_free(kh_flow_work *w) {
     kh_free(w);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- products */
+/* ------------------------------------------------------------------------------------ products */
 
 /* y [n, rows] = a [n, cols] times w [rows, cols] transposed; added to what is there if `add`. */
-static void times(const double *a, const double *w, double *y, int n, int rows, int cols, bool add) {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, rows, cols, 1, a, cols, w, cols, add ? 1 : 0, y, rows);
+static void times(
+    const double *a, const double *w, double *y, int n, int rows, int cols, bool add) {
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, rows, cols, 1, a, cols, w, cols,
+        add ? 1 : 0, y, rows);
 }
 
 /* da [n, cols] = dy [n, rows] times w [rows, cols]; added to what is there if `add`. */
-static void times_back(const double *dy, const double *w, double *da, int n, int rows, int cols, bool add) {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, cols, rows, 1, dy, rows, w, cols, add ? 1 : 0, da, cols);
+static void times_back(
+    const double *dy, const double *w, double *da, int n, int rows, int cols, bool add) {
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, cols, rows, 1, dy, rows, w, cols,
+        add ? 1 : 0, da, cols);
 }
 
 /* dw [rows, cols] += dy [n, rows] transposed times a [n, cols]. */
-static void times_weights(const double *dy, const double *a, double *dw, int n, int rows, int cols) {
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rows, cols, n, 1, dy, rows, a, cols, 1, dw, cols);
+static void times_weights(
+    const double *dy, const double *a, double *dw, int n, int rows, int cols) {
+    cblas_dgemm(
+        CblasRowMajor, CblasTrans, CblasNoTrans, rows, cols, n, 1, dy, rows, a, cols, 1, dw, cols);
 }
 
 static void add_columns(const double *dy, double *db, int n, int rows) {
@@ -292,7 +314,7 @@ static double squashed_slope(double h) { /* by what came out */
     return q * sqrt(q);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- density */
+/* ------------------------------------------------------------------------------------- density */
 
 void kh_flow_context(const kh_flow *f, kh_flow_work *w, const float *x, int m) {
     for (int i = 0; i < m; i++)
@@ -306,7 +328,8 @@ void kh_flow_context(const kh_flow *f, kh_flow_work *w, const float *x, int m) {
 }
 
 /* The units of the first layer before tanh start from their biases and what x gives them. */
-static void start_units(const kh_flow *f, const kh_flow_work *w, int t, const double *bias, double *h) {
+static void start_units(
+    const kh_flow *f, const kh_flow_work *w, int t, const double *bias, double *h) {
     for (int i = 0; i < w->n; i++) {
         const double *c = w->c + ((size_t)w->of[i] * (size_t)f->T + (size_t)t) * (size_t)f->H;
         for (int k = 0; k < f->H; k++)
@@ -325,7 +348,8 @@ static void run_network(const kh_flow *f, const kh_flow_work *w, int t, const tr
     const double *in = r->y;
     for (int l = 0; l <= f->L; l++) {
         int rows = layer_rows(f, l), cols = layer_cols(f, l);
-        const double *matrix = f->w + layer_at(f, t, l), *bias = matrix + (size_t)rows * (size_t)cols;
+        const double *matrix = f->w + layer_at(f, t, l),
+                     *bias = matrix + (size_t)rows * (size_t)cols;
         double *out = l < f->L ? r->h + (size_t)l * units : r->o;
         if (l == 0)
             start_units(f, w, t, bias, out);
@@ -338,7 +362,8 @@ static void run_network(const kh_flow *f, const kh_flow_work *w, int t, const tr
     }
 }
 
-void kh_flow_density(const kh_flow *f, kh_flow_work *w, const double *z, const int *of, int n, double *logq) {
+void kh_flow_density(
+    const kh_flow *f, kh_flow_work *w, const double *z, const int *of, int n, double *logq) {
     size_t D = (size_t)f->D;
     w->n = n;
     w->of = of;
@@ -373,7 +398,7 @@ void kh_flow_density(const kh_flow *f, kh_flow_work *w, const double *z, const i
 
 const double *kh_flow_latent(const kh_flow_work *w) { return w->u; }
 
-/* ---------------------------------------------------------------------------------------------------------------- gradients */
+/* ----------------------------------------------------------------------------------- gradients */
 
 /* dout -> gradients of a transform's weights; what the units did to y is added to dy. */
 static void run_network_back(const kh_flow *f, kh_flow_work *w, int t, double *grad) {
@@ -432,7 +457,7 @@ void kh_flow_context_backward(const kh_flow *f, kh_flow_work *w, double *grad) {
     memset(w->dc, 0, (size_t)w->m * (size_t)(f->T * f->H) * sizeof *w->dc);
 }
 
-/* -------------------------------------------------------------------------------------------------------------------- draws */
+/* --------------------------------------------------------------------------------------- draws */
 
 static double dot(const double *a, const double *b, int n) {
     double sum = 0;
@@ -441,21 +466,25 @@ static double dot(const double *a, const double *b, int n) {
     return sum;
 }
 
-/* Units first .. end - 1 of every layer; the coordinates and units that they see are known. h [L, H]. */
-static void run_units(const kh_flow *f, int t, const double *c, const double *y, double *h, int first, int end) {
+/* Units first .. end - 1 of every layer; the coordinates and units that they see are known. h [L,
+ * H]. */
+static void run_units(
+    const kh_flow *f, int t, const double *c, const double *y, double *h, int first, int end) {
     for (int l = 0; l < f->L; l++) {
         int cols = layer_cols(f, l);
-        const double *matrix = f->w + layer_at(f, t, l), *bias = matrix + (size_t)f->H * (size_t)cols;
+        const double *matrix = f->w + layer_at(f, t, l),
+                     *bias = matrix + (size_t)f->H * (size_t)cols;
         const double *in = l == 0 ? y : h + (size_t)(l - 1) * (size_t)f->H;
         for (int k = first; k < end; k++)
-            h[(size_t)l * (size_t)f->H + (size_t)k] =
-                squashed(bias[k] + (l == 0 ? c[k] : 0) + dot(matrix + (size_t)k * (size_t)cols, in, visible(f, l, k)));
+            h[(size_t)l * (size_t)f->H + (size_t)k] = squashed(bias[k] + (l == 0 ? c[k] : 0) +
+                dot(matrix + (size_t)k * (size_t)cols, in, visible(f, l, k)));
     }
 }
 
 /* The two outputs of coordinate i. */
 static void run_output(const kh_flow *f, int t, const double *h, int i, double *l, double *shift) {
-    const double *matrix = f->w + layer_at(f, t, f->L), *bias = matrix + 2 * (size_t)f->D * (size_t)f->H;
+    const double *matrix = f->w + layer_at(f, t, f->L),
+                 *bias = matrix + 2 * (size_t)f->D * (size_t)f->H;
     const double *in = h + (size_t)(f->L - 1) * (size_t)f->H;
     *l = bounded(bias[i] + dot(matrix + (size_t)i * (size_t)f->H, in, f->ready[i]));
     *shift = bias[f->D + i] + dot(matrix + (size_t)(f->D + i) * (size_t)f->H, in, f->ready[i]);

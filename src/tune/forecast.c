@@ -10,7 +10,9 @@
 
 enum { WARM_ROWS = 8 };
 
-static double tokens_of(const kh_batch *b) { return b && b->n_row > 0 ? (double)b->start[b->n_seq] / b->n_row : 0; }
+static double tokens_of(const kh_batch *b) {
+    return b && b->n_row > 0 ? (double)b->start[b->n_seq] / b->n_row : 0;
+}
 
 /* Two questions of a few rows, with no prompt but P0; the second is timed. */
 static int warm_up(const kh_tuning *t, kh_forecast *f, kh_err *err) {
@@ -33,14 +35,16 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     if (!o->forecast)
         return 0;
     kh_plan most = { 0 };
-    kh_forecast f = { .train_rows = t->train ? t->train->n_row : t->n_train, .dev_rows = t->dev ? t->dev->n_row : t->n_dev };
+    kh_forecast f = { .train_rows = t->train ? t->train->n_row : t->n_train,
+        .dev_rows = t->dev ? t->dev->n_row : t->n_dev };
     int rc = 0;
     if (m->most)
         m->most(t, opts, &most);
     f.candidates = most.candidates;
     f.queries = most.train + most.dev + (most.candidates > 0 ? t->reserve : 0);
     f.row_tokens =
-        (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) / (double)(f.queries ? f.queries : 1);
+        (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) /
+        (double)(f.queries ? f.queries : 1);
     if (o->max_queries > 0 && (f.queries == 0 || f.queries > o->max_queries))
         f.queries = o->max_queries;
     if (f.row_tokens == 0)
@@ -51,9 +55,12 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     else if (t->train) {
         rc = warm_up(t, &f, err);
         char text[64];
-        snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up, f.query_seconds * (double)f.warm_up / 2);
+        snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up,
+            f.query_seconds * (double)f.warm_up / 2);
         if (rc == 0 && o->run)
             kh_run_event(o->run, "warm-up", text);
     }
-    return rc != 0 ? rc : o->forecast(o->user, &f) != 0 ? kh_fail(err, KH_STOPPED, "stopped after the forecast") : 0;
+    return rc != 0                      ? rc
+        : o->forecast(o->user, &f) != 0 ? kh_fail(err, KH_STOPPED, "stopped after the forecast")
+                                        : 0;
 }

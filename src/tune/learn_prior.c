@@ -1,13 +1,15 @@
-/* learn_prior.c - the last step of a run, if it is wanted: what each sample likes to say whatever the text is.
+/* learn_prior.c - the last step of a run, if it is wanted: what each sample likes to say whatever
+ * the text is.
  *
- * Each sample gets a prior of its own: prompts lean to different sides, and a mean of answers that lean cannot be put upright by
- * one correction of the mean. It is learned once, when the samples are known; the search itself minimises what the model says. No
- * label is looked at, but few-shot rows are as many of each class, which is what "batch" takes for granted. */
+ * Each sample gets a prior of its own: prompts lean to different sides, and a mean of answers that
+ * lean cannot be put upright by one correction of the mean. It is learned once, when the samples
+ * are known; the search itself minimises what the model says. No label is looked at, but few-shot
+ * rows are as many of each class, which is what "batch" takes for granted. */
 #include "tune/tuning.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "judge/predict.h"
+#include "posterior/predict.h"
 
 #include <string.h>
 
@@ -20,7 +22,9 @@ enum { N_EMPTY = sizeof EMPTY / sizeof *EMPTY };
 static bool in_batch(const kh_tuning *t) { return t->o->label_prior == KH_LABEL_PRIOR_BATCH; }
 
 /* Rows to ask about, apart from dev. */
-static int n_asked(const kh_tuning *t) { return !in_batch(t) ? N_EMPTY : t->n_train < TRAIN_ROWS ? t->n_train : TRAIN_ROWS; }
+static int n_asked(const kh_tuning *t) {
+    return !in_batch(t) ? N_EMPTY : t->n_train < TRAIN_ROWS ? t->n_train : TRAIN_ROWS;
+}
 
 long long kh_tuning_prior_cost(const kh_tuning *t, int samples) {
     return t->o->label_prior ? (long long)samples * (n_asked(t) + t->n_dev) : 0;
@@ -31,18 +35,22 @@ static kh_row row_at(const kh_tuning *t, int i) {
     if (in_batch(t))
         return t->train_row[(long long)i * t->n_train / n_asked(t)];
     size_t n = strlen(EMPTY[i]);
-    return (kh_row){ .a = EMPTY[i], .n_a = n, .b = t->task->pair ? EMPTY[i] : NULL, .n_b = t->task->pair ? n : 0, .label = -1 };
+    return (kh_row){ .a = EMPTY[i],
+        .n_a = n,
+        .b = t->task->pair ? EMPTY[i] : NULL,
+        .n_b = t->task->pair ? n : 0,
+        .label = -1 };
 }
 
 /* Answers of all samples to rows: those asked about first, then dev. */
 typedef struct answers {
-    kh_row *row;       /* [n_asked] */
+    kh_row *row; /* [n_asked] */
     int n_asked, n_row;
-    float *asked;      /* [samples, n_asked, n_label] */
-    float *dev;        /* [samples, n_dev, n_label] */
-    float *one;        /* [n_row, n_label] of one sample */
-    double *p;         /* [n_dev, n_label] */
-    int *label;        /* [n_dev] */
+    float *asked; /* [samples, n_asked, n_label] */
+    float *dev;   /* [samples, n_dev, n_label] */
+    float *one;   /* [n_row, n_label] of one sample */
+    double *p;    /* [n_dev, n_label] */
+    int *label;   /* [n_dev] */
 } answers;
 
 static int answers_new(answers *a, const kh_tuning *t, int samples, kh_err *err) {
@@ -87,7 +95,8 @@ static int ask(answers *a, kh_tuning *t, const kh_posterior *post, kh_err *err) 
 }
 
 /* The prior of a sample, and what it then says on dev. */
-static int learn_one(answers *a, const kh_tuning *t, const kh_posterior *post, int sample, kh_err *err) {
+static int learn_one(
+    answers *a, const kh_tuning *t, const kh_posterior *post, int sample, kh_err *err) {
     int n_label = t->task->n_label;
     size_t asked = (size_t)a->n_asked * (size_t)n_label, dev = (size_t)t->n_dev * (size_t)n_label;
     float *own = a->dev + (size_t)sample * dev;

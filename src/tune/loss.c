@@ -15,7 +15,9 @@ static double log_total(const float *x, int n) {
     return top + log(sum);
 }
 
-static double cross_entropy(const float *x, int label, int n) { return log_total(x, n) - (double)x[label]; }
+static double cross_entropy(const float *x, int label, int n) {
+    return log_total(x, n) - (double)x[label];
+}
 
 static double hinge(const float *x, int label, int n) {
     double sum = 0;
@@ -75,9 +77,10 @@ double kh_metric_of_p(kh_metric metric, const double *p, const int *label, int n
     return value_of(metric, &t, n);
 }
 
-double kh_loss_value(kh_loss loss, kh_metric metric, const float *logprob, const int *label, int n, int n_label) {
-    static double (*const OF_ROW[])(
-        const float *, int, int) = { [KH_LOSS_CE] = cross_entropy, [KH_LOSS_HINGE] = hinge, [KH_LOSS_BRIER] = brier };
+double kh_loss_value(
+    kh_loss loss, kh_metric metric, const float *logprob, const int *label, int n, int n_label) {
+    static double (*const OF_ROW[])(const float *, int,
+        int) = { [KH_LOSS_CE] = cross_entropy, [KH_LOSS_HINGE] = hinge, [KH_LOSS_BRIER] = brier };
     if (loss == KH_LOSS_METRIC)
         return -kh_metric_of(metric, logprob, label, n, n_label);
     double sum = 0;

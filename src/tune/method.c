@@ -40,40 +40,49 @@ int kh_method_find(const kh_method **out, const char *name, kh_err *err) {
     kh_buf all = kh_buf_init(1 << 12);
     for (int i = 0; i < N_METHOD; i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", METHODS[i]->name);
-    int rc = kh_fail(err, KH_EARG, "unknown method \"%s\"; there are %s", name, all.data ? all.data : "others");
+    int rc = kh_fail(
+        err, KH_EARG, "unknown method \"%s\"; there are %s", name, all.data ? all.data : "others");
     kh_buf_free(&all);
     return rc;
 }
 
-/* ------------------------------------------------------------------------------------- before the first query */
+/* ---------------------------------------------------------------------- before the first query */
 
 static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
     kh_access have = kh_plm_describe(plm).access;
     return have >= m->access
         ? 0
-        : kh_fail(err, KH_EUNSUPPORTED, "method %s needs a box that lets out %s; this one was opened at access level %s", m->name,
-              kh_access_name(m->access), kh_access_name(have));
+        : kh_fail(err, KH_EUNSUPPORTED,
+              "method %s needs a box that lets out %s; this one was opened at access level %s",
+              m->name, kh_access_name(m->access), kh_access_name(have));
 }
 
-/* Methods whose samples vote see nothing that could be corrected; those with gradients have it learned already. */
+/* Methods whose samples vote see nothing that could be corrected; those with gradients have it
+ * learned already. */
 static int check_label_prior(const kh_method *m, const kh_tuning *t, kh_err *err) {
-    bool votes = kh_plm_describe(t->plm).access == KH_ACCESS_LABELS || (m->soft && m->access == KH_ACCESS_LABELS);
+    bool votes = kh_plm_describe(t->plm).access == KH_ACCESS_LABELS ||
+        (m->soft && m->access == KH_ACCESS_LABELS);
     if (t->o->label_prior == KH_LABEL_PRIOR_NONE || (!votes && m->access < KH_ACCESS_WEIGHTS))
         return 0;
     return kh_fail(err, KH_EUNSUPPORTED,
-        votes ? "label-prior %s needs log-probabilities of the label words; method %s sees labels only here"
-              : "label-prior %s is for methods that ask the box; method %s learns by gradients, that prior too",
+        votes ? "label-prior %s needs log-probabilities of the label words; method %s sees labels "
+                "only here"
+              : "label-prior %s is for methods that ask the box; method %s learns by gradients, "
+                "that prior too",
         kh_label_prior_name(t->o->label_prior), m->name);
 }
 
 /* Every class must be seen, both to learn it and to choose by it. */
-static int check_classes(const kh_row *row, int n, const kh_task *task, const char *part, kh_err *err) {
+static int check_classes(
+    const kh_row *row, int n, const kh_task *task, const char *part, kh_err *err) {
     for (int k = 0; k < task->n_label; k++) {
         bool there = false;
         for (int i = 0; i < n && !there; i++)
             there = row[i].label == k;
         if (!there)
-            return kh_fail(err, KH_EFORMAT, "the %s rows hold none of class %d (\"%s\"); every class of task \"%s\" must be there",
+            return kh_fail(err, KH_EFORMAT,
+                "the %s rows hold none of class %d (\"%s\"); every class of task \"%s\" must be "
+                "there",
                 part, k, task->label[k].name, task->name);
     }
     for (int i = 0; i < n; i++)
@@ -89,7 +98,9 @@ static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts
     long long least = (m->least ? m->least(t, opts) : 0) + t->reserve;
     return o->max_queries == 0 || o->max_queries >= least
         ? 0
-        : kh_fail(err, KH_EARG, "a budget of %lld queries is too small: one generation of %s and its check on dev take %lld",
+        : kh_fail(err, KH_EARG,
+              "a budget of %lld queries is too small: one generation of %s and its check on dev "
+              "take %lld",
               o->max_queries, m->name, least);
 }
 
@@ -100,7 +111,8 @@ static int encode(kh_tuning *t, kh_err *err) {
     if (rc == 0)
         rc = kh_batch_encode(&t->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
     if (rc == 0 && (t->train->n_row == 0 || t->dev->n_row == 0))
-        rc = kh_fail(err, KH_EFORMAT, "no %s row is short enough for the model", t->train->n_row == 0 ? "train" : "dev");
+        rc = kh_fail(err, KH_EFORMAT, "no %s row is short enough for the model",
+            t->train->n_row == 0 ? "train" : "dev");
     return rc;
 }
 
@@ -137,10 +149,11 @@ static void tuning_free(kh_tuning *t) {
     kh_space_free(&t->space);
 }
 
-/* ------------------------------------------------------------------------------------------------------ tuning */
+/* -------------------------------------------------------------------------------------- tuning */
 
 /* What the posterior says of the run, apart from its samples. */
-static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+static int sign(
+    kh_posterior *p, const kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     kh_buf json = kh_buf_init(1 << 20);
     kh_opts_json(m->opts, opts, &json);
@@ -166,7 +179,8 @@ static int sign(kh_posterior *p, const kh_tuning *t, const kh_method *m, const v
 }
 
 /* Between the first line of the journal and the last. */
-static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
+static int run_method(
+    kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
     kh_run *run = t->o->run;
     kh_err why = { 0 };
     int rc = run ? kh_tuning_begin_run(t, m, opts, &why) : 0;
@@ -175,17 +189,18 @@ static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_pos
         rc = kh_tuning_forecast(t, m, opts, &why);
     kh_tuning_begin(t);
     if (begun)
-        kh_plm_set_tape(t->plm, kh_run_tape(run));
+        kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
         rc = m->run(t, opts, p, &why);
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, &why);
-    kh_plm_set_tape(t->plm, NULL);
+    kh_plm_set_cache(t->plm, NULL);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);
     if (begun) {
         kh_meter used = kh_plm_meter(t->plm);
-        kh_run_result result = { p->dev, p->n, p->train_queries, p->dev_queries, used.seconds - t->start.seconds, t->stopped };
+        kh_run_result result = { p->dev, p->n, p->train_queries, p->dev_queries,
+            used.seconds - t->start.seconds, t->stopped };
         kh_err late = { 0 };
         int ended = kh_run_end(run, rc == 0 ? &result : NULL, &why, &late);
         if (rc == 0 && ended != 0) {
@@ -196,8 +211,9 @@ static int run_method(kh_tuning *t, const kh_method *m, const void *opts, kh_pos
     return rc == 0 ? 0 : kh_fail(err, rc, "%s", why.msg);
 }
 
-int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm, const kh_task *task,
-    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
+int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_plm *plm,
+    const kh_task *task, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o,
+    kh_err *err) {
     *out = NULL;
     kh_posterior *p = NULL;
     kh_tuning t = { .plm = plm,
@@ -230,7 +246,8 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
         size_t n = strcspn(*set, "=");
         const kh_opt *row = kh_opts_find(m->opts, *set, n);
         rc = !row || (*set)[n] != '='
-            ? kh_fail(err, KH_EARG, "method %s has no option \"%s\"; options are written name=value", m->name, *set)
+            ? kh_fail(err, KH_EARG,
+                  "method %s has no option \"%s\"; options are written name=value", m->name, *set)
             : kh_opts_set(row, opts, *set + n + 1, err);
     }
     return rc;
@@ -238,8 +255,9 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
 
 kh_tune_opts kh_tune_defaults(void) { return (kh_tune_opts){ .space = kh_space_defaults() }; }
 
-int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm, const kh_task *task,
-    const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o, kh_err *err) {
+int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm,
+    const kh_task *task, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o,
+    kh_err *err) {
     const kh_method *m;
     *out = NULL;
     int rc = kh_method_find(&m, method, err);

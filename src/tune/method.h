@@ -1,7 +1,8 @@
-/* method.h - a method of tuning is a row in a table: name, access level, options, and the function that runs it.
+/* method.h - a method of tuning is a row in a table: name, access level, options, and the function
+ * that runs it.
  *
- * To add one: write src/tune/NAME.c with a `const kh_method`, name it here and in the table of method.c. The command line
- * takes its options and its help from the row. */
+ * To add one: write src/tune/NAME.c with a `const kh_method`, name it here and in the table of
+ * method.c. The command line takes its options and its help from the row. */
 #ifndef KH_TUNE_METHOD_H
 #define KH_TUNE_METHOD_H
 
@@ -13,7 +14,8 @@ typedef struct kh_plan {
     long long train, dev; /* queries on these rows */
 } kh_plan;
 
-/* Options whose names start with "budget-" may change when a run is resumed: all that they may decide is when it ends. */
+/* Options whose names start with "budget-" may change when a run is resumed: all that they may
+ * decide is when it ends. */
 typedef struct kh_method {
     const char *name;
     const char *summary; /* one line, no full stop */
@@ -22,17 +24,20 @@ typedef struct kh_method {
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
-    void (*exact)(void *opts); /* the published code's settings where they differ from the defaults; NULL: nowhere */
+    void (*exact)(void *opts); /* the published code's settings where they differ from the defaults;
+                                  NULL: nowhere */
     int (*samples)(const void *opts); /* how many the posterior may get at most; NULL: one */
     /* Queries that the least useful run takes, one generation and its dev rows; NULL: no matter. */
     long long (*least)(const kh_tuning *, const void *opts);
     /* What the longest run takes, budgets of queries and time apart; NULL: cannot be told. */
     void (*most)(const kh_tuning *, const void *opts, kh_plan *);
-    /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the end. */
+    /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the
+     * end. */
     int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);
 } kh_method;
 
-extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble, kh_method_elbo;
+extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble,
+    kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
 extern const kh_method kh_method_prompt_tuning, kh_method_p_tuning_v2, kh_method_model_tuning;
 extern const kh_method kh_method_feature_mlp, kh_method_feature_bilstm;
@@ -42,11 +47,13 @@ int kh_method_find(const kh_method **out, const char *name, kh_err *err);
 
 /* Tells the caller of kh_tune what the run will cost (forecast.c); KH_STOPPED if that is enough. */
 int kh_tuning_forecast(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
-/* Begins the run in its folder, or takes it up again if all that decides its result is the same (terms.c). */
+/* Begins the run in its folder, or takes it up again if all that decides its result is the same
+ * (terms.c). */
 int kh_tuning_begin_run(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
 
 /* kh_tune with options that are already in the method's own struct. */
-int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *, const kh_task *, const kh_dataset *train,
-    const kh_dataset *dev, const kh_tune_opts *, kh_err *err);
+int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *,
+    const kh_task *, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *,
+    kh_err *err);
 
 #endif

@@ -1,11 +1,12 @@
-/* model_tuning.c - all weights, learned by gradients through template and label words. The result is a model of its own, in
- * Hugging Face layout under "model" in the run's folder, and a posterior that is the plain template with that model. */
+/* model_tuning.c - all weights, learned by gradients through template and label words. The result
+ * is a model of its own, in Hugging Face layout under "model" in the run's folder, and a posterior
+ * that is the plain template with that model. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "plm/inside.h"
+#include "plm/trainable.h"
 #include "text/tokenizer.h"
 
 typedef struct model_opts {
@@ -14,20 +15,22 @@ typedef struct model_opts {
 
 static const kh_opt model_table[] = {
     KH_DESCENT_ROWS(model_opts, descent, "3e-5", "30", "0.01"),
-    KH_PASSAGE_ROWS(model_opts, descent, "0"),
+    KH_GRADIENT_PASS_ROWS(model_opts, descent, "0"),
     { 0 },
 };
 
-static int make_segments(const kh_params *p, kh_segment **out, int *n, kh_err *err) {
-    kh_segment *s = *out = kh_calloc((size_t)p->n, sizeof *s);
+static int make_segments(const kh_params *p, kh_param_group **out, int *n, kh_err *err) {
+    kh_param_group *s = *out = kh_calloc((size_t)p->n, sizeof *s);
     *n = 0;
     for (int i = 0; s && i < p->n; i++)
-        s[(*n)++] = (kh_segment){ (size_t)p->item[i].rows * (size_t)p->item[i].cols, kh_param_decays(&p->item[i]) };
+        s[(*n)++] = (kh_param_group){ (size_t)p->item[i].rows * (size_t)p->item[i].cols,
+            kh_param_decays(&p->item[i]) };
     return s ? 0 : kh_fail_memory(err);
 }
 
 /* Writes the model, opens it as everybody will, and lets it answer the dev rows. */
-static int publish(kh_tuning *t, const kh_open_box *box, const char *dir, kh_posterior *p, kh_err *err) {
+static int publish(
+    kh_tuning *t, const kh_trainable *box, const char *dir, kh_posterior *p, kh_err *err) {
     kh_plm *plm = NULL;
     int rc = kh_dir_make(dir, err);
     if (rc == 0 && (rc = kh_params_save(&box->params, box->w, dir, KH_DTYPE_F32, err)) == 0)
@@ -53,19 +56,21 @@ static int publish(kh_tuning *t, const kh_open_box *box, const char *dir, kh_pos
 
 static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const model_opts *o = opts;
-    kh_open_box box = { 0 };
+    kh_trainable box = { 0 };
     kh_gradient *g = NULL;
-    kh_segment *segment = NULL;
+    kh_param_group *segment = NULL;
     int n_segment = 0;
     if (!t->o->folder)
         return kh_fail(err, KH_EARG, "model-tuning makes a model and must be told a folder for it");
     char *dir = kh_path_join(t->o->folder, "model");
-    int rc = dir ? kh_open_box_init(&box, t, false, err) : kh_fail_memory(err);
+    int rc = dir ? kh_trainable_init(&box, t, false, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)
         rc = kh_gradient_new(&g, &box.params, o->descent.shards, KH_WRT_WEIGHTS, 0, 0, err);
-    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .gradient = g, .slope = kh_gradient_weights };
+    kh_gradient_pass through = {
+        .t = t, .o = &o->descent, .box = &box, .gradient = g, .slope = kh_gradient_weights
+    };
     kh_descent d = { .t = t,
         .o = &o->descent,
         .phase = "model-tuning",
@@ -79,7 +84,7 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
     if (rc == 0)
         rc = publish(t, &box, dir, p, err);
     kh_gradient_free(g);
-    kh_open_box_free(&box);
+    kh_trainable_free(&box);
     kh_free(segment);
     kh_free(dir);
     return rc;

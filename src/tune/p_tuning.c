@@ -1,15 +1,16 @@
-/* p_tuning.c - P-tuning v2 (Liu et al. 2022): keys and values in front of those of every layer, learned by gradients through
- * the frozen model, without a network that makes them. They start as keys and values of tokens of the train rows (Li and Liang
- * 2021 found real words the best start with few examples), but with keys that hardly anything attends to: a few dozen more
- * tokens in front would change what the model says before anything is learned. The text has no slots, and prefixes take no
- * positions. */
+/* p_tuning.c - P-tuning v2 (Liu et al. 2022): keys and values in front of those of every layer,
+ * learned by gradients through the frozen model, without a network that makes them. They start as
+ * keys and values of tokens of the train rows (Li and Liang 2021 found real words the best start
+ * with few examples), but with keys that hardly anything attends to: a few dozen more tokens in
+ * front would change what the model says before anything is learned. The text has no slots, and
+ * prefixes take no positions. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "model/engine.h"
 #include "plm/backend.h"
-#include "plm/inside.h"
+#include "plm/trainable.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -21,12 +22,12 @@ typedef struct prefix_opts {
 
 static const kh_opt prefix_table[] = {
     KH_DESCENT_ROWS(prefix_opts, descent, "5e-3", "100", "0"),
-    KH_PASSAGE_ROWS(prefix_opts, descent, "0"),
+    KH_GRADIENT_PASS_ROWS(prefix_opts, descent, "0"),
     { 0 },
 };
 
 static int prefix_pass(void *self, kh_pass_f32 *out, kh_err *err) {
-    const kh_graft *g = self;
+    const kh_adapter *g = self;
     (void)err;
     out->prefix = g->x;
     out->n_prefix = g->slots;
@@ -34,16 +35,17 @@ static int prefix_pass(void *self, kh_pass_f32 *out, kh_err *err) {
 }
 
 /* y [n, H] = x [n, H] w [H, H]^T + b [H] */
-static void project(const float *x, const kh_tensor *w, const kh_tensor *b, int n, int hidden, float *y) {
+static void project(
+    const float *x, const kh_tensor *w, const kh_tensor *b, int n, int hidden, float *y) {
     for (int i = 0; i < n; i++)
         memcpy(y + (size_t)i * (size_t)hidden, b->data, (size_t)hidden * sizeof *y);
-    cblas_sgemm(
-        CblasRowMajor, CblasNoTrans, CblasTrans, n, hidden, hidden, 1, x, hidden, w->data, hidden, 1, y, hidden);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, hidden, hidden, 1, x, hidden, w->data,
+        hidden, 1, y, hidden);
 }
 
-/* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then weigh about as much as one
- * token. */
-static void push_away(const kh_graft *g, int heads, const float *query, float *key) {
+/* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then
+ * weigh about as much as one token. */
+static void push_away(const kh_adapter *g, int heads, const float *query, float *key) {
     size_t h = (size_t)g->hidden, width = h / (size_t)heads;
     for (size_t head = 0; head < h; head += width) {
         double square = 0;
@@ -56,9 +58,10 @@ static void push_away(const kh_graft *g, int heads, const float *query, float *k
     }
 }
 
-/* The input of one layer for some rows, [tokens, H]: what its prefixes start from. pick [slots, H] and mean [H] are scratch. */
-static void start_layer(const kh_graft *g, const kh_config *c, const kh_layer *w, const float *state, int tokens, float *pick,
-    float *mean, float *key) {
+/* The input of one layer for some rows, [tokens, H]: what its prefixes start from. pick [slots, H]
+ * and mean [H] are scratch. */
+static void start_layer(const kh_adapter *g, const kh_config *c, const kh_layer *w,
+    const float *state, int tokens, float *pick, float *mean, float *key) {
     size_t h = (size_t)g->hidden, size = (size_t)g->slots * h;
     for (size_t i = 0; i < (size_t)g->slots; i++) /* spread over all rows */
         memcpy(pick + i * h, state + (i * (size_t)tokens / (size_t)g->slots) * h, h * sizeof *pick);
@@ -75,14 +78,16 @@ static void start_layer(const kh_graft *g, const kh_config *c, const kh_layer *w
     push_away(g, c->heads, query, key);
 }
 
-static int start(kh_graft *g, kh_open_box *box, kh_engine *e, kh_err *err) {
+static int start(kh_adapter *g, kh_trainable *box, kh_engine *e, kh_err *err) {
     enum { ROWS = 64 };
-    const kh_batch rows = kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);
+    const kh_batch rows =
+        kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);
     const kh_question ask = { .batch = &rows, .inject = KH_INJECT_NONE };
     int tokens = (int)(rows.start[rows.n_seq] - rows.start[0]), rc = 0;
     size_t h = (size_t)g->hidden;
     kh_weights view = { .layer = kh_calloc((size_t)g->layers, sizeof *view.layer) };
-    float *state = kh_calloc((size_t)tokens * h, sizeof *state), *pick = kh_calloc((size_t)g->slots * h, sizeof *pick);
+    float *state = kh_calloc((size_t)tokens * h, sizeof *state),
+          *pick = kh_calloc((size_t)g->slots * h, sizeof *pick);
     float *mean = kh_calloc(2 * h, sizeof *mean);
     if (!view.layer || !state || !pick || !mean)
         rc = kh_fail_memory(err);
@@ -101,34 +106,37 @@ static int start(kh_graft *g, kh_open_box *box, kh_engine *e, kh_err *err) {
 }
 
 /* Room for the prefixes, and what they start as. */
-static int make_prefix(kh_graft *g, kh_open_box *box, const kh_tuning *t, kh_err *err) {
+static int make_prefix(kh_adapter *g, kh_trainable *box, const kh_tuning *t, kh_err *err) {
     kh_engine *e;
-    int rc = kh_plm_inside(t->plm, &e, err);
-    *g = (kh_graft){ .kind = KH_GRAFT_PREFIX,
+    int rc = kh_plm_trainable(t->plm, &e, err);
+    *g = (kh_adapter){ .kind = KH_ADAPTER_PREFIX,
         .hidden = box->params.config.hidden,
         .layers = box->params.config.layers,
         .slots = t->o->space.slots };
-    if (rc == 0 && !(g->x = kh_calloc(kh_graft_size(g), sizeof *g->x)))
+    if (rc == 0 && !(g->x = kh_calloc(kh_adapter_size(g), sizeof *g->x)))
         rc = kh_fail_memory(err);
     return rc ? rc : start(g, box, e, err);
 }
 
 static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const prefix_opts *o = opts;
-    kh_open_box box = { 0 };
-    kh_graft graft = { 0 };
-    int rc = kh_open_box_init(&box, t, false, err);
+    kh_trainable box = { 0 };
+    kh_adapter adapter = { 0 };
+    int rc = kh_trainable_init(&box, t, false, err);
     if (rc == 0)
-        rc = make_prefix(&graft, &box, t, err);
-    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .pass = prefix_pass, .self = &graft };
+        rc = make_prefix(&adapter, &box, t, err);
+    kh_gradient_pass through = {
+        .t = t, .o = &o->descent, .box = &box, .pass = prefix_pass, .self = &adapter
+    };
     if (rc == 0)
-        rc = kh_passage_learn(&through, KH_WRT_PREFIX, graft.slots, "p-tuning-v2", graft.x, kh_graft_size(&graft), err);
+        rc = kh_gradient_pass_learn(&through, KH_WRT_PREFIX, adapter.slots, "p-tuning-v2",
+            adapter.x, kh_adapter_size(&adapter), err);
     if (rc == 0)
-        rc = kh_posterior_set_graft(p, &graft, err);
+        rc = kh_posterior_set_adapter(p, &adapter, err);
     if (rc == 0)
         rc = kh_tuning_judge(t, p, t->plm, err); /* by the engine, which will answer from now on */
-    kh_open_box_free(&box);
-    kh_free(graft.x);
+    kh_trainable_free(&box);
+    kh_free(adapter.x);
     return rc;
 }
 

@@ -1,5 +1,6 @@
-/* prompt_tuning.c - prompt tuning (Lester et al. 2021): the vectors of a soft prompt, learned by gradients through the frozen
- * model. The result is a posterior of one sample whose z is the prompt itself: its projection is the identity. */
+/* prompt_tuning.c - prompt tuning (Lester et al. 2021): the vectors of a soft prompt, learned by
+ * gradients through the frozen model. The result is a posterior of one sample whose z is the prompt
+ * itself: its projection is the identity. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
@@ -11,7 +12,7 @@ typedef struct prompt_opts {
 
 static const kh_opt prompt_table[] = {
     KH_DESCENT_ROWS(prompt_opts, descent, "5e-3", "200", "0"),
-    KH_PASSAGE_ROWS(prompt_opts, descent, "0"),
+    KH_GRADIENT_PASS_ROWS(prompt_opts, descent, "0"),
     { 0 },
 };
 
@@ -32,20 +33,25 @@ static int prompt_pass(void *self, kh_pass_f32 *out, kh_err *err) {
 static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const prompt_opts *o = opts;
     size_t n = (size_t)t->space.slots * (size_t)t->space.hidden;
-    kh_open_box box = { 0 };
-    learned l = { .t = t, .z = kh_calloc(n, sizeof *l.z), .prompt = kh_calloc(n, sizeof *l.prompt) };
-    int rc = l.z && l.prompt ? kh_open_box_init(&box, t, true, err) : kh_fail_memory(err);
+    kh_trainable box = { 0 };
+    learned l = {
+        .t = t, .z = kh_calloc(n, sizeof *l.z), .prompt = kh_calloc(n, sizeof *l.prompt)
+    };
+    int rc = l.z && l.prompt ? kh_trainable_init(&box, t, true, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_subspace_new(&l.space, &t->space, t->plm, 0, err);
-    kh_passage through = { .t = t, .o = &o->descent, .box = &box, .pass = prompt_pass, .self = &l };
+    kh_gradient_pass through = {
+        .t = t, .o = &o->descent, .box = &box, .pass = prompt_pass, .self = &l
+    };
     if (rc == 0)
-        rc = kh_passage_learn(&through, KH_WRT_PROMPT, t->space.slots, "prompt-tuning", l.z, n, err);
+        rc = kh_gradient_pass_learn(
+            &through, KH_WRT_PROMPT, t->space.slots, "prompt-tuning", l.z, n, err);
     if (rc == 0)
         rc = kh_posterior_add(p, l.z, 0, err);
     if (rc == 0)
         rc = kh_tuning_judge(t, p, t->plm, err); /* by the engine, which will answer from now on */
     kh_subspace_free(l.space);
-    kh_open_box_free(&box);
+    kh_trainable_free(&box);
     kh_free(l.z);
     kh_free(l.prompt);
     return rc;

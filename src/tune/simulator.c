@@ -80,31 +80,35 @@ int kh_population_ancestors(const kh_population *p) {
 }
 
 double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
-    double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0, sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
+    double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0,
+           sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
     for (int j = 0; j < s->dim; j++)
         z[j] = (float)(sd * kh_rng_normal(r));
     return u;
 }
 
-bool kh_watch_may(kh_watch *w, long long queries, int members, bool have) {
+bool kh_monitor_may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0] && (!w->may || w->may(w, queries, members, have)) && !w->stopped[0];
 }
 
-int kh_watch_done(kh_watch *w, const kh_population *p, const kh_step *step, bool last, kh_err *err) {
+int kh_monitor_done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     return w->done ? w->done(w, p, step, last, err) : 0;
 }
 
-int kh_watch_tick(kh_watch *w, const char *what, bool have, kh_err *err) { return w->tick ? w->tick(w, what, have, err) : 0; }
+int kh_monitor_tick(kh_monitor *w, const char *what, bool have, kh_err *err) {
+    return w->tick ? w->tick(w, what, have, err) : 0;
+}
 
-int kh_watch_keep(kh_watch *w, int number, const void *bytes, size_t n, kh_err *err) {
+int kh_monitor_keep(kh_monitor *w, int number, const void *bytes, size_t n, kh_err *err) {
     return w->keep ? w->keep(w, number, bytes, n, err) : 0;
 }
 
-int kh_watch_recall(kh_watch *w, int number, kh_buf *bytes, kh_err *err) {
+int kh_monitor_recall(kh_monitor *w, int number, kh_buf *bytes, kh_err *err) {
     return w->recall ? w->recall(w, number, bytes, err) : 0;
 }
 
-void kh_watch_stop(kh_watch *w, const char *fmt, ...) {
+void kh_monitor_stop(kh_monitor *w, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     if (!w->stopped[0])

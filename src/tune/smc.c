@@ -1,24 +1,28 @@
-/* smc.c - sequential Monte Carlo with moves that leave the prior alone: sampling with labels only in 500 dimensions.
- * doc/methods.md, L7 to L11.
+/* smc.c - sequential Monte Carlo with moves that leave the prior alone: sampling with labels only
+ * in 500 dimensions. doc/methods.md, L7 to L11.
  *
- * Importance weights collapse in many dimensions: the density of a perturbed z under the prior and under its proposal differ by
- * a factor that grows with the dimension. Here nothing is weighed. A move
+ * Importance weights collapse in many dimensions: the density of a perturbed z under the prior and
+ * under its proposal differ by a factor that grows with the dimension. Here nothing is weighed. A
+ * move
  *
  *     z' = sqrt(1 - b^2) z + b xi,   xi ~ prior
  *
- * is reversible under the prior whatever b is (Crank-Nicolson; Cotter et al. 2013), so that the only question left is whether
- * z' makes few enough errors ("hard"), or how much less likely its errors make the labels ("soft"). How far prompts must be from
- * where they begin to change an answer differs from model to model, so the prior's width is moved along with z (--prior-spread).
+ * is reversible under the prior whatever b is (Crank-Nicolson; Cotter et al. 2013), so that the
+ * only question left is whether z' makes few enough errors ("hard"), or how much less likely its
+ * errors make the labels ("soft"). How far prompts must be from where they begin to change an
+ * answer differs from model to model, so the prior's width is moved along with z (--prior-spread).
  *
- * hard: the first population is drawn from the prior by rejection, with a tolerance that a quarter of a few draws meets. A
- * level lowers the tolerance to the count that a given share of the population meets, but by one at least; members above it are
- * replaced by copies of the others, and the copies are moved.
- * soft: a level raises the power of the likelihood as far as the effective sample size allows, resamples and moves all.
+ * hard: the first population is drawn from the prior by rejection, with a tolerance that a quarter
+ * of a few draws meets. A level lowers the tolerance to the count that a given share of the
+ * population meets, but by one at least; members above it are replaced by copies of the others, and
+ * the copies are moved. soft: a level raises the power of the likelihood as far as the effective
+ * sample size allows, resamples and moves all.
  *
- * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b follows the share of moves that
- * are accepted. Which members move and how often depends on the run's state alone. Where a budget ends before half of a level's
- * copies have moved, the level is taken back: copies of a few are no sample. */
-#include "tune/labels.h"
+ * Moves of a level are made in sweeps, until a member that can move is likely to have moved; b
+ * follows the share of moves that are accepted. Which members move and how often depends on the
+ * run's state alone. Where a budget ends before half of a level's copies have moved, the level is
+ * taken back: copies of a few are no sample. */
+#include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -35,7 +39,8 @@ enum {
     MEMBER_COST = 12,   /* z: four for the first population, one for dev, the rest for levels */
     BISECTIONS = 50,    /* for the power of the likelihood */
     RETRIES = 4,        /* levels in a row at one tolerance, if too few members are below it */
-    FEWEST = 10,        /* a tenth of the population is too few to go on from, unless retries are used up */
+    FEWEST =
+        10, /* a tenth of the population is too few to go on from, unless retries are used up */
 };
 
 enum { ACCEPT_HARD, ACCEPT_SOFT };
@@ -50,60 +55,75 @@ static const double LEAST_STEP = 1e-3;
 static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
 
-/* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it moves until it has forgotten where
- * it was, and what comes out is the posterior itself. */
+/* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it
+ * moves until it has forgotten where it was, and what comes out is the posterior itself. */
 #define OWN_ROWS(MOVES, UNMOVED) \
-    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
+    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, \
+        .arg = "N", \
         .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
-    { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
-        .help = "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
-    { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, .arg = "N", \
-        .help = "hard: errors allowed in the last level" }, \
-    { "label-noise", KH_OPT_NUMBER, offsetof(smc_opts, noise), "0.1", .min = 1e-6, .max = 0.49, .arg = "X", \
-        .help = "soft: how probable a wrong label is" }, \
-    { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, .max = 1 << 20, .arg = "N", .help = "levels" }, \
-    { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, .max = 1 << 16, .arg = "N", \
-        .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
-    { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, .max = 0.99, .arg = "X", \
-        .help = "share of the population that meets the next level; soft: its effective size" }, \
-    { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), MOVES, .min = 1, .max = 1 << 16, .arg = "N", \
-        .help = "sweeps of moves in a level, at most" }, \
-    { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), UNMOVED, .min = 0, .max = 0.99, .arg = "X", \
-        .help = "sweeps are made until a member has stayed where it was with this probability; 0: as many as there may be" }, \
-    { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, .max = 0.99, .arg = "X", \
-        .help = "share of moves to be accepted, which the step size is adapted to" }, \
-    { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, .arg = "B", .help = "first step size" }, \
-    { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, .arg = "X", \
-        .help = "share of moves accepted in a level below which the run ends" }, \
-    { "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", .arg = "off|on", \
-        .help = "stop asking about a candidate that has too many errors; accepts the same" }
+        { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
+            .help = \
+                "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
+        { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, \
+            .arg = "N", .help = "hard: errors allowed in the last level" }, \
+        { "label-noise", KH_OPT_NUMBER, offsetof(smc_opts, noise), "0.1", .min = 1e-6, \
+            .max = 0.49, .arg = "X", .help = "soft: how probable a wrong label is" }, \
+        { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, \
+            .max = 1 << 20, .arg = "N", .help = "levels" }, \
+        { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, \
+            .max = 1 << 16, .arg = "N", \
+            .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
+        { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, \
+            .max = 0.99, .arg = "X", \
+            .help = \
+                "share of the population that meets the next level; soft: its effective size" }, \
+        { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), MOVES, .min = 1, .max = 1 << 16, \
+            .arg = "N", .help = "sweeps of moves in a level, at most" }, \
+        { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), UNMOVED, .min = 0, .max = 0.99, \
+            .arg = "X", \
+            .help = "sweeps are made until a member has stayed where it was with this " \
+                    "probability; 0: as many as there may be" }, \
+        { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, \
+            .max = 0.99, .arg = "X", \
+            .help = "share of moves to be accepted, which the step size is adapted to" }, \
+        { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, \
+            .arg = "B", .help = "first step size" }, \
+        { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, \
+            .arg = "X", .help = "share of moves accepted in a level below which the run ends" }, \
+    { \
+        "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", \
+            .arg = "off|on", \
+            .help = "stop asking about a candidate that has too many errors; accepts the same" \
+    }
 
 static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"),
-    { "prior-spread", KH_OPT_NUMBER, offsetof(smc_opts, labels.prior_spread), "1", .min = 0, .max = 4, .arg = "X",
-        .help = "of the logarithm of the prior's width, which is learned with z; 0: --prior-variance alone" },
+    { "prior-spread", KH_OPT_NUMBER, offsetof(smc_opts, labels.prior_spread), "1", .min = 0,
+        .max = 4, .arg = "X",
+        .help = "of the logarithm of the prior's width, which is learned with z; 0: "
+                "--prior-variance alone" },
     OWN_ROWS("6", "0.3"), { 0 } };
 static const kh_opt toy_table[] = { OWN_ROWS("400", "0"), { 0 } };
 
-/* --------------------------------------------------------------------------------------------------- the state */
+/* ----------------------------------------------------------------------------------- the state */
 
 typedef struct smc {
     const smc_opts *o;
     kh_simulator *s;
-    kh_watch *w;
+    kh_monitor *w;
     uint64_t seed;
     int level;
-    uint32_t sweep;  /* of the whole run: names the random streams */
-    double b;        /* step size */
-    int eps;         /* hard: the tolerance */
-    double power;    /* soft: of the likelihood, 0 to 1 */
-    double rate;     /* soft: what an error costs, log((1 - eta) (K - 1) / eta) */
+    uint32_t sweep;            /* of the whole run: names the random streams */
+    double b;                  /* step size */
+    int eps;                   /* hard: the tolerance */
+    double power;              /* soft: of the likelihood, 0 to 1 */
+    double rate;               /* soft: what an error costs, log((1 - eta) (K - 1) / eta) */
     kh_population now, before; /* this level's, and what it came from */
-    kh_population batch; /* candidates, */
-    int member[BATCH];   /* whose moves they are, */
+    kh_population batch;       /* candidates, */
+    int member[BATCH];         /* whose moves they are, */
     int allowance[BATCH];
-    int *moving;         /* [n_moving] members that take part in the sweeps of this level */
+    int *moving; /* [n_moving] members that take part in the sweeps of this level */
     int n_moving;
-    bool *moved;    /* [samples] in this level */
+    bool *moved; /* [samples] in this level */
     bool taken_back;
     int *sorted;    /* [samples or first draws] scratch */
     double *weight; /* [samples] soft: scratch */
@@ -115,12 +135,21 @@ typedef struct smc {
 /* How many members: as told, or as a budget of queries allows if a z costs so many of them. */
 static int members(const smc_opts *o, long long budget, int cost) {
     long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
-    return o->samples > 0 ? o->samples : n > MOST_MEMBERS ? MOST_MEMBERS : n < LEAST_MEMBERS ? LEAST_MEMBERS : (int)n;
+    return o->samples > 0   ? o->samples
+        : n > MOST_MEMBERS  ? MOST_MEMBERS
+        : n < LEAST_MEMBERS ? LEAST_MEMBERS
+                            : (int)n;
 }
 
-static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_watch *w, kh_err *err) {
+static int smc_new(
+    smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
     int classes = s->n_class > 1 ? s->n_class : 2;
-    *m = (smc){ .o = o, .s = s, .w = w, .seed = seed, .b = o->step, .eps = s->n_error,
+    *m = (smc){ .o = o,
+        .s = s,
+        .w = w,
+        .seed = seed,
+        .b = o->step,
+        .eps = s->n_error,
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
     int rc = kh_population_new(&m->now, o->samples, s, err);
     if (rc == 0)
@@ -129,9 +158,11 @@ static int smc_new(smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh
         rc = kh_population_new(&m->batch, BATCH, s, err);
     m->moving = kh_calloc((size_t)o->samples, sizeof *m->moving);
     m->moved = kh_calloc((size_t)o->samples, sizeof *m->moved);
-    m->sorted = kh_calloc((size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
+    m->sorted = kh_calloc(
+        (size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
     m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
-    return rc == 0 && (!m->moving || !m->moved || !m->sorted || !m->weight) ? kh_fail_memory(err) : rc;
+    return rc == 0 && (!m->moving || !m->moved || !m->sorted || !m->weight) ? kh_fail_memory(err)
+                                                                            : rc;
 }
 
 static void smc_free(smc *m) {
@@ -149,13 +180,14 @@ static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (s
 static int ask(smc *m, int n, uint32_t first, kh_err *err) {
     kh_candidates c = { m->batch.z, n, m->sweep, first };
     for (int i = 0; i < n; i++)
-        m->allowance[i] = m->o->early && m->allowance[i] < m->s->n_error ? m->allowance[i] : m->s->n_error;
+        m->allowance[i] =
+            m->o->early && m->allowance[i] < m->s->n_error ? m->allowance[i] : m->s->n_error;
     return m->s->errors(m->s, &c, m->allowance, m->batch.errors, m->batch.answer, err);
 }
 
 /* n candidates, after which there will be so many members. */
 static bool may_ask(smc *m, int n, int members_then, bool have) {
-    return kh_watch_may(m->w, (long long)n * m->s->cost, members_then, have);
+    return kh_monitor_may(m->w, (long long)n * m->s->cost, members_then, have);
 }
 
 static void sort_ints(int *x, int n) {
@@ -167,7 +199,7 @@ static void sort_ints(int *x, int n) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------- the first population */
+/* ------------------------------------------------------------------------ the first population */
 
 /* n prior draws into the batch, numbered from `first` within the sweep. */
 static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
@@ -180,7 +212,8 @@ static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
     return ask(m, n, first, err);
 }
 
-/* Draws until n members with at most eps errors are there; they are their own ancestors. `tolerant`: all draws will do. */
+/* Draws until n members with at most eps errors are there; they are their own ancestors.
+ * `tolerant`: all draws will do. */
 static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     uint32_t drawn = 0;
     int rc = 0, misses = 0, have = 0;
@@ -199,7 +232,8 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
         misses = have > before ? 0 : misses + 1;
     }
     if (rc == 0 && have < n)
-        kh_watch_stop(m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
+        kh_monitor_stop(
+            m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
     if (have > 0)
         m->now.n = have;
     m->tried = (long)drawn;
@@ -208,12 +242,13 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     return rc;
 }
 
-/* L7: the first tolerance is the error count that a quarter of a few prior draws meets. To go there by rejection takes no more
- * queries than by levels from a wider one, and gives independent members. The best of the draws is kept in case that nothing
- * else is found within the budget. */
+/* L7: the first tolerance is the error count that a quarter of a few prior draws meets. To go there
+ * by rejection takes no more queries than by levels from a wider one, and gives independent
+ * members. The best of the draws is kept in case that nothing else is found within the budget. */
 static int first_tolerance(smc *m, kh_err *err) {
     int rc = 0, n = m->o->first_draws, drawn = 0;
-    while (rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, 1, drawn > 0)) {
+    while (
+        rc == 0 && drawn < n && may_ask(m, n - drawn < BATCH ? n - drawn : BATCH, 1, drawn > 0)) {
         int some = n - drawn < BATCH ? n - drawn : BATCH;
         rc = draw(m, some, (uint32_t)drawn, m->s->n_error, err);
         for (int i = 0; i < some && rc == 0; i++) {
@@ -225,7 +260,8 @@ static int first_tolerance(smc *m, kh_err *err) {
     }
     sort_ints(m->sorted, drawn);
     if (drawn > 0)
-        m->eps = m->sorted[(drawn - 1) / 4] > m->o->tolerance ? m->sorted[(drawn - 1) / 4] : m->o->tolerance;
+        m->eps = m->sorted[(drawn - 1) / 4] > m->o->tolerance ? m->sorted[(drawn - 1) / 4]
+                                                              : m->o->tolerance;
     m->now.n = 1;
     m->sweep++;
     return rc;
@@ -240,7 +276,7 @@ static int start(smc *m, kh_err *err) {
     return rc;
 }
 
-/* ----------------------------------------------------------------------------------------------------- selection */
+/* ----------------------------------------------------------------------------------- selection */
 
 static int count_within(const smc *m, int eps) {
     int n = 0;
@@ -249,7 +285,8 @@ static int count_within(const smc *m, int eps) {
     return n;
 }
 
-/* L8: the tolerance that a share of the members meets, lower than the last one. False: too few members are below that. */
+/* L8: the tolerance that a share of the members meets, lower than the last one. False: too few
+ * members are below that. */
 static bool lower_tolerance(smc *m) {
     int n = m->now.n, rank = (int)ceil(m->o->survivors * n) - 1;
     memcpy(m->sorted, m->now.errors, (size_t)n * sizeof *m->sorted);
@@ -263,8 +300,9 @@ static bool lower_tolerance(smc *m) {
     return true;
 }
 
-/* Members above the tolerance become copies of those that meet it, each of which is as likely to be copied; the copies move. If
- * all meet it, because the tolerance could not be lowered yet, all move. */
+/* Members above the tolerance become copies of those that meet it, each of which is as likely to be
+ * copied; the copies move. If all meet it, because the tolerance could not be lowered yet, all
+ * move. */
 static void replace(smc *m) {
     kh_population_copy(&m->before, &m->now);
     kh_rng r = kh_rng_stream(m->seed, KH_RNG_RESAMPLE, (uint32_t)m->level, 0);
@@ -302,7 +340,8 @@ static double weigh(smc *m, double more) {
     return sum * sum / squares;
 }
 
-/* L10: as much more power as leaves the wanted effective sample size; then systematic resampling, and all move. */
+/* L10: as much more power as leaves the wanted effective sample size; then systematic resampling,
+ * and all move. */
 static void raise_power(smc *m) {
     int n = m->now.n;
     double low = 0, high = 1 - m->power, want = m->o->survivors * n, sum = 0;
@@ -331,17 +370,19 @@ static void raise_power(smc *m) {
         m->moving[i] = i;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- moves */
+/* --------------------------------------------------------------------------------------- moves */
 
 /* L9: a candidate for a member, and the errors that it may make. */
 static void propose(smc *m, int slot, int member, uint32_t number) {
     kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
     double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
     b = b < 1 ? b : 1;
-    double keep = sqrt(1 - b * b), was = m->now.width[member], width = was, spread = m->s->prior_spread;
+    double keep = sqrt(1 - b * b), was = m->now.width[member], width = was,
+           spread = m->s->prior_spread;
     if (spread > 0) /* (u, z exp(-spread u)) has a Gaussian prior, and it is this that moves */
         width = keep * was + b * kh_rng_normal(&r);
-    double stretch = keep * exp(spread * (width - was)), noise = b * sqrt(m->s->prior_var) * exp(spread * width);
+    double stretch = keep * exp(spread * (width - was)),
+           noise = b * sqrt(m->s->prior_var) * exp(spread * width);
     const float *from = z_of(&m->now, member);
     float *z = z_of(&m->batch, slot);
     for (int j = 0; j < m->s->dim; j++)
@@ -349,13 +390,15 @@ static void propose(smc *m, int slot, int member, uint32_t number) {
     m->batch.width[slot] = width;
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
-    if (m->o->accept == ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
+    if (m->o->accept ==
+        ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
         double more = -log(u) / (m->power * m->rate), most = m->s->n_error - m->now.errors[member];
         m->allowance[slot] = m->now.errors[member] + (int)(more < most ? more : most);
     }
 }
 
-/* One move for each moving member. Stops within it if the budget ends: members that have moved are as good as the others. */
+/* One move for each moving member. Stops within it if the budget ends: members that have moved are
+ * as good as the others. */
 static int sweep(smc *m, kh_err *err) {
     int rc = 0;
     long tried = 0, accepted = 0;
@@ -390,13 +433,15 @@ static int sweep(smc *m, kh_err *err) {
     return rc;
 }
 
-/* Sweeps until a member has stayed with probability `unmoved` or less, as far as the share of accepted moves tells. */
+/* Sweeps until a member has stayed with probability `unmoved` or less, as far as the share of
+ * accepted moves tells. */
 static int move(smc *m, kh_err *err) {
     int rc = 0;
     double stayed = 1;
     m->tried = m->accepted = 0;
     memset(m->moved, 0, (size_t)m->now.n * sizeof *m->moved);
-    for (int i = 0; rc == 0 && i < m->o->max_moves && stayed > m->o->unmoved && !m->w->stopped[0]; i++) {
+    for (int i = 0; rc == 0 && i < m->o->max_moves && stayed > m->o->unmoved && !m->w->stopped[0];
+         i++) {
         rc = sweep(m, err);
         if (m->tried > 0)
             stayed = pow(1 - (double)m->accepted / (double)m->tried, i + 1);
@@ -404,10 +449,11 @@ static int move(smc *m, kh_err *err) {
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------------------------- the run */
+/* ------------------------------------------------------------------------------------- the run */
 
 static bool is_last(const smc *m) {
-    return m->level == m->o->levels || (m->o->accept == ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
+    return m->level == m->o->levels ||
+        (m->o->accept == ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
 }
 
 static int report(smc *m, kh_err *err) {
@@ -428,10 +474,13 @@ static int report(smc *m, kh_err *err) {
     else
         snprintf(target, sizeof target, "eps=%d", m->eps);
     snprintf(facts, sizeof facts,
-        "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f errors=%d/%.2f saved=%lld%s", target,
-        m->accepted, m->tried, m->tried ? (double)m->accepted / (double)m->tried : 0, m->b, m->ess, kh_population_ancestors(p),
-        moves / p->n, best, sum / p->n, m->s->saved, m->taken_back ? " taken-back=1" : "");
-    return kh_watch_done(m->w, p, &(kh_step){ m->level, m->level, 0, facts }, is_last(m) || m->w->stopped[0], err);
+        "%s accepted=%ld tried=%ld rate=%.4f step=%.4f ess=%.1f ancestors=%d moves=%.2f "
+        "errors=%d/%.2f saved=%lld%s",
+        target, m->accepted, m->tried, m->tried ? (double)m->accepted / (double)m->tried : 0, m->b,
+        m->ess, kh_population_ancestors(p), moves / p->n, best, sum / p->n, m->s->saved,
+        m->taken_back ? " taken-back=1" : "");
+    return kh_monitor_done(m->w, p, &(kh_level_done){ m->level, m->level, 0, facts },
+        is_last(m) || m->w->stopped[0], err);
 }
 
 static bool too_few_accepted(const smc *m) {
@@ -441,13 +490,14 @@ static bool too_few_accepted(const smc *m) {
 /* Why the run ends by itself, if it does. */
 static void reason(smc *m) {
     if (m->o->accept == ACCEPT_SOFT && m->power >= 1)
-        kh_watch_stop(m->w, "the likelihood counts in full");
+        kh_monitor_stop(m->w, "the likelihood counts in full");
     else if (m->o->accept == ACCEPT_HARD && m->eps <= m->o->tolerance)
-        kh_watch_stop(m->w, "the tolerance of %d errors is reached", m->eps);
+        kh_monitor_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
-        kh_watch_stop(m->w, "all %d levels are done", m->o->levels);
+        kh_monitor_stop(m->w, "all %d levels are done", m->o->levels);
     else if (too_few_accepted(m))
-        kh_watch_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted, m->tried, m->o->min_rate);
+        kh_monitor_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g",
+            m->accepted, m->tried, m->o->min_rate);
 }
 
 static int select_members(smc *m) {
@@ -463,8 +513,8 @@ static int select_members(smc *m) {
     return 0;
 }
 
-/* The run ends, by a budget or for want of acceptance, with copies that have mostly not moved: the population that they were made
- * from is what is worth keeping. */
+/* The run ends, by a budget or for want of acceptance, with copies that have mostly not moved: the
+ * population that they were made from is what is worth keeping. */
 static bool is_unfinished(const smc *m) {
     int moved = 0;
     for (int i = 0; i < m->n_moving; i++)
@@ -477,7 +527,7 @@ static int one_level(smc *m, kh_err *err) {
     double power = m->power, ess = m->ess;
     m->level++;
     if (select_members(m) != 0) {
-        kh_watch_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
+        kh_monitor_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
         return 0;
     }
     int rc = move(m, err);
@@ -491,7 +541,8 @@ static int one_level(smc *m, kh_err *err) {
     return rc == 0 ? report(m, err) : rc;
 }
 
-static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_watch *w, kh_err *err) {
+static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w,
+    kh_err *err) {
     smc_opts o = *(const smc_opts *)opts;
     o.samples = members(&o, 0, s->cost);
     smc m;
@@ -526,7 +577,8 @@ static long long least(const kh_tuning *t, const void *opts) {
 /* hard: the tolerance falls by one at least, after as many levels without that as are allowed. */
 static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
     const smc_opts *o = opts;
-    int n = members(o, t->o->max_queries, t->train->n_row), levels = (t->train->n_row + 1) * (RETRIES + 1);
+    int n = members(o, t->o->max_queries, t->train->n_row),
+        levels = (t->train->n_row + 1) * (RETRIES + 1);
     bool soft = o->accept == ACCEPT_SOFT;
     double first = soft ? n : o->first_draws + (double)n * MAX_MISSES * BATCH;
     levels = soft || o->levels < levels ? o->levels : levels;

@@ -1,13 +1,14 @@
 /* snpe_fit.c - teaching a flow: batches, atoms, Adam, and when to stop.
  *
- * A batch is cut into a fixed number of shares. Each has room of its own and sums its own gradient, and these are added in
- * order: so the bits do not depend on how many threads there are. Validation uses the same atoms in every epoch of a round,
- * so that two epochs differ by their weights alone. */
+ * A batch is cut into a fixed number of shares. Each has room of its own and sums its own gradient,
+ * and these are added in order: so the bits do not depend on how many threads there are. Validation
+ * uses the same atoms in every epoch of a round, so that two epochs differ by their weights alone.
+ */
 #include "tune/snpe.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "tune/blas.h"
+#include "base/blas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,14 +23,15 @@ enum {
 static const double WORTH_THREADS = 4e6;
 static const size_t WORTH_THREADS_SUM = 1 << 16;
 
-/* ------------------------------------------------------------------------------------------------------- simulations */
+/* --------------------------------------------------------------------------------- simulations */
 
 int kh_simulations_grow(kh_simulations *s, int n, kh_err *err) {
     size_t count = (size_t)n;
     return kh_grow(&s->z, &s->cap_z, count * (size_t)s->dim, sizeof *s->z) &&
             kh_grow(&s->x, &s->cap_x, count * (size_t)s->n_obs, sizeof *s->x) &&
             kh_grow(&s->log_prior, &s->cap_prior, count, sizeof *s->log_prior) &&
-            kh_grow(&s->round, &s->cap_round, count, sizeof *s->round) && kh_grow(&s->held, &s->cap_held, count, sizeof *s->held)
+            kh_grow(&s->round, &s->cap_round, count, sizeof *s->round) &&
+            kh_grow(&s->held, &s->cap_held, count, sizeof *s->held)
         ? 0
         : kh_fail_memory(err);
 }
@@ -43,7 +45,7 @@ void kh_simulations_free(kh_simulations *s) {
     *s = (kh_simulations){ 0 };
 }
 
-/* -------------------------------------------------------------------------------------------------------- the loss (S6) */
+/* ------------------------------------------------------------------------------- the loss (S6) */
 
 double kh_atomic_loss(const double *logq, const double *log_prior, int n, double *g) {
     double most = -INFINITY, sum = 0;
@@ -62,7 +64,7 @@ double kh_atomic_loss(const double *logq, const double *log_prior, int n, double
     return log(sum) + most - (logq[0] - log_prior[0]);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- a batch */
+/* ------------------------------------------------------------------------------------- a batch */
 
 typedef struct share {
     kh_flow_work *work;
@@ -118,14 +120,17 @@ static void share_free(share *s) {
     kh_free(s->of);
 }
 
-/* Items first .. first + n - 1 of the batch, which are numbers at .. at + n - 1 of the share's x. */
-static void run_piece(const fit *f, share *s, int first, int n, int at, int n_atom, double scale, bool teach) {
+/* Items first .. first + n - 1 of the batch, which are numbers at .. at + n - 1 of the share's x.
+ */
+static void run_piece(
+    const fit *f, share *s, int first, int n, int at, int n_atom, double scale, bool teach) {
     int dim = f->sims->dim;
     for (int i = 0, row = 0; i < n; i++)
         for (int a = 0; a < n_atom; a++, row++) {
             int sim = f->item[f->atoms[((size_t)first + (size_t)i) * (size_t)n_atom + (size_t)a]];
             for (int j = 0; j < dim; j++)
-                s->z[(size_t)row * (size_t)dim + (size_t)j] = (double)f->sims->z[(size_t)sim * (size_t)dim + (size_t)j];
+                s->z[(size_t)row * (size_t)dim + (size_t)j] =
+                    (double)f->sims->z[(size_t)sim * (size_t)dim + (size_t)j];
             s->log_prior[row] = f->sims->log_prior[sim];
             s->of[row] = at + i;
         }
@@ -133,7 +138,8 @@ static void run_piece(const fit *f, share *s, int first, int n, int at, int n_at
     for (int i = 0; i < n; i++) {
         double *g = s->g + (size_t)i * (size_t)n_atom, *logq = s->logq + (size_t)i * (size_t)n_atom;
         s->loss += kh_atomic_loss(logq, s->log_prior + (size_t)i * (size_t)n_atom, n_atom, g);
-        if (f->o->combined && n_atom > 1 && f->sims->round[f->item[first + i]] == 1) { /* a draw from the prior itself */
+        if (f->o->combined && n_atom > 1 &&
+            f->sims->round[f->item[first + i]] == 1) { /* a draw from the prior itself */
             s->loss -= logq[0];
             g[0] -= 1;
         }
@@ -144,14 +150,16 @@ static void run_piece(const fit *f, share *s, int first, int n, int at, int n_at
         kh_flow_backward(f->flow, s->work, s->g, s->grad);
 }
 
-static void run_share(const fit *f, share *s, int first, int n, int n_atom, double scale, bool teach) {
+static void run_share(
+    const fit *f, share *s, int first, int n, int n_atom, double scale, bool teach) {
     size_t n_obs = (size_t)f->sims->n_obs;
     int at_once = piece_rows(f) / n_atom;
     s->loss = 0;
     if (teach)
         memset(s->grad, 0, kh_flow_size(f->flow) * sizeof *s->grad);
     for (int i = 0; i < n; i++)
-        memcpy(s->x + (size_t)i * n_obs, f->sims->x + (size_t)f->item[first + i] * n_obs, n_obs * sizeof *s->x);
+        memcpy(s->x + (size_t)i * n_obs, f->sims->x + (size_t)f->item[first + i] * n_obs,
+            n_obs * sizeof *s->x);
     kh_flow_context(f->flow, s->work, s->x, n);
     for (int i = 0; i < n; i += at_once)
         run_piece(f, s, first + i, n - i < at_once ? n - i : at_once, i, n_atom, scale, teach);
@@ -159,10 +167,12 @@ static void run_share(const fit *f, share *s, int first, int n, int n_atom, doub
         kh_flow_context_backward(f->flow, s->work, s->grad);
 }
 
-/* The sum of the losses of the n items of the batch. If `teach`, share 0 gets the gradient of their mean. */
+/* The sum of the losses of the n items of the batch. If `teach`, share 0 gets the gradient of their
+ * mean. */
 static double run_batch(fit *f, int n, int n_atom, bool teach) {
     size_t size = kh_flow_size(f->flow);
-#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) if ((double)n * n_atom * (double)size > WORTH_THREADS)
+#pragma omp parallel for schedule(dynamic) \
+    num_threads(kh_threads()) if ((double)n * n_atom * (double)size > WORTH_THREADS)
     for (int k = 0; k < SHARES; k++) {
         int first = (int)((long long)n * k / SHARES), end = (int)((long long)n * (k + 1) / SHARES);
         run_share(f, &f->share[k], first, end - first, n_atom, 1.0 / n, teach);
@@ -199,9 +209,10 @@ static int draw_atoms(fit *f, int n, kh_rng r) {
     return n_atom;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------- Adam */
+/* ---------------------------------------------------------------------------------------- Adam */
 
-/* Kingma and Ba (2015). A gradient longer than `clip` is shortened to it; one that is not finite is not followed. */
+/* Kingma and Ba (2015). A gradient longer than `clip` is shortened to it; one that is not finite is
+ * not followed. */
 static void adam(fit *f) {
     size_t size = kh_flow_size(f->flow);
     double *w = kh_flow_weights(f->flow), *g = f->share[0].grad, square = 0;
@@ -211,7 +222,8 @@ static void adam(fit *f) {
         return;
     f->step++;
     double norm = sqrt(square), shorten = norm > f->o->clip ? f->o->clip / norm : 1;
-    double rate = f->o->rate * sqrt(1 - pow(0.999, (double)f->step)) / (1 - pow(0.9, (double)f->step));
+    double rate =
+        f->o->rate * sqrt(1 - pow(0.999, (double)f->step)) / (1 - pow(0.9, (double)f->step));
 #pragma omp parallel for schedule(static) num_threads(kh_threads()) if (size > WORTH_THREADS_SUM)
     for (size_t i = 0; i < size; i++) {
         double d = g[i] * shorten;
@@ -221,7 +233,7 @@ static void adam(fit *f) {
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- epochs */
+/* -------------------------------------------------------------------------------------- epochs */
 
 /* How many batches of about the wanted size n items make; their sizes differ by one at most. */
 static int n_batch(const fit *f, int n) {
@@ -232,21 +244,25 @@ static int n_batch(const fit *f, int n) {
 static int cut(int n, int parts, int k) { return (int)((long long)n * k / parts); }
 
 /* In report: which epoch this is, and the loss of the last one; its own loss when it is done. */
-static int run_epoch(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+static int run_epoch(
+    fit *f, int round, uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_SNPE_EPOCH, (uint32_t)round, (uint32_t)report->epochs);
     int batches = n_batch(f, f->n_train), epoch = report->epochs, rc = 0;
     double loss = 0;
     char what[128];
-    snprintf(what, sizeof what, "round=%d epoch=%d train=%.4f valid=%.4f", round, epoch + 1, report->train, report->valid);
+    snprintf(what, sizeof what, "round=%d epoch=%d train=%.4f valid=%.4f", round, epoch + 1,
+        report->train, report->valid);
     kh_rng_permutation(&r, f->order, f->n_train);
     for (int b = 0; b < batches && rc == 0; b++) {
         int first = cut(f->n_train, batches, b), n = cut(f->n_train, batches, b + 1) - first;
         for (int i = 0; i < n; i++)
             f->item[i] = f->train[f->order[first + i]];
-        int n_atom = draw_atoms(f, n, kh_rng_stream(seed, KH_RNG_SNPE_ATOMS, (uint32_t)round, (uint32_t)(epoch * batches + b)));
+        int n_atom = draw_atoms(f, n,
+            kh_rng_stream(
+                seed, KH_RNG_SNPE_ATOMS, (uint32_t)round, (uint32_t)(epoch * batches + b)));
         loss += run_batch(f, n, n_atom, true);
         adam(f);
-        rc = w ? kh_watch_tick(w, what, round > 1, err) : 0;
+        rc = w ? kh_monitor_tick(w, what, round > 1, err) : 0;
     }
     report->train = loss / f->n_train;
     return rc;
@@ -264,12 +280,14 @@ static double validate(fit *f, int round, uint64_t seed) {
     return loss / f->n_valid;
 }
 
-static int run_epochs(fit *f, int round, uint64_t seed, kh_watch *w, kh_fit_report *report, kh_err *err) {
+static int run_epochs(
+    fit *f, int round, uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     int rc = 0;
     size_t bytes = kh_flow_size(f->flow) * sizeof *f->best;
     *report = (kh_fit_report){ .train = NAN, .valid = validate(f, round, seed) };
     memcpy(f->best, kh_flow_weights(f->flow), bytes);
-    for (int since = 0; report->epochs < f->o->max_epochs && since < f->o->patience; report->epochs++) {
+    for (int since = 0; report->epochs < f->o->max_epochs && since < f->o->patience;
+         report->epochs++) {
         if ((rc = run_epoch(f, round, seed, w, report, err)) != 0)
             return rc;
         double valid = validate(f, round, seed);
@@ -328,12 +346,14 @@ static void fit_free(fit *f) {
     kh_free(f->atoms);
 }
 
-int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o, uint64_t seed, kh_watch *w,
-    kh_fit_report *report, kh_err *err) {
+int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o,
+    uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     fit f = { .flow = flow, .sims = sims, .o = o, .atomic = round > 1 };
     int rc = fit_new(&f, err);
     if (rc == 0 && (f.n_train == 0 || f.n_valid == 0))
-        rc = kh_fail(err, KH_EARG, "%d simulations to learn from and %d held out; there must be one of each", f.n_train, f.n_valid);
+        rc = kh_fail(err, KH_EARG,
+            "%d simulations to learn from and %d held out; there must be one of each", f.n_train,
+            f.n_valid);
     if (rc == 0) {
         kh_blas_hold();
         rc = run_epochs(&f, round, seed, w, report, err);

@@ -1,5 +1,5 @@
-/* terms.c - the terms of a run: everything that decides its result, in words that a person can compare. A run is resumed under
- * the same terms, budgets apart. */
+/* terms.c - the terms of a run: everything that decides its result, in words that a person can
+ * compare. A run is resumed under the same terms, budgets apart. */
 #include "tune/method.h"
 
 #include "base/arena.h"
@@ -84,7 +84,8 @@ static void add_space(terms *t, const kh_space *s) {
     add_number(t, "--slots", s->slots, false);
     add(t, "--inject", kh_inject_name(s->inject), false);
     add(t, "--projection", kh_projection_name(s->projection), false);
-    add_hash(t, "the hash of the prompt at z = 0", kh_hash64(s->slot_id, (size_t)s->slots * sizeof *s->slot_id));
+    add_hash(t, "the hash of the prompt at z = 0",
+        kh_hash64(s->slot_id, (size_t)s->slots * sizeof *s->slot_id));
 }
 
 static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void *opts) {
@@ -108,8 +109,10 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add_options(t, m->opts, opts);
     add_number(t, "--budget-queries", (double)o->max_queries, true);
     add_number(t, "--budget-time", o->max_seconds, true);
-    add(t, "--label-prior", kh_label_prior_name(o->label_prior), true); /* as a budget: it decides only how a run ends */
-    add_number(t, "--groups", o->groups > 1 ? o->groups : 1, true); /* as a budget: it decides only in which order questions come */
+    add(t, "--label-prior", kh_label_prior_name(o->label_prior),
+        true); /* as a budget: it decides only how a run ends */
+    add_number(t, "--groups", o->groups > 1 ? o->groups : 1,
+        true); /* as a budget: it decides only in which order questions come */
 }
 
 int kh_tuning_begin_run(kh_tuning *u, const kh_method *m, const void *opts, kh_err *err) {

@@ -1,8 +1,9 @@
 /* toys.c - see toys.h.
  *
- * The posterior of z given "at most eps errors" is known because errors add up over coordinates that are independent under the
- * prior: given its own count e_i, coordinate i has a (two-sided, truncated) normal distribution with known moments, and the
- * distribution of the counts given their sum's bound comes from convolution. doc/methods.md, L12 to L14. */
+ * The posterior of z given "at most eps errors" is known because errors add up over coordinates
+ * that are independent under the prior: given its own count e_i, coordinate i has a (two-sided,
+ * truncated) normal distribution with known moments, and the distribution of the counts given their
+ * sum's bound comes from convolution. doc/methods.md, L12 to L14. */
 #include "tune/toys.h"
 
 #include "base/alloc.h"
@@ -31,9 +32,10 @@ typedef struct problem {
     int fixed_dim; /* 0: any */
     void (*init)(kh_toy *);
     void (*reference)(const kh_toy *, kh_rng *, double *theta); /* one draw */
-    /* Coordinate i having k errors: its prior probability, and mean and mean square of z_i then. NULL: no closed form. */
+    /* Coordinate i having k errors: its prior probability, and mean and mean square of z_i then.
+     * NULL: no closed form. */
     void (*part)(const kh_toy *, int i, int k, double *p, double *mean, double *square);
-    int counts; /* k = 0 .. counts */
+    int counts;                    /* k = 0 .. counts */
     int (*noises)(const kh_toy *); /* how many numbers of noise an observation takes; NULL: none */
 } problem;
 
@@ -50,7 +52,9 @@ static kh_rng noise(const kh_toy *t, const kh_candidates *c, int i) {
     return kh_rng_stream(t->seed, KH_RNG_SIMULATE, c->round, c->first + (uint32_t)i);
 }
 
-static const float *z_of(const kh_simulator *s, const kh_candidates *c, int i) { return c->z + (size_t)i * (size_t)s->dim; }
+static const float *z_of(const kh_simulator *s, const kh_candidates *c, int i) {
+    return c->z + (size_t)i * (size_t)s->dim;
+}
 
 static double density(double x) { return exp(-x * x / 2) / sqrt(2 * M_PI); }
 static double below(double x) { return erfc(-x / sqrt(2)) / 2; }
@@ -61,7 +65,7 @@ static double noise_at(const kh_simulator *s, const kh_candidates *c, int i, int
     return t->carried ? (double)z_of(s, c, i)[t->dim + k] / sqrt(s->prior_var) : kh_rng_normal(r);
 }
 
-/* -------------------------------------------------------------------------------------------- linear-gaussian */
+/* ----------------------------------------------------------------------------- linear-gaussian */
 
 static int linear_noises(const kh_toy *t) { return t->dim; }
 
@@ -85,13 +89,15 @@ static int count_of(double off, double width, int most) {
     return count < most ? (int)count : most;
 }
 
-static int linear_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int linear_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         kh_rng r = noise(s->self, c, i);
         errors[i] = 0;
         for (int j = 0; j < s->n_obs; j++)
-            errors[i] += count_of(linear_at(s, c, i, j, &r) - (double)s->observed[j], COUNT_WIDTH, MAX_COUNT);
+            errors[i] += count_of(
+                linear_at(s, c, i, j, &r) - (double)s->observed[j], COUNT_WIDTH, MAX_COUNT);
     }
     s->asked += (long long)c->n * s->cost;
     return 0;
@@ -114,12 +120,15 @@ static double shrink(const kh_toy *t) { return t->sim.prior_var / (t->sim.prior_
 
 static void linear_reference(const kh_toy *t, kh_rng *r, double *theta) {
     for (int j = 0; j < t->dim; j++)
-        theta[j] = shrink(t) * (double)t->observed[j] + sqrt(shrink(t) * NOISE_VAR) * kh_rng_normal(r);
+        theta[j] =
+            shrink(t) * (double)t->observed[j] + sqrt(shrink(t) * NOISE_VAR) * kh_rng_normal(r);
 }
 
-/* Probability, first and second moment of a standard normal number within low .. high, not divided by the probability. */
+/* Probability, first and second moment of a standard normal number within low .. high, not divided
+ * by the probability. */
 static void slice(double low, double high, double *p, double *mean, double *square) {
-    double edge_low = isinf(low) ? 0 : low * density(low), edge_high = isinf(high) ? 0 : high * density(high);
+    double edge_low = isinf(low) ? 0 : low * density(low),
+           edge_high = isinf(high) ? 0 : high * density(high);
     double mass = below(high) - below(low);
     *p += mass;
     *mean += density(low) - density(high);
@@ -139,16 +148,18 @@ static void linear_part(const kh_toy *t, int i, int k, double *p, double *mean, 
     *square = shrink(t) * shrink(t) * x2 + shrink(t) * NOISE_VAR;
 }
 
-/* ------------------------------------------------------------------------------------------------------ signs */
+/* --------------------------------------------------------------------------------------- signs */
 
-static int signs_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int signs_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     (void)err;
     for (int i = 0; i < c->n; i++) {
         const float *z = z_of(s, c, i);
         int asked = 0;
         errors[i] = 0;
         while (asked < s->n_error && errors[i] <= allowance[i])
-            for (int end = asked + CHUNK < s->n_error ? asked + CHUNK : s->n_error; asked < end; asked++) {
+            for (int end = asked + CHUNK < s->n_error ? asked + CHUNK : s->n_error; asked < end;
+                 asked++) {
                 bool up = z[asked] > 0;
                 errors[i] += up != (s->observed[asked] > 0);
                 answer[(size_t)i * (size_t)s->n_answer + (size_t)asked] = up;
@@ -193,7 +204,7 @@ static void signs_part(const kh_toy *t, int i, int k, double *p, double *mean, d
     *square = t->sim.prior_var;
 }
 
-/* -------------------------------------------------------------------------------------------------- two-moons */
+/* ----------------------------------------------------------------------------------- two-moons */
 
 static double moons_theta(double z) { return 2 * below(z) - 1; }
 
@@ -228,12 +239,14 @@ static int moons_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_e
     return 0;
 }
 
-static int moons_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors, int *answer, kh_err *err) {
+static int moons_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
     (void)allowance, (void)answer, (void)err;
     for (int i = 0; i < c->n; i++) {
         double x[2];
         moons_point(s, c, i, x);
-        errors[i] = count_of(hypot(x[0] - (double)s->observed[0], x[1] - (double)s->observed[1]), MOONS_WIDTH, MOONS_ERRORS);
+        errors[i] = count_of(hypot(x[0] - (double)s->observed[0], x[1] - (double)s->observed[1]),
+            MOONS_WIDTH, MOONS_ERRORS);
     }
     s->asked += (long long)c->n * s->cost;
     return 0;
@@ -249,8 +262,9 @@ static void moons_init(kh_toy *t) {
     s->observe = moons_observe;
 }
 
-/* The way back: which parameters put this point of the crescent where the observation is. The map is a rotation, so equally
- * likely points are equally likely parameters, as long as these lie within the prior. */
+/* The way back: which parameters put this point of the crescent where the observation is. The map
+ * is a rotation, so equally likely points are equally likely parameters, as long as these lie
+ * within the prior. */
 static void moons_reference(const kh_toy *t, kh_rng *r, double *theta) {
     for (int tries = 0; tries < MAX_TRIES; tries++) {
         double p[2], uniform = kh_rng_uniform(r);
@@ -265,10 +279,11 @@ static void moons_reference(const kh_toy *t, kh_rng *r, double *theta) {
     }
 }
 
-/* --------------------------------------------------------------------------------------------------- the table */
+/* ----------------------------------------------------------------------------------- the table */
 
 static const problem PROBLEMS[] = {
-    { "linear-gaussian", 1, 0, linear_init, linear_reference, linear_part, MAX_COUNT, linear_noises },
+    { "linear-gaussian", 1, 0, linear_init, linear_reference, linear_part, MAX_COUNT,
+        linear_noises },
     { "signs", 50, 0, signs_init, signs_reference, signs_part, 1, NULL },
     { "two-moons", 1, 2, moons_init, moons_reference, NULL, 0, moons_noises },
 };
@@ -283,9 +298,11 @@ int kh_toy_new(kh_toy **out, const char *name, int dim, uint64_t seed, kh_err *e
     if (!p)
         return kh_fail(err, KH_EARG, "unknown problem \"%s\"; there are " KH_TOY_NAMES, name);
     if (p->fixed_dim > 0 && dim != p->fixed_dim)
-        return kh_fail(err, KH_EARG, "problem %s has %d dimensions, not %d", name, p->fixed_dim, dim);
+        return kh_fail(
+            err, KH_EARG, "problem %s has %d dimensions, not %d", name, p->fixed_dim, dim);
     if (dim < 1 || dim > MAX_DIM)
-        return kh_fail(err, KH_EARG, "problem %s in %d dimensions; it takes 1 to %d", name, dim, MAX_DIM);
+        return kh_fail(
+            err, KH_EARG, "problem %s in %d dimensions; it takes 1 to %d", name, dim, MAX_DIM);
     kh_toy *t = kh_calloc(1, sizeof *t);
     float *observed = kh_calloc((size_t)dim, sizeof *observed);
     if (!t || !observed) {
@@ -294,7 +311,8 @@ int kh_toy_new(kh_toy **out, const char *name, int dim, uint64_t seed, kh_err *e
         return kh_fail_memory(err);
     }
     *t = (kh_toy){ .problem = p, .seed = seed, .dim = dim, .observed = observed };
-    t->sim = (kh_simulator){ .dim = dim, .prior_var = p->prior_var, .observed = observed, .self = t };
+    t->sim =
+        (kh_simulator){ .dim = dim, .prior_var = p->prior_var, .observed = observed, .self = t };
     p->init(t);
     *out = t;
     return 0;
@@ -330,10 +348,10 @@ void kh_toy_reference(const kh_toy *t, int n, uint64_t seed, double *theta) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the posterior */
+/* ------------------------------------------------------------------------------- the posterior */
 
-/* sum [0 .. most]: the distribution of the errors of all coordinates but one, as far as `most`. (Coordinates that make no
- * errors change nothing.) */
+/* sum [0 .. most]: the distribution of the errors of all coordinates but one, as far as `most`.
+ * (Coordinates that make no errors change nothing.) */
 static void others(const kh_toy *t, int but, int most, double *sum, double *scratch) {
     double p, mean, square;
     memset(sum, 0, ((size_t)most + 1) * sizeof *sum);

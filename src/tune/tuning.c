@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/hooks.h"
-#include "judge/predict.h"
+#include "posterior/predict.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---------------------------------------------------------------------------------------------------- budget */
+/* -------------------------------------------------------------------------------------- budget */
 
 double kh_tuning_clock(void) {
     struct timespec t;
@@ -27,7 +27,9 @@ void kh_tuning_begin(kh_tuning *t) {
         t->started -= kh_run_spent(t->o->run);
 }
 
-long long kh_tuning_queries(const kh_tuning *t) { return kh_plm_meter(t->plm).queries - t->start.queries; }
+long long kh_tuning_queries(const kh_tuning *t) {
+    return kh_plm_meter(t->plm).queries - t->start.queries;
+}
 
 double kh_tuning_seconds(const kh_tuning *t) { return kh_tuning_clock() - t->started; }
 
@@ -39,8 +41,8 @@ void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
 }
 
 bool kh_tuning_interrupted(const kh_tuning *t) {
-    const kh_tape *tape = t->o->run ? kh_run_tape(t->o->run) : NULL;
-    return tape && tape->stop(tape->self);
+    const kh_answer_cache *cache = t->o->run ? kh_run_cache(t->o->run) : NULL;
+    return cache && cache->stop(cache->self);
 }
 
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
@@ -48,13 +50,15 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     if (t->stopped[0])
         return false;
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries + t->reserve > o->max_queries)
-        kh_tuning_stop(t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) && kh_tuning_seconds(t) >= o->max_seconds)
+        kh_tuning_stop(
+            t, "the next generation would exceed the budget of %lld queries", o->max_queries);
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) &&
+        kh_tuning_seconds(t) >= o->max_seconds)
         kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
     return !t->stopped[0];
 }
 
-/* -------------------------------------------------------------------------------------------------- progress */
+/* ------------------------------------------------------------------------------------ progress */
 
 static void put_dev(char *out, size_t cap, double dev) {
     if (isnan(dev))
@@ -73,14 +77,16 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     if (g->member >= 0)
         snprintf(member, sizeof member, "member=%d ", g->member);
     long long queries = g->queries > 0 ? g->queries : kh_tuning_queries(t);
-    snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, queries, g->facts, dev);
+    snprintf(line, sizeof line, "%sgen=%d queries=%lld %s dev=%s", member, g->gen, queries,
+        g->facts, dev);
     if (t->o->run)
         kh_run_generation(t->o->run, phase, g->done, g->total, line);
     if (t->o->record)
         t->o->record(t->o->user, line);
     if (g->late)
         return;
-    double spent = kh_tuning_seconds(t), left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
+    double spent = kh_tuning_seconds(t),
+           left = g->done > 0 ? spent / (double)g->done * (double)(g->total - g->done) : 0;
     if (g->total > 0)
         snprintf(note, sizeof note, "%s left=%.0fs", line, left);
     else
@@ -89,14 +95,15 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
         kh_tuning_stop(t, "stopped on request");
 }
 
-/* ---------------------------------------------------------------------------------------------------- states */
+/* -------------------------------------------------------------------------------------- states */
 
 bool kh_tuning_due(const kh_tuning *t) {
     kh_run *run = t->o->run;
     return run && kh_run_caught_up(run) && kh_tuning_clock() - t->kept >= kh_run_keep_seconds(run);
 }
 
-int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
+int kh_tuning_keep(
+    kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
     if (!t->o->run || !kh_run_caught_up(t->o->run))
         return 0;
     kh_meter now = kh_plm_meter(t->plm);
@@ -110,7 +117,8 @@ int kh_tuning_keep(kh_tuning *t, const char *name, int number, const void *bytes
 }
 
 int kh_tuning_forget(kh_tuning *t, const char *name, int number, kh_err *err) {
-    return t->o->run && kh_run_caught_up(t->o->run) ? kh_run_forget(t->o->run, name, number, err) : 0;
+    return t->o->run && kh_run_caught_up(t->o->run) ? kh_run_forget(t->o->run, name, number, err)
+                                                    : 0;
 }
 
 int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, kh_err *err) {
@@ -130,7 +138,7 @@ int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, 
     return 1;
 }
 
-/* ---------------------------------------------------------------------------------------------------- asking */
+/* -------------------------------------------------------------------------------------- asking */
 
 static kh_target target_of(const kh_tuning *t, const kh_subspace *space, const kh_batch *batch) {
     return (kh_target){ t->scorer, t->labeler, space, batch, t->words };
@@ -140,7 +148,8 @@ kh_train_loss kh_tuning_loss(const kh_tuning *t, const kh_subspace *space, kh_lo
     return (kh_train_loss){ target_of(t, space, t->train), loss, t->task->metric, 1 };
 }
 
-int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, int n, double *const *f, kh_err *err) {
+int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, int n,
+    double *const *f, kh_err *err) {
     int n_row = l->target.batch->n_row, n_label = l->target.words->n_label;
     size_t size = (size_t)n_row * (size_t)n_label;
     float *logprob = kh_malloc((size_t)n_loss * (size_t)n * size * sizeof *logprob);
@@ -152,7 +161,8 @@ int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, i
         rc = kh_targets_score(target, n_loss, z, n, logprob, err);
     for (int i = 0; i < n_loss * n && rc == 0; i++)
         f[i / n][i % n] = l->scale *
-            kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label, n_row, n_label);
+            kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label,
+                n_row, n_label);
     kh_free(logprob);
     kh_free(target);
     return rc;
@@ -162,12 +172,16 @@ static int train_loss(void *self, const float *z, int n, double *f, kh_err *err)
     return kh_train_losses(self, 1, &z, n, &f, err);
 }
 
-kh_objective kh_objective_of(kh_train_loss *l) { return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l }; }
+kh_objective kh_objective_of(kh_train_loss *l) {
+    return (kh_objective){ kh_subspace_space(l->target.space)->dim, train_loss, l };
+}
 
 size_t kh_dev_size(const kh_tuning *t) { return (size_t)t->dev->n_row * (size_t)t->words->n_label; }
 
-int kh_tuning_dev(kh_tuning *t, const kh_subspace *space, const float *z, int n, double *p, kh_err *err) {
-    float *logprob = kh_malloc((size_t)n * kh_dev_size(t) * sizeof *logprob), *weight = kh_malloc((size_t)n * sizeof *weight);
+int kh_tuning_dev(
+    kh_tuning *t, const kh_subspace *space, const float *z, int n, double *p, kh_err *err) {
+    float *logprob = kh_malloc((size_t)n * kh_dev_size(t) * sizeof *logprob),
+          *weight = kh_malloc((size_t)n * sizeof *weight);
     int rc = logprob && weight ? 0 : kh_fail_memory(err);
     kh_target target = target_of(t, space, t->dev);
     if (rc == 0)
@@ -186,8 +200,8 @@ int kh_tuning_dev(kh_tuning *t, const kh_subspace *space, const float *z, int n,
     return rc;
 }
 
-int kh_tuning_dev_each(
-    kh_tuning *t, const kh_subspace *const *space, const float *const *z, int n, double *const *p, kh_err *err) {
+int kh_tuning_dev_each(kh_tuning *t, const kh_subspace *const *space, const float *const *z, int n,
+    double *const *p, kh_err *err) {
     size_t size = kh_dev_size(t);
     float *logprob = kh_malloc((size_t)n * size * sizeof *logprob);
     kh_target *target = kh_malloc((size_t)n * sizeof *target);
@@ -199,7 +213,8 @@ int kh_tuning_dev_each(
     t->dev_queries += rc == 0 ? (long long)n * t->dev->n_row : 0;
     for (int k = 0; k < n && rc == 0; k++) {
         memset(p[k], 0, size * sizeof *p[k]);
-        kh_mixture_add(p[k], logprob + (size_t)k * size, &(float){ 1 }, 1, t->dev->n_row, t->words->n_label);
+        kh_mixture_add(
+            p[k], logprob + (size_t)k * size, &(float){ 1 }, 1, t->dev->n_row, t->words->n_label);
         kh_mixture_finish(p[k], t->dev->n_row, t->words->n_label);
     }
     kh_free(logprob);
@@ -224,7 +239,8 @@ int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
     long long before = kh_tuning_queries(t);
     double *answer = kh_calloc((size_t)t->n_dev * (size_t)n_label, sizeof *answer);
     int *label = kh_calloc((size_t)t->n_dev, sizeof *label);
-    int rc = answer && label ? kh_predictor_new(&predictor, p, plm, t->task, err) : kh_fail_memory(err);
+    int rc =
+        answer && label ? kh_predictor_new(&predictor, p, plm, t->task, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
     for (int i = 0; i < t->n_dev && rc == 0; i++)

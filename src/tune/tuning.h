@@ -1,11 +1,12 @@
 /* tuning.h - what a method is given: the box, the rows, the space to search, a seed and a budget.
  *
- * kh_tune (method.c) makes one and checks all that can be checked before the first query. A method asks through
- * kh_objective_of and kh_tuning_dev, and calls kh_tuning_may before each generation and kh_tuning_report after it. */
+ * kh_tune (method.c) makes one and checks all that can be checked before the first query. A method
+ * asks through kh_objective_of and kh_tuning_dev, and calls kh_tuning_may before each generation
+ * and kh_tuning_report after it. */
 #ifndef KH_TUNE_TUNING_H
 #define KH_TUNE_TUNING_H
 
-#include "judge/posterior.h"
+#include "posterior/posterior.h"
 #include "prompt/target.h"
 #include "run/run.h"
 #include "tune/loss.h"
@@ -28,25 +29,27 @@ typedef struct kh_tuning {
     double started; /* by kh_tuning_clock */
     long long dev_queries;
     long long reserve; /* queries that the end of the run will take, kept back from the budget */
-    double kept; /* when a state was last kept, by the same clock */
+    double kept;       /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
 double kh_tuning_clock(void);                   /* seconds, of a clock that only goes forward */
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
-double kh_tuning_seconds(const kh_tuning *);    /* worked since the start, by this process and those before it */
+double kh_tuning_seconds(
+    const kh_tuning *); /* worked since the start, by this process and those before it */
 
-/* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says so. The clock is looked at
- * only when something is there to return (`have`). */
+/* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says
+ * so. The clock is looked at only when something is there to return (`have`). */
 bool kh_tuning_may(kh_tuning *, long long queries, bool have);
-/* Whether the caller wants the run to be left as it is, to be resumed: for methods that compute long without asking. */
+/* Whether the caller wants the run to be left as it is, to be resumed: for methods that compute
+ * long without asking. */
 bool kh_tuning_interrupted(const kh_tuning *);
 void kh_tuning_stop(kh_tuning *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* One generation is done: a line for the record and progress. done of total counts generations of the whole run. dev NaN:
- * not known yet. member < 0: there are none. facts: what else there is to say, "key=value key=value ...". If the caller of
- * kh_tune wants to stop, t->stopped is filled. */
+/* One generation is done: a line for the record and progress. done of total counts generations of
+ * the whole run. dev NaN: not known yet. member < 0: there are none. facts: what else there is to
+ * say, "key=value key=value ...". If the caller of kh_tune wants to stop, t->stopped is filled. */
 typedef struct kh_generation {
     int member, gen;
     long done, total;
@@ -58,27 +61,32 @@ typedef struct kh_generation {
 void kh_tuning_report(kh_tuning *, const char *phase, const kh_generation *);
 
 enum { KH_FACTS = 256 }; /* bytes that will do for facts */
-void kh_loss_facts(char facts[KH_FACTS], double loss, double best); /* of methods that minimise: this generation's, and so far */
+void kh_loss_facts(char facts[KH_FACTS], double loss,
+    double best); /* of methods that minimise: this generation's, and so far */
 
-/* For methods whose own computing takes long: states to go on from when a run is resumed, instead of computing all again.
+/* For methods whose own computing takes long: states to go on from when a run is resumed, instead
+ * of computing all again.
  *
- *     if (kh_tuning_due(t))                                        now and then, where it costs little
- *         rc = kh_tuning_keep(t, "search", member, bytes, n, err);
+ *     if (kh_tuning_due(t))                                        now and then, where it costs
+ * little rc = kh_tuning_keep(t, "search", member, bytes, n, err);
  *     ...
- *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as they were then; 0: none
+ *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as
+ * they were then; 0: none
  *
- * A state serves a run with the same options, budgets included; when a budget changes, states are forgotten, and all is computed
- * again from the recorded answers. Without a run nothing is kept,
+ * A state serves a run with the same options, budgets included; when a budget changes, states are
+ * forgotten, and all is computed again from the recorded answers. Without a run nothing is kept,
  * and nothing while a resumed run has not come to where it was. */
 bool kh_tuning_due(const kh_tuning *);
-int kh_tuning_keep(kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
+int kh_tuning_keep(
+    kh_tuning *, const char *name, int number, const void *bytes, size_t n, kh_err *err);
 int kh_tuning_forget(kh_tuning *, const char *name, int number, kh_err *err);
 int kh_tuning_recall(kh_tuning *, const char *name, int number, kh_buf *bytes, kh_err *err);
 
 /* A function of many z at once. */
 typedef struct kh_objective {
     int dim;
-    int (*value)(void *self, const float *z, int n, double *f, kh_err *err); /* z [n, dim] -> f [n] */
+    int (*value)(
+        void *self, const float *z, int n, double *f, kh_err *err); /* z [n, dim] -> f [n] */
     void *self;
 } kh_objective;
 
@@ -91,14 +99,16 @@ typedef struct kh_train_loss {
 } kh_train_loss;
 kh_train_loss kh_tuning_loss(const kh_tuning *, const kh_subspace *, kh_loss);
 kh_objective kh_objective_of(kh_train_loss *);
-/* Several that differ in nothing but their subspace, in one question: z [n_loss] of [n, d] -> f [n_loss] of [n]. */
-int kh_train_losses(const kh_train_loss *, int n_loss, const float *const *z, int n, double *const *f, kh_err *err);
+/* Several that differ in nothing but their subspace, in one question: z [n_loss] of [n, d] -> f
+ * [n_loss] of [n]. */
+int kh_train_losses(
+    const kh_train_loss *, int n_loss, const float *const *z, int n, double *const *f, kh_err *err);
 
 /* The dev rows by the mixture of n equally weighted z: p [dev->n_row, n_label]. */
 int kh_tuning_dev(kh_tuning *, const kh_subspace *, const float *z, int n, double *p, kh_err *err);
 /* The dev rows by each of several single z, in one question: space, z, p [n]. */
-int kh_tuning_dev_each(
-    kh_tuning *, const kh_subspace *const *space, const float *const *z, int n, double *const *p, kh_err *err);
+int kh_tuning_dev_each(kh_tuning *, const kh_subspace *const *space, const float *const *z, int n,
+    double *const *p, kh_err *err);
 /* What such answers are worth: the task's metric, and the mean cross-entropy. */
 double kh_dev_metric(const kh_tuning *, const double *p);
 double kh_dev_ce(const kh_tuning *, const double *p);
@@ -106,8 +116,8 @@ size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
 /* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
 int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
-/* The prior of labels of a finished posterior (learn_prior.c): asks its samples about some rows, and about the dev rows, and
- * fills what the posterior says of it, p->dev included. */
+/* The prior of labels of a finished posterior (learn_prior.c): asks its samples about some rows,
+ * and about the dev rows, and fills what the posterior says of it, p->dev included. */
 int kh_tuning_learn_prior(kh_tuning *, kh_posterior *, kh_err *err);
 /* How many queries that takes of so many samples; 0 if it is not wanted. */
 long long kh_tuning_prior_cost(const kh_tuning *, int samples);

@@ -1,0 +1,171 @@
+/* watch.c - see watch.h. */
+#include "monitor.h"
+
+#include "cli.h"
+
+#include "base/json.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------- signals */
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number) { caught = number; }
+
+void cli_monitor_signals(void) {
+    struct sigaction on = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+    sigaction(SIGINT, &on, NULL);
+    sigaction(SIGTERM, &on, NULL);
+}
+
+int cli_monitor_signal(void) { return caught; }
+
+/* ----------------------------------------------------------------------------------- estimates */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Queries a second that the box itself answers; 0: not known yet. */
+static double rate(cli_monitor *w, kh_meter m) {
+    long long asked = m.queries - m.replayed;
+    double spent = now() - w->started;
+    if (w->started == 0 && asked > 0) {
+        w->started = now();
+        w->before = asked;
+    }
+    return w->started > 0 && spent > 0 && asked > w->before ? (double)(asked - w->before) / spent
+                                                            : 0;
+}
+
+/* "3m12s" */
+static const char *duration(double s, char *out, size_t cap) {
+    long t = s < 1e9 ? (long)(s + 0.5) : 0;
+    if (t >= 86400)
+        snprintf(out, cap, "%ldd%02ldh", t / 86400, t / 3600 % 24);
+    else if (t >= 3600)
+        snprintf(out, cap, "%ldh%02ldm", t / 3600, t / 60 % 60);
+    else if (t >= 60)
+        snprintf(out, cap, "%ldm%02lds", t / 60, t % 60);
+    else
+        snprintf(out, cap, s < 10 ? "%.1fs" : "%.0fs", s);
+    return out;
+}
+
+static double cost(double price, long long tokens) { return price * (double)tokens / 1000; }
+
+/* What is left of the forecast at this speed; < 0: cannot be told. */
+static double seconds_left(const cli_monitor *w, kh_meter m, double speed) {
+    long long queries = w->forecast.queries + w->forecast.warm_up;
+    return w->known && w->forecast.queries > 0 && speed > 0
+        ? (double)(queries > m.queries ? queries - m.queries : 0) / speed
+        : -1;
+}
+
+/* ------------------------------------------------------------------------------------- showing */
+
+static void draw_bar(cli_monitor *w) {
+    char note[768], left[32];
+    kh_meter m = kh_plm_meter(w->plm);
+    double speed = rate(w, m), remain = seconds_left(w, m, speed);
+    int n = snprintf(note, sizeof note, "%s", w->note);
+    if (speed > 0)
+        n += snprintf(note + n, sizeof note - (size_t)n, " | %.0f queries/s", speed);
+    if (w->price > 0)
+        n += snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
+    if (remain >= 0)
+        snprintf(
+            note + n, sizeof note - (size_t)n, ", %s left", duration(remain, left, sizeof left));
+    cli_hooks.progress(NULL, &(kh_progress){ w->phase, w->done, w->total, note });
+    w->drawn = now();
+}
+
+static void json_line(cli_monitor *w) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_meter m = kh_plm_meter(w->plm);
+    double speed = rate(w, m), left = seconds_left(w, m, speed);
+    kh_buf_text(&b, "{\"phase\":");
+    kh_json_quote(&b, w->phase, strlen(w->phase));
+    kh_buf_printf(&b,
+        ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done,
+        w->total, m.queries, m.replayed, m.tokens);
+    if (speed > 0)
+        kh_buf_printf(&b, ",\"queries_per_second\":%.6g", speed);
+    if (left >= 0)
+        kh_buf_printf(&b, ",\"seconds_left\":%.6g", left);
+    if (w->price > 0)
+        kh_buf_printf(&b, ",\"cost\":%.9g", cost(w->price, m.tokens));
+    kh_buf_text(&b, ",\"line\":");
+    kh_json_quote(&b, w->note, strlen(w->note));
+    kh_buf_text(&b, "}\n");
+    if (!kh_buf_failed(&b))
+        fputs(b.data, stderr);
+    kh_buf_free(&b);
+}
+
+int cli_monitor_progress(void *watch, const kh_progress *p) {
+    cli_monitor *w = watch;
+    const char *note = p->note ? p->note : "", *left = strstr(note, " left=");
+    bool terminal = isatty(STDERR_FILENO);
+    snprintf(w->phase, sizeof w->phase, "%s", p->phase);
+    /* The library's guess of the time left counts generations; ours counts queries. */
+    snprintf(w->note, sizeof w->note, "%.*s",
+        (int)(left && (terminal || w->json) ? left - note : (long)strlen(note)), note);
+    w->done = p->done;
+    w->total = p->total;
+    if (w->json)
+        json_line(w);
+    else if (terminal)
+        draw_bar(w);
+    else
+        fprintf(stderr, "%s done=%ld total=%ld%s%s\n", w->phase, w->done, w->total,
+            *note ? " " : "", w->note);
+    return 0;
+}
+
+void cli_monitor_tick(cli_monitor *w) {
+    if (!w->json && w->plm && isatty(STDERR_FILENO) && w->phase[0] && now() - w->drawn > 0.2)
+        draw_bar(w);
+}
+
+void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *out) {
+    char time[32];
+    double seconds = f->query_seconds * (double)f->queries;
+    if (json) {
+        fprintf(out,
+            "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%"
+            "d,\"warm_up_queries\":%lld",
+            f->candidates, f->queries, f->tokens, f->train_rows, f->dev_rows, f->warm_up);
+        if (f->query_seconds > 0)
+            fprintf(out, ",\"seconds\":%.6g", seconds);
+        if (price > 0)
+            fprintf(out, ",\"cost\":%.9g", cost(price, f->tokens));
+        fprintf(out, "}\n");
+        return;
+    }
+    if (f->queries == 0) {
+        fprintf(out,
+            "forecast: %d train and %d dev rows; how many queries this method asks cannot be told "
+            "before\n",
+            f->train_rows, f->dev_rows);
+        return;
+    }
+    fprintf(out, "forecast: at most ");
+    if (f->candidates > 0)
+        fprintf(out, "%lld candidates, ", f->candidates);
+    fprintf(
+        out, "%lld queries on %d train and %d dev rows", f->queries, f->train_rows, f->dev_rows);
+    if (f->tokens > 0)
+        fprintf(out, ", %lld tokens", f->tokens);
+    if (f->query_seconds > 0)
+        fprintf(out, ", about %s", duration(seconds, time, sizeof time));
+    if (price > 0)
+        fprintf(out, ", cost %.4g", cost(price, f->tokens));
+    fprintf(out, "\n");
+}

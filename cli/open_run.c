@@ -1,0 +1,44 @@
+/* run.c - see run.h. */
+#include "open_run.h"
+
+#include "launcher.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+static kh_precision precision_of(int chosen, const char *tuned) {
+    static const char *const NAMES[] = { "f32", "bf16", "int8" };
+    if (chosen > 0)
+        return (kh_precision)(chosen - 1);
+    for (int i = 0; tuned && i < 3; i++)
+        if (strcmp(tuned, NAMES[i]) == 0)
+            return (kh_precision)i;
+    return KH_F32;
+}
+
+int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, kh_err *err) {
+    r->dir = dir;
+    int rc = kh_posterior_open(&r->posterior, dir, err);
+    if (rc != 0)
+        return rc;
+    r->info = kh_posterior_describe(r->posterior);
+    const char *path = model ? model : r->info.model;
+    if (!path)
+        return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", dir);
+    kh_plm_opts box = { .access = r->info.access,
+        .precision = precision_of(precision, r->info.precision),
+        .hooks = &cli_hooks,
+        .http = r->http,
+        .ranks = cli_ranks };
+    rc = kh_plm_open(&r->plm, path, &box, err);
+    if (rc == KH_EMISSING && !model)
+        return kh_err_prefix(
+            err, "the model that %s was tuned on is gone; --model says where it is now", dir);
+    return rc;
+}
+
+void cli_run_free(cli_run *r) {
+    kh_plm_close(r->plm);
+    kh_posterior_free(r->posterior);
+}

@@ -1,0 +1,23 @@
+/* run.h - a folder that "keyhole tune" made, with the model that it belongs to. */
+#ifndef KH_CLI_OPEN_RUN_H
+#define KH_CLI_OPEN_RUN_H
+
+#include "cli.h"
+
+/* The words of --precision. */
+#define CLI_RUN_PRECISIONS "as-tuned|f32|bf16|int8|auto"
+
+typedef struct cli_run {
+    const char *dir;
+    kh_posterior *posterior;
+    kh_posterior_info info;
+    kh_plm *plm;
+    const kh_http_opts *http; /* the caller's, for a model behind a URL; NULL: the defaults */
+} cli_run;                    /* start as {0} */
+
+/* model NULL: where it was when tuning. precision: which of the words above. Free it, failed ones
+ * too. */
+int cli_run_open(cli_run *, const char *dir, const char *model, int precision, kh_err *err);
+void cli_run_free(cli_run *);
+
+#endif

@@ -1,0 +1,72 @@
+/* cache.h - a journal at the box: answers that are written down before anyone uses them, and are
+ * not asked for again.
+ *
+ * A question is cut into units, one prompt with some consecutive rows. The key of a unit is a hash
+ * of all that its answer depends on, except the box: ids, positions, label words, injection mode,
+ * the numbers of the prompt, and what is asked for. The cache knows answers by their keys, so an
+ * answer can only ever serve the very question that it was given to. Units that the cache does not
+ * know are asked in pieces of a few seconds' work each; a process that is killed loses one piece at
+ * most.
+ *
+ * plm.c uses it for every backend. Who keeps the answers, and where, is the cache's own affair
+ * (src/run). */
+#ifndef KH_PLM_ANSWER_CACHE_H
+#define KH_PLM_ANSWER_CACHE_H
+
+#include "keyhole.h"
+
+typedef struct kh_answer_key {
+    uint64_t lo, hi;
+} kh_answer_key;
+
+/* What was asked for decides what is written: of a question for labels nothing but labels. */
+typedef enum kh_answer_kind {
+    KH_ANSWER_LABELS,
+    KH_ANSWER_LOGPROBS,
+    KH_ANSWER_ENERGIES, /* and log-probabilities: the energy of a row after them */
+} kh_answer_kind;
+const char *kh_answer_kind_name(kh_answer_kind);
+
+/* An answer as bytes: a label takes two, a log-probability or energy the four of its float, both
+ * little-endian. */
+typedef struct kh_answer_unit {
+    kh_answer_key key;
+    kh_answer_kind kind;
+    int n_row;
+    long long tokens;
+    double seconds; /* its share of the time that the piece took */
+    const void *bytes;
+    size_t n;
+} kh_answer_unit;
+
+typedef struct kh_answer_cache {
+    /* Called before every piece; non-zero ends the question with KH_STOPPED. */
+    bool (*stop)(void *self);
+    bool (*known)(void *self, const kh_answer_key *);
+    /* 1: the n bytes of the answer are in `bytes`, and in *seconds the time they once took; 0: not
+     * known. */
+    int (*recall)(
+        void *self, const kh_answer_key *, void *bytes, size_t n, double *seconds, kh_err *err);
+    /* All units of a piece, or none. Returns when they would survive the end of the process. */
+    int (*record)(void *self, const kh_answer_unit *, int n_unit, kh_err *err);
+    void *self;
+} kh_answer_cache;
+
+/* From now on the box's answers go through the cache, which must outlive this; NULL: none. */
+void kh_plm_set_cache(kh_plm *, const kh_answer_cache *);
+/* For a resumed run: what was asked and answered before, and is not looked up one by one. */
+void kh_plm_count_replayed(kh_plm *, const kh_meter *before);
+
+/* -- between plm.c and cache.c -- */
+
+/* Answers a question from the box: label, log-probability or energy cells, in the order of the
+ * question. */
+typedef int kh_ask_fn(kh_plm *, const kh_question *, void *cells, kh_err *err);
+/* out: int [n_prompt, n_row]; float [n_prompt, n_row, n_label], or with energies [n_prompt, n_row,
+ * n_label + 1]. *rate: queries a second so far, 0 if not known. */
+int kh_answer_cache_ask(const kh_answer_cache *, kh_plm *, const kh_question *, kh_answer_kind,
+    kh_ask_fn *, double *rate, void *out, kh_err *err);
+/* Counts a question that the cache has answered. */
+void kh_plm_count(kh_plm *, const kh_question *, double seconds);
+
+#endif

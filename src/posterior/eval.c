@@ -1,0 +1,504 @@
+/* eval.c - see eval.h. Rows pass in small parts, so that progress is told; all numbers are those of
+ * src/judge. */
+#include "posterior/eval.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/hooks.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
+#include "judge/pca.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_AT_ONCE = 64 };
+
+const char *kh_eval_split_name(int split) {
+    static const char *const NAMES[] = { "test", "dev", "train" };
+    return NAMES[split];
+}
+
+kh_answers kh_eval_answers(const kh_eval *e) {
+    return (kh_answers){ e->rows.p, e->label, e->rows.n, e->n_label };
+}
+
+kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
+    return kh_explained_parts(
+        &(kh_explained){ j->p, j->votes, j->ambiguity, j->energy }, row, n_label);
+}
+
+double kh_judged_score(const kh_judged *j, int row, kh_score score, int n_label) {
+    return score == KH_SCORE_ENERGY
+        ? j->energy[row]
+        : kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
+}
+
+kh_score kh_eval_foreign(const kh_eval *e) {
+    kh_score s = e->o->decide.foreign;
+    return (int)s < e->n_score ? s : e->o->decide.score;
+}
+
+static const double *energies_of(const kh_eval *e, const kh_judged *j) {
+    return e->n_score > KH_SCORE_ENERGY ? j->energy : NULL;
+}
+
+static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
+    return kh_decide(
+        &e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
+}
+
+/* ------------------------------------------------------------------------------------ the rows */
+
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* At most `most` of the rows, drawn by the seed, in the order of the file. */
+static int draw_rows(kh_dataset **data, int most, uint64_t seed, kh_err *err) {
+    int n = kh_dataset_size(*data);
+    if (most == 0 || n <= most)
+        return 0;
+    int *index = kh_malloc((size_t)n * sizeof *index);
+    if (!index)
+        return kh_fail_memory(err);
+    kh_rng r = kh_rng_stream(seed, KH_RNG_EVAL, 0, 0);
+    kh_rng_permutation(&r, index, n);
+    qsort(index, (size_t)most, sizeof *index, by_number);
+    kh_dataset *some;
+    int rc = kh_dataset_select(&some, *data, index, most, err);
+    kh_free(index);
+    if (rc == 0) {
+        kh_dataset_close(*data);
+        *data = some;
+    }
+    return rc;
+}
+
+static int judged_open(
+    kh_judged *j, const char *name, kh_dataset *data, int most, uint64_t seed, kh_err *err) {
+    j->data = data;
+    j->of = kh_dataset_size(data);
+    j->name = kh_strdup(name);
+    int rc = j->name ? draw_rows(&j->data, most, seed, err) : kh_fail_memory(err);
+    if (rc == 0 && kh_dataset_size(j->data) == 0)
+        rc = kh_fail(err, KH_EFORMAT, "%s: no rows to judge on", kh_dataset_path(j->data));
+    j->n = kh_dataset_size(j->data);
+    j->row = kh_dataset_rows(j->data);
+    return rc;
+}
+
+static void judged_free(kh_judged *j) {
+    kh_dataset_close(j->data);
+    kh_free(j->name);
+    kh_free(j->p);
+    kh_free(j->votes);
+    kh_free(j->ambiguity);
+    kh_free(j->energy);
+}
+
+static int judged_ask(
+    kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
+    size_t k = (size_t)n_label;
+    char phase[96];
+    snprintf(phase, sizeof phase, "eval %s", j->name);
+    j->p = kh_malloc((size_t)j->n * k * sizeof *j->p);
+    j->votes = kh_malloc((size_t)j->n * k * sizeof *j->votes);
+    j->ambiguity = kh_malloc((size_t)j->n * sizeof *j->ambiguity);
+    j->energy = kh_malloc((size_t)j->n * sizeof *j->energy);
+    int rc = j->p && j->votes && j->ambiguity && j->energy ? 0 : kh_fail_memory(err);
+    for (int i = 0, n; i < j->n && rc == 0; i += n) {
+        n = j->n - i < ROWS_AT_ONCE ? j->n - i : ROWS_AT_ONCE;
+        kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i,
+            j->energy + i };
+        rc = kh_predictor_explain(predictor, j->row + i, n, &part, err);
+        if (rc == 0 && kh_report_progress(hooks, phase, i + n, j->n, NULL) != 0)
+            rc = kh_fail(err, KH_STOPPED, "stopped on request");
+    }
+    return rc;
+}
+
+static int labels_of(const kh_judged *j, int **out, kh_err *err) {
+    *out = kh_malloc((size_t)j->n * sizeof **out);
+    if (!*out)
+        return kh_fail_memory(err);
+    for (int i = 0; i < j->n; i++)
+        (*out)[i] = j->row[i].label;
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------- what to judge on */
+
+static int open_rows(kh_eval *e, kh_err *err) {
+    const kh_eval_opts *o = e->o;
+    const kh_posterior *post = e->post;
+    kh_dataset_opts read = { .task = post->task, .hooks = o->hooks };
+    kh_dataset *data = NULL;
+    kh_split split = { 0 };
+    int rc;
+    if (o->split == KH_EVAL_TEST)
+        rc = kh_test_open(&data, e->data, post->shots, post->seed, &read, err);
+    else
+        rc = kh_split_open(&split, e->data, post->shots, post->seed, &read, err);
+    if (rc == 0 && o->split != KH_EVAL_TEST) {
+        kh_dataset **from = o->split == KH_EVAL_DEV ? &split.dev : &split.train;
+        data = *from;
+        *from = NULL;
+    }
+    if (rc == 0)
+        rc = judged_open(&e->rows, kh_eval_split_name(o->split), data, o->rows, o->seed, err);
+    kh_split_close(&split);
+    return rc == 0 ? labels_of(&e->rows, &e->label, err) : rc;
+}
+
+/* The dev rows of tuning. A folder that has none is no failure: there are no decisions then. */
+static int open_dev(kh_eval *e, kh_err *err) {
+    kh_dataset_opts read = { .task = e->post->task, .hooks = e->o->hooks };
+    kh_split split = { 0 };
+    kh_err own = { 0 };
+    int rc = kh_split_open(&split, e->data, e->post->shots, e->post->seed, &read, &own);
+    if (rc == KH_EMISSING) {
+        memcpy(e->why, own.msg, sizeof e->why);
+        return 0;
+    }
+    if (rc != 0) {
+        if (err)
+            *err = own;
+        return rc;
+    }
+    e->decided = true;
+    rc = judged_open(&e->dev, "dev", split.dev, 0, 0, err);
+    split.dev = NULL;
+    kh_split_close(&split);
+    return rc == 0 ? labels_of(&e->dev, &e->dev_label, err) : rc;
+}
+
+/* The published code keeps labels 0 and 1 of MNLI when it stands for texts from elsewhere. */
+static int drop_last_class(kh_dataset **data, kh_err *err) {
+    int n = kh_dataset_size(*data), kept = 0;
+    int *index = kh_malloc((size_t)n * sizeof *index);
+    if (!index)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        if (kh_dataset_rows(*data)[i].label < 2)
+            index[kept++] = i;
+    kh_dataset *some;
+    int rc = kh_dataset_select(&some, *data, index, kept, err);
+    kh_free(index);
+    if (rc == 0) {
+        kh_dataset_close(*data);
+        *data = some;
+    }
+    return rc;
+}
+
+/* A folder alone: its rows take the template of the classifier, as they would if someone sent them
+ * there. */
+static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir, kh_err *err) {
+    kh_dataset_opts read = {
+        .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks
+    };
+    kh_dataset *data = NULL;
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    char *name = kh_strndup(dir, n);
+    int rc = name ? kh_test_open(&data, dir, e->post->shots, e->post->seed, &read, err)
+                  : kh_fail_memory(err);
+    if (rc == 0)
+        rc = judged_open(&out->rows, kh_path_base(name), data, e->o->rows, e->o->seed, err);
+    kh_free(name);
+    return rc;
+}
+
+/* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
+static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair, kh_err *err) {
+    if (kh_dir_exists(pair))
+        return open_strangers(e, out, pair, err);
+    const char *equals = strchr(pair, '=');
+    if (!equals || equals == pair || !equals[1])
+        return kh_fail(err, KH_EARG,
+            "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a "
+            "folder alone, whose rows take the "
+            "template of RUN; got \"%s\"",
+            pair);
+    char *name = kh_strndup(pair, (size_t)(equals - pair));
+    kh_dataset *data = NULL;
+    int rc = name ? kh_task_open(&out->task, name, err) : kh_fail_memory(err);
+    bool exact = rc == 0 && e->post->paper_exact && strcmp(out->task->name, "mnli") == 0;
+    kh_dataset_opts read = {
+        .task = out->task, .unlabelled = true, .ignore_labels = !exact, .hooks = e->o->hooks
+    };
+    if (rc == 0)
+        rc = kh_file_exists(equals + 1)
+            ? kh_dataset_open(&data, equals + 1, &read, err)
+            : kh_test_open(&data, equals + 1, e->post->shots, e->post->seed, &read, err);
+    if (rc == 0 && exact)
+        rc = drop_last_class(&data, err);
+    if (rc == 0)
+        rc = judged_open(&out->rows, out->task->name, data, e->o->rows, e->o->seed, err);
+    else
+        kh_dataset_close(data);
+    kh_free(name);
+    return rc;
+}
+
+static int ask_outside(const kh_eval *e, kh_third_party *out, kh_plm *plm, kh_err *err) {
+    kh_predictor *predictor;
+    int rc =
+        kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
+    if (rc == 0)
+        rc = judged_ask(&out->rows, predictor, e->n_label, e->o->hooks, err);
+    kh_predictor_free(predictor);
+    return rc;
+}
+
+/* Everything is opened before the first question. */
+static int open_all(kh_eval *e, kh_err *err) {
+    int rc = open_rows(e, err);
+    if (rc == 0)
+        rc = open_dev(e, err);
+    if (rc == 0 && !(e->outside = kh_calloc((size_t)e->o->ood.n, sizeof *e->outside)))
+        rc = kh_fail_memory(err);
+    for (; rc == 0 && e->n_outside < e->o->ood.n; e->n_outside++)
+        rc = open_outside(e, &e->outside[e->n_outside], e->o->ood.item[e->n_outside], err);
+    return rc;
+}
+
+/* Samples with a projection in common differ by z alone; otherwise only their prompts can be
+ * compared. */
+static int make_plane(kh_eval *e, const kh_predictor *predictor, kh_err *err) {
+    const kh_posterior *p = e->post;
+    if (!p->soft || p->n < 2)
+        return 0;
+    e->n_xy = p->n < KH_EVAL_PLANE ? p->n : KH_EVAL_PLANE;
+    for (int i = 1; i < e->n_xy; i++)
+        e->of_prompts |= p->projection[i] != p->projection[0];
+    e->xy = kh_malloc(2 * (size_t)e->n_xy * sizeof *e->xy);
+    if (!e->xy)
+        return kh_fail_memory(err);
+    size_t size =
+        e->of_prompts ? (size_t)p->space.slots * (size_t)p->space.hidden : (size_t)p->space.dim;
+    return kh_pca_plane(e->of_prompts ? kh_predictor_prompts(predictor) : p->z, p->weight, e->n_xy,
+        size, e->xy, e->share, err);
+}
+
+static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
+    long long before = kh_plm_meter(plm).queries;
+    kh_predictor *predictor;
+    int rc = kh_predictor_new(&predictor, e->post, plm, NULL, err);
+    e->n_score = rc == 0 && kh_predictor_energy(predictor) ? KH_N_SCORE : KH_SCORE_ENERGY;
+    if (rc == 0)
+        rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
+    if (rc == 0 && e->decided)
+        rc = judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
+    if (rc == 0)
+        rc = make_plane(e, predictor, err);
+    kh_predictor_free(predictor);
+    for (int i = 0; i < e->n_outside && rc == 0; i++)
+        rc = ask_outside(e, &e->outside[i], plm, err);
+    e->queries = kh_plm_meter(plm).queries - before;
+    e->box = kh_plm_describe(plm);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------- the numbers */
+
+static double *scores_of(const kh_judged *j, kh_score score, int n_label) {
+    double *u = kh_malloc((size_t)j->n * sizeof *u);
+    for (int i = 0; u && i < j->n; i++)
+        u[i] = kh_judged_score(j, i, score, n_label);
+    return u;
+}
+
+static void unknown(kh_metrics *m) {
+    double *x = (double *)m;
+    for (size_t i = 0; i < sizeof *m / sizeof *x; i++)
+        x[i] = NAN;
+}
+
+static int compute_inside(kh_eval *e, kh_err *err) {
+    kh_answers a = kh_eval_answers(e);
+    size_t k = (size_t)e->n_label;
+    bool *good = kh_malloc((size_t)a.n * sizeof *good);
+    e->confusion = kh_calloc(k * k, sizeof *e->confusion);
+    unknown(&e->low);
+    unknown(&e->high);
+    int rc =
+        good && e->confusion ? kh_metrics_compute(&e->m, &a, KH_BINS, err) : kh_fail_memory(err);
+    if (rc == 0 && e->o->bootstrap.n_resample > 0)
+        rc = kh_metrics_bootstrap(&e->low, &e->high, &a, KH_BINS, &e->o->bootstrap, err);
+    if (rc == 0)
+        rc = kh_reliability(&a, KH_BINS_UQ360, KH_BINS, e->bin, NULL, err);
+    for (int i = 0; i < a.n && rc == 0; i++) {
+        int said = kh_predicted(a.p + (size_t)i * k, e->n_label);
+        good[i] = said == a.label[i];
+        e->confusion[(size_t)a.label[i] * k + (size_t)said]++;
+        kh_decomposition parts = kh_judged_parts(&e->rows, i, e->n_label);
+        e->ambiguity += parts.ambiguity / a.n;
+        e->disagreement += parts.disagreement / a.n;
+    }
+    for (int s = 0; s < 2 && rc == 0; s++) {
+        double *u = scores_of(&e->rows, (kh_score)s, e->n_label);
+        e->point[s] = kh_malloc((size_t)a.n * sizeof *e->point[s]);
+        rc = u && e->point[s] ? kh_risk_coverage(u, good, a.n, e->point[s], &e->n_point[s], err)
+                              : kh_fail_memory(err);
+        kh_free(u);
+    }
+    kh_free(good);
+    return rc;
+}
+
+static int compute_outside(const kh_eval *e, kh_third_party *out, kh_err *err) {
+    int rc = 0, foreign = 0;
+    for (int s = 0; s < e->n_score && rc == 0; s++) {
+        double *in = scores_of(&e->rows, (kh_score)s, e->n_label),
+               *u = scores_of(&out->rows, (kh_score)s, e->n_label);
+        rc = in && u ? kh_ood_compute(&out->value[s], in, e->rows.n, u, out->rows.n, err)
+                     : kh_fail_memory(err);
+        if (rc == 0 && e->o->bootstrap.n_resample > 0)
+            rc = kh_ood_bootstrap(
+                &out->low[s], &out->high[s], in, e->rows.n, u, out->rows.n, &e->o->bootstrap, err);
+        kh_free(in);
+        kh_free(u);
+    }
+    for (int i = 0; i < out->rows.n && rc == 0 && e->decided; i++)
+        foreign += decide(e, &out->rows, i, NULL).foreign;
+    out->flagged = e->decided ? (double)foreign / out->rows.n : NAN;
+    return rc;
+}
+
+/* Fits on dev, tries on the rows. */
+static int compute_decisions(kh_eval *e, kh_err *err) {
+    e->coverage = e->risk = e->covered = e->set_size = e->empty = e->flagged = NAN;
+    if (!e->decided)
+        return 0;
+    kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label }, a = kh_eval_answers(e);
+    bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
+    int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err)
+                : kh_fail_memory(err);
+    int given = 0, wrong = 0, covered = 0, empty = 0, foreign = 0;
+    long long size = 0;
+    for (int i = 0; i < a.n && rc == 0; i++) {
+        const double *p = a.p + (size_t)i * (size_t)e->n_label;
+        kh_decision d = decide(e, &e->rows, i, in);
+        given += !d.abstain;
+        wrong += !d.abstain && kh_predicted(p, e->n_label) != a.label[i];
+        foreign += d.foreign;
+        size += d.set_size;
+        empty += d.set_size == 0;
+        covered += in[a.label[i]];
+    }
+    kh_free(in);
+    if (rc != 0)
+        return rc;
+    e->flagged = (double)foreign / a.n;
+    if (e->o->decide.max_risk > 0) {
+        e->coverage = (double)given / a.n;
+        e->risk = given ? (double)wrong / given : NAN;
+    }
+    if (e->o->decide.alpha > 0) {
+        e->covered = (double)covered / a.n;
+        e->set_size = (double)size / a.n;
+        e->empty = (double)empty / a.n;
+    }
+    return 0;
+}
+
+int kh_eval_run(
+    kh_eval *out, const kh_posterior *post, kh_plm *plm, const kh_eval_opts *o, kh_err *err) {
+    *out = (kh_eval){
+        .post = post, .o = o, .data = o->data ? o->data : post->data, .n_label = post->task->n_label
+    };
+    if (!out->data)
+        return kh_fail(
+            err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
+    int rc = open_all(out, err);
+    if (rc == 0)
+        rc = ask_all(out, plm, err);
+    if (rc == 0)
+        rc = compute_inside(out, err);
+    if (rc == 0)
+        rc = compute_decisions(out, err);
+    for (int i = 0; i < out->n_outside && rc == 0; i++)
+        rc = compute_outside(out, &out->outside[i], err);
+    return rc;
+}
+
+void kh_eval_free(kh_eval *e) {
+    judged_free(&e->rows);
+    judged_free(&e->dev);
+    for (int i = 0; e->outside && i < e->o->ood.n; i++) {
+        kh_task_close(e->outside[i].task);
+        judged_free(&e->outside[i].rows);
+    }
+    kh_free(e->outside);
+    kh_free(e->label);
+    kh_free(e->dev_label);
+    kh_free(e->point[0]);
+    kh_free(e->point[1]);
+    kh_free(e->confusion);
+    kh_free(e->xy);
+    kh_decisions_free(&e->decisions);
+}
+
+/* ---------------------------------------------------------------------------------- row by row */
+
+static void put_numbers(kh_buf *b, const char *key, const double *x, int n) {
+    kh_buf_printf(b, ", \"%s\": [", key);
+    for (int k = 0; k < n; k++)
+        kh_buf_printf(b, "%s%.9g", k ? ", " : "", x[k]);
+    kh_buf_char(b, ']');
+}
+
+static void put_row(
+    const kh_eval *e, const kh_judged *j, int i, bool labelled, bool *in, kh_buf *b) {
+    const kh_row *row = &j->row[i];
+    const kh_label *label = e->post->task->label;
+    const double *p = j->p + (size_t)i * (size_t)e->n_label;
+    kh_decomposition parts = kh_judged_parts(j, i, e->n_label);
+    int best = kh_predicted(p, e->n_label);
+    kh_buf_text(b, "{\"set\": ");
+    kh_json_quote(b, j->name, strlen(j->name));
+    kh_buf_printf(b, ", \"line\": %ld, \"label\": ", row->line);
+    kh_buf_printf(b, labelled ? "%d" : "null", row->label);
+    kh_buf_printf(b, ", \"predicted\": %d, \"predicted_name\": ", best);
+    kh_json_quote(b, label[best].name, strlen(label[best].name));
+    put_numbers(b, "probs", p, e->n_label);
+    put_numbers(b, "votes", j->votes + (size_t)i * (size_t)e->n_label, e->n_label);
+    kh_buf_printf(b, ", \"confidence\": %.9g, \"entropy\": %.9g", p[best], parts.total);
+    if (!isnan(parts.ambiguity))
+        kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity,
+            parts.disagreement);
+    if (e->n_score > KH_SCORE_ENERGY)
+        kh_buf_printf(b, ", \"energy\": %.9g", j->energy[i]);
+    if (e->decided) {
+        kh_decision d = decide(e, j, i, in);
+        kh_buf_printf(b, ", \"abstain\": %s, \"ood_score\": %.9g, \"ood\": %s, \"conformal\": [",
+            d.abstain ? "true" : "false", d.ood_score, d.foreign ? "true" : "false");
+        for (int k = 0, n = 0; k < e->n_label; k++)
+            if (in[k])
+                kh_buf_printf(b, "%s%d", n++ ? ", " : "", k);
+        kh_buf_char(b, ']');
+    }
+    kh_buf_text(b, row->b ? ", \"text_a\": " : ", \"text\": ");
+    kh_json_quote(b, row->a, row->n_a);
+    if (row->b) {
+        kh_buf_text(b, ", \"text_b\": ");
+        kh_json_quote(b, row->b, row->n_b);
+    }
+    kh_buf_text(b, "}\n");
+}
+
+void kh_eval_rows_json(const kh_eval *e, kh_buf *out) {
+    bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
+    out->failed |= !in;
+    for (int i = 0; in && i < e->rows.n; i++)
+        put_row(e, &e->rows, i, true, in, out);
+    for (int s = 0; in && s < e->n_outside; s++)
+        for (int i = 0; i < e->outside[s].rows.n; i++)
+            put_row(e, &e->outside[s].rows, i, false, in, out);
+    kh_free(in);
+}

@@ -1,0 +1,84 @@
+/* posterior.h - the inside of a posterior, for the methods that make one and the code that uses
+ * one.
+ *
+ * A method fills a posterior that kh_posterior_new has made: samples by kh_posterior_add, and what
+ * it knows of itself. All strings and arrays live in its arena. */
+#ifndef KH_POSTERIOR_POSTERIOR_H
+#define KH_POSTERIOR_POSTERIOR_H
+
+#include "base/arena.h"
+#include "judge/label_prior.h"
+#include "model/adapter.h"
+#include "prompt/demos.h"
+#include "prompt/subspace.h"
+
+struct kh_posterior {
+    const char *version;          /* of keyhole, that made it */
+    const char *method, *options; /* its name, and what it was told: a JSON object */
+    kh_access access;
+    uint64_t seed;
+    bool paper_exact; /* label words as the published code takes them */
+
+    /* Samples. With a soft prompt each has z; with demonstrations each is an order of them;
+     * otherwise there is one. */
+    int n;
+    float *z;      /* [n, space.dim] */
+    float *weight; /* [n], they add up to one */
+    size_t cap_z, cap_weight, cap_seed;
+    bool soft;
+    kh_space space;       /* if soft */
+    uint64_t *projection; /* [n] the seed of each sample's A; NULL without soft prompt */
+    kh_demos demos;       /* n_order is n, or 0: none */
+    kh_adapter adapter; /* what stands on the model; then access is weights, and there is one sample
+                           without z */
+
+    bool calibrated;          /* votes become probabilities by this, */
+    kh_calibrator calibrator; /* which is of kind KH_CALIBRATE_VOTES and owns no memory */
+
+    /* What each sample likes to say whatever the text is, taken from its answers. */
+    kh_label_prior label_prior;
+    double *log_prior; /* [n, n_label], or NULL: none */
+    int prior_rows;    /* that it was learned from */
+
+    /* What it belongs to. */
+    const kh_task *task; /* owned */
+    const char *model, *backend, *precision, *kernels;
+    uint64_t fingerprint, tokenizer;
+
+    /* What it cost and how it ended. */
+    const char *data; /* the folder, or NULL */
+    int shots, train_rows, dev_rows;
+    long long train_queries, dev_queries;
+    long long forward, backward; /* rows that passed the weights beside the box, and back */
+    double dev;
+    const char *stopped;
+
+    kh_arena arena;
+};
+
+/* An empty posterior that belongs to the box and the task (copied). */
+int kh_posterior_new(
+    kh_posterior **out, const char *method, kh_plm *, const kh_task *, kh_err *err);
+/* Takes a copy of the space, before samples of it are added. */
+int kh_posterior_set_space(kh_posterior *, const kh_space *, kh_err *err);
+/* Adds a sample: z [dim] (NULL without soft prompt) and the seed of its A. All weights become 1 /
+ * n. */
+int kh_posterior_add(kh_posterior *, const float *z, uint64_t projection, kh_err *err);
+/* Takes a copy of a adapter, as the one sample. */
+int kh_posterior_set_adapter(kh_posterior *, const kh_adapter *, kh_err *err);
+/* A copy of a string in the posterior's memory, or NULL when out of memory. */
+const char *kh_posterior_keep(kh_posterior *, const char *s);
+
+/* A folder holds a posterior. */
+bool kh_posterior_exists(const char *dir);
+/* Changes whenever anything in the folder's posterior does: a hash of posterior.json, which holds
+ * one of the samples. */
+int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err);
+
+/* posterior.json itself (posterior_json.c). The samples are in the other file: `samples` is their
+ * hash, which ties the two. */
+void kh_posterior_json(const kh_posterior *, uint64_t samples, kh_buf *out);
+int kh_posterior_parse(
+    kh_posterior *, const char *text, size_t n, const char *name, uint64_t *samples, kh_err *err);
+
+#endif

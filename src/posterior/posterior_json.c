@@ -1,0 +1,627 @@
+/* posterior_json.c - posterior.json, written and read.
+ *
+ * Everything but the samples stands in it, for people as much as for programs; nothing in it
+ * depends on the clock, so the same run gives the same bytes. 64-bit hashes are hexadecimal
+ * strings; seeds above 2^53 are strings of digits. */
+#include "posterior/posterior.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "data/task.h"
+#include "judge/calibrate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Folders with a prior of labels are of format 2, so that no earlier keyhole answers without it. */
+enum {
+    FORMAT = 2,
+    PLAIN_FORMAT = 1,
+    MAX_SAMPLES = 1 << 20,
+    MAX_DIM = 1 << 20,
+    MAX_SLOTS = 1 << 16,
+    MAX_HIDDEN = 1 << 16,
+    MAX_ROWS = 1 << 20,
+    MAX_LAYERS = 1 << 10
+};
+
+/* ------------------------------------------------------------------------------------- writing */
+
+static void put_string(kh_buf *out, const char *s) {
+    if (s)
+        kh_json_quote(out, s, strlen(s));
+    else
+        kh_buf_text(out, "null");
+}
+
+static void put_pair(kh_buf *out, const char *key, const char *value) {
+    kh_buf_printf(out, "\"%s\": ", key);
+    put_string(out, value);
+}
+
+static bool one_projection(const kh_posterior *p) {
+    for (int i = 1; i < p->n; i++)
+        if (p->projection[i] != p->projection[0])
+            return false;
+    return p->n > 0;
+}
+
+static void put_space(kh_buf *out, const kh_posterior *p) {
+    const kh_space *s = &p->space;
+    kh_buf_printf(out,
+        "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    "
+        "\"p0\": [",
+        kh_inject_name(s->inject), s->slots, s->hidden, s->dim);
+    for (int i = 0; i < s->slots; i++)
+        kh_buf_printf(out, "%s%d", i ? "," : "", (int)s->slot_id[i]);
+    kh_buf_printf(out,
+        "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, "
+        "\"generator\": \"" KH_PROJECTION_GENERATOR "\", \"seeds\": [",
+        kh_projection_name(s->projection), s->mean, s->std);
+    int n = one_projection(p) ? 1 : p->n; /* one seed for all samples, or one for each */
+    for (int i = 0; i < n; i++) {
+        kh_buf_text(out, i ? "," : "");
+        kh_json_u64(out, p->projection[i]);
+    }
+    kh_buf_text(out, "]}},\n");
+}
+
+static void put_demos(kh_buf *out, const kh_demos *d) {
+    kh_buf_text(out, "  \"demonstrations\": {\"rows\": [");
+    for (int i = 0; i < d->n; i++) {
+        kh_buf_text(out, i ? ",\n    {\"text\": " : "\n    {\"text\": ");
+        kh_json_quote(out, d->row[i].a, d->row[i].n_a);
+        if (d->row[i].b) {
+            kh_buf_text(out, ", \"text_b\": ");
+            kh_json_quote(out, d->row[i].b, d->row[i].n_b);
+        }
+        kh_buf_printf(out, ", \"label\": %d}", d->row[i].label);
+    }
+    kh_buf_text(out, "],\n    \"orders\": [");
+    for (int o = 0; o < d->n_order; o++) {
+        kh_buf_text(out, o ? ",\n      [" : "\n      [");
+        for (int i = 0; i < d->n_shown; i++)
+            kh_buf_printf(
+                out, "%s%d", i ? "," : "", d->order[(size_t)o * (size_t)d->n_shown + (size_t)i]);
+        kh_buf_char(out, ']');
+    }
+    kh_buf_text(out, "]},\n");
+}
+
+static void put_graft(kh_buf *out, const kh_adapter *g) {
+    kh_buf_printf(out, "  \"graft\": {\"kind\": \"%s\", \"hidden\": %d, ", kh_adapter_name(g->kind),
+        g->hidden);
+    if (g->kind == KH_ADAPTER_PREFIX)
+        kh_buf_printf(out, "\"layers\": %d, \"slots\": %d},\n", g->layers, g->slots);
+    else
+        kh_buf_printf(out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n",
+            kh_pool_name(g->pool), g->inner, g->labels);
+}
+
+static void put_label_prior(kh_buf *out, const kh_posterior *p) {
+    kh_buf_printf(out, "  \"label_prior\": {\"method\": \"%s\", \"rows\": %d, \"log\": [",
+        kh_label_prior_name(p->label_prior), p->prior_rows);
+    int n_label = p->task->n_label;
+    for (int s = 0; s < p->n; s++) {
+        kh_buf_text(out, s ? ",\n    [" : "\n    [");
+        for (int k = 0; k < n_label; k++)
+            kh_buf_printf(out, "%s%.17g", k ? ", " : "",
+                p->log_prior[(size_t)s * (size_t)n_label + (size_t)k]);
+        kh_buf_char(out, ']');
+    }
+    kh_buf_text(out, "]},\n");
+}
+
+void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
+    kh_buf_printf(out, "{\n  \"format\": %d, ", p->log_prior ? FORMAT : PLAIN_FORMAT);
+    put_pair(out, "keyhole", p->version);
+    kh_buf_text(out, ",\n  ");
+    put_pair(out, "method", p->method);
+    kh_buf_printf(out, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
+    kh_json_u64(out, p->seed);
+    kh_buf_printf(out, ", \"paper_exact\": %s,\n  \"options\": %s,\n",
+        p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
+    kh_buf_printf(out, "  \"samples\": %d, \"samples_hash\": \"%016" PRIx64 "\",\n", p->n, samples);
+    if (p->soft)
+        put_space(out, p);
+    if (p->demos.n_order > 0)
+        put_demos(out, &p->demos);
+    if (p->adapter.kind != KH_ADAPTER_NONE)
+        put_graft(out, &p->adapter);
+    if (p->calibrated)
+        kh_buf_printf(out,
+            "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, "
+            "\"rows\": %d},\n",
+            p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
+    if (p->log_prior)
+        put_label_prior(out, p);
+    kh_buf_text(out, "  \"model\": {");
+    put_pair(out, "path", p->model);
+    kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ",
+        p->fingerprint, p->tokenizer);
+    put_pair(out, "backend", p->backend);
+    kh_buf_text(out, ", ");
+    put_pair(out, "precision", p->precision);
+    kh_buf_text(out, ", ");
+    put_pair(out, "kernels", p->kernels);
+    kh_buf_text(out, "},\n  \"data\": {");
+    put_pair(out, "path", p->data);
+    kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots,
+        p->train_rows, p->dev_rows);
+    kh_buf_printf(
+        out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, ", p->train_queries, p->dev_queries);
+    if (p->forward > 0)
+        kh_buf_printf(
+            out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
+    kh_buf_printf(out, "\"dev\": %.17g, ", p->dev);
+    put_pair(out, "stopped", p->stopped);
+    kh_buf_text(out, ",\n  \"task\": ");
+    kh_task_json(p->task, out);
+    kh_buf_text(out, "}\n");
+}
+
+/* ------------------------------------------------------------------------------------- reading */
+
+typedef struct reader {
+    kh_posterior *p;
+    const char *name; /* of the file */
+    kh_err *err;
+} reader;
+
+/* A string that lives as long as the posterior; null is NULL. */
+static int keep_string(reader *r, const json_t *obj, const char *key, const char **out) {
+    const char *s = NULL;
+    int rc = kh_json_string_opt(obj, key, &s, r->name, r->err);
+    *out = rc == 0 ? kh_posterior_keep(r->p, s) : NULL;
+    return rc == 0 && s && !*out ? kh_fail_memory(r->err) : rc;
+}
+
+static int get_object(reader *r, const json_t *obj, const char *key, const json_t **out) {
+    *out = json_object_get(obj, key);
+    return json_is_object(*out)
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, key);
+}
+
+static int get_array(
+    reader *r, const json_t *obj, const char *key, size_t most, const json_t **out) {
+    *out = json_object_get(obj, key);
+    return json_is_array(*out) && json_array_size(*out) <= most
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an array of at most %zu elements",
+              r->name, key, most);
+}
+
+static int element_int(
+    reader *r, const json_t *array, size_t i, int min, int max, const char *what, int *out) {
+    const json_t *v = json_array_get(array, i);
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: element %zu of \"%s\" must be a whole number from %d to %d", r->name, i, what, min,
+            max);
+    *out = (int)json_integer_value(v);
+    return 0;
+}
+
+/* A whole number from 0, as a number or a string of digits; or of hexadecimal digits. */
+static int read_u64(reader *r, const json_t *v, const char *what, int base, uint64_t *out) {
+    if (base == 10 && json_is_integer(v) && json_integer_value(v) >= 0) {
+        *out = (uint64_t)json_integer_value(v);
+        return 0;
+    }
+    const char *s = json_is_string(v) ? json_string_value(v) : "";
+    bool digits = *s && strspn(s, base == 16 ? "0123456789abcdef" : "0123456789") == strlen(s);
+    errno = 0;
+    *out = digits ? strtoull(s, NULL, base) : 0;
+    return digits && errno == 0
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
+              base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
+}
+
+static int read_projection(reader *r, const json_t *o) {
+    kh_posterior *p = r->p;
+    const char *entries, *generator;
+    const json_t *seeds;
+    int rc = kh_json_string(o, "entries", &entries, r->name, r->err);
+    if (rc == 0 && (rc = kh_projection_find(&p->space.projection, entries, r->err)) != 0)
+        return r->err ? kh_err_prefix(r->err, "%s", r->name) : rc;
+    if (rc == 0)
+        rc = kh_json_number(o, "mean", &p->space.mean, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_number(o, "std", &p->space.std, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_string(o, "generator", &generator, r->name, r->err);
+    if (rc == 0 && strcmp(generator, KH_PROJECTION_GENERATOR) != 0)
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: the projection was drawn by \"%s\", but this version draws by "
+            "\"" KH_PROJECTION_GENERATOR "\"",
+            r->name, generator);
+    if (rc == 0)
+        rc = get_array(r, o, "seeds", (size_t)p->n, &seeds);
+    if (rc == 0 && json_array_size(seeds) != 1 && json_array_size(seeds) != (size_t)p->n)
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: %zu seeds of projections for %d samples; there must be one, or as many as samples",
+            r->name, json_array_size(seeds), p->n);
+    if (rc == 0 && !kh_grow(&p->projection, &p->cap_seed, (size_t)p->n, sizeof *p->projection))
+        rc = kh_fail_memory(r->err);
+    for (size_t i = 0; rc == 0 && i < (size_t)p->n; i++)
+        rc = read_u64(r, json_array_get(seeds, json_array_size(seeds) == 1 ? 0 : i), "seeds", 10,
+            &p->projection[i]);
+    return rc;
+}
+
+static int read_space(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    kh_space *s = &p->space;
+    const json_t *o, *projection, *p0;
+    const char *inject;
+    if (!json_object_get(root, "prompt"))
+        return 0;
+    p->soft = true;
+    int rc = get_object(r, root, "prompt", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "inject", &inject, r->name, r->err);
+    if (rc == 0 &&
+        ((rc = kh_inject_find(&s->inject, inject, r->err)) != 0 || s->inject == KH_INJECT_NONE))
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"%s\" is no way for a soft prompt to enter a model", r->name, inject);
+    if (rc == 0)
+        rc = kh_json_int(o, "slots", 1, MAX_SLOTS, &s->slots, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(o, "hidden", 1, MAX_HIDDEN, &s->hidden, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(o, "dim", 1, MAX_DIM, &s->dim, r->name, r->err);
+    if (rc == 0 && (long long)s->dim > (long long)s->slots * s->hidden)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: dimension %d is larger than the prompt of %d x %d",
+            r->name, s->dim, s->slots, s->hidden);
+    if (rc == 0)
+        rc = get_array(r, o, "p0", MAX_SLOTS, &p0);
+    if (rc == 0 && json_array_size(p0) != (size_t)s->slots)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"p0\" has %zu ids for %d slots", r->name,
+            json_array_size(p0), s->slots);
+    if (rc == 0 && !(s->slot_id = kh_calloc((size_t)s->slots, sizeof *s->slot_id)))
+        rc = kh_fail_memory(r->err);
+    for (size_t i = 0; rc == 0 && i < (size_t)s->slots; i++)
+        rc = element_int(r, p0, i, 0, INT32_MAX, "p0", &s->slot_id[i]);
+    if (rc == 0)
+        rc = get_object(r, o, "projection", &projection);
+    if (rc == 0)
+        rc = read_projection(r, projection);
+    if (rc == 0 && s->projection == KH_PROJECTION_IDENTITY &&
+        (long long)s->dim != (long long)s->slots * s->hidden)
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: dimension %d is not the %d x %d of the prompt, though no projection lies between",
+            r->name, s->dim, s->slots, s->hidden);
+    return rc;
+}
+
+static int read_demo_row(reader *r, const json_t *o, kh_row *row) {
+    int rc = json_is_object(o)
+        ? 0
+        : kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must be an object", r->name);
+    if (rc == 0)
+        rc = keep_string(r, o, "text", &row->a);
+    if (rc == 0)
+        rc = keep_string(r, o, "text_b", &row->b);
+    if (rc == 0)
+        rc = kh_json_int(o, "label", 0, r->p->task->n_label - 1, &row->label, r->name, r->err);
+    if (rc == 0 && (!row->a || (row->b != NULL) != r->p->task->pair))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a demonstration must have %s", r->name,
+            r->p->task->pair ? "\"text\" and \"text_b\"" : "\"text\" and no \"text_b\"");
+    if (rc == 0) {
+        row->n_a = strlen(row->a);
+        row->n_b = row->b ? strlen(row->b) : 0;
+    }
+    return rc;
+}
+
+static int read_order(reader *r, const json_t *order, int index) {
+    kh_demos *d = &r->p->demos;
+    if (!json_is_array(order) || json_array_size(order) != (size_t)d->n_shown)
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: order %d of the demonstrations must be an array of %d rows, as the first is",
+            r->name, index, d->n_shown);
+    int rc = 0;
+    for (int i = 0; i < d->n_shown && rc == 0; i++)
+        rc = element_int(r, order, (size_t)i, 0, d->n - 1, "orders",
+            &d->order[(size_t)index * (size_t)d->n_shown + (size_t)i]);
+    return rc;
+}
+
+static int read_demos(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    kh_demos *d = &p->demos;
+    const json_t *o, *rows, *orders;
+    if (!json_object_get(root, "demonstrations"))
+        return 0;
+    int rc = get_object(r, root, "demonstrations", &o);
+    if (rc == 0)
+        rc = get_array(r, o, "rows", MAX_ROWS, &rows);
+    if (rc == 0)
+        rc = get_array(r, o, "orders", (size_t)p->n, &orders);
+    if (rc == 0 &&
+        (json_array_size(orders) != (size_t)p->n || !json_is_array(json_array_get(orders, 0)) ||
+            json_array_size(json_array_get(orders, 0)) > MAX_ROWS))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"orders\" must hold an array for each of %d samples",
+            r->name, p->n);
+    if (rc != 0)
+        return rc;
+    *d = (kh_demos){ .n = (int)json_array_size(rows),
+        .n_order = p->n,
+        .n_shown = (int)json_array_size(json_array_get(orders, 0)) };
+    d->row = kh_arena_array(&p->arena, (size_t)d->n, sizeof *d->row);
+    d->order = kh_arena_array(&p->arena, (size_t)d->n_order * (size_t)d->n_shown, sizeof *d->order);
+    if (!d->row || !d->order)
+        return kh_fail_memory(r->err);
+    for (int i = 0; i < d->n && rc == 0; i++)
+        rc = read_demo_row(r, json_array_get(rows, (size_t)i), &d->row[i]);
+    for (int i = 0; i < d->n_order && rc == 0; i++)
+        rc = read_order(r, json_array_get(orders, (size_t)i), i);
+    return rc;
+}
+
+/* A adapter brings its own access level, and no level comes without it. */
+static int read_graft(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    kh_adapter *g = &p->adapter;
+    const json_t *o;
+    const char *kind, *pool;
+    bool there = json_object_get(root, "graft"), open = p->access == KH_ACCESS_WEIGHTS;
+    if (there != open || (there && (p->n != 1 || p->soft || p->demos.n_order > 0)))
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one "
+            "sample",
+            r->name);
+    if (!there)
+        return 0;
+    int rc = get_object(r, root, "graft", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "kind", &kind, r->name, r->err);
+    if (rc == 0 && (rc = kh_adapter_find(&g->kind, kind, r->err)) != 0)
+        return kh_err_prefix(r->err, "%s", r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "hidden", 1, MAX_HIDDEN, &g->hidden, r->name, r->err);
+    if (rc == 0 && g->kind == KH_ADAPTER_PREFIX) {
+        rc = kh_json_int(o, "layers", 1, MAX_LAYERS, &g->layers, r->name, r->err);
+        return rc == 0 ? kh_json_int(o, "slots", 1, MAX_SLOTS, &g->slots, r->name, r->err) : rc;
+    }
+    if (rc == 0)
+        rc = kh_json_string(o, "states", &pool, r->name, r->err);
+    if (rc == 0 && (rc = kh_pool_find(&g->pool, pool, r->err)) != 0)
+        return kh_err_prefix(r->err, "%s", r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "inner", 1, MAX_HIDDEN, &g->inner, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(
+            o, "labels", p->task->n_label, p->task->n_label, &g->labels, r->name, r->err);
+    if (rc == 0 && (g->pool == KH_POOL_ALL) != (g->kind == KH_ADAPTER_BILSTM))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a head of kind %s cannot read the states \"%s\"",
+            r->name, kind, pool);
+    return rc;
+}
+
+/* A part of the file as text again, for those who read JSON themselves. */
+static int dump(reader *r, const json_t *root, const char *key, char **out) {
+    const json_t *o;
+    int rc = get_object(r, root, key, &o);
+    *out = rc == 0 ? json_dumps(o, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    return rc == 0 && !*out ? kh_fail_memory(r->err) : rc;
+}
+
+static int read_task(reader *r, const json_t *root) {
+    char *text;
+    int rc = dump(r, root, "task", &text);
+    if (rc == 0)
+        rc = kh_task_parse(&r->p->task, text, strlen(text), r->name, r->err);
+    free(text);
+    return rc;
+}
+
+static int read_options(reader *r, const json_t *root) {
+    char *text;
+    int rc = dump(r, root, "options", &text);
+    if (rc == 0 && !(r->p->options = kh_posterior_keep(r->p, text)))
+        rc = kh_fail_memory(r->err);
+    free(text);
+    return rc;
+}
+
+/* Checked as strictly as what was fitted. */
+static int read_calibration(reader *r, const json_t *root) {
+    kh_calibrator *c = &r->p->calibrator;
+    const json_t *o;
+    const char *method;
+    if (!json_object_get(root, "calibration"))
+        return 0;
+    *c = (kh_calibrator){ .method = KH_CALIBRATE_VOTES, .n_label = r->p->task->n_label };
+    int rc = get_object(r, root, "calibration", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "method", &method, r->name, r->err);
+    if (rc == 0 && (strcmp(method, "votes") != 0 || r->p->access != KH_ACCESS_LABELS))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"calibration\" must be by votes, of a posterior whose access is labels", r->name);
+    if (rc == 0)
+        rc = kh_json_number(o, "alpha", &c->alpha, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_number(o, "temperature", &c->temperature, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, INT32_MAX, &c->n, r->name, r->err);
+    if (rc == 0 &&
+        !(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN &&
+            c->temperature <= KH_T_MAX))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"calibration\" has alpha %g and temperature %g; expected more than 0, and %g to "
+            "%g",
+            r->name, c->alpha, c->temperature, KH_T_MIN, KH_T_MAX);
+    r->p->calibrated = rc == 0;
+    return rc;
+}
+
+/* A sample's prior: logarithms of numbers that add up to one. */
+static int read_log_prior(reader *r, const json_t *row, int sample) {
+    int n_label = r->p->task->n_label;
+    double *to = r->p->log_prior + (size_t)sample * (size_t)n_label, total = 0;
+    bool good = json_is_array(row) && json_array_size(row) == (size_t)n_label;
+    for (int k = 0; k < n_label && good; k++) {
+        const json_t *v = json_array_get(row, (size_t)k);
+        to[k] = json_is_number(v) ? json_number_value(v) : NAN;
+        total += exp(to[k]);
+        good = isfinite(to[k]);
+    }
+    return good && fabs(total - 1) < 1e-6 ? 0
+                                          : kh_fail(r->err, KH_EFORMAT,
+                                                "%s: the \"label_prior\" of sample %d must be %d "
+                                                "logarithms of probabilities that add up to one",
+                                                r->name, sample, n_label);
+}
+
+static int read_label_prior(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    const json_t *o, *rows;
+    const char *method;
+    if (!json_object_get(root, "label_prior"))
+        return 0;
+    int rc = get_object(r, root, "label_prior", &o);
+    if (rc == 0)
+        rc = kh_json_string(o, "method", &method, r->name, r->err);
+    for (int i = KH_LABEL_PRIOR_BATCH; i <= KH_LABEL_PRIOR_CONTEXTUAL && rc == 0; i++)
+        if (strcmp(method, kh_label_prior_name((kh_label_prior)i)) == 0)
+            p->label_prior = (kh_label_prior)i;
+    if (rc == 0 && (p->label_prior == KH_LABEL_PRIOR_NONE || p->access != KH_ACCESS_LOGPROBS))
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"label_prior\" must be batch or contextual, of a posterior whose access is "
+            "logprobs",
+            r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, INT32_MAX, &p->prior_rows, r->name, r->err);
+    if (rc == 0)
+        rc = get_array(r, o, "log", (size_t)p->n, &rows);
+    if (rc == 0 && json_array_size(rows) != (size_t)p->n)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"label_prior\" has %zu samples, the posterior %d",
+            r->name, json_array_size(rows), p->n);
+    if (rc == 0 &&
+        !(p->log_prior = kh_arena_array(
+              &p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
+        rc = kh_fail_memory(r->err);
+    for (int s = 0; s < p->n && rc == 0; s++)
+        rc = read_log_prior(r, json_array_get(rows, (size_t)s), s);
+    return rc;
+}
+
+static int read_model(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    const json_t *o;
+    int rc = get_object(r, root, "model", &o);
+    struct {
+        const char *key, **out;
+    } strings[] = { { "path", &p->model }, { "backend", &p->backend },
+        { "precision", &p->precision }, { "kernels", &p->kernels } };
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0] && rc == 0; i++)
+        rc = keep_string(r, o, strings[i].key, strings[i].out);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(o, "fingerprint"), "fingerprint", 16, &p->fingerprint);
+    return rc == 0 ? read_u64(r, json_object_get(o, "tokenizer"), "tokenizer", 16, &p->tokenizer)
+                   : rc;
+}
+
+static int read_passes(reader *r, const json_t *root) {
+    const json_t *o;
+    uint64_t forward, backward;
+    if (!json_object_get(root, "passes"))
+        return 0;
+    int rc = get_object(r, root, "passes", &o);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(o, "forward"), "forward", 10, &forward);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(o, "backward"), "backward", 10, &backward);
+    if (rc == 0)
+        r->p->forward = (long long)forward, r->p->backward = (long long)backward;
+    return rc;
+}
+
+static int read_costs(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    const json_t *data, *queries;
+    uint64_t train, dev;
+    int rc = get_object(r, root, "data", &data);
+    if (rc == 0)
+        rc = keep_string(r, data, "path", &p->data);
+    struct {
+        const char *key;
+        int *out;
+    } counts[] = { { "shots", &p->shots }, { "train_rows", &p->train_rows },
+        { "dev_rows", &p->dev_rows } };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++)
+        rc = kh_json_int(data, counts[i].key, 0, INT32_MAX, counts[i].out, r->name, r->err);
+    if (rc == 0)
+        rc = get_object(r, root, "queries", &queries);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(queries, "train"), "train", 10, &train);
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(queries, "dev"), "dev", 10, &dev);
+    if (rc == 0)
+        p->train_queries = (long long)train, p->dev_queries = (long long)dev;
+    if (rc == 0)
+        rc = read_passes(r, root);
+    if (rc == 0)
+        rc = kh_json_number(root, "dev", &p->dev, r->name, r->err);
+    return rc == 0 ? keep_string(r, root, "stopped", &p->stopped) : rc;
+}
+
+static int read_head(reader *r, const json_t *root, uint64_t *samples) {
+    kh_posterior *p = r->p;
+    const char *access;
+    int format, rc = kh_json_int(root, "format", 1, INT32_MAX, &format, r->name, r->err);
+    if (rc == 0 && format > FORMAT)
+        rc = kh_fail(r->err, KH_EUNSUPPORTED,
+            "%s: written in format %d by a later keyhole; this one reads up to %d", r->name, format,
+            FORMAT);
+    if (rc == 0)
+        rc = keep_string(r, root, "keyhole", &p->version);
+    if (rc == 0)
+        rc = keep_string(r, root, "method", &p->method);
+    if (rc == 0 && !p->method)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"method\" is missing", r->name);
+    if (rc == 0)
+        rc = kh_json_string(root, "access", &access, r->name, r->err);
+    int level = KH_ACCESS_LABELS;
+    while (rc == 0 && level <= KH_ACCESS_WEIGHTS &&
+        strcmp(access, kh_access_name((kh_access)level)) != 0)
+        level++;
+    if (rc == 0 && level > KH_ACCESS_WEIGHTS)
+        rc = kh_fail(r->err, KH_EFORMAT,
+            "%s: \"access\" must be labels, logprobs or weights, not \"%s\"", r->name, access);
+    if (rc == 0)
+        p->access = (kh_access)level;
+    if (rc == 0)
+        rc = read_u64(r, json_object_get(root, "seed"), "seed", 10, &p->seed);
+    if (rc == 0)
+        rc = kh_json_bool(root, "paper_exact", &p->paper_exact, r->name, r->err);
+    if (rc == 0)
+        rc = kh_json_int(root, "samples", 1, MAX_SAMPLES, &p->n, r->name, r->err);
+    return rc == 0 ? read_u64(r, json_object_get(root, "samples_hash"), "samples_hash", 16, samples)
+                   : rc;
+}
+
+int kh_posterior_parse(
+    kh_posterior *p, const char *text, size_t n, const char *name, uint64_t *samples, kh_err *err) {
+    json_t *root;
+    kh_err own;
+    reader r = { p, name, err ? err : &own };
+    int rc = kh_json_parse(text, n, name, &root, r.err);
+    if (rc == 0 && !json_is_object(root))
+        rc = kh_fail(r.err, KH_EFORMAT, "%s: must hold a JSON object", name);
+    if (rc == 0)
+        rc = read_head(&r, root, samples);
+    int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
+        read_demos, read_graft, read_calibration, read_label_prior, read_model, read_costs };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
+        rc = parts[i](&r, root);
+    json_decref(root);
+    return rc;
+}

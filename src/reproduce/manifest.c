@@ -1,0 +1,104 @@
+/* manifest.c - what a run of an plan leaves behind when it is done; see reproduction.h. */
+#include "reproduce/reproduction.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <string.h>
+
+enum { RECEIPT_MAX = 1 << 20 };
+
+static int parse(kh_manifest *r, const json_t *root, const char *path, kh_err *err) {
+    const char *terms;
+    double queries, tokens, judged;
+    int rc = kh_json_string(root, "terms", &terms, path, err);
+    if (rc == 0 && !(r->terms = kh_strdup(terms)))
+        rc = kh_fail_memory(err);
+    struct {
+        const char *key;
+        double *out;
+    } number[] = { { "queries", &queries }, { "tokens", &tokens }, { "eval_queries", &judged },
+        { "seconds", &r->seconds }, { "eval_seconds", &r->eval_seconds } };
+    for (size_t i = 0; i < sizeof number / sizeof number[0] && rc == 0; i++) {
+        rc = kh_json_number(root, number[i].key, number[i].out, path, err);
+        if (rc == 0 && !(*number[i].out >= 0 && *number[i].out < 9e15))
+            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a count", path, number[i].key,
+                *number[i].out);
+    }
+    if (rc == 0) {
+        r->queries = (long long)queries;
+        r->tokens = (long long)tokens;
+        r->eval_queries = (long long)judged;
+    }
+    return rc;
+}
+
+int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
+    *r = (kh_manifest){ 0 };
+    json_t *root = NULL;
+    char *path = kh_path_join(dir, KH_MANIFEST_NAME);
+    int rc = !path ? kh_fail_memory(err)
+        : !kh_file_exists(path)
+        ? kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path)
+        : kh_json_read(path, RECEIPT_MAX, &root, err);
+    if (rc == 0)
+        rc = parse(r, root, path, err);
+    json_decref(root);
+    kh_free(path);
+    return rc;
+}
+
+int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
+    kh_buf b = kh_buf_init(RECEIPT_MAX);
+    char *path = kh_path_join(dir, KH_MANIFEST_NAME);
+    kh_buf_text(&b, "{\"terms\": ");
+    kh_json_quote(&b, r->terms, strlen(r->terms));
+    kh_buf_printf(&b,
+        ",\n \"queries\": %lld, \"tokens\": %lld, \"seconds\": %.3f, \"eval_queries\": %lld, "
+        "\"eval_seconds\": %.3f}\n",
+        r->queries, r->tokens, r->seconds, r->eval_queries, r->eval_seconds);
+    int rc =
+        !path || kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
+    kh_buf_free(&b);
+    kh_free(path);
+    return rc;
+}
+
+void kh_manifest_free(kh_manifest *r) {
+    kh_free(r->terms);
+    *r = (kh_manifest){ 0 };
+}
+
+void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common, kh_buf *out) {
+    const kh_variant *v = r->variant;
+    kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots,
+        (unsigned long long)r->seed);
+    kh_buf_printf(out, "%s%s", v->exact ? " exact" : "", v->code ? " code" : "");
+    kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
+    if (preset == KH_PRESET_FAST)
+        kh_buf_printf(out, " fast %s candidates=%d", v->fast ? v->fast : "", v->candidates);
+    kh_buf_printf(out, " | rows=%d", r->rows);
+    for (int i = 0; i < r->n_ood; i++)
+        kh_buf_printf(out, " ood=%s", r->ood[i]);
+}
+
+/* Up to and with the bar: what decides the posterior. */
+static size_t tuning_terms(const char *terms) { return (size_t)(strrchr(terms, '|') - terms) + 1; }
+
+kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *common,
+    const char *runs, kh_manifest *found) {
+    kh_state state = KH_STATE_OPEN;
+    kh_buf terms = kh_buf_init(RECEIPT_MAX);
+    char *dir = kh_path_join(runs, r->name);
+    kh_planned_terms(r, preset, common, &terms);
+    *found = (kh_manifest){ 0 };
+    if (dir && !kh_buf_failed(&terms) && kh_manifest_read(found, dir, NULL) == 0)
+        state = strcmp(found->terms, terms.data) == 0                          ? KH_STATE_DONE
+            : strncmp(found->terms, terms.data, tuning_terms(terms.data)) == 0 ? KH_STATE_TUNED
+                                                                               : KH_STATE_OPEN;
+    kh_buf_free(&terms);
+    kh_free(dir);
+    return state;
+}

@@ -1,0 +1,124 @@
+/* plan.h - the paper's experiments as a list of runs: which method with which options, on which
+ * task, with which seed, judged against which rows from elsewhere, and in which tables it appears.
+ *
+ *     kh_repro_plan a;
+ *     kh_repro_plan_make(&a, &(kh_repro_plan_opts){ .data = "data", .preset = KH_PRESET_FAST },
+ * err); for (int i = 0; i < a.n; i++) ... a.run[i] kh_repro_plan_free(&a);
+ *
+ * A run that several tables need is there once. Tasks, methods and sets from elsewhere that cannot
+ * be had are left out, and a.missing says why. */
+#ifndef KH_REPRODUCE_PLAN_H
+#define KH_REPRODUCE_PLAN_H
+
+#include "base/arena.h"
+#include "keyhole.h"
+#include "tune/method.h"
+
+#define KH_PRESETS "paper|fast"
+typedef enum kh_preset { KH_PRESET_PAPER, KH_PRESET_FAST } kh_preset;
+
+/* Tables, as bits. */
+enum {
+    KH_TABLE_SCORE = 1,     /* 1: accuracy, or F1 */
+    KH_TABLE_ECE = 2,       /* 2 */
+    KH_TABLE_SELECTIVE = 4, /* 3 */
+    KH_TABLE_OOD = 8,       /* 4 */
+    KH_TABLE_WEIGHTS = 16,  /* the appendix: uniform against importance weights */
+    KH_TABLE_SAMPLES = 32,  /* how many samples */
+    KH_TABLE_ABLATIONS = 64,
+    KH_TABLE_MAIN = 15,
+    KH_TABLE_ALL = 127,
+};
+
+/* What the box lets out. */
+typedef enum kh_method_family {
+    KH_METHODS_UNTUNED,
+    KH_METHODS_GRADIENTS,
+    KH_METHODS_LOGITS,
+    KH_METHODS_LABELS
+} kh_method_family;
+
+/* A row of the tables: a method with certain options. */
+typedef struct kh_variant {
+    const char *name;   /* "abc-smc-importance": of --methods and of folders */
+    const char *title;  /* as tables call it */
+    const char *method; /* of "keyhole tune" */
+    unsigned tables;
+    kh_method_family family;
+    bool paper; /* the paper has it */
+    bool code;  /* the method's options are those of the published code */
+    bool exact; /* everything is as in the published code, label words included: --paper-exact */
+    bool slow;  /* left out of the fast preset */
+    const char *set;  /* options, "name=value name=value" */
+    const char *fast; /* more of them for the fast preset */
+    int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0:
+                         the options decide */
+    int weight;       /* rough cost, for the time left */
+} kh_variant;
+
+const kh_variant *kh_variant_at(int i); /* NULL after the last */
+/* The most queries that tuning may take with so many train rows; 0: no limit. Many classes must not
+ * take all the time. */
+long long kh_variant_queries(const kh_variant *, kh_preset, int train_rows);
+
+typedef struct kh_foreign_set {
+    const char *task; /* whose rows */
+    bool near;        /* of a kindred task */
+} kh_foreign_set;
+
+/* A task of the tables. */
+typedef struct kh_experiment {
+    const char *task;
+    kh_foreign_set outside[2]; /* task NULL: none */
+} kh_experiment;
+
+const kh_experiment *kh_experiment_at(int i); /* NULL after the last */
+
+typedef struct kh_planned {
+    const kh_variant *variant;
+    const kh_experiment *on;
+    uint64_t seed;
+    const char *name; /* "sst2-bbt-13": of its folder */
+    const char *data; /* folder of the task */
+    const char **ood; /* [n_ood] "rte=data/rte" */
+    int n_ood;
+    int rows;  /* to judge on, of each set; 0: all */
+    int shots; /* rows of each class, for train and for dev; 0: all */
+    unsigned tables;
+    double weight; /* rough cost */
+} kh_planned;
+
+typedef struct kh_repro_plan_opts {
+    const char *data; /* a folder with a folder for each task */
+    const char *tables, *tasks, *methods,
+        *seeds; /* lists with commas; NULL: all, all, all, 13,21,42 */
+    kh_preset preset;
+    int rows;  /* to judge on; < 0: the preset's, 0: all */
+    int shots; /* < 0: the preset's */
+} kh_repro_plan_opts;
+
+typedef struct kh_repro_plan {
+    kh_repro_plan_opts o;
+    unsigned tables;
+    kh_planned *run; /* task after task, method after method, seed after seed */
+    int n;
+    size_t cap;
+    const char **missing; /* [n_missing] a sentence each */
+    int n_missing;
+    size_t cap_missing;
+    uint64_t *seed;
+    int n_seed;
+    size_t cap_seed;
+    kh_arena arena;
+} kh_repro_plan;
+
+/* Opens no file and asks nothing; looks which folders are there. Free it, failed ones too. */
+int kh_repro_plan_make(kh_repro_plan *out, const kh_repro_plan_opts *, kh_err *err);
+void kh_repro_plan_free(kh_repro_plan *);
+
+/* The method's options: a fresh struct (kh_repro_plan_options_free). */
+int kh_repro_plan_options(
+    void **opts, const kh_method **method, const kh_variant *, kh_preset, kh_err *err);
+void kh_repro_plan_options_free(void *opts, const kh_method *);
+
+#endif

@@ -1,0 +1,815 @@
+/* reproduction.c - see reproduction.h. Every table is a grid of methods x tasks, ours in one row
+ * and the paper's under it; a dash stands for what is not known. An average is given only where
+ * every task has a number. */
+#include "reproduce/reproduction.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "judge/predictions.h"
+#include "report/html.h"
+#include "reproduce/questions.h"
+#include "report/style.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TASKS = 16 };
+
+/* ------------------------------------------------------------------------------------- reading */
+
+int kh_reproduction_open(kh_reproduction *r, const kh_repro_plan *a, const kh_published *published,
+    const char *runs, const char *model, const char *common, kh_err *err) {
+    *r = (kh_reproduction){
+        .a = a, .published = published, .runs = runs, .model = model, .n_resample = 500
+    };
+    r->outcome = kh_calloc((size_t)a->n, sizeof *r->outcome);
+    int rc = r->outcome ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < a->n && rc == 0; i++) {
+        kh_outcome *o = &r->outcome[i];
+        if (kh_planned_state(&a->run[i], a->o.preset, common, runs, &o->manifest) != KH_STATE_DONE)
+            continue;
+        char *dir = kh_path_join(runs, a->run[i].name);
+        rc = dir ? kh_result_open(&o->result, dir, err) : kh_fail_memory(err);
+        o->done = rc == 0;
+        kh_free(dir);
+    }
+    return rc;
+}
+
+void kh_reproduction_free(kh_reproduction *r) {
+    for (int i = 0; r->outcome && i < r->a->n; i++) {
+        kh_manifest_free(&r->outcome[i].manifest);
+        kh_result_free(&r->outcome[i].result);
+    }
+    kh_free(r->outcome);
+    *r = (kh_reproduction){ 0 };
+}
+
+/* The paper gives F1 for the task whose metric it is. */
+static double value_of(const kh_result *r, const kh_experiment *x, const char *metric) {
+    const kh_task *task;
+    if (strcmp(metric, "covered") == 0)
+        return r->covered;
+    if (strcmp(metric, "set_size") == 0)
+        return r->set_size;
+    if (strcmp(metric, "score") != 0)
+        return kh_result_value(r, metric);
+    bool f1 = kh_task_open(&task, x->task, NULL) == 0 && task->metric == KH_METRIC_F1;
+    return kh_result_value(r, f1 ? "f1" : "accuracy");
+}
+
+int kh_reproduction_mean(const kh_reproduction *r, const kh_variant *v, const kh_experiment *x,
+    const char *metric, double *mean, double *sd) {
+    double sum = 0, squares = 0;
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < r->a->n; i++) {
+            const kh_planned *p = &r->a->run[i];
+            double value = p->variant == v && p->on == x && r->outcome[i].done
+                ? value_of(&r->outcome[i].result, x, metric)
+                : NAN;
+            if (isnan(value))
+                continue;
+            n += pass == 0;
+            sum += pass == 0 ? value : 0;
+            squares += pass == 1 ? (value - sum / n) * (value - sum / n) : 0;
+        }
+    }
+    *mean = n ? sum / n : NAN;
+    *sd = n > 1 ? sqrt(squares / (n - 1)) : NAN;
+    return n;
+}
+
+/* The tasks that have runs in these tables. */
+static int tasks_of(
+    const kh_reproduction *r, unsigned tables, const kh_experiment *task[MAX_TASKS]) {
+    int n = 0;
+    for (int i = 0; i < r->a->n; i++) {
+        bool there = !(r->a->run[i].tables & tables);
+        for (int k = 0; k < n && !there; k++)
+            there = task[k] == r->a->run[i].on;
+        if (!there && n < MAX_TASKS)
+            task[n++] = r->a->run[i].on;
+    }
+    return n;
+}
+
+static bool has_variant(const kh_reproduction *r, const kh_variant *v, unsigned tables) {
+    for (int i = 0; i < r->a->n; i++)
+        if (r->a->run[i].variant == v && (r->a->run[i].tables & tables))
+            return true;
+    return false;
+}
+
+static double average(
+    const kh_reproduction *r, const kh_variant *v, unsigned tables, const char *metric) {
+    const kh_experiment *task[MAX_TASKS];
+    int n = tasks_of(r, tables, task);
+    double sum = 0, mean, sd;
+    for (int i = 0; i < n; i++) {
+        kh_reproduction_mean(r, v, task[i], metric, &mean, &sd);
+        sum += mean;
+    }
+    return n ? sum / n : NAN;
+}
+
+/* ------------------------------------------------------------------------------------- writing */
+
+typedef struct writer {
+    const kh_reproduction *r;
+    kh_grid_format format;
+    kh_buf *out;
+} writer;
+
+static void heading(const writer *w, int level, const char *text) {
+    if (w->format == KH_GRID_HTML)
+        kh_buf_printf(w->out, "<h%d>%s</h%d>\n", level, text, level);
+    else
+        kh_buf_printf(w->out, "\n%.*s %s\n\n", level, "####", text);
+}
+
+static void para(const writer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void para(const writer *w, const char *fmt, ...) {
+    char text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    bool html = w->format == KH_GRID_HTML;
+    kh_buf_text(w->out, html ? "<p>" : "");
+    if (html)
+        kh_html_text(w->out, text, strlen(text));
+    else
+        kh_buf_text(w->out, text);
+    kh_buf_text(w->out, html ? "</p>\n" : "\n\n");
+}
+
+static void put_grid(const writer *w, kh_grid *t) {
+    bool html = w->format == KH_GRID_HTML;
+    kh_buf_text(w->out,
+        html ? "<div class=\"scroll\" role=\"region\" aria-label=\"table\" tabindex=\"0\">\n" : "");
+    kh_grid_put(t, w->format, w->out);
+    kh_buf_text(w->out, html ? "</div>\n" : "\n");
+    kh_grid_free(t);
+}
+
+/* How a metric is shown: the first table counts in per cent. */
+static void add_value(kh_grid *t, double mean, double sd, bool percent) {
+    double scale = percent ? 100 : 1;
+    if (isnan(mean))
+        kh_grid_add(t, "–");
+    else if (isnan(sd))
+        kh_grid_add(t, percent ? "%.1f" : "%.3f", scale * mean);
+    else
+        kh_grid_add(t, percent ? "%.1f ± %.1f" : "%.3f ± %.3f", scale * mean, scale * sd);
+}
+
+/* ----------------------------------------------------------------- methods x tasks, one metric */
+
+typedef struct sheet {
+    const char *caption;
+    const char *published; /* the paper's table; NULL: it has none */
+    const char *metric;
+    unsigned table;
+    int better; /* 1: more, -1: less, 0: neither */
+} sheet;
+
+static bool is_best(const kh_reproduction *r, const sheet *s, const kh_experiment *x, double mean) {
+    double best = NAN, other, sd;
+    for (int i = 0; kh_variant_at(i); i++) {
+        const kh_variant *v = kh_variant_at(i);
+        if (!has_variant(r, v, s->table))
+            continue;
+        other = NAN;
+        if (x)
+            kh_reproduction_mean(r, v, x, s->metric, &other, &sd);
+        else
+            other = average(r, v, s->table, s->metric);
+        if (!isnan(other) && (isnan(best) || (s->better > 0 ? other > best : other < best)))
+            best = other;
+    }
+    return s->better != 0 && !isnan(mean) && fabs(mean - best) < 5e-7;
+}
+
+/* A method of which nothing is known of the paper's table has no row for it. */
+static bool is_published(const writer *w, const char *table, const kh_variant *v) {
+    bool known = false;
+    for (int i = 0; i < w->r->published->n && !known; i++) {
+        const kh_published_value *p = &w->r->published->value[i];
+        known = strcmp(p->table, table) == 0 && strcmp(p->method, v->name) == 0;
+    }
+    return known;
+}
+
+static void published_row(const writer *w, const sheet *s, const kh_variant *v,
+    const kh_experiment *const *task, int n, kh_grid *t) {
+    kh_grid_add(t, "published");
+    for (int i = 0; i <= n; i++) {
+        const kh_published_value *p = kh_published_find(
+            w->r->published, s->published, v->name, i < n ? task[i]->task : "average", NULL, NULL);
+        bool percent = strcmp(s->published, "1") == 0;
+        double scale = percent ? 0.01 : 1;
+        add_value(t, p ? scale * p->value : NAN, p ? scale * p->sd : NAN, percent);
+    }
+}
+
+static void put_sheet(const writer *w, const sheet *s) {
+    const kh_experiment *task[MAX_TASKS];
+    int n = tasks_of(w->r, s->table, task);
+    kh_grid t = { .caption = s->caption, .n_col = n + 2, .n_left = 1 };
+    bool percent = strcmp(s->metric, "score") == 0;
+    kh_grid_add(&t, "method");
+    for (int i = 0; i < n; i++)
+        kh_grid_add(&t, "%s", task[i]->task);
+    kh_grid_add(&t, "average");
+    for (int k = 0; kh_variant_at(k); k++) {
+        const kh_variant *v = kh_variant_at(k);
+        if (!has_variant(w->r, v, s->table))
+            continue;
+        kh_grid_add(&t, "%s", v->title);
+        for (int i = 0; i <= n; i++) {
+            double mean, sd = NAN;
+            if (i < n)
+                kh_reproduction_mean(w->r, v, task[i], s->metric, &mean, &sd);
+            else
+                mean = average(w->r, v, s->table, s->metric);
+            add_value(&t, mean, sd, percent);
+            if (is_best(w->r, s, i < n ? task[i] : NULL, mean))
+                kh_grid_strong(&t);
+        }
+        if (s->published && is_published(w, s->published, v))
+            published_row(w, s, v, task, n, &t);
+    }
+    put_grid(w, &t);
+}
+
+/* ------------------------------------------------------------------------- rows from elsewhere */
+
+static bool judged_against(const kh_reproduction *r, const kh_experiment *x, const char *task) {
+    for (int i = 0; i < r->a->n; i++)
+        for (int k = 0; r->a->run[i].on == x && k < r->a->run[i].n_ood; k++)
+            if (strncmp(r->a->run[i].ood[k], task, strlen(task)) == 0 &&
+                r->a->run[i].ood[k][strlen(task)] == '=')
+                return true;
+    return false;
+}
+
+static void put_ood(
+    const writer *w, bool near, const char *score, const char *metric, const char *caption) {
+    const kh_experiment *task[MAX_TASKS], *pair[MAX_TASKS];
+    const char *outside[MAX_TASKS];
+    int n = tasks_of(w->r, KH_TABLE_OOD, task), n_pair = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 2 && n_pair < MAX_TASKS; k++)
+            if (task[i]->outside[k].task && task[i]->outside[k].near == near &&
+                judged_against(w->r, task[i], task[i]->outside[k].task)) {
+                pair[n_pair] = task[i];
+                outside[n_pair++] = task[i]->outside[k].task;
+            }
+    if (n_pair == 0)
+        return;
+    kh_grid t = { .caption = caption, .n_col = n_pair + 1, .n_left = 1 };
+    kh_grid_add(&t, "method");
+    for (int i = 0; i < n_pair; i++)
+        kh_grid_add(&t, "%s/%s", pair[i]->task, outside[i]);
+    for (int k = 0; kh_variant_at(k); k++) {
+        const kh_variant *v = kh_variant_at(k);
+        bool published = strcmp(metric, "aurrrc") == 0 && is_published(w, "4", v);
+        for (int row = 0; row < 1 + published && has_variant(w->r, v, KH_TABLE_OOD); row++) {
+            kh_grid_add(&t, "%s", row ? "published" : v->title);
+            for (int i = 0; i < n_pair; i++) {
+                char name[128];
+                double mean, sd;
+                snprintf(name, sizeof name, "ood.%s.%s.%s", outside[i], score, metric);
+                kh_reproduction_mean(w->r, v, pair[i], name, &mean, &sd);
+                const kh_published_value *p = row ? kh_published_find(w->r->published, "4", v->name,
+                                                        pair[i]->task, outside[i], score)
+                                                  : NULL;
+                add_value(
+                    &t, row ? (p ? p->value : NAN) : mean, row ? (p ? p->sd : NAN) : sd, false);
+            }
+        }
+    }
+    if (strcmp(metric, "aurrrc") == 0) {
+        kh_grid_add(&t, "lower bound");
+        for (int i = 0; i < n_pair; i++) {
+            char name[128];
+            double mean = NAN, sd;
+            snprintf(name, sizeof name, "ood.%s.%s.aurrrc_oracle", outside[i], score);
+            for (int k = 0; kh_variant_at(k) && isnan(mean); k++)
+                kh_reproduction_mean(w->r, kh_variant_at(k), pair[i], name, &mean, &sd);
+            add_value(&t, mean, NAN, false);
+        }
+    }
+    put_grid(w, &t);
+}
+
+static void put_all_ood(const writer *w) {
+    static const struct {
+        const char *score, *metric, *far, *near;
+    } parts[] = {
+        { "entropy", "aurrrc", "AURRRC by entropy, far; less is better",
+            "AURRRC by entropy, near; less is better" },
+        { "maxp", "aurrrc", "AURRRC by 1 - max p, far; less is better",
+            "AURRRC by 1 - max p, near; less is better" },
+        { "entropy", "auroc", "AUROC by entropy, far; more is better",
+            "AUROC by entropy, near; more is better" },
+        { "maxp", "auroc", "AUROC by 1 - max p, far; more is better",
+            "AUROC by 1 - max p, near; more is better" },
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        put_ood(w, false, parts[i].score, parts[i].metric, parts[i].far);
+        put_ood(w, true, parts[i].score, parts[i].metric, parts[i].near);
+    }
+}
+
+/* ------------------------------------------------------------------ labels only, rank, meaning */
+
+/* The best of a family; x NULL: of averages. */
+static double best_of(const kh_reproduction *r, kh_method_family f, bool paper, const char *metric,
+    const kh_experiment *x, const char **who) {
+    double best = NAN, mean, sd;
+    *who = NULL;
+    for (int i = 0; kh_variant_at(i); i++) {
+        const kh_variant *v = kh_variant_at(i);
+        if (v->family != f || v->paper != paper || !has_variant(r, v, KH_TABLE_MAIN))
+            continue;
+        if (x)
+            kh_reproduction_mean(r, v, x, metric, &mean, &sd);
+        else
+            mean = average(r, v, KH_TABLE_MAIN, metric);
+        if (!isnan(mean) &&
+            (isnan(best) || (strcmp(metric, "ece") == 0 ? mean < best : mean > best))) {
+            best = mean;
+            *who = v->title;
+        }
+    }
+    return best;
+}
+
+static void add_named(kh_grid *t, double x, const char *who, bool percent) {
+    if (isnan(x))
+        kh_grid_add(t, "–");
+    else
+        kh_grid_add(t, percent ? "%.1f (%s)" : "%.3f (%s)", percent ? 100 * x : x, who);
+}
+
+static void put_access(const writer *w) {
+    static const struct {
+        const char *name, *table, *task, *metric;
+    } rows[] = { { "average accuracy or F1", "1", "average", "score" },
+        { "accuracy on dbpedia", "1", "dbpedia", "score" },
+        { "average ECE", "2", "average", "ece" } };
+    kh_grid t = { .n_col = 6, .n_left = 1 };
+    static const char *const HEAD[] = { "", "published, logits", "published, labels only",
+        "here, logits: the best", "here, labels only: the paper's best",
+        "here, labels only: ours" };
+    for (int i = 0; i < 6; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (size_t i = 0; i < 3; i++) {
+        const kh_experiment *x = NULL;
+        for (int k = 0; kh_experiment_at(k); k++)
+            x = strcmp(kh_experiment_at(k)->task, rows[i].task) == 0 ? kh_experiment_at(k) : x;
+        bool percent = rows[i].table[0] == '1';
+        const char *who;
+        kh_grid_add(&t, "%s", rows[i].name);
+        for (int k = 0; k < 2; k++) {
+            const kh_published_value *p = kh_published_find(
+                w->r->published, rows[i].table, k ? "labels" : "logits", rows[i].task, NULL, NULL);
+            add_value(&t, p ? (percent ? p->value / 100 : p->value) : NAN, NAN, percent);
+        }
+        double best = best_of(w->r, KH_METHODS_LOGITS, true, rows[i].metric, x, &who);
+        add_named(&t, best, who, percent);
+        best = best_of(w->r, KH_METHODS_LABELS, true, rows[i].metric, x, &who);
+        add_named(&t, best, who, percent);
+        best = best_of(w->r, KH_METHODS_LABELS, false, rows[i].metric, x, &who);
+        add_named(&t, best, who, percent);
+    }
+    put_grid(w, &t);
+    for (int i = 0; i < w->r->published->n; i++) {
+        const kh_published_value *p = &w->r->published->value[i];
+        if (p->note)
+            para(w, "Published %g (table %s, %s, %s): %s.", p->value, p->table, p->method, p->task,
+                p->note);
+    }
+}
+
+/* How many of the paper's methods have a better average, and one; 0: it has none. of: published
+ * averages. */
+static int rank_of(
+    const writer *w, const kh_variant *v, const char *table, const char *metric, bool published) {
+    bool less = strcmp(metric, "ece") == 0;
+    int rank = 1;
+    double mine = NAN;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; kh_variant_at(i); i++) {
+            const kh_variant *o = kh_variant_at(i);
+            const kh_published_value *p =
+                kh_published_find(w->r->published, table, o->name, "average", NULL, NULL);
+            double x = published ? (p ? p->value : NAN) : average(w->r, o, KH_TABLE_MAIN, metric);
+            if (!o->paper || !(o->tables & KH_TABLE_MAIN) || isnan(x))
+                continue;
+            if (pass == 0 && o == v)
+                mine = x;
+            rank += pass == 1 && (less ? x < mine : x > mine);
+        }
+    return isnan(mine) ? 0 : rank;
+}
+
+static void put_ranks(const writer *w) {
+    static const char *const HEAD[] = { "method", "accuracy, here", "published", "ECE, here",
+        "published" };
+    kh_grid t = { .n_col = 5, .n_left = 1 };
+    for (int i = 0; i < 5; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (int i = 0; kh_variant_at(i); i++) {
+        const kh_variant *v = kh_variant_at(i);
+        if (!v->paper || !has_variant(w->r, v, KH_TABLE_MAIN))
+            continue;
+        kh_grid_add(&t, "%s", v->title);
+        for (int k = 0; k < 4; k++) {
+            int rank = rank_of(w, v, k < 2 ? "1" : "2", k < 2 ? "score" : "ece", k % 2);
+            if (rank)
+                kh_grid_add(&t, "%d", rank);
+            else
+                kh_grid_add(&t, "–");
+        }
+    }
+    put_grid(w, &t);
+}
+
+/* -------------------------------------------------------------------------------- significance */
+
+/* The answers of all seeds of a method on a task, one after another. */
+typedef struct pooled {
+    double *p;
+    int *label, n, n_label, n_run;
+    size_t cap_p, cap_label;
+} pooled;
+
+static int pool_one(pooled *x, const char *path, kh_err *err) {
+    kh_buf bytes;
+    kh_predictions rows = { 0 };
+    static const kh_evidence PROBS[] = { KH_PROBS };
+    int rc = kh_file_read(path, (size_t)1 << 30, &bytes, err);
+    if (rc == 0)
+        rc = kh_predictions_parse(&rows, bytes.data, bytes.len, path, PROBS, 1, err);
+    size_t k = (size_t)rows.n_label;
+    if (rc == 0 &&
+        (!kh_grow(&x->p, &x->cap_p, ((size_t)x->n + (size_t)rows.n) * k, sizeof *x->p) ||
+            !kh_grow(&x->label, &x->cap_label, (size_t)x->n + (size_t)rows.n, sizeof *x->label)))
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(x->p + (size_t)x->n * k, rows.x, (size_t)rows.n * k * sizeof *x->p);
+        memcpy(x->label + x->n, rows.label, (size_t)rows.n * sizeof *x->label);
+        x->n_label = rows.n_label;
+        x->n += rows.n;
+        x->n_run++;
+    }
+    kh_predictions_free(&rows);
+    kh_buf_free(&bytes);
+    return rc;
+}
+
+/* Of the seeds with which both methods are done. */
+static int pool_both(const kh_reproduction *r, const kh_experiment *x, const char *const name[2],
+    pooled both[2], kh_err *err) {
+    const kh_repro_plan *a = r->a;
+    int rc = 0;
+    for (int s = 0; s < a->n_seed; s++) {
+        int at[2] = { -1, -1 };
+        for (int i = 0; i < a->n; i++)
+            for (int k = 0; k < 2; k++)
+                if (a->run[i].on == x && a->run[i].seed == a->seed[s] &&
+                    strcmp(a->run[i].variant->name, name[k]) == 0 && r->outcome[i].done)
+                    at[k] = i;
+        for (int k = 0; k < 2 && rc == 0 && at[0] >= 0 && at[1] >= 0; k++) {
+            kh_buf path = kh_buf_init(1 << 16);
+            kh_buf_printf(&path, "%s/%s/" KH_ANSWERS_NAME, r->runs, a->run[at[k]].name);
+            rc = kh_buf_failed(&path) ? kh_fail_memory(err) : pool_one(&both[k], path.data, err);
+            kh_buf_free(&path);
+        }
+    }
+    return rc;
+}
+
+static void add_difference(
+    kh_grid *t, double diff, double low, double high, double p, bool percent) {
+    double scale = percent ? 100 : 1;
+    kh_grid_add(t, percent ? "%+.1f (%+.1f to %+.1f)" : "%+.3f (%+.3f to %+.3f)", scale * diff,
+        scale * low, scale * high);
+    if (p < 0.05)
+        kh_grid_strong(t);
+    kh_grid_add(t, p < 0.001 ? "< 0.001" : "%.3f", p);
+}
+
+static int put_significance(const writer *w, kh_err *err) {
+    static const char *const PAIRS[][2] = { { "ensemble", "bbt" }, { "elbo", "bbt" },
+        { "elbo", "ensemble" }, { "abc-smc", "bbt" }, { "snpe", "abc-smc" }, { "smc", "abc-smc" },
+        { "smc", "bbt" }, { "abc-smc-importance", "abc-smc" }, { "smc", "smc-raw" },
+        { "smc-soft", "smc" } };
+    static const char *const HEAD[] = { "methods", "task", "accuracy, difference", "p",
+        "ECE, difference", "p" };
+    const kh_experiment *task[MAX_TASKS];
+    int n = tasks_of(w->r, KH_TABLE_ALL, task), rc = 0;
+    kh_grid t = { .n_col = 6, .n_left = 2 };
+    for (int i = 0; i < 6; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (size_t k = 0; k < sizeof PAIRS / sizeof PAIRS[0]; k++)
+        for (int i = 0; i < n && rc == 0; i++) {
+            pooled both[2] = { { 0 }, { 0 } };
+            kh_compared c;
+            rc = pool_both(w->r, task[i], PAIRS[k], both, err);
+            kh_answers a = { both[0].p, both[0].label, both[0].n, both[0].n_label };
+            kh_answers b = { both[1].p, both[1].label, both[1].n, both[1].n_label };
+            kh_bootstrap_opts o = { w->r->n_resample, 0.95, 0 };
+            if (rc == 0 && a.n > 0)
+                rc = kh_metrics_compare(&c, &a, &b, KH_BINS, &o, err);
+            if (rc == 0 && a.n > 0) {
+                kh_grid_add(&t, "%s - %s", PAIRS[k][0], PAIRS[k][1]);
+                kh_grid_add(&t, "%s", task[i]->task);
+                add_difference(
+                    &t, c.diff.accuracy, c.low.accuracy, c.high.accuracy, c.p.accuracy, true);
+                add_difference(&t, c.diff.ece, c.low.ece, c.high.ece, c.p.ece, false);
+            }
+            for (int m = 0; m < 2; m++) {
+                kh_free(both[m].p);
+                kh_free(both[m].label);
+            }
+        }
+    put_grid(w, &t);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------ cost, the rest */
+
+static void put_cost(const writer *w) {
+    static const char *const HEAD[] = { "method", "runs", "queries", "tokens", "seconds",
+        "queries to judge", "seconds to judge" };
+    kh_grid t = { .n_col = 7, .n_left = 1 };
+    for (int i = 0; i < 7; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (int k = 0; kh_variant_at(k); k++) {
+        double sum[5] = { 0 };
+        int n = 0;
+        for (int i = 0; i < w->r->a->n; i++) {
+            const kh_manifest *c = &w->r->outcome[i].manifest;
+            if (w->r->a->run[i].variant != kh_variant_at(k) || !w->r->outcome[i].done)
+                continue;
+            double x[5] = { (double)c->queries, (double)c->tokens, c->seconds,
+                (double)c->eval_queries, c->eval_seconds };
+            for (int j = 0; j < 5; j++)
+                sum[j] += x[j];
+            n++;
+        }
+        if (n == 0)
+            continue;
+        kh_grid_add(&t, "%s", kh_variant_at(k)->title);
+        kh_grid_add(&t, "%d", n);
+        for (int j = 0; j < 5; j++)
+            kh_grid_add(&t, j == 2 || j == 4 ? "%.1f" : "%.0f", sum[j] / n);
+    }
+    put_grid(w, &t);
+}
+
+/* Conformal sets on and off: a set that keeps a promise, or one answer that makes none. */
+static void put_sets(const writer *w) {
+    static const char *const HEAD[] = { "method", "one answer is right", "the set holds the class",
+        "classes in a set" };
+    static const char *const METRIC[] = { "accuracy", "covered", "set_size" };
+    double alpha = NAN;
+    for (int i = 0; i < w->r->a->n && isnan(alpha); i++)
+        alpha = w->r->outcome[i].done ? w->r->outcome[i].result.alpha : NAN;
+    if (isnan(alpha))
+        return;
+    kh_grid t = { .n_col = 4, .n_left = 1 };
+    for (int i = 0; i < 4; i++)
+        kh_grid_add(&t, "%s", HEAD[i]);
+    for (int k = 0; kh_variant_at(k); k++) {
+        if (!has_variant(w->r, kh_variant_at(k), KH_TABLE_MAIN))
+            continue;
+        kh_grid_add(&t, "%s", kh_variant_at(k)->title);
+        for (int i = 0; i < 3; i++)
+            add_value(&t, average(w->r, kh_variant_at(k), KH_TABLE_MAIN, METRIC[i]), NAN, i < 2);
+    }
+    heading(w, 2, "Conformal sets on and off");
+    para(w,
+        "Averages over tasks, in per cent. A set promises to hold the true class in %.0f %% of "
+        "rows; one answer promises nothing.",
+        100 * (1 - alpha));
+    put_grid(w, &t);
+}
+
+/* How many queries it took to a level, on average over the runs that reached it, and how many did.
+ */
+static int put_reach(const writer *w, kh_err *err) {
+    static const double LEVEL[] = { 0.5, 0.6, 0.7, 0.8, 0.9 };
+    kh_grid t = { .n_col = 6, .n_left = 1 };
+    int rc = 0;
+    kh_grid_add(&t, "method");
+    for (int i = 0; i < 5; i++)
+        kh_grid_add(&t, "%.1f", LEVEL[i]);
+    for (int k = 0; kh_variant_at(k) && rc == 0; k++) {
+        const kh_variant *v = kh_variant_at(k);
+        if (v->family != KH_METHODS_LABELS || !has_variant(w->r, v, KH_TABLE_ALL))
+            continue;
+        kh_grid_add(&t, "%s", v->title);
+        for (int l = 0; l < 5 && rc == 0; l++) {
+            double sum = 0;
+            int runs = 0, reached = 0;
+            for (int i = 0; i < w->r->a->n && rc == 0; i++) {
+                long long queries;
+                if (w->r->a->run[i].variant != v || !w->r->outcome[i].done)
+                    continue;
+                rc = kh_queries_to_reach(w->r, i, LEVEL[l], &queries, NULL, err);
+                runs++;
+                reached += queries > 0;
+                sum += (double)queries;
+            }
+            if (reached)
+                kh_grid_add(&t, "%.0f (%d of %d)", sum / reached, reached, runs);
+            else
+                kh_grid_add(&t, "– (0 of %d)", runs);
+        }
+    }
+    if (t.n > 6) {
+        heading(w, 2, "Queries to reach a dev accuracy");
+        para(w,
+            "Mean over the runs that reached it, and how many of them did. Compare columns where "
+            "about as many did.");
+        put_grid(w, &t);
+    } else
+        kh_grid_free(&t);
+    return rc;
+}
+
+static void put_finding(const writer *w, const kh_finding *f, int number) {
+    static const char *const HOW[] = { "Not so here.", "Here it cannot be told.",
+        "So it is here." };
+    char title[160];
+    snprintf(title, sizeof title, "%d. %s", number, f->question);
+    heading(w, 3, title);
+    if (f->paper)
+        para(w, "The paper: %s. %s %s", f->paper, HOW[f->agrees + 1], f->text);
+    else
+        para(w, "The paper does not ask this. %s", f->text);
+}
+
+/* What does not agree comes first. */
+static int put_questions(const writer *w, kh_err *err) {
+    kh_finding f[KH_QUESTIONS];
+    int rc = kh_questions_answer(w->r, f, err), against = 0;
+    heading(w, 2, "What the paper found and we do not");
+    for (int i = 0; i < KH_QUESTIONS; i++)
+        if (f[i].agrees < 0) {
+            put_finding(w, &f[i], i + 1);
+            against++;
+        }
+    if (!against)
+        para(w, "None of the questions below was answered otherwise than in the paper.");
+    heading(w, 2, "The other questions");
+    for (int i = 0; i < KH_QUESTIONS; i++)
+        if (f[i].agrees >= 0)
+            put_finding(w, &f[i], i + 1);
+    if (against == KH_QUESTIONS)
+        para(w, "There are none left.");
+    return rc;
+}
+
+static void put_missing(const writer *w) {
+    const kh_repro_plan *a = w->r->a;
+    kh_grid t = { .n_col = 2, .n_left = 2 };
+    kh_grid_add(&t, "what");
+    kh_grid_add(&t, "why");
+    for (int i = 0; i < a->n_missing; i++) {
+        const char *colon = strchr(a->missing[i], ':');
+        kh_grid_add(&t, "%.*s", (int)(colon - a->missing[i]), a->missing[i]);
+        kh_grid_add(&t, "%s", colon + 2);
+    }
+    for (int i = 0; i < a->n; i++)
+        if (!w->r->outcome[i].done) {
+            kh_grid_add(&t, "%s", a->run[i].name);
+            kh_grid_add(&t, "%s",
+                w->r->outcome[i].why ? w->r->outcome[i].why
+                                     : "not done yet: the same command goes on");
+        }
+    if (t.n > 2) {
+        heading(w, 2, "What is missing");
+        put_grid(w, &t);
+    } else
+        kh_grid_free(&t);
+}
+
+static void put_head(const writer *w) {
+    const kh_repro_plan *a = w->r->a;
+    int done = 0;
+    for (int i = 0; i < a->n; i++)
+        done += w->r->outcome[i].done;
+    if (w->format == KH_GRID_HTML)
+        kh_buf_printf(w->out,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
+            "name=\"viewport\" "
+            "content=\"width=device-width, initial-scale=1\">\n<title>Reproduction · "
+            "keyhole</title>\n<style>\n%s</style>\n"
+            "</head>\n<body>\n<main>\n",
+            KH_STYLE);
+    heading(w, 1, "The paper's tables, reproduced");
+    para(w,
+        "Reliable Gradient-free and Likelihood-free Prompt Tuning (Shen et al., Findings of EACL "
+        "2023), run again by keyhole %s.",
+        kh_version());
+    kh_buf seeds = kh_buf_init(1 << 16);
+    for (int i = 0; i < a->n_seed; i++)
+        kh_buf_printf(&seeds, "%s%llu", i ? ", " : "", (unsigned long long)a->seed[i]);
+    para(w,
+        "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard "
+        "deviation over seeds; the best "
+        "of a column is bold.",
+        w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "",
+        done, a->n);
+    kh_buf_free(&seeds);
+    if (a->o.preset == KH_PRESET_FAST)
+        para(w,
+            "The fast preset has far smaller budgets than the paper and judges on fewer rows: it "
+            "shows that all works, and its "
+            "numbers say little about the paper's.");
+    para(w,
+        "Of the published tables only a few numbers are known here; a method without a row "
+        "\"published\", and a dash in such a "
+        "row, means that the number is not known, not that the paper has none. --published FILE "
+        "adds more (doc/reproduce.md).");
+}
+
+int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf *out, kh_err *err) {
+    writer w = { r, format, out };
+    static const struct {
+        unsigned table;
+        const char *title;
+        sheet sheet[3];
+    } PARTS[] = {
+        { KH_TABLE_SCORE, "Table 1: accuracy",
+            { { "accuracy in per cent, F1 for mrpc; more is better", "1", "score", KH_TABLE_SCORE,
+                1 } } },
+        { KH_TABLE_ECE, "Table 2: calibration",
+            { { "ECE; less is better", "2", "ece", KH_TABLE_ECE, -1 } } },
+        { KH_TABLE_SELECTIVE, "Table 3: selective classification",
+            { { "AURRRC by 1 - max p; less is better", "3", "aurrrc", KH_TABLE_SELECTIVE, -1 },
+                { "AURRRC by entropy", NULL, "aurrrc_entropy", KH_TABLE_SELECTIVE, -1 },
+                { "its lower bound, by an oracle", NULL, "aurrrc_oracle", KH_TABLE_SELECTIVE,
+                    0 } } },
+        { KH_TABLE_WEIGHTS, "Appendix: uniform against importance weights",
+            { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_WEIGHTS, 1 },
+                { "ECE", NULL, "ece", KH_TABLE_WEIGHTS, -1 } } },
+        { KH_TABLE_SAMPLES, "More samples",
+            { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_SAMPLES, 1 },
+                { "ECE", NULL, "ece", KH_TABLE_SAMPLES, -1 },
+                { "NLL", NULL, "nll", KH_TABLE_SAMPLES, -1 } } },
+        { KH_TABLE_ABLATIONS, "Ablations: each improvement on and off",
+            { { "accuracy in per cent, F1 for mrpc", NULL, "score", KH_TABLE_ABLATIONS, 1 },
+                { "ECE", NULL, "ece", KH_TABLE_ABLATIONS, -1 },
+                { "NLL", NULL, "nll", KH_TABLE_ABLATIONS, -1 } } },
+    };
+    put_head(&w);
+    int rc = put_questions(&w, err);
+    for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
+        if (!(r->a->tables & PARTS[i].table))
+            continue;
+        heading(&w, 2, PARTS[i].title);
+        for (int k = 0; k < 3 && PARTS[i].sheet[k].caption; k++)
+            put_sheet(&w, &PARTS[i].sheet[k]);
+        if (PARTS[i].table == KH_TABLE_SELECTIVE && (r->a->tables & KH_TABLE_OOD)) {
+            heading(&w, 2, "Table 4: rows from elsewhere");
+            put_all_ood(&w);
+        }
+    }
+    if (!(r->a->tables & KH_TABLE_SELECTIVE) && (r->a->tables & KH_TABLE_OOD)) {
+        heading(&w, 2, "Table 4: rows from elsewhere");
+        put_all_ood(&w);
+    }
+    heading(&w, 2, "What labels only cost");
+    put_access(&w);
+    heading(&w, 2, "Rank of the paper's methods");
+    put_ranks(&w);
+    heading(&w, 2, "Significance");
+    para(&w,
+        "First method minus second, by a paired bootstrap over the rows of all seeds (%d "
+        "resamples): 95 %% intervals and "
+        "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, "
+        "and no correction is made for "
+        "the number of tests.",
+        r->n_resample);
+    if (rc == 0)
+        rc = put_significance(&w, err);
+    put_sets(&w);
+    heading(&w, 2, "Cost of a run, on average");
+    put_cost(&w);
+    if (rc == 0)
+        rc = put_reach(&w, err);
+    put_missing(&w);
+    if (format == KH_GRID_HTML)
+        kh_buf_text(out, "</main>\n</body>\n</html>\n");
+    return rc == 0 && kh_buf_failed(out) ? kh_fail_memory(err) : rc;
+}

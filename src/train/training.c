@@ -1,0 +1,230 @@
+/* training.c - checkpoints of pre-training; see pretrain.h for the files.
+ *
+ * Each file appears whole or not at all. training.json names the state that it belongs to and is
+ * written after it, so that a kill at any moment leaves a pair that fits together: the old one or
+ * the new one. */
+#include "train/training.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/hooks.h"
+#include "base/json.h"
+#include "model/safetensors.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STATE_VERSION = 1, JSON_MAX = 1 << 22, LOG_MAX = 1 << 26, NAME = 64 };
+
+static const char *const VECTORS[3] = { "weights", "first_moments", "second_moments" };
+
+static void state_name(long step, char out[NAME]) {
+    snprintf(out, NAME, "training-%ld.safetensors", step);
+}
+
+int kh_training_save_model(kh_training *t, kh_err *err) {
+    return kh_params_save(&t->params, t->w, t->o->out, t->o->dtype, err);
+}
+
+int kh_training_save_log(kh_training *t, kh_err *err) {
+    char *path = kh_path_join(t->o->out, "log.tsv");
+    int rc = path && !kh_buf_failed(&t->log) ? kh_file_write(path, t->log.data, t->log.len, err)
+                                             : kh_fail_memory(err);
+    kh_free(path);
+    return rc;
+}
+
+/* -------------------------------------------------------------------------------------- saving */
+
+static int save_vectors(kh_training *t, const char *path, kh_err *err) {
+    const float *vector[3] = { t->w, t->adamw.m, t->adamw.v };
+    kh_array plan[3] = { { 0 } };
+    for (int i = 0; i < 3; i++)
+        plan[i] = (kh_array){
+            .name = VECTORS[i], .dtype = KH_DTYPE_F32, .rank = 1, .shape = { t->params.size }
+        };
+    kh_safetensors_writer *w = NULL;
+    int rc = kh_safetensors_create(&w, path, plan, 3, err);
+    for (int i = 0; i < 3 && rc == 0; i++)
+        rc = kh_safetensors_put(w, vector[i], t->params.size * sizeof **vector, err);
+    int closed = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
+    return rc ? rc : closed;
+}
+
+static void put_json(const kh_training *t, kh_buf *b) {
+    char name[NAME];
+    state_name(t->step, name);
+    kh_buf_printf(b,
+        "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n",
+        STATE_VERSION, name, t->step, t->phase);
+    kh_buf_printf(b,
+        "  \"tokens\": %lld,\n  \"seconds\": %.3f,\n  \"loss_sum\": %.17g,\n  \"loss_weight\": "
+        "%.17g,\n",
+        t->tokens, t->seconds, t->loss_sum, t->loss_weight);
+    kh_buf_text(b, "  \"drawn\": [");
+    for (int i = 0; i < t->corpus.n_file; i++)
+        kh_buf_printf(b, "%s%llu", i ? ", " : "", (unsigned long long)t->sampler.drawn[i]);
+    kh_buf_text(b, "],\n  \"recipe\": ");
+    kh_json_quote(b, t->recipe.data, t->recipe.len);
+    kh_buf_text(b, ",\n  \"schedule\": ");
+    kh_json_quote(b, t->schedule.data, t->schedule.len);
+    kh_buf_text(b, "\n}\n");
+}
+
+/* Removes states other than this one, and what a kill left of one. */
+static void remove_old(const char *dir, const char *current) {
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;)
+        if (strncmp(e->d_name, "training-", 9) == 0 && strcmp(e->d_name, current) != 0)
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+int kh_training_save(kh_training *t, kh_err *err) {
+    char name[NAME];
+    state_name(t->step, name);
+    char *json_path = kh_path_join(t->o->out, "training.json"),
+         *path = kh_path_join(t->o->out, name);
+    kh_buf json = kh_buf_init(JSON_MAX);
+    put_json(t, &json);
+    int rc = json_path && path && !kh_buf_failed(&json) ? 0 : kh_fail_memory(err);
+    if (rc != 0)
+        goto done;
+    if ((rc = save_vectors(t, path, err)) != 0 ||
+        (rc = kh_file_write(json_path, json.data, json.len, err)) != 0 ||
+        (rc = kh_training_save_model(t, err)) != 0 || (rc = kh_training_save_log(t, err)) != 0)
+        goto done;
+    remove_old(t->o->out, name);
+done:
+    kh_buf_free(&json);
+    kh_free(json_path);
+    kh_free(path);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------- loading */
+
+static int load_vectors(kh_training *t, const char *path, kh_err *err) {
+    float *vector[3] = { t->w, t->adamw.m, t->adamw.v };
+    kh_safetensors *f;
+    int rc = kh_safetensors_open(&f, path, err);
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        const kh_array *a = kh_safetensors_find(f, VECTORS[i]);
+        if (!a || a->dtype != KH_DTYPE_F32 || a->bytes != t->params.size * sizeof **vector)
+            rc = kh_fail(err, KH_EMISMATCH,
+                "%s: has no \"%s\" of %zu numbers in F32; it belongs to another model", path,
+                VECTORS[i], t->params.size);
+        else
+            rc = kh_safetensors_read(f, a, 0, a->bytes, vector[i], err);
+    }
+    if (rc == 0)
+        rc = kh_safetensors_unchanged(f, err);
+    kh_safetensors_close(f);
+    return rc;
+}
+
+/* log.tsv without rows of steps that are still to come (again). */
+static int load_log(kh_training *t, kh_err *err) {
+    char *path = kh_path_join(t->o->out, "log.tsv");
+    if (!path)
+        return kh_fail_memory(err);
+    kh_buf text = { 0 };
+    int rc = kh_file_exists(path) ? kh_file_read(path, LOG_MAX, &text, err) : 0;
+    if (rc == 0 && text.len > 0)
+        kh_buf_reset(&t->log);
+    for (char *at = text.data, *end; rc == 0 && at && *at; at = end) {
+        end = strchrnul(at, '\n');
+        end += *end == '\n';
+        long step;
+        if (sscanf(at, "%ld", &step) != 1 || step <= t->step)
+            kh_buf_bytes(&t->log, at, (size_t)(end - at));
+    }
+    kh_buf_free(&text);
+    kh_free(path);
+    return rc;
+}
+
+static int check_text(const json_t *root, const char *key, const kh_buf *now, const char *path,
+    bool strict, const kh_hooks *hooks, kh_err *err) {
+    const char *then;
+    int rc = kh_json_string(root, key, &then, path, err);
+    if (rc != 0 || strcmp(then, now->data) == 0)
+        return rc;
+    if (strict)
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then,
+            now->data);
+    kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"", path,
+        then, now->data);
+    return 0;
+}
+
+static int read_number(
+    const json_t *root, const char *key, double *out, const char *path, kh_err *err) {
+    int rc = kh_json_number(root, key, out, path, err);
+    if (rc == 0 && !(*out >= 0 && *out < 1e15))
+        rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a number from 0 to 1e15", path, key);
+    return rc;
+}
+
+static int load_json(
+    kh_training *t, const json_t *root, const char *path, char name[NAME], kh_err *err) {
+    const char *state;
+    int version;
+    double step, tokens;
+    int rc = kh_json_int(root, "version", 1, STATE_VERSION, &version, path, err);
+    if (rc != 0 ||
+        (rc = check_text(root, "recipe", &t->recipe, path, true, t->o->hooks, err)) != 0 ||
+        (rc = check_text(root, "schedule", &t->schedule, path, false, t->o->hooks, err)) != 0 ||
+        (rc = kh_json_string(root, "state", &state, path, err)) != 0 ||
+        (rc = read_number(root, "step", &step, path, err)) != 0 ||
+        (rc = kh_json_int(root, "phase", 0, t->o->n_phase - 1, &t->phase, path, err)) != 0 ||
+        (rc = read_number(root, "tokens", &tokens, path, err)) != 0 ||
+        (rc = read_number(root, "seconds", &t->seconds, path, err)) != 0 ||
+        (rc = read_number(root, "loss_sum", &t->loss_sum, path, err)) != 0 ||
+        (rc = read_number(root, "loss_weight", &t->loss_weight, path, err)) != 0)
+        return rc;
+    if (strlen(state) >= NAME || strchr(state, '/'))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"state\" must be the name of a file in the same folder", path);
+    snprintf(name, NAME, "%s", state);
+    t->step = t->adamw.step = (long)step;
+    t->tokens = (long long)tokens;
+    const json_t *drawn = json_object_get(root, "drawn");
+    if (!json_is_array(drawn) || json_array_size(drawn) != (size_t)t->corpus.n_file)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"drawn\" must be a list of %d numbers", path, t->corpus.n_file);
+    for (int i = 0; i < t->corpus.n_file; i++) {
+        json_int_t n = json_integer_value(json_array_get(drawn, (size_t)i));
+        t->drawn[i] = n > 0 ? (uint64_t)n : 0;
+    }
+    return 0;
+}
+
+int kh_training_load(kh_training *t, bool *found, kh_err *err) {
+    char name[NAME], *path = kh_path_join(t->o->out, "training.json"), *state = NULL;
+    json_t *root = NULL;
+    *found = false;
+    int rc = path ? 0 : kh_fail_memory(err);
+    if (rc != 0 || !kh_file_exists(path))
+        goto done;
+    if ((rc = kh_json_read(path, JSON_MAX, &root, err)) != 0 ||
+        (rc = load_json(t, root, path, name, err)) != 0)
+        goto done;
+    if (!(state = kh_path_join(t->o->out, name))) {
+        rc = kh_fail_memory(err);
+        goto done;
+    }
+    if ((rc = load_vectors(t, state, err)) == 0)
+        rc = load_log(t, err);
+    *found = rc == 0;
+done:
+    json_decref(root);
+    kh_free(path);
+    kh_free(state);
+    return rc;
+}

@@ -1,0 +1,429 @@
+/* labels.c - see labels.h.
+ *
+ * Rows are asked hardest first, by the share of wrong answers so far, so that a hopeless candidate
+ * is known early. The order follows from the answers that came before and from nothing else; what
+ * is accepted does not depend on it.
+ *
+ * Calibration of votes. The votes on dev are honest: no z was accepted because of them. Those on
+ * train are not, but they can be made so: given that z makes at most eps - 1 errors on all other
+ * rows, it is accepted whatever it says to row i, so that the members of which this is true are
+ * unbiased voters on row i. That costs no query. doc/methods.md, L16 to L18. */
+#include "tune/likelihood_free.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/hooks.h"
+#include "base/map.h"
+#include "judge/calibrate.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    AT_ONCE = 32, /* prompts in memory */
+    CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
+    LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
+    FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may
+                         vote on it */
+};
+
+static const double TICK_SECONDS = 5; /* between two words on progress inside a generation */
+
+/* ------------------------------------------------------------------------------------- the box */
+
+typedef struct box {
+    kh_simulator sim;
+    kh_target target; /* the train rows */
+    kh_tuning *t;
+    float *prompts;        /* [AT_ONCE, slots, hidden] */
+    int *order;            /* [n_row] hardest first */
+    long *wrong, *answers; /* [n_row] so far */
+    float *observed;       /* [n_row, n_label] one-hot true labels */
+    int *label;            /* [AT_ONCE, n_row] */
+} box;
+
+/* Whether row a has been wrong more often than row b, in exact arithmetic; a row that was never
+ * asked counts as half wrong. */
+static bool harder(const box *b, int x, int y) {
+    return (b->wrong[x] * 2 + 1) * (b->answers[y] + 1) >
+        (b->wrong[y] * 2 + 1) * (b->answers[x] + 1);
+}
+
+static void sort_rows(box *b) {
+    int n = b->target.batch->n_row;
+    for (int i = 1; i < n; i++) { /* nearly sorted already */
+        int row = b->order[i], j = i;
+        for (; j > 0 && harder(b, row, b->order[j - 1]); j--)
+            b->order[j] = b->order[j - 1];
+        b->order[j] = row;
+    }
+}
+
+static int ask_some(
+    box *b, const float *z, int n, const int *allowance, int *errors, int *answer, kh_err *err) {
+    const kh_space *space = kh_subspace_space(b->target.space);
+    const kh_batch *batch = b->target.batch;
+    long long before = kh_plm_meter(b->t->plm).queries;
+    kh_question q = { batch, b->target.words, space->inject, b->prompts, n };
+    int rc = kh_subspace_prompts(b->target.space, z, n, b->prompts, err);
+    if (rc == 0)
+        rc = kh_plm_answer_within(b->target.labeler, &q,
+            &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+    if (rc != 0)
+        return rc;
+    long long asked = kh_plm_meter(b->t->plm).queries - before;
+    b->sim.asked += asked;
+    b->sim.saved += (long long)n * batch->n_row - asked;
+    for (int i = 0; i < n * batch->n_row; i++)
+        if (answer[i] >= 0) {
+            b->answers[i % batch->n_row]++;
+            b->wrong[i % batch->n_row] += answer[i] != batch->label[i % batch->n_row];
+        }
+    return 0;
+}
+
+static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
+    box *b = s->self;
+    int rc = 0;
+    for (int first = 0; first < c->n && rc == 0; first += AT_ONCE) {
+        int n = c->n - first < AT_ONCE ? c->n - first : AT_ONCE;
+        rc = ask_some(b, c->z + (size_t)first * (size_t)s->dim, n, allowance + first,
+            errors + first, answer + (size_t)first * (size_t)s->n_answer, err);
+    }
+    if (rc == 0)
+        sort_rows(b);
+    return rc;
+}
+
+static void one_hot(const int *label, size_t n, int n_label, float *x) {
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < n_label; k++)
+            *x++ = label[i] == k;
+}
+
+static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err *err) {
+    box *b = s->self;
+    int rc = 0;
+    for (int first = 0; first < c->n && rc == 0; first += AT_ONCE) {
+        int n = c->n - first < AT_ONCE ? c->n - first : AT_ONCE;
+        rc = kh_target_answer(&b->target, c->z + (size_t)first * (size_t)s->dim, n, b->label, err);
+        if (rc == 0)
+            one_hot(b->label, (size_t)n * (size_t)s->n_answer, s->n_class,
+                x + (size_t)first * (size_t)s->n_obs);
+        s->asked += (long long)n * s->cost;
+    }
+    return rc;
+}
+
+static int box_new(
+    box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
+    int n_row = t->train->n_row, n_label = t->words->n_label;
+    size_t rows = (size_t)n_row, prompt = (size_t)t->space.slots * (size_t)t->space.hidden;
+    *b = (box){ .target = { NULL, t->labeler, space, t->train, t->words },
+        .t = t,
+        .prompts = kh_malloc(AT_ONCE * prompt * sizeof *b->prompts),
+        .order = kh_malloc(rows * sizeof *b->order),
+        .wrong = kh_calloc(rows, sizeof *b->wrong),
+        .answers = kh_calloc(rows, sizeof *b->answers),
+        .observed = kh_malloc(rows * (size_t)n_label * sizeof *b->observed),
+        .label = kh_malloc(AT_ONCE * rows * sizeof *b->label) };
+    if (!b->prompts || !b->order || !b->wrong || !b->answers || !b->observed || !b->label)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n_row; i++)
+        b->order[i] = i;
+    one_hot(t->train->label, rows, n_label, b->observed);
+    b->sim = (kh_simulator){ .dim = t->space.dim,
+        .prior_var = o->prior,
+        .prior_spread = o->prior_spread,
+        .n_error = n_row,
+        .n_class = n_label,
+        .n_answer = n_row,
+        .errors = box_errors,
+        .n_obs = n_row * n_label,
+        .observed = b->observed,
+        .observe = box_observe,
+        .cost = n_row,
+        .self = b };
+    return 0;
+}
+
+static void box_free(box *b) {
+    kh_free(b->prompts);
+    kh_free(b->order);
+    kh_free(b->wrong);
+    kh_free(b->answers);
+    kh_free(b->observed);
+    kh_free(b->label);
+}
+
+/* ---------------------------------------------------------------------------------- looking on */
+
+typedef struct dev_monitor {
+    kh_monitor watch;
+    kh_tuning *t;
+    const kh_subspace *space;
+    const kh_labels_opts *o;
+    const char *phase;
+    int samples;
+    int *label;         /* [samples, dev rows] */
+    float *z;           /* [samples, dim] the different members of a population, */
+    int *which;         /* [samples] and which of them each one is */
+    double *votes;      /* [dev rows, labels] of the population just judged */
+    bool judged;        /* the last population that was done, */
+    int n;              /* and how many members it has */
+    long done, total;   /* progress, as last told, */
+    double told;        /* and when */
+    kh_population best; /* on dev, the later of equals, */
+    double *best_votes; /* with these votes */
+    double dev;         /* and this metric; NaN: none yet */
+} dev_monitor;
+
+static long long dev_cost(const kh_tuning *t, int samples) {
+    return (long long)samples * t->dev->n_row;
+}
+
+static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_subspace *space,
+    const kh_labels_opts *o, int samples, kh_err *err) {
+    *l = (dev_monitor){ .t = t,
+        .space = space,
+        .o = o,
+        .samples = samples,
+        .label = kh_malloc((size_t)dev_cost(t, samples) * sizeof *l->label),
+        .z = kh_malloc((size_t)samples * (size_t)t->space.dim * sizeof *l->z),
+        .which = kh_malloc((size_t)samples * sizeof *l->which),
+        .votes = kh_malloc(kh_dev_size(t) * sizeof *l->votes),
+        .best_votes = kh_malloc(kh_dev_size(t) * sizeof *l->best_votes),
+        .dev = NAN };
+    return l->label && l->z && l->which && l->votes && l->best_votes ? 0 : kh_fail_memory(err);
+}
+
+static void dev_monitor_free(dev_monitor *l) {
+    kh_population_free(&l->best);
+    kh_free(l->label);
+    kh_free(l->z);
+    kh_free(l->which);
+    kh_free(l->votes);
+    kh_free(l->best_votes);
+}
+
+static bool may(kh_monitor *w, long long queries, int members, bool have) {
+    dev_monitor *l = w->self;
+    int look = members > 0 ? members : l->judged ? 0 : l->n; /* what comes out will be judged */
+    if (!kh_tuning_may(l->t, queries + dev_cost(l->t, look), have))
+        kh_monitor_stop(w, "%s", l->t->stopped);
+    return !w->stopped[0];
+}
+
+/* Copies answer alike: each member that differs from those before it goes into l->z, *n of them. */
+static int find_different(dev_monitor *l, const kh_population *p, int *n, kh_err *err) {
+    size_t dim = (size_t)p->dim, bytes = dim * sizeof *l->z;
+    kh_map seen = { 0 };
+    int rc = 0;
+    *n = 0;
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        int32_t same = *n;
+        float *z = l->z + (size_t)*n * dim;
+        memcpy(z, p->z + (size_t)i * dim, bytes);
+        if (!kh_map_get(&seen, (const char *)z, bytes, &same)) {
+            rc = kh_map_add(&seen, (const char *)z, bytes, *n, NULL) < 0 ? kh_fail_memory(err) : 0;
+            same = (*n)++;
+        }
+        l->which[i] = (int)same;
+    }
+    kh_map_free(&seen);
+    return rc;
+}
+
+/* The votes of the population on dev, in members: weight 1 / n is one vote. */
+static int vote(dev_monitor *l, const kh_population *p, kh_err *err) {
+    int n_row = l->t->dev->n_row, n_label = l->t->words->n_label, n = 0;
+    kh_target dev = { NULL, l->t->labeler, l->space, l->t->dev, l->t->words };
+    int rc = find_different(l, p, &n, err);
+    if (rc == 0)
+        rc = kh_target_answer(&dev, l->z, n, l->label, err);
+    if (rc != 0)
+        return rc;
+    l->t->dev_queries += dev_cost(l->t, n);
+    memset(l->votes, 0, kh_dev_size(l->t) * sizeof *l->votes);
+    for (int s = 0; s < p->n; s++)
+        for (int i = 0; i < n_row; i++)
+            l->votes[(size_t)i * (size_t)n_label +
+                (size_t)l->label[(size_t)l->which[s] * (size_t)n_row + (size_t)i]] +=
+                p->weight[s] * p->n;
+    return 0;
+}
+
+static int judge(dev_monitor *l, const kh_population *p, kh_err *err) {
+    int rc = vote(l, p, err);
+    double dev = rc == 0 ? kh_dev_metric(l->t, l->votes) : 0;
+    if (rc == 0 && !(dev < l->dev)) { /* later wins ties, and anything wins against none */
+        if (!l->best.z)
+            rc = kh_population_new(&l->best, l->samples,
+                &(kh_simulator){ .dim = p->dim, .n_answer = p->n_answer }, err);
+        if (rc == 0) {
+            kh_population_copy(&l->best, p);
+            memcpy(l->best_votes, l->votes, kh_dev_size(l->t) * sizeof *l->votes);
+            l->dev = dev;
+        }
+    }
+    return rc;
+}
+
+static int done(
+    kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
+    dev_monitor *l = w->self;
+    const kh_tune_opts *o = l->t->o;
+    l->judged = last || (l->o->dev_every > 0 && step->gen % l->o->dev_every == 0);
+    int rc = l->judged ? judge(l, p, err) : 0;
+    if (rc != 0)
+        return rc;
+    bool budget = o->max_queries > 0;
+    l->n = p->n;
+    l->done = budget ? (long)kh_tuning_queries(l->t) : step->done;
+    l->total = budget ? (long)o->max_queries : step->total;
+    l->told = kh_tuning_seconds(l->t);
+    kh_tuning_report(l->t, l->phase,
+        &(kh_generation){ -1, step->gen, l->done, l->total, l->dev, step->facts, 0, false });
+    if (l->t->stopped[0])
+        kh_monitor_stop(w, "%s", l->t->stopped);
+    return 0;
+}
+
+static int tick(kh_monitor *w, const char *what, bool have, kh_err *err) {
+    dev_monitor *l = w->self;
+    kh_tuning *t = l->t;
+    const kh_answer_cache *cache = t->o->run ? kh_run_cache(t->o->run) : NULL;
+    if (cache && cache->stop(cache->self))
+        return kh_fail(err, KH_STOPPED, "stopped on request");
+    if (kh_tuning_seconds(t) - l->told >= TICK_SECONDS) {
+        l->told = kh_tuning_seconds(t);
+        if (kh_report_progress(t->o->hooks, l->phase, l->done, l->total, what) != 0) {
+            if (!have)
+                return kh_fail(err, KH_STOPPED, "stopped on request");
+            kh_tuning_stop(t, "stopped on request");
+        }
+    }
+    if (!kh_tuning_may(t, 0, have))
+        kh_monitor_stop(w, "%s", t->stopped);
+    return w->stopped[0] ? 1 : 0;
+}
+
+static int keep(kh_monitor *w, int number, const void *bytes, size_t n, kh_err *err) {
+    dev_monitor *l = w->self;
+    return kh_tuning_due(l->t) ? kh_tuning_keep(l->t, l->phase, number, bytes, n, err) : 0;
+}
+
+static int recall(kh_monitor *w, int number, kh_buf *bytes, kh_err *err) {
+    dev_monitor *l = w->self;
+    return kh_tuning_recall(l->t, l->phase, number, bytes, err);
+}
+
+/* --------------------------------------------------------------------------------- calibration */
+
+/* L17, L18: the votes on train row i of the members that would be here whatever they had said to
+ * it. False: they are too few. */
+static bool votes_without(
+    const kh_population *p, const int *truth, int i, int n_label, double *votes) {
+    double sum = 0, squares = 0;
+    for (int k = 0; k < n_label; k++)
+        votes[k] = 0;
+    for (int s = 0; s < p->n; s++) {
+        int said = p->answer[(size_t)s * (size_t)p->n_answer + (size_t)i];
+        bool wrong = said != truth[i];
+        double w = p->rate > 0                    ? p->weight[s] * exp(p->rate * wrong)
+            : p->errors[s] - wrong < p->tolerance ? p->weight[s]
+                                                  : 0;
+        votes[said] += w;
+        sum += w;
+        squares += w * w;
+    }
+    double voters = sum > 0 ? sum * sum / squares : 0;
+    for (int k = 0; k < n_label && sum > 0; k++)
+        votes[k] *= p->n / sum;
+    return voters >= FEWEST_VOTERS && voters * FEWEST_VOTERS >= p->n;
+}
+
+static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
+    const kh_tuning *t = l->t;
+    const kh_population *p = &l->best;
+    int n_label = t->words->n_label, n = t->dev->n_row;
+    size_t rows = (size_t)n + (size_t)t->train->n_row;
+    double *votes = kh_malloc(rows * (size_t)n_label * sizeof *votes);
+    int *label = kh_malloc(rows * sizeof *label);
+    int rc = votes && label ? 0 : kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(votes, l->best_votes, kh_dev_size(t) * sizeof *votes);
+        memcpy(label, t->dev->label, (size_t)n * sizeof *label);
+        for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
+            if (votes_without(p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label))
+                label[n++] = t->train->label[i];
+        rc =
+            kh_calibrator_fit(&post->calibrator, KH_CALIBRATE_VOTES, votes, label, n, n_label, err);
+        post->calibrated = rc == 0;
+    }
+    kh_free(votes);
+    kh_free(label);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------- the run */
+
+static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
+    int rc = 0;
+    for (int i = 0; i < l->best.n && rc == 0; i++)
+        rc = kh_posterior_add(p, l->best.z + (size_t)i * (size_t)l->best.dim, l->t->o->seed, err);
+    for (int i = 0; i < l->best.n && rc == 0; i++)
+        p->weight[i] = (float)l->best.weight[i];
+    p->access = KH_ACCESS_LABELS; /* its samples vote, whatever more the box lets out */
+    p->dev = l->dev;
+    return rc == 0 && l->o->calibrate == KH_CALIBRATE_BY_VOTES ? calibrate(l, p, err) : rc;
+}
+
+int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int samples,
+    kh_posterior *p, kh_err *err) {
+    const kh_labels_opts *o = opts;
+    kh_subspace *space;
+    kh_population out = { 0 };
+    box b = { 0 };
+    dev_monitor l = { 0 };
+    int rc = kh_subspace_new(&space, &t->space, t->plm, t->o->seed, err);
+    if (rc == 0)
+        rc = box_new(&b, t, space, o, err);
+    if (rc == 0)
+        rc = dev_monitor_new(&l, t, space, o, samples, err);
+    if (rc == 0) {
+        l.phase = sampler->name;
+        l.watch = (kh_monitor){
+            .may = may, .done = done, .tick = tick, .keep = keep, .recall = recall, .self = &l
+        };
+        rc = sampler->run(&out, &b.sim, opts, t->o->seed, &l.watch, err);
+    }
+    if (rc == 0 && !l.judged)
+        rc = judge(&l, &out, err);
+    if (rc == 0) {
+        if (!t->stopped[0])
+            kh_tuning_stop(t, "%s", l.watch.stopped);
+        rc = fill_posterior(&l, p, err);
+    }
+    kh_population_free(&out);
+    dev_monitor_free(&l);
+    box_free(&b);
+    kh_subspace_free(space);
+    return rc;
+}
+
+long long kh_labels_least(const kh_tuning *t, int samples) {
+    return (long long)LEAST * t->train->n_row + dev_cost(t, samples < LEAST ? samples : LEAST);
+}
+
+static long long whole(double x) { return x < 1e15 ? (long long)x : (long long)1e15; }
+
+void kh_labels_most(const kh_tuning *t, const kh_labels_opts *o, double candidates, int populations,
+    int samples, kh_plan *most) {
+    double looks =
+        o->dev_every > 0 ? populations / o->dev_every + (populations % o->dev_every > 0) : 1;
+    most->candidates = whole(candidates);
+    most->train = whole(candidates * t->train->n_row);
+    most->dev = whole(looks * samples * t->dev->n_row);
+}
