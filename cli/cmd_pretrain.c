@@ -150,7 +150,7 @@ static int fit_tokenizer(kh_config *c, const char *path, kh_err *err) {
     c->vocab = kh_tokenizer_size(t);
     if (pad >= 0)
         c->pad = pad;
-    c->first_position = c->family == KH_FAMILY_ROBERTA ? c->pad + 1 : 0;
+    c->first_position = c->arch->family == KH_FAMILY_ROBERTA ? c->pad + 1 : 0;
     kh_tokenizer_close(t);
     return 0;
 }

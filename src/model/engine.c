@@ -135,6 +135,12 @@ static bool head_pack(kh_engine *e) {
 
 int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
     *out = NULL;
+    if (m->config.arch->causal) {
+        kh_fail(err, KH_EUNSUPPORTED, "%s: a %s model is a decoder, which the engine does not run",
+            m->dir, m->config.arch->type);
+        kh_model_close(m);
+        return KH_EUNSUPPORTED;
+    }
     kh_engine *e = kh_calloc(1, sizeof *e);
     if (!e) {
         kh_model_close(m);
@@ -217,7 +223,11 @@ static void apply(const kh_engine *e, const dense *d, const float *x, int rows,
 }
 
 static kh_epilogue epilogue_of(kh_act act) {
-    return act == KH_ACT_GELU ? KH_GELU : act == KH_ACT_GELU_TANH ? KH_GELU_TANH : KH_RELU;
+    static const kh_epilogue OF[] = { [KH_ACT_GELU] = KH_GELU,
+        [KH_ACT_GELU_TANH] = KH_GELU_TANH,
+        [KH_ACT_RELU] = KH_RELU,
+        [KH_ACT_SILU] = KH_SILU };
+    return OF[act];
 }
 
 /* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the
@@ -369,7 +379,7 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
     const float *prompt =
         p->prompt >= 0 ? ask->prompt + (size_t)p->prompt * (size_t)b->n_slot * H : NULL;
     bool embedded = b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD,
-         skips_pad = g->family == KH_FAMILY_ROBERTA && !embedded;
+         skips_pad = g->arch->family == KH_FAMILY_ROBERTA && !embedded;
     int slot = b->slot[p->seq], next = g->first_position;
     for (int t = 0, r = 0; r < p->rows; t++) {
         bool in_slot = slot >= 0 && t >= slot && t < slot + b->n_slot;

@@ -95,7 +95,7 @@ void kh_input_slots(const kh_model *m, const kh_input *in, kh_slot *out) {
             s->id = in->id[is_embedded(in) && t >= before ? t - in->n_prompt : t];
         if (in->inject == KH_INJECT_POST_LN_ADD && row >= 0 && row < in->n_prompt)
             s->added = row;
-        bool skipped = c->family == KH_FAMILY_ROBERTA && !is_embedded(in) && s->id == c->pad;
+        bool skipped = c->arch->family == KH_FAMILY_ROBERTA && !is_embedded(in) && s->id == c->pad;
         s->position = skipped ? c->pad : next++;
     }
 }

@@ -62,6 +62,10 @@ int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *er
         &m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
     if (rc == 0)
         rc = check_same(t, m, err);
+    if (rc == 0 && m->config.arch->causal)
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: gradients are computed for encoders; a %s model is a decoder", m->dir,
+            m->config.arch->type);
     if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))
@@ -112,7 +116,7 @@ static void lay_out(const kh_trainable *b, const kh_batch *batch, int seq, kh_sl
     for (int i = 0; i < n; i++) {
         int row = batch->n_slot > 0 ? i - batch->slot[seq] : -1;
         bool soft = row >= 0 && row < batch->n_slot;
-        bool skipped = c->family == KH_FAMILY_ROBERTA && !embedded && id[i] == c->pad;
+        bool skipped = c->arch->family == KH_FAMILY_ROBERTA && !embedded && id[i] == c->pad;
         out[i] = (kh_slot){ .id = id[i],
             .embedded = soft && embedded ? row : -1,
             .added = soft && added ? row : -1,
