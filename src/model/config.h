@@ -85,6 +85,20 @@ float kh_config_word_scale(const kh_config *);
 /* Radians a position turns pair i of numbers by, [D / 2], in this layer. */
 void kh_config_frequencies(const kh_config *, int layer, double *out);
 
+/* Sets the padding token, and with it where positions start. */
+static inline void kh_config_set_pad(kh_config *c, int pad) {
+    c->pad = pad;
+    c->first_position = c->arch->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
+}
+
+/* The position of the next token of a sequence; *next starts as first_position. BERT counts every
+ * token. RoBERTa gives a padding token inside the text position `pad` and does not count it, unless
+ * the input comes as word embeddings (`embedded`), in which tokens cannot be seen. */
+static inline int kh_config_position(const kh_config *c, int32_t id, bool embedded, int *next) {
+    bool skipped = c->arch->family == KH_FAMILY_ROBERTA && !embedded && id == c->pad;
+    return skipped ? c->pad : (*next)++;
+}
+
 /* The longest sequence. */
 static inline int kh_config_max_tokens(const kh_config *c) {
     return c->positions - c->first_position;
