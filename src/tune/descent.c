@@ -67,6 +67,10 @@ int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *er
     }
     if (rc == 0)
         rc = check_same(t, m, err);
+    if (rc == 0 && m->config.arch->causal)
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: gradients are computed for encoders; a %s model is a decoder", m->dir,
+            m->config.arch->type);
     if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))
