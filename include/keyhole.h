@@ -368,7 +368,27 @@ KH_API void kh_batch_free(kh_batch *);
 /* --------------------------------------------------- ids + prompt -> hidden states (src/model) */
 
 /* How numbers are stored. */
-typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
+typedef enum kh_dtype {
+    KH_DTYPE_ANY,
+    KH_DTYPE_F32,
+    KH_DTYPE_F16,
+    KH_DTYPE_BF16,
+    /* In blocks that share scales, as GGUF files have them; Q8_0 and Q4_0 can be written too. */
+    KH_DTYPE_Q8_0,
+    KH_DTYPE_Q4_0,
+    KH_DTYPE_Q4_1,
+    KH_DTYPE_Q5_0,
+    KH_DTYPE_Q5_1,
+    KH_DTYPE_Q2_K,
+    KH_DTYPE_Q3_K,
+    KH_DTYPE_Q4_K,
+    KH_DTYPE_Q5_K,
+    KH_DTYPE_Q6_K,
+    KH_DTYPE_IQ2_XXS,
+    KH_DTYPE_IQ4_NL,
+    KH_DTYPE_IQ4_XS,
+    KH_DTYPE_MXFP4,
+} kh_dtype;
 
 /* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are
  * what artefacts record. */
@@ -518,9 +538,10 @@ typedef struct kh_plm_info {
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
-    const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
-    bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
-    int ranks;         /* processes that share the work: several under mpirun or srun */
+    const char *opened; /* the folder, word or URL that kh_plm_open was given */
+    const char *model;  /* what a service calls its model; NULL: `opened` is its name */
+    bool next;          /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;          /* processes that share the work: several under mpirun or srun */
     bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
                     shows absolute logits */
 } kh_plm_info;
@@ -1072,7 +1093,9 @@ typedef struct kh_tune_opts {
     void (*record)(void *user,
         const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;
-    const char *model, *data; /* for the record: where they come from; NULL: not known */
+    /* For the record: what the posterior calls the model and the data. NULL: what the box was
+     * opened with; not known. */
+    const char *model, *data;
     int shots;
     const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is
                            refused */
