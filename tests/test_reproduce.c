@@ -286,9 +286,10 @@ static void tables_hold_means_and_deviations(void **state) {
     leave_run(&a, 2, 0.7, 0.05);
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_MARKDOWN, &page);
-    assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1** | **85.0** |"));
-    assert_non_null(strstr(page.data, "| Ensembles | 70.0 | 70.0 |"));
-    assert_non_null(strstr(page.data, "| Ensembles | **0.050** | **0.050** |"));
+    assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1 (86.9 · 74.8)** | **85.0 (72.9)** |"));
+    assert_non_null(strstr(page.data, "| Ensembles | 70.0 (88.6 · 80.0) | 70.0 (74.4) |"));
+    assert_non_null(
+        strstr(page.data, "| Ensembles | **0.050 (0.058 · 0.045)** | **0.050 (0.067)** |"));
     assert_non_null(strstr(page.data, "| ensemble - bbt | sst2 |"));
     assert_non_null(strstr(page.data, "| sst2-ensemble-2 | not done yet"));
     assert_non_null(strstr(page.data, "| BBT | 2 | 100 | 1000 | 2.0 | 10 | 1.0 |"));
@@ -296,7 +297,7 @@ static void tables_hold_means_and_deviations(void **state) {
     kh_buf_free(&page);
     page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_HTML, &page);
-    assert_non_null(strstr(page.data, "<strong>85.0 ± 7.1</strong>"));
+    assert_non_null(strstr(page.data, "<strong>85.0 ± 7.1</strong><small>86.9 · 74.8</small>"));
     kh_buf_free(&page);
     kh_repro_plan_free(&a);
 }
@@ -493,12 +494,19 @@ static void every_allocation_of_the_tables_may_fail(void **state) {
 static void published_numbers_are_found(void **state) {
     (void)state;
     kh_published p;
+    const char *large = KH_PAPER_MODEL;
     assert_int_equal(kh_published_init(&p, NULL), 0);
-    assert_true(kh_published_find(&p, "1", "logits", "average", NULL, NULL)->value == 74.4);
-    assert_true(kh_published_find(&p, "2", "labels", "average", NULL, NULL)->value == 0.217);
-    assert_null(kh_published_find(&p, "1", "bbt", "sst2", NULL, NULL));
-    for (int i = 0; i < p.n; i++)
-        assert_non_null(p.value[i].source);
+    assert_int_equal(p.n, 460);
+    assert_true(
+        kh_published_find(&p, large, "1", "prompt-tuning", "sst2", NULL, NULL)->value == 68.23);
+    assert_true(kh_published_find(&p, large, "1", "prompt-tuning", "sst2", NULL, NULL)->sd == 3.78);
+    const kh_published_value *far =
+        kh_published_find(&p, large, "4", "ensemble", "mrpc", "rte", "entropy");
+    assert_true(far->value == 0.35 && far->sd == 0.038);
+    assert_non_null(kh_published_find(&p, KH_PAPER_MODEL_2, "2", "elbo", "snli", NULL, NULL));
+    assert_true(
+        kh_published_find(&p, large, "4", "lower-bound", "sst2", "rte", NULL)->value == 0.072);
+    assert_null(kh_published_find(&p, large, "1", "smc", "sst2", NULL, NULL));
     kh_published_free(&p);
 }
 
