@@ -538,9 +538,10 @@ typedef struct kh_plm_info {
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
-    const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
-    bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
-    int ranks;         /* processes that share the work: several under mpirun or srun */
+    const char *opened; /* the folder, word or URL that kh_plm_open was given */
+    const char *model;  /* what a service calls its model; NULL: `opened` is its name */
+    bool next;          /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;          /* processes that share the work: several under mpirun or srun */
     bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
                     shows absolute logits */
 } kh_plm_info;
@@ -1087,7 +1088,9 @@ typedef struct kh_tune_opts {
     void (*record)(void *user,
         const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;
-    const char *model, *data; /* for the record: where they come from; NULL: not known */
+    /* For the record: what the posterior calls the model and the data. NULL: what the box was
+     * opened with; not known. */
+    const char *model, *data;
     int shots;
     const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is
                            refused */

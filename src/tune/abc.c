@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct abc_opts {
-    kh_labels_opts labels; /* first: labels.c looks for it there */
+    kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int samples, first_draws, max_misses, early, tolerance;
     double min_rate;
     int generations, importance; /* ABC-SMC */
@@ -410,11 +410,6 @@ static void most_of_abc_smc(const kh_tuning *t, const void *opts, kh_plan *most)
     kh_labels_most(t, &o->labels, o->first_draws + n * most_draws(o), n, o->samples, most);
 }
 
-static int rejection_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(
-        t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
-}
-
 const kh_method kh_method_abc_rejection = {
     .name = "abc-rejection",
     .summary = "labels only: prior draws with few enough errors",
@@ -425,12 +420,8 @@ const kh_method kh_method_abc_rejection = {
     .exact = exact,
     .least = least,
     .most = most_of_rejection,
-    .run = rejection_on_box,
+    .sampler = &kh_sampler_abc_rejection,
 };
-
-static int abc_smc_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(t, &kh_sampler_abc_smc, opts, ((const abc_opts *)opts)->samples, p, err);
-}
 
 const kh_method kh_method_abc_smc = {
     .name = "abc-smc",
@@ -442,5 +433,5 @@ const kh_method kh_method_abc_smc = {
     .exact = exact,
     .least = least,
     .most = most_of_abc_smc,
-    .run = abc_smc_on_box,
+    .sampler = &kh_sampler_abc_smc,
 };

@@ -1,4 +1,4 @@
-/* labels.h - likelihood-free methods on the box: what comes before a sampler and after it.
+/* likelihood_free.h - likelihood-free methods on the box: what comes before a sampler and after it.
  *
  * The box becomes a kh_simulator whose errors are wrong labels on the train rows, a kh_monitor
  * keeps budgets and record and scores populations on dev by their votes, and in the end the votes
@@ -29,10 +29,9 @@ typedef struct kh_labels_opts {
     }
 #define KH_LABELS_ROWS(S, m) KH_LABELS_ROWS_EVERY(S, m, "1")
 
-/* Runs a sampler on the box and fills the posterior. opts: the sampler's, which start with a
- * kh_labels_opts. samples: how many members its populations have at most. */
-int kh_labels_run(
-    kh_tuning *, const kh_sampler *, const void *opts, int samples, kh_posterior *, kh_err *err);
+/* Runs the sampler that a method names on the box and fills the posterior. opts: the sampler's,
+ * which start with a kh_labels_opts. */
+int kh_labels_run(kh_tuning *, const kh_sampler *, const void *opts, kh_posterior *, kh_err *err);
 /* For kh_method.least: one batch of candidates and a look at those that may come of it. */
 long long kh_labels_least(const kh_tuning *, int samples);
 /* For kh_method.most: so many candidates, each asked about all train rows, in so many populations.

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/dataset.h"
+#include "tune/likelihood_free.h"
 
 #include <string.h>
 
@@ -159,7 +160,8 @@ static int sign(
     kh_opts_json(m->opts, opts, &json);
     p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
     kh_buf_free(&json);
-    const char *served = kh_plm_describe(t->plm).model, *model = served ? served : o->model;
+    const char *served = kh_plm_describe(t->plm).model,
+               *model = served ? served : kh_tuning_model(t);
     if (!p->model) /* a method may have made a model of its own */
         p->model = kh_posterior_keep(p, model);
     p->data = kh_posterior_keep(p, o->data);
@@ -191,7 +193,7 @@ static int run_method(
     if (begun)
         kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
-        rc = m->run(t, opts, p, &why);
+        rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, &why) : m->run(t, opts, p, &why);
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, &why);
     kh_plm_set_cache(t->plm, NULL);

@@ -31,6 +31,9 @@ typedef struct kh_method {
     long long (*least)(const kh_tuning *, const void *opts);
     /* What the longest run takes, budgets of queries and time apart; NULL: cannot be told. */
     void (*most)(const kh_tuning *, const void *opts, kh_plan *);
+    /* A likelihood-free method names its sampler, whose options it shares, and has no `run` of its
+     * own (likelihood_free.c). */
+    const struct kh_sampler *sampler;
     /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the
      * end. */
     int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);

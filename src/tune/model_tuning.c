@@ -34,7 +34,7 @@ static int publish(
     kh_plm *plm = NULL;
     int rc = kh_dir_make(dir, err);
     if (rc == 0 && (rc = kh_params_save(&box->params, box->w, dir, KH_DTYPE_F32, err)) == 0)
-        rc = kh_tokenizer_copy(t->o->model, dir, err);
+        rc = kh_tokenizer_copy(box->dir, dir, err);
     if (rc == 0)
         rc = kh_plm_open(&plm, dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, err);
     if (rc == 0) {

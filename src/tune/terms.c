@@ -121,7 +121,7 @@ int kh_tuning_begin_run(kh_tuning *u, const kh_method *m, const void *opts, kh_e
     collect(&t, u, m, opts);
     kh_run_card card = { .method = m->name,
         .task = u->task->name,
-        .model = o->model,
+        .model = kh_tuning_model(u),
         .data = o->data,
         .access = kh_access_name(m->access),
         .metric = kh_metric_name(u->task->metric),

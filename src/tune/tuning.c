@@ -14,6 +14,10 @@
 
 /* -------------------------------------------------------------------------------------- budget */
 
+const char *kh_tuning_model(const kh_tuning *t) {
+    return t->o->model ? t->o->model : kh_plm_describe(t->plm).opened;
+}
+
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
     t->started = t->kept = kh_clock();

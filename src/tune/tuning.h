@@ -33,6 +33,8 @@ typedef struct kh_tuning {
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
+/* What the record calls the model: the caller's word, or what the box was opened with. */
+const char *kh_tuning_model(const kh_tuning *);
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 double kh_tuning_seconds(
