@@ -42,7 +42,7 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
     const char *path = kh_stored_path(s);
     size_t want[2];
     int rank = kh_weight_stored_shape(row, c, want);
-    if (s->straight && rank == 2) {
+    if (s->straight && kh_weight_spelling(row, c)->turned && rank == 2) {
         size_t rows = want[1];
         want[1] = want[0];
         want[0] = rows;
@@ -58,11 +58,11 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
     }
     if (a->dtype == KH_DTYPE_ANY)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: tensor \"%s\" is of type %s, which is not read; weights must be F32, F16 or BF16, "
-            "or "
-            "in a GGUF file Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ2_XXS, IQ4_NL, IQ4_XS or "
-            "MXFP4",
-            path, a->name, a->type);
+            "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16%s", path, a->name,
+            a->type,
+            s->gguf ? ", or Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ2_XXS, IQ4_NL, IQ4_XS or "
+                      "MXFP4"
+                    : "");
     if (s->heads > 0 && want[0] % (2 * (size_t)s->heads) != 0)
         return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\": %zu rows are no pairs in %d heads",
             path, a->name, want[0], s->heads);
