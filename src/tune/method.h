@@ -22,6 +22,7 @@ typedef struct kh_method {
     kh_access access;    /* the least that the box must let out */
     bool soft;           /* searches soft prompts */
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
+    bool holds;          /* knows in the end what its result answers on dev (kh_tuning_hold) */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings where they differ from the defaults;

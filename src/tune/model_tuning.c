@@ -94,6 +94,7 @@ const kh_method kh_method_model_tuning = {
     .name = "model-tuning",
     .summary = "all weights, learned by gradients: a model of its own",
     .access = KH_ACCESS_WEIGHTS,
+    .holds = true,
     .opts = model_table,
     .opts_size = sizeof(model_opts),
     .run = run_model_tuning,
