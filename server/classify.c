@@ -133,7 +133,7 @@ static void run(kh_server *s, kh_call **calls, int n) {
 
 static bool joins(const kh_call *a, const kh_call *b) { return a->way == b->way; }
 
-static const kh_way CLASSIFY = { joins, run, free_texts };
+static const kh_way CLASSIFY = { joins, run, free_texts, true };
 
 void kh_post_classify(kh_server *s, kh_call *c) {
     kh_err err = { 0 };
@@ -146,8 +146,11 @@ void kh_post_classify(kh_server *s, kh_call *c) {
     c->way = &CLASSIFY;
     if (read_texts(s, t, c->body.data ? c->body.data : "", c->body.len, &err) != 0)
         kh_reply_err(c, &err);
-    c->cost =
-        (long long)t->n * kh_posterior_describe(s->what.posterior).samples * s->limits.max_len;
+    kh_posterior_info info = kh_posterior_describe(s->what.posterior);
+    c->queries = (long long)t->n * info.samples;
+    c->cost = c->queries * s->limits.max_len;
+    /* For each text: two distributions in numbers and in words, and some facts. */
+    c->bound = (size_t)t->n * (1024 + 160 * (size_t)info.task->n_label);
 }
 
 /* ---------------------------------------------------------------------------------- what it is */
@@ -208,12 +211,12 @@ int kh_report_init(kh_server *s, kh_err *err) {
 
 void kh_get_page(kh_server *s, kh_call *c) {
     (void)s;
-    kh_reply_text(c, 200, "text/html; charset=utf-8", PAGE);
+    kh_reply_fixed(c, "text/html; charset=utf-8", PAGE);
 }
 
 void kh_get_report(kh_server *s, kh_call *c) {
     if (s->report)
-        kh_reply_text(c, 200, "text/html; charset=utf-8", s->report);
+        kh_reply_fixed(c, "text/html; charset=utf-8", s->report);
     else
         kh_reply_fail(c, 404, "this run has no report; \"keyhole eval RUN\" writes one");
 }
