@@ -1,6 +1,7 @@
 /* cmd_tune.c - keyhole tune: from a frozen model and a few labelled rows to a posterior in a
  * folder. */
 #include "cli.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -111,8 +112,7 @@ typedef struct tune {
 
 static int log_open(tune *u, kh_err *err) {
     char *path = kh_path_join(u->o->out, "log.txt");
-    u->log = path ? fopen(path, "w") : NULL;
-    int rc = u->log ? 0 : path ? kh_fail_errno(err, path, "cannot write") : kh_fail_memory(err);
+    int rc = path ? cli_open_log(path, &u->log, err) : kh_fail_memory(err);
     kh_free(path);
     return rc;
 }
