@@ -448,7 +448,7 @@ static void rows_that_never_fit_are_refused(void **state) {
 
 static void methods_are_listed(void **state) {
     (void)state;
-    assert_string_equal(kh_method_name(0), "manual");
+    assert_string_equal(kh_method_name(0), "auto");
     int n = 0;
     while (kh_method_name(n))
         n++;
