@@ -254,7 +254,7 @@ static int check_fixed(kh_server *s, kh_buf *fixed, int n, kh_buf *asked, kh_err
 }
 
 static bool is_fixed(const kh_server *s) {
-    return !s->scorer && !s->what.any_words && !s->predictor;
+    return !s->scorer && !s->what.any_words && s->n_tuned == 0;
 }
 
 int kh_guard_words(kh_server *s, const kh_words *w, kh_err *err) {

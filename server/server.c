@@ -129,6 +129,10 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
         MHD_add_response_header(r, HEADERS[i][0], HEADERS[i][1]);
     if (c->reply.retry || failed)
         MHD_add_response_header(r, "Retry-After", "1");
+    char id[32]; /* what a client quotes when it asks about an answer, under both formats' names */
+    snprintf(id, sizeof id, "req-%lld", atomic_fetch_add(&s->count.replies, 1) + 1);
+    MHD_add_response_header(r, "x-request-id", id);
+    MHD_add_response_header(r, "x-typesafe-request-id", id);
     if (status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (atomic_load(&s->draining) || c->refused)
@@ -154,6 +158,8 @@ static const kh_route MODEL_ROUTES[] = {
     { "POST", "/v1/score", false, kh_post_score },
     { "POST", "/v1/completions", false, kh_post_completions },
     { "POST", "/v1/embeddings", false, kh_post_embeddings },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -163,8 +169,10 @@ static const kh_route RUN_ROUTES[] = {
     { "GET", "/metrics", false, kh_get_metrics },
     { "GET", "/report", false, kh_get_report },
     { "GET", "/v1/models", false, kh_get_models },
-    { "GET", "/v1/run", false, kh_get_model },
+    { "GET", "/v1/run", false, kh_get_run },
     { "POST", "/v1/classify", false, kh_post_classify },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -213,7 +221,7 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
     bool known = kh_guard_token(s, c);
     if (kh_guard_head(s, c, method))
-        c->route = find_route(c, s->predictor ? RUN_ROUTES : MODEL_ROUTES, method, url);
+        c->route = find_route(c, s->n_tuned > 0 ? RUN_ROUTES : MODEL_ROUTES, method, url);
     if (c->route && !c->route->open && !known) {
         kh_reply_fail(c, 401, "this server wants a bearer token");
         c->route = NULL;
@@ -468,6 +476,12 @@ static int record_nothing(void *self, const kh_answer_unit *u, int n, kh_err *er
     return 0;
 }
 
+static void set_pieces(kh_server *s, const kh_answer_cache *pieces) {
+    kh_plm_set_cache(s->what.plm, pieces);
+    for (int i = 0; i < s->what.n_other; i++)
+        kh_plm_set_cache(s->what.others[i].plm, pieces);
+}
+
 int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts *o, kh_err *err) {
     *out = NULL;
     kh_server *s = kh_calloc(1, sizeof *s);
@@ -476,16 +490,15 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     s->what = *what;
     s->o = *o;
     s->started = kh_clock();
+    s->since = (long long)time(NULL);
     s->pieces = (kh_answer_cache){ is_abandoned, know_nothing, recall_nothing, record_nothing, s };
-    kh_plm_set_cache(what->plm, &s->pieces);
+    set_pieces(s, &s->pieces);
     s->access = kh_plm_describe(what->plm).access;
     s->labeler = kh_plm_labeler(what->plm, NULL);
     s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
     int rc = kh_guard_init(s, err);
     if (rc == 0 && what->task)
         rc = kh_guard_task(s, what->task, err);
-    if (rc == 0 && what->posterior)
-        rc = kh_report_init(s, err);
     if (rc == 0)
         rc = what->posterior ? kh_classify_init(s, err) : kh_describe_init(s, err);
     if (rc == 0)
@@ -533,13 +546,11 @@ void kh_server_stop(kh_server *s) {
         pthread_mutex_destroy(&s->sockets_lock);
         pthread_cond_destroy(&s->watch_wake);
     }
-    kh_plm_set_cache(s->what.plm, NULL);
+    set_pieces(s, NULL);
     kh_guard_free(s);
     kh_free(s->model_json);
     kh_free(s->tokenizer_json);
-    kh_predictor_free(s->predictor);
-    kh_decisions_free(&s->decisions);
-    kh_free(s->report);
+    kh_classify_free(s);
     kh_free(s);
 }
 

@@ -24,8 +24,11 @@ typedef struct kh_served {
     const kh_task *task; /* at access level labels: whose words may be asked about; NULL: those of
                             the first question */
     bool any_words;      /* or any */
-    const kh_posterior *posterior; /* a classifier instead of a model; NULL: a model */
-    const char *run;               /* its folder */
+    const kh_posterior *posterior;  /* a classifier instead of a model; NULL: a model */
+    const char *run;                /* its folder */
+    const struct kh_served *others; /* more classifiers, each with its own name and box; a request
+                                       names one as its model */
+    int n_other;
 } kh_served;
 
 typedef struct kh_server_opts {
