@@ -119,6 +119,10 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
         MHD_add_response_header(r, HEADERS[i][0], HEADERS[i][1]);
     if (c->reply.retry || failed)
         MHD_add_response_header(r, "Retry-After", "1");
+    char id[32]; /* what a client quotes when it asks about an answer, under both formats' names */
+    snprintf(id, sizeof id, "req-%lld", atomic_fetch_add(&s->count.replies, 1) + 1);
+    MHD_add_response_header(r, "x-request-id", id);
+    MHD_add_response_header(r, "x-typesafe-request-id", id);
     if (status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (atomic_load(&s->draining) || c->refused)
@@ -144,6 +148,8 @@ static const kh_route MODEL_ROUTES[] = {
     { "POST", "/v1/score", false, kh_post_score },
     { "POST", "/v1/completions", false, kh_post_completions },
     { "POST", "/v1/embeddings", false, kh_post_embeddings },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -153,8 +159,10 @@ static const kh_route RUN_ROUTES[] = {
     { "GET", "/metrics", false, kh_get_metrics },
     { "GET", "/report", false, kh_get_report },
     { "GET", "/v1/models", false, kh_get_models },
-    { "GET", "/v1/run", false, kh_get_model },
+    { "GET", "/v1/run", false, kh_get_run },
     { "POST", "/v1/classify", false, kh_post_classify },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -217,7 +225,7 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     atomic_fetch_add(&s->count.active, 1);
     set_deadline(s, connection, s->o.body_time);
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-    c->route = find_route(c, s->predictor ? RUN_ROUTES : MODEL_ROUTES, method, url);
+    c->route = find_route(c, s->n_tuned > 0 ? RUN_ROUTES : MODEL_ROUTES, method, url);
     if (c->route && s->token && !c->route->open && !has_token(s, c)) {
         kh_reply_fail(c, 401, "this server wants a bearer token");
         c->route = NULL;
@@ -487,12 +495,11 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     s->what = *what;
     s->o = *o;
     s->started = kh_clock();
+    s->since = (long long)time(NULL);
     s->access = kh_plm_describe(what->plm).access;
     s->labeler = kh_plm_labeler(what->plm, NULL);
     s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
     int rc = read_token(s, err);
-    if (rc == 0 && what->posterior)
-        rc = kh_report_init(s, err);
     if (rc == 0)
         rc = what->posterior ? kh_classify_init(s, err) : kh_describe_init(s, err);
     if (rc == 0)
@@ -543,9 +550,7 @@ void kh_server_stop(kh_server *s) {
     kh_free(s->token);
     kh_free(s->model_json);
     kh_free(s->tokenizer_json);
-    kh_predictor_free(s->predictor);
-    kh_decisions_free(&s->decisions);
-    kh_free(s->report);
+    kh_classify_free(s);
     kh_free(s);
 }
 

@@ -21,8 +21,11 @@ typedef struct kh_served {
     const char *dir;  /* where its tokenizer is; NULL: not given out */
     bool embeddings; /* log-probabilities of the whole vocabulary, and hidden states, may go out too
                       */
-    const kh_posterior *posterior; /* a classifier instead of a model; NULL: a model */
-    const char *run;               /* its folder */
+    const kh_posterior *posterior;  /* a classifier instead of a model; NULL: a model */
+    const char *run;                /* its folder */
+    const struct kh_served *others; /* more classifiers, each with its own name and box; a request
+                                       names one as its model */
+    int n_other;
 } kh_served;
 
 typedef struct kh_server_opts {

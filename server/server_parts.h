@@ -5,6 +5,7 @@
  *     metrics.c    what /metrics counts                          classify.c   POST /v1/classify
  *     embeddings.c POST /v1/embeddings                           completions.c  POST
  * /v1/completions, as vLLM has it
+ *     decide.c     POST /v1/decisions, POST /v1/systemone        questions.c  what they ask
  *
  * A request becomes a kh_call. Its route's `prepare` runs on a thread of libmicrohttpd: it either
  * fills the reply, or reads the body into `parsed` and says how the box is to be asked (`way`);
@@ -83,7 +84,7 @@ void kh_queue_stop(kh_server *, bool now);
 
 typedef struct kh_counters {
     atomic_llong requests[6]; /* by the first digit of the status */
-    atomic_llong queries, prompts, batches, batched, received, refused, timeouts;
+    atomic_llong replies, queries, prompts, batches, batched, received, refused, timeouts;
     atomic_llong seconds_bucket[12], seconds_count, microseconds;
     atomic_int connections, active;
 } kh_counters;
@@ -98,6 +99,16 @@ typedef struct kh_socket { /* a connection, for the watch that ends those that t
     struct kh_socket *before, *after;
 } kh_socket;
 
+/* A classifier that is served. */
+typedef struct kh_tuned {
+    kh_served what;
+    kh_predictor *predictor;
+    kh_decisions decisions;
+    bool decides;
+    bool probabilities;  /* answers are more than votes that nothing has calibrated */
+    char *report, *json; /* its report, or NULL; what GET /v1/run answers */
+} kh_tuned;
+
 struct kh_server {
     kh_served what;
     kh_server_opts o;
@@ -107,15 +118,13 @@ struct kh_server {
     kh_wire_limits limits;
     char *token;                       /* NULL: none is asked for */
     char *model_json, *tokenizer_json; /* what GET /v1/model and /v1/tokenizer answer */
-    /* A classifier. */
-    kh_predictor *predictor;
-    kh_decisions decisions;
-    bool decides;
-    char *report;
+    kh_tuned *tuned;                   /* [n_tuned] classifiers; none: a model */
+    int n_tuned;
     kh_counters count;
     atomic_size_t bytes; /* of bodies in memory */
     atomic_bool draining;
     double started;
+    long long since; /* the same, in seconds since 1970 */
     kh_queue queue;
     struct MHD_Daemon *daemon;
     int port;
@@ -148,7 +157,13 @@ void kh_post_score(kh_server *, kh_call *);
 void kh_post_completions(kh_server *, kh_call *);
 void kh_post_embeddings(kh_server *, kh_call *);
 int kh_classify_init(kh_server *, kh_err *err);
-int kh_report_init(kh_server *, kh_err *err);
+void kh_classify_free(kh_server *);
+/* The classifier that a request names: the only one, or by its name; the first if it names none.
+ * NULL: the reply says which there are. */
+kh_tuned *kh_tuned_find(kh_server *, kh_call *, const char *name);
+void kh_get_run(kh_server *, kh_call *);
+void kh_post_decisions(kh_server *, kh_call *);
+void kh_post_systemone(kh_server *, kh_call *);
 void kh_post_classify(kh_server *, kh_call *);
 void kh_get_page(kh_server *, kh_call *);
 void kh_get_report(kh_server *, kh_call *);
