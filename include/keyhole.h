@@ -183,7 +183,10 @@ typedef struct kh_task {
     bool pair;           /* two texts a row */
     bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space
                             (Yelp) */
-    void *memory;        /* NULL for a built-in task */
+    const struct kh_task *variant; /* [n_variant] other templates and words for the same labels;
+                                      only "pretrain --rows" uses them */
+    int n_variant;
+    void *memory; /* NULL for a built-in task */
 } kh_task;
 
 /* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task

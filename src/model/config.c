@@ -147,6 +147,58 @@ static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
     return 0;
 }
 
+/* ---------------------------------------------------------------------------------- seen tasks */
+
+bool kh_config_has_seen(const kh_config *c, const char *task) {
+    size_t n = strlen(task);
+    for (const char *at = c->seen_tasks; *at;) {
+        const char *end = strchrnul(at, ',');
+        if ((size_t)(end - at) == n && memcmp(at, task, n) == 0)
+            return true;
+        at = end + (*end == ',');
+    }
+    return false;
+}
+
+int kh_config_add_seen(kh_config *c, const char *task, kh_err *err) {
+    size_t used = strlen(c->seen_tasks);
+    if (kh_config_has_seen(c, task))
+        return 0;
+    if (!*task || strchr(task, ',') || used + strlen(task) + 2 > KH_SEEN_MAX)
+        return kh_fail(err, KH_ELIMIT,
+            "\"seen_tasks\" cannot hold \"%.80s\": names have no comma, and all of them %d bytes",
+            task, (int)KH_SEEN_MAX);
+    snprintf(c->seen_tasks + used, KH_SEEN_MAX - used, "%s%s", used ? "," : "", task);
+    return 0;
+}
+
+static int read_seen(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    const json_t *list = json_object_get(root, "seen_tasks");
+    if (list && !json_is_array(list))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"seen_tasks\" must be a list of names of tasks", name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *task = json_string_value(json_array_get(list, i));
+        int rc = kh_config_add_seen(c, task ? task : "", err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void put_seen(const kh_config *c, kh_buf *out) {
+    if (!*c->seen_tasks)
+        return;
+    kh_buf_text(out, "  \"seen_tasks\": [");
+    for (const char *at = c->seen_tasks; *at;) {
+        const char *end = strchrnul(at, ',');
+        kh_buf_text(out, at == c->seen_tasks ? "" : ", ");
+        kh_json_quote(out, at, (size_t)(end - at));
+        at = end + (*end == ',');
+    }
+    kh_buf_text(out, "],\n");
+}
+
 int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int value = *(const int *)((const char *)c + size_table[i].offset);
@@ -176,7 +228,8 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
         (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
-        (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0)
+        (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0 &&
+        (rc = read_seen(c, root, name, err)) == 0)
         rc = kh_config_check(c, name, err);
     json_decref(root);
     return rc;
@@ -210,6 +263,7 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
         kh_buf_printf(
             out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
     kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
+    put_seen(c, out);
     kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
         c->tied ? "true" : "false", torch_name[dtype]);
 }
