@@ -114,7 +114,7 @@ static const kh_opt pretrain_table[] = {
         .arg = "SECONDS", .help = "how often" },
     { "budget-time", KH_OPT_NUMBER, AT(budget_time), "0", .min = 0, .max = 1e9, .arg = "SECONDS",
         .help = "stop then; --resume goes on" },
-    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16",
+    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16|q8_0",
         .help = "how model.safetensors stores numbers" },
     { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N",
         .help = "parts of a batch that threads share; another number gives other bits" },
@@ -312,7 +312,7 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         .tokenizer = o->tokenizer,
         .init = o->init,
         .out = o->out,
-        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype),
+        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype), /* in the order of the enum */
         .batch_tokens = o->batch_tokens,
         .joined = o->windows == 1,
         .adamw = { .lr = o->lr,

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BLOCK_METHOD "keyhole-q8_0"
+
 static const struct type_row {
     const char *type;
     kh_family family;
@@ -139,21 +141,16 @@ static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
     if (decoder)
         return kh_fail(
             err, KH_EUNSUPPORTED, "%s: \"is_decoder\" is true; only encoders are read", name);
-    if (json_is_object(json_object_get(root, "quantization_config")))
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 "
-            "model",
-            name);
     return 0;
 }
 
 /* ---------------------------------------------------------------------------------- seen tasks */
 
-bool kh_config_has_seen(const kh_config *c, const char *task) {
-    size_t n = strlen(task);
-    for (const char *at = c->seen_tasks; *at;) {
+bool kh_name_is_listed(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; *at;) {
         const char *end = strchrnul(at, ',');
-        if ((size_t)(end - at) == n && memcmp(at, task, n) == 0)
+        if ((size_t)(end - at) == n && memcmp(at, name, n) == 0)
             return true;
         at = end + (*end == ',');
     }
@@ -162,7 +159,7 @@ bool kh_config_has_seen(const kh_config *c, const char *task) {
 
 int kh_config_add_seen(kh_config *c, const char *task, kh_err *err) {
     size_t used = strlen(c->seen_tasks);
-    if (kh_config_has_seen(c, task))
+    if (kh_name_is_listed(c->seen_tasks, task))
         return 0;
     if (!*task || strchr(task, ',') || used + strlen(task) + 2 > KH_SEEN_MAX)
         return kh_fail(err, KH_ELIMIT,
@@ -199,6 +196,21 @@ static void put_seen(const kh_config *c, kh_buf *out) {
     kh_buf_text(out, "],\n");
 }
 
+/* Matrices of 8 bits, as keyhole writes them; what other tools call quantised is not read. */
+static int read_blocks(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    const json_t *q = json_object_get(root, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    if (!json_is_object(q))
+        return 0;
+    if (!method || strcmp(method, BLOCK_METHOD) != 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 "
+            "model, or one that \"keyhole pretrain --dtype q8_0\" wrote",
+            name);
+    c->blocks = KH_DTYPE_Q8_0;
+    return 0;
+}
+
 int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int value = *(const int *)((const char *)c + size_table[i].offset);
@@ -229,7 +241,7 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
         (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
         (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0 &&
-        (rc = read_seen(c, root, name, err)) == 0)
+        (rc = read_blocks(c, root, name, err)) == 0 && (rc = read_seen(c, root, name, err)) == 0)
         rc = kh_config_check(c, name, err);
     json_decref(root);
     return rc;
@@ -264,6 +276,9 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
             out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
     kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
     put_seen(c, out);
+    if (dtype == KH_DTYPE_Q8_0)
+        kh_buf_printf(
+            out, "  \"quantization_config\": { \"quant_method\": \"%s\" },\n", BLOCK_METHOD);
     kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
-        c->tied ? "true" : "false", torch_name[dtype]);
+        c->tied ? "true" : "false", torch_name[dtype <= KH_DTYPE_BF16 ? dtype : KH_DTYPE_ANY]);
 }

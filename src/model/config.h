@@ -22,21 +22,23 @@ typedef enum kh_act {
 enum { KH_SEEN_MAX = 512 };
 
 typedef struct kh_config {
-    kh_family family;             /* whose rules hold: tensor names, positions, head */
-    const char *type;             /* "model_type"; static */
-    int layers;                   /* L */
-    int hidden;                   /* H */
-    int heads;                    /* A, divides H */
-    int inner;                    /* I, width of the feed-forward part */
-    int vocab;                    /* V */
-    int positions;                /* P, rows of the position table */
-    int types;                    /* T, rows of the token-type table; 0: the family has none */
-    int pad;                      /* id of the padding token */
-    int first_position;           /* position of the first token: 0, RoBERTa pad + 1 */
-    double eps;                   /* of every LayerNorm */
-    kh_act act;                   /* of the feed-forward part */
-    kh_act head_act;              /* of the head: RoBERTa's is always GELU */
-    bool tied;                    /* the decoder is the word-embedding matrix */
+    kh_family family;   /* whose rules hold: tensor names, positions, head */
+    const char *type;   /* "model_type"; static */
+    int layers;         /* L */
+    int hidden;         /* H */
+    int heads;          /* A, divides H */
+    int inner;          /* I, width of the feed-forward part */
+    int vocab;          /* V */
+    int positions;      /* P, rows of the position table */
+    int types;          /* T, rows of the token-type table; 0: the family has none */
+    int pad;            /* id of the padding token */
+    int first_position; /* position of the first token: 0, RoBERTa pad + 1 */
+    double eps;         /* of every LayerNorm */
+    kh_act act;         /* of the feed-forward part */
+    kh_act head_act;    /* of the head: RoBERTa's is always GELU */
+    bool tied;          /* the decoder is the word-embedding matrix */
+    kh_dtype blocks;    /* KH_DTYPE_Q8_0: matrices are stored as bytes of such blocks, which
+                           "quantization_config" says; otherwise KH_DTYPE_ANY */
     char seen_tasks[KH_SEEN_MAX]; /* names of tasks whose train rows it has learned from, with a
                                      comma between them; ours, "seen_tasks" in the file */
 } kh_config;
@@ -50,8 +52,9 @@ void kh_config_put(const kh_config *, kh_dtype, kh_buf *out);
  * sentence. */
 int kh_config_check(const kh_config *, const char *place, kh_err *err);
 
-/* Whether the model has learned from rows of the task of this name; and notes that it has. */
-bool kh_config_has_seen(const kh_config *, const char *task);
+/* Whether one of the names in a list with commas is this. */
+bool kh_name_is_listed(const char *list, const char *name);
+/* Notes that the model has learned from rows of the task of this name. */
 int kh_config_add_seen(kh_config *, const char *task, kh_err *err);
 
 /* The longest sequence. */

@@ -6,6 +6,7 @@
  * were, and a file cut short is a sentence and not a signal. On the way every piece is hashed into
  * the fingerprint, searched for NaN and infinities, and converted if another format was asked for.
  */
+#include "model/blocks.h"
 #include "model/checkpoint.h"
 #include "model/weights.h"
 
@@ -34,12 +35,21 @@ typedef struct loader {
 
 /* ---------------------------------------------------------------------------------- one tensor */
 
+/* What an array's bytes are: what the file says, or the blocks that the config says. */
+static kh_dtype array_dtype(const loader *l, const kh_array *a) {
+    bool bytes = a->dtype == KH_DTYPE_ANY && a->rank == 2 && strcmp(a->type, "U8") == 0;
+    return bytes ? l->m->config.blocks : a->dtype;
+}
+
 static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s, kh_err *err) {
     const kh_config *c = &l->m->config;
     const kh_array *a = s->array;
     const char *path = kh_safetensors_path(s->file);
     size_t want[2];
     int rank = kh_weight_shape(row, c, want);
+    kh_dtype dtype = array_dtype(l, a);
+    if (kh_is_blocks(dtype))
+        want[1] = kh_numbers_bytes(dtype, want[1]);
     if (a->rank != rank || memcmp(a->shape, want, (size_t)rank * sizeof *want) != 0) {
         char have_text[256], want_text[64];
         kh_shape_text(a->shape, a->rank, have_text, sizeof have_text);
@@ -49,7 +59,7 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
             have_text, row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "",
             kh_weight_key(row->cols), want_text);
     }
-    if (a->dtype == KH_DTYPE_ANY)
+    if (dtype == KH_DTYPE_ANY)
         return kh_fail(err, KH_EUNSUPPORTED,
             "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name,
             a->type);
@@ -72,7 +82,7 @@ static int fail_nonfinite(const kh_stored *s, const kh_tensor *t, size_t at, kh_
 /* n numbers into the format that was asked for, which may be too narrow for them. */
 static int convert(const loader *l, const kh_stored *s, const void *in, void *to, kh_dtype dtype,
     size_t n, kh_err *err) {
-    kh_numbers_convert(in, s->array->dtype, to, dtype, n);
+    kh_numbers_convert(in, array_dtype(l, s->array), to, dtype, n);
     if (l->opts.allow_nonfinite || kh_numbers_nonfinite(to, dtype, n) == n)
         return 0;
     return kh_fail(err, KH_ELIMIT,
@@ -82,20 +92,20 @@ static int convert(const loader *l, const kh_stored *s, const void *in, void *to
 
 /* Reads the whole array into t, which has its shape and format but no memory yet. */
 static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err) {
-    kh_dtype from = s->array->dtype;
-    size_t from_bytes = kh_dtype_bytes(from), to_bytes = kh_dtype_bytes(t->dtype);
+    kh_dtype from = array_dtype(l, s->array);
+    size_t to_bytes = kh_dtype_bytes(t->dtype);
     size_t n = (size_t)t->rows * (size_t)t->cols;
     t->data = kh_aligned(n * to_bytes);
     if (!t->data)
         return kh_fail_memory(err);
     for (size_t at = 0, many; at < n; at += many) {
-        many = n - at < PIECE / from_bytes ? n - at : PIECE / from_bytes;
+        many = n - at < PIECE / sizeof(float) ? n - at : PIECE / sizeof(float);
         char *to = (char *)t->data + at * to_bytes, *in = from == t->dtype ? to : l->piece;
-        int rc =
-            kh_safetensors_read(s->file, s->array, at * from_bytes, many * from_bytes, in, err);
+        int rc = kh_safetensors_read(
+            s->file, s->array, kh_numbers_bytes(from, at), kh_numbers_bytes(from, many), in, err);
         if (rc != 0)
             return rc;
-        XXH3_64bits_update(&l->hash, in, many * from_bytes);
+        XXH3_64bits_update(&l->hash, in, kh_numbers_bytes(from, many));
         size_t bad = l->opts.allow_nonfinite ? many : kh_numbers_nonfinite(in, from, many);
         if (bad < many)
             return fail_nonfinite(s, t, at + bad, err);
@@ -142,8 +152,8 @@ static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t,
         return rc;
     /* What identifies the tensor, before its bytes: its row in the table, layer, format and shape.
      */
-    uint32_t head[5] = { (uint32_t)(row - kh_weight_table), (uint32_t)layer,
-        (uint32_t)s->array->dtype };
+    kh_dtype dtype = array_dtype(l, s->array);
+    uint32_t head[5] = { (uint32_t)(row - kh_weight_table), (uint32_t)layer, (uint32_t)dtype };
     t->rows = row->rows ? kh_weight_size(&l->m->config, row->rows) : 1;
     t->cols = kh_weight_size(&l->m->config, row->cols);
     head[3] = (uint32_t)t->rows;
@@ -151,7 +161,8 @@ static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t,
     XXH3_64bits_update(&l->hash, head, sizeof head);
     t->dtype = !row->rows               ? KH_DTYPE_F32
         : l->opts.store != KH_DTYPE_ANY ? l->opts.store
-                                        : s->array->dtype;
+        : kh_is_blocks(dtype)           ? KH_DTYPE_F32
+                                        : dtype;
     return read_tensor(l, s, t, err);
 }
 
@@ -303,7 +314,7 @@ static int load(loader *l, kh_err *err) {
         (rc = kh_checkpoint_unchanged(&l->files, err)) != 0)
         return rc;
     m->fingerprint = XXH3_64bits_digest(&l->hash);
-    m->file_dtype = find_weight(l, &kh_weight_table[0], 0)->array->dtype;
+    m->file_dtype = array_dtype(l, find_weight(l, &kh_weight_table[0], 0)->array);
     return 0;
 }
 
@@ -383,5 +394,6 @@ kh_model_info kh_model_describe(const kh_model *m) {
         .params = m->params,
         .bytes = model_bytes(m),
         .fingerprint = m->fingerprint,
+        .seen_tasks = c->seen_tasks,
     };
 }

@@ -8,6 +8,8 @@
  * names (they end up in messages on terminals). */
 #include "model/safetensors.h"
 
+#include "model/blocks.h"
+
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/err.h"
@@ -384,7 +386,7 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
     for (int i = 0; i < n; i++) {
         kh_array *a = &plan[i];
         char shape[256];
-        size_t bytes = kh_dtype_bytes(a->dtype);
+        size_t bytes = kh_is_blocks(a->dtype) ? 1 : kh_dtype_bytes(a->dtype);
         bool fits = true;
         for (int d = 0; d < a->rank; d++)
             fits = fits && kh_mul(bytes, a->shape[d], &bytes);
@@ -396,7 +398,7 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
         kh_buf_char(header, ',');
         kh_json_quote(header, a->name, strlen(a->name));
         kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-            kh_dtype_name(a->dtype), shape, a->begin, *total);
+            kh_is_blocks(a->dtype) ? "U8" : kh_dtype_name(a->dtype), shape, a->begin, *total);
     }
     kh_buf_char(header, '}');
     while (header->len % 8 != 0 &&

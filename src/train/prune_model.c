@@ -197,7 +197,7 @@ static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype,
 
 static int write_model(const pruning *p, size_t *params, kh_err *err) {
     const char *dir = p->o->out;
-    kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->file_dtype;
+    kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->w.word.dtype;
     kh_config now;
     int rc = new_config(p, &now, err);
     if (rc != 0)
