@@ -29,9 +29,7 @@ static const kh_opt pretrain_table[] = {
     { "corpus", KH_OPT_LIST, AT(corpus), .arg = "FILE[:WEIGHT]",
         .help = "plain text, one text a line; weight 2 comes twice as often", .required = true },
     { "rows", KH_OPT_LIST, AT(rows), .arg = "TASK=DIR[:WEIGHT]",
-        .help =
-            "also labelled rows, filled into the task's templates, the label's word at the mask: "
-            "those of DIR's train file that neither its test file nor a ready-made split holds" },
+        .help = "also train rows of DIR, in the task's templates, their label's word at the mask" },
     { "rows-share", KH_OPT_NUMBER, AT(rows_share), "0.67", .min = 0, .max = 1, .arg = "X",
         .help = "share of rows, of tokens and of the loss; the rest is text" },
     { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR",
@@ -156,9 +154,7 @@ static int fit_tokenizer(kh_config *c, const char *path, kh_err *err) {
         return rc;
     int pad = kh_tokenizer_special(t, KH_TOKEN_PAD);
     c->vocab = kh_tokenizer_size(t);
-    if (pad >= 0)
-        c->pad = pad;
-    c->first_position = c->family == KH_FAMILY_ROBERTA ? c->pad + 1 : 0;
+    kh_config_set_pad(c, pad >= 0 ? pad : c->pad);
     kh_tokenizer_close(t);
     return 0;
 }
@@ -369,7 +365,8 @@ const cli_command cmd_pretrain = {
             "The folder also keeps the state of the run: stop it with Ctrl-C, or kill it,\n"
             "and --resume goes on to the very weights that it would have reached. The same\n"
             "seed gives the same weights for any number of threads. log.tsv holds losses,\n"
-            "rate and probes for plots.\n"
+            "rate and probes for plots. With --rows it also learns to answer questions:\n"
+            "rows of a train file that neither the test file nor a ready-made split holds.\n"
             "\n"
             "  keyhole tokenizer train --corpus text.txt --vocab 16000 --out tok.json\n"
             "  keyhole pretrain --corpus text.txt --tokenizer tok.json --out model \\\n"

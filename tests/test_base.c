@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hooks.h"
 #include "base/map.h"
@@ -561,6 +562,20 @@ static void version_is_that_of_the_header(void **state) {
     assert_string_equal(kh_version(), KH_VERSION);
 }
 
+static void durations_read_well(void **state) {
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } CASES[] = { { 0, "0.0s" }, { 0.44, "0.4s" }, { 12.3, "12s" }, { 59.6, "1m00s" },
+        { 192, "3m12s" }, { 7500, "2h05m" }, { 97200, "1d03h" }, { -5, "0.0s" }, { 1e12, "0.0s" } };
+    char out[KH_DURATION];
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_string_equal(kh_duration(CASES[i].seconds, out, sizeof out), CASES[i].text);
+    double before = kh_clock();
+    assert_true(kh_clock() >= before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_do_not_wrap_unseen),
@@ -597,6 +612,7 @@ int main(void) {
         cmocka_unit_test(progress_stops_on_request),
         cmocka_unit_test(log_reaches_the_caller),
         cmocka_unit_test(version_is_that_of_the_header),
+        cmocka_unit_test(durations_read_well),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -401,6 +401,28 @@ static void assert_refused(const char *method, kh_plm *box, const kh_task *which
     assert_says(&err, says);
 }
 
+static void swap_folders(void) {
+    char aside[100];
+    snprintf(aside, sizeof aside, "%s-aside", tiny_dir);
+    assert_int_equal(rename(tiny_dir, aside), 0);
+    assert_int_equal(rename(tiny_other, tiny_dir), 0);
+    assert_int_equal(rename(aside, tiny_other), 0);
+}
+
+/* The box knows where its weights are; kh_tune_opts.model is a word for the record. */
+static void the_model_is_a_word_for_the_record(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    o.model = NULL;
+    kh_posterior *p = tune_with("prompt-tuning", SET("epochs=1"), &o);
+    assert_string_equal(p->model, tiny_dir);
+    kh_posterior_free(p);
+    o.model = "a name";
+    p = tune_with("prompt-tuning", SET("epochs=1"), &o);
+    assert_string_equal(p->model, "a name");
+    kh_posterior_free(p);
+}
+
 static void refusals(void **state) {
     (void)state;
     kh_tune_opts o = options();
@@ -408,11 +430,9 @@ static void refusals(void **state) {
     assert_refused(
         "prompt-tuning", closed, task, &o, KH_EUNSUPPORTED, "needs a box that lets out weights");
     kh_plm_close(closed);
-    o.model = tiny_other;
+    swap_folders(); /* what the box was opened from has changed since */
     assert_refused("prompt-tuning", plm, task, &o, KH_EMISMATCH, "is not the model that answers");
-    o.model = NULL;
-    assert_refused("prompt-tuning", plm, task, &o, KH_EARG, "must be told the folder of the model");
-    o = options();
+    swap_folders();
     o.folder = NULL;
     assert_refused("model-tuning", plm, task, &o, KH_EARG, "must be told a folder for it");
     static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} "
@@ -424,6 +444,26 @@ static void refusals(void **state) {
     assert_refused("prompt-tuning", plm, several, &o, KH_EUNSUPPORTED,
         "has several tokens, which methods with gradients do not take");
     kh_task_close(several);
+}
+
+extern int openblas_get_num_threads(void);
+extern void openblas_set_num_threads(int);
+
+/* The number of OpenBLAS's threads belongs to the host process: methods may hold it, and put it
+ * back. */
+static void blas_threads_are_put_back(void **state) {
+    (void)state;
+    static const char *const METHODS[] = { "prompt-tuning", "p-tuning-v2", "feature-mlp",
+        "feature-bilstm" };
+    int before = openblas_get_num_threads();
+    kh_tune_opts o = options();
+    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++) {
+        openblas_set_num_threads(2);
+        kh_posterior_free(tune_with(METHODS[i], SET("epochs=1"), &o));
+        if (openblas_get_num_threads() != 2)
+            fail_msg("%s leaves %d threads", METHODS[i], openblas_get_num_threads());
+    }
+    openblas_set_num_threads(before);
 }
 
 static void out_of_memory(void **state) {
@@ -462,7 +502,9 @@ int main(void) {
         cmocka_unit_test(costs_are_told),
         cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),
+        cmocka_unit_test(the_model_is_a_word_for_the_record),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(blas_threads_are_put_back),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

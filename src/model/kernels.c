@@ -57,3 +57,10 @@ size_t kh_kernels_scratch(int rows, int d) {
         (n + 32) * wide * 4 + n * (n + 32) * 4; /* keys or values packed, and the weights */
     return round_up(product + attention, 64);
 }
+
+/* Keys and values packed, a part at a time, then weights, then a product. */
+size_t kh_causal_scratch(int rows, int keys, int parts, int longest, int d) {
+    size_t wide = round_up((size_t)d, 32), all = (size_t)keys + 32 * (size_t)parts;
+    size_t weights = round_up((size_t)rows, 48) * round_up((size_t)longest + 1, 32);
+    return round_up((2 * all * wide + weights) * 4, 64) + kh_kernels_scratch(rows, 1);
+}

@@ -25,18 +25,18 @@ static void append(kh_params *p, const kh_weight *row, int layer) {
 int kh_params_init(kh_params *p, const kh_config *c, kh_err *err) {
     *p = (kh_params){ .config = *c };
     size_t rows = 0;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         rows += row->layered ? (size_t)c->layers : 1;
     p->item = kh_arena_array(&p->arena, rows, sizeof *p->item);
     if (!p->item)
         return kh_fail_memory(err);
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         if (!row->layered && kh_weight_wanted(row, c, true))
             append(p, row, 0);
     for (int layer = 0; layer < c->layers; layer++)
         for (int matrices = 1; matrices >= 0; matrices--)
-            for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
-                if (row->layered && (row->rows != 0) == matrices)
+            for (const kh_weight *row = kh_weight_table; row->cols; row++)
+                if (row->layered && (row->rows != 0) == matrices && kh_weight_wanted(row, c, true))
                     append(p, row, layer);
     return 0;
 }
@@ -83,8 +83,6 @@ static kh_array *make_plan(const kh_params *p, kh_dtype dtype, kh_arena *arena) 
             return NULL;
         plan[i].rank = kh_weight_shape(p->item[i].row, &p->config, plan[i].shape);
         plan[i].dtype = kh_is_blocks(dtype) && plan[i].rank == 1 ? KH_DTYPE_F32 : dtype;
-        if (kh_is_blocks(plan[i].dtype))
-            plan[i].shape[1] = kh_numbers_bytes(dtype, plan[i].shape[1]);
     }
     return plan;
 }

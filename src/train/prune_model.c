@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "text/prune_vocab.h"
@@ -107,14 +108,17 @@ static int choose(pruning *p, kh_pruned *out, kh_err *err) {
 
 static int new_config(const pruning *p, kh_config *c, kh_err *err) {
     *c = p->model->config;
+    if (c->arch->causal)
+        return kh_fail(err, KH_EUNSUPPORTED, "%s: a %s model is a decoder; encoders are pruned",
+            p->o->model, c->arch->type);
     int pad = 0;
     while (pad < p->kept && p->old[pad] < c->pad)
         pad++;
-    if (c->family == KH_FAMILY_ROBERTA && pad != c->pad)
+    if (c->arch->family == KH_FAMILY_ROBERTA && pad != c->pad)
         return kh_fail(err, KH_EUNSUPPORTED,
             "%s: the padding token would move from id %d to %d, and with it all positions of a %s "
             "model",
-            p->o->model, c->pad, pad, c->type);
+            p->o->model, c->pad, pad, c->arch->type);
     c->pad = pad;
     c->vocab = p->kept;
     return 0;
@@ -135,12 +139,13 @@ static int put(const copier *c, const char *numbers, kh_dtype from, size_t n, kh
 /* Rows of the vocabulary are picked, elements of a vector over the vocabulary too. */
 static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, kh_err *err) {
     const char *data = t->data;
-    size_t bytes = kh_dtype_bytes(t->dtype), cols = (size_t)t->cols;
+    size_t cols = (size_t)t->cols;
     bool words = w->rows == 'V', vector = w->rows == 0 && w->cols == 'V';
     int rows = words || vector ? c->p->kept : t->rows, rc = 0;
     for (int i = 0; i < rows && rc == 0; i++) {
         size_t from = (size_t)(words || vector ? c->p->old[i] : i);
-        rc = put(c, data + from * (vector ? 1 : cols) * bytes, t->dtype, vector ? 1 : cols, err);
+        rc = put(c, data + kh_numbers_bytes(t->dtype, from * (vector ? 1 : cols)), t->dtype,
+            vector ? 1 : cols, err);
     }
     return rc;
 }
@@ -149,7 +154,7 @@ static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, 
 static int copy_tensors(const copier *c, kh_err *err) {
     kh_model *m = c->p->model;
     int rc = 0;
-    for (const kh_weight *w = kh_weight_table; w->name[0] && rc == 0; w++)
+    for (const kh_weight *w = kh_weight_table; w->cols && rc == 0; w++)
         if (kh_weight_wanted(w, &m->config, m->head))
             for (int layer = 0; layer < (w->layered ? m->config.layers : 1) && rc == 0; layer++)
                 rc = copy_tensor(c, w, kh_weight_tensor(w, &m->w, layer), err);
@@ -160,11 +165,11 @@ static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtyp
     int *n, size_t *params) {
     const kh_model *m = p->model;
     size_t rows = 0;
-    for (const kh_weight *w = kh_weight_table; w->name[0]; w++)
+    for (const kh_weight *w = kh_weight_table; w->cols; w++)
         rows += w->layered ? (size_t)now->layers : 1;
     kh_array *plan = kh_arena_array(arena, rows, sizeof *plan);
     *n = 0;
-    for (const kh_weight *w = kh_weight_table; plan && w->name[0]; w++)
+    for (const kh_weight *w = kh_weight_table; plan && w->cols; w++)
         for (int layer = 0;
              kh_weight_wanted(w, now, m->head) && layer < (w->layered ? now->layers : 1); layer++) {
             char name[256];
@@ -197,7 +202,9 @@ static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype,
 
 static int write_model(const pruning *p, size_t *params, kh_err *err) {
     const char *dir = p->o->out;
-    kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->w.word.dtype;
+    kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->file_dtype;
+    if (kh_is_blocks(dtype))
+        dtype = KH_DTYPE_F32; /* rounding again would lose more */
     kh_config now;
     int rc = new_config(p, &now, err);
     if (rc != 0)
