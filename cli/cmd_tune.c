@@ -1,6 +1,7 @@
 /* cmd_tune.c - keyhole tune: from a frozen model and a few labelled rows to a posterior in a
  * folder. */
 #include "cli.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -14,6 +15,8 @@
 #include "launcher.h"
 #include "monitor.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +27,7 @@ typedef struct tune_opts {
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
-    int shots, precision, access, max_queries, groups, label_prior;
+    int shots, precision, access, max_queries, groups, label_prior, calibrate;
     double max_seconds, price;
     bool paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
@@ -64,6 +67,9 @@ static const kh_opt tune_table[] = {
     { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none",
         .arg = KH_LABEL_PRIOR_NAMES,
         .help = "correct for label words that the model says whatever the text is" },
+    { "calibrate", KH_OPT_CHOICE, offsetof(tune_opts, calibrate), "auto", .arg = "auto|none",
+        .help = "turn answers into probabilities that mean what they say, by rows not learned "
+                "from" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -108,8 +114,7 @@ typedef struct tune {
 
 static int log_open(tune *u, kh_err *err) {
     char *path = kh_path_join(u->o->out, "log.txt");
-    u->log = path ? fopen(path, "w") : NULL;
-    int rc = u->log ? 0 : path ? kh_fail_errno(err, path, "cannot write") : kh_fail_memory(err);
+    int rc = path ? cli_open_log(path, &u->log, err) : kh_fail_memory(err);
     kh_free(path);
     return rc;
 }
@@ -159,6 +164,24 @@ static int say_interrupted(const tune *u, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- summary */
 
+/* The table of what auto has tried. */
+static void print_tried(const char *tried) {
+    json_t *list = NULL, *row;
+    size_t i;
+    kh_buf text = kh_buf_init(1 << 20);
+    if (tried)
+        kh_buf_printf(&text, "[%s]", tried);
+    if (tried && !kh_buf_failed(&text))
+        list = json_loadb(text.data, text.len, 0, NULL);
+    json_array_foreach(list, i, row) printf("tried     %-14s score %.4f  dev %.4f  queries %lld\n",
+        json_string_value(json_object_get(row, "method")),
+        json_number_value(json_object_get(row, "score")),
+        json_number_value(json_object_get(row, "dev")),
+        (long long)json_integer_value(json_object_get(row, "queries")));
+    json_decref(list);
+    kh_buf_free(&text);
+}
+
 static int print_summary(const tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     kh_meter m = kh_plm_meter(u->plm);
@@ -168,6 +191,9 @@ static int print_summary(const tune *u, kh_err *err) {
     if (!o->json) {
         printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
         printf("dev       %s %.4f\n", metric, i.dev);
+        if (isfinite(i.score))
+            printf("score     %.4f, the mean of -log p, cross-validated\n", i.score);
+        print_tried(u->posterior->tried);
         printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries,
             i.dev_queries);
         if (i.forward > 0)
@@ -204,10 +230,10 @@ static int print_summary(const tune *u, kh_err *err) {
 /* --------------------------------------------------------------------------------- the command */
 
 /* The least of the levels above labels that the method can do with; labels, if asked for, stays
- * labels. */
+ * labels. auto takes all that a model on this machine lets out. */
 static kh_access access_for(const tune_opts *o, const kh_method *m) {
-    return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS
-                                                                             : (kh_access)o->access;
+    bool open = m->access == KH_ACCESS_WEIGHTS || (m->chooses && !kh_is_url(o->model));
+    return o->access == KH_ACCESS_LOGPROBS && open ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
 }
 
 static int open_all(tune *u, const kh_method *m, kh_err *err) {
@@ -247,6 +273,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
         .paper_exact = o->paper_exact,
+        .uncalibrated = o->calibrate != 0,
         .max_queries = o->max_queries,
         .max_seconds = o->max_seconds,
         .groups = o->groups,
@@ -310,6 +337,7 @@ const cli_command cmd_tune = {
         "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
         "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
         "one at once.\n\n"
+        "  keyhole tune --method auto --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
         "  keyhole tune --method elbo --budget-time 600 ...\n"

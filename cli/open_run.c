@@ -1,11 +1,15 @@
-/* run.c - see run.h. */
+/* open_run.c - see open_run.h. */
 #include "open_run.h"
 
 #include "launcher.h"
 
 #include "base/err.h"
+#include "base/file.h"
+#include "plm/http.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static kh_precision precision_of(int chosen, const char *tuned) {
     static const char *const NAMES[] = { "f32", "bf16", "int8" };
@@ -17,28 +21,61 @@ static kh_precision precision_of(int chosen, const char *tuned) {
     return KH_F32;
 }
 
-int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, kh_err *err) {
+int cli_run_read(cli_run *r, const char *dir, kh_err *err) {
     r->dir = dir;
     int rc = kh_posterior_open(&r->posterior, dir, err);
-    if (rc != 0)
-        return rc;
-    r->info = kh_posterior_describe(r->posterior);
+    if (rc == 0)
+        r->info = kh_posterior_describe(r->posterior);
+    return rc;
+}
+
+int cli_run_box(cli_run *r, const char *model, int precision, kh_err *err) {
+    const char *dir = r->dir;
+    if (r->shared) {
+        r->plm = r->shared;
+        return 0;
+    }
     const char *path = model ? model : r->info.model;
     if (!path)
         return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", dir);
+    if (!model && kh_is_url(path)) /* whoever made the folder chose it, and would be sent the key */
+        return kh_fail(err, CLI_USAGE,
+            "%s: was tuned through a service; an address that stands in a folder is not contacted "
+            "unless you name it yourself: --model %s",
+            dir, path);
     kh_plm_opts box = { .access = r->info.access,
         .precision = precision_of(precision, r->info.precision),
         .hooks = &cli_hooks,
         .http = r->http,
         .ranks = cli_ranks };
-    rc = kh_plm_open(&r->plm, path, &box, err);
+    int rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)
         return kh_err_prefix(
             err, "the model that %s was tuned on is gone; --model says where it is now", dir);
     return rc;
 }
 
+int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, kh_err *err) {
+    int rc = cli_run_read(r, dir, err);
+    return rc == 0 ? cli_run_box(r, model, precision, err) : rc;
+}
+
 void cli_run_free(cli_run *r) {
-    kh_plm_close(r->plm);
+    if (!r->shared)
+        kh_plm_close(r->plm);
     kh_posterior_free(r->posterior);
+}
+
+int cli_open_log(const char *path, FILE **out, kh_err *err) {
+    int fd;
+    *out = NULL;
+    unlink(path);
+    int rc = kh_file_open_own(path, O_WRONLY | O_CREAT | O_EXCL, &fd, err);
+    if (rc != 0)
+        return rc;
+    if (!(*out = fdopen(fd, "w"))) {
+        close(fd);
+        return kh_fail_memory(err);
+    }
+    return 0;
 }

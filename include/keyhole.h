@@ -360,13 +360,16 @@ typedef struct kh_word {
 /* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a
  * label's logit is the logit of its word at the mask, log-sum-exp over several words. Otherwise the
  * score of a word is the mean over its tokens of the log-probabilities, over the whole vocabulary,
- * at as many masks as it has tokens; over several words, log-sum-exp. */
+ * at as many masks as it has tokens; over several words, log-sum-exp. A model that continues texts
+ * scores a word of several tokens by its whole log-probability, the sum over its tokens, each given
+ * those before it; with `mean`, by the mean. */
 typedef struct kh_words {
     const kh_word *word; /* [n_word], label after label */
     int n_word, n_label;
     const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
     int n_variant;
     bool paper_exact;
+    bool mean; /* see above; set it after kh_words_new */
     void *memory;
 } kh_words;
 
@@ -759,8 +762,10 @@ typedef struct kh_posterior_info {
     uint64_t seed;
     long long train_queries, dev_queries; /* what it cost */
     long long forward,
-        backward;        /* and in passes of rows through the weights, if the box was open */
-    double dev;          /* the task's metric on the dev rows */
+        backward; /* and in passes of rows through the weights, if the box was open */
+    double dev;   /* the task's metric on the dev rows, before calibration */
+    double score; /* mean -log p of calibrated answers, cross-validated over rows that were not
+                     learned from; NaN: not known */
     const char *stopped; /* why tuning ended */
 } kh_posterior_info;
 KH_API kh_posterior_info kh_posterior_describe(
@@ -1103,17 +1108,19 @@ KH_API int kh_classifier_run(kh_classifier *, const kh_row *rows, int n, kh_pred
 typedef enum kh_calibration {
     KH_CALIBRATE_TEMPERATURE, /* softmax(x / T); x are logits or log-probabilities */
     KH_CALIBRATE_VECTOR,      /* softmax(w * x + b), x centred */
-    KH_CALIBRATE_VOTES, /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
-                         */
+    KH_CALIBRATE_VOTES,  /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
+                          */
+    KH_CALIBRATE_AFFINE, /* as vector, its pull towards no change cross-validated over the rows */
 } kh_calibration;
 
 typedef struct kh_calibrator {
     kh_calibration method;
     int n_label;
     int n;                 /* rows it was fitted on */
-    double temperature;    /* 0.05 to 20; 1 with vector scaling */
+    double temperature;    /* 0.05 to 20; 1 with a weight for each class */
     double alpha;          /* votes only */
-    double *weight, *bias; /* [n_label] vector scaling only */
+    double strength;       /* affine: of the pull towards no change; 0: no change is best */
+    double *weight, *bias; /* [n_label] vector and affine only */
 } kh_calibrator;
 
 /* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free
@@ -1294,6 +1301,7 @@ typedef struct kh_tune_opts {
     uint64_t
         seed; /* the same seed gives the same posterior, bit for bit, with any number of threads */
     bool paper_exact;      /* the published code's ways where they differ from ours */
+    bool uncalibrated;     /* answers stay as they are; so they do with paper_exact */
     long long max_queries; /* stop before asking more; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
     int groups; /* members of an ensemble that go side by side, in one question: more for many ranks

@@ -134,7 +134,7 @@ ok a_refused_run_leaves_nothing $?
 run 2 tune --method bbt "${common[@]}" --budget-queries 0 --out "$work/none" &&
     says err "--budget-queries takes a whole number from 1"
 ok zero_budget $?
-run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of manual, icl, bbt, ensemble, elbo'
+run 2 tune --method guess "${common[@]}" --out "$work/none" && says err '--method takes one of auto, manual, icl, bbt, ensemble, elbo'
 ok unknown_method $?
 run 2 tune --method bbt "${common[@]}" --kl-weight 1 --out "$work/none" &&
     says err 'unknown option --kl-weight for "keyhole tune --method bbt"'

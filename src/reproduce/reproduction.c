@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "judge/predictions.h"
 #include "report/html.h"
+#include "reproduce/claims.h"
 #include "reproduce/questions.h"
 #include "report/style.h"
 
@@ -521,67 +522,12 @@ static void put_ranks(const writer *w) {
 
 /* -------------------------------------------------------------------------------- significance */
 
-/* The answers of all seeds of a method on a task, one after another. */
-typedef struct pooled {
-    double *p;
-    int *label, n, n_label, n_run;
-    size_t cap_p, cap_label;
-} pooled;
-
-static int pool_one(pooled *x, const char *path, kh_err *err) {
-    kh_buf bytes;
-    kh_predictions rows = { 0 };
-    static const kh_evidence PROBS[] = { KH_PROBS };
-    int rc = kh_file_read(path, (size_t)1 << 30, &bytes, err);
-    if (rc == 0)
-        rc = kh_predictions_parse(&rows, bytes.data, bytes.len, path, PROBS, 1, err);
-    size_t k = (size_t)rows.n_label;
-    if (rc == 0 &&
-        (!kh_grow(&x->p, &x->cap_p, ((size_t)x->n + (size_t)rows.n) * k, sizeof *x->p) ||
-            !kh_grow(&x->label, &x->cap_label, (size_t)x->n + (size_t)rows.n, sizeof *x->label)))
-        rc = kh_fail_memory(err);
-    if (rc == 0) {
-        memcpy(x->p + (size_t)x->n * k, rows.x, (size_t)rows.n * k * sizeof *x->p);
-        memcpy(x->label + x->n, rows.label, (size_t)rows.n * sizeof *x->label);
-        x->n_label = rows.n_label;
-        x->n += rows.n;
-        x->n_run++;
-    }
-    kh_predictions_free(&rows);
-    kh_buf_free(&bytes);
-    return rc;
-}
-
-/* Of the seeds with which both methods are done. */
-static int pool_both(const kh_reproduction *r, const kh_experiment *x, const char *const name[2],
-    pooled both[2], kh_err *err) {
-    const kh_repro_plan *a = r->a;
-    int rc = 0;
-    for (int s = 0; s < a->n_seed; s++) {
-        int at[2] = { -1, -1 };
-        for (int i = 0; i < a->n; i++)
-            for (int k = 0; k < 2; k++)
-                if (a->run[i].on == x && a->run[i].seed == a->seed[s] &&
-                    strcmp(a->run[i].variant->name, name[k]) == 0 && r->outcome[i].done)
-                    at[k] = i;
-        for (int k = 0; k < 2 && rc == 0 && at[0] >= 0 && at[1] >= 0; k++) {
-            kh_buf path = kh_buf_init(1 << 16);
-            kh_buf_printf(&path, "%s/%s/" KH_ANSWERS_NAME, r->runs, a->run[at[k]].name);
-            rc = kh_buf_failed(&path) ? kh_fail_memory(err) : pool_one(&both[k], path.data, err);
-            kh_buf_free(&path);
-        }
-    }
-    return rc;
-}
-
-static void add_difference(
-    kh_grid *t, double diff, double low, double high, double p, bool percent) {
+static void add_difference(kh_grid *t, const kh_difference *d, bool percent) {
     double scale = percent ? 100 : 1;
-    kh_grid_add(t, percent ? "%+.1f (%+.1f to %+.1f)" : "%+.3f (%+.3f to %+.3f)", scale * diff,
-        scale * low, scale * high);
-    if (p < 0.05)
+    kh_grid_add(t, percent ? "%+.1f (%+.1f to %+.1f)" : "%+.3f (%+.3f to %+.3f)", scale * d->mean,
+        scale * d->low, scale * d->high);
+    if (kh_claim_sign(d) != 0)
         kh_grid_strong(t);
-    kh_grid_add(t, p < 0.001 ? "< 0.001" : "%.3f", p);
 }
 
 static int put_significance(const writer *w, kh_err *err) {
@@ -589,34 +535,23 @@ static int put_significance(const writer *w, kh_err *err) {
         { "elbo", "ensemble" }, { "abc-smc", "bbt" }, { "snpe", "abc-smc" }, { "smc", "abc-smc" },
         { "smc", "bbt" }, { "abc-smc-importance", "abc-smc" }, { "smc", "smc-raw" },
         { "smc-soft", "smc" } };
-    static const char *const HEAD[] = { "methods", "task", "accuracy, difference", "p",
-        "ECE, difference", "p" };
+    static const char *const HEAD[] = { "methods", "task", "accuracy, difference",
+        "ECE, difference" };
     const kh_experiment *task[MAX_TASKS];
     int n = tasks_of(w->r, KH_TABLE_ALL, task), rc = 0;
-    kh_grid t = { .n_col = 6, .n_left = 2 };
-    for (int i = 0; i < 6; i++)
+    kh_grid t = { .n_col = 4, .n_left = 2 };
+    for (int i = 0; i < 4; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
     for (size_t k = 0; k < sizeof PAIRS / sizeof PAIRS[0]; k++)
-        for (int i = 0; i < n && rc == 0; i++) {
-            pooled both[2] = { { 0 }, { 0 } };
-            kh_compared c;
-            rc = pool_both(w->r, task[i], PAIRS[k], both, err);
-            kh_answers a = { both[0].p, both[0].label, both[0].n, both[0].n_label };
-            kh_answers b = { both[1].p, both[1].label, both[1].n, both[1].n_label };
-            kh_bootstrap_opts o = { w->r->n_resample, 0.95, 0 };
-            if (rc == 0 && a.n > 0)
-                rc = kh_metrics_compare(&c, &a, &b, KH_BINS, &o, err);
-            if (rc == 0 && a.n > 0) {
-                kh_grid_add(&t, "%s - %s", PAIRS[k][0], PAIRS[k][1]);
-                kh_grid_add(&t, "%s", task[i]->task);
-                add_difference(
-                    &t, c.diff.accuracy, c.low.accuracy, c.high.accuracy, c.p.accuracy, true);
-                add_difference(&t, c.diff.ece, c.low.ece, c.high.ece, c.p.ece, false);
-            }
-            for (int m = 0; m < 2; m++) {
-                kh_free(both[m].p);
-                kh_free(both[m].label);
-            }
+        for (int i = 0; i <= n && rc == 0; i++) {
+            kh_claim c;
+            rc = kh_claim_compare(w->r, PAIRS[k][0], PAIRS[k][1], i < n ? task[i] : NULL, &c, err);
+            if (rc != 0 || c.pairs == 0)
+                continue;
+            kh_grid_add(&t, "%s - %s", PAIRS[k][0], PAIRS[k][1]);
+            kh_grid_add(&t, "%s", i < n ? task[i]->task : "all");
+            add_difference(&t, &c.score, true);
+            add_difference(&t, &c.ece, false);
         }
     put_grid(w, &t);
     return rc;

@@ -357,13 +357,12 @@ static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, ui
 }
 
 /* The published code: the first tolerance is the best of 20 draws, the kernel's variances have mean
- * 10, all rows are asked, and votes are not calibrated. */
+ * 10, and all rows are asked. */
 static void exact(void *opts) {
     abc_opts *o = opts;
     o->first_draws = 20;
     o->kernel_mean = 10;
     o->early = false;
-    o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
 /* ------------------------------------------------------------------------------------ the rows */
@@ -415,6 +414,7 @@ const kh_method kh_method_abc_rejection = {
     .summary = "labels only: prior draws with few enough errors",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = rejection_table,
     .opts_size = sizeof(abc_opts),
     .exact = exact,
@@ -428,6 +428,7 @@ const kh_method kh_method_abc_smc = {
     .summary = "labels only: the paper's sequential ABC",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = smc_table,
     .opts_size = sizeof(abc_opts),
     .exact = exact,

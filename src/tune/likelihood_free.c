@@ -325,8 +325,8 @@ static bool votes_without(
     return voters >= FEWEST_VOTERS && voters * FEWEST_VOTERS >= p->n;
 }
 
-static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
-    const kh_tuning *t = l->t;
+static int hold_votes(const dev_monitor *l, kh_err *err) {
+    kh_tuning *t = l->t;
     const kh_population *p = &l->best;
     int n_label = t->words->n_label, n = t->dev->n_row;
     size_t rows = (size_t)n + (size_t)t->train->n_row;
@@ -339,9 +339,7 @@ static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
         for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
             if (votes_without(p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label))
                 label[n++] = t->train->label[i];
-        rc =
-            kh_calibrator_fit(&post->calibrator, KH_CALIBRATE_VOTES, votes, label, n, n_label, err);
-        post->calibrated = rc == 0;
+        rc = kh_tuning_hold(t, votes, label, n, err);
     }
     kh_free(votes);
     kh_free(label);
@@ -358,7 +356,7 @@ static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
         p->weight[i] = (float)l->best.weight[i];
     p->access = KH_ACCESS_LABELS; /* its samples vote, whatever more the box lets out */
     p->dev = l->dev;
-    return rc == 0 && l->o->calibrate == KH_CALIBRATE_BY_VOTES ? calibrate(l, p, err) : rc;
+    return rc == 0 ? hold_votes(l, err) : rc;
 }
 
 static int run_sampler(

@@ -9,19 +9,15 @@
 #include "tune/method.h"
 #include "tune/simulator.h"
 
-enum { KH_CALIBRATE_NONE, KH_CALIBRATE_BY_VOTES };
-
 /* What all of these methods have in common on the box. */
 typedef struct kh_labels_opts {
     double prior, prior_spread;
-    int calibrate, dev_every;
+    int dev_every;
 } kh_labels_opts;
 
 #define KH_LABELS_ROWS_EVERY(S, m, every) \
     { "prior-variance", KH_OPT_NUMBER, offsetof(S, m.prior), "50", .min = 1e-9, .max = 1e9, \
         .arg = "X", .help = "of each coordinate of z" }, \
-        { "calibrate", KH_OPT_CHOICE, offsetof(S, m.calibrate), "votes", .arg = "none|votes", \
-            .help = "turn votes into probabilities that mean what they say" }, \
     { \
         "dev-every", KH_OPT_INT, offsetof(S, m.dev_every), every, \
             .min = 0, .max = 1 << 30, .arg = "N", \

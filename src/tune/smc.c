@@ -594,7 +594,6 @@ static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
 /* The paper has no such method, but plain votes and one width of the prior. */
 static void exact(void *opts) {
     kh_labels_opts *o = &((smc_opts *)opts)->labels;
-    o->calibrate = KH_CALIBRATE_NONE;
     o->prior_spread = 0;
 }
 
@@ -603,6 +602,7 @@ const kh_method kh_method_smc = {
     .summary = "labels only: sequential Monte Carlo that works in many dimensions; the one to take",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = smc_table,
     .opts_size = sizeof(smc_opts),
     .exact = exact,

@@ -390,7 +390,6 @@ static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uin
 static void exact(void *opts) {
     snpe_opts *o = opts;
     o->condition = GIVEN_BEST;
-    o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
 const kh_sampler kh_sampler_snpe = {
@@ -417,6 +416,7 @@ const kh_method kh_method_snpe = {
     .summary = "labels only: a flow learns p(z | labels) from simulations, in rounds (SNPE-C)",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = snpe_table,
     .opts_size = sizeof(snpe_opts),
     .exact = exact,

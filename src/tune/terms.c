@@ -111,6 +111,7 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add_number(t, "--budget-time", o->max_seconds, true);
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */
+    add(t, "--calibrate", kh_tuning_calibrates(u) ? "auto" : "none", true); /* likewise */
     add_number(t, "--groups", o->groups > 1 ? o->groups : 1,
         true); /* as a budget: it decides only in which order questions come */
 }
