@@ -17,7 +17,7 @@
  *         kh_posterior *posterior = NULL;
  *         kh_eval *eval = NULL;
  *         kh_classifier *classifier = NULL;
- *         kh_prediction said;
+ *         kh_classified said;
  *         kh_row row = { .a = text, .n_a = strlen(text), .label = -1 };
  *         kh_plm_opts access = { .access = KH_ACCESS_LABELS };
  *         kh_tune_opts o = kh_tune_defaults();
@@ -31,8 +31,7 @@
  *             kh_plm_open(&box, model, &access, &err) ||
  *             kh_tune(&posterior, "smc", NULL, box, task, rows.train, rows.dev, &o, &err) ||
  *             kh_posterior_save(posterior, run, &err) ||
- *             kh_eval_new(&eval, posterior, box, &judge, &err) ||
- *             kh_eval_save(eval, run, NULL, &err) ||
+ *             kh_eval_new(&eval, posterior, box, &judge, &err) || kh_eval_save(eval, run, NULL, &err) ||
  *             kh_classifier_open(&classifier, run, box, &err) ||
  *             kh_classifier_run(classifier, &row, 1, &said, NULL, NULL, &err);
  *         if (rc)
@@ -41,7 +40,8 @@
  *             kh_eval_info e = kh_eval_describe(eval);
  *             printf("accuracy %.3f, calibration error %.3f\n", e.value.accuracy, e.value.ece);
  *             printf("\"%s\": %s, %.2f%s%s\n", text, task->label[said.label].name, said.confidence,
- *                 said.abstain ? ", abstain" : "", said.out_of_distribution ? ", not my kind of text" : "");
+ *                 said.abstain ? ", abstain" : "",
+ *                 said.out_of_distribution ? ", not my kind of text" : "");
  *         }
  *         kh_classifier_close(classifier), kh_eval_free(eval), kh_posterior_free(posterior);
  *         kh_plm_close(box), kh_split_close(&rows), kh_task_close(task);
@@ -1091,16 +1091,16 @@ KH_API kh_plm *kh_classifier_box(kh_classifier *);
  * out-of-distribution. */
 KH_API bool kh_classifier_decides(const kh_classifier *);
 
-typedef struct kh_prediction {
+typedef struct kh_classified {
     int label;                /* the most probable class */
     double confidence;        /* its probability */
     bool abstain;             /* better not answer: the promised risk would not hold */
     bool out_of_distribution; /* not the kind of text it was tuned for */
     int set_size;             /* classes in the conformal set; -1 without decisions */
-} kh_prediction;
+} kh_classified;
 /* out [n]; p [n, n_label] the distributions and set [n, n_label] the conformal sets (without
  * decisions the label alone): either may be NULL. */
-KH_API int kh_classifier_run(kh_classifier *, const kh_row *rows, int n, kh_prediction *out,
+KH_API int kh_classifier_run(kh_classifier *, const kh_row *rows, int n, kh_classified *out,
     double *p, bool *set, kh_err *err);
 
 /* -- calibration -- */

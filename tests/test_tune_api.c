@@ -185,7 +185,7 @@ static void a_run_is_a_classifier(void **state) {
     kh_eval_free(e);
 
     kh_classifier *c;
-    kh_prediction said[4];
+    kh_classified said[4];
     bool set[4 * 8];
     double q[4 * 8];
     if (kh_classifier_open(&c, run_dir, NULL, &err) != 0) /* the folder knows its model */

@@ -95,10 +95,10 @@ kh_plm *kh_classifier_box(kh_classifier *c) { return c->plm; }
 bool kh_classifier_decides(const kh_classifier *c) { return c->decides; }
 
 /* One row, of which p and energy are known. */
-static kh_prediction prediction_of(
+static kh_classified classified_as(
     const kh_classifier *c, const kh_row *row, const double *p, double energy, bool *set) {
     int n_label = c->posterior->task->n_label, best = kh_predicted(p, n_label);
-    kh_prediction o = { .label = best, .confidence = p[best], .set_size = -1 };
+    kh_classified o = { .label = best, .confidence = p[best], .set_size = -1 };
     if (!c->decides) {
         for (int k = 0; set && k < n_label; k++)
             set[k] = k == best;
@@ -111,7 +111,7 @@ static kh_prediction prediction_of(
     return o;
 }
 
-int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_prediction *out, double *p,
+int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_classified *out, double *p,
     bool *set, kh_err *err) {
     size_t n_label = (size_t)c->posterior->task->n_label, size = (size_t)n * n_label;
     double *own = p ? NULL : kh_malloc((size + 1) * sizeof *own), *energy = NULL;
@@ -126,7 +126,7 @@ int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_prediction
     if (rc == 0)
         rc = kh_predictor_explain(c->predictor, rows, n, &said, err);
     for (size_t i = 0; rc == 0 && i < (size_t)n; i++)
-        out[i] = prediction_of(c, &rows[i], said.p + i * n_label, energy ? energy[i] : NAN,
+        out[i] = classified_as(c, &rows[i], said.p + i * n_label, energy ? energy[i] : NAN,
             set ? set + i * n_label : NULL);
     kh_free(own);
     kh_free(energy);
