@@ -5,6 +5,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "model/blocks.h"
+#include "model/checkpoint.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "text/prune_vocab.h"
@@ -201,6 +203,8 @@ static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype,
 static int write_model(const pruning *p, size_t *params, kh_err *err) {
     const char *dir = p->o->out;
     kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->file_dtype;
+    if (kh_is_blocks(dtype))
+        dtype = KH_DTYPE_BF16; /* safetensors have no blocks */
     kh_config now;
     int rc = new_config(p, &now, err);
     if (rc != 0)
@@ -226,7 +230,10 @@ int kh_model_prune(kh_pruned *out, const kh_prune_opts *o, kh_err *err) {
     *out = (kh_pruned){ 0 };
     int rc = kh_tokenizer_open(&p.tokenizer, o->model, err);
     if (rc == 0)
-        rc = kh_model_open(&p.model, o->model, &(kh_model_opts){ .hooks = o->corpus.hooks }, err);
+        rc = kh_model_open(&p.model, o->model,
+            &(kh_model_opts){ .hooks = o->corpus.hooks,
+                .store = kh_is_gguf(o->model) ? KH_DTYPE_F32 : KH_DTYPE_ANY },
+            err);
     if (rc != 0)
         goto done;
     p.n = kh_tokenizer_size(p.tokenizer);
