@@ -6,7 +6,6 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "model/blocks.h"
-#include "model/checkpoint.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "text/prune_vocab.h"
@@ -140,12 +139,13 @@ static int put(const copier *c, const char *numbers, kh_dtype from, size_t n, kh
 /* Rows of the vocabulary are picked, elements of a vector over the vocabulary too. */
 static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, kh_err *err) {
     const char *data = t->data;
-    size_t bytes = kh_dtype_bytes(t->dtype), cols = (size_t)t->cols;
+    size_t cols = (size_t)t->cols;
     bool words = w->rows == 'V', vector = w->rows == 0 && w->cols == 'V';
     int rows = words || vector ? c->p->kept : t->rows, rc = 0;
     for (int i = 0; i < rows && rc == 0; i++) {
         size_t from = (size_t)(words || vector ? c->p->old[i] : i);
-        rc = put(c, data + from * (vector ? 1 : cols) * bytes, t->dtype, vector ? 1 : cols, err);
+        rc = put(c, data + kh_numbers_bytes(t->dtype, from * (vector ? 1 : cols)), t->dtype,
+            vector ? 1 : cols, err);
     }
     return rc;
 }
@@ -204,7 +204,7 @@ static int write_model(const pruning *p, size_t *params, kh_err *err) {
     const char *dir = p->o->out;
     kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->file_dtype;
     if (kh_is_blocks(dtype))
-        dtype = KH_DTYPE_BF16; /* safetensors have no blocks */
+        dtype = KH_DTYPE_F32; /* rounding again would lose more */
     kh_config now;
     int rc = new_config(p, &now, err);
     if (rc != 0)
@@ -230,10 +230,7 @@ int kh_model_prune(kh_pruned *out, const kh_prune_opts *o, kh_err *err) {
     *out = (kh_pruned){ 0 };
     int rc = kh_tokenizer_open(&p.tokenizer, o->model, err);
     if (rc == 0)
-        rc = kh_model_open(&p.model, o->model,
-            &(kh_model_opts){ .hooks = o->corpus.hooks,
-                .store = kh_is_gguf(o->model) ? KH_DTYPE_F32 : KH_DTYPE_ANY },
-            err);
+        rc = kh_model_open(&p.model, o->model, &(kh_model_opts){ .hooks = o->corpus.hooks }, err);
     if (rc != 0)
         goto done;
     p.n = kh_tokenizer_size(p.tokenizer);
