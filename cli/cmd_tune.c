@@ -265,13 +265,15 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
         .hooks = &cli_hooks,
         .http = &o->http,
         .ranks = cli_ranks };
-    return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
+    if (rc == 0 && (rc = kh_plm_open(&u->plm, o->model, &box, err)) == 0)
+        kh_plm_has_seen(u->plm, u->task, &cli_hooks);
+    return rc;
 }
 
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
-    kh_hooks hooks = { cli_monitor_progress, cli_hooks.log, &u->watch };
+    kh_hooks hooks = { .progress = cli_monitor_progress, .log = cli_hooks.log, .user = &u->watch };
     kh_tune_opts t = { .space = o->space,
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
