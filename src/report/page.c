@@ -296,7 +296,13 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     int last = last_score(e);
-    open_table(b, NULL, "Told apart by each score");
+    static const char *const CAPTION[2][2] = {
+        { "Told apart by 1 − max p and by entropy",
+            "Told apart by 1 − max p, entropy and distance" },
+        { "Told apart by 1 − max p, entropy and energy",
+            "Told apart by 1 − max p, entropy, energy and distance" },
+    };
+    open_table(b, NULL, CAPTION[e->known[KH_SCORE_ENERGY]][e->known[KH_SCORE_DISTANCE]]);
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         if (e->known[s])
