@@ -10,6 +10,10 @@ static const kh_kernels *const ROWS[] = {
 #if defined(__x86_64__)
     &kh_kernels_avx2,
     &kh_kernels_avx512,
+#elif defined(__aarch64__)
+    &kh_kernels_neon,
+    &kh_kernels_neon_dot,
+    &kh_kernels_neon_i8mm,
 #endif
 };
 enum { N_ROW = sizeof ROWS / sizeof ROWS[0] };

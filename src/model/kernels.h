@@ -123,6 +123,8 @@ size_t kh_causal_scratch(int rows, int keys, int parts, int longest, int d);
 extern const kh_kernels kh_kernels_generic;
 #if defined(__x86_64__)
 extern const kh_kernels kh_kernels_avx2, kh_kernels_avx512;
+#elif defined(__aarch64__)
+extern const kh_kernels kh_kernels_neon, kh_kernels_neon_dot, kh_kernels_neon_i8mm;
 #endif
 
 #endif

@@ -26,6 +26,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->kernels = kh_engine_kernels(e)->name;
     info->energy = true;
     info->next = kh_engine_model(e)->config.arch->causal;
+    info->seen_tasks = m.seen_tasks;
 }
 
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.
@@ -98,6 +99,8 @@ int kh_native_open(
         err);
     if (rc == 0)
         rc = kh_engine_new(&n->engine, model, opts->precision, err);
+    if (rc == 0)
+        kh_engine_cache(n->engine, opts->cache);
     if (rc != 0) {
         close_native(n);
         return rc;
