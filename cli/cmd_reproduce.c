@@ -280,7 +280,7 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost
         cost->eval_seconds = kh_clock() - start;
         rc = save_eval(&e, r, dir, err);
     }
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_plm_close(own);
     kh_posterior_free(post);
     return rc;

@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+int kh_err_set(kh_err *err, int code, const char *sentence) {
+    return kh_fail(err, code, "%s", sentence);
+}
+
 const char *kh_code_text(int code) {
     switch (code) {
 #define KH_CODE_CASE(name, value, text) \
