@@ -143,6 +143,9 @@ typedef struct kh_hooks {
     int (*progress)(void *user, const kh_progress *);
     void (*log)(void *user, kh_level, const char *line);
     void *user;
+    /* Asked several times a second while others are waited for, such as a service that wants a
+     * pause: non-zero ends the call with KH_STOPPED. */
+    int (*stop)(void *user);
 } kh_hooks;
 
 /* ------------------------------------------------------------------------------------- threads */
