@@ -32,6 +32,7 @@ typedef struct remote {
     uint64_t fingerprint;
     double mean, std;
     bool energy;             /* it lets energies out */
+    bool next;               /* the model continues texts */
     unsigned char *answered; /* [pairs] of the last question */
     size_t cap;
 } remote;
@@ -206,6 +207,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->kernels = r->kernels;
     info->model = r->name;
     info->energy = r->energy;
+    info->next = r->next;
 }
 
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
@@ -313,6 +315,8 @@ static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *
         rc = kh_json_int(root, "hidden", 1, 1 << 16, &r->hidden, who, err);
     if (rc == 0)
         rc = kh_json_int(root, "max_len", 1, 1 << 24, &r->max_len, who, err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "next", &r->next, who, err);
     if (rc == 0)
         rc = kh_json_string(root, "fingerprint", &hex, who, err);
     if (rc == 0)
