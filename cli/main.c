@@ -27,6 +27,7 @@ const cli_command *const cli_commands[] = {
     &cmd_inspect,
     &cmd_model_random,
     &cmd_model_prune,
+    &cmd_model_convert,
     &cmd_pull,
     &cmd_pretrain,
     &cmd_tune,
