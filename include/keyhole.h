@@ -144,6 +144,9 @@ typedef struct kh_hooks {
     int (*progress)(void *user, const kh_progress *);
     void (*log)(void *user, kh_level, const char *line);
     void *user;
+    /* Asked several times a second while others are waited for, such as a service that wants a
+     * pause: non-zero ends the call with KH_STOPPED. */
+    int (*stop)(void *user);
 } kh_hooks;
 
 /* ------------------------------------------------------------------------------------- threads */
@@ -238,6 +241,11 @@ typedef struct kh_task {
     const char *name;
     const char *plain; /* the template for use without a soft prompt */
     const char *soft;  /* the template with {prompt} */
+    /* The same for models that continue texts, whose templates end with {mask}; NULL: the others.
+     */
+    const char *next_plain, *next_soft;
+    const char *chat; /* the chat format that these are wrapped in, see data/chat.h; NULL: none */
+    bool mean;        /* words of several tokens count by the mean of their log-probabilities */
     const kh_label *label;
     int n_label;
     kh_metric metric;
@@ -373,7 +381,8 @@ typedef struct kh_words {
     const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
     int n_variant;
     bool paper_exact;
-    bool mean; /* see above; set it after kh_words_new */
+    bool next; /* they continue texts: n_variant is 1, whatever their lengths */
+    bool mean; /* see above */
     void *memory;
 } kh_words;
 
@@ -381,6 +390,8 @@ typedef struct kh_words {
  * the word without. */
 KH_API int kh_words_new(
     kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* The same words for a model that continues texts. */
+KH_API void kh_words_continue(kh_words *);
 /* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two
  * classes. */
 KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
@@ -391,6 +402,7 @@ KH_API void kh_words_free(kh_words *);
 typedef enum kh_placement {
     KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
     KH_SLOTS_PREFIX, /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+    KH_SLOTS_AFTER,  /* right after the last text of the plain template */
 } kh_placement;
 
 typedef struct kh_batch_opts {
@@ -591,6 +603,8 @@ typedef struct kh_plm_opts {
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
     kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they
                         outlive it */
+    size_t cache; /* bytes for keys and values of texts that a decoder keeps; 0: a quarter of the
+                     memory. Answers do not depend on it */
 } kh_plm_opts;
 
 /* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service,
@@ -740,7 +754,8 @@ typedef enum kh_p0 {
 typedef struct kh_space_opts {
     int dim;             /* of z */
     int slots;           /* rows of P */
-    int inject;          /* kh_inject: where P enters the model */
+    int inject;          /* kh_inject: where P enters; post-ln-add is embed-inplace in a decoder */
+    int placement;       /* 0: where the soft template says; 1: right after the text */
     int projection;      /* kh_projection */
     int p0;              /* kh_p0 */
     const char *p0_text; /* for KH_P0_TEXT */

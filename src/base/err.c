@@ -3,6 +3,7 @@
 #include "base/err.h"
 
 #include "base/controls.h"
+#include "base/secrets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ static void put_text(char *msg, size_t cap, const char *fmt, va_list args) {
         msg[0] = '\0';
     else if ((size_t)n >= cap)
         mark_cut(msg, cap);
+    kh_hide_secrets(msg);
     kh_hide_controls(msg);
 }
 
