@@ -603,8 +603,8 @@ typedef struct kh_plm_opts {
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
     kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they
                         outlive it */
-    size_t cache; /* bytes for keys and values of texts that a decoder keeps; 0: a quarter of the
-                     memory. Answers do not depend on it */
+    size_t cache;    /* bytes for keys and values of texts that a decoder keeps; 0: a quarter of the
+                        memory. Answers do not depend on it */
 } kh_plm_opts;
 
 /* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service,
