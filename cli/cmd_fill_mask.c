@@ -158,8 +158,16 @@ static int open_all(filler *f, kh_err *err) {
     if (f->mask < 0)
         return kh_fail(err, KH_EUNSUPPORTED, "%s: the tokenizer has no mask token", f->opts->model);
     kh_model *model;
-    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0 ||
-        (rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
+    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0)
+        return rc;
+    if (model->config.arch->causal) {
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: a %s model continues texts, and fills no masks; \"keyhole next\" asks it",
+            f->opts->model, model->config.arch->type);
+        kh_model_close(model);
+        return rc;
+    }
+    if ((rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
         return rc;
     f->best = kh_calloc((size_t)f->opts->top, sizeof *f->best);
     return f->best ? 0 : kh_fail_memory(err);
