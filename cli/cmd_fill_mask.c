@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct fill_opts {
@@ -56,6 +57,11 @@ static int put_result(filler *f, const cli_chunk *c, int text, int first, int af
     kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
     for (int m = first; m < after; m++) {
         const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
+        for (int k = 0; k < vocab; k++)
+            if (isnan(logprob[k]))
+                return kh_fail(err, KH_EFORMAT,
+                    "%s: its answer is not a number: are its weights too large, or damaged?",
+                    f->opts->model);
         cli_best_tokens(logprob, vocab, f->best, top);
         if (json)
             kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "",
