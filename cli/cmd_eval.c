@@ -244,6 +244,8 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
     o->e.hooks = &cli_hooks;
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
+    if (rc == 0)
+        kh_plm_has_seen(run.plm, kh_posterior_describe(run.posterior).task, &cli_hooks);
     if (rc == 0 && (rc = kh_eval_run(&e, run.posterior, run.plm, &o->e, err)) == KH_EARG)
         rc = err->code = CLI_USAGE;
     if (rc == 0) {

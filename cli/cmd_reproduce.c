@@ -90,6 +90,7 @@ typedef struct job {
     const char **why; /* [plan.n] why a run failed */
     kh_arena memory;
     double started, deadline; /* deadline 0: none */
+    const char *noted;        /* the last task that the model was said to have seen */
     double weight_done, weight_left;
     int at, n_done, n_new, n_failed;
 } job;
@@ -167,6 +168,8 @@ static int tune(job *j, const kh_planned *r, const char *dir,
             &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
     if (rc == 0)
         rc = get_box(j, m->access, &plm, err);
+    if (rc == 0 && j->noted != r->on->task && kh_plm_has_seen(plm, task, &cli_hooks))
+        j->noted = r->on->task;
     if (rc == 0 && !forecast)
         rc = kh_run_open(&run, dir, &keep, err);
     kh_meter before = plm ? kh_plm_meter(plm) : (kh_meter){ 0 };

@@ -13,9 +13,9 @@
 enum { SERVE_LABELS, SERVE_LOGPROBS, SERVE_EMBEDDINGS };
 
 typedef struct serve_opts {
-    const char *model, *name;
+    const char *model, *name, *task;
     kh_strings run;
-    int access, precision;
+    int access, precision, words;
     kh_http_opts http;
     kh_server_opts server;
 } serve_opts;
@@ -30,6 +30,12 @@ static const kh_opt serve_table[] = {
         .arg = "labels|logprobs|embeddings",
         .help = "what a model lets out: labels; their log-probabilities; the vocabulary's and "
                 "hidden states, too" },
+    { "task", KH_OPT_TEXT, offsetof(serve_opts, task), .arg = "NAME|FILE",
+        .help =
+            "at --access labels: the task whose words may be asked about; default: those of the "
+            "first question" },
+    { "words", KH_OPT_CHOICE, offsetof(serve_opts, words), "fixed", .arg = "fixed|any",
+        .help = "at --access labels: any lets clients choose them, and so measure probabilities" },
     { "name", KH_OPT_TEXT, offsetof(serve_opts, name), .arg = "NAME",
         .help = "of the model on the wire; default: what --model says" },
     { "precision", KH_OPT_CHOICE, offsetof(serve_opts, precision), "as-tuned",
@@ -63,19 +69,25 @@ static int serve(const kh_served *what, const serve_opts *o, kh_err *err) {
 }
 
 static int serve_model(const serve_opts *o, kh_err *err) {
-    kh_plm *plm;
+    kh_plm *plm = NULL;
+    const kh_task *task = NULL;
     kh_plm_opts box = { .access = o->access == SERVE_LABELS ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS,
         .precision = o->precision > 0 ? (kh_precision)(o->precision - 1) : KH_F32,
         .hooks = &cli_hooks,
         .ranks = cli_ranks };
-    int rc = kh_plm_open(&plm, o->model, &box, err);
+    int rc = o->task ? kh_task_open(&task, o->task, err) : 0;
+    if (rc == 0)
+        rc = kh_plm_open(&plm, o->model, &box, err);
     if (rc == 0)
         rc = serve(&(kh_served){ .plm = plm,
+                       .task = task,
+                       .any_words = o->words == 1,
                        .name = o->name ? o->name : o->model,
                        .dir = o->model,
                        .embeddings = o->access == SERVE_EMBEDDINGS },
             o, err);
     kh_plm_close(plm);
+    kh_task_close(task);
     return rc;
 }
 
@@ -159,7 +171,7 @@ const cli_command cmd_serve = {
             "  keyhole tune --model http://127.0.0.1:8080 --method manual --task sst2 ...\n"
             "  curl http://127.0.0.1:8080/v1/model\n"
             "  keyhole serve --run RUN                    then look at http://127.0.0.1:8080/\n"
-            "  curl -d '{\"text\":\"a gorgeous film\"}' http://127.0.0.1:8080/v1/classify\n"
+            "  curl --json '{\"text\":\"a gorgeous film\"}' http://127.0.0.1:8080/v1/classify\n"
             "  keyhole serve --run mood=RUN1 --run topic=RUN2     chosen by \"model\"\n"
             "  KEYHOLE_SERVE_TOKEN=secret keyhole serve --model DIR --host 0.0.0.0 \\\n"
             "      --tls-cert cert.pem --tls-key key.pem",

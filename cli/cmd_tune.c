@@ -262,7 +262,9 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
         .hooks = &cli_hooks,
         .http = &o->http,
         .ranks = cli_ranks };
-    return rc == 0 ? kh_plm_open(&u->plm, o->model, &box, err) : rc;
+    if (rc == 0 && (rc = kh_plm_open(&u->plm, o->model, &box, err)) == 0)
+        kh_plm_has_seen(u->plm, u->task, &cli_hooks);
+    return rc;
 }
 
 static int run_method(tune *u, const kh_method *m, kh_err *err) {

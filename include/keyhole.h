@@ -183,7 +183,10 @@ typedef struct kh_task {
     bool pair;           /* two texts a row */
     bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space
                             (Yelp) */
-    void *memory;        /* NULL for a built-in task */
+    const struct kh_task *variant; /* [n_variant] other templates and words for the same labels;
+                                      only "pretrain --rows" uses them */
+    int n_variant;
+    void *memory; /* NULL for a built-in task */
 } kh_task;
 
 /* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task
@@ -435,13 +438,15 @@ KH_API void kh_model_close(kh_model *);
 typedef struct kh_model_info {
     const char *type; /* "bert", "roberta", ... as config.json calls it */
     int layers, hidden, heads, inner, vocab;
-    int max_tokens;       /* the longest sequence, special tokens and soft prompt included */
-    bool head;            /* has a masked-language-model head */
-    bool tied;            /* whose decoder is the word-embedding matrix */
-    kh_dtype dtype;       /* of the word embeddings in the file */
-    size_t params;        /* a tied decoder is counted once */
-    size_t bytes;         /* of weights in memory */
-    uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
+    int max_tokens;         /* the longest sequence, special tokens and soft prompt included */
+    bool head;              /* has a masked-language-model head */
+    bool tied;              /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype;         /* of the word embeddings in the file */
+    size_t params;          /* a tied decoder is counted once */
+    size_t bytes;           /* of weights in memory */
+    uint64_t fingerprint;   /* over sizes and all weights; not over names, shards or the folder */
+    const char *seen_tasks; /* names, with commas, of tasks whose train rows it has learned from:
+                               "seen_tasks" of config.json; lives as long as the model */
 } kh_model_info;
 KH_API kh_model_info kh_model_describe(const kh_model *);
 
@@ -546,15 +551,20 @@ typedef struct kh_plm_info {
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
-    const char *opened; /* the folder, word or URL that kh_plm_open was given */
-    const char *model;  /* what a service calls its model; NULL: `opened` is its name */
-    bool next;          /* it continues texts rather than fill masks: kh_batch_opts.next */
-    int ranks;          /* processes that share the work: several under mpirun or srun */
+    const char *opened;     /* the folder, word or URL that kh_plm_open was given */
+    const char *model;      /* what a service calls its model; NULL: `opened` is its name */
+    bool next;              /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;              /* processes that share the work: several under mpirun or srun */
+    const char *seen_tasks; /* as kh_model_info's; NULL: not known */
     bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
                     shows absolute logits */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
+
+/* Whether the model behind the box says that it has learned from train rows of this task, which are
+ * then not few-shot to it; one line of warning, unless hooks is NULL. */
+KH_API bool kh_plm_has_seen(const kh_plm *, const kh_task *, const kh_hooks *hooks);
 
 /* What the box was asked so far. A query is one prompt with one row. Answers that a resumed run had
  * already (src/run) count as if they were given now, in `seconds` too, but not as calls. */

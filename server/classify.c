@@ -139,7 +139,7 @@ static bool joins(const kh_call *a, const kh_call *b) {
     return ((const texts *)a->parsed)->by == ((const texts *)b->parsed)->by;
 }
 
-static const kh_way CLASSIFY = { joins, run, free_texts };
+static const kh_way CLASSIFY = { joins, run, free_texts, true };
 
 void kh_post_classify(kh_server *s, kh_call *c) {
     kh_err err = { 0 };
@@ -152,9 +152,13 @@ void kh_post_classify(kh_server *s, kh_call *c) {
     c->way = &CLASSIFY;
     if (read_texts(s, c, t, &err) != 0)
         kh_reply_err(c, &err);
-    else if (t->by)
-        c->cost = (long long)t->n * kh_posterior_describe(t->by->what.posterior).samples *
-            s->limits.max_len;
+    else if (t->by) {
+        kh_posterior_info info = kh_posterior_describe(t->by->what.posterior);
+        c->queries = (long long)t->n * info.samples;
+        c->cost = c->queries * s->limits.max_len;
+        /* For each text: two distributions in numbers and in words, and some facts. */
+        c->bound = (size_t)t->n * (1024 + 160 * (size_t)info.task->n_label);
+    }
 }
 
 /* ---------------------------------------------------------------------------------- what it is */
@@ -269,18 +273,18 @@ void kh_classify_free(kh_server *s) {
 void kh_get_run(kh_server *s, kh_call *c) {
     kh_tuned *t = kh_tuned_find(s, c, kh_call_query(c, "model"));
     if (t)
-        kh_reply_text(c, 200, NULL, t->json);
+        kh_reply_fixed(c, NULL, t->json);
 }
 
 void kh_get_page(kh_server *s, kh_call *c) {
     (void)s;
-    kh_reply_text(c, 200, "text/html; charset=utf-8", PAGE);
+    kh_reply_fixed(c, "text/html; charset=utf-8", PAGE);
 }
 
 void kh_get_report(kh_server *s, kh_call *c) {
     kh_tuned *t = kh_tuned_find(s, c, kh_call_query(c, "model"));
     if (t && t->report)
-        kh_reply_text(c, 200, "text/html; charset=utf-8", t->report);
+        kh_reply_fixed(c, "text/html; charset=utf-8", t->report);
     else if (t)
         kh_reply_fail(c, 404, "this run has no report; \"keyhole eval RUN\" writes one");
 }

@@ -500,7 +500,7 @@ static bool joins(const kh_call *a, const kh_call *b) {
     return d->by && d->by == e->by;
 }
 
-static const kh_way DECIDE = { joins, run, free_decide };
+static const kh_way DECIDE = { joins, run, free_decide, true };
 
 /* Refuses what can be refused without a look at the text; how many questions are left, or < 0. */
 static int consider(kh_server *s, decide *d, kh_err *err) {
@@ -553,6 +553,8 @@ static int prepare(kh_server *s, kh_call *c, decide *d, kh_err *err) {
         put_reply(s, c, NULL);
     int samples = d->by ? kh_posterior_describe(d->by->what.posterior).samples : d->q.n;
     c->cost = (long long)samples * s->limits.max_len;
+    c->queries = samples;
+    c->bound = 4096 + 4 * c->body.len;
     return left < 0 ? left : 0;
 }
 

@@ -147,8 +147,8 @@ void kh_get_models(kh_server *s, kh_call *c) {
     kh_buf_char(&c->reply.body, '\n');
 }
 
-void kh_get_model(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->model_json); }
-void kh_get_tokenizer(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->tokenizer_json); }
+void kh_get_model(kh_server *s, kh_call *c) { kh_reply_fixed(c, NULL, s->model_json); }
+void kh_get_tokenizer(kh_server *s, kh_call *c) { kh_reply_fixed(c, NULL, s->tokenizer_json); }
 
 /* One row of the word embeddings, what prompts are made from; reading it asks the model nothing. */
 void kh_get_embedding(kh_server *s, kh_call *c) {

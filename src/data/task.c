@@ -8,7 +8,12 @@
  *
  * with "soft_template" and "newline_escape" if needed. One template is enough: a template with
  * {prompt} is the soft one, and the plain one is it without {prompt} and the space after; otherwise
- * the soft one is "{prompt} . " and the template. */
+ * the soft one is "{prompt} . " and the template.
+ *
+ *     "variants": [ { "template": "Was it good ? {mask} . {text}", "words": [["no"], ["yes"]] } ]
+ *
+ * are other ways to ask for the same labels, words in their order: what a model is trained on so
+ * that it learns to answer templates, and not one template. */
 #include "data/task.h"
 
 #include "base/alloc.h"
@@ -143,6 +148,22 @@ static int read_word(
     return 0;
 }
 
+static int read_words(
+    task_reader *r, const json_t *words, int k, const char *place, kh_label *out, kh_err *err) {
+    if (!json_is_array(words) || json_array_size(words) == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be a list of at least one word", place);
+    size_t n = json_array_size(words);
+    const char **word = kh_arena_array(&r->m->arena, n, sizeof *word);
+    if (!word)
+        return kh_fail_memory(err);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_word(r, json_array_get(words, i), k, place, &word[i], err);
+    out->word = word;
+    out->n_word = (int)n;
+    return rc;
+}
+
 static int read_label(task_reader *r, const json_t *v, int k, kh_label *out, kh_err *err) {
     static const char *const known[] = { "name", "words", NULL };
     char place[512];
@@ -165,17 +186,7 @@ static int read_label(task_reader *r, const json_t *v, int k, kh_label *out, kh_
         return kh_fail_memory(err);
     if (added == 0)
         return kh_fail(err, KH_EFORMAT, "%s: another label is called \"%s\" too", place, name);
-    if (!json_is_array(words) || json_array_size(words) == 0)
-        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be a list of at least one word", place);
-    size_t n = json_array_size(words);
-    const char **word = kh_arena_array(&r->m->arena, n, sizeof *word);
-    if (!word)
-        return kh_fail_memory(err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = read_word(r, json_array_get(words, i), k, place, &word[i], err);
-    out->word = word;
-    out->n_word = (int)n;
-    return rc;
+    return read_words(r, words, k, place, out, err);
 }
 
 static int read_labels(task_reader *r, const json_t *root, kh_err *err) {
@@ -279,9 +290,64 @@ static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
         "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);
 }
 
+/* One of "variants"; whatever it does not say is the task's. */
+static int read_variant(task_reader *r, const json_t *v, int number, kh_task *out, kh_err *err) {
+    static const char *const known[] = { "template", "words", NULL };
+    const kh_task *t = &r->m->task;
+    const json_t *words = json_object_get(v, "words");
+    const char *template;
+    kh_template parsed;
+    char place[512];
+    snprintf(place, sizeof place, "%s: variant %d", r->file, number);
+    if (!json_is_object(v))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: must be an object with \"template\" and \"words\"", place);
+    int rc = refuse_unknown_keys(v, known, place, err);
+    if (rc == 0)
+        rc = kh_json_string(v, "template", &template, place, err);
+    if (rc == 0)
+        rc = parse_template(r, "variants", template, &parsed, err);
+    if (rc != 0)
+        return rc;
+    if (parsed.prompt || parsed.pair != t->pair)
+        return kh_fail(err, KH_EFORMAT, "%s: \"template\" must hold %s and no {prompt}", place,
+            t->pair ? "{text_a} and {text_b}" : "{text}");
+    if (words && json_array_size(words) != (size_t)t->n_label)
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be %d lists, one for each label", place,
+            t->n_label);
+    *out = *t;
+    kh_label *label = kh_arena_array(&r->m->arena, (size_t)t->n_label, sizeof *label);
+    if (!label)
+        return kh_fail_memory(err);
+    memcpy(label, t->label, (size_t)t->n_label * sizeof *label);
+    out->label = label;
+    kh_map_free(&r->words); /* a variant may give a word to another label */
+    for (int k = 0; k < t->n_label && words && rc == 0; k++)
+        rc = read_words(r, json_array_get(words, (size_t)k), k, place, &label[k], err);
+    return rc == 0 ? keep(r, template, &out->plain, err) : rc;
+}
+
+static int read_variants(task_reader *r, const json_t *root, kh_err *err) {
+    const json_t *list = json_object_get(root, "variants");
+    size_t n = json_array_size(list);
+    if (!list)
+        return 0;
+    if (!json_is_array(list) || n > MAX_LABELS)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"variants\" must be a list of at most %d objects with \"template\" and \"words\"",
+            r->file, (int)MAX_LABELS);
+    kh_task *variant = kh_arena_array(&r->m->arena, n + 1, sizeof *variant);
+    int rc = variant ? 0 : kh_fail_memory(err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_variant(r, json_array_get(list, i), (int)i, &variant[i], err);
+    r->m->task.variant = variant;
+    r->m->task.n_variant = (int)n;
+    return rc;
+}
+
 static int read_task(task_reader *r, const json_t *root, kh_err *err) {
     static const char *const known[] = { "name", "template", "soft_template", "labels", "metric",
-        "newline_escape", NULL };
+        "newline_escape", "variants", NULL };
     const char *name;
     if (!json_is_object(root))
         return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
@@ -300,6 +366,8 @@ static int read_task(task_reader *r, const json_t *root, kh_err *err) {
         rc = read_metric(r, root, err);
     if (rc == 0)
         rc = kh_json_bool_opt(root, "newline_escape", &r->m->task.newline_escape, r->file, err);
+    if (rc == 0)
+        rc = read_variants(r, root, err);
     return rc;
 }
 
@@ -366,6 +434,26 @@ static void put_pair(kh_buf *out, const char *key, const char *value) {
     kh_buf_text(out, ",\n");
 }
 
+static void put_words(kh_buf *out, const kh_label *label) {
+    kh_buf_char(out, '[');
+    for (int i = 0; i < label->n_word; i++) {
+        kh_buf_text(out, i ? ", " : "");
+        kh_json_quote(out, label->word[i], strlen(label->word[i]));
+    }
+    kh_buf_char(out, ']');
+}
+
+static void put_variant(kh_buf *out, const kh_task *v, bool last) {
+    kh_buf_text(out, "    { \"template\": ");
+    kh_json_quote(out, v->plain, strlen(v->plain));
+    kh_buf_text(out, ", \"words\": [");
+    for (int k = 0; k < v->n_label; k++) {
+        kh_buf_text(out, k ? ", " : "");
+        put_words(out, &v->label[k]);
+    }
+    kh_buf_text(out, last ? "] }\n" : "] },\n");
+}
+
 void kh_task_json(const kh_task *t, kh_buf *out) {
     kh_buf_text(out, "{\n");
     put_pair(out, "name", t->name);
@@ -375,14 +463,17 @@ void kh_task_json(const kh_task *t, kh_buf *out) {
     for (int k = 0; k < t->n_label; k++) {
         kh_buf_text(out, "    { \"name\": ");
         kh_json_quote(out, t->label[k].name, strlen(t->label[k].name));
-        kh_buf_text(out, ", \"words\": [");
-        for (int i = 0; i < t->label[k].n_word; i++) {
-            kh_buf_text(out, i ? ", " : "");
-            kh_json_quote(out, t->label[k].word[i], strlen(t->label[k].word[i]));
-        }
-        kh_buf_text(out, k + 1 < t->n_label ? "] },\n" : "] }\n");
+        kh_buf_text(out, ", \"words\": ");
+        put_words(out, &t->label[k]);
+        kh_buf_text(out, k + 1 < t->n_label ? " },\n" : " }\n");
     }
     kh_buf_text(out, "  ],\n");
     put_pair(out, "metric", kh_metric_name(t->metric));
+    if (t->n_variant > 0) {
+        kh_buf_text(out, "  \"variants\": [\n");
+        for (int i = 0; i < t->n_variant; i++)
+            put_variant(out, &t->variant[i], i + 1 == t->n_variant);
+        kh_buf_text(out, "  ],\n");
+    }
     kh_buf_printf(out, "  \"newline_escape\": %s\n}\n", t->newline_escape ? "true" : "false");
 }

@@ -500,5 +500,6 @@ kh_model_info kh_model_describe(const kh_model *m) {
         .params = m->params,
         .bytes = model_bytes(m),
         .fingerprint = m->fingerprint,
+        .seen_tasks = c->seen_tasks,
     };
 }

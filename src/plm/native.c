@@ -25,6 +25,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->precision = kh_precision_name(kh_engine_precision(e));
     info->kernels = kh_engine_kernels(e)->name;
     info->energy = true;
+    info->seen_tasks = m.seen_tasks;
 }
 
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.

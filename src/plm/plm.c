@@ -95,6 +95,17 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     return info;
 }
 
+bool kh_plm_has_seen(const kh_plm *p, const kh_task *task, const kh_hooks *hooks) {
+    const char *seen = kh_plm_describe(p).seen_tasks;
+    bool has = seen && kh_name_is_listed(seen, task->name);
+    if (has && hooks)
+        kh_log(hooks, KH_WARN,
+            "the model has learned from train rows of task \"%s\" (\"seen_tasks\" of its "
+            "config.json): these rows are not few-shot to it",
+            task->name);
+    return has;
+}
+
 kh_engine *kh_plm_engine(kh_plm *p) {
     return p->backend->engine ? p->backend->engine(p->self) : NULL;
 }

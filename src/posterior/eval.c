@@ -303,6 +303,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
         rc = ask_outside(e, &e->outside[i], plm, err);
     e->queries = kh_plm_meter(plm).queries - before;
     e->box = kh_plm_describe(plm);
+    e->seen = kh_plm_has_seen(plm, e->post->task, NULL);
     return rc;
 }
 

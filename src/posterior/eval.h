@@ -78,6 +78,7 @@ typedef struct kh_eval {
     bool of_prompts; /* the plane is that of the prompts, as samples have projections of their own;
                         else of z */
     long long queries;
+    bool seen;       /* the model has learned from train rows of the task */
     kh_plm_info box; /* that answered; its strings live as long as it does */
 } kh_eval;
 
