@@ -111,7 +111,7 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
             e->m.entropy, e->ambiguity, e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_third_party *o, kh_buf *out) {
+static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
@@ -269,7 +269,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     kh_buf_free(&text);
     kh_buf_free(&options);
     kh_buf_free(&results);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     cli_run_free(&run);
     return rc;
 }

@@ -287,7 +287,7 @@ static void print_result(const pretrain_opts *o, const kh_pretrained *r) {
 static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     const pretrain_opts *o = opts;
-    const kh_hooks hooks = { show, show_log, NULL };
+    const kh_hooks hooks = { .progress = show, .log = show_log };
     cli_corpus corpus, rows = { 0 };
     int rc = cli_corpus_parse(&corpus, &o->corpus, err);
     if (rc == 0)

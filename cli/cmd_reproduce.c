@@ -175,7 +175,7 @@ static int tune(job *j, const kh_planned *r, const char *dir,
     kh_meter before = plm ? kh_plm_meter(plm) : (kh_meter){ 0 };
     double start = kh_clock();
     if (rc == 0) {
-        kh_hooks hooks = { on_progress, cli_hooks.log, j };
+        kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
         kh_tune_opts t = { .space = space_of(j),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
@@ -252,7 +252,7 @@ static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_
 
 /* The same rows for all methods, so that they can be compared row by row. */
 static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost, kh_err *err) {
-    kh_hooks hooks = { on_progress, cli_hooks.log, j };
+    kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
     kh_eval_opts o = { .data = r->data,
         .split = KH_EVAL_TEST,
         .rows = r->rows,
@@ -280,7 +280,7 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost
         cost->eval_seconds = kh_clock() - start;
         rc = save_eval(&e, r, dir, err);
     }
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_plm_close(own);
     kh_posterior_free(post);
     return rc;

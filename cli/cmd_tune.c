@@ -270,7 +270,7 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
-    kh_hooks hooks = { cli_monitor_progress, cli_hooks.log, &u->watch };
+    kh_hooks hooks = { .progress = cli_monitor_progress, .log = cli_hooks.log, .user = &u->watch };
     kh_tune_opts t = { .space = o->space,
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,

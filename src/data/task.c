@@ -408,13 +408,16 @@ int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err) {
             *out = &builtin[i];
             return 0;
         }
+    char *inside = kh_dir_exists(name_or_file) ? kh_path_join(name_or_file, "task.json") : NULL;
+    const char *path = inside && kh_file_exists(inside) ? inside : name_or_file;
     kh_buf bytes;
-    int rc = kh_file_read(name_or_file, FILE_MAX, &bytes, err);
+    int rc = kh_file_read(path, FILE_MAX, &bytes, err);
     if (rc == KH_EMISSING)
         rc = no_such_task(name_or_file, err);
     if (rc == 0)
-        rc = kh_task_parse(out, bytes.data, bytes.len, name_or_file, err);
+        rc = kh_task_parse(out, bytes.data, bytes.len, path, err);
     kh_buf_free(&bytes);
+    kh_free(inside);
     return rc;
 }
 

@@ -133,6 +133,19 @@ static int labels_of(const kh_judged *j, int **out, kh_err *err) {
 
 /* ---------------------------------------------------------------------------- what to judge on */
 
+/* The caller's rows, as a data set of our own. */
+static int take_all(kh_dataset **out, const kh_dataset *theirs, kh_err *err) {
+    int n = kh_dataset_size(theirs);
+    int *index = kh_malloc(((size_t)n + 1) * sizeof *index);
+    if (!index)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        index[i] = i;
+    int rc = kh_dataset_select(out, theirs, index, n, err);
+    kh_free(index);
+    return rc;
+}
+
 static int open_rows(kh_eval *e, kh_err *err) {
     const kh_eval_opts *o = e->o;
     const kh_posterior *post = e->post;
@@ -140,11 +153,13 @@ static int open_rows(kh_eval *e, kh_err *err) {
     kh_dataset *data = NULL;
     kh_split split = { 0 };
     int rc;
-    if (o->split == KH_EVAL_TEST)
+    if (o->test)
+        rc = take_all(&data, o->test, err);
+    else if (o->split == KH_EVAL_TEST)
         rc = kh_test_open(&data, e->data, post->shots, post->seed, &read, err);
     else
         rc = kh_split_open(&split, e->data, post->shots, post->seed, &read, err);
-    if (rc == 0 && o->split != KH_EVAL_TEST) {
+    if (rc == 0 && !o->test && o->split != KH_EVAL_TEST) {
         kh_dataset **from = o->split == KH_EVAL_DEV ? &split.dev : &split.train;
         data = *from;
         *from = NULL;
@@ -160,7 +175,13 @@ static int open_dev(kh_eval *e, kh_err *err) {
     kh_dataset_opts read = { .task = e->post->task, .hooks = e->o->hooks };
     kh_split split = { 0 };
     kh_err own = { 0 };
-    int rc = kh_split_open(&split, e->data, e->post->shots, e->post->seed, &read, &own);
+    int rc;
+    if (e->o->dev)
+        rc = take_all(&split.dev, e->o->dev, &own);
+    else if (e->data)
+        rc = kh_split_open(&split, e->data, e->post->shots, e->post->seed, &read, &own);
+    else
+        rc = kh_fail(&own, KH_EMISSING, "no dev rows were given");
     if (rc == KH_EMISSING) {
         memcpy(e->why, own.msg, sizeof e->why);
         return 0;
@@ -198,7 +219,7 @@ static int drop_last_class(kh_dataset **data, kh_err *err) {
 
 /* A folder alone: its rows take the template of the classifier, as they would if someone sent them
  * there. */
-static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir, kh_err *err) {
+static int open_strangers(const kh_eval *e, kh_ood_rows *out, const char *dir, kh_err *err) {
     kh_dataset_opts read = {
         .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks
     };
@@ -216,7 +237,7 @@ static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir
 }
 
 /* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
-static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair, kh_err *err) {
+static int open_outside(const kh_eval *e, kh_ood_rows *out, const char *pair, kh_err *err) {
     if (kh_dir_exists(pair))
         return open_strangers(e, out, pair, err);
     const char *equals = strchr(pair, '=');
@@ -247,7 +268,7 @@ static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair,
     return rc;
 }
 
-static int ask_outside(const kh_eval *e, kh_third_party *out, kh_plm *plm, kh_err *err) {
+static int ask_outside(const kh_eval *e, kh_ood_rows *out, kh_plm *plm, kh_err *err) {
     kh_predictor *predictor;
     int rc =
         kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
@@ -354,7 +375,7 @@ static int compute_inside(kh_eval *e, kh_err *err) {
     return rc;
 }
 
-static int compute_outside(const kh_eval *e, kh_third_party *out, kh_err *err) {
+static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     int rc = 0, foreign = 0;
     for (int s = 0; s < e->n_score && rc == 0; s++) {
         double *in = scores_of(&e->rows, (kh_score)s, e->n_label),
@@ -415,7 +436,9 @@ int kh_eval_run(
     *out = (kh_eval){
         .post = post, .o = o, .data = o->data ? o->data : post->data, .n_label = post->task->n_label
     };
-    if (!out->data)
+    if (o->test && !o->data)
+        out->data = NULL; /* nothing is read from a folder that was not named */
+    if (!out->data && !o->test)
         return kh_fail(
             err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
     int rc = open_all(out, err);
@@ -430,7 +453,7 @@ int kh_eval_run(
     return rc;
 }
 
-void kh_eval_free(kh_eval *e) {
+void kh_eval_clear(kh_eval *e) {
     judged_free(&e->rows);
     judged_free(&e->dev);
     for (int i = 0; e->outside && i < e->o->ood.n; i++) {

@@ -146,7 +146,7 @@ static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "],\n");
 }
 
-static void put_outside(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
+static void put_outside(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     kh_buf_text(b, "\n    {");
     put_string(b, "name", o->rows.name);
     kh_buf_text(b, ", ");
