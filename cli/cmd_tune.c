@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "data/chat.h"
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
@@ -28,8 +29,9 @@ typedef struct tune_opts {
     kh_http_opts http;
     uint64_t seed;
     int shots, precision, access, max_queries, groups, label_prior, calibrate;
-    double max_seconds, price;
-    bool paper_exact, force, resume, dry, json, json_progress, skip;
+    int word_score;
+    double max_seconds, price, cache;
+    bool chat, paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
 
 static const kh_opt tune_table[] = {
@@ -60,6 +62,12 @@ static const kh_opt tune_table[] = {
     KH_SPACE_ROWS(tune_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32",
         .arg = "f32|bf16|int8|auto", .help = "of the model; bf16 is faster where the CPU has it" },
+    { "word-score", KH_OPT_CHOICE, offsetof(tune_opts, word_score), "sum", .arg = "sum|mean",
+        .help = "how a decoder scores label words of several tokens" },
+    { "chat", KH_OPT_FLAG, offsetof(tune_opts, chat),
+        .help = "wrap the template as the decoder's own chat format says" },
+    { "cache-memory", KH_OPT_NUMBER, offsetof(tune_opts, cache), .min = 0, .max = 1e9, .arg = "MB",
+        .help = "for keys and values of texts that a decoder keeps; 0: a quarter of the memory" },
     { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs",
         .arg = "labels|logprobs|weights",
         .help = "what the model may let out; methods with gradients raise it to weights" },
@@ -100,7 +108,8 @@ static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opt
 /* Everything that is opened on the way. */
 typedef struct tune {
     const tune_opts *o;
-    const kh_task *task;
+    const kh_task *opened; /* the task as it was read, */
+    kh_task task;          /* and as it is asked */
     kh_split split;
     kh_plm *plm;
     kh_posterior *posterior;
@@ -236,6 +245,17 @@ static kh_access access_for(const tune_opts *o, const kh_method *m) {
     return o->access == KH_ACCESS_LOGPROBS && open ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
 }
 
+/* The chat format of the model's folder. */
+static int find_chat(tune *u, kh_err *err) {
+    const kh_chat *chat;
+    if (kh_is_url(u->o->model))
+        return kh_fail(err, CLI_USAGE, "--chat needs the folder of the model, not a service");
+    int rc = kh_chat_find(&chat, u->o->model, err);
+    if (rc == 0)
+        u->task.chat = chat->name;
+    return rc;
+}
+
 static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     if (o->resume && o->force)
@@ -252,18 +272,25 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     };
     int rc = o->dry ? 0 : kh_run_open(&u->run, o->out, &run, err);
     if (rc == 0)
-        rc = kh_task_open(&u->task, o->task, err);
+        rc = kh_task_open(&u->opened, o->task, err);
     if (rc != 0)
         return rc;
-    kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
+    u->task = *u->opened;
+    u->task.mean = u->task.mean || o->word_score;
+    if (o->chat && (rc = find_chat(u, err)) != 0)
+        return rc;
+    kh_dataset_opts read = { .task = &u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
     rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
     kh_plm_opts box = { .access = access_for(o, m),
         .precision = (kh_precision)o->precision,
         .hooks = &cli_hooks,
         .http = &o->http,
-        .ranks = cli_ranks };
+        .ranks = cli_ranks,
+        .cache = (size_t)(o->cache * 1e6) };
     if (rc == 0 && (rc = kh_plm_open(&u->plm, o->model, &box, err)) == 0)
-        kh_plm_has_seen(u->plm, u->task, &cli_hooks);
+        kh_plm_has_seen(u->plm, &u->task, &cli_hooks);
+    if (rc == 0 && o->chat && !kh_plm_describe(u->plm).next)
+        rc = kh_fail(err, CLI_USAGE, "--chat is for decoders; %s fills masks", o->model);
     return rc;
 }
 
@@ -290,7 +317,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .forecast = on_forecast };
     cli_monitor_signals();
     int rc = kh_method_run(
-        &u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
+        &u->posterior, m, o->method_opts, u->plm, &u->task, u->split.train, u->split.dev, &t, err);
     int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
     if (rc == 0)
         rc = closed;
@@ -316,7 +343,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     kh_posterior_free(u.posterior);
     kh_plm_close(u.plm);
     kh_split_close(&u.split);
-    kh_task_close(u.task);
+    kh_task_close(u.opened);
     return rc;
 }
 

@@ -24,6 +24,7 @@ const cli_command *const cli_commands[] = {
     &cmd_task_show,
     &cmd_task_check,
     &cmd_fill_mask,
+    &cmd_next,
     &cmd_features,
     &cmd_inspect,
     &cmd_model_random,

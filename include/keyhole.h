@@ -1,5 +1,5 @@
 /* clang-format off */
-/* keyhole.h - a distribution over prompts for a frozen language model, and the classifier made of it.
+/* keyhole.h - a distribution over prompts for a frozen language model, and a classifier made of it.
  *
  * This header is the manual of libkeyhole. The whole method is this program (examples/method.c):
  *
@@ -15,7 +15,7 @@
  *         kh_split rows = { 0 };
  *         kh_plm *box = NULL;
  *         kh_posterior *posterior = NULL;
- *         kh_eval *eval = NULL;
+ *         kh_eval *evaluation = NULL;
  *         kh_classifier *classifier = NULL;
  *         kh_classified said;
  *         kh_row row = { .a = text, .n_a = strlen(text), .label = -1 };
@@ -31,31 +31,32 @@
  *             kh_plm_open(&box, model, &access, &err) ||
  *             kh_tune(&posterior, "smc", NULL, box, task, rows.train, rows.dev, &o, &err) ||
  *             kh_posterior_save(posterior, run, &err) ||
- *             kh_eval_new(&eval, posterior, box, &judge, &err) || kh_eval_save(eval, run, NULL, &err) ||
+ *             kh_eval_new(&evaluation, posterior, box, &judge, &err) ||
+ *             kh_eval_save(evaluation, run, NULL, &err) ||
  *             kh_classifier_open(&classifier, run, box, &err) ||
  *             kh_classifier_run(classifier, &row, 1, &said, NULL, NULL, &err);
  *         if (rc)
  *             fprintf(stderr, "%s\n", err.msg);
  *         else {
- *             kh_eval_info e = kh_eval_describe(eval);
+ *             kh_eval_info e = kh_eval_describe(evaluation);
  *             printf("accuracy %.3f, calibration error %.3f\n", e.value.accuracy, e.value.ece);
  *             printf("\"%s\": %s, %.2f%s%s\n", text, task->label[said.label].name, said.confidence,
  *                 said.abstain ? ", abstain" : "",
  *                 said.out_of_distribution ? ", not my kind of text" : "");
  *         }
- *         kh_classifier_close(classifier), kh_eval_free(eval), kh_posterior_free(posterior);
+ *         kh_classifier_close(classifier), kh_eval_free(evaluation), kh_posterior_free(posterior);
  *         kh_plm_close(box), kh_split_close(&rows), kh_task_close(task);
  *         return rc != 0;
  *     }
  *
  * The header follows the flow of the data: text becomes ids, rows become encoded batches, a box
- * answers questions about them, a method turns answers into a posterior, and the posterior predicts,
- * abstains and is judged. Other examples: own_box.c, a box of one's own; simulator.c,
+ * answers questions about them, a method turns answers into a posterior, and the posterior
+ * predicts, abstains and is judged. Other examples: own_box.c, a box of one's own; simulator.c,
  * likelihood-free inference on a simulator of one's own.
  *
  * Conventions, everywhere
  *   - Fallible calls return int: 0 done; > 0 recoverable, or more to come; < 0 failed. The last
- *     parameter, kh_err *err (NULL is allowed), then holds a code and one full sentence for a person.
+ *     parameter, kh_err *err (NULL is allowed), then holds a code and a sentence for a person.
  *   - open/close own OS resources, new/free own memory, init fills the caller's struct. close and
  *     free accept NULL.
  *   - The library never prints, never exits, and touches no file that it was not asked to touch.
@@ -240,6 +241,11 @@ typedef struct kh_task {
     const char *name;
     const char *plain; /* the template for use without a soft prompt */
     const char *soft;  /* the template with {prompt} */
+    /* The same for models that continue texts, whose templates end with {mask}; NULL: the others.
+     */
+    const char *next_plain, *next_soft;
+    const char *chat; /* the chat format that these are wrapped in, see data/chat.h; NULL: none */
+    bool mean;        /* words of several tokens count by the mean of their log-probabilities */
     const kh_label *label;
     int n_label;
     kh_metric metric;
@@ -375,7 +381,8 @@ typedef struct kh_words {
     const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
     int n_variant;
     bool paper_exact;
-    bool mean; /* see above; set it after kh_words_new */
+    bool next; /* they continue texts: n_variant is 1, whatever their lengths */
+    bool mean; /* see above */
     void *memory;
 } kh_words;
 
@@ -383,6 +390,8 @@ typedef struct kh_words {
  * the word without. */
 KH_API int kh_words_new(
     kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* The same words for a model that continues texts. */
+KH_API void kh_words_continue(kh_words *);
 /* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two
  * classes. */
 KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
@@ -393,6 +402,7 @@ KH_API void kh_words_free(kh_words *);
 typedef enum kh_placement {
     KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
     KH_SLOTS_PREFIX, /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+    KH_SLOTS_AFTER,  /* right after the last text of the plain template */
 } kh_placement;
 
 typedef struct kh_batch_opts {
@@ -598,6 +608,8 @@ typedef struct kh_plm_opts {
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
     kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they
                         outlive it */
+    size_t cache;    /* bytes for keys and values of texts that a decoder keeps; 0: a quarter of the
+                        memory. Answers do not depend on it */
 } kh_plm_opts;
 
 /* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service,
@@ -747,7 +759,8 @@ typedef enum kh_p0 {
 typedef struct kh_space_opts {
     int dim;             /* of z */
     int slots;           /* rows of P */
-    int inject;          /* kh_inject: where P enters the model */
+    int inject;          /* kh_inject: where P enters; post-ln-add is embed-inplace in a decoder */
+    int placement;       /* 0: where the soft template says; 1: right after the text */
     int projection;      /* kh_projection */
     int p0;              /* kh_p0 */
     const char *p0_text; /* for KH_P0_TEXT */

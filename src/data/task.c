@@ -6,7 +6,9 @@
  *       "labels": [ { "name": "negative", "words": ["bad", "awful"] }, { "name": "positive",
  * "words": ["great"] } ], "metric": "accuracy" }
  *
- * with "soft_template" and "newline_escape" if needed. One template is enough: a template with
+ * with "soft_template" and "newline_escape" if needed, and for models that continue texts
+ * "decoder_template" and "decoder_soft_template", which end with {mask}, "chat" and "word_score".
+ * One template is enough: a template with
  * {prompt} is the soft one, and the plain one is it without {prompt} and the space after; otherwise
  * the soft one is "{prompt} . " and the template.
  *
@@ -22,6 +24,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "data/chat.h"
 #include "data/template.h"
 
 #include <string.h>
@@ -49,19 +52,30 @@ static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutra
 
 #define LABELS(a) .label = (a), .n_label = (int)(sizeof(a) / sizeof(a)[0])
 #define TEMPLATE(t) .plain = (t), .soft = "{prompt} . " t /* a full stop closes the soft prompt */
-#define IT_WAS TEMPLATE("{text} . It was {mask} .")
-#define QUESTION TEMPLATE("{text_a} ? {mask} , {text_b}")
+/* For models that continue texts: the answer stands at the end. */
+#define NEXT(t) .next_plain = (t), .next_soft = "{prompt} . " t
+#define IT_WAS TEMPLATE("{text} . It was {mask} ."), NEXT("{text} . It was {mask}")
+#define QUESTION \
+    TEMPLATE("{text_a} ? {mask} , {text_b}"), \
+        NEXT("{text_a} Question: {text_b} Yes, maybe or no? Answer: {mask}")
+#define SAME \
+    TEMPLATE("{text_a} ? {mask} , {text_b}"), \
+        NEXT("{text_a} Question: does this say the same? {text_b} Answer: {mask}")
 
 static const kh_task builtin[] = {
     { .name = "sst2", IT_WAS, LABELS(sentiment) },
     { .name = "yelp", IT_WAS, LABELS(sentiment), .newline_escape = true },
     { .name = "imdb", IT_WAS, LABELS(sentiment) },
-    { .name = "agnews", TEMPLATE("{mask} News: {text}"), LABELS(news) },
+    { .name = "agnews",
+        TEMPLATE("{mask} News: {text}"),
+        NEXT("{text} Topic: {mask}"),
+        LABELS(news) },
     { .name = "dbpedia",
         .plain = "[ Category: {mask} ] {text}",
         .soft = "{prompt} [ Category: {mask} ] {text}",
+        NEXT("{text} Category: {mask}"),
         LABELS(ontology) },
-    { .name = "mrpc", QUESTION, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
+    { .name = "mrpc", SAME, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
     { .name = "rte", QUESTION, LABELS(entailment2), .pair = true },
     { .name = "snli", QUESTION, LABELS(entailment3), .pair = true },
     { .name = "mnli", QUESTION, LABELS(entailment3), .pair = true },
@@ -271,6 +285,58 @@ static int read_templates(task_reader *r, const json_t *root, kh_err *err) {
     return rc == 0 ? keep(r, soft, &r->m->task.soft, err) : rc;
 }
 
+/* A template for models that continue texts, soft or plain: nothing that counts stands behind its
+ * mask, and it holds the texts of the others. */
+static int read_next(task_reader *r, const char *key, const char *s, bool soft, kh_err *err) {
+    kh_template t;
+    int rc = parse_template(r, key, s, &t, err);
+    if (rc != 0)
+        return rc;
+    if (t.pair != r->m->task.pair)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"template\" and \"%s\" must hold the same texts", r->file, key);
+    if (t.prompt != soft)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"%s\" must %shold {prompt}", r->file, key, soft ? "" : "not ");
+    if (t.part[t.n - 1].kind != KH_SEGMENT_MASK)
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must end with {mask}, where the answer begins",
+            r->file, key);
+    return keep(r, s, soft ? &r->m->task.next_soft : &r->m->task.next_plain, err);
+}
+
+/* "decoder_template", "decoder_soft_template", "chat" and "word_score". */
+static int read_continuation(task_reader *r, const json_t *root, kh_err *err) {
+    const char *plain = NULL, *soft = NULL, *chat = NULL, *score = "sum";
+    int rc = kh_json_string_opt(root, "decoder_template", &plain, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "decoder_soft_template", &soft, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "chat", &chat, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "word_score", &score, r->file, err);
+    if (rc == 0 && plain)
+        rc = read_next(r, "decoder_template", plain, false, err);
+    if (rc == 0 && soft)
+        rc = read_next(r, "decoder_soft_template", soft, true, err);
+    if (rc == 0 && plain && !soft) {
+        kh_buf b = kh_buf_init(KH_BUF_MAX);
+        kh_buf_printf(&b, "{prompt} . %s", plain);
+        rc = keep_printed(r, &b, &r->m->task.next_soft, err);
+    }
+    if (rc == 0 && soft && !plain)
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: \"decoder_soft_template\" needs a \"decoder_template\" beside it", r->file);
+    if (rc == 0 && chat && !kh_chat_named(chat))
+        rc = kh_fail(err, KH_EFORMAT, "%s: the chat format \"%.40s\" is not known", r->file, chat);
+    if (rc == 0 && chat)
+        rc = keep(r, chat, &r->m->task.chat, err);
+    r->m->task.mean = strcmp(score, "mean") == 0;
+    if (rc == 0 && !r->m->task.mean && strcmp(score, "sum") != 0)
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: \"word_score\" is \"%.40s\"; it is sum or mean", r->file, score);
+    return rc;
+}
+
 static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
     kh_task *t = &r->m->task;
     const char *metric = metric_names[KH_METRIC_ACCURACY];
@@ -347,7 +413,8 @@ static int read_variants(task_reader *r, const json_t *root, kh_err *err) {
 
 static int read_task(task_reader *r, const json_t *root, kh_err *err) {
     static const char *const known[] = { "name", "template", "soft_template", "labels", "metric",
-        "newline_escape", "variants", NULL };
+        "newline_escape", "decoder_template", "decoder_soft_template", "chat", "word_score",
+        "variants", NULL };
     const char *name;
     if (!json_is_object(root))
         return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
@@ -364,6 +431,8 @@ static int read_task(task_reader *r, const json_t *root, kh_err *err) {
         rc = read_labels(r, root, err);
     if (rc == 0)
         rc = read_metric(r, root, err);
+    if (rc == 0)
+        rc = read_continuation(r, root, err);
     if (rc == 0)
         rc = kh_json_bool_opt(root, "newline_escape", &r->m->task.newline_escape, r->file, err);
     if (rc == 0)
@@ -429,6 +498,13 @@ void kh_task_close(const kh_task *t) {
     kh_free(m);
 }
 
+const char *kh_task_template(const kh_task *t, bool soft, bool next) {
+    const char *own = soft ? t->next_soft : t->next_plain;
+    if (next && own)
+        return own;
+    return soft ? t->soft : t->plain;
+}
+
 /* ------------------------------------------------------------------------------------- writing */
 
 static void put_pair(kh_buf *out, const char *key, const char *value) {
@@ -462,6 +538,14 @@ void kh_task_json(const kh_task *t, kh_buf *out) {
     put_pair(out, "name", t->name);
     put_pair(out, "template", t->plain);
     put_pair(out, "soft_template", t->soft);
+    if (t->next_plain) {
+        put_pair(out, "decoder_template", t->next_plain);
+        put_pair(out, "decoder_soft_template", t->next_soft);
+    }
+    if (t->chat)
+        put_pair(out, "chat", t->chat);
+    if (t->mean)
+        put_pair(out, "word_score", "mean");
     kh_buf_text(out, "  \"labels\": [\n");
     for (int k = 0; k < t->n_label; k++) {
         kh_buf_text(out, "    { \"name\": ");

@@ -31,6 +31,9 @@ typedef struct kh_backend {
     /* For services without soft prompts that are paid for by the row: who is told from now on;
      * NULL: nobody. A backend without this answers all rows at a time. */
     void (*watch)(void *self, const kh_row_watch *);
+    /* After score or answer has failed: which of the pairs [n_prompt, n_row] were answered; NULL: a
+     * backend that answers all or nothing. */
+    const unsigned char *(*answered)(const void *self);
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
     /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden].
