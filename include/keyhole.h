@@ -222,6 +222,8 @@ typedef struct kh_dataset_opts { /* {0} is the default */
                             refused */
     bool ignore_labels; /* with unlabelled: a column of labels is passed over, whatever stands in it
                          */
+    bool label_names;   /* labels are names even where they are digits, unless the file or labels.txt
+                           names the numbers */
     long lines_before;  /* for a part of a file: lines left out between the header, if there is one,
                            and the rows */
     bool newline_escape; /* as the task's */
@@ -274,11 +276,14 @@ typedef struct kh_split {
 /* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made
  * files for (shots, seed) are read as they are. Otherwise the rows of train are shuffled by the
  * seed and walked: the first `shots` of each class make train, the next make dev. shots = 0 takes
- * the files train and dev whole. */
+ * the files train and dev whole. `dir` may be one file of rows: it is shuffled and walked the same
+ * way, and with shots = 0 three fifths of each class make train (1,000 rows at most in all) and one
+ * fifth dev (500). */
 KH_API int kh_split_open(
     kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
 KH_API void kh_split_close(kh_split *);
-/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's
+/* The rows to judge on: the folder's test file, or the rows of one file that kh_split_open leaves.
+ * shots and seed say where to look for it in LM-BFF's
  * tree. */
 KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed,
     const kh_dataset_opts *, kh_err *err);
