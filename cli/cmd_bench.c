@@ -2,22 +2,11 @@
 #include "cli.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 
 #include <string.h>
-#include <time.h>
-
-static double read_clock(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double now(void) { return read_clock(CLOCK_MONOTONIC); }
-/* What this thread has used: work of one thread is measured by it, so that other programs do not
- * count. */
-static double cpu_now(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 /* ------------------------------------------------------------------------------ bench tokenize */
 
@@ -60,16 +49,17 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     kh_tokenizer *t = NULL;
     kh_buf text = { 0 };
     kh_ids ids = { 0 };
-    double start = cpu_now(), best = 0;
+    double start = kh_clock_thread(), best = 0;
     int passes = 0, rc = kh_tokenizer_open(&t, o->model, err);
-    double opened = cpu_now() - start;
+    double opened = kh_clock_thread() - start;
     long tokens = 0;
     if (rc == 0)
         rc = kh_file_read(o->file, (size_t)1 << 32, &text, err);
-    for (start = now(); rc == 0 && (passes == 0 || now() - start < o->seconds); passes++) {
-        double began = cpu_now();
+    for (start = kh_clock(); rc == 0 && (passes == 0 || kh_clock() - start < o->seconds);
+         passes++) {
+        double began = kh_clock_thread();
         rc = tokenize_all(t, &text, &ids, &tokens, err);
-        double took = cpu_now() - began;
+        double took = kh_clock_thread() - began;
         best = passes == 0 || took < best ? took : best;
     }
     if (rc == 0) {

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/rng.h"
@@ -9,7 +10,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 /* ----------------------------------------------------------------------------------- functions */
 
@@ -109,12 +109,6 @@ static const kh_opt bench_table[] = {
 
 /* ---------------------------------------------------------------------------------------- runs */
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A random rotation, [n, n]: normal rows made orthonormal one after another (Gram and Schmidt, each
  * twice for accuracy). */
 static double *rotation(int n, uint64_t seed) {
@@ -164,14 +158,14 @@ static double evaluate(const problem *p, const double *x) {
 
 static void minimise(kh_cmaes *c, problem *p) {
     while (!kh_cmaes_stop(c)) {
-        double start = now();
+        double start = kh_clock();
         kh_cmaes_ask(c, p->x);
-        p->own += now() - start;
+        p->own += kh_clock() - start;
         for (int k = 0; k < kh_cmaes_pop(c); k++)
             p->value[k] = evaluate(p, p->x + (size_t)k * (size_t)p->n);
-        start = now();
+        start = kh_clock();
         kh_cmaes_tell(c, p->value);
-        p->own += now() - start;
+        p->own += kh_clock() - start;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/rng.h"
@@ -12,7 +13,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct bench_opts {
@@ -57,15 +57,6 @@ static const kh_opt bench_table[] = {
         .help = "print one JSON object for each precision" },
     { 0 },
 };
-
-static double clock_of(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static double now(void) { return clock_of(CLOCK_MONOTONIC); }
-/* Of all threads together: other programs do not count. */
-static double cpu_now(void) { return clock_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 /* Resident memory now, in bytes, without what was freed; 0 where the system does not tell. */
 static double resident(void) {
@@ -187,10 +178,10 @@ static int time_case(kh_engine *e, const bench_opts *o, timing *t, kh_err *err) 
     if (rc == 0 && !logits)
         rc = kh_fail_memory(err);
     for (int i = 0; rc == 0 && i < o->reps; i++) {
-        double start = now(), cpu = cpu_now();
+        double start = kh_clock(), cpu = kh_clock_process();
         rc = ask_once(e, o, &in, logits, err);
-        double seconds = now() - start;
-        cpu = cpu_now() - cpu;
+        double seconds = kh_clock() - start;
+        cpu = kh_clock_process() - cpu;
         t->seconds = seconds < t->seconds ? seconds : t->seconds;
         t->cpu = cpu < t->cpu ? cpu : t->cpu;
     }
@@ -204,8 +195,8 @@ static double peak_of(const kh_kernels *k) {
     double best = 0;
     for (int i = 0; i < 20; i++) {
         float result;
-        double start = clock_of(CLOCK_THREAD_CPUTIME_ID), n = k->spin(200000, &result);
-        double rate = n / (clock_of(CLOCK_THREAD_CPUTIME_ID) - start);
+        double start = kh_clock_thread(), n = k->spin(200000, &result);
+        double rate = n / (kh_clock_thread() - start);
         best = rate > best ? rate : best;
     }
     return best;
@@ -219,7 +210,7 @@ typedef struct opened {
 
 static int open_engine(opened *x, const char *dir, kh_precision precision, kh_err *err) {
     kh_model *model;
-    double start = now(), before = resident();
+    double start = kh_clock(), before = resident();
     *x = (opened){ 0 };
     int rc = kh_model_open(&model, dir,
         &(kh_model_opts){ .store = precision == KH_F32 ? KH_DTYPE_ANY : KH_DTYPE_BF16,
@@ -227,7 +218,7 @@ static int open_engine(opened *x, const char *dir, kh_precision precision, kh_er
         err);
     if (rc == 0)
         rc = kh_engine_new(&x->e, model, precision, err);
-    x->seconds = now() - start;
+    x->seconds = kh_clock() - start;
     x->bytes = resident() - before;
     return rc;
 }

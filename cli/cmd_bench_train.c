@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "train/adamw.h"
 #include "train/corpus.h"
@@ -12,7 +13,6 @@
 #include <cblas.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct train_opts {
     int layers, hidden, heads, inner, vocab, seq, batch, shards, reps;
@@ -46,11 +46,7 @@ static const kh_opt train_table[] = {
 };
 
 /* One thread is measured by what it has used, so that other programs do not count. */
-static double now(void) {
-    struct timespec t;
-    clock_gettime(kh_threads() == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static double now(void) { return kh_threads() == 1 ? kh_clock_process() : kh_clock(); }
 
 /* A model of random weights, a batch of random text, an optimiser. */
 typedef struct bench {

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -22,7 +23,6 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -93,12 +93,6 @@ typedef struct demo {
     FILE *log; /* what the commands say */
     double started;
 } demo;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ------------------------------------------------------------------------------------ commands */
 
@@ -311,7 +305,7 @@ static void put_json(const demo *d, kh_buf *out) {
         put_quoted(out, d->run[i]);
         kh_buf_char(out, '}');
     }
-    kh_buf_printf(out, "],\"seconds\":%.1f}\n", now() - d->started);
+    kh_buf_printf(out, "],\"seconds\":%.1f}\n", kh_clock() - d->started);
 }
 
 /* What it was, where it is, what to do next. */
@@ -329,7 +323,7 @@ static void put_text(const demo *d, kh_buf *out) {
     put_table(d, out);
     kh_buf_printf(out,
         "\nThese took %.0f seconds. Reports, one a run, with plots and the rows to look at:\n",
-        now() - d->started);
+        kh_clock() - d->started);
     for (int i = 0; i < N_RUN; i++)
         kh_buf_printf(out, "  %s/" KH_PAGE_NAME "\n", d->run[i]);
     kh_buf_printf(out, "What the commands said is in %s/log.txt.\n\nNext:\n", d->o->out);
@@ -379,7 +373,7 @@ static int open_all(demo *d, kh_err *err) {
 
 static int run_demo(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
-    demo d = { .o = opts, .started = now() };
+    demo d = { .o = opts, .started = kh_clock() };
     kh_buf text = kh_buf_init(KH_BUF_MAX);
     int rc = open_all(&d, err);
     if (rc == 0)

@@ -69,10 +69,8 @@ static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
             o->vocab, o->tokenizer, size);
     if (o->vocab == 0)
         c->vocab = size;
-    if (pad >= 0) {
-        c->pad = pad;
-        c->first_position = c->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
-    }
+    if (pad >= 0)
+        kh_config_set_pad(c, pad);
     return 0;
 }
 

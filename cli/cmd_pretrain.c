@@ -148,9 +148,7 @@ static int fit_tokenizer(kh_config *c, const char *path, kh_err *err) {
         return rc;
     int pad = kh_tokenizer_special(t, KH_TOKEN_PAD);
     c->vocab = kh_tokenizer_size(t);
-    if (pad >= 0)
-        c->pad = pad;
-    c->first_position = c->family == KH_FAMILY_ROBERTA ? c->pad + 1 : 0;
+    kh_config_set_pad(c, pad >= 0 ? pad : c->pad);
     kh_tokenizer_close(t);
     return 0;
 }

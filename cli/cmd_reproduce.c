@@ -7,6 +7,7 @@
 #include "cli.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -18,7 +19,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Fifty candidates find something in a space of fifty dimensions, and short prompts are cheap. */
@@ -94,33 +94,16 @@ typedef struct job {
     int at, n_done, n_new, n_failed;
 } job;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool time_is_up(const job *j) { return j->deadline > 0 && now() > j->deadline; }
+static bool time_is_up(const job *j) { return j->deadline > 0 && kh_clock() > j->deadline; }
 
 static int must_stop(void *user) { return cli_monitor_signal() != 0 || time_is_up(user); }
 
 /* ------------------------------------------------------------------------------------ progress */
 
-static const char *duration(double s, char *out, size_t cap) {
-    long t = s > 0 && s < 1e9 ? (long)(s + 0.5) : 0;
-    if (t >= 86400)
-        snprintf(out, cap, "%ldd%02ldh", t / 86400, t / 3600 % 24);
-    else if (t >= 3600)
-        snprintf(out, cap, "%ldh%02ldm", t / 3600, t / 60 % 60);
-    else
-        snprintf(out, cap, "%ldm%02lds", t / 60, t % 60);
-    return out;
-}
-
 static void show(const job *j, const char *what) {
     char note[256], left[32] = "?";
     if (j->weight_done > 0)
-        duration((now() - j->started) * j->weight_left / j->weight_done, left, sizeof left);
+        kh_duration((kh_clock() - j->started) * j->weight_left / j->weight_done, left, sizeof left);
     snprintf(note, sizeof note, "run=%s %s left=%s", j->plan.run[j->at].name, what, left);
     if (isatty(STDERR_FILENO))
         cli_hooks.progress(NULL, &(kh_progress){ "reproduce", j->n_done, j->plan.n, note });
@@ -187,7 +170,7 @@ static int tune(job *j, const kh_planned *r, const char *dir,
     if (rc == 0 && !forecast)
         rc = kh_run_open(&run, dir, &keep, err);
     kh_meter before = plm ? kh_plm_meter(plm) : (kh_meter){ 0 };
-    double start = now();
+    double start = kh_clock();
     if (rc == 0) {
         kh_hooks hooks = { on_progress, cli_hooks.log, j };
         kh_tune_opts t = { .space = space_of(j),
@@ -215,7 +198,7 @@ static int tune(job *j, const kh_planned *r, const char *dir,
         rc = kh_run_finish(run, err);
     if (rc == 0 && post) {
         kh_meter after = kh_plm_meter(plm);
-        double asked = after.seconds - before.seconds, clock = now() - start;
+        double asked = after.seconds - before.seconds, clock = kh_clock() - start;
         cost->queries = after.queries - before.queries;
         cost->tokens = after.tokens - before.tokens;
         cost->seconds = after.replayed > before.replayed && asked > clock ? asked : clock;
@@ -285,12 +268,12 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost
         plm = own;
     } else if (rc == 0)
         rc = get_box(j, kh_posterior_describe(post).access, &plm, err);
-    double start = now();
+    double start = kh_clock();
     if (rc == 0)
         rc = kh_eval_run(&e, post, plm, &o, err);
     if (rc == 0) {
         cost->eval_queries = e.queries;
-        cost->eval_seconds = now() - start;
+        cost->eval_seconds = kh_clock() - start;
         rc = save_eval(&e, r, dir, err);
     }
     kh_eval_free(&e);
@@ -470,7 +453,7 @@ static int forecast_group(job *j, const kh_planned *r, double *rate, double *len
     kh_grid_add(t, "%s", queries);
     kh_grid_add(t, "%lld", one.judged);
     kh_grid_add(t, "%s", tokens);
-    kh_grid_add(t, "%s", duration(one.seconds, time, sizeof time));
+    kh_grid_add(t, "%s", kh_duration(one.seconds, time, sizeof time));
     sum->queries += one.queries;
     sum->judged += one.judged;
     sum->tokens += one.tokens;
@@ -504,7 +487,7 @@ static int dry_run(job *j, kh_err *err) {
         printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld "
                "tokens, about %s\n",
             out.data, sum.runs, sum.queries, sum.judged, sum.tokens,
-            duration(sum.seconds, time, sizeof time));
+            kh_duration(sum.seconds, time, sizeof time));
     if (rc == 0 && !j->o->json && sum.unknown > 0)
         printf("what tuning takes in %d of these runs cannot be told before and is not counted; "
                "neither are gradients\n",
@@ -563,7 +546,7 @@ static void print_summary(const job *j) {
 
 static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
-    job j = { .o = opts, .common = kh_buf_init(1 << 20), .started = now() };
+    job j = { .o = opts, .common = kh_buf_init(1 << 20), .started = kh_clock() };
     j.deadline = j.o->hours > 0 ? j.started + 3600 * j.o->hours : 0;
     cli_monitor_signals();
     int rc = prepare(&j, err);

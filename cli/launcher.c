@@ -7,6 +7,7 @@
 #include "launcher.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "monitor.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 kh_ranks *cli_ranks;
@@ -46,12 +46,6 @@ static void on_warning(int number) {
     warned = 1;
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int stop(void *user) {
     static double since;
     (void)user;
@@ -60,10 +54,10 @@ static int stop(void *user) {
     if (!warned)
         return 0;
     if (warned == 1) {
-        since = now();
+        since = kh_clock();
         warned = 2;
     }
-    if (now() - since > 2)
+    if (kh_clock() - since > 2)
         warned = 0;
     return -1;
 }

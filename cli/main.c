@@ -4,11 +4,11 @@
 #include "launcher.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
@@ -60,9 +60,7 @@ static void close_bar(void) {
 /* At most one line a second where lines are kept; the last one of a phase always. */
 static bool is_due(const kh_progress *p) {
     static double shown = -1;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    double now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    double now = kh_clock();
     if (p->done != p->total && shown >= 0 && now - shown < 1)
         return false;
     shown = now;

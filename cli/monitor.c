@@ -3,11 +3,11 @@
 
 #include "cli.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------------------------- signals */
@@ -26,36 +26,16 @@ int cli_monitor_signal(void) { return caught; }
 
 /* ----------------------------------------------------------------------------------- estimates */
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Queries a second that the box itself answers; 0: not known yet. */
 static double rate(cli_monitor *w, kh_meter m) {
     long long asked = m.queries - m.replayed;
-    double spent = now() - w->started;
+    double spent = kh_clock() - w->started;
     if (w->started == 0 && asked > 0) {
-        w->started = now();
+        w->started = kh_clock();
         w->before = asked;
     }
     return w->started > 0 && spent > 0 && asked > w->before ? (double)(asked - w->before) / spent
                                                             : 0;
-}
-
-/* "3m12s" */
-static const char *duration(double s, char *out, size_t cap) {
-    long t = s < 1e9 ? (long)(s + 0.5) : 0;
-    if (t >= 86400)
-        snprintf(out, cap, "%ldd%02ldh", t / 86400, t / 3600 % 24);
-    else if (t >= 3600)
-        snprintf(out, cap, "%ldh%02ldm", t / 3600, t / 60 % 60);
-    else if (t >= 60)
-        snprintf(out, cap, "%ldm%02lds", t / 60, t % 60);
-    else
-        snprintf(out, cap, s < 10 ? "%.1fs" : "%.0fs", s);
-    return out;
 }
 
 static double cost(double price, long long tokens) { return price * (double)tokens / 1000; }
@@ -81,9 +61,9 @@ static void draw_bar(cli_monitor *w) {
         n += snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
     if (remain >= 0)
         snprintf(
-            note + n, sizeof note - (size_t)n, ", %s left", duration(remain, left, sizeof left));
+            note + n, sizeof note - (size_t)n, ", %s left", kh_duration(remain, left, sizeof left));
     cli_hooks.progress(NULL, &(kh_progress){ w->phase, w->done, w->total, note });
-    w->drawn = now();
+    w->drawn = kh_clock();
 }
 
 static void json_line(cli_monitor *w) {
@@ -130,7 +110,7 @@ int cli_monitor_progress(void *watch, const kh_progress *p) {
 }
 
 void cli_monitor_tick(cli_monitor *w) {
-    if (!w->json && w->plm && isatty(STDERR_FILENO) && w->phase[0] && now() - w->drawn > 0.2)
+    if (!w->json && w->plm && isatty(STDERR_FILENO) && w->phase[0] && kh_clock() - w->drawn > 0.2)
         draw_bar(w);
 }
 
@@ -164,7 +144,7 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
     if (f->tokens > 0)
         fprintf(out, ", %lld tokens", f->tokens);
     if (f->query_seconds > 0)
-        fprintf(out, ", about %s", duration(seconds, time, sizeof time));
+        fprintf(out, ", about %s", kh_duration(seconds, time, sizeof time));
     if (price > 0)
         fprintf(out, ", cost %.4g", cost(price, f->tokens));
     fprintf(out, "\n");

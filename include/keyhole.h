@@ -373,7 +373,27 @@ KH_API void kh_batch_free(kh_batch *);
 /* --------------------------------------------------- ids + prompt -> hidden states (src/model) */
 
 /* How numbers are stored. */
-typedef enum kh_dtype { KH_DTYPE_ANY, KH_DTYPE_F32, KH_DTYPE_F16, KH_DTYPE_BF16 } kh_dtype;
+typedef enum kh_dtype {
+    KH_DTYPE_ANY,
+    KH_DTYPE_F32,
+    KH_DTYPE_F16,
+    KH_DTYPE_BF16,
+    /* In blocks that share scales, as GGUF files have them; Q8_0 and Q4_0 can be written too. */
+    KH_DTYPE_Q8_0,
+    KH_DTYPE_Q4_0,
+    KH_DTYPE_Q4_1,
+    KH_DTYPE_Q5_0,
+    KH_DTYPE_Q5_1,
+    KH_DTYPE_Q2_K,
+    KH_DTYPE_Q3_K,
+    KH_DTYPE_Q4_K,
+    KH_DTYPE_Q5_K,
+    KH_DTYPE_Q6_K,
+    KH_DTYPE_IQ2_XXS,
+    KH_DTYPE_IQ4_NL,
+    KH_DTYPE_IQ4_XS,
+    KH_DTYPE_MXFP4,
+} kh_dtype;
 
 /* Where a soft prompt of m rows enters an encoder (doc/model.md has the formulas). The names are
  * what artefacts record. */

@@ -43,7 +43,7 @@ static bool joins(const kh_call *x, const kh_call *y) {
 /* Asks and writes the reply of each call, whose prompts stand one after another in q. */
 static int ask(kh_server *s, kh_call **calls, int n, const kh_question *q, kh_err *err) {
     const kh_wire_question *first = calls[0]->parsed;
-    bool labels = first->want == KH_WANT_LABELS, energies = first->want == KH_WANT_ENERGIES;
+    bool labels = first->want == KH_ANSWER_LABELS, energies = first->want == KH_ANSWER_ENERGIES;
     int n_row = q->batch->n_row, n_label = q->words->n_label;
     size_t pairs = (size_t)q->n_prompt * (size_t)n_row;
     int *label = labels ? kh_malloc(pairs * sizeof *label) : NULL;
@@ -154,8 +154,8 @@ void kh_post_score(kh_server *s, kh_call *c) {
     int rc =
         kh_wire_question_parse(w, c->body.data ? c->body.data : "", c->body.len, &s->limits, &err);
     if (rc == 0 && !w->want_given)
-        w->want = s->scorer ? KH_WANT_LOGPROBS : KH_WANT_LABELS;
-    if (rc == 0 && w->want != KH_WANT_LABELS && !s->scorer)
+        w->want = s->scorer ? KH_ANSWER_LOGPROBS : KH_ANSWER_LABELS;
+    if (rc == 0 && w->want != KH_ANSWER_LABELS && !s->scorer)
         kh_reply_fail(
             c, 403, "this server was started with --access labels and lets no probability out");
     else if (rc != 0)

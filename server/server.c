@@ -10,6 +10,7 @@
 #include "server/server_parts.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 
@@ -26,12 +27,6 @@ kh_server_opts kh_server_defaults(void) {
     alone a = { 0 };
     kh_opts_init(server_table, &a);
     return a.o;
-}
-
-double kh_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 #ifdef KH_WITH_MHD
@@ -133,7 +128,7 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     c->answered = true;
     if (status == 429)
         atomic_fetch_add(&s->count.refused, 1);
-    kh_metrics_observe(s, status, kh_seconds() - c->started);
+    kh_metrics_observe(s, status, kh_clock() - c->started);
     return ok;
 }
 
@@ -205,7 +200,7 @@ static void set_deadline(kh_server *s, struct MHD_Connection *connection, double
     kh_socket *socket = info ? info->socket_context : NULL;
     pthread_mutex_lock(&s->sockets_lock);
     if (socket)
-        socket->deadline = seconds > 0 ? kh_seconds() + seconds : 0;
+        socket->deadline = seconds > 0 ? kh_clock() + seconds : 0;
     pthread_mutex_unlock(&s->sockets_lock);
 }
 
@@ -217,7 +212,7 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
         return MHD_NO;
     *state = c;
     *c = (kh_call){ .connection = connection,
-        .started = kh_seconds(),
+        .started = kh_clock(),
         .body = kh_buf_init((size_t)s->o.body_mb << 20) };
     atomic_fetch_add(&s->count.active, 1);
     set_deadline(s, connection, s->o.body_time);
@@ -324,7 +319,7 @@ static void on_connection(void *self, struct MHD_Connection *connection, void **
         atomic_fetch_add(&s->count.connections, 1);
         if (!info || !(k = kh_calloc(1, sizeof *k)))
             return;
-        *k = (kh_socket){ .fd = info->connect_fd, .deadline = kh_seconds() + s->o.header_time };
+        *k = (kh_socket){ .fd = info->connect_fd, .deadline = kh_clock() + s->o.header_time };
         pthread_mutex_lock(&s->sockets_lock);
         k->after = s->sockets;
         if (k->after)
@@ -359,7 +354,7 @@ static void *watch(void *self) {
         t.tv_nsec += 200000000;
         t.tv_sec += t.tv_nsec / 1000000000, t.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&s->watch_wake, &s->sockets_lock, &t);
-        double now = kh_seconds();
+        double now = kh_clock();
         for (kh_socket *k = s->sockets; k; k = k->after)
             if (k->deadline > 0 && now > k->deadline) {
                 shutdown(k->fd, SHUT_RDWR);
@@ -491,7 +486,7 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
         return kh_fail_memory(err);
     s->what = *what;
     s->o = *o;
-    s->started = kh_seconds();
+    s->started = kh_clock();
     s->access = kh_plm_describe(what->plm).access;
     s->labeler = kh_plm_labeler(what->plm, NULL);
     s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
@@ -519,10 +514,10 @@ int kh_server_port(const kh_server *s) { return s->port; }
 
 /* Requests under way are answered, and their connections then closed; no new ones are taken. */
 static void drain(kh_server *s) {
-    double end = kh_seconds() + s->o.drain_time;
+    double end = kh_clock() + s->o.drain_time;
     atomic_store(&s->draining, true);
     MHD_socket listening = MHD_quiesce_daemon(s->daemon);
-    while (atomic_load(&s->count.active) > 0 && kh_seconds() < end)
+    while (atomic_load(&s->count.active) > 0 && kh_clock() < end)
         nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
     kh_queue_stop(s, atomic_load(&s->count.active) > 0);
     MHD_stop_daemon(s->daemon);

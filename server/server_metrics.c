@@ -1,6 +1,7 @@
 /* metrics.c - what /metrics tells, in the text format of Prometheus. Counters only grow; the rest
  * are gauges. */
 #include "server/server_parts.h"
+#include "base/clock.h"
 
 static const double BUCKETS[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30 };
 enum { N_BUCKET = sizeof BUCKETS / sizeof BUCKETS[0] };
@@ -44,7 +45,7 @@ void kh_metrics_put(kh_server *s, kh_buf *out) {
     put(out, "queue_length", "gauge", "Requests that wait for the model.", kh_queue_length(s));
     put(out, "body_bytes", "gauge", "Bytes of request bodies in memory.",
         (long long)atomic_load(&s->bytes));
-    put(out, "uptime_seconds", "gauge", "Since the start.", (long long)(kh_seconds() - s->started));
+    put(out, "uptime_seconds", "gauge", "Since the start.", (long long)(kh_clock() - s->started));
     kh_buf_text(out,
         "# HELP keyhole_request_seconds From the head of a request to its answer.\n"
         "# TYPE keyhole_request_seconds histogram\n");

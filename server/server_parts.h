@@ -126,7 +126,6 @@ struct kh_server {
     kh_socket *sockets;
 };
 
-double kh_seconds(void); /* a clock that only goes forward */
 void kh_reply_text(kh_call *, int status, const char *type, const char *text);
 /* {"error":{"message":...,"type":...,"code":status}} */
 void kh_reply_fail(kh_call *, int status, const char *fmt, ...)

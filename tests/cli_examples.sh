@@ -48,28 +48,43 @@ plain() {
 
 reviews=(examples/reviews/{train,dev,test}.tsv)
 topics=(examples/topics/{train,dev,test}.tsv)
+tickets=(examples/tickets/{train,dev,test}.tsv)
 foreign=examples/foreign/test.tsv
-all=("${reviews[@]}" "${topics[@]}" "$foreign")
 
-for set in reviews topics; do
+# The flat file has 20 rows of each class: a split with 10 shots takes them all, and writes them with tabs, as the checks want them.
+mkdir "$here/flat" && cp examples/tickets.csv "$here/flat/train.csv"
+ok "tickets.csv: every row is read" both 0 "1 file, 60 rows, no problems" data check examples/tickets.csv
+ok "tickets.csv: ten shots take the whole of it" both 0 "train.tsv 30 rows, dev.tsv 30 rows" \
+    data split "$here/flat" --shots 10 --out "$here/flat10"
+ok "tickets.csv: its classes go by name" cmp "$here/flat10/labels.txt" <(head -n 3 examples/tickets/labels.txt)
+ok "tickets.csv: one text has a line break, others commas and quotes" eval \
+    '[ "$(wc -l <examples/tickets.csv)" = 63 ] && grep -q "^\"Hi, .*\",bug" examples/tickets.csv && grep -q "\"\"Team\"\"" examples/tickets.csv'
+flat=("$here"/flat10/{train,dev}.tsv)
+all=("${reviews[@]}" "${topics[@]}" "${tickets[@]}" "${flat[@]}" "$foreign")
+
+for set in reviews topics tickets; do
     ok "$set: the task file is right" run 0 task check examples/$set/task.json
     ok "$set: every row is read" both 0 "3 files" data check examples/$set --task examples/$set/task.json
     ok "$set: nothing is wrong with them" out_has "no problems"
     ok "$set: no row of one file stands in another" both 0 "overlap: 0 of" data stats examples/$set
     ok "$set: 16 shots can be drawn" both 0 "drawn (16 shots, seed 13)" data split examples/$set --shots 16 --out "$here/$set"
 done
-ok "foreign: every row is read" both 0 "1 file, 211 rows, no problems" data check examples/foreign --unlabelled
+ok "foreign: every row is read" both 0 "1 file, 238 rows, no problems" data check examples/foreign --unlabelled
 ok "reviews: train is balanced" counts examples/reviews/train.tsv "0:32 1:32"
 ok "reviews: dev is balanced" counts examples/reviews/dev.tsv "0:32 1:32"
 ok "reviews: test is balanced" counts examples/reviews/test.tsv "0:218 1:218"
 ok "topics: train is balanced" counts examples/topics/train.tsv "0:32 1:32 2:32 3:32"
 ok "topics: dev is balanced" counts examples/topics/dev.tsv "0:16 1:16 2:16 3:16"
 ok "topics: test is balanced" counts examples/topics/test.tsv "0:80 1:80 2:80 3:80"
+ok "tickets: train is balanced" counts examples/tickets/train.tsv "0:32 1:32 2:32 3:32"
+ok "tickets: dev is balanced" counts examples/tickets/dev.tsv "0:16 1:16 2:16 3:16"
+ok "tickets: test is balanced" counts examples/tickets/test.tsv "0:64 1:64 2:64 3:64"
 ok "texts have 4 to 45 words" lengths "${all[@]}"
 ok "texts are clean UTF-8" plain "${all[@]}"
 ok "no two texts are alike" none_alike "${all[@]}"
 ok "reviews do not begin alike" openings "${reviews[@]}"
 ok "topics do not begin alike" openings "${topics[@]}"
+ok "tickets do not begin alike" openings "${tickets[@]}"
 
 # The checks above can fail.
 { cat "$foreign"; printf 'recipe\tfold the egg whites into the batter with a spoon, a third at a time, and stop\n'; } >"$here/twin.tsv"

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hooks.h"
 #include "base/map.h"
@@ -293,6 +294,29 @@ static void map_finds_what_was_added(void **state) {
     kh_arena_free(&keys);
 }
 
+/* Keys that a stranger chose for the hash that this map once had (FNV-1a, folded, no seed): all
+ * would lie in one run of slots, and a look would pass half of them. */
+static void map_cannot_be_flooded(void **state) {
+    (void)state;
+    enum { N = 1 << 13, CAP = 2 * N, RANGE = 64 };
+    kh_map m = { 0 };
+    kh_arena keys = { 0 };
+    for (unsigned k = 0; m.n < N; k++) {
+        char key[16];
+        size_t n = (size_t)snprintf(key, sizeof key, "%x", k);
+        uint64_t h = kh_hash64(key, n);
+        if (((uint32_t)(h ^ h >> 32) & (CAP - 1)) < RANGE)
+            assert_int_equal(kh_map_add(&m, kh_arena_strndup(&keys, key, n), n, 0, NULL), 1);
+    }
+    size_t passed = 0;
+    for (size_t i = 0; i < m.cap; i++)
+        if (m.slots[i].key)
+            passed += (i - m.slots[i].hash) & (m.cap - 1);
+    assert_true(passed / N < 8);
+    kh_map_free(&m);
+    kh_arena_free(&keys);
+}
+
 static void map_keeps_the_first_of_equal_keys(void **state) {
     (void)state;
     kh_map m = { 0 };
@@ -538,6 +562,20 @@ static void version_is_that_of_the_header(void **state) {
     assert_string_equal(kh_version(), KH_VERSION);
 }
 
+static void durations_read_well(void **state) {
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } CASES[] = { { 0, "0.0s" }, { 0.44, "0.4s" }, { 12.3, "12s" }, { 59.6, "1m00s" },
+        { 192, "3m12s" }, { 7500, "2h05m" }, { 97200, "1d03h" }, { -5, "0.0s" }, { 1e12, "0.0s" } };
+    char out[KH_DURATION];
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_string_equal(kh_duration(CASES[i].seconds, out, sizeof out), CASES[i].text);
+    double before = kh_clock();
+    assert_true(kh_clock() >= before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_do_not_wrap_unseen),
@@ -556,6 +594,7 @@ int main(void) {
         cmocka_unit_test(buffer_survives_any_size_and_failure),
         cmocka_unit_test(take_hands_the_memory_over),
         cmocka_unit_test(map_finds_what_was_added),
+        cmocka_unit_test(map_cannot_be_flooded),
         cmocka_unit_test(map_keeps_the_first_of_equal_keys),
         cmocka_unit_test(map_takes_empty_and_binary_keys),
         cmocka_unit_test(map_survives_failing_allocations),
@@ -573,6 +612,7 @@ int main(void) {
         cmocka_unit_test(progress_stops_on_request),
         cmocka_unit_test(log_reaches_the_caller),
         cmocka_unit_test(version_is_that_of_the_header),
+        cmocka_unit_test(durations_read_well),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

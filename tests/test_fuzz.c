@@ -18,6 +18,7 @@
     X(fuzz_dataset, 1) \
     X(fuzz_decisions, 1) \
     X(fuzz_encode, 9) \
+    X(fuzz_gguf, 1) \
     X(fuzz_journal, 9) \
     X(fuzz_posterior, 1) \
     X(fuzz_predictions, 1) \

@@ -320,10 +320,10 @@ static void questions_come_back(void **state) {
     kh_wire_question q;
     kh_err err;
     kh_wire_question_put(&b, &(kh_question){ &batch, &words, KH_INJECT_EMBED_INPLACE, prompt, 2 },
-        4, KH_WANT_LABELS);
+        4, KH_ANSWER_LABELS);
     if (kh_wire_question_parse(&q, b.data, b.len, &LIMITS, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_true(q.want == KH_WANT_LABELS && q.want_given && q.base64 &&
+    assert_true(q.want == KH_ANSWER_LABELS && q.want_given && q.base64 &&
         q.inject == KH_INJECT_EMBED_INPLACE && q.n_prompt == 2 && q.n_slot == 2);
     assert_memory_equal(q.prompt, prompt, sizeof prompt);
     assert_true(q.batch.n_row == 2 && q.batch.max_len == 6 && q.words.n_label == 2 &&

@@ -426,6 +426,26 @@ static void refusals(void **state) {
     kh_task_close(several);
 }
 
+extern int openblas_get_num_threads(void);
+extern void openblas_set_num_threads(int);
+
+/* The number of OpenBLAS's threads belongs to the host process: methods may hold it, and put it
+ * back. */
+static void blas_threads_are_put_back(void **state) {
+    (void)state;
+    static const char *const METHODS[] = { "prompt-tuning", "p-tuning-v2", "feature-mlp",
+        "feature-bilstm" };
+    int before = openblas_get_num_threads();
+    kh_tune_opts o = options();
+    for (size_t i = 0; i < sizeof METHODS / sizeof *METHODS; i++) {
+        openblas_set_num_threads(2);
+        kh_posterior_free(tune_with(METHODS[i], SET("epochs=1"), &o));
+        if (openblas_get_num_threads() != 2)
+            fail_msg("%s leaves %d threads", METHODS[i], openblas_get_num_threads());
+    }
+    openblas_set_num_threads(before);
+}
+
 static void out_of_memory(void **state) {
     (void)state;
     static const char *const METHODS[] = { "prompt-tuning", "p-tuning-v2", "model-tuning",
@@ -463,6 +483,7 @@ int main(void) {
         cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(blas_threads_are_put_back),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

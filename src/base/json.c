@@ -1,7 +1,9 @@
 /* json.c - see json.h. jansson's own depth limit is 2048 and fixed at its build, so the depth is
  * checked first, by a scan that only has to tell strings from brackets. It also measures the
  * longest string: jansson (2.14) collects a string in a buffer and, when that cannot grow, loses
- * characters or writes beyond a block; so memory for it is asked for before jansson is. */
+ * characters or writes beyond a block; so memory for it is asked for before jansson is. And it
+ * tells what the tree will take: three bytes, "{},", become 240, so that the limit on a file is no
+ * limit on memory. */
 #include "base/json.h"
 
 #include "base/alloc.h"
@@ -16,14 +18,30 @@
 
 enum { SMALL = 4096 }; /* bytes that are always there */
 
-/* The line on which nesting passes KH_JSON_DEPTH, or 0. *longest: bytes of the longest string, with
- * its escapes. */
-static long too_deep(const char *text, size_t n, size_t *longest) {
+/* What jansson (2.14, on a machine of 64 bits) takes for a value, from its structures and malloc's
+ * rounding; a table that is doubled is counted in full. */
+enum {
+    OBJECT_COST = 240,
+    MEMBER_COST = 112, /* and the key */
+    ARRAY_COST = 136,
+    STRING_COST = 88, /* and its bytes */
+    NUMBER_COST = 32,
+    ELEMENT_COST = 24
+};
+
+typedef struct shape {
+    long deep;      /* the line on which nesting passes KH_JSON_DEPTH, or 0 */
+    size_t longest; /* bytes of the longest string, with its escapes */
+    size_t cost;    /* of the tree, at most */
+} shape;
+
+/* Measures a text that need not be valid, without building anything. */
+static shape measure(const char *text, size_t n) {
+    shape s = { 0 };
     int depth = 0;
     long line = 1;
-    bool quoted = false;
+    bool quoted = false, word = false; /* word: within a number, true, false or null */
     size_t start = 0;
-    *longest = 0;
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         if (c == '\n')
@@ -33,22 +51,51 @@ static long too_deep(const char *text, size_t n, size_t *longest) {
                 i++;
             else if (c == '"') {
                 quoted = false;
-                *longest = i - start > *longest ? i - start : *longest;
+                s.longest = i - start > s.longest ? i - start : s.longest;
+                s.cost += i - start;
             }
-        } else if (c == '"') {
+            continue;
+        }
+        bool in_word = word;
+        word = false;
+        switch (c) {
+        case '"':
             quoted = true;
             start = i;
-        } else if (c == '{' || c == '[') {
-            if (++depth > KH_JSON_DEPTH)
-                return line;
-        } else if (c == '}' || c == ']') {
-            depth--;
+            s.cost += STRING_COST + ELEMENT_COST;
+            break;
+        case '{':
+        case '[':
+            s.cost += (size_t)(c == '{' ? OBJECT_COST : ARRAY_COST) + ELEMENT_COST;
+            if (++depth > KH_JSON_DEPTH) {
+                s.deep = line;
+                return s;
+            }
+            break;
+        case '}':
+        case ']': depth--; break;
+        case ':': /* its key was counted as a string value, which takes more than a key */
+            s.cost += MEMBER_COST > STRING_COST + ELEMENT_COST
+                ? (size_t)(MEMBER_COST - STRING_COST - ELEMENT_COST)
+                : 0;
+            break;
+        case ',':
+        case ' ':
+        case '\t':
+        case '\n':
+        case '\r': break;
+        default:
+            word = true;
+            if (!in_word)
+                s.cost += NUMBER_COST + ELEMENT_COST;
         }
     }
     if (quoted) /* it never ends; jansson reads on until it sees that */
-        *longest = n - start > *longest ? n - start : *longest;
-    return 0;
+        s.longest = n - start > s.longest ? n - start : s.longest;
+    return s;
 }
+
+size_t kh_json_cost(const char *text, size_t n) { return measure(text, n).cost; }
 
 /* A string, the buffer that holds it while it grows, and the one that it grows into. */
 static bool has_room(size_t longest) {
@@ -60,12 +107,17 @@ static bool has_room(size_t longest) {
 int kh_json_parse_line(
     const char *text, size_t n, const char *name, long first, json_t **root, kh_err *err) {
     *root = NULL;
-    size_t longest;
-    long line = too_deep(text, n, &longest);
-    if (line)
-        return kh_fail_at(err, KH_ELIMIT, name, first + line - 1,
+    shape s = measure(text, n);
+    if (s.deep)
+        return kh_fail_at(err, KH_ELIMIT, name, first + s.deep - 1,
             "JSON is nested deeper than %d levels", (int)KH_JSON_DEPTH);
-    if (!has_room(longest))
+    if (s.cost > KH_JSON_TREE + KH_JSON_TREE_RATIO * n)
+        return kh_fail(err, KH_ELIMIT,
+            "%s: %zu bytes of JSON that would take %zu MB of memory; that many empty or tiny "
+            "values "
+            "are refused",
+            name, n, s.cost >> 20);
+    if (!has_room(s.longest))
         return kh_fail_memory(err);
     json_error_t why;
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);

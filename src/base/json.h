@@ -5,7 +5,8 @@
  *     if (kh_json_read("task.json", 1 << 20, &root, err)) return err->code;
  *     int hidden;
  *     if (kh_json_int(root, "hidden_size", 1, 65536, &hidden, "config.json", err)) goto done;
- */
+ *
+ * Many keys at a time are read by base/json_in.h; JSON is written by base/json_out.h. */
 #ifndef KH_BASE_JSON_H
 #define KH_BASE_JSON_H
 
@@ -15,6 +16,14 @@
 #include <jansson.h>
 
 enum { KH_JSON_DEPTH = 64 };
+
+/* A text may become a tree of so many bytes, and so many times its own: tokenizer files of merges
+ * in pairs, the densest that people have, take 20 times theirs but are small. */
+#define KH_JSON_TREE ((size_t)256 << 20)
+enum { KH_JSON_TREE_RATIO = 8 };
+/* What parsing n bytes will take in memory beside them, at most; nothing is built for the answer.
+ */
+size_t kh_json_cost(const char *text, size_t n);
 
 /* Parses n bytes; `name` is what messages call them. *root is new (json_decref it), NULL on
  * failure. */

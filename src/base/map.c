@@ -1,9 +1,19 @@
-/* map.c - open addressing with linear probing; see map.h. */
+/* map.c - open addressing with linear probing; see map.h.
+ *
+ * Keys are often a stranger's (a vocabulary, rows of a request), who could choose them so that all
+ * fall into one run of slots and each costs as much as all before it. So slots are chosen by XXH3
+ * with a seed of this process, which nobody outside knows. Nothing that is written may depend on
+ * the order of slots; no caller looks at it. */
 #include "base/map.h"
 
 #include "base/alloc.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 uint64_t kh_hash64_more(uint64_t hash, const void *bytes, size_t n) {
     const unsigned char *p = bytes;
@@ -16,10 +26,24 @@ uint64_t kh_hash64(const void *bytes, size_t n) {
     return kh_hash64_more(KH_HASH64_START, bytes, n);
 }
 
-/* FNV's low bits are weak for short keys; the fold brings the high ones in. */
+static uint64_t seed;
+
+static void draw_seed(void) {
+    struct timespec now;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now); /* a machine that has just started: better than nothing */
+    seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u ^ (uint64_t)(uintptr_t)&now;
+}
+
+uint64_t kh_hash_seed(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_seed);
+    return seed;
+}
+
 static uint32_t slot_hash(const char *key, size_t len) {
-    uint64_t h = kh_hash64(key, len);
-    return (uint32_t)(h ^ h >> 32);
+    return (uint32_t)XXH3_64bits_withSeed(key, len, kh_hash_seed());
 }
 
 /* The slot that holds the key, or the free slot where it belongs. */

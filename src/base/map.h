@@ -26,6 +26,10 @@ bool kh_map_get(const kh_map *, const char *key, size_t len, int32_t *value);
 bool kh_map_reserve(kh_map *, size_t n); /* room for n keys; false when out of memory */
 void kh_map_free(kh_map *);
 
+/* Random, and the same for the life of the process: for tables elsewhere whose keys come from
+ * strangers. Nothing that is written may depend on it. */
+uint64_t kh_hash_seed(void);
+
 /* A 64-bit hash of bytes, stable across machines and versions (FNV-1a). */
 uint64_t kh_hash64(const void *bytes, size_t n);
 #define KH_HASH64_START 0xcbf29ce484222325u

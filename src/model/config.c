@@ -88,7 +88,7 @@ static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err
     int rc = kh_json_int_opt(root, "pad_token_id", 0, (1 << 24) - 1, &c->pad, name, err);
     if (rc == 0 && c->family != KH_FAMILY_DISTILBERT)
         rc = kh_json_int_opt(root, "type_vocab_size", 1, 1 << 10, &c->types, name, err);
-    c->first_position = c->family == KH_FAMILY_ROBERTA ? c->pad + 1 : 0;
+    kh_config_set_pad(c, c->pad);
     return rc;
 }
 

@@ -46,6 +46,20 @@ void kh_config_put(const kh_config *, kh_dtype, kh_buf *out);
  * sentence. */
 int kh_config_check(const kh_config *, const char *place, kh_err *err);
 
+/* Sets the padding token, and with it where positions start. */
+static inline void kh_config_set_pad(kh_config *c, int pad) {
+    c->pad = pad;
+    c->first_position = c->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
+}
+
+/* The position of the next token of a sequence; *next starts as first_position. BERT counts every
+ * token. RoBERTa gives a padding token inside the text position `pad` and does not count it, unless
+ * the input comes as word embeddings (`embedded`), in which tokens cannot be seen. */
+static inline int kh_config_position(const kh_config *c, int32_t id, bool embedded, int *next) {
+    bool skipped = c->family == KH_FAMILY_ROBERTA && !embedded && id == c->pad;
+    return skipped ? c->pad : (*next)++;
+}
+
 /* The longest sequence. */
 static inline int kh_config_max_tokens(const kh_config *c) {
     return c->positions - c->first_position;

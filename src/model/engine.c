@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "model/question.h"
 
 #include <assert.h>
 #include <math.h>
@@ -368,12 +369,11 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
     const int32_t *id = b->id + b->start[p->seq];
     const float *prompt =
         p->prompt >= 0 ? ask->prompt + (size_t)p->prompt * (size_t)b->n_slot * H : NULL;
-    bool embedded = b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD,
-         skips_pad = g->family == KH_FAMILY_ROBERTA && !embedded;
+    bool embedded = b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD;
     int slot = b->slot[p->seq], next = g->first_position;
     for (int t = 0, r = 0; r < p->rows; t++) {
         bool in_slot = slot >= 0 && t >= slot && t < slot + b->n_slot;
-        int position = skips_pad && id[t] == g->pad ? g->pad : next++;
+        int position = kh_config_position(g, id[t], embedded, &next);
         if (in_slot != (prompt != NULL))
             continue;
         embed_row(e, id[t], prompt && embedded ? prompt + (size_t)r * H : NULL, position,
@@ -606,8 +606,7 @@ static void call_free(call *c) {
 static int worthwhile_threads(const call *c) {
     const kh_config *g = &c->e->model->config;
     const kh_batch *b = c->ask->batch;
-    double rows =
-        (double)(b->start[b->n_seq] - b->start[0]) * (b->n_slot > 0 ? c->ask->n_prompt : 1);
+    double rows = (double)(b->start[b->n_seq] - b->start[0]) * kh_question_prompts(c->ask);
     double products = rows * g->layers * g->hidden * (4.0 * g->hidden + 2.0 * g->inner);
     return products > 5e7 ? kh_threads() : 1;
 }
@@ -623,7 +622,7 @@ static int call_run(call *c, kh_err *err) {
         ok = work_new(c, GROUP_ROWS + b->max_len, &c->work[t]);
     if (!ok)
         rc = kh_fail_memory(err);
-    int n_prompt = b->n_slot > 0 ? c->ask->n_prompt : 1;
+    int n_prompt = kh_question_prompts(c->ask);
     for (int p0 = 0, p1; rc == 0 && p0 < n_prompt; p0 = p1) {
         p1 = round_end(p0, n_prompt, NULL, (size_t)b->n_slot + 1);
         for (int s0 = 0, s1; rc == 0 && s0 < b->n_seq; s0 = s1) {
@@ -766,7 +765,7 @@ static int score(
     kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
-    size_t n = (size_t)(ask->batch->n_slot > 0 ? ask->n_prompt : 1) * (size_t)ask->batch->n_row;
+    size_t n = kh_question_pairs(ask);
     call c = {
         .e = e,
         .ask = ask,

@@ -1,8 +1,6 @@
 /* input.c - how ids and a soft prompt become the sequence that the model sees; see model.h.
  *
- * Positions follow Hugging Face. BERT counts from 0. RoBERTa counts from pad + 1 and skips: a
- * padding token inside the text gets position pad and is not counted, unless the input comes as
- * word embeddings (the embed modes), where tokens cannot be seen and all rows are counted. */
+ * Positions follow Hugging Face: kh_config_position has the rule. */
 #include "model/model.h"
 
 #include "base/err.h"
@@ -95,7 +93,6 @@ void kh_input_slots(const kh_model *m, const kh_input *in, kh_slot *out) {
             s->id = in->id[is_embedded(in) && t >= before ? t - in->n_prompt : t];
         if (in->inject == KH_INJECT_POST_LN_ADD && row >= 0 && row < in->n_prompt)
             s->added = row;
-        bool skipped = c->family == KH_FAMILY_ROBERTA && !is_embedded(in) && s->id == c->pad;
-        s->position = skipped ? c->pad : next++;
+        s->position = kh_config_position(c, s->id, is_embedded(in), &next);
     }
 }

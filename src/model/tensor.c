@@ -6,6 +6,9 @@
  */
 #include "model/tensor.h"
 
+#include "base/gguf.h"
+#include "model/blocks.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,17 +18,15 @@ size_t kh_dtype_bytes(kh_dtype t) {
 }
 
 const char *kh_dtype_name(kh_dtype t) {
-    switch (t) {
-    case KH_DTYPE_F32: return "F32";
-    case KH_DTYPE_F16: return "F16";
-    case KH_DTYPE_BF16: return "BF16";
-    case KH_DTYPE_ANY: break;
-    }
-    return "any";
+    return t == KH_DTYPE_ANY ? "any" : kh_gguf_type_of(t)->name;
+}
+
+size_t kh_numbers_bytes(kh_dtype t, size_t n) {
+    return n / (size_t)kh_block_count(t) * (size_t)kh_block_bytes(t);
 }
 
 size_t kh_tensor_bytes(const kh_tensor *t) {
-    return t->data ? (size_t)t->rows * (size_t)t->cols * kh_dtype_bytes(t->dtype) : 0;
+    return t->data ? kh_numbers_bytes(t->dtype, (size_t)t->rows * (size_t)t->cols) : 0;
 }
 
 static float float_of_bits(uint32_t bits) {
@@ -90,10 +91,35 @@ static float get(const void *numbers, kh_dtype t, size_t i) {
     }
 }
 
+/* Between blocks and anything else: by way of the floats of one block. */
+static void convert_blocks(
+    const void *from, kh_dtype from_type, void *to, kh_dtype to_type, size_t n) {
+    float x[KH_BLOCK_MAX];
+    kh_dtype type = kh_is_blocks(from_type) ? from_type : to_type;
+    size_t count = (size_t)kh_block_count(type), from_bytes = kh_numbers_bytes(from_type, count);
+    size_t to_bytes = kh_numbers_bytes(to_type, count);
+    for (size_t i = 0; i < n / count; i++) {
+        const char *in = (const char *)from + i * from_bytes;
+        char *out = (char *)to + i * to_bytes;
+        if (kh_is_blocks(from_type))
+            kh_blocks_expand(from_type, in, 1, x);
+        else
+            kh_numbers_convert(in, from_type, x, KH_DTYPE_F32, count);
+        if (kh_is_blocks(to_type))
+            kh_blocks_shrink(to_type, x, count / (size_t)kh_block_count(to_type), out);
+        else
+            kh_numbers_convert(x, KH_DTYPE_F32, out, to_type, count);
+    }
+}
+
 void kh_numbers_convert(
     const void *from, kh_dtype from_type, void *to, kh_dtype to_type, size_t n) {
     if (from_type == to_type) {
-        memcpy(to, from, n * kh_dtype_bytes(to_type));
+        memcpy(to, from, kh_numbers_bytes(to_type, n));
+        return;
+    }
+    if (kh_is_blocks(from_type) || kh_is_blocks(to_type)) {
+        convert_blocks(from, from_type, to, to_type, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -105,9 +131,24 @@ void kh_numbers_convert(
     }
 }
 
+/* The same for blocks, as the numbers that they stand for. */
+static size_t nonfinite_blocks(const void *numbers, kh_dtype t, size_t n) {
+    float x[KH_BLOCK_MAX];
+    size_t count = (size_t)kh_block_count(t), bytes = (size_t)kh_block_bytes(t);
+    for (size_t i = 0; i < n; i += count) {
+        kh_blocks_expand(t, (const char *)numbers + i / count * bytes, 1, x);
+        size_t bad = kh_numbers_nonfinite(x, KH_DTYPE_F32, count);
+        if (bad < count)
+            return i + bad;
+    }
+    return n;
+}
+
 /* A number is finite unless all its exponent bits are set. */
 size_t kh_numbers_nonfinite(const void *numbers, kh_dtype t, size_t n) {
     size_t i = 0;
+    if (kh_is_blocks(t))
+        return nonfinite_blocks(numbers, t, n);
     if (t == KH_DTYPE_F32) {
         const uint32_t *x = numbers;
         while (i < n && (x[i] & 0x7F800000) != 0x7F800000)
@@ -123,6 +164,6 @@ size_t kh_numbers_nonfinite(const void *numbers, kh_dtype t, size_t n) {
 void kh_tensor_row(const kh_tensor *t, int row, float *out) {
     assert(row >= 0 && row < t->rows);
     size_t cols = (size_t)t->cols;
-    kh_numbers_convert((const char *)t->data + (size_t)row * cols * kh_dtype_bytes(t->dtype),
+    kh_numbers_convert((const char *)t->data + (size_t)row * kh_numbers_bytes(t->dtype, cols),
         t->dtype, out, KH_DTYPE_F32, cols);
 }

@@ -17,16 +17,20 @@ typedef struct kh_tensor {
     int rows, cols; /* rows is 1 for a vector */
 } kh_tensor;
 
-size_t kh_dtype_bytes(kh_dtype);     /* of one element; 0 for KH_DTYPE_ANY */
-const char *kh_dtype_name(kh_dtype); /* "F32", "F16", "BF16": as safetensors spells it */
+size_t kh_dtype_bytes(kh_dtype);     /* of one element; 0 for blocks and KH_DTYPE_ANY */
+const char *kh_dtype_name(kh_dtype); /* "F32", "BF16", "Q8_0": as the formats of files spell it */
+/* Of n numbers, which are whole blocks if the format has blocks. */
+size_t kh_numbers_bytes(kh_dtype, size_t n);
 size_t kh_tensor_bytes(const kh_tensor *);
 
-/* One row as floats: exact, as every f16 and bf16 is a float. */
+/* One row as floats: exact, as every f16 and bf16 is a float, and what blocks stand for too. A row
+ * of blocks is whole blocks. */
 void kh_tensor_row(const kh_tensor *, int row, float *out);
 
-/* n numbers from one format to another. Narrowing rounds to nearest, ties to even; what is too
- * large for f16 becomes infinite, NaN stays NaN. Formats are little-endian in memory, as on every
- * machine this runs on. */
+/* n numbers from one format to another; n is a multiple of the numbers in a block of either
+ * (blocks.h). Narrowing rounds to nearest, ties to even; what is too large for f16 becomes
+ * infinite, NaN stays NaN. Formats are little-endian in memory, as on every machine this runs on.
+ */
 void kh_numbers_convert(const void *from, kh_dtype from_type, void *to, kh_dtype to_type, size_t n);
 
 /* The index of the first NaN or infinity among n numbers, or n. */

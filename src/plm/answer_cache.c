@@ -1,9 +1,10 @@
-/* cache.c - questions in units and pieces; see cache.h. */
+/* answer_cache.c - questions in units and pieces; see answer_cache.h. */
 #include "plm/backend.h"
 #include "plm/answer_cache.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "model/question.h"
 
 #include <assert.h>
 #include <string.h>
@@ -83,54 +84,103 @@ static kh_answer_key key_of(XXH128_hash_t rows, const float *prompt, size_t n) {
 /* --------------------------------------------------------------------- cells to bytes and back */
 
 const char *kh_answer_kind_name(kh_answer_kind kind) {
-    return kind == KH_ANSWER_LABELS  ? "labels"
-        : kind == KH_ANSWER_LOGPROBS ? "logprobs"
-                                     : "energies";
+    static const char *const NAME[] = { "labels", "logprobs", "energies" };
+    return NAME[kind];
 }
 
-static size_t cell_bytes(kh_answer_kind kind) { return kind == KH_ANSWER_LABELS ? 2 : 4; }
+/* The same cells from (prompt, row) pair number `pair` on. */
+static kh_cells cells_from(const kh_cells *c, size_t pair, size_t n_label) {
+    return (kh_cells){ c->label ? c->label + pair : NULL,
+        c->logprob ? c->logprob + pair * n_label : NULL, c->energy ? c->energy + pair : NULL };
+}
 
-static void encode(kh_answer_kind kind, const uint32_t *cell, size_t n, unsigned char *out) {
-    size_t width = cell_bytes(kind);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits; /* the cell may be a float */
-        memcpy(&bits, cell + i, sizeof bits);
-        for (size_t k = 0; k < width; k++)
-            *out++ = (unsigned char)(bits >> (8 * k));
+static void cells_copy(const kh_cells *to, const kh_cells *from, size_t rows, size_t n_label) {
+    if (to->label)
+        memcpy(to->label, from->label, rows * sizeof *to->label);
+    if (to->logprob)
+        memcpy(to->logprob, from->logprob, rows * n_label * sizeof *to->logprob);
+    if (to->energy)
+        memcpy(to->energy, from->energy, rows * sizeof *to->energy);
+}
+
+static size_t row_bytes(const kh_cells *c, size_t n_label) {
+    return c->label ? 2 : 4 * (n_label + (c->energy ? 1 : 0));
+}
+
+static unsigned char *put(unsigned char *out, uint32_t bits, int width) {
+    for (int k = 0; k < width; k++)
+        *out++ = (unsigned char)(bits >> (8 * k));
+    return out;
+}
+
+static unsigned char *put_float(unsigned char *out, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return put(out, bits, 4);
+}
+
+static uint32_t take(const unsigned char **in, int width) {
+    uint32_t bits = 0;
+    for (int k = 0; k < width; k++)
+        bits |= (uint32_t) * (*in)++ << (8 * k);
+    return bits;
+}
+
+static float take_float(const unsigned char **in) {
+    uint32_t bits = take(in, 4);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void encode(const kh_cells *c, size_t rows, size_t n_label, unsigned char *out) {
+    for (size_t r = 0; r < rows; r++) {
+        if (c->label)
+            out = put(out, (uint32_t)c->label[r], 2);
+        for (size_t k = 0; c->logprob && k < n_label; k++)
+            out = put_float(out, c->logprob[r * n_label + k]);
+        if (c->energy)
+            out = put_float(out, c->energy[r]);
     }
 }
 
-static void decode(kh_answer_kind kind, const unsigned char *in, size_t n, uint32_t *cell) {
-    size_t width = cell_bytes(kind);
-    for (size_t i = 0; i < n; i++) {
-        cell[i] = 0;
-        for (size_t k = 0; k < width; k++)
-            cell[i] |= (uint32_t)*in++ << (8 * k);
+static void decode(const unsigned char *in, size_t rows, size_t n_label, const kh_cells *c) {
+    for (size_t r = 0; r < rows; r++) {
+        if (c->label)
+            c->label[r] = (int)take(&in, 2);
+        for (size_t k = 0; c->logprob && k < n_label; k++)
+            c->logprob[r * n_label + k] = take_float(&in);
+        if (c->energy)
+            c->energy[r] = take_float(&in);
     }
 }
 
 /* -------------------------------------------------------------------------------------- asking */
 
-/* All that a question on its way through the cache needs. Labels are int and log-probabilities
- * float: both are cells of 32 bits here. */
+/* All that a question on its way through the cache needs. */
 typedef struct asking {
     const kh_answer_cache *cache;
     kh_plm *plm;
     kh_answer_kind kind;
-    kh_ask_fn *ask;
     double *rate;
     kh_question q;        /* the prompts, and the rows of the block at hand */
     size_t prompt;        /* floats of a prompt */
-    size_t unit;          /* cells of a unit in this block */
+    size_t rows, n_label; /* rows of a unit in this block; labels */
+    size_t unit;          /* bytes of a unit in this block */
     int n_prompt, fewest; /* prompts in all; in a piece, if there are as many */
     size_t known_from;    /* queries that *rate was measured on */
     kh_answer_key *key;   /* [n_prompt] */
     kh_answer_unit *units;
-    uint32_t *cell;       /* [n_prompt, unit] */
-    unsigned char *bytes; /* [n_prompt, unit] coded */
-    uint32_t *out;        /* of prompt 0 in this block */
-    size_t stride;        /* cells between two prompts of out */
+    kh_cells piece;       /* [n_prompt, rows] what the box has answered */
+    unsigned char *bytes; /* [n_prompt, unit] */
+    kh_cells out;         /* of prompt 0 in this block */
+    size_t stride;        /* rows between two prompts of out */
 } asking;
+
+/* Where the answers of a prompt go. */
+static kh_cells place_of(const asking *a, int prompt) {
+    return cells_from(&a->out, (size_t)prompt * a->stride, a->n_label);
+}
 
 static kh_question some_prompts(const asking *a, int first, int n) {
     kh_question q = a->q;
@@ -139,16 +189,14 @@ static kh_question some_prompts(const asking *a, int first, int n) {
     return q;
 }
 
-static void deliver(const asking *a, int prompt, const uint32_t *cell) {
-    memcpy(a->out + (size_t)prompt * a->stride, cell, a->unit * sizeof *cell);
-}
-
 /* How many prompts make the next piece. */
 static int piece_size(const asking *a) {
     double rows = a->q.batch->n_row, queries = *a->rate * PIECE_SECONDS,
            most = (double)(a->known_from * GROWTH);
     double prompts = (queries < most ? queries : most) / rows;
-    return prompts < a->fewest ? a->fewest : prompts > a->n_prompt ? a->n_prompt : (int)prompts;
+    if (prompts < a->fewest)
+        return a->fewest;
+    return prompts > a->n_prompt ? a->n_prompt : (int)prompts;
 }
 
 /* Prompts [first, first + n) are not on the cache: asks the box, writes the answers down, hands
@@ -156,25 +204,29 @@ static int piece_size(const asking *a) {
 static int ask_piece(asking *a, int first, int n, kh_err *err) {
     kh_question q = some_prompts(a, first, n);
     kh_meter before = kh_plm_meter(a->plm);
-    int rc = a->ask(a->plm, &q, a->cell, err);
+    int rc = kh_plm_ask_box(a->plm, &q, &a->piece, err);
     if (rc != 0)
         return rc;
     double seconds = kh_plm_meter(a->plm).seconds - before.seconds;
     const kh_batch *b = q.batch;
     for (int i = 0; i < n; i++) {
-        unsigned char *bytes = a->bytes + (size_t)i * a->unit * cell_bytes(a->kind);
-        encode(a->kind, a->cell + (size_t)i * a->unit, a->unit, bytes);
+        unsigned char *bytes = a->bytes + (size_t)i * a->unit;
+        kh_cells cells = cells_from(&a->piece, (size_t)i * a->rows, a->n_label);
+        encode(&cells, a->rows, a->n_label, bytes);
         a->units[i] = (kh_answer_unit){ .key = a->key[first + i],
             .kind = a->kind,
             .n_row = b->n_row,
             .tokens = (long long)(b->start[b->n_seq] - b->start[0]),
             .seconds = seconds / n,
             .bytes = bytes,
-            .n = a->unit * cell_bytes(a->kind) };
+            .n = a->unit };
     }
     rc = a->cache->record(a->cache->self, a->units, n, err);
-    for (int i = 0; i < n && rc == 0; i++)
-        deliver(a, first + i, a->cell + (size_t)i * a->unit);
+    for (int i = 0; i < n && rc == 0; i++) {
+        kh_cells to = place_of(a, first + i),
+                 from = cells_from(&a->piece, (size_t)i * a->rows, a->n_label);
+        cells_copy(&to, &from, a->rows, a->n_label);
+    }
     a->known_from = (size_t)n * (size_t)b->n_row;
     *a->rate = seconds > 0 ? (double)a->known_from / seconds : 1e9;
     return rc;
@@ -183,11 +235,10 @@ static int ask_piece(asking *a, int first, int n, kh_err *err) {
 /* Prompt `first` from the cache: 1 if it was there. */
 static int recall(asking *a, int first, kh_err *err) {
     double seconds = 0;
-    int rc = a->cache->recall(
-        a->cache->self, &a->key[first], a->bytes, a->unit * cell_bytes(a->kind), &seconds, err);
+    int rc = a->cache->recall(a->cache->self, &a->key[first], a->bytes, a->unit, &seconds, err);
     if (rc == 1) {
-        decode(a->kind, a->bytes, a->unit, a->cell);
-        deliver(a, first, a->cell);
+        kh_cells to = place_of(a, first);
+        decode(a->bytes, a->rows, a->n_label, &to);
         kh_question q = some_prompts(a, first, 1);
         kh_plm_count(a->plm, &q, seconds);
     }
@@ -220,45 +271,63 @@ static int ask_block(asking *a, kh_err *err) {
     return rc;
 }
 
+/* Room for a block of `most` rows with every prompt, in the kind of out. */
+static bool make_room(asking *a, const kh_cells *out, size_t most) {
+    size_t n = (size_t)a->n_prompt, pairs = n * most;
+    a->key = kh_calloc(n, sizeof *a->key);
+    a->units = kh_calloc(n, sizeof *a->units);
+    a->bytes = kh_calloc(pairs, row_bytes(out, a->n_label));
+    if (out->label)
+        a->piece.label = kh_calloc(pairs, sizeof *a->piece.label);
+    if (out->logprob)
+        a->piece.logprob = kh_calloc(pairs * a->n_label, sizeof *a->piece.logprob);
+    if (out->energy)
+        a->piece.energy = kh_calloc(pairs, sizeof *a->piece.energy);
+    return a->key && a->units && a->bytes && (!out->label || a->piece.label) &&
+        (!out->logprob || a->piece.logprob) && (!out->energy || a->piece.energy);
+}
+
+static void free_room(asking *a) {
+    kh_free(a->key);
+    kh_free(a->units);
+    kh_free(a->bytes);
+    kh_free(a->piece.label);
+    kh_free(a->piece.logprob);
+    kh_free(a->piece.energy);
+}
+
 int kh_answer_cache_ask(const kh_answer_cache *cache, kh_plm *plm, const kh_question *q,
-    kh_answer_kind kind, kh_ask_fn *ask, double *rate, void *out, kh_err *err) {
+    const kh_cells *out, double *rate, kh_err *err) {
     const kh_batch *b = q->batch;
-    int n_prompt = b->n_slot > 0 ? q->n_prompt : 1,
-        n_block = (b->n_row + UNIT_ROWS - 1) / UNIT_ROWS, rc = 0;
+    int n_prompt = kh_question_prompts(q), n_block = (b->n_row + UNIT_ROWS - 1) / UNIT_ROWS;
     if (n_prompt < 1 || b->n_row == 0)
-        return ask(plm, q, out, err);
+        return kh_plm_ask_box(plm, q, out, err);
     assert(q->words->n_label <= 65536);
-    size_t n_label = (size_t)q->words->n_label, n = (size_t)n_prompt;
-    size_t row_cells = kind == KH_ANSWER_LABELS ? 1 : n_label + (kind == KH_ANSWER_ENERGIES);
-    size_t most = (size_t)(b->n_row < UNIT_ROWS ? b->n_row : UNIT_ROWS) * row_cells;
-    asking a = {
-        .cache = cache, .plm = plm, .kind = kind, .ask = ask, .rate = rate, .n_prompt = n_prompt
-    };
     kh_plm_info info = kh_plm_describe(plm);
-    a.prompt = b->n_slot > 0 ? (size_t)b->n_slot * (size_t)info.hidden : 0;
-    a.fewest = info.ranks > 1 ? EACH * info.ranks : 1;
-    a.stride = (size_t)b->n_row * row_cells;
-    a.known_from =
-        *rate > 0 ? n * (size_t)b->n_row : 1; /* after the first question its size says enough */
-    a.key = kh_calloc(n, sizeof *a.key);
-    a.units = kh_calloc(n, sizeof *a.units);
-    a.cell = kh_calloc(n * most, sizeof *a.cell);
-    a.bytes = kh_calloc(n * most, 4);
-    if (!a.key || !a.units || !a.cell || !a.bytes)
-        rc = kh_fail_memory(err);
+    asking a = { .cache = cache,
+        .plm = plm,
+        .kind = kh_answer_kind_of(out->label, out->energy),
+        .rate = rate,
+        .n_prompt = n_prompt,
+        .n_label = (size_t)q->words->n_label,
+        .prompt = (size_t)b->n_slot * (size_t)info.hidden,
+        .fewest = info.ranks > 1 ? EACH * info.ranks : 1,
+        .stride = (size_t)b->n_row,
+        /* after the first question its size says enough */
+        .known_from = *rate > 0 ? kh_question_pairs(q) : 1 };
+    size_t most = (size_t)(b->n_row < UNIT_ROWS ? b->n_row : UNIT_ROWS);
+    int rc = make_room(&a, out, most) ? 0 : kh_fail_memory(err);
     for (int k = 0; k < n_block && rc == 0; k++) {
         int first = (int)((long long)b->n_row * k / n_block),
             end = (int)((long long)b->n_row * (k + 1) / n_block);
         kh_batch part = kh_batch_part(b, first, end - first);
         a.q =
             (kh_question){ &part, q->words, q->inject, b->n_slot > 0 ? q->prompt : NULL, n_prompt };
-        a.unit = (size_t)(end - first) * row_cells;
-        a.out = (uint32_t *)out + (size_t)first * row_cells;
+        a.rows = (size_t)(end - first);
+        a.unit = a.rows * row_bytes(out, a.n_label);
+        a.out = cells_from(out, (size_t)first, a.n_label);
         rc = ask_block(&a, err);
     }
-    kh_free(a.key);
-    kh_free(a.units);
-    kh_free(a.cell);
-    kh_free(a.bytes);
+    free_room(&a);
     return rc;
 }

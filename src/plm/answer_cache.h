@@ -1,5 +1,5 @@
-/* cache.h - a journal at the box: answers that are written down before anyone uses them, and are
- * not asked for again.
+/* answer_cache.h - a journal at the box: answers that are written down before anyone uses them, and
+ * are not asked for again.
  *
  * A question is cut into units, one prompt with some consecutive rows. The key of a unit is a hash
  * of all that its answer depends on, except the box: ids, positions, label words, injection mode,
@@ -13,22 +13,15 @@
 #ifndef KH_PLM_ANSWER_CACHE_H
 #define KH_PLM_ANSWER_CACHE_H
 
-#include "keyhole.h"
+#include "plm/answer_kind.h"
 
 typedef struct kh_answer_key {
     uint64_t lo, hi;
 } kh_answer_key;
 
-/* What was asked for decides what is written: of a question for labels nothing but labels. */
-typedef enum kh_answer_kind {
-    KH_ANSWER_LABELS,
-    KH_ANSWER_LOGPROBS,
-    KH_ANSWER_ENERGIES, /* and log-probabilities: the energy of a row after them */
-} kh_answer_kind;
-const char *kh_answer_kind_name(kh_answer_kind);
-
-/* An answer as bytes: a label takes two, a log-probability or energy the four of its float, both
- * little-endian. */
+/* An answer as bytes, row after row: a label takes two; the log-probabilities of a row, and its
+ * energy after them, the four of their floats. All little-endian. What was asked for decides what
+ * is written: of a question for labels nothing but labels. */
 typedef struct kh_answer_unit {
     kh_answer_key key;
     kh_answer_kind kind;
@@ -57,15 +50,14 @@ void kh_plm_set_cache(kh_plm *, const kh_answer_cache *);
 /* For a resumed run: what was asked and answered before, and is not looked up one by one. */
 void kh_plm_count_replayed(kh_plm *, const kh_meter *before);
 
-/* -- between plm.c and cache.c -- */
+/* -- between plm.c and answer_cache.c -- */
 
-/* Answers a question from the box: label, log-probability or energy cells, in the order of the
- * question. */
-typedef int kh_ask_fn(kh_plm *, const kh_question *, void *cells, kh_err *err);
-/* out: int [n_prompt, n_row]; float [n_prompt, n_row, n_label], or with energies [n_prompt, n_row,
- * n_label + 1]. *rate: queries a second so far, 0 if not known. */
-int kh_answer_cache_ask(const kh_answer_cache *, kh_plm *, const kh_question *, kh_answer_kind,
-    kh_ask_fn *, double *rate, void *out, kh_err *err);
+/* Answers a question from the box itself. */
+int kh_plm_ask_box(kh_plm *, const kh_question *, const kh_cells *out, kh_err *err);
+/* The same, with what the cache knows from there. *rate: queries a second so far, 0 if not known.
+ */
+int kh_answer_cache_ask(const kh_answer_cache *, kh_plm *, const kh_question *, const kh_cells *out,
+    double *rate, kh_err *err);
 /* Counts a question that the cache has answered. */
 void kh_plm_count(kh_plm *, const kh_question *, double seconds);
 

@@ -3,6 +3,7 @@
 #include "plm/http.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hooks.h"
@@ -19,7 +20,6 @@ bool kh_is_url(const char *model) {
 
 #include <curl/curl.h>
 #include <pthread.h>
-#include <time.h>
 
 enum { RETRIES = 8 }; /* unless told otherwise */
 
@@ -53,12 +53,6 @@ struct kh_http {
 
 static pthread_once_t curl_ready = PTHREAD_ONCE_INIT;
 static void ready_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ------------------------------------------------------------------------------------- opening */
 
@@ -203,7 +197,7 @@ int kh_http_open(
         .o = o ? *o : kh_http_defaults(),
         .hooks = hooks,
         .multi = curl_multi_init(),
-        .jitter = (uint64_t)(now() * 1e9) | 1,
+        .jitter = (uint64_t)(kh_clock() * 1e9) | 1,
         .path = kh_buf_init(1 << 16) };
     h->retries = h->o.retries < 0 ? RETRIES : h->o.retries;
     h->slot = kh_calloc((size_t)h->o.in_flight, sizeof *h->slot);
@@ -349,7 +343,7 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
     double pause = pause_of(h, s);
     s->attempt++;
     s->state = SLOT_WAITING;
-    s->wake = now() + pause;
+    s->wake = kh_clock() + pause;
     kh_log(h->hooks, s->attempt > 2 ? KH_WARN : KH_DEBUG,
         "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause, s->attempt, h->retries);
 }
@@ -419,7 +413,7 @@ static int start_due(kh_http *h, const kh_http_jobs *jobs, int *next, int *sleep
     *sleep = 1000;
     for (int i = 0; i < h->n_slot && rc == 0; i++) {
         slot *s = &h->slot[i];
-        double left = s->state == SLOT_WAITING ? s->wake - now() : 0;
+        double left = s->state == SLOT_WAITING ? s->wake - kh_clock() : 0;
         if (s->state == SLOT_FREE && *next < jobs->n)
             rc = begin(h, s, jobs, (*next)++, err);
         else if (s->state == SLOT_WAITING && left <= 0)

@@ -15,12 +15,13 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hooks.h"
+#include "model/question.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -63,12 +64,6 @@ typedef struct job {
     size_t cap;
     int *seen, turn; /* [size] the last search that met a piece of this rank */
 } job;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int lost(int rank, kh_err *err) {
     return kh_fail(err, KH_EIO,
@@ -238,12 +233,12 @@ static int do_own(job *j, kh_err *err) {
     kh_batch rows;
     int r0;
     kh_question q = part_of(j, p, &rows, &r0);
-    double start = now();
+    double start = kh_clock();
     float *logits =
         kh_calloc((size_t)p->n * (size_t)rows.n_row * (size_t)q.words->n_label, sizeof *logits);
     rc = logits ? j->s->native->score(j->s->box, &q, logits, NULL, err) : kh_fail_memory(err);
     if (rc == 0) {
-        learn(j->r, 0, tokens_of(j, p) * p->n, now() - start);
+        learn(j->r, 0, tokens_of(j, p) * p->n, kh_clock() - start);
         place(j, p, logits);
     }
     kh_free(logits);
@@ -353,7 +348,7 @@ static int check_silence(const job *j, double silent, bool alarmed, kh_err *err)
 
 static int run(job *j, kh_err *err) {
     kh_mpi_wait wait = { 0 };
-    double heard = now();
+    double heard = kh_clock();
     int rc = share_context(j, err);
     if (rc != 0)
         return rc;
@@ -371,10 +366,10 @@ static int run(job *j, kh_err *err) {
             return did;
         if (came || did) {
             wait = (kh_mpi_wait){ 0 };
-            heard = now();
+            heard = kh_clock();
             continue;
         }
-        if ((rc = check_silence(j, now() - heard, stop < 0, err)) != 0)
+        if ((rc = check_silence(j, kh_clock() - heard, stop < 0, err)) != 0)
             return rc;
         kh_mpi_pause(&wait);
     }
@@ -385,9 +380,7 @@ static int score(void *self, const kh_question *q, float *logits, float *energy,
     (void)energy;
     spread *s = self;
     const kh_batch *b = q->batch;
-    job j = {
-        .s = s, .r = s->ranks, .q = q, .logits = logits, .n_prompt = b->n_slot > 0 ? q->n_prompt : 1
-    };
+    job j = { .s = s, .r = s->ranks, .q = q, .logits = logits, .n_prompt = kh_question_prompts(q) };
     int wanted = (UNITS * s->ranks->port->size + j.n_prompt - 1) / j.n_prompt;
     j.prompt = (size_t)b->n_slot * (size_t)s->hidden;
     j.n_block = wanted < b->n_row ? wanted : b->n_row;

@@ -7,11 +7,11 @@
 #include "plm/ranks.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct piece {
@@ -39,12 +39,6 @@ typedef struct server {
     int hidden;
     bool stop;
 } server;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int lost(kh_err *err) { return kh_fail(err, KH_EIO, "lost contact with rank 0"); }
 
@@ -180,12 +174,12 @@ static int do_piece(server *s, kh_err *err) {
         rc = reply(s, p->head, KH_MPI_RESULT, NULL, 0, err);
     else {
         kh_err why = { 0 };
-        double start = now();
+        double start = kh_clock();
         size_t n =
             (size_t)p->head.n_prompt * (size_t)(p->head.r1 - p->head.r0) * (size_t)c->words.n_label;
         float *logits = kh_calloc(n, sizeof *logits);
         rc = logits ? score(s, p, c, logits, &why) : kh_fail_memory(&why);
-        p->head.seconds = now() - start;
+        p->head.seconds = kh_clock() - start;
         rc = rc != 0 ? complain(s, p->head, &why, err)
                      : reply(s, p->head, KH_MPI_RESULT, logits, n * sizeof *logits, err);
         kh_free(logits);

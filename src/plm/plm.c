@@ -8,14 +8,15 @@
 #include "plm/answer_cache.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hooks.h"
 #include "base/map.h"
 #include "model/engine.h"
+#include "model/question.h"
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 struct kh_plm {
     const kh_backend *backend;
@@ -124,17 +125,9 @@ int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
 
 /* -------------------------------------------------------------------------------------- asking */
 
-static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void count(kh_plm *p, const kh_question *q, double seconds) {
     const kh_batch *b = q->batch;
-    long long n = prompts_of(q);
+    long long n = kh_question_prompts(q);
     p->meter.prompts += n;
     p->meter.queries += n * b->n_row;
     p->meter.tokens += n * (long long)(b->start[b->n_seq] - b->start[0]);
@@ -143,7 +136,7 @@ static void count(kh_plm *p, const kh_question *q, double seconds) {
 
 void kh_plm_count(kh_plm *p, const kh_question *q, double seconds) {
     count(p, q, seconds);
-    p->meter.replayed += (long long)prompts_of(q) * q->batch->n_row;
+    p->meter.replayed += (long long)kh_question_prompts(q) * q->batch->n_row;
 }
 
 void kh_plm_count_replayed(kh_plm *p, const kh_meter *before) {
@@ -175,16 +168,16 @@ static int ask(
         return kh_fail(err, KH_EARG, "a question needs at least one prompt");
     if (n_row == 0)
         return 0;
-    double start = now();
+    double start = kh_clock();
     int rc = label ? p->backend->answer(p->self, q, label, err)
                    : p->backend->score(p->self, q, logits, energy, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
-    count(p, q, now() - start);
-    return label ? 0
-                 : check_finite(logits, (size_t)prompts_of(q) * (size_t)n_row * (size_t)n_label,
-                       n_row, n_label, err);
+    count(p, q, kh_clock() - start);
+    return label
+        ? 0
+        : check_finite(logits, kh_question_pairs(q) * (size_t)n_label, n_row, n_label, err);
 }
 
 /* energy [pairs] of what x was before; NULL: not wanted. */
@@ -202,35 +195,12 @@ static void normalise(float *x, size_t pairs, int n_label, float *energy) {
     }
 }
 
-static size_t pairs_of(const kh_question *q) {
-    return (size_t)prompts_of(q) * (size_t)q->batch->n_row;
-}
-
 /* logprob [n_prompt, n_row, n_label]; energy [n_prompt, n_row], or NULL. */
 static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     bool normalised = p->backend->normalised;
     int rc = ask(p, q, logprob, normalised ? energy : NULL, NULL, err);
     if (rc == 0 && !normalised)
-        normalise(logprob, pairs_of(q), q->words->n_label, energy);
-    return rc;
-}
-
-static int ask_logprobs(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
-    return ask_both(p, q, out, NULL, err);
-}
-
-/* As a cache keeps them: [n_prompt, n_row, n_label + 1], the energy of a row after its
- * log-probabilities. */
-static int ask_energies(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
-    size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
-    float *cell = out, *x = kh_calloc(pairs * (n_label + 1), sizeof *x),
-          *energy = x ? x + pairs * n_label : NULL;
-    int rc = x ? ask_both(p, q, x, energy, err) : kh_fail_memory(err);
-    for (size_t i = 0; i < pairs && rc == 0; i++, cell += n_label + 1) {
-        memcpy(cell, x + i * n_label, n_label * sizeof *cell);
-        cell[n_label] = energy[i];
-    }
-    kh_free(x);
+        normalise(logprob, kh_question_pairs(q), q->words->n_label, energy);
     return rc;
 }
 
@@ -241,9 +211,9 @@ static int best_label(const float *x, int n_label) {
     return best;
 }
 
-static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
-    int n_label = q->words->n_label, *label = out;
-    size_t pairs = pairs_of(q);
+static int ask_labels(kh_plm *p, const kh_question *q, int *label, kh_err *err) {
+    int n_label = q->words->n_label;
+    size_t pairs = kh_question_pairs(q);
     if (p->backend->answer)
         return ask(p, q, NULL, NULL, label, err);
     float *logits = kh_calloc(pairs * (size_t)n_label, sizeof *logits);
@@ -256,41 +226,33 @@ static int ask_labels(kh_plm *p, const kh_question *q, void *out, kh_err *err) {
     return rc;
 }
 
+int kh_plm_ask_box(kh_plm *p, const kh_question *q, const kh_cells *out, kh_err *err) {
+    return out->label ? ask_labels(p, q, out->label, err)
+                      : ask_both(p, q, out->logprob, out->energy, err);
+}
+
 /* From the cache what it knows, the rest from the box. */
-static int ask_tape(
-    kh_plm *p, const kh_question *q, kh_answer_kind kind, kh_ask_fn *fn, void *out, kh_err *err) {
-    return p->cache ? kh_answer_cache_ask(p->cache, p, q, kind, fn, &p->rate, out, err)
-                    : fn(p, q, out, err);
+static int ask_cached(kh_plm *p, const kh_question *q, kh_cells out, kh_err *err) {
+    return p->cache ? kh_answer_cache_ask(p->cache, p, q, &out, &p->rate, err)
+                    : kh_plm_ask_box(p, q, &out, err);
 }
 
 int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err) {
-    return ask_tape((kh_plm *)s, q, KH_ANSWER_LOGPROBS, ask_logprobs, logprob, err);
+    return ask_cached((kh_plm *)s, q, (kh_cells){ .logprob = logprob }, err);
 }
 
 int kh_plm_score_energy(
     kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     kh_plm *p = (kh_plm *)s;
-    size_t pairs = pairs_of(q), n_label = (size_t)q->words->n_label;
-    if (!kh_plm_describe(p).energy) {
-        for (size_t i = 0; i < pairs; i++)
-            energy[i] = NAN;
-        return kh_plm_score(s, q, logprob, err);
-    }
-    if (!p->cache)
-        return ask_both(p, q, logprob, energy, err);
-    float *cell = kh_calloc(pairs * (n_label + 1), sizeof *cell);
-    int rc =
-        cell ? ask_tape(p, q, KH_ANSWER_ENERGIES, ask_energies, cell, err) : kh_fail_memory(err);
-    for (size_t i = 0; i < pairs && rc == 0; i++) {
-        memcpy(logprob + i * n_label, cell + i * (n_label + 1), n_label * sizeof *cell);
-        energy[i] = cell[i * (n_label + 1) + n_label];
-    }
-    kh_free(cell);
-    return rc;
+    if (kh_plm_describe(p).energy)
+        return ask_cached(p, q, (kh_cells){ .logprob = logprob, .energy = energy }, err);
+    for (size_t i = 0; i < kh_question_pairs(q); i++)
+        energy[i] = NAN;
+    return kh_plm_score(s, q, logprob, err);
 }
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
-    return ask_tape((kh_plm *)l, q, KH_ANSWER_LABELS, ask_labels, label, err);
+    return ask_cached((kh_plm *)l, q, (kh_cells){ .label = label }, err);
 }
 
 /* -------------------------------------------------------------------------------- the open box */
@@ -320,29 +282,29 @@ static int not_finite(const float *x, size_t n, kh_err *err) {
 int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     kh_engine *e;
     kh_question q = { .batch = b, .inject = KH_INJECT_NONE };
-    double start = now();
+    double start = kh_clock();
     int rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_hidden(e, &q, kh_engine_model(e)->config.layers, out, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
-    count(p, &q, now() - start);
+    count(p, &q, kh_clock() - start);
     return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
 }
 
 int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_adapter *g, float *logprob,
     float *energy, kh_err *err) {
     kh_engine *e;
-    double start = now();
+    double start = kh_clock();
     int n_row = q->batch->n_row, n_label = q->words->n_label, rc = kh_plm_trainable(p, &e, err);
     if (rc == 0)
         rc = kh_engine_score_prefixed(e, q, g, logprob, err);
     if (rc != 0)
         return rc;
     p->meter.calls++;
-    count(p, q, now() - start);
-    size_t pairs = pairs_of(q);
+    count(p, q, kh_clock() - start);
+    size_t pairs = kh_question_pairs(q);
     rc = check_finite(logprob, pairs * (size_t)n_label, n_row, n_label, err);
     if (rc == 0)
         normalise(logprob, pairs, n_label, energy);
@@ -428,7 +390,7 @@ int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience 
     int *errors, int *label, kh_err *err) {
     const kh_batch *b = q->batch;
     const int *order = patience->order;
-    int n_prompt = prompts_of(q), rc = 0,
+    int n_prompt = kh_question_prompts(q), rc = 0,
         chunk = patience->chunk > 0 ? patience->chunk : DEFAULT_CHUNK;
     size_t size = (size_t)b->n_slot * (size_t)kh_plm_describe((kh_plm *)l).hidden;
     running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt),

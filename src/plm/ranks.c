@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 #include <dlfcn.h>
@@ -73,21 +74,15 @@ void kh_ranks_set_threads(kh_ranks *r, int n) {
     kh_threads_set(n > 0 ? n : (int)(mine < share ? mine : share));
 }
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Whether all ranks said their last word in time. */
 static bool dismiss(kh_port *port, double seconds) {
-    double end = now() + seconds;
+    double end = kh_clock() + seconds;
     int left = port->size - 1, from;
     kh_mpi_wait wait = { 0 };
     for (int i = 1; i < port->size; i++)
         if (port->send(port, i, &STOP, sizeof STOP, NULL, 0) != 0)
             return false;
-    while (left > 0 && now() < end) {
+    while (left > 0 && kh_clock() < end) {
         const void *bytes;
         size_t n;
         int rc = port->poll(port, &from, &bytes, &n);

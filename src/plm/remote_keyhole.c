@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "text/tokenizer.h"
+#include "model/question.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -42,14 +43,12 @@ typedef struct part {
 typedef struct asking {
     const remote *r;
     const kh_question *q;
-    kh_want want;
+    kh_answer_kind want;
     part *part;
     int n_part;
     int *label;
     float *logprob, *energy; /* energy NULL: not wanted */
 } asking;
-
-static int prompts_of(const kh_question *q) { return q->batch->n_slot > 0 ? q->n_prompt : 1; }
 
 static size_t tokens_of(const kh_batch *b, int r0, int r1) {
     return b->start[r1 * b->n_variant] - b->start[r0 * b->n_variant];
@@ -60,7 +59,7 @@ static size_t tokens_of(const kh_batch *b, int r0, int r1) {
 static void cut(const asking *a, int *prompts, int *rows) {
     const kh_batch *b = a->q->batch;
     const remote *r = a->r;
-    int n = prompts_of(a->q), share = (n + 3) / 4;
+    int n = kh_question_prompts(a->q), share = (n + 3) / 4;
     size_t prompt_bytes = ((size_t)b->n_slot * (size_t)r->hidden * sizeof(float) + 2) / 3 * 4 + 64,
            room = r->body / 2;
     *rows = b->n_row < r->rows ? b->n_row : r->rows;
@@ -75,7 +74,7 @@ static void cut(const asking *a, int *prompts, int *rows) {
 }
 
 static int make_parts(asking *a, kh_err *err) {
-    int n = prompts_of(a->q), n_row = a->q->batch->n_row, prompts, rows;
+    int n = kh_question_prompts(a->q), n_row = a->q->batch->n_row, prompts, rows;
     cut(a, &prompts, &rows);
     size_t most = ((size_t)n / (size_t)prompts + 1) * ((size_t)n_row / (size_t)rows + 1);
     if (most > INT_MAX || !(a->part = kh_calloc(most, sizeof *a->part)))
@@ -137,10 +136,12 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
 
 static int ask(
     remote *r, const kh_question *q, int *label, float *logprob, float *energy, kh_err *err) {
-    kh_want want = label ? KH_WANT_LABELS : energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
-    asking a = {
-        .r = r, .q = q, .want = want, .label = label, .logprob = logprob, .energy = energy
-    };
+    asking a = { .r = r,
+        .q = q,
+        .want = kh_answer_kind_of(label, energy),
+        .label = label,
+        .logprob = logprob,
+        .energy = energy };
     int rc = make_parts(&a, err);
     if (rc == 0) {
         part *p = &a.part[0];

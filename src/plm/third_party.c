@@ -20,6 +20,7 @@
 #include "base/map.h"
 #include "model/safetensors.h"
 #include "model/tensor.h"
+#include "model/question.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -473,7 +474,7 @@ static int check(const outside *o, const kh_question *q, kh_err *err) {
 
 static int ask(outside *o, const kh_question *q, float *logits, int *label, kh_err *err) {
     asking a = { o, q, label, logits };
-    int n = (q->batch->n_slot > 0 ? q->n_prompt : 1) * q->batch->n_row, rc = check(o, q, err);
+    int n = (int)kh_question_pairs(q), rc = check(o, q, err);
     return rc == 0
         ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err)
         : rc;

@@ -17,10 +17,6 @@
 #error "the wire format is little-endian, and so are the machines that this was written for"
 #endif
 
-static const char *const WANTS[] = { "labels", "logprobs", "energies" };
-
-const char *kh_want_name(kh_want w) { return WANTS[w]; }
-
 /* -------------------------------------------------------------------------------------- floats */
 
 void kh_wire_floats_put(kh_buf *out, const float *x, size_t n) {
@@ -118,9 +114,9 @@ static void put_words(kh_buf *out, const kh_words *w) {
     kh_buf_text(out, "]]");
 }
 
-void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_want want) {
+void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_answer_kind want) {
     const kh_batch *b = q->batch;
-    kh_buf_printf(out, "{\"want\":\"%s\",\"encoding\":\"base64\"", kh_want_name(want));
+    kh_buf_printf(out, "{\"want\":\"%s\",\"encoding\":\"base64\"", kh_answer_kind_name(want));
     kh_buf_text(out, ",\"ids\":[");
     for (int s = 0; s < b->n_seq; s++) {
         kh_buf_text(out, s ? "," : "");
@@ -440,8 +436,8 @@ static int read_question(reader *r, const json_t *root) {
     int rc = kh_json_string_opt(root, "want", &want, PLACE, r->err);
     if (rc == 0)
         rc = kh_json_string_opt(root, "encoding", &encoding, PLACE, r->err);
-    while (rc == 0 && want && strcmp(want, WANTS[q->want]) != 0)
-        if (q->want++ == KH_WANT_ENERGIES)
+    while (rc == 0 && want && strcmp(want, kh_answer_kind_name(q->want)) != 0)
+        if (q->want++ == KH_ANSWER_ENERGIES)
             rc = kh_fail(r->err, KH_EFORMAT,
                 "%s: \"want\" must be labels, logprobs or energies, not \"%.20s\"", PLACE, want);
     if (rc == 0 && strcmp(encoding, "json") != 0 && strcmp(encoding, "base64") != 0)
@@ -523,9 +519,9 @@ static void put_energy(kh_buf *out, const kh_wire_answer *a) {
 void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
     kh_buf_text(out, "{\"model\":");
     kh_json_quote(out, a->model, strlen(a->model));
-    kh_want want = a->label ? KH_WANT_LABELS : a->energy ? KH_WANT_ENERGIES : KH_WANT_LOGPROBS;
+    kh_answer_kind want = kh_answer_kind_of(a->label, a->energy);
     kh_buf_printf(
-        out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_want_name(want), a->n_prompt, a->n_row);
+        out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_answer_kind_name(want), a->n_prompt, a->n_row);
     if (a->label) {
         kh_buf_text(out, "],\"labels\":");
         put_ints(out, a->label, a->n_prompt * a->n_row);

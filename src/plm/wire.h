@@ -19,18 +19,12 @@
 
 #include "base/arena.h"
 #include "base/json.h"
-
-typedef enum kh_want {
-    KH_WANT_LABELS,
-    KH_WANT_LOGPROBS,
-    KH_WANT_ENERGIES /* with log-probabilities */
-} kh_want;
-const char *kh_want_name(kh_want);
+#include "plm/answer_kind.h"
 
 /* ----------------------------------------------------------------------------------- questions */
 
 /* Appends the question; its answer is wanted in base64. */
-void kh_wire_question_put(kh_buf *out, const kh_question *, int hidden, kh_want);
+void kh_wire_question_put(kh_buf *out, const kh_question *, int hidden, kh_answer_kind);
 
 /* What the model and the server's owner allow. */
 typedef struct kh_wire_limits {
@@ -40,7 +34,7 @@ typedef struct kh_wire_limits {
 } kh_wire_limits;
 
 typedef struct kh_wire_question {
-    kh_want want;
+    kh_answer_kind want;
     bool want_given; /* otherwise: whatever the server lets out */
     bool base64;
     kh_inject inject;

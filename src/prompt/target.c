@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "model/question.h"
 
 #include <math.h>
 
@@ -74,7 +75,7 @@ int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *
         return energy ? kh_plm_score_energy(scorer, q, logprob, energy, err)
                       : kh_plm_score(scorer, q, logprob, err);
     int n_label = q->words->n_label;
-    size_t pairs = (size_t)(q->batch->n_slot > 0 ? q->n_prompt : 1) * (size_t)q->batch->n_row;
+    size_t pairs = kh_question_pairs(q);
     int *label = kh_calloc(pairs + 1, sizeof *label);
     int rc = label ? kh_plm_answer(labeler, q, label, err) : kh_fail_memory(err);
     for (size_t i = 0; rc == 0 && energy && i < pairs; i++)

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/map.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 #include "text/pieces.h"
@@ -23,8 +24,8 @@ enum { SHORT_WORD = 48, NO_RANK = INT32_MAX };
 /* --------------------------------------------------------------------------------------- pairs */
 
 static size_t pair_slot(const kh_bpe *m, int32_t left, int32_t right) {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
-    return (size_t)(h >> 32 ^ h >> 15) & (m->cap_pair - 1);
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return (size_t)((unsigned __int128)key * m->key >> 64) & (m->cap_pair - 1);
 }
 
 static kh_bpe_pair *find_pair(const kh_bpe *m, int32_t left, int32_t right) {
@@ -38,7 +39,8 @@ static kh_bpe_pair *find_pair(const kh_bpe *m, int32_t left, int32_t right) {
 static bool grow_pairs(kh_bpe *m) {
     if ((m->n_pair + 1) * 2 <= m->cap_pair)
         return true;
-    kh_bpe bigger = { .cap_pair = m->cap_pair ? m->cap_pair * 2 : 16 };
+    m->key = kh_hash_seed() | 1;
+    kh_bpe bigger = { .cap_pair = m->cap_pair ? m->cap_pair * 2 : 16, .key = m->key };
     bigger.pair = kh_calloc(bigger.cap_pair, sizeof *bigger.pair);
     if (!bigger.pair)
         return false;

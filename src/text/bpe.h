@@ -19,6 +19,7 @@ typedef struct kh_bpe {
 
     kh_bpe_pair *pair; /* open addressing, a power of two of them */
     size_t n_pair, cap_pair;
+    uint64_t key;             /* of their hash, random: merges come from strangers */
     int32_t byte_id[256];     /* of the printable character that stands for a byte */
     int32_t fallback_id[256]; /* of <0x00> .. <0xFF> */
     bool reads_bytes;         /* words may be given as bytes instead of printable characters */

@@ -2,10 +2,13 @@
 #include "text/lexicon.h"
 
 #include "base/alloc.h"
+#include "base/map.h"
 
 bool kh_lexicon_reserve(kh_lexicon *t, size_t n) {
     for (t->cap = 64; t->cap < n * 2; t->cap *= 2)
         ;
+    t->key[0] = kh_hash_seed() | 1;
+    t->key[1] = (kh_hash_seed() ^ 0x9E3779B97F4A7C15u) * 0xD6E8FEB86659FD93u | 1;
     t->slot = kh_calloc(t->cap, sizeof *t->slot);
     return t->slot != NULL;
 }

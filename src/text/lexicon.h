@@ -21,7 +21,8 @@ typedef struct kh_lexicon_word {
 typedef struct kh_lexicon {
     kh_lexicon_word *slot; /* open addressing, a power of two of them, at most half full */
     size_t cap;
-} kh_lexicon; /* start as {0} */
+    uint64_t key[2]; /* random odd factors: words come from a stranger's vocabulary */
+} kh_lexicon;        /* start as {0} */
 
 /* Room for n words, once, before they are added. False when out of memory. */
 bool kh_lexicon_reserve(kh_lexicon *, size_t n);
@@ -48,8 +49,10 @@ static inline kh_lexicon_word *kh_lexicon_slot(
     else
         *low = kh_lexicon_read(s, 1) | kh_lexicon_read(s + n / 2, 1) << 8 |
             kh_lexicon_read(s + n - 1, 1) << 16;
-    uint64_t h = (*low ^ (*high * 0xD6E8FEB86659FD93u) ^ n) * 0x9E3779B97F4A7C15u;
-    for (size_t i = (size_t)(h >> 32 ^ h >> 13) & (t->cap - 1);; i = (i + 1) & (t->cap - 1)) {
+    /* The middle of the product: bits on which all bits of the word have a say. */
+    unsigned __int128 h = (unsigned __int128)(*low ^ (uint64_t)n << 56) * t->key[0] +
+        (unsigned __int128)*high * t->key[1];
+    for (size_t i = (size_t)(h >> 64) & (t->cap - 1);; i = (i + 1) & (t->cap - 1)) {
         kh_lexicon_word *w = &t->slot[i];
         if ((w->low == *low && w->high == *high && w->len == n) || w->len == 0)
             return w;

@@ -7,14 +7,14 @@
 #include "text/trie.h"
 
 #include "base/alloc.h"
+#include "base/map.h"
 
 #include <string.h>
 
 enum { MAX_NODES = 1 << 24 }; /* so that parent << 8 | byte, and one, fits 32 bits */
 
 static size_t edge_slot(const kh_trie *t, uint32_t key) {
-    uint32_t h = key * 0x9E3779B1u;
-    return (h ^ h >> 15) & (t->cap_edge - 1);
+    return (size_t)(key * t->key >> 32) & (t->cap_edge - 1);
 }
 
 static kh_trie_edge *find_edge(const kh_trie *t, uint32_t key) {
@@ -35,7 +35,8 @@ static int32_t step(const kh_trie *t, int32_t node, unsigned char byte) {
 static bool grow_edges(kh_trie *t) {
     if ((t->n_edge + 1) * 2 <= t->cap_edge)
         return true;
-    kh_trie bigger = { .cap_edge = t->cap_edge ? t->cap_edge * 2 : 64 };
+    t->key = kh_hash_seed() | 1; /* members may be a stranger's added tokens */
+    kh_trie bigger = { .cap_edge = t->cap_edge ? t->cap_edge * 2 : 64, .key = t->key };
     bigger.edge = kh_calloc(bigger.cap_edge, sizeof *bigger.edge);
     if (!bigger.edge)
         return false;

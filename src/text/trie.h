@@ -32,6 +32,7 @@ typedef struct kh_trie {
     size_t cap;
     kh_trie_edge *edge; /* open addressing, a power of two of them */
     size_t n_edge, cap_edge;
+    uint64_t key;    /* of their hash, random */
     bool first[256]; /* bytes that members start with */
 } kh_trie;           /* start as {0} */
 

@@ -2,11 +2,11 @@
 #include "train/gradient.h"
 
 #include "base/alloc.h"
+#include "base/blas.h"
 #include "base/err.h"
 #include "base/size.h"
 #include "model/ops.h"
 
-#include <cblas.h>
 #include <omp.h>
 #include <string.h>
 
@@ -155,7 +155,7 @@ int kh_gradient_run(
     *loss = 0;
     if (rc != 0)
         return rc;
-    openblas_set_num_threads(1); /* the threads are ours */
+    kh_blas_hold(); /* the threads are ours */
 #pragma omp parallel for num_threads(busy) schedule(dynamic, 1)
     for (int i = 0; i < g->n_shard; i++) {
         shard *s = &g->shard[i];
@@ -168,6 +168,7 @@ int kh_gradient_run(
         s->rc = kh_backward_f32(
             &g->tape[omp_get_thread_num()], g->params, &s->pass, &s->value, &s->err);
     }
+    kh_blas_release();
     for (int i = 0; i < g->n_shard; i++) {
         *loss += g->shard[i].value;
         if (g->shard[i].rc != 0 && rc == 0) {

@@ -3,6 +3,7 @@
 #include "train/heads.h"
 
 #include "base/alloc.h"
+#include "base/blas.h"
 #include "base/err.h"
 #include "base/rng.h"
 
@@ -303,7 +304,7 @@ int kh_head_run(kh_head *h, const float *x, const kh_head_row *row, int n, bool 
     int threads = kh_threads(), busy = threads < h->n_shard ? threads : h->n_shard;
     bool failed = false;
     widen(x, h->size, h->w);
-    openblas_set_num_threads(1); /* the threads are ours */
+    kh_blas_hold(); /* the threads are ours */
 #pragma omp parallel for num_threads(busy) schedule(dynamic, 1)
     for (int i = 0; i < h->n_shard; i++) {
         int from = (int)((long long)n * i / h->n_shard),
@@ -311,6 +312,7 @@ int kh_head_run(kh_head *h, const float *x, const kh_head_row *row, int n, bool 
         run_shard(h, &h->shard[i], row + from, to - from, 1.0 / n, gradients,
             logprob ? logprob + (size_t)from * (size_t)h->g.labels : NULL);
     }
+    kh_blas_release();
     *loss = 0;
     for (int i = 0; i < h->n_shard; i++) {
         *loss += h->shard[i].loss;

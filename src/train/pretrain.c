@@ -3,6 +3,7 @@
 #include "train/pretrain.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hooks.h"
@@ -13,15 +14,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static const double SMOOTH = 0.98; /* of the loss that is shown: about the last 50 steps */
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* -------------------------------------------------------------------------------------- set-up */
 
@@ -321,22 +315,22 @@ static const char *loop_end(const kh_training *t, bool asked) {
 
 static int run_loop(kh_training *t, const char **stopped, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
-    double before = t->seconds, began = now(), saved = began, rate = 0;
+    double before = t->seconds, began = kh_clock(), saved = began, rate = 0;
     long long tokens = t->tokens;
     int rc = 0;
     bool asked = false;
     while (!(*stopped = loop_end(t, asked))) {
         if ((rc = train_step(t, &rate, err)) != 0)
             return rc;
-        t->seconds = before + now() - began;
+        t->seconds = before + kh_clock() - began;
         bool due = t->step % o->eval_every == 0 || t->step == o->steps;
         if (due && (rc = look(t, rate, err)) != 0)
             return rc;
-        asked = report(t, rate, t->tokens - tokens, now() - began) != 0;
-        if (now() - saved >= o->checkpoint_every) {
+        asked = report(t, rate, t->tokens - tokens, kh_clock() - began) != 0;
+        if (kh_clock() - saved >= o->checkpoint_every) {
             if ((rc = kh_training_save(t, err)) != 0)
                 return rc;
-            saved = now();
+            saved = kh_clock();
         }
     }
     return kh_training_save(t, err);

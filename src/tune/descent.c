@@ -2,6 +2,7 @@
 #include "tune/descent.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/map.h"
 #include "base/rng.h"
@@ -112,11 +113,10 @@ static void lay_out(const kh_trainable *b, const kh_batch *batch, int seq, kh_sl
     for (int i = 0; i < n; i++) {
         int row = batch->n_slot > 0 ? i - batch->slot[seq] : -1;
         bool soft = row >= 0 && row < batch->n_slot;
-        bool skipped = c->family == KH_FAMILY_ROBERTA && !embedded && id[i] == c->pad;
         out[i] = (kh_slot){ .id = id[i],
             .embedded = soft && embedded ? row : -1,
             .added = soft && added ? row : -1,
-            .position = skipped ? c->pad : next++ };
+            .position = kh_config_position(c, id[i], embedded, &next) };
     }
 }
 
@@ -151,7 +151,7 @@ static int run_passage(void *self, const kh_row_subset *some, bool gradients, fl
     double *loss, float **slope, kh_err *err) {
     kh_gradient_pass *g = self;
     const kh_trainable *b = g->box;
-    double start = kh_tuning_clock();
+    double start = kh_clock();
     rows r = { 0 };
     int rc = rows_make(&r, b, some->dev ? b->dev : b->train, some->which, some->n, err);
     kh_packed text = { r.n, r.start, r.slot, r.at, r.first_at };
@@ -169,7 +169,7 @@ static int run_passage(void *self, const kh_row_subset *some, bool gradients, fl
     if (rc == 0)
         rc = kh_gradient_run(g->gradient, &pass, gradients, loss, err);
     if (rc == 0)
-        kh_plm_count_passes(g->t->plm, r.n, r.start[r.n], gradients, kh_tuning_clock() - start);
+        kh_plm_count_passes(g->t->plm, r.n, r.start[r.n], gradients, kh_clock() - start);
     *slope = gradients ? g->slope(g->gradient) : NULL;
     rows_free(&r);
     return rc;

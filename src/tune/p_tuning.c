@@ -7,6 +7,7 @@
 #include "tune/descent.h"
 
 #include "base/alloc.h"
+#include "base/blas.h"
 #include "base/err.h"
 #include "model/engine.h"
 #include "plm/backend.h"
@@ -93,11 +94,12 @@ static int start(kh_adapter *g, kh_trainable *box, kh_engine *e, kh_err *err) {
         rc = kh_fail_memory(err);
     if (rc == 0)
         kh_params_view(&box->params, box->w, sizeof *box->w, &view);
-    openblas_set_num_threads(1); /* the same bits for any number of threads */
+    kh_blas_hold(); /* the same bits for any number of threads */
     for (int l = 0; l < g->layers && rc == 0; l++)
         if ((rc = kh_engine_hidden(e, &ask, l, state, err)) == 0)
             start_layer(g, &box->params.config, &view.layer[l], state, tokens, pick, mean,
                 g->x + 2 * (size_t)l * (size_t)g->slots * h);
+    kh_blas_release();
     kh_free(view.layer);
     kh_free(state);
     kh_free(pick);

@@ -2,6 +2,7 @@
 #include "tune/tuning.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/hooks.h"
 #include "posterior/predict.h"
@@ -10,19 +11,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* -------------------------------------------------------------------------------------- budget */
 
-double kh_tuning_clock(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
-    t->started = t->kept = kh_tuning_clock();
+    t->started = t->kept = kh_clock();
     if (t->o->run)
         t->started -= kh_run_spent(t->o->run);
 }
@@ -31,7 +25,7 @@ long long kh_tuning_queries(const kh_tuning *t) {
     return kh_plm_meter(t->plm).queries - t->start.queries;
 }
 
-double kh_tuning_seconds(const kh_tuning *t) { return kh_tuning_clock() - t->started; }
+double kh_tuning_seconds(const kh_tuning *t) { return kh_clock() - t->started; }
 
 void kh_tuning_stop(kh_tuning *t, const char *fmt, ...) {
     va_list args;
@@ -99,7 +93,7 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
 
 bool kh_tuning_due(const kh_tuning *t) {
     kh_run *run = t->o->run;
-    return run && kh_run_caught_up(run) && kh_tuning_clock() - t->kept >= kh_run_keep_seconds(run);
+    return run && kh_run_caught_up(run) && kh_clock() - t->kept >= kh_run_keep_seconds(run);
 }
 
 int kh_tuning_keep(
@@ -112,7 +106,7 @@ int kh_tuning_keep(
                                .tokens = now.tokens - t->start.tokens,
                                .seconds = now.seconds - t->start.seconds },
         .dev_queries = t->dev_queries };
-    t->kept = kh_tuning_clock();
+    t->kept = kh_clock();
     return kh_run_keep(t->o->run, name, number, &books, bytes, n, err);
 }
 

@@ -26,14 +26,13 @@ typedef struct kh_tuning {
 
     /* The books. */
     kh_meter start;
-    double started; /* by kh_tuning_clock */
+    double started; /* by kh_clock */
     long long dev_queries;
     long long reserve; /* queries that the end of the run will take, kept back from the budget */
     double kept;       /* when a state was last kept, by the same clock */
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
-double kh_tuning_clock(void);                   /* seconds, of a clock that only goes forward */
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 double kh_tuning_seconds(
