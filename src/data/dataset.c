@@ -254,6 +254,8 @@ static int find_layout(reader *r, const char *at, const char *end, kh_layout *ou
     if (d->format == KH_FORMAT_TSV)
         return 0;
     int rc = kh_sniff_layout(out, at, (size_t)(end - at), err);
+    if (r->o->format != KH_FORMAT_AUTO && out->sep == '\t')
+        *out = (kh_layout){ .sep = ',', .label_first = true };
     if (r->o->format == KH_FORMAT_CSV)
         out->header = out->named = true;
     if (r->o->format == KH_FORMAT_CSV_NOHEADER)
@@ -554,15 +556,29 @@ static const char *keep_text(kh_buf *bytes, const char *s, size_t n) {
     return at;
 }
 
-static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, int n) {
+/* Row number i of those wanted: by an index, or of one data set after the other. */
+typedef struct wanted {
+    const kh_dataset *from, *then;
+    const int *index; /* NULL: all of `from`, then all of `then` */
+    int n;
+} wanted;
+
+static const kh_row *wanted_row(const wanted *w, int i) {
+    if (w->index)
+        return &w->from->row[w->index[i]];
+    return i < w->from->n_row ? &w->from->row[i] : &w->then->row[i - w->from->n_row];
+}
+
+static int copy_rows(kh_dataset *d, const wanted *w) {
     size_t total = 0;
-    for (int i = 0; i < n; i++)
-        total += from->row[index[i]].n_a + from->row[index[i]].n_b;
+    for (int i = 0; i < w->n; i++)
+        total += wanted_row(w, i)->n_a + wanted_row(w, i)->n_b;
     d->bytes = kh_buf_init(KH_BUF_MAX);
-    if (!kh_buf_reserve(&d->bytes, total) || !kh_grow(&d->row, &d->cap, (size_t)n, sizeof *d->row))
+    if (!kh_buf_reserve(&d->bytes, total) ||
+        !kh_grow(&d->row, &d->cap, (size_t)w->n, sizeof *d->row))
         return KH_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        kh_row row = from->row[index[i]];
+    for (int i = 0; i < w->n; i++) {
+        kh_row row = *wanted_row(w, i);
         row.a = keep_text(&d->bytes, row.a, row.n_a);
         row.b = row.b ? keep_text(&d->bytes, row.b, row.n_b) : NULL;
         d->row[d->n_row++] = row;
@@ -570,8 +586,8 @@ static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, in
     return 0;
 }
 
-int kh_dataset_select(
-    kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+static int copy_of(kh_dataset **out, const wanted *w, kh_err *err) {
+    const kh_dataset *from = w->from;
     *out = NULL;
     kh_dataset *d = new_dataset(from->path, err);
     if (!d)
@@ -580,7 +596,7 @@ int kh_dataset_select(
     d->pairs = from->pairs;
     d->n_label = from->n_label;
     d->label = kh_arena_array(&d->arena, (size_t)d->n_label, sizeof *d->label);
-    int rc = d->label ? copy_rows(d, from, index, n) : KH_ENOMEM;
+    int rc = d->label ? copy_rows(d, w) : KH_ENOMEM;
     for (int k = 0; k < d->n_label && rc == 0; k++)
         if (from->label[k] &&
             (d->label[k] = kh_arena_strndup(&d->arena, from->label[k], strlen(from->label[k]))) ==
@@ -592,6 +608,15 @@ int kh_dataset_select(
     }
     *out = d;
     return 0;
+}
+
+int kh_dataset_select(
+    kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+    return copy_of(out, &(wanted){ .from = from, .index = index ? index : &n, .n = n }, err);
+}
+
+int kh_dataset_join(kh_dataset **out, const kh_dataset *a, const kh_dataset *b, kh_err *err) {
+    return copy_of(out, &(wanted){ .from = a, .then = b, .n = a->n_row + b->n_row }, err);
 }
 
 void kh_dataset_close(kh_dataset *d) {

@@ -17,11 +17,15 @@ enum { KH_EVAL_PLANE = 500 };
 typedef enum kh_eval_split { KH_EVAL_TEST, KH_EVAL_DEV, KH_EVAL_TRAIN } kh_eval_split;
 
 typedef struct kh_eval_opts {
-    const char *data; /* the data folder; NULL: the one of tuning */
+    const char *data; /* a data folder, or a file; NULL: that of tuning. Of the file of tuning, the
+                         rows held out; of another, all */
     int split;        /* kh_eval_split */
     int rows;         /* judge at most so many, drawn by the seed; 0: all */
-    kh_strings ood;   /* NAME=DIR: a task and where its rows are; DIR: rows for the template of the
-                         classifier */
+    const char
+        *run;       /* the folder of the posterior, where cross-fitted answers may be; NULL: none */
+    bool compare;   /* ask the template alone, too, to tell whether the classifier is worse */
+    kh_strings ood; /* NAME=DIR: a task and where its rows are; a folder or a file: rows for the
+                       template of the classifier, whatever their labels */
     kh_decision_opts decide;
     kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
     uint64_t seed;               /* of rows drawn */
@@ -66,7 +70,12 @@ typedef struct kh_eval {
     bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
     kh_decisions decisions;
-    double coverage, risk; /* of the rows under the decisions; NaN without */
+    int n_cross;     /* rows of cross-fitted answers that say when to abstain; 0: the dev rows do */
+    double macro_f1; /* the mean over classes */
+    double template_accuracy; /* of the template alone on the same rows; NaN: not asked */
+    int n_known;              /* rows judged on that stand among the train rows, too */
+    char warning[512];        /* why the classifier is of no use; empty: it is of some */
+    double coverage, risk;    /* of the rows under the decisions; NaN without */
     double covered, set_size,
         empty;      /* of their conformal sets: hold the true class, mean size, empty */
     double flagged; /* share of the rows called foreign */
