@@ -134,10 +134,14 @@ $(OUT)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(KH_CFLAGS) -c -o $@ $<
 
-# The server's page goes into the program, line by line as a C string.
+# The server's page and the paper's numbers go into the program, line by line as C strings.
+as_string = $(Q)mkdir -p $(@D) && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
 $(OUT)/server/page.inc: server/page.html
-	@mkdir -p $(@D)
-	$(Q)sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
+	$(as_string)
+$(OUT)/src/reproduce/paper_tables.inc: src/reproduce/paper_tables.json
+	$(as_string)
+$(OUT)/src/reproduce/published.o: $(OUT)/src/reproduce/paper_tables.inc
+$(OUT)/src/reproduce/published.o: CPPFLAGS += -I$(OUT)/src/reproduce
 $(OUT)/server/classify.o: $(OUT)/server/page.inc
 $(OUT)/server/classify.o: CPPFLAGS += -I$(OUT)
 

@@ -23,7 +23,7 @@ static const kh_opt calibrate_table[] = {
     { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE",
         .help = "fit nothing: use parameters that --out wrote" },
     { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature",
-        .arg = "temperature|vector|votes", .help = "what to fit" },
+        .arg = "temperature|vector|votes|affine", .help = "what to fit" },
     { "out", KH_OPT_TEXT, offsetof(calibrate_opts, out), .arg = "FILE",
         .help = "write the parameters as JSON" },
     { "json", KH_OPT_FLAG, offsetof(calibrate_opts, json),
@@ -280,6 +280,7 @@ const cli_command cmd_calibrate = {
         "cross-validation\" is the honest after.\n\n"
         "  temperature  softmax(logits / T): one number, never changes the answer\n"
         "  vector       softmax(w * logits + b): two numbers a class, can undo a bias\n"
+        "  affine       the same, as far as cross-validation shows that it helps\n"
         "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n\n"
         "Few rows, separable rows and rows of one class are fine: priors hold the parameters.\n\n"
         "  keyhole calibrate test.jsonl --fit dev.jsonl --out cal.json > calibrated.jsonl\n"

@@ -5,6 +5,7 @@
  * and a half. What is run stands in two tables, examples and methods. Budgets are counted in
  * questions, never in seconds, so that the numbers are the same on every run. */
 #include "cli.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/buf.h"
@@ -365,8 +366,8 @@ static int open_all(demo *d, kh_err *err) {
     char *path = rc == 0 ? kh_path_join(d->o->out, "log.txt") : NULL;
     if (rc == 0 && !path)
         rc = kh_fail_memory(err);
-    if (rc == 0 && !(d->log = fopen(path, "w")))
-        rc = kh_fail_errno(err, path, "cannot write");
+    if (rc == 0)
+        rc = cli_open_log(path, &d->log, err);
     kh_free(path);
     return rc;
 }

@@ -19,19 +19,19 @@ typedef struct random_opts {
     int vocab, layers, hidden, heads, inner, positions;
 } random_opts;
 
-enum { ARCH_TINY = 4 };
-static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large",
-    "bert-base" };
-static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny" };
+enum { ARCH_TINY = 6 };
+static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large", "bert-base",
+    "gpt2", "tinyllama" };
+static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny", "gpt2-tiny", "llama-tiny" };
 
 static const kh_opt random_table[] = {
     { "out", KH_OPT_TEXT, offsetof(random_opts, out), .arg = "DIR", .help = "the folder to write",
         .required = true },
     { "arch", KH_OPT_CHOICE, offsetof(random_opts, arch), "tiny",
-        .arg = "roberta-large|roberta-base|bert-large|bert-base|tiny",
+        .arg = "roberta-large|roberta-base|bert-large|bert-base|gpt2|tinyllama|tiny",
         .help = "whose sizes it has" },
-    { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta", .arg = "roberta|bert",
-        .help = "what a tiny model is" },
+    { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta",
+        .arg = "roberta|bert|gpt2|llama", .help = "what a tiny model is" },
     { "dtype", KH_OPT_CHOICE, offsetof(random_opts, dtype), "f32", .arg = "f32|f16|bf16",
         .help = "how numbers are stored" },
     { "seed", KH_OPT_SEED, offsetof(random_opts, seed), "0", .arg = "N",
@@ -69,7 +69,7 @@ static int fit_tokenizer(kh_config *c, const random_opts *o, kh_err *err) {
             o->vocab, o->tokenizer, size);
     if (o->vocab == 0)
         c->vocab = size;
-    if (pad >= 0)
+    if (pad >= 0 && !c->arch->causal)
         kh_config_set_pad(c, pad);
     return 0;
 }

@@ -4,19 +4,19 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "judge/decisions.h"
 #include "plm/http.h"
+#include "posterior/prediction.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { OUT_JSONL, OUT_TSV, OUT_PROBS };
+enum { OUT_JSONL, OUT_JSON, OUT_TSV, OUT_PROBS };
 
 typedef struct predict_opts {
     const char *model, *task;
     int format, output, precision;
-    bool text;
+    bool text, json, jsonl, tsv;
     kh_http_opts http;
 } predict_opts;
 
@@ -27,8 +27,12 @@ static const kh_opt predict_table[] = {
         .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,
         .help = "of the input; auto: by the file's name" },
-    { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "jsonl", .arg = "jsonl|tsv|probs",
-        .help = "one JSON object a row; a table; or what \"keyhole metrics\" reads" },
+    { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "jsonl",
+        .arg = "jsonl|json|tsv|probs",
+        .help = "one JSON object a row; one document; a table; probabilities and labels alone" },
+    { "jsonl", KH_OPT_FLAG, offsetof(predict_opts, jsonl), .help = "short for --output jsonl" },
+    { "json", KH_OPT_FLAG, offsetof(predict_opts, json), .help = "short for --output json" },
+    { "tsv", KH_OPT_FLAG, offsetof(predict_opts, tsv), .help = "short for --output tsv" },
     { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
     { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned",
         .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
@@ -45,162 +49,53 @@ typedef struct predict {
     kh_decisions decisions;
     kh_explained said; /* of the rows at hand */
     size_t cap_p, cap_votes, cap_ambiguity, cap_energy;
-    bool *in; /* [n_label] a conformal set */
+    bool *in;   /* [n_label] a conformal set */
+    int output; /* OUT_... */
+    long n_row; /* written so far */
     kh_buf out;
 } predict;
 
-/* All that is said of a row. */
-typedef struct answer {
-    const double *p;
-    int best;
-    double confidence, entropy, ambiguity,
-        disagreement; /* the last two NaN where samples only vote */
-    double energy;    /* NaN where it is not known */
-    kh_decision d;    /* without decisions, only the score */
-} answer;
-
-static answer answer_of(predict *u, const kh_row *row, int i) {
-    int n = u->task->n_label;
-    answer a = { .p = u->said.p + (size_t)i * (size_t)n };
-    kh_decomposition parts = kh_explained_parts(&u->said, i, n);
-    a.best = kh_predicted(a.p, n);
-    a.confidence = a.p[a.best];
-    a.entropy = parts.total;
-    a.ambiguity = parts.ambiguity;
-    a.disagreement = parts.disagreement;
-    a.energy = u->said.energy[i];
-    a.d =
-        (kh_decision){ .ood_score = isnan(a.energy) ? 1 - a.confidence : a.energy, .set_size = -1 };
-    if (u->decides)
-        a.d = kh_decide(&u->decisions, row, a.p, a.energy, u->in);
-    return a;
+static kh_prediction_view view_of(const predict *u) {
+    return (kh_prediction_view){ .line = true, .text = u->o->text };
 }
 
-/* ---------------------------------------------------------------------------------------- JSON */
-
-static void put_known(kh_buf *b, const char *key, double x) {
-    if (isnan(x))
-        kh_buf_printf(b, ",\"%s\":null", key);
-    else
-        kh_buf_printf(b, ",\"%s\":%.9g", key, x);
-}
-
-static void put_flag(kh_buf *b, const char *key, bool known, bool value) {
-    kh_buf_printf(b, ",\"%s\":%s", key, !known ? "null" : value ? "true" : "false");
-}
-
-static void put_set(predict *u, const answer *a) {
-    kh_buf *b = &u->out;
-    kh_buf_text(b, a->d.set_size < 0 ? ",\"set\":null" : ",\"set\":[");
-    for (int k = 0, n = 0; a->d.set_size >= 0 && k < u->task->n_label; k++)
-        if (u->in[k]) {
-            kh_buf_text(b, n++ ? "," : "");
-            kh_json_quote(b, u->task->label[k].name, strlen(u->task->label[k].name));
-        }
-    kh_buf_text(b, a->d.set_size < 0 ? "" : "]");
-}
-
-/* Whether there is a threshold for foreign rows. */
-static bool knows_foreign(const predict *u) { return u->decides && isfinite(u->decisions.ood); }
-static bool knows_abstain(const predict *u) { return u->decides && u->decisions.opts.max_risk > 0; }
-
-static void put_json(predict *u, const kh_row *row, const answer *a) {
-    kh_buf *b = &u->out;
-    const kh_label *label = u->task->label;
-    kh_buf_printf(b, "{\"line\":%ld,\"label\":", row->line);
-    kh_json_quote(b, label[a->best].name, strlen(label[a->best].name));
-    kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", a->confidence, a->entropy);
-    put_known(b, "ambiguity", a->ambiguity);
-    put_known(b, "disagreement", a->disagreement);
-    if (!isnan(a->energy))
-        put_known(b, "energy", a->energy);
-    put_flag(b, "abstain", knows_abstain(u), a->d.abstain);
-    put_set(u, a);
-    kh_buf_printf(b, ",\"ood_score\":%.9g", a->d.ood_score);
-    put_flag(b, "ood", knows_foreign(u), a->d.foreign);
-    kh_buf_text(b, ",\"distribution\":{");
-    for (int k = 0; k < u->task->n_label; k++) {
-        kh_buf_text(b, k ? "," : "");
-        kh_json_quote(b, label[k].name, strlen(label[k].name));
-        kh_buf_printf(b, ":%.9g", a->p[k]);
-    }
-    kh_buf_char(b, '}');
-    if (u->o->text) {
-        kh_buf_text(b, row->b ? ",\"text_a\":" : ",\"text\":");
-        kh_json_quote(b, row->a, row->n_a);
-    }
-    if (u->o->text && row->b) {
-        kh_buf_text(b, ",\"text_b\":");
-        kh_json_quote(b, row->b, row->n_b);
-    }
-    kh_buf_text(b, "}\n");
+/* One JSON object a line, or the elements of one document. */
+static void put_json(predict *u, const kh_prediction *a) {
+    kh_prediction_view v = view_of(u);
+    kh_json_out line = kh_json_out_init(&u->out, KH_JSON_COMPACT);
+    kh_buf_text(&u->out, u->output == OUT_JSON && u->n_row > 0 ? ",\n" : "");
+    kh_prediction_json(a, &v, &line, NULL);
+    kh_buf_text(&u->out, u->output == OUT_JSON ? "" : "\n");
+    u->n_row++;
 }
 
 /* What "keyhole metrics" reads: the label is the true one, if the input has it. */
-static void put_probs(predict *u, const kh_row *row, const answer *a) {
+static void put_probs(predict *u, const kh_prediction *a) {
+    kh_json_out j = kh_json_out_init(&u->out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_open_array(&j, "probs");
     for (int k = 0; k < u->task->n_label; k++)
-        kh_buf_printf(&u->out, "%s%.9g", k ? "," : "{\"probs\":[", a->p[k]);
-    kh_buf_char(&u->out, ']');
+        kh_json_put_number(&j, NULL, a->p[k], 9);
+    kh_json_close(&j);
     if (!isnan(a->energy))
-        put_known(&u->out, "energy", a->energy);
-    if (row->label >= 0)
-        kh_buf_printf(&u->out, ",\"label\":%d", row->label);
-    kh_buf_text(&u->out, "}\n");
-}
-
-/* --------------------------------------------------------------------------------------- table */
-
-/* Tabs and line breaks would break the table. */
-static void put_field(kh_buf *b, const char *s, size_t n) {
-    kh_buf_char(b, '\t');
-    for (size_t i = 0; i < n; i++)
-        kh_buf_char(b, strchr("\t\n\r", s[i]) ? ' ' : s[i]);
-}
-
-static void put_tsv_header(predict *u) {
-    kh_buf_text(&u->out,
-        "line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_"
-        "score\tood");
-    for (int k = 0; k < u->task->n_label; k++) {
-        kh_buf_text(&u->out, "\tp_");
-        kh_buf_text(&u->out, u->task->label[k].name);
-    }
-    kh_buf_text(&u->out, !u->o->text ? "\n" : u->task->pair ? "\ttext_a\ttext_b\n" : "\ttext\n");
-}
-
-/* What is not known is empty. */
-static void put_tsv_number(kh_buf *b, double x) {
-    if (isnan(x))
-        kh_buf_char(b, '\t');
-    else
-        kh_buf_printf(b, "\t%.9g", x);
-}
-
-static void put_tsv_flag(kh_buf *b, bool known, bool value) {
-    kh_buf_text(b, !known ? "\t" : value ? "\tyes" : "\tno");
-}
-
-static void put_tsv(predict *u, const kh_row *row, const answer *a) {
-    kh_buf *b = &u->out;
-    kh_buf_printf(b, "%ld\t%s\t%.9g\t%.9g", row->line, u->task->label[a->best].name, a->confidence,
-        a->entropy);
-    put_tsv_number(b, a->ambiguity);
-    put_tsv_number(b, a->disagreement);
-    put_tsv_flag(b, knows_abstain(u), a->d.abstain);
-    kh_buf_char(b, '\t');
-    for (int k = 0, n = 0; a->d.set_size >= 0 && k < u->task->n_label; k++)
-        if (u->in[k])
-            kh_buf_printf(b, "%s%s", n++ ? "|" : "", u->task->label[k].name);
-    put_tsv_number(b, a->energy);
-    put_tsv_number(b, a->d.ood_score);
-    put_tsv_flag(b, knows_foreign(u), a->d.foreign);
-    for (int k = 0; k < u->task->n_label; k++)
-        kh_buf_printf(b, "\t%.9g", a->p[k]);
-    if (u->o->text)
-        put_field(&u->out, row->a, row->n_a);
-    if (u->o->text && row->b)
-        put_field(&u->out, row->b, row->n_b);
+        kh_json_put_number(&j, "energy", a->energy, 9);
+    if (a->row->label >= 0)
+        kh_json_put_int(&j, "label", a->row->label);
+    kh_json_close(&j);
     kh_buf_char(&u->out, '\n');
+}
+
+static void put_tsv(predict *u, const kh_prediction *a) {
+    kh_prediction_view v = view_of(u);
+    kh_prediction_tsv(a, &v, &u->out);
+}
+
+static void put_head(predict *u) {
+    kh_prediction_view v = view_of(u);
+    if (u->output == OUT_TSV)
+        kh_prediction_tsv_head(u->task, &v, &u->out);
+    if (u->output == OUT_JSON)
+        kh_buf_text(&u->out, "{\"predictions\":[\n");
 }
 
 static int flush_out(predict *u, kh_err *err) {
@@ -221,10 +116,11 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
         return kh_fail_memory(err);
     int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
     static void (*const PUT[])(
-        predict *, const kh_row *, const answer *) = { put_json, put_tsv, put_probs };
+        predict *, const kh_prediction *) = { put_json, put_json, put_tsv, put_probs };
     for (int i = 0; i < n && rc == 0; i++) {
-        answer a = answer_of(u, &rows[i], i);
-        PUT[u->o->output](u, &rows[i], &a);
+        kh_prediction a = kh_prediction_of(
+            u->task, &rows[i], &u->said, i, u->decides ? &u->decisions : NULL, u->in);
+        PUT[u->output](u, &a);
     }
     return rc == 0 ? flush_out(u, err) : rc;
 }
@@ -235,7 +131,7 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
 static int open_decisions(predict *u, kh_err *err) {
     int rc = kh_decisions_open(&u->decisions, u->run.dir, err);
     u->decides = rc == 0;
-    if (rc == KH_EMISSING && u->o->output != OUT_PROBS)
+    if (rc == KH_EMISSING && u->output != OUT_PROBS)
         fprintf(stderr,
             "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when "
             "to abstain\n",
@@ -263,18 +159,35 @@ static int open_all(predict *u, const char *run, kh_err *err) {
     return u->in ? open_decisions(u, err) : kh_fail_memory(err);
 }
 
+static int choose_output(predict *u, kh_err *err) {
+    const predict_opts *o = u->o;
+    int flags = o->jsonl + o->json + o->tsv;
+    u->output = o->output;
+    if (flags > 1 || (flags == 1 && o->output != OUT_JSONL))
+        return kh_fail(err, CLI_USAGE, "give one of --jsonl, --json, --tsv and --output");
+    if (o->json)
+        u->output = OUT_JSON;
+    if (o->tsv)
+        u->output = OUT_TSV;
+    return 0;
+}
+
 static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
     predict u = { .o = opts, .out = kh_buf_init(KH_BUF_MAX) };
     const kh_row *rows;
-    int n, rc = open_all(&u, args[0], err);
+    int n, rc = choose_output(&u, err);
+    if (rc == 0)
+        rc = open_all(&u, args[0], err);
     cli_rows in = { .path = n_args > 1 && strcmp(args[1], "-") != 0 ? args[1] : NULL,
         .format = u.o->format,
         .task = u.task,
-        .labels = u.o->output == OUT_PROBS };
-    if (rc == 0 && u.o->output == OUT_TSV)
-        put_tsv_header(&u);
+        .labels = u.output == OUT_PROBS };
+    if (rc == 0)
+        put_head(&u);
     while (rc == 0 && (rc = cli_rows_next(&in, &rows, &n, err)) > 0)
         rc = predict_rows(&u, rows, n, err);
+    if (rc == 0 && u.output == OUT_JSON)
+        kh_buf_text(&u.out, "\n]}\n");
     if (rc == 0)
         rc = flush_out(&u, err);
     cli_rows_free(&in);
@@ -306,9 +219,9 @@ const cli_command cmd_predict = {
             "the whole distribution. After \"keyhole eval\" also: whether to abstain, the set of\n"
             "classes that holds the true one, and whether the text is foreign (ood). Input of\n"
             "any length passes through in small parts. A model or task that RUN was not tuned\n"
-            "with is refused.\n\n"
+            "with is refused. doc/prediction-schema.md describes every key.\n\n"
             "  echo \"a gorgeous film\" | keyhole predict run\n"
-            "  keyhole predict run test.tsv --output tsv > answers.tsv\n"
+            "  keyhole predict run test.tsv --tsv > answers.tsv\n"
             "  keyhole predict run reviews.jsonl --model /models/roberta-large --text\n"
             "  keyhole predict run test.tsv --output probs | keyhole metrics -",
     .opts = predict_table,

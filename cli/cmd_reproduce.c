@@ -176,6 +176,7 @@ static int tune(job *j, const kh_planned *r, const char *dir,
         kh_tune_opts t = { .space = space_of(j),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
+            .uncalibrated = !r->variant->calibrated,
             .max_queries = kh_variant_queries(
                 r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train)),
             .hooks = forecast ? NULL : &hooks,

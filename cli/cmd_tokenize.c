@@ -18,7 +18,8 @@ typedef struct tokenize_opts {
 static const kh_opt table[] = {
     { "model", KH_OPT_TEXT, offsetof(tokenize_opts, model), .arg = "DIR|FILE|builtin",
         .required = true,
-        .help = "a model folder, tokenizer.json, vocab.json (with merges.txt) or vocab.txt" },
+        .help = "a model folder, tokenizer.json, vocab.json (with merges.txt), vocab.txt or GGUF "
+                "file" },
     { "decode", KH_OPT_FLAG, offsetof(tokenize_opts, decode),
         .help = "the other way: ids in, text out" },
     { "special", KH_OPT_FLAG, offsetof(tokenize_opts, special), "true",
@@ -183,8 +184,9 @@ const cli_command cmd_tokenize = {
     .summary = "Turn texts into token ids, or back",
     .text =
         "Reads one text a line from standard input and prints its token ids, exactly as\n"
-        "Hugging Face's library \"tokenizers\" gives them. Byte-level BPE and WordPiece\n"
-        "are known; a tokenizer.json that uses anything else is refused by name.\n"
+        "Hugging Face's library \"tokenizers\" gives them. BPE, WordPiece and Unigram are\n"
+        "known, and the vocabularies of GGUF files (llama, gpt2, bert); what uses anything\n"
+        "else is refused by name.\n"
         "\n"
         "Examples\n"
         "  echo 'Hello world' | keyhole tokenize --model roberta-base\n"

@@ -1,6 +1,7 @@
 /* cmd_tune.c - keyhole tune: from a frozen model and a few labelled rows to a posterior in a
  * folder. */
 #include "cli.h"
+#include "open_run.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -24,7 +25,7 @@ typedef struct tune_opts {
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
-    int shots, precision, access, max_queries, groups, label_prior;
+    int shots, precision, access, max_queries, groups, label_prior, calibrate;
     double max_seconds, price;
     bool paper_exact, force, resume, dry, json, json_progress, skip;
 } tune_opts;
@@ -64,6 +65,9 @@ static const kh_opt tune_table[] = {
     { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none",
         .arg = KH_LABEL_PRIOR_NAMES,
         .help = "correct for label words that the model says whatever the text is" },
+    { "calibrate", KH_OPT_CHOICE, offsetof(tune_opts, calibrate), "auto", .arg = "auto|none",
+        .help = "turn answers into probabilities that mean what they say, by rows not learned "
+                "from" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -108,8 +112,7 @@ typedef struct tune {
 
 static int log_open(tune *u, kh_err *err) {
     char *path = kh_path_join(u->o->out, "log.txt");
-    u->log = path ? fopen(path, "w") : NULL;
-    int rc = u->log ? 0 : path ? kh_fail_errno(err, path, "cannot write") : kh_fail_memory(err);
+    int rc = path ? cli_open_log(path, &u->log, err) : kh_fail_memory(err);
     kh_free(path);
     return rc;
 }
@@ -247,6 +250,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
         .paper_exact = o->paper_exact,
+        .uncalibrated = o->calibrate != 0,
         .max_queries = o->max_queries,
         .max_seconds = o->max_seconds,
         .groups = o->groups,

@@ -1,11 +1,15 @@
-/* run.c - see run.h. */
+/* open_run.c - see open_run.h. */
 #include "open_run.h"
 
 #include "launcher.h"
 
 #include "base/err.h"
+#include "base/file.h"
+#include "plm/http.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static kh_precision precision_of(int chosen, const char *tuned) {
     static const char *const NAMES[] = { "f32", "bf16", "int8" };
@@ -26,6 +30,11 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
     const char *path = model ? model : r->info.model;
     if (!path)
         return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", dir);
+    if (!model && kh_is_url(path)) /* whoever made the folder chose it, and would be sent the key */
+        return kh_fail(err, CLI_USAGE,
+            "%s: was tuned through a service; an address that stands in a folder is not contacted "
+            "unless you name it yourself: --model %s",
+            dir, path);
     kh_plm_opts box = { .access = r->info.access,
         .precision = precision_of(precision, r->info.precision),
         .hooks = &cli_hooks,
@@ -41,4 +50,18 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
 void cli_run_free(cli_run *r) {
     kh_plm_close(r->plm);
     kh_posterior_free(r->posterior);
+}
+
+int cli_open_log(const char *path, FILE **out, kh_err *err) {
+    int fd;
+    *out = NULL;
+    unlink(path);
+    int rc = kh_file_open_own(path, O_WRONLY | O_CREAT | O_EXCL, &fd, err);
+    if (rc != 0)
+        return rc;
+    if (!(*out = fdopen(fd, "w"))) {
+        close(fd);
+        return kh_fail_memory(err);
+    }
+    return 0;
 }

@@ -1,8 +1,10 @@
-/* run.h - a folder that "keyhole tune" made, with the model that it belongs to. */
+/* open_run.h - a folder that "keyhole tune" made, with the model that it belongs to. */
 #ifndef KH_CLI_OPEN_RUN_H
 #define KH_CLI_OPEN_RUN_H
 
 #include "cli.h"
+
+#include <stdio.h>
 
 /* The words of --precision. */
 #define CLI_RUN_PRECISIONS "as-tuned|f32|bf16|int8|auto"
@@ -19,5 +21,9 @@ typedef struct cli_run {
  * too. */
 int cli_run_open(cli_run *, const char *dir, const char *model, int precision, kh_err *err);
 void cli_run_free(cli_run *);
+
+/* A log in a run folder, begun anew: whatever stands under the name is removed first, a link that
+ * leads elsewhere among it. */
+int cli_open_log(const char *path, FILE **out, kh_err *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* fuzz_gguf.c - any bytes as a GGUF file: opened or refused, and if opened every value can be asked
- * for as anything and every tensor be read and expanded. */
+ * for as anything, every tensor be read and expanded, and its vocabulary be used. */
 #include "base/alloc.h"
 #include "base/gguf.h"
 #include "model/tensor.h"
+#include "text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,30 @@ static size_t walk_value(const kh_gguf *f, const char *key) {
     return sum;
 }
 
+/* Any text must come back as ids of the vocabulary, or be refused. */
+static void use_vocabulary(const uint8_t *bytes, size_t n) {
+    kh_tokenizer_files files = { 0 };
+    files.file[KH_FILE_MAIN] = (kh_tokenizer_file){
+        .path = "fuzz.gguf", .bytes = { .data = (char *)bytes, .len = n }, .there = true
+    }; /* only read */
+    kh_tokenizer *t;
+    kh_err err;
+    if (kh_tokenizer_from_files(&t, &files, &err) != 0)
+        return;
+    static const char text[] = "It's <s> a 12 \xC3\xA4\xE2\x96\x81\xF0\x9F\x98\x80\n  b[MASK]";
+    kh_ids ids = { 0 };
+    if (kh_tokenizer_encode(t, text, sizeof text - 1, KH_ENCODE_FRAME, &ids, &err) == 0)
+        for (int i = 0; i < ids.n; i++)
+            if (ids.id[i] < 0 || ids.id[i] >= kh_tokenizer_size(t))
+                abort();
+    char *back = NULL;
+    size_t len;
+    kh_tokenizer_decode(t, ids.id, ids.n, false, &back, &len, &err);
+    kh_text_free(back);
+    kh_ids_free(&ids);
+    kh_tokenizer_close(t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     kh_gguf *f;
     kh_err err;
@@ -56,6 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     }
     if (total > n)
         abort();
+    if (kh_gguf_has(f, "tokenizer.ggml.model"))
+        use_vocabulary(bytes, n);
     kh_gguf_close(f);
     return 0;
 }

@@ -543,9 +543,10 @@ typedef struct kh_plm_info {
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
-    const char *model; /* what a service calls its model; NULL: whoever opened the box knows */
-    bool next;         /* it continues texts rather than fill masks: kh_batch_opts.next */
-    int ranks;         /* processes that share the work: several under mpirun or srun */
+    const char *opened; /* the folder, word or URL that kh_plm_open was given */
+    const char *model;  /* what a service calls its model; NULL: `opened` is its name */
+    bool next;          /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;          /* processes that share the work: several under mpirun or srun */
     bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
                     shows absolute logits */
 } kh_plm_info;
@@ -670,8 +671,10 @@ typedef struct kh_posterior_info {
     uint64_t seed;
     long long train_queries, dev_queries; /* what it cost */
     long long forward,
-        backward;        /* and in passes of rows through the weights, if the box was open */
-    double dev;          /* the task's metric on the dev rows */
+        backward; /* and in passes of rows through the weights, if the box was open */
+    double dev;   /* the task's metric on the dev rows, before calibration */
+    double score; /* mean -log p of calibrated answers, cross-validated over rows that were not
+                     learned from; NaN: not known */
     const char *stopped; /* why tuning ended */
 } kh_posterior_info;
 KH_API kh_posterior_info kh_posterior_describe(
@@ -992,17 +995,19 @@ KH_API kh_decision kh_decide(
 typedef enum kh_calibration {
     KH_CALIBRATE_TEMPERATURE, /* softmax(x / T); x are logits or log-probabilities */
     KH_CALIBRATE_VECTOR,      /* softmax(w * x + b), x centred */
-    KH_CALIBRATE_VOTES, /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
-                         */
+    KH_CALIBRATE_VOTES,  /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
+                          */
+    KH_CALIBRATE_AFFINE, /* as vector, its pull towards no change cross-validated over the rows */
 } kh_calibration;
 
 typedef struct kh_calibrator {
     kh_calibration method;
     int n_label;
     int n;                 /* rows it was fitted on */
-    double temperature;    /* 0.05 to 20; 1 with vector scaling */
+    double temperature;    /* 0.05 to 20; 1 with a weight for each class */
     double alpha;          /* votes only */
-    double *weight, *bias; /* [n_label] vector scaling only */
+    double strength;       /* affine: of the pull towards no change; 0: no change is best */
+    double *weight, *bias; /* [n_label] vector and affine only */
 } kh_calibrator;
 
 /* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free
@@ -1097,6 +1102,7 @@ typedef struct kh_tune_opts {
     uint64_t
         seed; /* the same seed gives the same posterior, bit for bit, with any number of threads */
     bool paper_exact;      /* the published code's ways where they differ from ours */
+    bool uncalibrated;     /* answers stay as they are; so they do with paper_exact */
     long long max_queries; /* stop before asking more; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
     int groups; /* members of an ensemble that go side by side, in one question: more for many ranks
@@ -1106,7 +1112,9 @@ typedef struct kh_tune_opts {
     void (*record)(void *user,
         const char *line); /* one line of key=value pairs for each generation; NULL: none */
     void *user;
-    const char *model, *data; /* for the record: where they come from; NULL: not known */
+    /* For the record: what the posterior calls the model and the data. NULL: what the box was
+     * opened with; not known. */
+    const char *model, *data;
     int shots;
     const char *folder; /* where model-tuning puts the model that it makes; NULL: nowhere, and it is
                            refused */

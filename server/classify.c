@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "data/task.h"
 #include "judge/decisions.h"
+#include "posterior/prediction.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -80,51 +81,6 @@ static void free_texts(void *parsed) {
 
 /* ----------------------------------------------------------------------------------- answering */
 
-static void put_classes(kh_buf *b, const char *key, const kh_task *task, const double *p) {
-    kh_buf_printf(b, ",\"%s\":{", key);
-    for (int k = 0; k < task->n_label; k++) {
-        kh_buf_text(b, k ? "," : "");
-        kh_json_quote(b, task->label[k].name, strlen(task->label[k].name));
-        kh_buf_printf(b, ":%.9g", p[k]);
-    }
-    kh_buf_char(b, '}');
-}
-
-static void put_decision(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row,
-    const double *p, double energy, bool *in) {
-    kh_decision d = kh_decide(&s->decisions, row, p, energy, in);
-    kh_buf_printf(b, ",\"abstain\":%s,\"ood_score\":%.9g,\"ood\":%s", d.abstain ? "true" : "false",
-        d.ood_score, d.foreign ? "true" : "false");
-    if (d.set_size < 0)
-        return;
-    kh_buf_text(b, ",\"set\":[");
-    for (int k = 0, some = 0; k < task->n_label; k++)
-        if (in[k]) {
-            kh_buf_text(b, some++ ? "," : "");
-            kh_json_quote(b, task->label[k].name, strlen(task->label[k].name));
-        }
-    kh_buf_char(b, ']');
-}
-
-static void put_result(kh_server *s, kh_buf *b, const kh_task *task, const kh_row *row,
-    const double *p, const double *votes, double ambiguity, double energy, bool *in) {
-    int best = kh_predicted(p, task->n_label);
-    double entropy = kh_uncertainty(KH_SCORE_ENTROPY, p, task->n_label);
-    kh_buf_text(b, "{\"label\":");
-    kh_json_quote(b, task->label[best].name, strlen(task->label[best].name));
-    kh_buf_printf(b, ",\"confidence\":%.9g,\"entropy\":%.9g", p[best], entropy);
-    if (!isnan(ambiguity))
-        kh_buf_printf(b, ",\"ambiguity\":%.9g,\"disagreement\":%.9g", ambiguity,
-            entropy > ambiguity ? entropy - ambiguity : 0.0);
-    if (!isnan(energy))
-        kh_buf_printf(b, ",\"energy\":%.9g", energy);
-    put_classes(b, "distribution", task, p);
-    put_classes(b, "votes", task, votes);
-    if (s->decides)
-        put_decision(s, b, task, row, p, energy, in);
-    kh_buf_char(b, '}');
-}
-
 /* All rows of all calls in one question. */
 static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     kh_posterior_info info = kh_posterior_describe(s->what.posterior);
@@ -135,6 +91,7 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     double *p = kh_calloc(total * (2 * n_label + 2), sizeof *p),
            *votes = p ? p + total * n_label : NULL, *ambiguity = p ? votes + total * n_label : NULL,
            *energy = p ? ambiguity + total : NULL;
+    kh_explained said = { p, votes, ambiguity, energy };
     bool *in = kh_calloc(n_label, sizeof *in);
     int rc = rows && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {
@@ -143,16 +100,17 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
         at += (size_t)t->n;
     }
     if (rc == 0)
-        rc = kh_predictor_explain(
-            s->predictor, rows, (int)total, &(kh_explained){ p, votes, ambiguity, energy }, err);
+        rc = kh_predictor_explain(s->predictor, rows, (int)total, &said, err);
     at = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const texts *t = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, t->many ? "{\"results\":[" : "");
         for (int k = 0; k < t->n; k++, at++) {
+            kh_json_out j = kh_json_out_init(&calls[i]->reply.body, KH_JSON_COMPACT);
+            kh_prediction a = kh_prediction_of(
+                info.task, &rows[at], &said, (int)at, s->decides ? &s->decisions : NULL, in);
             kh_buf_text(&calls[i]->reply.body, k ? "," : "");
-            put_result(s, &calls[i]->reply.body, info.task, &rows[at], p + at * n_label,
-                votes + at * n_label, ambiguity[at], energy[at], in);
+            kh_prediction_json(&a, &(kh_prediction_view){ 0 }, &j, NULL);
         }
         kh_buf_text(&calls[i]->reply.body, t->many ? "]}\n" : "\n");
     }

@@ -67,7 +67,7 @@ ok "and nothing is printed" test ! -s "$here/out"
 ok "a missing file" says 1 "nowhere.jsonl: cannot open" calibrate "$here/nowhere.jsonl"
 ok "parameters that are none" says 1 'not a file of "keyhole calibrate --out"' calibrate "$here/dev.jsonl" \
     --apply "$here/single.jsonl"
-ok "an unknown method" says 2 "--method takes one of temperature|vector|votes" calibrate "$here/dev.jsonl" --method platt
+ok "an unknown method" says 2 "--method takes one of temperature|vector|votes|affine" calibrate "$here/dev.jsonl" --method platt
 : >"$here/empty.jsonl"
 ok "an empty file" says 1 "no lines; expected one JSON object a line" calibrate "$here/empty.jsonl"
 

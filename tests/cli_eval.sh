@@ -81,7 +81,7 @@ escaped() {
 ok "hostile text is text" escaped
 
 same_as_metrics() {
-    grep '"set": "test"' "$here/rows.jsonl" >"$here/test.jsonl" && [ "$(wc -l <"$here/test.jsonl")" -eq 40 ] &&
+    grep '"rows":"test"' "$here/rows.jsonl" >"$here/test.jsonl" && [ "$(wc -l <"$here/test.jsonl")" -eq 40 ] &&
         [ "$(wc -l <"$here/rows.jsonl")" -eq 90 ] || return 1
     run 0 metrics "$here/test.jsonl" || return 1
     for metric in accuracy nll ece aurrrc_entropy; do
@@ -136,17 +136,30 @@ after_eval() { predict && [ ! -s "$here/err" ] &&
 ok "predict decides" after_eval
 agrees() { # the rows file of eval and predict decide alike, line by line
     run 0 predict "$here/elbo" "$data/test.tsv" && grep -oE '"abstain":(true|false)' "$here/out" | tr -d ' ' >"$here/a" &&
-        grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"abstain": (true|false)' | tr -d ' ' | cmp - "$here/a" &&
+        grep '"rows":"test"' "$here/rows.jsonl" | grep -oE '"abstain":(true|false)' | cmp - "$here/a" &&
         grep -oE '"(energy|ood_score|ood)":[^,]*' "$here/out" >"$here/c" && grep -q '"energy":-*[0-9]' "$here/c" &&
-        grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"(energy|ood_score|ood)": [^,]*' | tr -d ' ' | cmp - "$here/c" &&
+        grep '"rows":"test"' "$here/rows.jsonl" | grep -oE '"(energy|ood_score|ood)":[^,]*' | cmp - "$here/c" &&
         grep -oE '"set":\[[^]]*\]' "$here/out" | tr -cd ',\n' | awk '{ print length }' >"$here/b" &&
-        grep '"set": "test"' "$here/rows.jsonl" | grep -oE '"conformal": \[[^]]*\]' | tr -cd ',\n' | awk '{ print length }' |
+        grep '"rows":"test"' "$here/rows.jsonl" | grep -oE '"set":\[[^]]*\]' | tr -cd ',\n' | awk '{ print length }' |
         cmp - "$here/b"
 }
 ok "and as eval did" agrees
 table() { run 0 predict "$here/elbo" "$data/test.tsv" --output tsv && [ "$(awk -F'\t' 'NF == 13' "$here/out" | wc -l)" -eq 41 ] &&
     sed -n 2p "$here/out" | grep -qE $'\t(yes|no)\t'; }
 ok "in a table, too" table
+one_record() { # eval's rows are predict's records with the truth and the text beside them; --json holds the same
+    run 0 predict "$here/elbo" "$data/test.tsv" --json && cp "$here/out" "$here/whole.json" &&
+        run 0 predict "$here/elbo" "$data/test.tsv" --jsonl && run 2 predict "$here/elbo" "$data/test.tsv" --json --tsv &&
+        run 0 predict "$here/elbo" "$data/test.tsv" && grep '"rows":"test"' "$here/rows.jsonl" >"$here/test.jsonl" &&
+        python3 -c 'import json,sys
+whole = json.load(open(sys.argv[1]))["predictions"]
+lines = [json.loads(l) for l in open(sys.argv[2])]
+rows = [json.loads(l) for l in open(sys.argv[3])]
+assert whole == lines and len(rows) == len(lines)
+for r in rows: assert r.pop("rows") == "test" and r.pop("true") in r["distribution"] and r.pop("text")
+assert rows == lines' "$here/whole.json" "$here/out" "$here/test.jsonl"
+}
+ok "one record for all" one_record
 stale() { cp -r "$here/elbo21" "$here/stale" && cp "$here/elbo/decisions.json" "$here/stale/" &&
     says 1 "was made for another posterior" predict "$here/stale" "$here/text" --format text; }
 ok "decisions of another posterior are refused" stale

@@ -39,7 +39,7 @@ ok "decoding a JSON list" gives '[68,267]\n' 'a b\n' "${t[@]}" --decode --json-i
 ok "decoding what --json printed" gives '{"ids":[68,267],"tokens":[]}\n' 'a b\n' "${t[@]}" --decode --json-input
 ok "no input, no output" gives '' '' "${t[@]}"
 
-ok "no model" fails '' 2 '--model DIR|FILE|builtin is needed: a model folder, tokenizer.json, vocab.json (with merges.txt) or vocab.txt' tokenize
+ok "no model" fails '' 2 '--model DIR|FILE|builtin is needed: a model folder, tokenizer.json, vocab.json (with merges.txt), vocab.txt or GGUF file' tokenize
 ok "no such model" fails '' 1 '/nowhere: cannot open: No such file or directory' tokenize --model /nowhere
 ok "a bad JSON line" fails '"a"\nb\n' 1 'standard input:2: expected a JSON string' "${t[@]}" --json-input
 ok "what came before is printed" grep -q '^0 68 2$' "$here/out"

@@ -128,4 +128,14 @@ static inline double vector_error(const float *have, const double *want, size_t 
     return isnan(worst) ? INFINITY : worst / scale;
 }
 
+/* The largest difference. */
+static inline double vector_difference(const float *have, const double *want, size_t n) {
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)have[i] - want[i]);
+        worst = d > worst || isnan(d) ? d : worst;
+    }
+    return isnan(worst) ? INFINITY : worst;
+}
+
 #endif

@@ -6,6 +6,8 @@
 #include "base/json.h"
 #include "base/opts.h"
 
+#include <sys/resource.h>
+#include <signal.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -173,22 +175,109 @@ static void failed_write_leaves_the_old_file(void **state) {
     rmdir(folder);
 }
 
-static void full_disk_is_noticed(void **state) {
+/* The kernel refuses to let the file grow; a full disk is tried in test_faults.c. */
+static void a_file_that_cannot_grow_is_noticed(void **state) {
     (void)state;
-    if (access("/dev/full", W_OK) != 0)
-        test_skip("/dev/full is not there");
     const char *folder = make_folder();
-    char path[128], temp[192];
+    char path[128];
+    struct rlimit was, none = { 2, RLIM_INFINITY };
     snprintf(path, sizeof path, "%s/file", folder);
-    snprintf(temp, sizeof temp, "%s.tmp-%ld", path, (long)getpid());
     assert_int_equal(kh_file_write(path, "old", 3, NULL), 0);
-    assert_int_equal(symlink("/dev/full", temp), 0);
-    refuse_write(path, KH_EIO, "cannot write: No space left on device");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    none.rlim_max = was.rlim_max;
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    kh_err err = { 0 };
+    int rc = kh_file_write(path, "new", 3, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    signal(SIGXFSZ, before);
+    assert_int_equal(rc, KH_EIO);
+    assert_says(&err, "cannot write: File too large");
     kh_buf b;
     assert_int_equal(kh_file_read(path, 10, &b, NULL), 0);
     assert_string_equal(b.data, "old");
     kh_buf_free(&b);
     assert_int_equal(count_entries(folder), 1);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void expect_file(const char *path, const char *text) {
+    kh_buf b;
+    assert_int_equal(kh_file_read(path, 100, &b, NULL), 0);
+    assert_string_equal(b.data, text);
+    kh_buf_free(&b);
+}
+
+/* A stranger's folder may hold links under the names that we write. */
+static void links_are_not_written_through(void **state) {
+    (void)state;
+    const char *folder = make_folder();
+    char victim[128], path[128], temp[192];
+    kh_err err = { 0 };
+    int fd;
+    snprintf(victim, sizeof victim, "%s/victim", folder);
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(kh_file_write(victim, "precious", 8, NULL), 0);
+    snprintf(temp, sizeof temp, "%s.tmp-%ld", path, (long)getpid()); /* as names once were */
+    assert_int_equal(symlink(victim, temp), 0);
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(kh_file_write(path, "new", 3, NULL), 0);
+    expect_file(victim, "precious");
+    expect_file(path, "new");
+    unlink(path);
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(kh_file_open_own(path, O_WRONLY | O_CREAT | O_TRUNC, &fd, &err), KH_EIO);
+    assert_says(&err, "/file: is a link; it is not followed: remove it first");
+    unlink(path);
+    assert_int_equal(link(victim, path), 0);
+    assert_int_equal(kh_file_open_own(path, O_WRONLY | O_CREAT | O_TRUNC, &fd, &err), KH_EIO);
+    assert_says(&err, "/file: is a second name of another file; remove it first");
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(kh_file_open_own(path, O_RDWR | O_CREAT, &fd, &err), KH_EIO);
+    assert_says(&err, "/file: is not a regular file; remove it first");
+    unlink(path);
+    expect_file(victim, "precious");
+    assert_int_equal(kh_file_open_own(path, O_RDWR | O_CREAT, &fd, &err), 0);
+    close(fd);
+    unlink(path);
+    assert_int_equal(symlink(folder, path), 0);
+    assert_int_equal(kh_dir_make(path, &err), 0); /* the person's own link */
+    assert_int_equal(kh_dir_make_own(path, &err), KH_EIO);
+    assert_says(&err, "/file: is a link");
+    unlink(path);
+    unlink(temp);
+    unlink(victim);
+    rmdir(folder);
+}
+
+/* A process that was killed leaves its temporary file; the next that writes the same file removes
+ * it, but not one that someone still writes, nor anything else. */
+static void stale_temporary_files_are_removed(void **state) {
+    (void)state;
+    const char *folder = make_folder();
+    static const char *const names[] = { "file.tmp-0123456789abcdef", "file.tmp-0123456789abcdeF",
+        "file.tmp-0123456789abcdef0", "other.tmp-0123456789abcdef", "file.tmp-1" };
+    char path[128], name[192];
+    snprintf(path, sizeof path, "%s/file", folder);
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "%s/%s", folder, names[i]);
+        fclose(fopen(name, "w"));
+    }
+    kh_file_writer w;
+    assert_int_equal(kh_file_writer_open(&w, path, NULL), 0); /* is at it */
+    assert_int_equal(count_entries(folder), 5);               /* four of five, and its own */
+    assert_int_equal(kh_file_write(path, "new", 3, NULL), 0);
+    assert_int_equal(count_entries(folder), 6);
+    assert_int_equal(kh_file_writer_put(&w, "late", 4, NULL), 0);
+    assert_int_equal(kh_file_writer_close(&w, true, NULL), 0);
+    expect_file(path, "late");
+    assert_int_equal(count_entries(folder), 5);
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(name), i == 0 ? -1 : 0);
+    }
     unlink(path);
     rmdir(folder);
 }
@@ -439,7 +528,9 @@ int main(void) {
         cmocka_unit_test(write_makes_and_replaces),
         cmocka_unit_test(failed_write_says_why),
         cmocka_unit_test(failed_write_leaves_the_old_file),
-        cmocka_unit_test(full_disk_is_noticed),
+        cmocka_unit_test(a_file_that_cannot_grow_is_noticed),
+        cmocka_unit_test(links_are_not_written_through),
+        cmocka_unit_test(stale_temporary_files_are_removed),
         cmocka_unit_test(existence_tells_files_from_folders),
         cmocka_unit_test(folder_is_made_once),
         cmocka_unit_test(paths_join_with_one_slash),

@@ -70,11 +70,11 @@ ssize_t write(int fd, const void *p, size_t n) {
     return fd > 2 && fails(FAULT_WRITE, &n) ? -1 : syscall(SYS_write, fd, p, n);
 }
 int fsync(int fd) { return fails(FAULT_FSYNC, NULL) ? -1 : (int)syscall(SYS_fsync, fd); }
-int rename(const char *from, const char *to) {
-    return fails(FAULT_RENAME, NULL) ? -1 : (int)syscall(SYS_rename, from, to);
+int renameat(int from_dir, const char *from, int to_dir, const char *to) {
+    return fails(FAULT_RENAME, NULL) ? -1 : (int)syscall(SYS_renameat, from_dir, from, to_dir, to);
 }
 int close(int fd) { /* closes even when it fails, as Linux does */
-    bool bad = fails(FAULT_CLOSE, NULL);
+    bool bad = ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY && fails(FAULT_CLOSE, NULL));
     int rc = (int)syscall(SYS_close, fd);
     return bad ? -1 : rc;
 }

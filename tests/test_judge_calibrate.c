@@ -325,7 +325,7 @@ static void broken_files_are_refused(void **state) {
     bad_file("{\"format\": \"keyhole calibrator\", \"version\": 2}",
         "\"version\" must be a whole number from 1 to 1");
     bad_file(HEAD "\"method\": \"platt\"}",
-        "cal.json: method \"platt\", expected temperature, vector or votes");
+        "cal.json: method \"platt\", expected temperature, vector, votes or affine");
     bad_file(HEAD "\"method\": \"temperature\"}", "cal.json: \"temperature\" is missing");
     bad_file(HEAD "\"method\": \"temperature\", \"temperature\": 0}",
         "cal.json: \"temperature\" is 0, expected 0.05 to 20");

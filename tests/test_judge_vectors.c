@@ -158,6 +158,32 @@ static void check_calibration(const json_t *row) {
     free(label);
 }
 
+static void check_affine(const json_t *row) {
+    int n, k, m;
+    double *x = doubles_of(row, "x", &n, &k), *w = doubles_of(row, "weight", &m, NULL),
+           *b = doubles_of(row, "bias", &m, NULL);
+    int *label = ints_of(row, "labels", &m);
+    const char *name = json_string_value(json_object_get(row, "name"));
+    kh_calibrator c;
+    kh_err err;
+    assert_int_equal(kh_calibrator_fit(&c, KH_CALIBRATE_AFFINE, x, label, n, k, &err), 0);
+    assert_near(name, c.strength, number_of(row, "strength"), 1e-9);
+    for (int j = 0; j < k; j++) {
+        assert_near(name, c.weight[j], w[j], 1e-4);
+        assert_near(name, c.bias[j], b[j], 1e-4);
+    }
+    kh_calibrator_free(&c);
+    free(x);
+    free(w);
+    free(b);
+    free(label);
+}
+
+static void the_strength_of_affine_calibration_is_that_of_scipys_folds(void **state) {
+    (void)state;
+    assert_int_equal(each_line("affine.jsonl", check_affine), 6);
+}
+
 static void calibrators_agree_with_scipys_optima(void **state) {
     (void)state;
     assert_int_equal(each_line("calibration.jsonl", check_calibration), 11);
@@ -171,6 +197,7 @@ int main(void) {
         cmocka_unit_test(selectors_agree_with_a_literal_search),
         cmocka_unit_test(conformal_sets_agree_with_the_definition),
         cmocka_unit_test(calibrators_agree_with_scipys_optima),
+        cmocka_unit_test(the_strength_of_affine_calibration_is_that_of_scipys_folds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

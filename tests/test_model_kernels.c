@@ -24,6 +24,7 @@ static double bend_exactly(kh_epilogue epilogue, double x) {
     case KH_GELU: return gelu_exact(x);
     case KH_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case KH_RELU: return x > 0 ? x : 0;
+    case KH_SILU: return x / (1 + exp(-x));
     case KH_PLAIN: break;
     }
     return x;

@@ -59,8 +59,8 @@ static void configs_that_are_refused(void **state) {
     refuse_config("[]", KH_EFORMAT, "must be a JSON object");
     refuse_config("{}", KH_EFORMAT, "\"model_type\" is missing");
     refuse_config("{\"model_type\":1}", KH_EFORMAT, "\"model_type\" must be a string");
-    refuse_config(config_with("model_type", "\"gpt2\""), KH_EUNSUPPORTED,
-        "\"model_type\" is \"gpt2\"; encoders of type bert, roberta");
+    refuse_config(config_with("model_type", "\"t5\""), KH_EUNSUPPORTED,
+        "\"model_type\" is \"t5\"; models of type bert, roberta");
     refuse_config(config_with("num_hidden_layers", "0"), KH_EFORMAT,
         "\"num_hidden_layers\" must be a whole number from 1 to 1024");
     refuse_config(config_with("num_hidden_layers", "2000"), KH_EFORMAT,
@@ -94,18 +94,52 @@ static void configs_that_are_refused(void **state) {
         config_with("layer_norm_eps", "-1e-5"), KH_EFORMAT, "\"layer_norm_eps\" is -1e-05");
     refuse_config(
         config_with("layer_norm_eps", "\"x\""), KH_EFORMAT, "\"layer_norm_eps\" must be a number");
-    refuse_config(config_with("hidden_act", "\"silu\""), KH_EUNSUPPORTED,
-        "\"hidden_act\" is \"silu\"; gelu, gelu_new, gelu_pytorch_tanh and relu");
+    refuse_config(config_with("hidden_act", "\"mish\""), KH_EUNSUPPORTED,
+        "\"hidden_act\" is \"mish\"; gelu, gelu_new, gelu_pytorch_tanh, relu and silu");
     refuse_config(config_with("position_embedding_type", "\"relative_key\""), KH_EUNSUPPORTED,
         "only absolute positions are computed");
     refuse_config(config_with("is_decoder", "true"), KH_EUNSUPPORTED,
-        "\"is_decoder\" is true; only encoders are read");
+        "\"is_decoder\" is true; models of type roberta are read as encoders");
     refuse_config(config_with("tie_word_embeddings", "1"), KH_EFORMAT,
         "\"tie_word_embeddings\" must be true or false");
     refuse_config(
         config_with("quantization_config", "{}"), KH_EUNSUPPORTED, "the weights are quantised");
     refuse_config(
         "{\"model_type\":\"bert\",\"model_type\":\"bert\"}", KH_EFORMAT, "duplicate object key");
+}
+
+/* A Llama with one key changed. */
+static const char *llama_with(const char *key, const char *value) {
+    static char text[1024];
+    snprintf(text, sizeof text,
+        "{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":24,"
+        "\"intermediate_size\":40,\"vocab_size\":64,\"max_position_embeddings\":48,"
+        "\"num_attention_heads\":4%s%s%s%s}",
+        key ? ",\"" : "", key ? key : "", key ? "\":" : "", key ? value : "");
+    return text;
+}
+
+static void decoders_that_are_refused(void **state) {
+    (void)state;
+    refuse_config(llama_with("num_key_value_heads", "3"), KH_EFORMAT,
+        "4 attention heads cannot share 3 heads of keys and values");
+    refuse_config(llama_with("num_key_value_heads", "0"), KH_EFORMAT, "must be a whole number");
+    refuse_config(llama_with("head_dim", "5"), KH_EFORMAT, "heads of 5 numbers have no rotary");
+    refuse_config(llama_with("rope_theta", "-1"), KH_EFORMAT, "\"rope_theta\" is -1");
+    refuse_config(llama_with("rope_scaling", "3"), KH_EFORMAT, "must be an object");
+    refuse_config(llama_with("rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":2}"),
+        KH_EUNSUPPORTED, "rotary positions of type \"yarn\" are not computed");
+    refuse_config(
+        llama_with("rope_scaling", "{\"type\":\"linear\"}"), KH_EFORMAT, "\"factor\" is missing");
+    refuse_config(llama_with("rope_scaling",
+                      "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+                      "\"high_freq_factor\":1,\"original_max_position_embeddings\":32}"),
+        KH_EFORMAT, "must be above \"low_freq_factor\"");
+    refuse_config(llama_with("partial_rotary_factor", "0.5"), KH_EUNSUPPORTED,
+        "\"partial_rotary_factor\" is 0.5, which is not computed");
+    refuse_config(llama_with("final_logit_softcapping", "30.0"), KH_EUNSUPPORTED,
+        "\"final_logit_softcapping\" is 30, which is not computed");
+    refuse_config(llama_with("quantization_config", "{}"), KH_EUNSUPPORTED, "quantised");
 }
 
 static void configs_that_are_understood(void **state) {
@@ -120,8 +154,8 @@ static void configs_that_are_understood(void **state) {
     assert_int_equal(c.first_position, 0);
     text = config_with("model_type", "\"xlm-roberta\"");
     assert_int_equal(kh_config_parse(&c, text, strlen(text), "c", NULL), 0);
-    assert_int_equal(c.family, KH_FAMILY_ROBERTA);
-    assert_string_equal(c.type, "xlm-roberta");
+    assert_int_equal((int)c.arch->family, KH_FAMILY_ROBERTA);
+    assert_string_equal(c.arch->type, "xlm-roberta");
     text =
         config_with("hidden_act", "\"relu\""); /* RoBERTa's head is GELU whatever its layers are */
     assert_int_equal(kh_config_parse(&c, text, strlen(text), "c", NULL), 0);
@@ -142,7 +176,7 @@ static void configs_survive_a_round_trip(void **state) {
         kh_buf text = kh_buf_init(1 << 16);
         kh_config_put(c, KH_DTYPE_F32, &text);
         assert_int_equal(kh_config_parse(&back, text.data, text.len, "c", NULL), 0);
-        assert_string_equal(back.type, c->type);
+        assert_string_equal(back.arch->type, c->arch->type);
         assert_int_equal(back.layers, c->layers);
         assert_int_equal(back.inner, c->inner);
         assert_int_equal(back.vocab, c->vocab);
@@ -584,6 +618,7 @@ static void random_models_that_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_that_are_refused),
+        cmocka_unit_test(decoders_that_are_refused),
         cmocka_unit_test(configs_that_are_understood),
         cmocka_unit_test(configs_survive_a_round_trip),
         in_scratch(tensors_that_are_wrong),

@@ -5,6 +5,7 @@
 #include "model/reference.h"
 
 #define VECTORS "tests/vectors/models/"
+#define DECODERS "tests/vectors/decoders/"
 
 /* One case: all recorded layers and logits within `limit`. */
 static void check_case(const kh_model *m, const vector_case *c, double limit) {
@@ -33,6 +34,56 @@ static void check_case(const kh_model *m, const vector_case *c, double limit) {
     }
     free(hidden);
     free(logits);
+}
+
+/* The largest difference from the numbers of all layers and logits, absolute. */
+static double worst_of_case(const kh_model *m, const vector_case *c) {
+    kh_input in = { c->id, c->n_id, c->inject, c->prompt, c->n_prompt };
+    size_t states = (size_t)kh_input_length(&in) * (size_t)m->config.hidden,
+           layers = (size_t)m->config.layers + 1, vocab = (size_t)m->config.vocab;
+    float *hidden = malloc(layers * states * sizeof *hidden),
+          *logits = malloc(((size_t)c->n_at * vocab + 1) * sizeof *logits);
+    kh_output out = { .hidden = hidden, .at = c->at, .n_at = c->n_at, .logits = logits };
+    kh_err err;
+    if (kh_reference_run(m, &in, &out, &err) != 0)
+        fail_msg("%s: %s", c->name, err.msg);
+    assert_int_equal(c->layers, layers);
+    double worst = vector_difference(hidden, c->hidden, layers * states);
+    for (size_t i = 0; i < (size_t)c->n_at; i++)
+        worst = fmax(worst, vector_difference(logits + i * vocab, c->logits[i], vocab));
+    free(hidden);
+    free(logits);
+    return worst;
+}
+
+/* Every architecture of decoder, three cases each: hidden states of all layers, and logits. */
+static void decoders(void **state) {
+    (void)state;
+    static const char *const NAMES[] = { "gpt2", "gpt2-no-prefix", "llama", "llama-linear",
+        "llama3", "mistral", "qwen2", "qwen3", "gemma3" };
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        char path[256];
+        vector_case c;
+        int n = 0;
+        snprintf(path, sizeof path, DECODERS "%s", NAMES[i]);
+        kh_model *m = open_model(path);
+        assert_int_equal(m->n_extra, 0);
+        snprintf(path, sizeof path, DECODERS "%s/expected.txt", NAMES[i]);
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        for (; vector_next(f, &c); n++) {
+            double worst = worst_of_case(m, &c);
+            if (!(worst < 2e-5))
+                fail_msg("%s: %s is off by %g", NAMES[i], c.name, worst);
+            if (getenv("KEYHOLE_SHOW"))
+                printf("%s %s: %.2g\n", NAMES[i], c.name, worst);
+            vector_free(&c);
+        }
+        vector_free(&c);
+        fclose(f);
+        assert_int_equal(n, 3);
+        kh_model_close(m);
+    }
 }
 
 /* All cases of a model; there must be as many as said, so that an empty file is no success. */
@@ -250,6 +301,7 @@ static void minilm_fills_masks_as_pytorch_does(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoders),
         cmocka_unit_test(bert),
         cmocka_unit_test(bert_with_old_names_and_own_decoder),
         cmocka_unit_test(bert_without_head_or_prefix),

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "reproduce/claims.h"
 #include "reproduce/questions.h"
 #include "reproduce/reproduction.h"
 #include "run/journal.h"
@@ -167,7 +168,7 @@ static void what_is_missing_is_said_once(void **state) {
     kh_repro_plan_free(&a);
 }
 
-static void every_allocation_of_an_agenda_may_fail(void **state) {
+static void every_allocation_of_a_plan_may_fail(void **state) {
     (void)state;
     kh_repro_plan a;
     kh_repro_plan_opts o = {
@@ -201,11 +202,15 @@ static void leave_run(const kh_repro_plan *a, int i, double accuracy, double ece
          *answers = kh_path_join(dir, "answers.jsonl");
     int n = snprintf(text, sizeof text, RESULTS, accuracy, ece);
     assert_int_equal(kh_file_write(results, text, (size_t)n, NULL), 0);
-    n = snprintf(text, sizeof text,
-        "{\"probs\":[%g,%g],\"label\":0}\n{\"probs\":[0.2,0.8],\"label\":1}\n{\"probs\":[0.6,0.4],"
-        "\"label\":0}\n",
-        accuracy, 1 - accuracy);
-    assert_int_equal(kh_file_write(answers, text, (size_t)n, NULL), 0);
+    /* Rows that have this accuracy and this ECE: the confidence is as far from the accuracy. */
+    kh_buf rows = kh_buf_init(1 << 16);
+    for (int row = 0; row < 200; row++) {
+        int label = row % 2, said = row < 200 * accuracy ? label : 1 - label;
+        double p = said ? accuracy + ece : 1 - accuracy - ece;
+        kh_buf_printf(&rows, "{\"probs\":[%g,%g],\"label\":%d}\n", 1 - p, p, label);
+    }
+    assert_int_equal(kh_file_write(answers, rows.data, rows.len, NULL), 0);
+    kh_buf_free(&rows);
     kh_planned_terms(&a->run[i], a->o.preset, "model=m", &terms);
     kh_manifest r = { .terms = terms.data,
         .queries = 100,
@@ -219,7 +224,7 @@ static void leave_run(const kh_repro_plan *a, int i, double accuracy, double ece
     kh_free(answers);
 }
 
-static kh_repro_plan small_agenda(void) {
+static kh_repro_plan small_plan(void) {
     return make((kh_repro_plan_opts){ .rows = -1,
         .shots = -1,
         .tasks = "sst2",
@@ -228,9 +233,9 @@ static kh_repro_plan small_agenda(void) {
         .tables = "1,2" });
 }
 
-static void receipts_come_back(void **state) {
+static void manifests_come_back(void **state) {
     (void)state;
-    kh_repro_plan a = small_agenda();
+    kh_repro_plan a = small_plan();
     kh_manifest r;
     assert_true(
         kh_planned_state(&a.run[0], a.o.preset, "model=m", runs_dir(), &r) == KH_STATE_OPEN);
@@ -280,15 +285,16 @@ static void put_page(const kh_repro_plan *a, kh_grid_format format, kh_buf *page
 
 static void tables_hold_means_and_deviations(void **state) {
     (void)state;
-    kh_repro_plan a = small_agenda();
+    kh_repro_plan a = small_plan();
     leave_run(&a, 0, 0.8, 0.1);
     leave_run(&a, 1, 0.9, 0.3);
     leave_run(&a, 2, 0.7, 0.05);
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_MARKDOWN, &page);
-    assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1** | **85.0** |"));
-    assert_non_null(strstr(page.data, "| Ensembles | 70.0 | 70.0 |"));
-    assert_non_null(strstr(page.data, "| Ensembles | **0.050** | **0.050** |"));
+    assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1 (86.9 · 74.8)** | **85.0 (72.9)** |"));
+    assert_non_null(strstr(page.data, "| Ensembles | 70.0 (88.6 · 80.0) | 70.0 (74.4) |"));
+    assert_non_null(
+        strstr(page.data, "| Ensembles | **0.050 (0.058 · 0.045)** | **0.050 (0.067)** |"));
     assert_non_null(strstr(page.data, "| ensemble - bbt | sst2 |"));
     assert_non_null(strstr(page.data, "| sst2-ensemble-2 | not done yet"));
     assert_non_null(strstr(page.data, "| BBT | 2 | 100 | 1000 | 2.0 | 10 | 1.0 |"));
@@ -296,7 +302,7 @@ static void tables_hold_means_and_deviations(void **state) {
     kh_buf_free(&page);
     page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_HTML, &page);
-    assert_non_null(strstr(page.data, "<strong>85.0 ± 7.1</strong>"));
+    assert_non_null(strstr(page.data, "<strong>85.0 ± 7.1</strong><small>86.9 · 74.8</small>"));
     kh_buf_free(&page);
     kh_repro_plan_free(&a);
 }
@@ -330,7 +336,7 @@ static void what_disagrees_comes_first(void **state) {
     assert_true(others < place_of(&page, "### 5. How many queries") &&
         others < place_of(&page, "## Table 1"));
     place_of(&page,
-        "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT (-10.0); ECE of "
+        "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT; ECE of "
         "ELBO 0.050 against 0.100 of BBT");
     place_of(&page,
         "Here it cannot be told. Over 1 task: uniform weights accuracy 60.0 and ECE 0.300, "
@@ -432,7 +438,8 @@ static void every_question_is_answered(void **state) {
     leave_lines(&a, run_of(&a, "abc-smc-importance"), SLOW);
     put_page(&a, KH_GRID_MARKDOWN, &page);
     place_of(&page,
-        "So it is here. Over 1 task: accuracy of Ensembles 80.0 against 70.0 of BBT (+10.0)");
+        "So it is here. Over 1 task: accuracy of Ensembles 80.0 against 70.0 of BBT; ECE of ELBO "
+        "0.050 against 0.200 of BBT and 0.100 of Ensembles. Ensembles - BBT (accuracy +10.0, ");
     place_of(&page,
         "So it is here. Over 1 task the best with logits has accuracy 80.0 (ensemble) and ECE "
         "0.050 (elbo), the paper's best with "
@@ -447,14 +454,15 @@ static void every_question_is_answered(void **state) {
         "55.0 and 0.300. 1 of 1 run");
     place_of(&page,
         "10 samples: ECE 0.300, NLL 0.600; 30 samples: ECE 0.250, NLL 0.500; 100 samples: ECE "
-        "0.200, NLL 0.400.");
+        "0.200, NLL 0.400. The most against the fewest (accuracy +0.0, +0.0 to +0.0; ECE -0.100");
     place_of(&page,
         "In 1 pair of runs, to the best dev accuracy that both reach (0.500 on average): smc, "
         "which asks dev after every level, 150 queries on "
         "average, abc-smc 300 (2.00 times as many); smc is first in 1.");
     place_of(&page,
-        "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two classes: ");
-    place_of(&page, "Entropy is better for 14 of 14.");
+        "AUROC by entropy less that by MaxP, on pairs of tasks with more than two classes: bbt "
+        "+0.010 (+0.010 to +0.010)");
+    place_of(&page, "Entropy is better for 14 of 14 and worse for 0.");
     kh_buf_free(&page);
     kh_repro_plan_free(&a);
     rmdir(folder[0]);
@@ -463,7 +471,7 @@ static void every_question_is_answered(void **state) {
 
 static void every_allocation_of_the_tables_may_fail(void **state) {
     (void)state;
-    kh_repro_plan a = small_agenda();
+    kh_repro_plan a = small_plan();
     for (int i = 0; i < 4; i++)
         leave_run(&a, i, 0.5 + 0.1 * i, 0.1);
     int rc = -1;
@@ -490,15 +498,55 @@ static void every_allocation_of_the_tables_may_fail(void **state) {
     kh_repro_plan_free(&a);
 }
 
+/* One seed, 200 rows, of which 20 are right with the first method only: the difference has mean 0.1
+ * and the standard error of a share. */
+static void intervals_are_those_of_theory(void **state) {
+    (void)state;
+    kh_repro_plan a = make((kh_repro_plan_opts){
+        .rows = -1, .shots = -1, .tasks = "sst2", .methods = "bbt,ensemble", .seeds = "9" });
+    kh_published p;
+    kh_reproduction r;
+    kh_claim c;
+    double d[400], error = sqrt(0.1 * 0.9 / 200);
+    leave_run(&a, run_of(&a, "bbt"), 0.7, 0.1);
+    leave_run(&a, run_of(&a, "ensemble"), 0.8, 0.1);
+    assert_int_equal(kh_published_init(&p, NULL), 0);
+    assert_int_equal(kh_reproduction_open(&r, &a, &p, runs_dir(), "m", "model=m", NULL), 0);
+    r.n_resample = 4000;
+    assert_int_equal(kh_claim_compare(&r, "ensemble", "bbt", NULL, &c, NULL), 0);
+    assert_true(c.tasks == 1 && c.pairs == 1 && fabs(c.score.mean - 0.1) < 1e-12);
+    assert_true(fabs(c.score.low - (0.1 - 1.96 * error)) < 0.1 * error);
+    assert_true(fabs(c.score.high - (0.1 + 1.96 * error)) < 0.15 * error);
+    assert_true(kh_claim_sign(&c.score) == 1 && kh_claim_sign(&c.ece) == 0);
+    assert_int_equal(kh_claim_compare(&r, "elbo", "bbt", NULL, &c, NULL), 0);
+    assert_true(c.pairs == 0 && isnan(c.score.mean) && kh_claim_sign(&c.score) == 0);
+    for (int i = 0; i < 400; i++)
+        d[i] = (i % 2) - 0.55; /* mean -0.05, deviation 0.5 */
+    assert_int_equal(kh_claim_units(d, 400, 4000, &c.score, NULL), 0);
+    assert_true(fabs(c.score.low + 0.05 + 1.96 * 0.025) < 0.0025);
+    assert_true(fabs(c.score.high + 0.05 - 1.96 * 0.025) < 0.0025);
+    assert_int_equal(kh_claim_sign(&c.score), -1);
+    kh_reproduction_free(&r);
+    kh_published_free(&p);
+    kh_repro_plan_free(&a);
+}
+
 static void published_numbers_are_found(void **state) {
     (void)state;
     kh_published p;
+    const char *large = KH_PAPER_MODEL;
     assert_int_equal(kh_published_init(&p, NULL), 0);
-    assert_true(kh_published_find(&p, "1", "logits", "average", NULL, NULL)->value == 74.4);
-    assert_true(kh_published_find(&p, "2", "labels", "average", NULL, NULL)->value == 0.217);
-    assert_null(kh_published_find(&p, "1", "bbt", "sst2", NULL, NULL));
-    for (int i = 0; i < p.n; i++)
-        assert_non_null(p.value[i].source);
+    assert_int_equal(p.n, 460);
+    assert_true(
+        kh_published_find(&p, large, "1", "prompt-tuning", "sst2", NULL, NULL)->value == 68.23);
+    assert_true(kh_published_find(&p, large, "1", "prompt-tuning", "sst2", NULL, NULL)->sd == 3.78);
+    const kh_published_value *far =
+        kh_published_find(&p, large, "4", "ensemble", "mrpc", "rte", "entropy");
+    assert_true(far->value == 0.35 && far->sd == 0.038);
+    assert_non_null(kh_published_find(&p, KH_PAPER_MODEL_2, "2", "elbo", "snli", NULL, NULL));
+    assert_true(
+        kh_published_find(&p, large, "4", "lower-bound", "sst2", "rte", NULL)->value == 0.072);
+    assert_null(kh_published_find(&p, large, "1", "smc", "sst2", NULL, NULL));
     kh_published_free(&p);
 }
 
@@ -512,13 +560,14 @@ int main(void) {
         cmocka_unit_test(fast_takes_fewer_rows_of_many_classes),
         cmocka_unit_test(without_table_4_nothing_is_judged_against),
         cmocka_unit_test(what_is_missing_is_said_once),
-        cmocka_unit_test(every_allocation_of_an_agenda_may_fail),
-        cmocka_unit_test(receipts_come_back),
+        cmocka_unit_test(every_allocation_of_a_plan_may_fail),
+        cmocka_unit_test(manifests_come_back),
         cmocka_unit_test(a_receipt_that_is_none_is_refused),
         cmocka_unit_test(tables_hold_means_and_deviations),
         cmocka_unit_test(what_disagrees_comes_first),
         cmocka_unit_test(every_question_is_answered),
         cmocka_unit_test(every_allocation_of_the_tables_may_fail),
+        cmocka_unit_test(intervals_are_those_of_theory),
         cmocka_unit_test(published_numbers_are_found),
     };
     return cmocka_run_group_tests_name("report: reproduction", tests, setup, teardown);

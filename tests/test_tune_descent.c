@@ -401,6 +401,28 @@ static void assert_refused(const char *method, kh_plm *box, const kh_task *which
     assert_says(&err, says);
 }
 
+static void swap_folders(void) {
+    char aside[100];
+    snprintf(aside, sizeof aside, "%s-aside", tiny_dir);
+    assert_int_equal(rename(tiny_dir, aside), 0);
+    assert_int_equal(rename(tiny_other, tiny_dir), 0);
+    assert_int_equal(rename(aside, tiny_other), 0);
+}
+
+/* The box knows where its weights are; kh_tune_opts.model is a word for the record. */
+static void the_model_is_a_word_for_the_record(void **state) {
+    (void)state;
+    kh_tune_opts o = options();
+    o.model = NULL;
+    kh_posterior *p = tune_with("prompt-tuning", SET("epochs=1"), &o);
+    assert_string_equal(p->model, tiny_dir);
+    kh_posterior_free(p);
+    o.model = "a name";
+    p = tune_with("prompt-tuning", SET("epochs=1"), &o);
+    assert_string_equal(p->model, "a name");
+    kh_posterior_free(p);
+}
+
 static void refusals(void **state) {
     (void)state;
     kh_tune_opts o = options();
@@ -408,11 +430,9 @@ static void refusals(void **state) {
     assert_refused(
         "prompt-tuning", closed, task, &o, KH_EUNSUPPORTED, "needs a box that lets out weights");
     kh_plm_close(closed);
-    o.model = tiny_other;
+    swap_folders(); /* what the box was opened from has changed since */
     assert_refused("prompt-tuning", plm, task, &o, KH_EMISMATCH, "is not the model that answers");
-    o.model = NULL;
-    assert_refused("prompt-tuning", plm, task, &o, KH_EARG, "must be told the folder of the model");
-    o = options();
+    swap_folders();
     o.folder = NULL;
     assert_refused("model-tuning", plm, task, &o, KH_EARG, "must be told a folder for it");
     static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} "
@@ -482,6 +502,7 @@ int main(void) {
         cmocka_unit_test(costs_are_told),
         cmocka_unit_test(broken_grafts),
         cmocka_unit_test(patience_ends_it),
+        cmocka_unit_test(the_model_is_a_word_for_the_record),
         cmocka_unit_test(refusals),
         cmocka_unit_test(blas_threads_are_put_back),
         cmocka_unit_test(out_of_memory),

@@ -311,30 +311,55 @@ def fit_t(z, y):
     return math.exp(best.x)
 
 
-def fit_vector(x, y):
+def fit_vector(x, y, strength=1.0):
     n, k = x.shape
     z = np.maximum(x - x.max(1, keepdims=True), -100)
     z = z - z.mean(1, keepdims=True)
 
     def loss(theta):
-        return nll_of(z * theta[:k] + theta[k:], y) + 0.5 * np.sum((theta[:k] - 1) ** 2) + 0.5 * np.sum(theta[k:] ** 2)
+        return nll_of(z * theta[:k] + theta[k:], y) + 0.5 * strength * (
+            np.sum((theta[:k] - 1) ** 2) + np.sum(theta[k:] ** 2))
 
     def grad(theta):
         p = softmax(z * theta[:k] + theta[k:]) - np.eye(k)[y]
-        return np.concatenate([(p * z).sum(0) + theta[:k] - 1, p.sum(0) + theta[k:]])
+        return np.concatenate([(p * z).sum(0) + strength * (theta[:k] - 1), p.sum(0) + strength * theta[k:]])
 
     best = optimize.minimize(loss, np.r_[np.ones(k), np.zeros(k)], jac=grad, method="BFGS", options={"gtol": 1e-10,
         "maxiter": 10000})
     return best.x[:k], best.x[k:], loss(best.x)
 
 
+def deal_folds(y):
+    n = len(y)
+    fold = np.zeros(n, int)
+    for rank, i in enumerate(sorted(range(n), key=lambda i: (y[i], i))):
+        fold[i] = rank % min(5, n)
+    return fold
+
+
+def fit_affine(x, y):
+    """Vector scaling whose strength has the least cross-validated NLL; 0 stands for no change."""
+    n, k = x.shape
+    fold = deal_folds(y)
+    z = x - x.max(1, keepdims=True)
+    z = z - z.mean(1, keepdims=True)
+    best = (nll_of(z, y), 0.0)
+    for g in range(11 if n > 1 else 0):
+        strength = 10 ** (3 - g / 2)
+        total = 0
+        for f in range(min(5, n)):
+            w, b, _ = fit_vector(x[fold != f], y[fold != f], strength)
+            total += nll_of(z[fold == f] * w + b, y[fold == f])
+        if total < best[0]:
+            best = (total, strength)
+    w, b = fit_vector(x, y, best[1])[:2] if best[1] > 0 else (np.ones(k), np.zeros(k))
+    return best[1], w, b
+
+
 def fit_votes(v, y):
     n, k = v.shape
     mean = v.sum() / n
-    order = sorted(range(n), key=lambda i: (y[i], i))
-    fold = np.zeros(n, int)
-    for rank, i in enumerate(order):
-        fold[i] = rank % min(5, n)
+    fold = deal_folds(y)
     best = None
     for g in range(8, -1, -1):
         alpha = mean * 10 ** (-4 + g / 2)
@@ -382,6 +407,22 @@ def calibration_cases():
     return cases
 
 
+def affine_cases():
+    rng = np.random.default_rng(7)
+    cases = []
+    for name, n, k, scale, bias in (("over-confident", 60, 3, 4, 0), ("biased few-shot", 32, 2, 1, 2), ("as it should be", 64, 2, 1.5, 0),
+        ("under-confident, many classes", 112, 14, 0.2, 0.3), ("noise", 32, 2, 3, 0), ("one row", 1, 2, 1, 0)):
+        y = np.arange(n) % k
+        z = rng.normal(0, 1, (n, k))
+        if name != "noise":
+            z[np.arange(n), y] += 1.5
+        z = z * scale
+        z[:, 0] += bias
+        strength, w, b = fit_affine(z, y)
+        cases.append({"name": name, "x": z.tolist(), "labels": y.tolist(), "strength": strength, "weight": w.tolist(), "bias": b.tolist()})
+    return cases
+
+
 os.makedirs(OUT, exist_ok=True)
 write("answers.jsonl", metric_cases())
 write("ood.jsonl", ood_cases())
@@ -389,3 +430,4 @@ write("binomial.jsonl", binomial_cases())
 write("selector.jsonl", selector_cases())
 write("conformal.jsonl", conformal_cases())
 write("calibration.jsonl", calibration_cases())
+write("affine.jsonl", affine_cases())

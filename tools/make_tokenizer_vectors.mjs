@@ -345,6 +345,68 @@ wordPiece('-empty-prefix', { continuing_subword_prefix: '' })
 
 // ---- Small tokenizers: post-processors -----------------------------------------------------------------------------------
 
+// ---- Unigram: pieces with scores, and SentencePiece's table of characters ---------------------------------------------
+
+// Rules as SentencePiece compiles them: u32 bytes of trie, a double-array trie of the texts, what they become, each ended by NUL.
+// A unit: byte that leads here, 1 << 8 if a text ends here, offset << 10; the unit at place ^ offset holds the text's value.
+const charsmap = (rules) => {
+  const root = { next: new Map() }
+  let texts = Buffer.alloc(0)
+  for (const [from, to] of rules) {
+    let node = root
+    for (const byte of Buffer.from(from)) node = node.next.get(byte) ?? node.next.set(byte, { next: new Map() }).get(byte)
+    node.value = texts.length
+    texts = Buffer.concat([texts, Buffer.from(to), Buffer.from([0])])
+  }
+  const unit = new Map([[0, 0]])
+  const place = (node, at, label) => {
+    const bytes = [...node.next.keys()].concat(node.value === undefined ? [] : [0])
+    let base = 1
+    while (bytes.some((byte) => unit.has(base ^ byte))) base++
+    for (const byte of bytes) unit.set(base ^ byte, 0)
+    unit.set(at, (label | (node.value === undefined ? 0 : 256) | (at ^ base) << 10) >>> 0)
+    if (node.value !== undefined) unit.set(base, (node.value | 0x80000000) >>> 0)
+    for (const [byte, child] of node.next) place(child, base ^ byte, byte)
+  }
+  place(root, 0, 0)
+  const trie = Buffer.alloc((Math.max(...unit.keys()) + 256) * 4)
+  for (const [at, value] of unit) trie.writeUInt32LE(value, at * 4)
+  const size = Buffer.alloc(4)
+  size.writeUInt32LE(trie.length)
+  return Buffer.concat([size, trie, texts]).toString('base64')
+}
+const Precompiled = (rules) => ({ type: 'Precompiled', precompiled_charsmap: charsmap(rules) })
+const someRules = [['\ufb01', 'fi'], ['\u00c5', 'A\u030a'], ['e\u0301', '\u00e9'], ['\t', ' '], ['\n', ' '], ['\u3000', ' '], ['\u00a0', ' '], ['\u200b', ''],
+  ['\u0007', ''], ['\u304b\u3099', '\u304c'], ['\uff21', 'A'], ['\uff22', 'B'], ['\u2026', '...'], ['\u00bd', '1\u20442'], ['T', 't'], ['Th', 'th'], ['\u{1d400}', 'A']]
+
+// Pieces: what words of the corpus begin with or hold, scored by how often; no training, but numbers of the same kind.
+const somePieces = (() => {
+  const count = new Map()
+  for (const word of read(here, '../tests/vectors/tokenizers/corpus.txt').split(/\s+/)) {
+    const letters = ['\u2581', ...word]
+    for (let i = 0; i < letters.length; i++)
+      for (let k = 1; k <= 7 && i + k <= letters.length; k++) {
+        const piece = letters.slice(i, i + k).join('')
+        count.set(piece, (count.get(piece) ?? 0) + 1)
+      }
+  }
+  const kept = [...count].filter(([piece, n]) => n >= 3 || [...piece].length === 1).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 700)
+  const total = kept.reduce((sum, [, n]) => sum + n, 0)
+  return kept.map(([piece, n]) => [piece, +Math.log(n * [...piece].length ** 2 / total).toFixed(6)])
+})()
+const unigramAdded = ['<s>', '<pad>', '</s>', '<unk>'].map((t) => Added(t)).concat(Added('<mask>', { lstrip: true }))
+const Unigram = (list, byte_fallback) => ({ type: 'Unigram', unk_id: 3, byte_fallback,
+  vocab: [['<s>', 0], ['<pad>', 0], ['</s>', 0], ['<unk>', 0], ...list, ['<mask>', 0]] })
+const frame = Template('<s>:0 A:0 </s>:0', '<s>:0 A:0 </s>:0 </s>:0 B:0 </s>:0', specialToken(['<s>', 0], ['</s>', 2]))
+const unigram = (name, parts) => define('model-unigram' + name, 'core accents compat cjk emoji scripts space special pair long mixed invalid control', {
+  added: unigramAdded, pre_tokenizer: pretokenizers(words, Metaspace('always')), model: Unigram(somePieces, false), post_processor: frame, decoder: Metaspace('always'), ...parts })
+unigram('', { normalizer: Precompiled(someRules) })
+unigram('-plain', {})
+unigram('-bytes', { model: Unigram([...byteTokens.map((t) => [t, -12]), ...somePieces], true), decoder: decoders({ type: 'ByteFallback' }, Metaspace('always')) })
+unigram('-some-bytes', { model: Unigram([...someBytes.map((t) => [t, -12]), ...somePieces], true) })
+unigram('-albert', { normalizer: normalizers(Replace('``', '"'), { type: 'NFKD' }, { type: 'StripAccents' }, { type: 'Lowercase' }, Precompiled(someRules)) })
+unigram('-spaces', { normalizer: normalizers(Precompiled(someRules), Replace(Regex` {2,}`, ' ')), pre_tokenizer: Metaspace('always') })
+
 const robertaAdded = ['<s>', '<pad>', '</s>', '<unk>'].map((t) => Added(t)).concat(Added('<mask>', { lstrip: true }))
 const robertaModel = BPE(['<s>', '<pad>', '</s>', '<unk>', ...alphabet, 'Ġt', 'he', 'Ġthe', 'in', '<mask>'], ['Ġ t', 'h e', 'Ġt he', 'i n'])
 const bertModel = WordPiece(wordTokens)

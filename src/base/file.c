@@ -4,11 +4,14 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,16 +65,140 @@ int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err) {
     return rc;
 }
 
+/* ------------------------------------------------------------------- what is written, and where
+ *
+ * Folders come from strangers, and may hold links, pipes and second names of files elsewhere under
+ * the names that we write. So a file is written under a temporary name that nobody can know before
+ * (16 random hexadecimal digits, made with O_EXCL), and renamed, which replaces a link and does not
+ * follow it; both by names within the folder that was opened once. A process holds a lock on its
+ * temporary file: one without is of a process that was killed, and is removed by the next that
+ * writes the same file. */
+
+enum { TEMP_DIGITS = 16 };
+static const char TEMP_MARK[] = ".tmp-";
+
+/* "NAME.tmp-0123456789abcdef": whether it is a temporary file of NAME. */
+static bool is_temp(const char *entry, const char *name) {
+    size_t n = strlen(name), mark = sizeof TEMP_MARK - 1;
+    return strncmp(entry, name, n) == 0 && strncmp(entry + n, TEMP_MARK, mark) == 0 &&
+        strspn(entry + n + mark, "0123456789abcdef") == TEMP_DIGITS &&
+        entry[n + mark + TEMP_DIGITS] == '\0';
+}
+
+static bool same_file(int fd, int dir, const char *name) {
+    struct stat mine, named;
+    return fstat(fd, &mine) == 0 && fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+static void remove_stale(int dir, const char *name) {
+    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = again >= 0 ? fdopendir(again) : NULL;
+    if (!list) {
+        if (again >= 0)
+            close(again);
+        return; /* what cannot be listed is not tidied */
+    }
+    for (struct dirent *e; (e = readdir(list)) != NULL;) {
+        if (!is_temp(e->d_name, name))
+            continue;
+        int fd = openat(dir, e->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        struct stat st;
+        if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0 && same_file(fd, dir, e->d_name))
+            unlinkat(dir, e->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    closedir(list);
+}
+
+static bool random_digits(char *out) {
+    unsigned char bytes[TEMP_DIGITS / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+/* A new file of a new name, locked. Between its making and its lock another process may have taken
+ * it for a stale one: then there is a next. */
+static int make_temp(kh_file_writer *w, kh_err *err) {
+    size_t at = strlen(w->temp) - TEMP_DIGITS;
+    for (int tries = 0; tries < 100; tries++) {
+        if (!random_digits(w->temp + at))
+            return kh_fail_errno(err, w->path, "cannot draw a random name");
+        w->fd = openat(w->dir, w->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (w->fd < 0 && errno == EEXIST)
+            continue;
+        if (w->fd < 0)
+            return kh_fail_errno(err, w->path, "cannot create");
+        if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 || same_file(w->fd, w->dir, w->temp))
+            return 0; /* a file system without locks has no one who tidies, either */
+        close(w->fd);
+        w->fd = -1;
+    }
+    return kh_fail(err, KH_EIO, "%s: cannot create: no free temporary name", w->path);
+}
+
+/* The folder of a path, opened. */
+static int open_folder(const char *path, kh_err *err) {
+    const char *base = kh_path_base(path);
+    char *folder = base == path ? kh_strdup(".") : kh_strndup(path, (size_t)(base - path));
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (!folder)
+        kh_fail_memory(err);
+    else if (fd < 0)
+        kh_fail_errno(err, path, "cannot create");
+    kh_free(folder);
+    return fd;
+}
+
 int kh_file_writer_open(kh_file_writer *w, const char *path, kh_err *err) {
-    *w = (kh_file_writer){ .fd = -1 };
+    *w = (kh_file_writer){ .fd = -1, .dir = -1 };
+    kh_err why = { 0 };
     kh_buf temp = kh_buf_init(1 << 16);
-    kh_buf_printf(&temp, "%s.tmp-%ld", path, (long)getpid());
+    kh_buf_printf(&temp, "%s%s%0*d", kh_path_base(path), TEMP_MARK, (int)TEMP_DIGITS, 0);
     w->temp = kh_buf_take(&temp, NULL);
     w->path = kh_strdup(path);
     if (!w->temp || !w->path)
         return kh_fail_memory(err);
-    w->fd = open(w->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return w->fd >= 0 ? 0 : kh_fail_errno(err, path, "cannot create");
+    w->dir = open_folder(path, &why);
+    if (w->dir < 0)
+        return kh_fail(err, why.code, "%s", why.msg);
+    remove_stale(w->dir, kh_path_base(w->path));
+    return make_temp(w, err);
+}
+
+int kh_file_open_own(const char *path, int flags, int *out, kh_err *err) {
+    kh_err why = { 0 };
+    struct stat st;
+    int dir = open_folder(path, &why), fd = -1;
+    *out = -1;
+    if (dir < 0)
+        return kh_fail(err, why.code, "%s", why.msg);
+    /* O_TRUNC has to wait until it is known what would be cut. */
+    fd = openat(dir, kh_path_base(path),
+        (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
+    int rc = 0;
+    if (fd < 0 && errno == ELOOP)
+        rc = kh_fail(err, KH_EIO, "%s: is a link; it is not followed: remove it first", path);
+    else if (fd < 0)
+        rc = kh_fail_errno(err, path, "cannot write");
+    else if (fstat(fd, &st) != 0)
+        rc = kh_fail_errno(err, path, "cannot stat");
+    else if (!S_ISREG(st.st_mode) || st.st_nlink > 1)
+        rc = kh_fail(err, KH_EIO, "%s: is %s; remove it first", path,
+            S_ISREG(st.st_mode) ? "a second name of another file" : "not a regular file");
+    else if ((flags & O_TRUNC) && ftruncate(fd, 0) != 0)
+        rc = kh_fail_errno(err, path, "cannot write");
+    close(dir);
+    if (rc == 0)
+        *out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return rc;
 }
 
 int kh_file_writer_put(kh_file_writer *w, const void *bytes, size_t n, kh_err *err) {
@@ -95,14 +222,16 @@ int kh_file_writer_close(kh_file_writer *w, bool keep, kh_err *err) {
             rc = kh_fail_errno(err, w->path, "cannot flush to disk");
         if (close(w->fd) != 0 && keep && rc == 0)
             rc = kh_fail_errno(err, w->path, "cannot write");
-        if (keep && rc == 0 && rename(w->temp, w->path) != 0)
+        if (keep && rc == 0 && renameat(w->dir, w->temp, w->dir, kh_path_base(w->path)) != 0)
             rc = kh_fail_errno(err, w->path, "cannot rename into place");
         if (!keep || rc != 0)
-            unlink(w->temp);
+            unlinkat(w->dir, w->temp, 0);
     }
+    if (w->dir >= 0)
+        close(w->dir);
     kh_free(w->temp);
     kh_free(w->path);
-    *w = (kh_file_writer){ .fd = -1 };
+    *w = (kh_file_writer){ .fd = -1, .dir = -1 };
     return rc;
 }
 
@@ -128,6 +257,19 @@ bool kh_dir_exists(const char *path) {
 int kh_dir_make(const char *path, kh_err *err) {
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && kh_dir_exists(path)))
         return 0;
+    return kh_fail_errno(err, path, "cannot make the folder");
+}
+
+int kh_dir_make_own(const char *path, kh_err *err) {
+    struct stat st;
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    int why = errno;
+    if (why == EEXIST && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return 0;
+    if (why == EEXIST && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return kh_fail(err, KH_EIO, "%s: is a link; it is not followed: remove it first", path);
+    errno = why;
     return kh_fail_errno(err, path, "cannot make the folder");
 }
 

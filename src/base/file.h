@@ -17,17 +17,23 @@ int kh_file_write(const char *path, const void *bytes, size_t n, kh_err *err);
  * with keep = true, which flushes and renames. Close after every open, failed ones too; keep =
  * false throws the temporary file away. */
 typedef struct kh_file_writer {
-    char *path, *temp;
-    int fd;
+    char *path, *temp; /* temp: a name within the folder */
+    int fd, dir;
 } kh_file_writer;
 int kh_file_writer_open(kh_file_writer *, const char *path, kh_err *err);
 int kh_file_writer_put(kh_file_writer *, const void *bytes, size_t n, kh_err *err);
 int kh_file_writer_close(kh_file_writer *, bool keep, kh_err *err);
 
+/* Opens a file that is written in place, such as a log or a lock: flags are open's. A link, a pipe
+ * and a second name of another file are refused before anything is cut or written. */
+int kh_file_open_own(const char *path, int flags, int *fd, kh_err *err);
+
 bool kh_file_exists(const char *path); /* a regular file */
 bool kh_dir_exists(const char *path);
 int kh_dir_make(
     const char *path, kh_err *err); /* the last component only; an existing folder is fine */
+/* The same for a folder within a run: a link in its place is refused. */
+int kh_dir_make_own(const char *path, kh_err *err);
 
 /* "dir/name" in fresh memory (kh_free), or NULL when out of memory. */
 char *kh_path_join(const char *dir, const char *name);

@@ -704,7 +704,7 @@ static int open_list(const kh_gguf *f, const char *key, bool ints, enum kind a, 
         v->kind == ARRAY && (ints ? is_int(v->element) : v->element == a || v->element == b);
     if (!fits)
         return fail_kind(f, v, want, err);
-    *out = (kh_gguf_list){ v->n, v->element, v->at };
+    *out = (kh_gguf_list){ v->n, (int)v->element, v->at };
     return 0;
 }
 

@@ -1,14 +1,16 @@
 /* calibrate.c - scores into probabilities that mean what they say: temperature, vector scaling,
- * smoothed votes.
+ * vector scaling whose strength is cross-validated ("affine"), smoothed votes.
  *
- * All three fit by penalised likelihood: the sum over rows of -log p(true class), plus a standard
+ * All of them fit by penalised likelihood: the sum over rows of -log p(true class), plus a standard
  * normal prior on how far the parameters are from "no change" (log T from 0, weights from 1, biases
  * from 0), equations [25] to [28] of doc/judging.md. Few-shot development sets are small, often
  * separable and sometimes of one class; without the prior the likelihood then has no maximum and
  * the temperature runs to 0. With it there always is one, and the parameters are bounded besides.
  *
  * Temperature is one number: a scan over its whole range, then golden section. Vector scaling is
- * convex in its 2K parameters: L-BFGS with a diagonal start. Votes: for each alpha of a grid the
+ * convex in its 2K parameters: L-BFGS with a diagonal start. Affine is vector scaling with the
+ * prior's precision chosen by cross-validation from a grid that ends in "no change" [30]: what dev
+ * rows cannot show to help is not done. Votes: for each alpha of a grid the
  * temperature is fitted on four fifths and scored on the rest, five times; the best alpha then gets
  * its temperature from all rows. No step is random. */
 #include "judge/calibrate.h"
@@ -69,13 +71,19 @@ typedef struct sample {
     const int *fold; /* [n] */
     int held;
     bool only;
+    double strength; /* of the prior of vector scaling */
 } sample;
+
+/* Whether row i counts. */
+static bool counts(const sample *s, int i) {
+    return !s->fold || (s->fold[i] == s->held) == s->only;
+}
 
 /* [25]: the sum of -log softmax(z / T)[label] over the rows that count */
 static double nll_at(const sample *s, double log_t) {
     double beta = exp(-log_t), total = 0;
     for (int i = 0; i < s->n; i++) {
-        if (s->fold && (s->fold[i] == s->held) != s->only)
+        if (!counts(s, i))
             continue;
         const double *z = s->z + (size_t)i * (size_t)s->n_label;
         double max = z[0], sum = 0;
@@ -189,17 +197,19 @@ static void fit_votes(
 
 /* ------------------------------------------------------------------------------ vector scaling */
 
-/* [27] with its gradient [2K]; theta = (w, b) */
+/* [27] with its gradient [2K]; theta = (w, b). s->strength is the precision of the prior. */
 static double vector_loss(const sample *s, const double *theta, double *grad, double *row) {
     int m = s->n_label;
     const double *w = theta, *b = theta + m;
     double loss = 0;
     for (int k = 0; k < m; k++) {
-        grad[k] = w[k] - 1;
-        grad[m + k] = b[k];
-        loss += 0.5 * ((w[k] - 1) * (w[k] - 1) + b[k] * b[k]);
+        grad[k] = s->strength * (w[k] - 1);
+        grad[m + k] = s->strength * b[k];
+        loss += 0.5 * s->strength * ((w[k] - 1) * (w[k] - 1) + b[k] * b[k]);
     }
     for (int i = 0; i < s->n; i++) {
+        if (!counts(s, i))
+            continue;
         const double *z = s->z + (size_t)i * (size_t)m;
         for (int k = 0; k < m; k++)
             row[k] = w[k] * z[k] + b[k];
@@ -295,9 +305,9 @@ static bool improve(lbfgs *o, const sample *data, double *loss, double *row) {
 static void start_diagonal(double *diag, const sample *s) {
     int m = s->n_label;
     for (int k = 0; k < m; k++)
-        diag[k] = diag[m + k] = 1;
+        diag[k] = diag[m + k] = s->strength;
     for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < m; k++) {
+        for (int k = 0; k < m && counts(s, i); k++) {
             double z = s->z[(size_t)i * (size_t)m + (size_t)k];
             diag[k] += 0.25 * z * z;
             diag[m + k] += 0.25;
@@ -306,36 +316,98 @@ static void start_diagonal(double *diag, const sample *s) {
         diag[k] = 1 / diag[k];
 }
 
-static int fit_vector(kh_calibrator *c, const sample *data, kh_err *err) {
-    int m = c->n_label, d = 2 * m;
-    double *memory = kh_calloc((size_t)(6 + 2 * MEMORY) * (size_t)d + (size_t)m, sizeof *memory);
+/* All memory that a fit of m classes takes, in one piece (kh_free). */
+static double *lbfgs_new(lbfgs *o, int m, double **row) {
+    int d = 2 * m;
+    double *memory = kh_calloc((size_t)(6 + 2 * MEMORY) * (size_t)d + (size_t)m, sizeof *memory),
+           *at = memory;
+    *o = (lbfgs){ .d = d };
+    double **const part[] = { &o->theta, &o->grad, &o->next, &o->next_grad, &o->step, &o->diag };
+    for (int i = 0; i < 6 && memory; i++, at += d)
+        *part[i] = at;
+    o->s = at;
+    o->y = memory ? o->s + MEMORY * d : NULL;
+    *row = memory ? o->y + MEMORY * d : NULL;
+    return memory;
+}
+
+/* Leaves the best parameters within their bounds in o->theta: "no change" if the bounds undo all
+ * that was gained. */
+static void minimise(lbfgs *o, const sample *data, double *row) {
+    int m = data->n_label;
+    o->stored = 0;
+    o->newest = MEMORY - 1;
+    for (int k = 0; k < m; k++) {
+        o->theta[k] = 1;
+        o->theta[m + k] = 0;
+    }
+    start_diagonal(o->diag, data);
+    double start = vector_loss(data, o->theta, o->grad, row), loss = start;
+    for (int i = 0; i < MAX_ITERATION && improve(o, data, &loss, row); i++)
+        ;
+    for (int k = 0; k < o->d; k++)
+        o->next[k] = bounded(o->theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
+    bool better = vector_loss(data, o->next, o->next_grad, row) <= start;
+    for (int k = 0; k < o->d; k++)
+        o->theta[k] = better ? o->next[k] : k < m;
+}
+
+/* The NLL of every fold under the parameters of the others; strength 0: under no change. */
+static double crossval_vector(lbfgs *o, sample s, int n_fold, double *row) {
+    double total = 0, strength = s.strength;
+    for (s.held = 0; s.held < n_fold; s.held++) {
+        s.only = false;
+        if (strength > 0)
+            minimise(o, &s, row);
+        for (int k = 0; k < o->d && strength == 0; k++)
+            o->theta[k] = k < s.n_label;
+        s.only = true;
+        s.strength = 0; /* the penalty is none of the score's */
+        total += vector_loss(&s, o->theta, o->next_grad, row);
+        s.strength = strength;
+    }
+    return total;
+}
+
+/* [30]: strengths in half decades from 1000 to 0.01, no change first; of equals the stronger. Folds
+ * are dealt by class, so a class with one row is never learned from itself. */
+static double choose_strength(lbfgs *o, sample s, int n_fold, double *row) {
+    enum { N_STRENGTH = 11 };
+    double best = 0, least = crossval_vector(o, s, n_fold, row); /* s.strength is 0 */
+    for (int g = 0; g < N_STRENGTH && n_fold > 1; g++) {
+        s.strength = pow(10, 3 - 0.5 * g);
+        double nll = crossval_vector(o, s, n_fold, row);
+        if (nll < least) {
+            least = nll;
+            best = s.strength;
+        }
+    }
+    return best;
+}
+
+/* fold NULL: the strength is one; otherwise the folds decide, and 0 stands for no change. */
+static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold, kh_err *err) {
+    int m = c->n_label;
+    lbfgs o;
+    double *row, *memory = lbfgs_new(&o, m, &row);
     c->weight = kh_malloc((size_t)m * sizeof *c->weight);
     c->bias = kh_malloc((size_t)m * sizeof *c->bias);
     if (!memory || !c->weight || !c->bias) {
         kh_free(memory);
         return kh_fail_memory(err);
     }
-    double *at = memory;
-    lbfgs o = { .d = d, .newest = MEMORY - 1 };
-    double **const part[] = { &o.theta, &o.grad, &o.next, &o.next_grad, &o.step, &o.diag };
-    for (int i = 0; i < 6; i++, at += d)
-        *part[i] = at;
-    o.s = at;
-    o.y = o.s + MEMORY * d;
-    double *row = o.y + MEMORY * d;
-    for (int k = 0; k < m; k++)
-        o.theta[k] = 1;
-    start_diagonal(o.diag, data);
-    double start = vector_loss(data, o.theta, o.grad, row), loss = start;
-    for (int i = 0; i < MAX_ITERATION && improve(&o, data, &loss, row); i++)
-        ;
-    for (int k = 0; k < d; k++)
-        o.next[k] = bounded(o.theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
-    bool better =
-        vector_loss(data, o.next, o.next_grad, row) <= start; /* the bounds may have undone it */
+    data.strength = 1;
+    if (fold) {
+        data.fold = fold;
+        data.strength = 0;
+        data.strength = c->strength = choose_strength(&o, data, n_fold, row);
+        data.fold = NULL;
+    }
+    if (data.strength > 0)
+        minimise(&o, &data, row);
     for (int k = 0; k < m; k++) {
-        c->weight[k] = better ? o.next[k] : 1;
-        c->bias[k] = better ? o.next[m + k] : 0;
+        c->weight[k] = data.strength > 0 ? o.theta[k] : 1;
+        c->bias[k] = data.strength > 0 ? o.theta[m + k] : 0;
     }
     kh_free(memory);
     return 0;
@@ -402,11 +474,12 @@ int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x
         goto done;
     }
     for (int i = 0; i < n; i++)
-        prepare_logits(x + (size_t)i * (size_t)n_label, n_label, method == KH_CALIBRATE_VECTOR,
+        prepare_logits(x + (size_t)i * (size_t)n_label, n_label, kh_calibration_per_class(method),
             z + (size_t)i * (size_t)n_label);
     sample s = { .z = z, .label = label, .n = n, .n_label = n_label };
-    if (method == KH_CALIBRATE_VECTOR)
-        rc = fit_vector(out, &s, err);
+    if (kh_calibration_per_class(method))
+        rc = fit_vector(
+            out, s, method == KH_CALIBRATE_AFFINE ? fold : NULL, n < N_FOLD ? n : N_FOLD, err);
     else
         out->temperature = bounded(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
 done:
@@ -430,10 +503,10 @@ void kh_calibrator_apply(const kh_calibrator *c, const double *x, int n, double 
         if (c->method == KH_CALIBRATE_VOTES)
             prepare_votes(from, c->n_label, c->alpha, to);
         else
-            prepare_logits(from, c->n_label, c->method == KH_CALIBRATE_VECTOR, to);
+            prepare_logits(from, c->n_label, kh_calibration_per_class(c->method), to);
         for (int k = 0; k < c->n_label; k++)
-            to[k] = c->method == KH_CALIBRATE_VECTOR ? c->weight[k] * to[k] + c->bias[k]
-                                                     : to[k] / c->temperature;
+            to[k] = kh_calibration_per_class(c->method) ? c->weight[k] * to[k] + c->bias[k]
+                                                        : to[k] / c->temperature;
         log_softmax(to, c->n_label);
         for (int k = 0; k < c->n_label; k++)
             to[k] = exp(to[k]);

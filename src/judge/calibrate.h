@@ -12,6 +12,10 @@
 #define KH_WEIGHT_MAX 20.0 /* of |w| and |b| */
 
 const char *kh_calibration_name(kh_calibration);
+/* Whether it has a weight and a bias for each class. */
+static inline bool kh_calibration_per_class(kh_calibration c) {
+    return c == KH_CALIBRATE_VECTOR || c == KH_CALIBRATE_AFFINE;
+}
 void kh_calibrator_json(const kh_calibrator *, kh_buf *out);
 /* From JSON in memory; messages call it by `name`. */
 int kh_calibrator_parse(

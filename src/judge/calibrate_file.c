@@ -12,7 +12,8 @@
 #include <string.h>
 
 static const char *const FORMAT = "keyhole calibrator";
-static const char *const names[] = { "temperature", "vector", "votes" };
+static const char *const names[] = { "temperature", "vector", "votes", "affine" };
+enum { N_NAMES = sizeof names / sizeof names[0] };
 
 const char *kh_calibration_name(kh_calibration method) { return names[method]; }
 
@@ -27,11 +28,13 @@ void kh_calibrator_json(const kh_calibrator *c, kh_buf *out) {
     kh_buf_printf(out,
         "{\"format\": \"%s\", \"version\": 1, \"method\": \"%s\",\n \"n_label\": %d, \"rows\": %d",
         FORMAT, names[c->method], c->n_label, c->n);
-    if (c->method != KH_CALIBRATE_VECTOR)
+    if (!kh_calibration_per_class(c->method))
         kh_buf_printf(out, ",\n \"temperature\": %.17g", c->temperature);
     if (c->method == KH_CALIBRATE_VOTES)
         kh_buf_printf(out, ",\n \"alpha\": %.17g", c->alpha);
-    if (c->method == KH_CALIBRATE_VECTOR) {
+    if (c->method == KH_CALIBRATE_AFFINE)
+        kh_buf_printf(out, ",\n \"strength\": %.17g", c->strength);
+    if (kh_calibration_per_class(c->method)) {
         put_list(out, "weight", c->weight, c->n_label);
         put_list(out, "bias", c->bias, c->n_label);
     }
@@ -90,13 +93,13 @@ static int read_method(const json_t *root, kh_calibration *out, const char *name
         rc = kh_json_string(root, "method", &method, name, err);
     if (rc != 0)
         return rc;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_NAMES; i++)
         if (strcmp(method, names[i]) == 0) {
             *out = (kh_calibration)i;
             return 0;
         }
-    return kh_fail(
-        err, KH_EFORMAT, "%s: method \"%s\", expected temperature, vector or votes", name, method);
+    return kh_fail(err, KH_EFORMAT,
+        "%s: method \"%s\", expected temperature, vector, votes or affine", name, method);
 }
 
 static int read_calibrator(kh_calibrator *c, const json_t *root, const char *name, kh_err *err) {
@@ -105,13 +108,15 @@ static int read_calibrator(kh_calibrator *c, const json_t *root, const char *nam
         rc = kh_json_int(root, "n_label", 2, 65536, &c->n_label, name, err);
     if (rc == 0)
         rc = kh_json_int(root, "rows", 1, INT32_MAX, &c->n, name, err);
-    if (rc == 0 && c->method != KH_CALIBRATE_VECTOR)
+    if (rc == 0 && !kh_calibration_per_class(c->method))
         rc = read_bounded(root, "temperature", KH_T_MIN, KH_T_MAX, &c->temperature, name, err);
     if (rc == 0 && c->method == KH_CALIBRATE_VOTES)
         rc = read_bounded(root, "alpha", 1e-300, 1e300, &c->alpha, name, err);
-    if (rc == 0 && c->method == KH_CALIBRATE_VECTOR)
+    if (rc == 0 && c->method == KH_CALIBRATE_AFFINE)
+        rc = read_bounded(root, "strength", 0, 1e6, &c->strength, name, err);
+    if (rc == 0 && kh_calibration_per_class(c->method))
         rc = read_list(root, "weight", &c->weight, c->n_label, name, err);
-    if (rc == 0 && c->method == KH_CALIBRATE_VECTOR)
+    if (rc == 0 && kh_calibration_per_class(c->method))
         rc = read_list(root, "bias", &c->bias, c->n_label, name, err);
     if (rc != 0)
         kh_calibrator_free(c);

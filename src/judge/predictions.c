@@ -24,6 +24,7 @@ typedef struct reader {
     int n_order;
     long line;
     size_t cap_x, cap_label, cap_line, cap_energy;
+    char **class; /* [n_label] the names, where rows are records; else NULL */
 } reader;
 
 /* The kinds that will do, for a sentence: "probs", "logits" or "votes". */
@@ -39,14 +40,25 @@ static void list_kinds(const reader *r, char *text, size_t n) {
     }
 }
 
+/* Keyhole's own records (doc/prediction-schema.md) name the classes: the distribution is an object
+ * and so are the votes. Classes count in the order in which the first row names them. */
+static const json_t *values_of(const json_t *row, kh_evidence kind) {
+    const json_t *list = json_object_get(row, names[kind]);
+    return !list && kind == KH_PROBS ? json_object_get(row, "distribution") : list;
+}
+
+static size_t n_values(const json_t *list) {
+    return json_is_object(list) ? json_object_size(list) : json_array_size(list);
+}
+
 /* The first row decides what all rows are read as. */
 static int choose_kind(reader *r, const json_t *row, kh_err *err) {
     for (int i = 0; i < r->n_order; i++) {
-        const json_t *list = json_object_get(row, names[r->order[i]]);
-        if (!list)
+        const json_t *list = values_of(row, r->order[i]);
+        if (!list || json_is_null(list))
             continue;
-        size_t n = json_array_size(list);
-        if (!json_is_array(list) || n < 2 || n > MAX_LABEL)
+        size_t n = n_values(list);
+        if (!(json_is_array(list) || json_is_object(list)) || n < 2 || n > MAX_LABEL)
             return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
                 "\"%s\" must be a list of 2 to %d numbers, one for each class", names[r->order[i]],
                 MAX_LABEL);
@@ -81,18 +93,45 @@ static int check_values(const reader *r, double *x, kh_err *err) {
     return 0;
 }
 
-static int read_values(const reader *r, const json_t *row, double *x, kh_err *err) {
+/* The names of the classes: of the first row that has some; later rows must have the same. */
+static int keep_classes(reader *r, const json_t *object, kh_err *err) {
+    const char *key;
+    json_t *value;
+    int n = 0;
+    if (r->class) {
+        for (int k = 0; k < r->out->n_label; k++)
+            if (!json_object_get(object, r->class[k]))
+                return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+                    "no probability for \"%s\", a class of the lines before", r->class[k]);
+        return 0;
+    }
+    r->class = kh_calloc((size_t)r->out->n_label, sizeof *r->class);
+    if (!r->class)
+        return kh_fail_memory(err);
+    /* jansson walks an object in the order in which it was written */
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        (void)value;
+        if (!(r->class[n++] = kh_strdup(key)))
+            return kh_fail_memory(err);
+    }
+    return 0;
+}
+
+static int read_values(reader *r, const json_t *row, double *x, kh_err *err) {
     const kh_predictions *o = r->out;
-    const json_t *list = json_object_get(row, names[o->kind]);
-    if (!json_is_array(list))
+    const json_t *list = values_of(row, o->kind);
+    if (!json_is_array(list) && !json_is_object(list))
         return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
             "no list \"%s\" in this line, but in the lines before", names[o->kind]);
-    if (json_array_size(list) != (size_t)o->n_label)
+    if (n_values(list) != (size_t)o->n_label)
         return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
-            "%zu \"%s\", but %d in the lines before", json_array_size(list), names[o->kind],
-            o->n_label);
+            "%zu \"%s\", but %d in the lines before", n_values(list), names[o->kind], o->n_label);
+    int rc = json_is_object(list) ? keep_classes(r, list, err) : 0;
+    if (rc != 0)
+        return rc;
     for (int k = 0; k < o->n_label; k++) {
-        const json_t *v = json_array_get(list, (size_t)k);
+        const json_t *v = json_is_object(list) ? json_object_get(list, r->class[k])
+                                               : json_array_get(list, (size_t)k);
         x[k] = json_number_value(v);
         if (!json_is_number(v) || !isfinite(x[k]))
             return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
@@ -101,9 +140,27 @@ static int read_values(const reader *r, const json_t *row, double *x, kh_err *er
     return o->kind == KH_LOGITS ? 0 : check_values(r, x, err);
 }
 
+/* The true class of one of keyhole's records: "true", a name. There "label" is the predicted one.
+ */
+static int read_true(const reader *r, const json_t *row, int *label, kh_err *err) {
+    const json_t *v = json_object_get(row, "true");
+    const char *name = json_string_value(v);
+    if (!v || json_is_null(v))
+        return 0;
+    for (int k = 0; name && k < r->out->n_label; k++)
+        if (strcmp(name, r->class[k]) == 0) {
+            *label = k;
+            return 0;
+        }
+    return kh_fail_at(err, KH_EFORMAT, r->name, r->line,
+        "\"true\" must be the name of a class in \"distribution\", or null");
+}
+
 static int read_label(const reader *r, const json_t *row, int *label, kh_err *err) {
     const json_t *v = json_object_get(row, "label");
     *label = -1;
+    if (r->class)
+        return read_true(r, row, label, err);
     if (!v || json_is_null(v))
         return 0;
     json_int_t n = json_integer_value(v);
@@ -170,6 +227,9 @@ int kh_predictions_parse(kh_predictions *out, const char *bytes, size_t n, const
         json_decref(row);
         at += len + 1;
     }
+    for (int k = 0; r.class && k < out->n_label; k++)
+        kh_free(r.class[k]);
+    kh_free(r.class);
     if (rc == 0 && out->n == 0)
         rc = kh_fail(err, KH_EFORMAT,
             "%s: no lines; expected one JSON object a line, such as {\"probs\": [0.1, 0.9], "

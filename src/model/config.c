@@ -1,48 +1,37 @@
 /* config.c - config.json into kh_config; see config.h.
  *
- * Three tables say what is read: the model types and their families, the whole numbers with their
- * keys and ranges, the names of activations. Keys that change what is computed but are not
- * supported (relative positions, decoders, quantisation) are looked for and refused; all other keys
- * are none of our business. */
+ * Tables say what is read: the whole numbers with their keys and ranges, and the names of
+ * activations; architecture.h has the model types. Keys that change what is computed but are not
+ * supported (relative positions, soft caps, quantisation, ...) are looked for and refused; all
+ * other keys are none of our business. */
 #include "model/config.h"
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct type_row {
-    const char *type;
-    kh_family family;
-    const char *architecture; /* written into new configs */
-} type_table[] = {
-    { "bert", KH_FAMILY_BERT, "BertForMaskedLM" },
-    { "roberta", KH_FAMILY_ROBERTA, "RobertaForMaskedLM" },
-    { "xlm-roberta", KH_FAMILY_ROBERTA, "XLMRobertaForMaskedLM" },
-    { "camembert", KH_FAMILY_ROBERTA, "CamembertForMaskedLM" },
-    { "distilbert", KH_FAMILY_DISTILBERT, "DistilBertForMaskedLM" },
-};
-enum { N_TYPES = sizeof type_table / sizeof *type_table };
-
 /* The ranges keep every product of two of them within a size_t, and refuse nothing that exists. */
 static const struct size_row {
     size_t offset;
-    const char *key, *distil_key; /* DistilBERT has names of its own */
+    const char *key, *distil_key, *gpt2_key; /* two families have names of their own */
     int max;
 } size_table[] = {
-    { offsetof(kh_config, layers), "num_hidden_layers", "n_layers", 1024 },
-    { offsetof(kh_config, hidden), "hidden_size", "dim", 1 << 16 },
-    { offsetof(kh_config, heads), "num_attention_heads", "n_heads", 1 << 12 },
-    { offsetof(kh_config, inner), "intermediate_size", "hidden_dim", 1 << 20 },
-    { offsetof(kh_config, vocab), "vocab_size", "vocab_size", 1 << 24 },
+    { offsetof(kh_config, layers), "num_hidden_layers", "n_layers", "n_layer", 1024 },
+    { offsetof(kh_config, hidden), "hidden_size", "dim", "n_embd", 1 << 16 },
+    { offsetof(kh_config, heads), "num_attention_heads", "n_heads", "n_head", 1 << 12 },
+    { offsetof(kh_config, inner), "intermediate_size", "hidden_dim", "n_inner", 1 << 20 },
+    { offsetof(kh_config, vocab), "vocab_size", "vocab_size", "vocab_size", 1 << 24 },
     { offsetof(kh_config, positions), "max_position_embeddings", "max_position_embeddings",
-        1 << 20 },
+        "n_positions", 1 << 20 },
 };
 enum { N_SIZES = sizeof size_table / sizeof *size_table };
 
+/* The first name of an activation is the one that is written. */
 static const struct act_row {
     const char *name;
     kh_act act;
@@ -51,94 +40,330 @@ static const struct act_row {
     { "gelu_new", KH_ACT_GELU_TANH },
     { "gelu_pytorch_tanh", KH_ACT_GELU_TANH },
     { "relu", KH_ACT_RELU },
+    { "silu", KH_ACT_SILU },
+    { "swish", KH_ACT_SILU },
 };
 enum { N_ACTS = sizeof act_table / sizeof *act_table };
 
 static const char *size_key(const struct size_row *row, kh_family family) {
-    return family == KH_FAMILY_DISTILBERT ? row->distil_key : row->key;
+    switch (family) {
+    case KH_FAMILY_DISTILBERT: return row->distil_key;
+    case KH_FAMILY_GPT2: return row->gpt2_key;
+    default: return row->key;
+    }
 }
+
+static const char *act_key(const kh_config *c) {
+    switch (c->arch->family) {
+    case KH_FAMILY_DISTILBERT: return "activation";
+    case KH_FAMILY_GPT2: return "activation_function";
+    case KH_FAMILY_GEMMA3: return "hidden_activation";
+    default: return "hidden_act";
+    }
+}
+
+static const char *eps_key(const kh_config *c) {
+    if (c->arch->family == KH_FAMILY_GPT2)
+        return "layer_norm_epsilon";
+    return c->arch->norm == KH_NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
+}
+
+/* ------------------------------------------------------------------------------ reading */
 
 static int read_type(kh_config *c, const json_t *root, const char *name, kh_err *err) {
     const char *type;
     int rc = kh_json_string(root, "model_type", &type, name, err);
     if (rc != 0)
         return rc;
-    for (int i = 0; i < N_TYPES; i++)
-        if (strcmp(type_table[i].type, type) == 0) {
-            c->type = type_table[i].type;
-            c->family = type_table[i].family;
-            return 0;
-        }
+    c->arch = kh_architecture_find(type);
+    if (c->arch)
+        return 0;
+    char known[512] = "";
+    for (const kh_architecture *a = kh_architecture_table; a->type; a++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", a->type);
+    }
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"model_type\" is \"%.60s\"; encoders of type bert, roberta, xlm-roberta, camembert "
-        "and distilbert are read",
-        name, type);
+        "%s: \"model_type\" is \"%.60s\"; models of type %s are read", name, type, known);
 }
 
 static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    kh_family family = c->arch->family;
     for (int i = 0; i < N_SIZES; i++) {
-        int *field = (int *)((char *)c + size_table[i].offset);
-        int rc = kh_json_int(
-            root, size_key(&size_table[i], c->family), 1, size_table[i].max, field, name, err);
+        const struct size_row *row = &size_table[i];
+        const char *key = size_key(row, family);
+        int *field = (int *)((char *)c + row->offset);
+        bool inner = family == KH_FAMILY_GPT2 && field == &c->inner; /* null: four times H */
+        int rc = inner ? kh_json_int_opt(root, key, 1, row->max, field, name, err)
+                       : kh_json_int(root, key, 1, row->max, field, name, err);
         if (rc != 0)
             return rc;
+        if (inner && *field == 0)
+            *field = 4 * c->hidden;
     }
-    c->types = c->family == KH_FAMILY_DISTILBERT ? 0 : 2;
-    c->pad = c->family == KH_FAMILY_ROBERTA ? 1 : 0;
+    c->pad = -1;
+    if (c->arch->causal)
+        return 0;
+    c->types = family == KH_FAMILY_DISTILBERT ? 0 : 2;
+    c->pad = family == KH_FAMILY_ROBERTA ? 1 : 0;
     int rc = kh_json_int_opt(root, "pad_token_id", 0, (1 << 24) - 1, &c->pad, name, err);
-    if (rc == 0 && c->family != KH_FAMILY_DISTILBERT)
+    if (rc == 0 && family != KH_FAMILY_DISTILBERT)
         rc = kh_json_int_opt(root, "type_vocab_size", 1, 1 << 10, &c->types, name, err);
     kh_config_set_pad(c, c->pad);
     return rc;
 }
 
+/* The activation that a config without one means. */
+static const char *usual_act(const kh_config *c) {
+    switch (c->arch->family) {
+    case KH_FAMILY_GPT2: return "gelu_new";
+    case KH_FAMILY_LLAMA: return "silu";
+    case KH_FAMILY_GEMMA3: return "gelu_pytorch_tanh";
+    default: return "gelu";
+    }
+}
+
 static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    const char *key = c->family == KH_FAMILY_DISTILBERT ? "activation" : "hidden_act",
-               *act = "gelu";
+    const char *key = act_key(c), *act = usual_act(c);
     int rc = kh_json_string_opt(root, key, &act, name, err);
     if (rc != 0)
         return rc;
     for (int i = 0; i < N_ACTS; i++)
         if (strcmp(act_table[i].name, act) == 0) {
             c->act = act_table[i].act;
-            c->head_act = c->family == KH_FAMILY_ROBERTA ? KH_ACT_GELU : c->act;
+            c->head_act = c->arch->family == KH_FAMILY_ROBERTA ? KH_ACT_GELU : c->act;
             return 0;
         }
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh and relu are computed", name,
-        key, act);
+        "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh, relu and silu are computed",
+        name, key, act);
+}
+
+static double usual_eps(const kh_config *c) {
+    if (c->arch->family == KH_FAMILY_GPT2)
+        return 1e-5;
+    return c->arch->norm == KH_NORM_LAYER ? 1e-12 : 1e-6; /* RoBERTa's configs say 1e-05 */
 }
 
 static int read_rest(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    c->eps = 1e-12; /* BERT's and DistilBERT's; RoBERTa's configs say 1e-05 */
-    int rc = c->family == KH_FAMILY_DISTILBERT
+    const char *key = eps_key(c);
+    c->eps = usual_eps(c);
+    int rc = c->arch->family == KH_FAMILY_DISTILBERT
         ? 0
-        : kh_json_number_opt(root, "layer_norm_eps", &c->eps, name, err);
+        : kh_json_number_opt(root, key, &c->eps, name, err);
     if (rc != 0)
         return rc;
     if (c->eps <= 0 || c->eps > 1)
-        return kh_fail(err, KH_EFORMAT,
-            "%s: \"layer_norm_eps\" is %g, expected a number above 0 and at most 1", name, c->eps);
-    c->tied = true;
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a number above 0 and at most 1",
+            name, key, c->eps);
+    c->tied = c->arch->family != KH_FAMILY_LLAMA;
     return kh_json_bool_opt(root, "tie_word_embeddings", &c->tied, name, err);
 }
 
+/* A number that must be above 0. */
+static int read_positive(
+    const json_t *obj, const char *key, double *out, bool needed, const char *place, kh_err *err) {
+    int rc = needed ? kh_json_number(obj, key, out, place, err)
+                    : kh_json_number_opt(obj, key, out, place, err);
+    if (rc == 0 && !(*out > 0))
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: \"%s\" is %g, expected a number above 0", place, key, *out);
+    return rc;
+}
+
+/* An object that says how frequencies are changed; older configs say "type" for "rope_type". */
+static int read_scaling(kh_rope *r, const json_t *o, const char *place, kh_err *err) {
+    const char *kind = "default";
+    int rc = kh_json_string_opt(o, "type", &kind, place, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(o, "rope_type", &kind, place, err);
+    if (rc != 0 || strcmp(kind, "default") == 0)
+        return rc;
+    bool llama3 = strcmp(kind, "llama3") == 0;
+    if (!llama3 && strcmp(kind, "linear") != 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: rotary positions of type \"%.60s\" are not computed; default, linear and llama3 "
+            "are",
+            place, kind);
+    r->kind = llama3 ? KH_ROPE_LLAMA3 : KH_ROPE_LINEAR;
+    rc = read_positive(o, "factor", &r->factor, true, place, err);
+    if (rc != 0 || !llama3)
+        return rc;
+    if ((rc = read_positive(o, "low_freq_factor", &r->low, true, place, err)) != 0 ||
+        (rc = read_positive(o, "high_freq_factor", &r->high, true, place, err)) != 0 ||
+        (rc = read_positive(
+             o, "original_max_position_embeddings", &r->original, true, place, err)) != 0)
+        return rc;
+    return r->high > r->low
+        ? 0
+        : kh_fail(err, KH_EFORMAT,
+              "%s: \"high_freq_factor\" is %g and must be above \"low_freq_factor\", which is %g",
+              place, r->high, r->low);
+}
+
+/* "rope_theta" and "rope_scaling", or one object "rope_parameters" with both. */
+static int read_rope(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    static const char *const KEYS[] = { "rope_scaling", "rope_parameters" };
+    kh_rope *r = &c->rope;
+    bool gemma = c->arch->family == KH_FAMILY_GEMMA3;
+    r->theta = gemma ? 1e6 : 1e4;
+    r->local_theta = gemma ? 1e4 : 0;
+    int rc = read_positive(root, "rope_theta", &r->theta, false, name, err);
+    if (rc == 0 && gemma)
+        rc = read_positive(root, "rope_local_base_freq", &r->local_theta, false, name, err);
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        const json_t *o = json_object_get(root, KEYS[i]);
+        char place[512];
+        snprintf(place, sizeof place, "%s: \"%s\"", name, KEYS[i]);
+        if (!o || json_is_null(o))
+            continue;
+        if (!json_is_object(o))
+            return kh_fail(err, KH_EFORMAT, "%s must be an object", place);
+        if (json_is_object(json_object_get(o, "full_attention")))
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "%s: settings for each kind of layer are not read; write \"rope_theta\" and "
+                "\"rope_local_base_freq\"",
+                place);
+        rc = read_positive(o, "rope_theta", &r->theta, false, place, err);
+        if (rc == 0)
+            rc = read_scaling(r, o, place, err);
+    }
+    return rc;
+}
+
+/* A list of what every layer is, if there is one, must say what the other keys say. */
+static int check_layer_types(
+    const kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    const json_t *list = json_object_get(root, "layer_types");
+    if (!list || json_is_null(list))
+        return 0;
+    if (!json_is_array(list) || json_array_size(list) != (size_t)c->layers)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"layer_types\" must be a list of %d names", name, c->layers);
+    for (int l = 0; l < c->layers; l++) {
+        const char *have = json_string_value(json_array_get(list, (size_t)l));
+        const char *want = kh_config_window(c, l) > 0 ? "sliding_attention" : "full_attention";
+        if (!have || strcmp(have, want) != 0)
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "%s: \"layer_types\" calls layer %d \"%.40s\", the other keys make it \"%s\"", name,
+                l, have ? have : "?", want);
+    }
+    return 0;
+}
+
+/* Which layers see only so far back: Mistral's all, Qwen's from one on, Gemma's all but each sixth.
+ */
+static int read_window(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    bool qwen = strncmp(c->arch->type, "qwen", 4) == 0, used = !qwen;
+    bool gemma = c->arch->family == KH_FAMILY_GEMMA3;
+    int rc = 0;
+    if (strcmp(c->arch->type, "llama") == 0)
+        return 0;
+    if (qwen)
+        rc = kh_json_bool_opt(root, "use_sliding_window", &used, name, err);
+    if (used && !json_object_get(root, "sliding_window"))
+        c->window = 4096; /* what these types mean by silence; null is none */
+    if (rc == 0 && used)
+        rc = kh_json_int_opt(root, "sliding_window", 1, 1 << 30, &c->window, name, err);
+    if (rc == 0 && used && qwen)
+        rc = kh_json_int(root, "max_window_layers", 0, 1024, &c->window_first, name, err);
+    if (rc == 0 && gemma) {
+        c->window_every = 6;
+        rc = kh_json_int_opt(root, "_sliding_window_pattern", 1, 1024, &c->window_every, name, err);
+        if (rc == 0)
+            rc = kh_json_int_opt(
+                root, "sliding_window_pattern", 1, 1024, &c->window_every, name, err);
+    }
+    return rc ? rc : check_layer_types(c, root, name, err);
+}
+
+/* What decoders with rotary positions have beyond sizes. */
+static int read_rotary(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    bool gemma = c->arch->family == KH_FAMILY_GEMMA3, bias = false, mlp = false;
+    c->kv_heads = c->heads;
+    int rc = gemma
+        ? kh_json_int(root, "num_key_value_heads", 1, 1 << 12, &c->kv_heads, name, err)
+        : kh_json_int_opt(root, "num_key_value_heads", 1, 1 << 12, &c->kv_heads, name, err);
+    if (gemma)
+        c->head_width = 256;
+    if (rc == 0)
+        rc = kh_json_int_opt(root, "head_dim", 1, 1 << 12, &c->head_width, name, err);
+    if (rc == 0 && gemma) {
+        c->query_scale = 256;
+        rc = read_positive(root, "query_pre_attn_scalar", &c->query_scale, false, name, err);
+    }
+    if (rc == 0 && strcmp(c->arch->type, "qwen2") != 0) /* where they are a matter of the type */
+        rc = kh_json_bool_opt(root, "attention_bias", &bias, name, err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "mlp_bias", &mlp, name, err);
+    c->bias = (bias ? KH_BIAS_QKV | KH_BIAS_OUT : 0U) | (mlp ? (unsigned)KH_BIAS_MLP : 0U);
+    if (rc == 0)
+        rc = read_rope(c, root, name, err);
+    return rc ? rc : read_window(c, root, name, err);
+}
+
+/* ----------------------------------------------------------------------------- refusing */
+
+/* A flag that would change what is computed, and the value with which it does not. */
+static int refuse_flag(
+    const json_t *root, const char *key, bool harmless, const char *name, kh_err *err) {
+    bool value = harmless;
+    int rc = kh_json_bool_opt(root, key, &value, name, err);
+    if (rc == 0 && value != harmless)
+        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: \"%s\" is %s, which is not computed", name, key,
+            value ? "true" : "false");
+    return rc;
+}
+
+/* A number that would change what is computed unless it is null or `harmless`. */
+static int refuse_number(
+    const json_t *root, const char *key, double harmless, const char *name, kh_err *err) {
+    double value = harmless;
+    int rc = kh_json_number_opt(root, key, &value, name, err);
+    if (rc == 0 && !(value >= harmless && value <= harmless))
+        rc = kh_fail(
+            err, KH_EUNSUPPORTED, "%s: \"%s\" is %g, which is not computed", name, key, value);
+    return rc;
+}
+
+static int refuse_in_decoder(const json_t *root, const char *name, kh_err *err) {
+    static const struct {
+        const char *key;
+        bool harmless;
+    } flag[] = { { "scale_attn_weights", true }, { "scale_attn_by_inverse_layer_idx", false },
+        { "add_cross_attention", false }, { "use_bidirectional_attention", false } };
+    static const struct {
+        const char *key;
+        double harmless;
+    } number[] = { { "partial_rotary_factor", 1 }, { "attn_logit_softcapping", 0 },
+        { "final_logit_softcapping", 0 }, { "logit_scale", 1 }, { "embedding_multiplier", 1 } };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof flag / sizeof *flag && rc == 0; i++)
+        rc = refuse_flag(root, flag[i].key, flag[i].harmless, name, err);
+    for (size_t i = 0; i < sizeof number / sizeof *number && rc == 0; i++)
+        rc = refuse_number(root, number[i].key, number[i].harmless, name, err);
+    return rc;
+}
+
 /* What would be computed differently if we just went on. */
-static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
+static int refuse_unknown(const kh_config *c, const json_t *root, const char *name, kh_err *err) {
     const char *positions = "absolute";
     bool decoder = false;
     int rc = kh_json_string_opt(root, "position_embedding_type", &positions, name, err);
     if (rc == 0)
         rc = kh_json_bool_opt(root, "is_decoder", &decoder, name, err);
+    if (rc == 0 && c->arch->causal)
+        rc = refuse_in_decoder(root, name, err);
     if (rc != 0)
         return rc;
     if (strcmp(positions, "absolute") != 0)
         return kh_fail(err, KH_EUNSUPPORTED,
             "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
             name, positions);
-    if (decoder)
-        return kh_fail(
-            err, KH_EUNSUPPORTED, "%s: \"is_decoder\" is true; only encoders are read", name);
+    if (decoder && !c->arch->causal)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: \"is_decoder\" is true; models of type %s are read as encoders", name,
+            c->arch->type);
     if (json_is_object(json_object_get(root, "quantization_config")))
         return kh_fail(err, KH_EUNSUPPORTED,
             "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 "
@@ -147,17 +372,36 @@ static int refuse_unknown(const json_t *root, const char *name, kh_err *err) {
     return 0;
 }
 
+/* Heads of queries, keys and values. */
+static int check_heads(const kh_config *c, const char *place, kh_err *err) {
+    if (c->head_width == 0 && c->hidden % c->heads != 0)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden,
+            c->heads);
+    if (c->heads % kh_config_kv_heads(c) != 0)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: %d attention heads cannot share %d heads of keys and values", place, c->heads,
+            c->kv_heads);
+    if (c->arch->position == KH_POSITION_ROTARY && kh_config_head_width(c) % 2 != 0)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: heads of %d numbers have no rotary positions; the number must be even", place,
+            kh_config_head_width(c));
+    if (kh_config_q_width(c) > 1 << 17)
+        return kh_fail(err, KH_EFORMAT, "%s: %d heads of %d numbers are too many", place, c->heads,
+            kh_config_head_width(c));
+    return 0;
+}
+
 int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int value = *(const int *)((const char *)c + size_table[i].offset);
         if (value < 1 || value > size_table[i].max)
             return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a whole number from 1 to %d", place,
-                size_key(&size_table[i], c->family), size_table[i].max);
+                size_key(&size_table[i], c->arch->family), size_table[i].max);
     }
-    if (c->hidden % c->heads != 0)
-        return kh_fail(err, KH_EFORMAT,
-            "%s: a hidden size of %d cannot be divided among %d attention heads", place, c->hidden,
-            c->heads);
+    int rc = check_heads(c, place, err);
+    if (rc != 0)
+        return rc;
     if (c->pad >= c->vocab)
         return kh_fail(err, KH_EFORMAT, "%s: \"pad_token_id\" is %d in a vocabulary of %d", place,
             c->pad, c->vocab);
@@ -176,7 +420,9 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
         (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
-        (rc = read_rest(c, root, name, err)) == 0 && (rc = refuse_unknown(root, name, err)) == 0)
+        (rc = read_rest(c, root, name, err)) == 0 &&
+        (rc = refuse_unknown(c, root, name, err)) == 0 &&
+        (c->arch->position != KH_POSITION_ROTARY || (rc = read_rotary(c, root, name, err)) == 0))
         rc = kh_config_check(c, name, err);
     json_decref(root);
     return rc;
@@ -191,25 +437,100 @@ int kh_config_read(kh_config *c, const char *path, kh_err *err) {
     return rc;
 }
 
+/* ----------------------------------------------------------------------------- writing */
+
+static void put_rotary(const kh_config *c, kh_buf *out) {
+    const kh_rope *r = &c->rope;
+    kh_buf_printf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
+        kh_config_kv_heads(c), kh_config_head_width(c));
+    kh_buf_printf(out, "  \"rope_theta\": %.17g,\n", r->theta);
+    if (r->kind != KH_ROPE_PLAIN)
+        kh_buf_printf(out, "  \"rope_scaling\": { \"rope_type\": \"%s\", \"factor\": %.17g",
+            r->kind == KH_ROPE_LINEAR ? "linear" : "llama3", r->factor);
+    if (r->kind == KH_ROPE_LLAMA3)
+        kh_buf_printf(out,
+            ", \"low_freq_factor\": %.17g, \"high_freq_factor\": %.17g, "
+            "\"original_max_position_embeddings\": %.17g",
+            r->low, r->high, r->original);
+    kh_buf_text(out, r->kind != KH_ROPE_PLAIN ? " },\n" : "");
+    if (c->bias & KH_BIAS_QKV)
+        kh_buf_text(out, "  \"attention_bias\": true,\n");
+    if (c->bias & KH_BIAS_MLP)
+        kh_buf_text(out, "  \"mlp_bias\": true,\n");
+    if (c->window > 0)
+        kh_buf_printf(out, "  \"sliding_window\": %d,\n", c->window);
+    if (c->window > 0 && strncmp(c->arch->type, "qwen", 4) == 0)
+        kh_buf_printf(out, "  \"use_sliding_window\": true,\n  \"max_window_layers\": %d,\n",
+            c->window_first);
+    if (c->arch->family == KH_FAMILY_GEMMA3)
+        kh_buf_printf(out,
+            "  \"sliding_window_pattern\": %d,\n  \"rope_local_base_freq\": %.17g,\n  "
+            "\"query_pre_attn_scalar\": %.17g,\n",
+            c->window_every, r->local_theta, c->query_scale);
+}
+
 void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
     static const char *const torch_name[] = { "float32", "float32", "float16", "bfloat16" };
-    int type = 0, act = 0;
-    while (strcmp(type_table[type].type, c->type) != 0)
-        type++;
+    const kh_architecture *a = c->arch;
+    int act = 0;
     while (act_table[act].act != c->act)
         act++;
-    bool distil = c->family == KH_FAMILY_DISTILBERT;
     kh_buf_printf(out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n",
-        type_table[type].architecture, c->type);
+        a->class, a->type);
     for (int i = 0; i < N_SIZES; i++)
-        kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], c->family),
+        kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], a->family),
             *(const int *)((const char *)c + size_table[i].offset));
-    kh_buf_printf(
-        out, "  \"%s\": \"%s\",\n", distil ? "activation" : "hidden_act", act_table[act].name);
-    if (!distil)
-        kh_buf_printf(
-            out, "  \"type_vocab_size\": %d,\n  \"layer_norm_eps\": %.15g,\n", c->types, c->eps);
-    kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
+    kh_buf_printf(out, "  \"%s\": \"%s\",\n", act_key(c), act_table[act].name);
+    if (c->types > 0)
+        kh_buf_printf(out, "  \"type_vocab_size\": %d,\n", c->types);
+    if (a->family != KH_FAMILY_DISTILBERT)
+        kh_buf_printf(out, "  \"%s\": %.15g,\n", eps_key(c), c->eps);
+    if (a->position == KH_POSITION_ROTARY)
+        put_rotary(c, out);
+    if (c->pad >= 0)
+        kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
     kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
         c->tied ? "true" : "false", torch_name[dtype]);
+}
+
+/* ---------------------------------------------------------------------- what follows from it */
+
+double kh_config_attention_scale(const kh_config *c) {
+    return 1 / sqrt(c->query_scale > 0 ? c->query_scale : kh_config_head_width(c));
+}
+
+int kh_config_window(const kh_config *c, int layer) {
+    bool whole =
+        layer < c->window_first || (c->window_every > 0 && (layer + 1) % c->window_every == 0);
+    return whole ? 0 : c->window;
+}
+
+float kh_config_word_scale(const kh_config *c) {
+    return c->arch->scaled_words ? (float)sqrt(c->hidden) : 1;
+}
+
+/* Llama 3: a frequency that turns less than `low` times within the first length is divided by the
+ * factor, one that turns more than `high` times stays, those between are mixed. */
+static double change_frequency(const kh_rope *r, double f) {
+    double turns = r->original * f / 6.283185307179586477, smooth;
+    switch (r->kind) {
+    case KH_ROPE_PLAIN: return f;
+    case KH_ROPE_LINEAR: return f / r->factor;
+    case KH_ROPE_LLAMA3: break;
+    }
+    if (turns < r->low)
+        return f / r->factor;
+    if (turns > r->high)
+        return f;
+    smooth = (turns - r->low) / (r->high - r->low);
+    return (1 - smooth) * f / r->factor + smooth * f;
+}
+
+void kh_config_frequencies(const kh_config *c, int layer, double *out) {
+    int width = kh_config_head_width(c);
+    bool local = c->rope.local_theta > 0 && kh_config_window(c, layer) > 0;
+    for (int i = 0; i < width / 2; i++) {
+        double f = pow(local ? c->rope.local_theta : c->rope.theta, -2.0 * i / width);
+        out[i] = local ? f : change_frequency(&c->rope, f);
+    }
 }

@@ -1,40 +1,53 @@
-/* config.h - config.json of a Hugging Face encoder, checked: what is not understood is refused by
- * name. */
+/* config.h - config.json of a Hugging Face model, checked: what is not understood is refused by
+ * name. What follows from the type alone is in architecture.h. */
 #ifndef KH_MODEL_CONFIG_H
 #define KH_MODEL_CONFIG_H
 
 #include "base/buf.h"
 #include "keyhole.h"
-
-typedef enum kh_family {
-    KH_FAMILY_BERT,
-    KH_FAMILY_ROBERTA,
-    KH_FAMILY_DISTILBERT,
-    KH_FAMILY_COUNT
-} kh_family;
+#include "model/architecture.h"
 
 typedef enum kh_act {
     KH_ACT_GELU,      /* x * Phi(x), through erf: "gelu" */
     KH_ACT_GELU_TANH, /* its tanh approximation: "gelu_new", "gelu_pytorch_tanh" */
     KH_ACT_RELU,
+    KH_ACT_SILU, /* x / (1 + e^-x): "silu" */
 } kh_act;
 
+/* How frequencies of rotary positions are changed, so that a model reads texts longer than those
+ * that it was taught on. */
+typedef enum kh_rope_kind { KH_ROPE_PLAIN, KH_ROPE_LINEAR, KH_ROPE_LLAMA3 } kh_rope_kind;
+
+typedef struct kh_rope {
+    double theta;       /* base of the frequencies */
+    double local_theta; /* of layers with a window; 0: the same */
+    kh_rope_kind kind;  /* what follows is for it; layers with a base of their own are plain */
+    double factor, low, high, original;
+} kh_rope;
+
 typedef struct kh_config {
-    kh_family family;   /* whose rules hold: tensor names, positions, head */
-    const char *type;   /* "model_type"; static */
+    const kh_architecture *arch;
     int layers;         /* L */
     int hidden;         /* H */
-    int heads;          /* A, divides H */
+    int heads;          /* A */
+    int kv_heads;       /* heads of keys and values, divides A; 0: A */
+    int head_width;     /* D, numbers of a head; 0: H / A */
     int inner;          /* I, width of the feed-forward part */
     int vocab;          /* V */
-    int positions;      /* P, rows of the position table */
+    int positions;      /* P, rows of the position table, or how many places are known */
     int types;          /* T, rows of the token-type table; 0: the family has none */
     int pad;            /* id of the padding token */
     int first_position; /* position of the first token: 0, RoBERTa pad + 1 */
-    double eps;         /* of every LayerNorm */
+    double eps;         /* of every norm */
     kh_act act;         /* of the feed-forward part */
     kh_act head_act;    /* of the head: RoBERTa's is always GELU */
     bool tied;          /* the decoder is the word-embedding matrix */
+    unsigned bias;      /* kh_bias, beyond those of the architecture */
+    kh_rope rope;
+    double query_scale; /* what attention divides by is its root; 0: D */
+    int window;         /* places that a token sees, itself included; 0: all */
+    int window_first;   /* layers before this one have no window, */
+    int window_every;   /* nor has every so-manieth; 0: all the others have it */
 } kh_config;
 
 int kh_config_read(kh_config *, const char *path, kh_err *err);
@@ -46,17 +59,43 @@ void kh_config_put(const kh_config *, kh_dtype, kh_buf *out);
  * sentence. */
 int kh_config_check(const kh_config *, const char *place, kh_err *err);
 
+/* What 0 stands for above. */
+static inline int kh_config_kv_heads(const kh_config *c) {
+    return c->kv_heads > 0 ? c->kv_heads : c->heads;
+}
+static inline int kh_config_head_width(const kh_config *c) {
+    return c->head_width > 0 ? c->head_width : c->hidden / c->heads;
+}
+/* Numbers of all heads: of queries, and of keys or values. */
+static inline int kh_config_q_width(const kh_config *c) {
+    return c->heads * kh_config_head_width(c);
+}
+static inline int kh_config_kv_width(const kh_config *c) {
+    return kh_config_kv_heads(c) * kh_config_head_width(c);
+}
+static inline bool kh_config_has_bias(const kh_config *c, unsigned bias) {
+    return ((c->arch->bias | c->bias) & bias) != 0;
+}
+/* What scores of attention are multiplied by. */
+double kh_config_attention_scale(const kh_config *);
+/* The window of a layer, 0: none. */
+int kh_config_window(const kh_config *, int layer);
+/* What word embeddings are multiplied by before anything else: 1 in most. */
+float kh_config_word_scale(const kh_config *);
+/* Radians a position turns pair i of numbers by, [D / 2], in this layer. */
+void kh_config_frequencies(const kh_config *, int layer, double *out);
+
 /* Sets the padding token, and with it where positions start. */
 static inline void kh_config_set_pad(kh_config *c, int pad) {
     c->pad = pad;
-    c->first_position = c->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
+    c->first_position = c->arch->family == KH_FAMILY_ROBERTA ? pad + 1 : 0;
 }
 
 /* The position of the next token of a sequence; *next starts as first_position. BERT counts every
  * token. RoBERTa gives a padding token inside the text position `pad` and does not count it, unless
  * the input comes as word embeddings (`embedded`), in which tokens cannot be seen. */
 static inline int kh_config_position(const kh_config *c, int32_t id, bool embedded, int *next) {
-    bool skipped = c->family == KH_FAMILY_ROBERTA && !embedded && id == c->pad;
+    bool skipped = c->arch->family == KH_FAMILY_ROBERTA && !embedded && id == c->pad;
     return skipped ? c->pad : (*next)++;
 }
 

@@ -136,6 +136,12 @@ static bool head_pack(kh_engine *e) {
 
 int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
     *out = NULL;
+    if (m->config.arch->causal) {
+        kh_fail(err, KH_EUNSUPPORTED, "%s: a %s model is a decoder, which the engine does not run",
+            m->dir, m->config.arch->type);
+        kh_model_close(m);
+        return KH_EUNSUPPORTED;
+    }
     kh_engine *e = kh_calloc(1, sizeof *e);
     if (!e) {
         kh_model_close(m);
@@ -218,7 +224,11 @@ static void apply(const kh_engine *e, const dense *d, const float *x, int rows,
 }
 
 static kh_epilogue epilogue_of(kh_act act) {
-    return act == KH_ACT_GELU ? KH_GELU : act == KH_ACT_GELU_TANH ? KH_GELU_TANH : KH_RELU;
+    static const kh_epilogue OF[] = { [KH_ACT_GELU] = KH_GELU,
+        [KH_ACT_GELU_TANH] = KH_GELU_TANH,
+        [KH_ACT_RELU] = KH_RELU,
+        [KH_ACT_SILU] = KH_SILU };
+    return OF[act];
 }
 
 /* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the

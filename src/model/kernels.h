@@ -27,7 +27,8 @@ typedef enum kh_epilogue {
     KH_PLAIN,
     KH_GELU,
     KH_GELU_TANH,
-    KH_RELU
+    KH_RELU,
+    KH_SILU
 } kh_epilogue; /* GELU by erf, or its tanh form */
 
 typedef struct kh_product {

@@ -120,11 +120,14 @@ static inline v_f32 gelu_tanh_f32(v_f32 x) {
     return x / (splat(1.0f) + exp_f32(splat(-2.0f) * u));
 }
 
+static inline v_f32 silu_f32(v_f32 x) { return x / (splat(1.0f) + exp_f32(-x)); }
+
 static inline v_f32 bend(kh_epilogue epilogue, v_f32 x) {
     switch (epilogue) {
     case KH_GELU: return gelu_f32(x);
     case KH_GELU_TANH: return gelu_tanh_f32(x);
     case KH_RELU: return choose(x < splat(0.0f), splat(0.0f), x);
+    case KH_SILU: return silu_f32(x);
     case KH_PLAIN: break;
     }
     return x;

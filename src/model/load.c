@@ -39,15 +39,15 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
     const kh_array *a = s->array;
     const char *path = kh_safetensors_path(s->file);
     size_t want[2];
-    int rank = kh_weight_shape(row, c, want);
+    int rank = kh_weight_stored_shape(row, c, want);
     if (a->rank != rank || memcmp(a->shape, want, (size_t)rank * sizeof *want) != 0) {
         char have_text[256], want_text[64];
         kh_shape_text(a->shape, a->rank, have_text, sizeof have_text);
         kh_shape_text(want, rank, want_text, sizeof want_text);
         return kh_fail(err, KH_EMISMATCH,
             "%s: tensor \"%s\" has shape %s, but config.json says [%s%s%s] = %s", path, a->name,
-            have_text, row->rows ? kh_weight_key(row->rows) : "", row->rows ? ", " : "",
-            kh_weight_key(row->cols), want_text);
+            have_text, row->rows ? kh_weight_key(c, row->rows) : "", row->rows ? ", " : "",
+            kh_weight_key(c, row->cols), want_text);
     }
     if (a->dtype == KH_DTYPE_ANY)
         return kh_fail(err, KH_EUNSUPPORTED,
@@ -80,29 +80,61 @@ static int convert(const loader *l, const kh_stored *s, const void *in, void *to
         kh_safetensors_path(s->file), s->array->name, kh_dtype_name(dtype));
 }
 
-/* Reads the whole array into t, which has its shape and format but no memory yet. */
-static int read_tensor(loader *l, const kh_stored *s, kh_tensor *t, kh_err *err) {
+/* n numbers of the array from number `at` on, hashed and checked, to `to` in t's format; `first` is
+ * where they belong in t, for messages. */
+static int read_piece(loader *l, const kh_stored *s, const kh_tensor *t, size_t at, size_t n,
+    void *to, size_t first, kh_err *err) {
     kh_dtype from = s->array->dtype;
-    size_t from_bytes = kh_dtype_bytes(from), to_bytes = kh_dtype_bytes(t->dtype);
-    size_t n = (size_t)t->rows * (size_t)t->cols;
-    t->data = kh_aligned(n * to_bytes);
+    size_t bytes = kh_dtype_bytes(from);
+    char *in = from == t->dtype ? to : l->piece;
+    int rc = kh_safetensors_read(s->file, s->array, at * bytes, n * bytes, in, err);
+    if (rc != 0)
+        return rc;
+    XXH3_64bits_update(&l->hash, in, n * bytes);
+    size_t bad = l->opts.allow_nonfinite ? n : kh_numbers_nonfinite(in, from, n);
+    if (bad < n)
+        return fail_nonfinite(s, t, first + bad, err);
+    return in != to ? convert(l, s, in, to, t->dtype, n, err) : 0;
+}
+
+/* A matrix that is stored as [in, out], from output `at` of `all` on: row after row of the file
+ * becomes a column. */
+static int read_turned(
+    loader *l, const kh_stored *s, kh_tensor *t, size_t at, size_t all, kh_err *err) {
+    size_t rows = (size_t)t->rows, cols = (size_t)t->cols, bytes = kh_dtype_bytes(t->dtype);
+    size_t most = PIECE / kh_dtype_bytes(s->array->dtype);
+    char *column = kh_aligned(rows * bytes);
+    int rc = column ? 0 : kh_fail_memory(err);
+    for (size_t c = 0; c < cols && rc == 0; c++) {
+        for (size_t r = 0, n; r < rows && rc == 0; r += n) {
+            n = rows - r < most ? rows - r : most;
+            rc = read_piece(l, s, t, c * all + at + r, n, column + r * bytes, c * rows + r, err);
+        }
+        for (size_t r = 0; r < rows && rc == 0; r++)
+            memcpy((char *)t->data + (r * cols + c) * bytes, column + r * bytes, bytes);
+    }
+    kh_free(column);
+    return rc;
+}
+
+/* Reads the array, or one part of it, into t, which has its shape and format but no memory yet. */
+static int read_tensor(
+    loader *l, const kh_spelling *how, const kh_stored *s, kh_tensor *t, kh_err *err) {
+    size_t most = PIECE / kh_dtype_bytes(s->array->dtype), bytes = kh_dtype_bytes(t->dtype);
+    size_t n = (size_t)t->rows * (size_t)t->cols, parts = how->parts > 1 ? (size_t)how->parts : 1;
+    t->data = kh_aligned(n * bytes);
     if (!t->data)
         return kh_fail_memory(err);
-    for (size_t at = 0, many; at < n; at += many) {
-        many = n - at < PIECE / from_bytes ? n - at : PIECE / from_bytes;
-        char *to = (char *)t->data + at * to_bytes, *in = from == t->dtype ? to : l->piece;
-        int rc =
-            kh_safetensors_read(s->file, s->array, at * from_bytes, many * from_bytes, in, err);
-        if (rc != 0)
-            return rc;
-        XXH3_64bits_update(&l->hash, in, many * from_bytes);
-        size_t bad = l->opts.allow_nonfinite ? many : kh_numbers_nonfinite(in, from, many);
-        if (bad < many)
-            return fail_nonfinite(s, t, at + bad, err);
-        if (in != to && (rc = convert(l, s, in, to, t->dtype, many, err)) != 0)
-            return rc;
+    if (how->turned)
+        return read_turned(
+            l, s, t, (size_t)how->part * (size_t)t->rows, parts * (size_t)t->rows, err);
+    int rc = 0;
+    for (size_t at = 0, many; at < n && rc == 0; at += many) {
+        many = n - at < most ? n - at : most;
+        rc = read_piece(
+            l, s, t, (size_t)how->part * n + at, many, (char *)t->data + at * bytes, at, err);
     }
-    return 0;
+    return rc;
 }
 
 /* The first spelling that is there; all spellings become known, so that none is reported as unused.
@@ -125,12 +157,14 @@ static int fail_missing(const loader *l, const kh_weight *row, int layer, kh_err
     const kh_config *c = &l->m->config;
     char name[NAME_MAX_BYTES];
     kh_weight_name(row, c, l->prefixed, layer, 0, name, sizeof name);
-    const char *why = row->need == KH_NEED_DECODER ? "\"tie_word_embeddings\" is false, so the head"
-        : row->need == KH_NEED_HEAD                ? "the masked-language-model head"
-                                                   : "the encoder";
+    const char *why = c->arch->causal ? "the decoder" : "the encoder";
+    if (row->need == KH_NEED_DECODER)
+        why = "\"tie_word_embeddings\" is false, so the head";
+    if (row->need == KH_NEED_HEAD)
+        why = "the masked-language-model head";
     return kh_fail(err, KH_EMISSING,
         "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why,
-        c->type, c->layers);
+        c->arch->type, c->layers);
 }
 
 static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t, kh_err *err) {
@@ -152,7 +186,7 @@ static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t,
     t->dtype = !row->rows               ? KH_DTYPE_F32
         : l->opts.store != KH_DTYPE_ANY ? l->opts.store
                                         : s->array->dtype;
-    return read_tensor(l, s, t, err);
+    return read_tensor(l, kh_weight_spelling(row, &l->m->config), s, t, err);
 }
 
 /* --------------------------------------------------------------------------------- all of them */
@@ -170,7 +204,7 @@ static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
     loader quiet = { .m = l->m, .opts = { .allow_nonfinite = true }, .piece = l->piece };
     XXH3_64bits_reset(&quiet.hash);
     kh_tensor t = { .dtype = word->dtype, .rows = word->rows, .cols = word->cols };
-    rc = read_tensor(&quiet, s, &t, err);
+    rc = read_tensor(&quiet, kh_weight_spelling(row, &l->m->config), s, &t, err);
     if (rc == 0 && memcmp(t.data, word->data, kh_tensor_bytes(word)) != 0)
         rc = kh_fail(err, KH_EMISMATCH,
             "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in "
@@ -182,7 +216,7 @@ static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
 
 static int load_weights(loader *l, kh_err *err) {
     kh_model *m = l->m;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++) {
+    for (const kh_weight *row = kh_weight_table; row->cols; row++) {
         if (!kh_weight_wanted(row, &m->config, m->head))
             continue;
         for (int layer = 0; layer < (row->layered ? m->config.layers : 1); layer++) {
@@ -193,7 +227,7 @@ static int load_weights(loader *l, kh_err *err) {
             m->params += (size_t)t->rows * (size_t)t->cols;
         }
     }
-    for (const kh_weight *row = kh_weight_table; row->name[0] && m->config.tied; row++) {
+    for (const kh_weight *row = kh_weight_table; row->cols && m->config.tied; row++) {
         int rc = row->need == KH_NEED_DECODER ? check_tied_decoder(l, row, err) : 0;
         if (rc != 0)
             return rc;
@@ -206,38 +240,50 @@ static int load_weights(loader *l, kh_err *err) {
 /* Which of two layouts the folder has: names with or without prefix, with or without head. */
 static void find_layout(loader *l) {
     char name[NAME_MAX_BYTES];
+    bool causal = l->m->config.arch->causal;
     kh_weight_name(&kh_weight_table[0], &l->m->config, false, 0, 0, name, sizeof name);
     l->prefixed = kh_checkpoint_find(&l->files, name) == NULL;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
-        if (row->need == KH_NEED_HEAD && find_weight(l, row, 0))
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
+        if (row->need == (causal ? KH_NEED_DECODER : KH_NEED_HEAD) && find_weight(l, row, 0))
             l->m->head = true;
+    if (causal && l->m->config.tied)
+        l->m->head = true; /* it needs no tensor of its own */
 }
 
 /* --------------------------------------------------------------------------- what is left over */
 
-/* Tensors that models carry around and masked-language modelling does not need. */
+/* Tensors that models carry around and no forward pass needs: by how their names begin or end. */
 static bool is_harmless(const char *name) {
     static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids",
         "pooler.", "cls.seq_relationship." };
+    static const char *const end[] = { ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq" };
+    size_t n = strlen(name);
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof end / sizeof *end; i++)
+        if (n >= strlen(end[i]) && strcmp(name + n - strlen(end[i]), end[i]) == 0)
             return true;
     return false;
 }
 
 /* The layer that a tensor of this name belongs to, or -1. */
 static long layer_of(const char *name) {
-    const char *at = strstr(name, "layer.");
-    if (!at || (at != name + strlen("encoder.") && at != name + strlen("transformer.")))
-        return -1;
-    char *end;
-    long layer = strtol(at + strlen("layer."), &end, 10);
-    return *end == '.' ? layer : -1;
+    static const char *const start[] = { "encoder.layer.", "transformer.layer.", "h.", "layers." };
+    for (size_t i = 0; i < sizeof start / sizeof *start; i++) {
+        size_t n = strlen(start[i]);
+        char *end;
+        if (strncmp(name, start[i], n) != 0)
+            continue;
+        long layer = strtol(name + n, &end, 10);
+        return *end == '.' && end > name + n ? layer : -1;
+    }
+    return -1;
 }
 
 static int sort_left_over(loader *l, kh_err *err) {
     kh_model *m = l->m;
-    const char *prefix = kh_family_prefix(m->config.family);
+    const char *prefix = kh_family_prefix(m->config.arch->family);
     m->extra = kh_arena_array(&m->arena, (size_t)l->files.n + 1, sizeof *m->extra);
     if (!m->extra)
         return kh_fail_memory(err);
@@ -258,7 +304,7 @@ static int sort_left_over(loader *l, kh_err *err) {
     if (m->n_extra > 0)
         kh_log(l->opts.hooks, KH_WARN,
             "%s: %d tensor%s that a %s model does not have, among them \"%s\": not used", m->dir,
-            m->n_extra, m->n_extra > 1 ? "s" : "", m->config.type, m->extra[0]);
+            m->n_extra, m->n_extra > 1 ? "s" : "", m->config.arch->type, m->extra[0]);
     return 0;
 }
 
@@ -282,12 +328,21 @@ static int read_config(kh_model *m, kh_err *err) {
 /* The sizes and settings that change results, in a fixed order. */
 static void hash_config(loader *l) {
     const kh_config *c = &l->m->config;
-    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->family, c->layers, c->hidden, c->heads,
-        c->inner, c->vocab, c->positions, c->types, c->pad, (int)c->act, (int)c->head_act, c->tied,
-        l->m->head };
+    const int32_t sizes[] = { FINGERPRINT_VERSION, (int)c->arch->family, c->layers, c->hidden,
+        c->heads, c->inner, c->vocab, c->positions, c->types, c->pad, (int)c->act, (int)c->head_act,
+        c->tied, l->m->head };
     XXH3_64bits_reset(&l->hash);
     XXH3_64bits_update(&l->hash, sizes, sizeof sizes);
     XXH3_64bits_update(&l->hash, &c->eps, sizeof c->eps);
+    if (!c->arch->causal) /* fingerprints of encoders are as they were before there were decoders */
+        return;
+    const int32_t more[] = { (int)(c->arch - kh_architecture_table), kh_config_kv_heads(c),
+        kh_config_head_width(c), (int)c->bias, (int)c->rope.kind, c->window, c->window_first,
+        c->window_every };
+    const double numbers[] = { c->rope.theta, c->rope.local_theta, c->rope.factor, c->rope.low,
+        c->rope.high, c->rope.original, c->query_scale };
+    XXH3_64bits_update(&l->hash, more, sizeof more);
+    XXH3_64bits_update(&l->hash, numbers, sizeof numbers);
 }
 
 static int load(loader *l, kh_err *err) {
@@ -336,7 +391,7 @@ void kh_model_drop(kh_model *m, kh_tensor *t) {
 void kh_model_close(kh_model *m) {
     if (!m)
         return;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         for (int layer = 0; layer < (!row->layered       ? 1
                                             : m->w.layer ? m->config.layers
                                                          : 0);
@@ -351,15 +406,14 @@ int kh_model_needs_head(const kh_model *m, const char *what, kh_err *err) {
     if (m->head)
         return 0;
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: the model has no masked-language-model head, which %s needs; only its features can be "
-        "used",
-        m->dir, what);
+        "%s: the model has no %s head, which %s needs; only its features can be used", m->dir,
+        m->config.arch->causal ? "language-model" : "masked-language-model", what);
 }
 
 static size_t model_bytes(const kh_model *m) {
     size_t total = 0;
     kh_weights w = m->w;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         for (int layer = 0; layer < (row->layered ? m->config.layers : 1); layer++) {
             const kh_tensor *t = kh_weight_tensor(row, &w, layer);
             total += row->need == KH_NEED_DECODER && m->config.tied ? 0 : kh_tensor_bytes(t);
@@ -370,7 +424,7 @@ static size_t model_bytes(const kh_model *m) {
 kh_model_info kh_model_describe(const kh_model *m) {
     const kh_config *c = &m->config;
     return (kh_model_info){
-        .type = c->type,
+        .type = c->arch->type,
         .layers = c->layers,
         .hidden = c->hidden,
         .heads = c->heads,

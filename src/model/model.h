@@ -1,4 +1,4 @@
-/* model.h - an encoder in memory: its sizes, its weights, and how an input is laid out for it.
+/* model.h - a model in memory: its sizes, its weights, and how an input is laid out for it.
  *
  * One struct of bound weights serves every forward pass: the plain one (reference.h) and the fast
  * one read the same tensors. Matrices hold the numbers as they were stored, or as
@@ -15,26 +15,30 @@
 #include "model/tensor.h"
 
 typedef struct kh_layer {
-    kh_tensor q_w, q_b;       /* [H, H], [H]: attention queries */
-    kh_tensor k_w, k_b;       /* [H, H], [H]: keys */
-    kh_tensor v_w, v_b;       /* [H, H], [H]: values */
-    kh_tensor o_w, o_b;       /* [H, H], [H]: what the heads' results are mixed by */
-    kh_tensor ln1_g, ln1_b;   /* [H], [H]: LayerNorm after attention */
-    kh_tensor up_w, up_b;     /* [I, H], [I]: feed-forward, in */
-    kh_tensor down_w, down_b; /* [H, I], [H]: feed-forward, out */
-    kh_tensor ln2_g, ln2_b;   /* [H], [H]: LayerNorm after feed-forward */
+    kh_tensor q_w, q_b;         /* [Q, H], [Q]: attention queries */
+    kh_tensor k_w, k_b;         /* [K, H], [K]: keys */
+    kh_tensor v_w, v_b;         /* [K, H], [K]: values */
+    kh_tensor o_w, o_b;         /* [H, Q], [H]: what the heads' results are mixed by */
+    kh_tensor ln1_g, ln1_b;     /* [H], [H]: norm of attention: after it, or before it */
+    kh_tensor up_w, up_b;       /* [I, H], [I]: feed-forward, in */
+    kh_tensor down_w, down_b;   /* [H, I], [H]: feed-forward, out */
+    kh_tensor ln2_g, ln2_b;     /* [H], [H]: norm of feed-forward: after it, or before it */
+    kh_tensor gate_w, gate_b;   /* [I, H], [I]: what the feed-forward part is multiplied by */
+    kh_tensor qn_g, kn_g;       /* [D]: norms of the heads of queries and keys */
+    kh_tensor post1_g, post2_g; /* [H]: norms of what attention and feed-forward add */
 } kh_layer;
 
 typedef struct kh_weights {
     kh_tensor word;                 /* [V, H] */
-    kh_tensor position;             /* [P, H] */
-    kh_tensor type;                 /* [T, H]; absent in DistilBERT */
-    kh_tensor ln_g, ln_b;           /* [H], [H]: LayerNorm of the embeddings */
+    kh_tensor position;             /* [P, H]; absent where positions are rotary */
+    kh_tensor type;                 /* [T, H]; absent in DistilBERT and in decoders */
+    kh_tensor ln_g, ln_b;           /* [H], [H]: LayerNorm of the embeddings; absent in decoders */
     kh_layer *layer;                /* [L] */
     kh_tensor head_w, head_b;       /* [H, H], [H]: the head; absent in a model without one */
     kh_tensor head_ln_g, head_ln_b; /* [H], [H] */
     kh_tensor decoder_w;            /* [V, H]; the same memory as `word` if tied */
-    kh_tensor decoder_b;            /* [V] */
+    kh_tensor decoder_b;            /* [V]; absent in decoders */
+    kh_tensor final_g, final_b;     /* [H], [H]: norm after the last layer */
 } kh_weights;
 
 struct kh_model {

@@ -83,10 +83,18 @@ static inline v_f32 gelu_tanh_slope(v_f32 x, v_f32 *slope) {
     return x * s;
 }
 
+/* x s with s = 1 / (1 + e^-x): the slope is s + x s (1 - s). */
+static inline v_f32 silu_slope(v_f32 x, v_f32 *slope) {
+    v_f32 s = splat(1.0f) / (splat(1.0f) + exp_f32(-x));
+    *slope = s + x * s * (splat(1.0f) - s);
+    return x * s;
+}
+
 static inline v_f32 bend_slope(kh_act act, v_f32 x, v_f32 *slope) {
     switch (act) {
     case KH_ACT_GELU: return gelu_slope(x, slope);
     case KH_ACT_GELU_TANH: return gelu_tanh_slope(x, slope);
+    case KH_ACT_SILU: return silu_slope(x, slope);
     case KH_ACT_RELU: break;
     }
     *slope = choose(x > splat(0.0f), splat(1.0f), splat(0.0f));

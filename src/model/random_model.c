@@ -14,11 +14,18 @@
 #include <string.h>
 
 #define BERT \
-    .family = KH_FAMILY_BERT, .type = "bert", .types = 2, .pad = 0, .first_position = 0, \
-    .eps = 1e-12, .tied = true
+    .arch = &kh_architecture_table[0], .types = 2, .pad = 0, .first_position = 0, .eps = 1e-12, \
+    .tied = true
 #define ROBERTA \
-    .family = KH_FAMILY_ROBERTA, .type = "roberta", .types = 1, .pad = 1, .first_position = 2, \
-    .eps = 1e-5, .tied = true
+    .arch = &kh_architecture_table[1], .types = 1, .pad = 1, .first_position = 2, .eps = 1e-5, \
+    .tied = true
+
+/* Rows of kh_architecture_table. */
+#define GPT2 \
+    .arch = &kh_architecture_table[5], .pad = -1, .eps = 1e-5, .tied = true, .act = KH_ACT_GELU_TANH
+#define LLAMA \
+    .arch = &kh_architecture_table[6], .pad = -1, .eps = 1e-5, .act = KH_ACT_SILU, \
+    .rope = { .theta = 10000 }
 
 static const struct arch_row {
     const char *name;
@@ -41,6 +48,18 @@ static const struct arch_row {
             .positions = 130 } },
     { "bert-tiny",
         { BERT, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
+            .positions = 128 } },
+    { "gpt2",
+        { GPT2, .layers = 12, .hidden = 768, .heads = 12, .inner = 3072, .vocab = 50257,
+            .positions = 1024 } },
+    { "tinyllama",
+        { LLAMA, .layers = 22, .hidden = 2048, .heads = 32, .kv_heads = 4, .inner = 5632,
+            .vocab = 32000, .positions = 2048 } },
+    { "gpt2-tiny",
+        { GPT2, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
+            .positions = 128 } },
+    { "llama-tiny",
+        { LLAMA, .layers = 2, .hidden = 32, .heads = 4, .kv_heads = 2, .inner = 64, .vocab = 300,
             .positions = 128 } },
 };
 enum { N_ARCHS = sizeof arch_table / sizeof *arch_table, BLOCK_BYTES = 1 << 22 };
@@ -65,7 +84,8 @@ typedef struct plan {
     kh_arena arena;
 } plan;
 
-/* All tensors of the config under their usual names, in the order of the table. */
+/* All tensors of the config under their usual names, in the order of the table; a fused tensor
+ * stands for its parts. */
 static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     const kh_config *c = &o->config;
     size_t cap = 64 + 32 * (size_t)c->layers; /* more than the table's rows */
@@ -73,9 +93,11 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     p->job = kh_arena_array(&p->arena, cap, sizeof *p->job);
     if (!p->array || !p->job)
         return kh_fail_memory(err);
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         for (int layer = 0;
              kh_weight_wanted(row, c, true) && layer < (row->layered ? c->layers : 1); layer++) {
+            if (kh_weight_spelling(row, c)->part > 0)
+                continue;
             char name[256];
             kh_weight_name(row, c, true, layer, 0, name, sizeof name);
             kh_array *a = &p->array[p->n];
@@ -83,7 +105,7 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
             if (!a->name)
                 return kh_fail_memory(err);
             a->dtype = o->dtype;
-            a->rank = kh_weight_shape(row, c, a->shape);
+            a->rank = kh_weight_stored_shape(row, c, a->shape);
             p->job[p->n] = (job){ row, layer };
             p->n++;
             assert((size_t)p->n < cap);
@@ -97,13 +119,13 @@ void kh_random_rows(const kh_random_opts *o, const kh_weight *w, int layer, size
     size_t cols, float *out) {
     const kh_config *c = &o->config;
     uint32_t stream = (uint32_t)(w - kh_weight_table) << 16 | (uint32_t)layer;
-    bool padded = w->rows == 'V' || (w->rows == 'P' && c->family == KH_FAMILY_ROBERTA);
+    bool padded = w->rows == 'V' || (w->rows == 'P' && c->arch->family == KH_FAMILY_ROBERTA);
 #pragma omp parallel for num_threads(kh_threads()) schedule(static)
     for (size_t r = 0; r < n; r++) {
         kh_rng rng = kh_rng_stream(o->seed, KH_RNG_WEIGHTS, stream, (uint32_t)(first + r));
         float *x = out + r * cols;
         bool normal = w->fill == KH_FILL_NORMAL && !(padded && first + r == (size_t)c->pad);
-        float fixed = w->fill == KH_FILL_ONE ? 1.0f : 0.0f;
+        float fixed = w->fill == KH_FILL_ONE && c->arch->norm != KH_NORM_RMS_PLUS ? 1.0f : 0.0f;
         for (size_t i = 0; i < cols; i++)
             x[i] = normal ? (float)(o->std * kh_rng_normal(&rng)) : fixed;
     }

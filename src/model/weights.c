@@ -7,84 +7,138 @@
 
 #define W(field) offsetof(kh_weights, field), false
 #define L(field) offsetof(kh_layer, field), true
+#define BERT [KH_FAMILY_BERT] =
+#define ROBERTA [KH_FAMILY_ROBERTA] =
+#define DISTILBERT [KH_FAMILY_DISTILBERT] =
+#define GPT2 [KH_FAMILY_GPT2] =
+#define LLAMA [KH_FAMILY_LLAMA] =
+#define GEMMA3 [KH_FAMILY_GEMMA3] =
 
 /* Old TensorFlow exports call LayerNorm's weight and bias gamma and beta. The decoder's bias is
- * saved under either of two names, which are one parameter. */
+ * saved under either of two names, which are one parameter. Fingerprints and random models count
+ * the rows: new ones go to the end. */
 const kh_weight kh_weight_table[] = {
-    { W(word), 'V', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL, { "embeddings.word_embeddings.weight" } },
-    { W(position), 'P', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "embeddings.position_embeddings.weight" } },
+    { W(word), 'V', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { BERT{ "embeddings.word_embeddings.weight" }, GPT2{ "wte.weight" },
+            LLAMA{ "embed_tokens.weight" } } },
+    { W(position), 'P', 'H', KH_NEED_POSITIONS, KH_FILL_NORMAL,
+        { BERT{ "embeddings.position_embeddings.weight" }, GPT2{ "wpe.weight" } } },
     { W(type), 'T', 'H', KH_NEED_TYPES, KH_FILL_NORMAL,
-        { "embeddings.token_type_embeddings.weight" } },
-    { W(ln_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
-        { "embeddings.LayerNorm.weight|embeddings.LayerNorm.gamma" } },
-    { W(ln_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "embeddings.LayerNorm.bias|embeddings.LayerNorm.beta" } },
-
-    { L(q_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.query.weight", NULL,
-            "transformer.layer.#.attention.q_lin.weight" } },
-    { L(q_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.query.bias", NULL,
-            "transformer.layer.#.attention.q_lin.bias" } },
-    { L(k_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.key.weight", NULL,
-            "transformer.layer.#.attention.k_lin.weight" } },
-    { L(k_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.key.bias", NULL,
-            "transformer.layer.#.attention.k_lin.bias" } },
-    { L(v_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.self.value.weight", NULL,
-            "transformer.layer.#.attention.v_lin.weight" } },
-    { L(v_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.self.value.bias", NULL,
-            "transformer.layer.#.attention.v_lin.bias" } },
-    { L(o_w), 'H', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.attention.output.dense.weight", NULL,
-            "transformer.layer.#.attention.out_lin.weight" } },
-    { L(o_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.output.dense.bias", NULL,
-            "transformer.layer.#.attention.out_lin.bias" } },
+        { BERT{ "embeddings.token_type_embeddings.weight" } } },
+    { W(ln_g), 0, 'H', KH_NEED_EMBED_NORM, KH_FILL_ONE,
+        { BERT{ "embeddings.LayerNorm.weight|embeddings.LayerNorm.gamma" } } },
+    { W(ln_b), 0, 'H', KH_NEED_EMBED_NORM, KH_FILL_ZERO,
+        { BERT{ "embeddings.LayerNorm.bias|embeddings.LayerNorm.beta" } } },
+    { L(q_w), 'Q', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { BERT{ "encoder.layer.#.attention.self.query.weight" },
+            DISTILBERT{ "transformer.layer.#.attention.q_lin.weight" },
+            GPT2{ "h.#.attn.c_attn.weight", 0, 3, true },
+            LLAMA{ "layers.#.self_attn.q_proj.weight" } } },
+    { L(q_b), 0, 'Q', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.attention.self.query.bias" },
+            DISTILBERT{ "transformer.layer.#.attention.q_lin.bias" },
+            GPT2{ "h.#.attn.c_attn.bias", 0, 3 }, LLAMA{ "layers.#.self_attn.q_proj.bias" } } },
+    { L(k_w), 'K', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { BERT{ "encoder.layer.#.attention.self.key.weight" },
+            DISTILBERT{ "transformer.layer.#.attention.k_lin.weight" },
+            GPT2{ "h.#.attn.c_attn.weight", 1, 3, true },
+            LLAMA{ "layers.#.self_attn.k_proj.weight" } } },
+    { L(k_b), 0, 'K', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.attention.self.key.bias" },
+            DISTILBERT{ "transformer.layer.#.attention.k_lin.bias" },
+            GPT2{ "h.#.attn.c_attn.bias", 1, 3 }, LLAMA{ "layers.#.self_attn.k_proj.bias" } } },
+    { L(v_w), 'K', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { BERT{ "encoder.layer.#.attention.self.value.weight" },
+            DISTILBERT{ "transformer.layer.#.attention.v_lin.weight" },
+            GPT2{ "h.#.attn.c_attn.weight", 2, 3, true },
+            LLAMA{ "layers.#.self_attn.v_proj.weight" } } },
+    { L(v_b), 0, 'K', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.attention.self.value.bias" },
+            DISTILBERT{ "transformer.layer.#.attention.v_lin.bias" },
+            GPT2{ "h.#.attn.c_attn.bias", 2, 3 }, LLAMA{ "layers.#.self_attn.v_proj.bias" } } },
+    { L(o_w), 'H', 'Q', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+        { BERT{ "encoder.layer.#.attention.output.dense.weight" },
+            DISTILBERT{ "transformer.layer.#.attention.out_lin.weight" },
+            GPT2{ "h.#.attn.c_proj.weight", 0, 1, true },
+            LLAMA{ "layers.#.self_attn.o_proj.weight" } } },
+    { L(o_b), 0, 'H', KH_NEED_OUT_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.attention.output.dense.bias" },
+            DISTILBERT{ "transformer.layer.#.attention.out_lin.bias" },
+            GPT2{ "h.#.attn.c_proj.bias" }, LLAMA{ "layers.#.self_attn.o_proj.bias" } } },
     { L(ln1_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
-        { "encoder.layer.#.attention.output.LayerNorm.weight|encoder.layer.#.attention.output."
-          "LayerNorm.gamma",
-            NULL, "transformer.layer.#.sa_layer_norm.weight" } },
-    { L(ln1_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.attention.output.LayerNorm.bias|encoder.layer.#.attention.output."
-          "LayerNorm.beta",
-            NULL, "transformer.layer.#.sa_layer_norm.bias" } },
+        { BERT{ "encoder.layer.#.attention.output.LayerNorm.weight|encoder.layer.#.attention."
+                "output.LayerNorm.gamma" },
+            DISTILBERT{ "transformer.layer.#.sa_layer_norm.weight" }, GPT2{ "h.#.ln_1.weight" },
+            LLAMA{ "layers.#.input_layernorm.weight" } } },
+    { L(ln1_b), 0, 'H', KH_NEED_NORM_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.attention.output.LayerNorm.bias|encoder.layer.#.attention.output."
+                "LayerNorm.beta" },
+            DISTILBERT{ "transformer.layer.#.sa_layer_norm.bias" }, GPT2{ "h.#.ln_1.bias" } } },
     { L(up_w), 'I', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.intermediate.dense.weight", NULL,
-            "transformer.layer.#.ffn.lin1.weight" } },
-    { L(up_b), 0, 'I', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.intermediate.dense.bias", NULL, "transformer.layer.#.ffn.lin1.bias" } },
+        { BERT{ "encoder.layer.#.intermediate.dense.weight" },
+            DISTILBERT{ "transformer.layer.#.ffn.lin1.weight" },
+            GPT2{ "h.#.mlp.c_fc.weight", 0, 1, true }, LLAMA{ "layers.#.mlp.up_proj.weight" } } },
+    { L(up_b), 0, 'I', KH_NEED_MLP_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.intermediate.dense.bias" },
+            DISTILBERT{ "transformer.layer.#.ffn.lin1.bias" }, GPT2{ "h.#.mlp.c_fc.bias" },
+            LLAMA{ "layers.#.mlp.up_proj.bias" } } },
     { L(down_w), 'H', 'I', KH_NEED_ALWAYS, KH_FILL_NORMAL,
-        { "encoder.layer.#.output.dense.weight", NULL, "transformer.layer.#.ffn.lin2.weight" } },
-    { L(down_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.output.dense.bias", NULL, "transformer.layer.#.ffn.lin2.bias" } },
+        { BERT{ "encoder.layer.#.output.dense.weight" },
+            DISTILBERT{ "transformer.layer.#.ffn.lin2.weight" },
+            GPT2{ "h.#.mlp.c_proj.weight", 0, 1, true },
+            LLAMA{ "layers.#.mlp.down_proj.weight" } } },
+    { L(down_b), 0, 'H', KH_NEED_MLP_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.output.dense.bias" },
+            DISTILBERT{ "transformer.layer.#.ffn.lin2.bias" }, GPT2{ "h.#.mlp.c_proj.bias" },
+            LLAMA{ "layers.#.mlp.down_proj.bias" } } },
     { L(ln2_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
-        { "encoder.layer.#.output.LayerNorm.weight|encoder.layer.#.output.LayerNorm.gamma", NULL,
-            "transformer.layer.#.output_layer_norm.weight" } },
-    { L(ln2_b), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ZERO,
-        { "encoder.layer.#.output.LayerNorm.bias|encoder.layer.#.output.LayerNorm.beta", NULL,
-            "transformer.layer.#.output_layer_norm.bias" } },
-
+        { BERT{ "encoder.layer.#.output.LayerNorm.weight|encoder.layer.#.output.LayerNorm.gamma" },
+            DISTILBERT{ "transformer.layer.#.output_layer_norm.weight" }, GPT2{ "h.#.ln_2.weight" },
+            LLAMA{ "layers.#.post_attention_layernorm.weight" },
+            GEMMA3{ "layers.#.pre_feedforward_layernorm.weight" } } },
+    { L(ln2_b), 0, 'H', KH_NEED_NORM_BIAS, KH_FILL_ZERO,
+        { BERT{ "encoder.layer.#.output.LayerNorm.bias|encoder.layer.#.output.LayerNorm.beta" },
+            DISTILBERT{ "transformer.layer.#.output_layer_norm.bias" }, GPT2{ "h.#.ln_2.bias" } } },
     { W(head_w), 'H', 'H', KH_NEED_HEAD, KH_FILL_NORMAL,
-        { "cls.predictions.transform.dense.weight", "lm_head.dense.weight",
-            "vocab_transform.weight" } },
+        { BERT{ "cls.predictions.transform.dense.weight" }, ROBERTA{ "lm_head.dense.weight" },
+            DISTILBERT{ "vocab_transform.weight" } } },
     { W(head_b), 0, 'H', KH_NEED_HEAD, KH_FILL_ZERO,
-        { "cls.predictions.transform.dense.bias", "lm_head.dense.bias", "vocab_transform.bias" } },
+        { BERT{ "cls.predictions.transform.dense.bias" }, ROBERTA{ "lm_head.dense.bias" },
+            DISTILBERT{ "vocab_transform.bias" } } },
     { W(head_ln_g), 0, 'H', KH_NEED_HEAD, KH_FILL_ONE,
-        { "cls.predictions.transform.LayerNorm.weight|cls.predictions.transform.LayerNorm.gamma",
-            "lm_head.layer_norm.weight|lm_head.layer_norm.gamma", "vocab_layer_norm.weight" } },
+        { BERT{ "cls.predictions.transform.LayerNorm.weight|cls.predictions.transform.LayerNorm."
+                "gamma" },
+            ROBERTA{ "lm_head.layer_norm.weight|lm_head.layer_norm.gamma" },
+            DISTILBERT{ "vocab_layer_norm.weight" } } },
     { W(head_ln_b), 0, 'H', KH_NEED_HEAD, KH_FILL_ZERO,
-        { "cls.predictions.transform.LayerNorm.bias|cls.predictions.transform.LayerNorm.beta",
-            "lm_head.layer_norm.bias|lm_head.layer_norm.beta", "vocab_layer_norm.bias" } },
+        { BERT{
+              "cls.predictions.transform.LayerNorm.bias|cls.predictions.transform.LayerNorm.beta" },
+            ROBERTA{ "lm_head.layer_norm.bias|lm_head.layer_norm.beta" },
+            DISTILBERT{ "vocab_layer_norm.bias" } } },
     { W(decoder_w), 'V', 'H', KH_NEED_DECODER, KH_FILL_NORMAL,
-        { "cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight" } },
+        { BERT{ "cls.predictions.decoder.weight" }, ROBERTA{ "lm_head.decoder.weight" },
+            DISTILBERT{ "vocab_projector.weight" }, GPT2{ "lm_head.weight" },
+            LLAMA{ "lm_head.weight" } } },
     { W(decoder_b), 0, 'V', KH_NEED_HEAD, KH_FILL_ZERO,
-        { "cls.predictions.bias|cls.predictions.decoder.bias", "lm_head.bias|lm_head.decoder.bias",
-            "vocab_projector.bias" } },
+        { BERT{ "cls.predictions.bias|cls.predictions.decoder.bias" },
+            ROBERTA{ "lm_head.bias|lm_head.decoder.bias" },
+            DISTILBERT{ "vocab_projector.bias" } } },
+
+    { W(final_g), 0, 'H', KH_NEED_FINAL_NORM, KH_FILL_ONE,
+        { GPT2{ "ln_f.weight" }, LLAMA{ "norm.weight" } } },
+    { W(final_b), 0, 'H', KH_NEED_FINAL_BIAS, KH_FILL_ZERO, { GPT2{ "ln_f.bias" } } },
+    { L(gate_w), 'I', 'H', KH_NEED_GATE, KH_FILL_NORMAL,
+        { LLAMA{ "layers.#.mlp.gate_proj.weight" } } },
+    { L(gate_b), 0, 'I', KH_NEED_GATE_BIAS, KH_FILL_ZERO,
+        { LLAMA{ "layers.#.mlp.gate_proj.bias" } } },
+    { L(qn_g), 0, 'D', KH_NEED_QK_NORM, KH_FILL_ONE,
+        { LLAMA{ "layers.#.self_attn.q_norm.weight" } } },
+    { L(kn_g), 0, 'D', KH_NEED_QK_NORM, KH_FILL_ONE,
+        { LLAMA{ "layers.#.self_attn.k_norm.weight" } } },
+    { L(post1_g), 0, 'H', KH_NEED_POST_NORM, KH_FILL_ONE,
+        { GEMMA3{ "layers.#.post_attention_layernorm.weight" } } },
+    { L(post2_g), 0, 'H', KH_NEED_POST_NORM, KH_FILL_ONE,
+        { GEMMA3{ "layers.#.post_feedforward_layernorm.weight" } } },
     { 0 },
 };
 
@@ -98,6 +152,9 @@ static const struct letter_row {
     { 'I', offsetof(kh_config, inner), "intermediate_size" },
     { 'P', offsetof(kh_config, positions), "max_position_embeddings" },
     { 'T', offsetof(kh_config, types), "type_vocab_size" },
+    { 'Q', 0, "num_attention_heads x head_dim" },
+    { 'K', 0, "num_key_value_heads x head_dim" },
+    { 'D', 0, "head_dim" },
 };
 
 static const struct letter_row *find_letter(char letter) {
@@ -108,44 +165,95 @@ static const struct letter_row *find_letter(char letter) {
 }
 
 int kh_weight_size(const kh_config *c, char letter) {
-    return *(const int *)((const char *)c + find_letter(letter)->offset);
+    switch (letter) {
+    case 'Q': return kh_config_q_width(c);
+    case 'K': return kh_config_kv_width(c);
+    case 'D': return kh_config_head_width(c);
+    default: return *(const int *)((const char *)c + find_letter(letter)->offset);
+    }
 }
 
-const char *kh_weight_key(char letter) { return find_letter(letter)->key; }
+/* Where heads divide the hidden size, config.json has no other word for their width. */
+const char *kh_weight_key(const kh_config *c, char letter) {
+    bool plain = c->kv_heads == 0 && c->head_width == 0;
+    return find_letter(plain && (letter == 'Q' || letter == 'K') ? 'H' : letter)->key;
+}
 
 bool kh_weight_wanted(const kh_weight *row, const kh_config *c, bool head) {
+    const kh_architecture *a = c->arch;
+    bool last_norm = a->place != KH_NORM_AFTER;
     switch (row->need) {
     case KH_NEED_ALWAYS: return true;
     case KH_NEED_TYPES: return c->types > 0;
-    case KH_NEED_HEAD: return head;
+    case KH_NEED_HEAD: return head && !a->causal;
     case KH_NEED_DECODER: return head && !c->tied;
+    case KH_NEED_POSITIONS: return a->position == KH_POSITION_TABLE;
+    case KH_NEED_EMBED_NORM: return a->embed_norm;
+    case KH_NEED_NORM_BIAS: return a->norm == KH_NORM_LAYER;
+    case KH_NEED_QKV_BIAS: return kh_config_has_bias(c, KH_BIAS_QKV);
+    case KH_NEED_OUT_BIAS: return kh_config_has_bias(c, KH_BIAS_OUT);
+    case KH_NEED_MLP_BIAS: return kh_config_has_bias(c, KH_BIAS_MLP);
+    case KH_NEED_FINAL_NORM: return last_norm;
+    case KH_NEED_FINAL_BIAS: return last_norm && a->norm == KH_NORM_LAYER;
+    case KH_NEED_GATE: return a->gated;
+    case KH_NEED_GATE_BIAS: return a->gated && kh_config_has_bias(c, KH_BIAS_MLP);
+    case KH_NEED_QK_NORM: return a->qk_norm;
+    case KH_NEED_POST_NORM: return a->place == KH_NORM_AROUND;
     }
     return false;
 }
 
-const char *kh_family_prefix(kh_family family) {
-    static const char *const prefix[KH_FAMILY_COUNT] = { "bert.", "roberta.", "distilbert." };
-    return prefix[family];
+static const struct family_row {
+    const char *prefix;
+    kh_family base; /* whose names those are that the family has none of its own for */
+} family_table[KH_FAMILY_COUNT] = {
+    [KH_FAMILY_BERT] = { "bert.", KH_FAMILY_BERT },
+    [KH_FAMILY_ROBERTA] = { "roberta.", KH_FAMILY_BERT },
+    [KH_FAMILY_DISTILBERT] = { "distilbert.", KH_FAMILY_BERT },
+    [KH_FAMILY_GPT2] = { "transformer.", KH_FAMILY_GPT2 },
+    [KH_FAMILY_LLAMA] = { "model.", KH_FAMILY_LLAMA },
+    [KH_FAMILY_GEMMA3] = { "model.", KH_FAMILY_LLAMA },
+};
+
+const char *kh_family_prefix(kh_family family) { return family_table[family].prefix; }
+
+const kh_spelling *kh_weight_spelling(const kh_weight *row, const kh_config *c) {
+    kh_family family = c->arch->family;
+    return &row->name[row->name[family].name ? family : family_table[family].base];
 }
 
 bool kh_weight_name(const kh_weight *row, const kh_config *c, bool prefixed, int layer, int n,
     char *out, size_t cap) {
-    const char *at = row->name[c->family] ? row->name[c->family] : row->name[KH_FAMILY_BERT];
-    for (; n > 0; n--) {
+    const char *at = kh_weight_spelling(row, c)->name;
+    for (; at && n > 0; n--) {
         at += strcspn(at, "|");
         if (!*at++)
             return false;
     }
+    if (!at)
+        return false;
     bool in_head = row->need == KH_NEED_HEAD ||
         row->need == KH_NEED_DECODER; /* the head stands outside the prefix */
     size_t len = strcspn(at, "|"), number = strcspn(at, "#|");
-    const char *prefix = prefixed && !in_head ? kh_family_prefix(c->family) : "";
+    const char *prefix = prefixed && !in_head ? kh_family_prefix(c->arch->family) : "";
     int used = number == len ? snprintf(out, cap, "%s%.*s", prefix, (int)len, at)
                              : snprintf(out, cap, "%s%.*s%d%.*s", prefix, (int)number, at, layer,
                                    (int)(len - number - 1), at + number + 1);
     assert(used > 0 && (size_t)used < cap);
     (void)used;
     return true;
+}
+
+int kh_weight_stored_shape(const kh_weight *row, const kh_config *c, size_t shape[2]) {
+    const kh_spelling *s = kh_weight_spelling(row, c);
+    int rank = kh_weight_shape(row, c, shape);
+    shape[0] *= s->parts > 0 ? (size_t)s->parts : 1;
+    if (s->turned && rank == 2) {
+        size_t rows = shape[0];
+        shape[0] = shape[1];
+        shape[1] = rows;
+    }
+    return rank;
 }
 
 int kh_weight_shape(const kh_weight *row, const kh_config *c, size_t shape[2]) {

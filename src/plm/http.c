@@ -18,8 +18,10 @@ bool kh_is_url(const char *model) {
 
 #ifdef KH_WITH_CURL
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <pthread.h>
+#include <strings.h>
 
 enum { RETRIES = 8 }; /* unless told otherwise */
 
@@ -67,42 +69,93 @@ kh_http_opts kh_http_defaults(void) {
     return a.o;
 }
 
-static bool is_loopback(const char *url) {
+/* The host of a URL, without port and brackets, in *n bytes. */
+static const char *host_of(const char *url, size_t *n) {
     const char *host = strstr(url, "://") + 3;
-    static const char *const NAMES[] = { "127.", "localhost", "[::1]" };
-    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
-        size_t n = strlen(NAMES[i]);
-        if (strncmp(host, NAMES[i], n) == 0 &&
-            (i == 0 || !host[n] || host[n] == ':' || host[n] == '/'))
-            return true;
+    if (*host == '[') {
+        *n = strcspn(++host, "]/");
+        return host;
     }
-    return false;
+    *n = strcspn(host, ":/");
+    return host;
 }
 
-/* The key, without white space around it, in *key: from the file, or from the environment; NULL if
- * there is none. */
-static int read_key(const kh_http_opts *o, char **key, kh_err *err) {
+/* An address of the loopback network, or its name: "127.0.0.1" and not "127.example.org". */
+static bool is_loopback(const char *url) {
+    size_t n;
+    struct in_addr four;
+    const char *host = host_of(url, &n);
+    char text[64];
+    if (n == 0 || n >= sizeof text)
+        return false;
+    memcpy(text, host, n);
+    text[n] = '\0';
+    if (strcasecmp(text, "localhost") == 0 || strcmp(text, "::1") == 0)
+        return true;
+    return inet_pton(AF_INET, text, &four) == 1 && ntohl(four.s_addr) >> 24 == 127;
+}
+
+/* Whether "HOST" or "HOST:PORT" is where the URL leads. */
+static bool is_at(const char *url, const char *where, size_t n) {
+    const char *host = strstr(url, "://") + 3;
+    size_t whole = strcspn(host, "/"), bare_n;
+    const char *bare = host_of(url, &bare_n);
+    return (n == whole && strncasecmp(host, where, n) == 0) ||
+        (n == bare_n && strncasecmp(bare, where, n) == 0);
+}
+
+/* "KEY", or "host=HOST KEY" for a key that must go to that host and no other. Without white space
+ * around it, in *key. */
+static int parse_key(
+    const char *text, const char *url, const char *from, bool file, char **key, kh_err *err) {
+    static const char WHITE[] = " \t\r\n", BOUND[] = "host=";
+    const char *host = NULL;
+    size_t n_host = 0;
+    text += strspn(text, WHITE);
+    if (strncmp(text, BOUND, sizeof BOUND - 1) == 0) {
+        host = text + sizeof BOUND - 1;
+        n_host = strcspn(host, WHITE);
+        text = host + n_host + strspn(host + n_host, WHITE);
+    }
+    size_t n = strcspn(text, WHITE);
+    bool odd = text[n + strspn(text + n, WHITE)] != '\0';
+    for (size_t i = 0; i < n; i++)
+        odd |= text[i] < '!' || text[i] > '~';
+    if (odd || (n == 0 && (file || host)))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: must hold one key, of plain characters without spaces, perhaps after "
+            "\"host=HOST\", the host that it is for",
+            from);
+    if (host && !is_at(url, host, n_host))
+        return kh_fail(err, KH_EARG, "%s: the key is for %.*s, and not for this service", url,
+            (int)(n_host < 200 ? n_host : 200), host);
+    if (n > 0 && !(*key = kh_strndup(text, n)))
+        return kh_fail_memory(err);
+    return 0;
+}
+
+/* OpenAI's key is OpenAI's: it goes to their host, or to where OPENAI_BASE_URL says. */
+static const char *openai_key(const char *url) {
+    const char *base = getenv("OPENAI_BASE_URL"), *host = "api.openai.com";
+    size_t n = strlen(host);
+    if (base && strstr(base, "://"))
+        host = host_of(base, &n);
+    return is_at(url, host, n) ? getenv("OPENAI_API_KEY") : NULL;
+}
+
+/* The key in *key: from the file, or from the environment; NULL if there is none. */
+static int read_key(const kh_http_opts *o, const char *url, char **key, kh_err *err) {
     kh_buf file = kh_buf_init(0);
     const char *text = getenv("KEYHOLE_API_KEY");
     *key = NULL;
     if (!text && o->backend && strcmp(o->backend, "openai") == 0)
-        text = getenv("OPENAI_API_KEY");
+        text = openai_key(url);
     int rc = o->key_file ? kh_file_read(o->key_file, 1 << 16, &file, err) : 0;
     if (o->key_file)
         text = file.len > 0 ? file.data : "";
-    if (rc == 0 && text) {
-        text += strspn(text, " \t\r\n");
-        size_t n = strcspn(text, " \t\r\n");
-        bool rest = text[n + strspn(text + n, " \t\r\n")] != '\0';
-        for (size_t i = 0; i < n; i++)
-            rest |= text[i] < '!' || text[i] > '~';
-        if (rest || (n == 0 && o->key_file))
-            rc = kh_fail(err, KH_EFORMAT,
-                "%s: must hold one key, of plain characters without spaces",
-                o->key_file ? o->key_file : "the environment's key");
-        else if (n > 0 && !(*key = kh_strndup(text, n)))
-            rc = kh_fail_memory(err);
-    }
+    if (rc == 0 && text)
+        rc = parse_key(text, url, o->key_file ? o->key_file : "the environment's key",
+            o->key_file != NULL, key, err);
     kh_buf_free(&file);
     return rc;
 }
@@ -118,7 +171,7 @@ static int add_header(kh_http *h, const char *line, kh_err *err) {
 static int set_headers(kh_http *h, kh_err *err) {
     char *key;
     kh_buf line = kh_buf_init(1 << 17);
-    int rc = read_key(&h->o, &key, err);
+    int rc = read_key(&h->o, h->url, &key, err);
     if (rc == 0)
         rc = add_header(h, "Content-Type: application/json", err);
     if (rc == 0)

@@ -22,6 +22,7 @@ struct kh_plm {
     const kh_backend *backend;
     void *self;
     kh_access access;
+    char *opened; /* what kh_plm_open was given */
     kh_tokenizer *tokenizer;
     kh_meter meter;
     const kh_answer_cache *cache; /* NULL: answers are not kept */
@@ -60,8 +61,11 @@ int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err
     if (!p)
         return kh_fail_memory(err);
     p->access = opts->access;
-    int rc =
-        kh_is_url(model) ? open_service(p, model, opts, err) : open_native(p, model, opts, err);
+    p->opened = kh_strdup(model);
+    int rc = p->opened ? 0 : kh_fail_memory(err);
+    if (rc == 0)
+        rc =
+            kh_is_url(model) ? open_service(p, model, opts, err) : open_native(p, model, opts, err);
     if (rc != 0) {
         kh_plm_close(p);
         return rc;
@@ -76,11 +80,14 @@ void kh_plm_close(kh_plm *p) {
     if (p->backend)
         p->backend->close(p->self);
     kh_tokenizer_close(p->tokenizer);
+    kh_free(p->opened);
     kh_free(p);
 }
 
 kh_plm_info kh_plm_describe(const kh_plm *p) {
-    kh_plm_info info = { .backend = p->backend->name, .access = p->access, .ranks = 1 };
+    kh_plm_info info = {
+        .backend = p->backend->name, .access = p->access, .opened = p->opened, .ranks = 1
+    };
     p->backend->describe(p->self, &info);
     info.energy = info.energy && p->access >= KH_ACCESS_LOGPROBS;
     uint64_t both[2] = { info.fingerprint, kh_tokenizer_fingerprint(p->tokenizer) };

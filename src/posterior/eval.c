@@ -2,6 +2,8 @@
  * src/judge. */
 #include "posterior/eval.h"
 
+#include "posterior/prediction.h"
+
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -601,59 +603,25 @@ void kh_eval_free(kh_eval *e) {
 
 /* ---------------------------------------------------------------------------------- row by row */
 
-static void put_numbers(kh_buf *b, const char *key, const double *x, int n) {
-    kh_buf_printf(b, ", \"%s\": [", key);
-    for (int k = 0; k < n; k++)
-        kh_buf_printf(b, "%s%.9g", k ? ", " : "", x[k]);
-    kh_buf_char(b, ']');
-}
-
-static void put_row(
-    const kh_eval *e, const kh_judged *j, int i, bool labelled, bool *in, kh_buf *b) {
-    const kh_row *row = &j->row[i];
-    const kh_label *label = e->post->task->label;
-    const double *p = j->p + (size_t)i * (size_t)e->n_label;
-    kh_decomposition parts = kh_judged_parts(j, i, e->n_label);
-    int best = kh_predicted(p, e->n_label);
-    kh_buf_text(b, "{\"set\": ");
-    kh_json_quote(b, j->name, strlen(j->name));
-    kh_buf_printf(b, ", \"line\": %ld, \"label\": ", row->line);
-    kh_buf_printf(b, labelled ? "%d" : "null", row->label);
-    kh_buf_printf(b, ", \"predicted\": %d, \"predicted_name\": ", best);
-    kh_json_quote(b, label[best].name, strlen(label[best].name));
-    put_numbers(b, "probs", p, e->n_label);
-    put_numbers(b, "votes", j->votes + (size_t)i * (size_t)e->n_label, e->n_label);
-    kh_buf_printf(b, ", \"confidence\": %.9g, \"entropy\": %.9g", p[best], parts.total);
-    if (!isnan(parts.ambiguity))
-        kh_buf_printf(b, ", \"ambiguity\": %.9g, \"disagreement\": %.9g", parts.ambiguity,
-            parts.disagreement);
-    if (e->n_score > KH_SCORE_ENERGY)
-        kh_buf_printf(b, ", \"energy\": %.9g", j->energy[i]);
-    if (e->decided) {
-        kh_decision d = decide(e, j, i, in);
-        kh_buf_printf(b, ", \"abstain\": %s, \"ood_score\": %.9g, \"ood\": %s, \"conformal\": [",
-            d.abstain ? "true" : "false", d.ood_score, d.foreign ? "true" : "false");
-        for (int k = 0, n = 0; k < e->n_label; k++)
-            if (in[k])
-                kh_buf_printf(b, "%s%d", n++ ? ", " : "", k);
-        kh_buf_char(b, ']');
+static void put_rows(const kh_eval *e, const kh_judged *j, bool labelled, bool *in, kh_buf *b) {
+    kh_explained said = { j->p, j->votes, j->ambiguity, j->energy };
+    for (int i = 0; i < j->n; i++) {
+        kh_json_out line = kh_json_out_init(b, KH_JSON_COMPACT);
+        kh_prediction a = kh_prediction_of(
+            e->post->task, &j->row[i], &said, i, e->decided ? &e->decisions : NULL, in);
+        kh_prediction_json(&a,
+            &(kh_prediction_view){ .rows = j->name, .line = true, .truth = labelled, .text = true },
+            &line, NULL);
+        kh_buf_char(b, '\n');
     }
-    kh_buf_text(b, row->b ? ", \"text_a\": " : ", \"text\": ");
-    kh_json_quote(b, row->a, row->n_a);
-    if (row->b) {
-        kh_buf_text(b, ", \"text_b\": ");
-        kh_json_quote(b, row->b, row->n_b);
-    }
-    kh_buf_text(b, "}\n");
 }
 
 void kh_eval_rows_json(const kh_eval *e, kh_buf *out) {
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
     out->failed |= !in;
-    for (int i = 0; in && i < e->rows.n; i++)
-        put_row(e, &e->rows, i, true, in, out);
+    if (in)
+        put_rows(e, &e->rows, true, in, out);
     for (int s = 0; in && s < e->n_outside; s++)
-        for (int i = 0; i < e->outside[s].rows.n; i++)
-            put_row(e, &e->outside[s].rows, i, false, in, out);
+        put_rows(e, &e->outside[s].rows, false, in, out);
     kh_free(in);
 }

@@ -46,6 +46,7 @@ int kh_posterior_new(
     p->fingerprint = info.fingerprint;
     p->tokenizer = kh_tokenizer_fingerprint(kh_plm_tokenizer(plm));
     p->version = kh_version();
+    p->score = NAN;
     p->method = kh_posterior_keep(p, method);
     p->backend = kh_posterior_keep(p, info.backend);
     p->precision = kh_posterior_keep(p, info.precision);
@@ -66,6 +67,7 @@ void kh_posterior_free(kh_posterior *p) {
     kh_free(p->weight);
     kh_free(p->projection);
     kh_free(p->adapter.x);
+    kh_calibrator_free(&p->calibrator);
     kh_space_free(&p->space);
     kh_task_close(p->task);
     kh_arena_free(&p->arena);
@@ -119,6 +121,7 @@ kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
         .forward = p->forward,
         .backward = p->backward,
         .dev = p->dev,
+        .score = p->score,
         .stopped = p->stopped };
 }
 

@@ -32,8 +32,11 @@ struct kh_posterior {
     kh_adapter adapter; /* what stands on the model; then access is weights, and there is one sample
                            without z */
 
-    bool calibrated;          /* votes become probabilities by this, */
-    kh_calibrator calibrator; /* which is of kind KH_CALIBRATE_VOTES and owns no memory */
+    bool calibrated; /* answers become probabilities that mean what they say by this: */
+    kh_calibrator
+        calibrator; /* VOTES where samples vote, else AFFINE, of the mixture's logarithms */
+    double score;   /* cross-validated NLL of calibrated answers; NaN: not known, */
+    int score_rows; /* and over how many rows that were not learned from */
 
     /* What each sample likes to say whatever the text is, taken from its answers. */
     kh_label_prior label_prior;

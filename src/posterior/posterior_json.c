@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Folders with a prior of labels are of format 2, so that no earlier keyhole answers without it. */
+/* Folders with a prior of labels or an affine calibration are of format 2, so that no earlier
+ * keyhole answers without them. */
 enum {
     FORMAT = 2,
     PLAIN_FORMAT = 1,
@@ -116,8 +117,34 @@ static void put_label_prior(kh_buf *out, const kh_posterior *p) {
     kh_buf_text(out, "]},\n");
 }
 
+/* Parts that the first format does not know. */
+static bool later_parts(const kh_posterior *p) {
+    return p->log_prior || (p->calibrated && p->calibrator.method == KH_CALIBRATE_AFFINE);
+}
+
+static void put_list(kh_buf *out, const char *key, const double *x, int n) {
+    kh_buf_printf(out, ",\n    \"%s\": [", key);
+    for (int k = 0; k < n; k++)
+        kh_buf_printf(out, "%s%.17g", k ? ", " : "", x[k]);
+    kh_buf_char(out, ']');
+}
+
+static void put_calibration(kh_buf *out, const kh_calibrator *c) {
+    kh_buf_printf(out, "  \"calibration\": {\"method\": \"%s\", ", kh_calibration_name(c->method));
+    if (c->method == KH_CALIBRATE_VOTES)
+        kh_buf_printf(out, "\"alpha\": %.17g, \"temperature\": %.17g, ", c->alpha, c->temperature);
+    else
+        kh_buf_printf(out, "\"strength\": %.17g, ", c->strength);
+    kh_buf_printf(out, "\"rows\": %d", c->n);
+    if (c->method == KH_CALIBRATE_AFFINE) {
+        put_list(out, "weight", c->weight, c->n_label);
+        put_list(out, "bias", c->bias, c->n_label);
+    }
+    kh_buf_text(out, "},\n");
+}
+
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
-    kh_buf_printf(out, "{\n  \"format\": %d, ", p->log_prior ? FORMAT : PLAIN_FORMAT);
+    kh_buf_printf(out, "{\n  \"format\": %d, ", later_parts(p) ? FORMAT : PLAIN_FORMAT);
     put_pair(out, "keyhole", p->version);
     kh_buf_text(out, ",\n  ");
     put_pair(out, "method", p->method);
@@ -133,10 +160,7 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     if (p->adapter.kind != KH_ADAPTER_NONE)
         put_graft(out, &p->adapter);
     if (p->calibrated)
-        kh_buf_printf(out,
-            "  \"calibration\": {\"method\": \"votes\", \"alpha\": %.17g, \"temperature\": %.17g, "
-            "\"rows\": %d},\n",
-            p->calibrator.alpha, p->calibrator.temperature, p->calibrator.n);
+        put_calibration(out, &p->calibrator);
     if (p->log_prior)
         put_label_prior(out, p);
     kh_buf_text(out, "  \"model\": {");
@@ -158,6 +182,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         kh_buf_printf(
             out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
     kh_buf_printf(out, "\"dev\": %.17g, ", p->dev);
+    if (isfinite(p->score))
+        kh_buf_printf(out, "\"score\": {\"nll\": %.17g, \"rows\": %d}, ", p->score, p->score_rows);
     put_pair(out, "stopped", p->stopped);
     kh_buf_text(out, ",\n  \"task\": ");
     kh_task_json(p->task, out);
@@ -431,26 +457,65 @@ static int read_options(reader *r, const json_t *root) {
     return rc;
 }
 
-/* Checked as strictly as what was fitted. */
+/* The weights or biases of an affine calibration, within the bounds of fitting. */
+static int read_list(reader *r, const json_t *o, const char *key, double **out, int n) {
+    const json_t *list;
+    int rc = get_array(r, o, key, (size_t)n, &list);
+    bool good = rc == 0 && json_array_size(list) == (size_t)n;
+    if (good && !(*out = kh_malloc((size_t)n * sizeof **out)))
+        return kh_fail_memory(r->err);
+    for (int k = 0; k < n && good; k++) {
+        const json_t *v = json_array_get(list, (size_t)k);
+        (*out)[k] = json_number_value(v);
+        good = json_is_number(v) && fabs((*out)[k]) <= KH_WEIGHT_MAX;
+    }
+    return good ? 0
+                : kh_fail(r->err, KH_EFORMAT,
+                      "%s: \"%s\" of \"calibration\" must be %d numbers from %g to %g", r->name,
+                      key, n, -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
+}
+
+static int read_affine(reader *r, const json_t *o) {
+    kh_calibrator *c = &r->p->calibrator;
+    int rc = kh_json_number(o, "strength", &c->strength, r->name, r->err);
+    if (rc == 0 && !(c->strength >= 0 && c->strength <= 1e6))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"calibration\" has strength %g, expected 0 to 1e6",
+            r->name, c->strength);
+    if (rc == 0)
+        rc = read_list(r, o, "weight", &c->weight, c->n_label);
+    return rc == 0 ? read_list(r, o, "bias", &c->bias, c->n_label) : rc;
+}
+
+/* Checked as strictly as what was fitted. Samples that vote have votes calibrated, and no others.
+ */
 static int read_calibration(reader *r, const json_t *root) {
     kh_calibrator *c = &r->p->calibrator;
     const json_t *o;
     const char *method;
     if (!json_object_get(root, "calibration"))
         return 0;
-    *c = (kh_calibrator){ .method = KH_CALIBRATE_VOTES, .n_label = r->p->task->n_label };
+    bool votes = r->p->access == KH_ACCESS_LABELS;
+    *c = (kh_calibrator){ .method = votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE,
+        .n_label = r->p->task->n_label,
+        .temperature = 1 };
     int rc = get_object(r, root, "calibration", &o);
     if (rc == 0)
         rc = kh_json_string(o, "method", &method, r->name, r->err);
-    if (rc == 0 && (strcmp(method, "votes") != 0 || r->p->access != KH_ACCESS_LABELS))
+    if (rc == 0 && strcmp(method, kh_calibration_name(c->method)) != 0)
         rc = kh_fail(r->err, KH_EFORMAT,
-            "%s: \"calibration\" must be by votes, of a posterior whose access is labels", r->name);
+            "%s: \"calibration\" must be by votes if \"access\" is labels, and affine if not",
+            r->name);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, INT32_MAX, &c->n, r->name, r->err);
+    if (rc == 0 && !votes) {
+        rc = read_affine(r, o);
+        r->p->calibrated = rc == 0;
+        return rc;
+    }
     if (rc == 0)
         rc = kh_json_number(o, "alpha", &c->alpha, r->name, r->err);
     if (rc == 0)
         rc = kh_json_number(o, "temperature", &c->temperature, r->name, r->err);
-    if (rc == 0)
-        rc = kh_json_int(o, "rows", 1, INT32_MAX, &c->n, r->name, r->err);
     if (rc == 0 &&
         !(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN &&
             c->temperature <= KH_T_MAX))
@@ -544,6 +609,17 @@ static int read_passes(reader *r, const json_t *root) {
     return rc;
 }
 
+static int read_score(reader *r, const json_t *root) {
+    const json_t *o;
+    r->p->score = NAN;
+    if (!json_object_get(root, "score"))
+        return 0;
+    int rc = get_object(r, root, "score", &o);
+    if (rc == 0)
+        rc = kh_json_number(o, "nll", &r->p->score, r->name, r->err);
+    return rc == 0 ? kh_json_int(o, "rows", 1, INT32_MAX, &r->p->score_rows, r->name, r->err) : rc;
+}
+
 static int read_costs(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *data, *queries;
@@ -570,6 +646,8 @@ static int read_costs(reader *r, const json_t *root) {
         rc = read_passes(r, root);
     if (rc == 0)
         rc = kh_json_number(root, "dev", &p->dev, r->name, r->err);
+    if (rc == 0)
+        rc = read_score(r, root);
     return rc == 0 ? keep_string(r, root, "stopped", &p->stopped) : rc;
 }
 

@@ -25,6 +25,8 @@ enum {
     HEAD_SHARDS = 8, /* threads that a head can use; its answers do not depend on it */
 };
 
+static const double LEAST_P = 1e-12; /* logarithms for a calibrator end here */
+
 struct kh_predictor {
     const kh_posterior *post;
     kh_plm *plm;
@@ -481,12 +483,18 @@ void kh_predictor_free(kh_predictor *p) {
     kh_free(p);
 }
 
-/* Shares of votes into probabilities. The calibrator was fitted on numbers of votes. */
+/* What a calibrator takes: numbers of votes of shares, logarithms of probabilities. */
+void kh_calibration_input(bool votes, int samples, double *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        p[i] = votes ? p[i] * samples : log(p[i] > LEAST_P ? p[i] : LEAST_P);
+}
+
+/* Answers into probabilities that mean what they say. */
 static void calibrate(const kh_posterior *post, double *p, int n) {
     if (!post->calibrated)
         return;
-    for (size_t i = 0; i < (size_t)n * (size_t)post->calibrator.n_label; i++)
-        p[i] *= post->n;
+    kh_calibration_input(post->calibrator.method == KH_CALIBRATE_VOTES, post->n, p,
+        (size_t)n * (size_t)post->calibrator.n_label);
     kh_calibrator_apply(&post->calibrator, p, n, p);
 }
 

@@ -19,6 +19,10 @@ void kh_mixture_finish(double *p, int n_row, int n_label);
 void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight,
     int n_sample, int n_row, int n_label);
 
+/* Distributions or shares of votes [n] -> what the calibrator of a posterior was fitted on: their
+ * logarithms, or numbers of votes. */
+void kh_calibration_input(bool votes, int samples, double *p, size_t n);
+
 /* What each sample answers by itself, as it was given: logprob [samples, n, n_label]. */
 int kh_predictor_each(kh_predictor *, const kh_row *rows, int n, float *logprob, kh_err *err);
 

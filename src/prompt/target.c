@@ -11,16 +11,25 @@ enum {
     AT_ONCE = 512
 }; /* prompts in memory, if so many are asked about: 105 MB for RoBERTa-large's 50 x 1024 */
 
-typedef int ask_fn(const kh_target *, const kh_question *, int first, void *out, kh_err *err);
+/* What is wanted of each z, and where it goes: logprob; or label; or, with patience, errors and
+ * label. */
+typedef struct wanted {
+    float *logprob;
+    int *label, *errors;
+    const kh_patience *patience;
+} wanted;
 
-static int ask_logprobs(
-    const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
-    return kh_plm_score(t->scorer, q,
-        (float *)out + (size_t)first * (size_t)t->batch->n_row * (size_t)t->words->n_label, err);
-}
-
-static int ask_labels(const kh_target *t, const kh_question *q, int first, void *out, kh_err *err) {
-    return kh_plm_answer(t->labeler, q, (int *)out + (size_t)first * (size_t)t->batch->n_row, err);
+/* A question whose prompts are those of z number `first` on. */
+static int ask(
+    const kh_target *t, const kh_question *q, int first, const wanted *out, kh_err *err) {
+    size_t at = (size_t)first * (size_t)t->batch->n_row;
+    if (out->logprob)
+        return kh_plm_score(t->scorer, q, out->logprob + at * (size_t)t->words->n_label, err);
+    if (!out->patience)
+        return kh_plm_answer(t->labeler, q, out->label + at, err);
+    kh_patience some = *out->patience;
+    some.allowance += first;
+    return kh_plm_answer_within(t->labeler, q, &some, out->errors + first, out->label + at, err);
 }
 
 /* Prompts [first, first + some) of n_target * n, which stand target after target. */
@@ -38,8 +47,8 @@ static int make_prompts(const kh_target *t, const float *const *z, int n, int fi
     return rc;
 }
 
-static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *const *z, int n,
-    void *out, kh_err *err) {
+static int ask_all(const kh_target *t, int n_target, const float *const *z, int n,
+    const wanted *out, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
     size_t size = (size_t)s->slots * (size_t)s->hidden;
     int all = n_target * n;
@@ -57,16 +66,22 @@ static int ask_all(const kh_target *t, int n_target, ask_fn *ask, const float *c
 }
 
 int kh_target_score(const kh_target *t, const float *z, int n, float *logprob, kh_err *err) {
-    return ask_all(t, 1, ask_logprobs, &z, n, logprob, err);
+    return ask_all(t, 1, &z, n, &(wanted){ .logprob = logprob }, err);
 }
 
 int kh_target_answer(const kh_target *t, const float *z, int n, int *label, kh_err *err) {
-    return ask_all(t, 1, ask_labels, &z, n, label, err);
+    return ask_all(t, 1, &z, n, &(wanted){ .label = label }, err);
+}
+
+int kh_target_answer_within(const kh_target *t, const float *z, int n, const kh_patience *patience,
+    int *errors, int *label, kh_err *err) {
+    return ask_all(
+        t, 1, &z, n, &(wanted){ .label = label, .errors = errors, .patience = patience }, err);
 }
 
 int kh_targets_score(
     const kh_target *t, int n_target, const float *const *z, int n, float *logprob, kh_err *err) {
-    return ask_all(t, n_target, ask_logprobs, z, n, logprob, err);
+    return ask_all(t, n_target, z, n, &(wanted){ .logprob = logprob }, err);
 }
 
 int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob,

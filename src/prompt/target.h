@@ -21,6 +21,10 @@ typedef struct kh_target {
 int kh_target_score(const kh_target *, const float *z, int n, float *logprob, kh_err *err);
 /* z [n, d] -> label [n, n_row]. */
 int kh_target_answer(const kh_target *, const float *z, int n, int *label, kh_err *err);
+/* z [n, d] -> errors [n] against the batch's labels, and label [n, n_row], -1 where nothing was
+ * asked: a z is asked no further than its patience goes (kh_plm_answer_within). */
+int kh_target_answer_within(const kh_target *, const float *z, int n, const kh_patience *,
+    int *errors, int *label, kh_err *err);
 /* Several targets that differ in nothing but their subspace, in one question, so that the box has
  * more to do at a time: z [n_target] of [n, d] -> logprob [n_target, n, n_row, n_label]. */
 int kh_targets_score(

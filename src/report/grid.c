@@ -11,21 +11,42 @@
 #include <string.h>
 #include <utf8proc.h>
 
-void kh_grid_add(kh_grid *t, const char *fmt, ...) {
+static const char *print(kh_grid *t, const char *fmt, va_list args) {
     char text[512];
+    int n = vsnprintf(text, sizeof text, fmt, args);
+    size_t len = n < 0 ? 0 : (size_t)n;
+    if (len >= sizeof text)
+        len = kh_utf8_prefix(text, sizeof text - 1);
+    const char *copy = kh_arena_strndup(&t->arena, text, len);
+    t->failed |= !copy;
+    return copy;
+}
+
+void kh_grid_add(kh_grid *t, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, args);
+    const char *text = print(t, fmt, args);
     va_end(args);
-    size_t len = n < 0         ? 0
-        : n < (int)sizeof text ? (size_t)n
-                               : kh_utf8_prefix(text, sizeof text - 1);
-    const char *copy = kh_arena_strndup(&t->arena, text, len);
-    if (t->failed || !copy || !kh_grow(&t->cell, &t->cap, (size_t)t->n + 1, sizeof *t->cell)) {
-        t->failed = true;
+    t->failed |= !kh_grow(&t->cell, &t->cap, (size_t)t->n + 1, sizeof *t->cell);
+    if (!t->failed)
+        t->cell[t->n++] = (kh_cell){ .text = text, .main = text };
+}
+
+void kh_grid_note(kh_grid *t, int tone, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const char *note = print(t, fmt, args);
+    va_end(args);
+    if (t->failed || t->n == 0)
         return;
-    }
-    t->cell[t->n++] = (kh_cell){ copy, false };
+    kh_cell *c = &t->cell[t->n - 1];
+    size_t n = strlen(c->main) + strlen(note) + 4;
+    char *both = kh_arena_alloc(&t->arena, n);
+    t->failed = !both;
+    if (!both)
+        return;
+    snprintf(both, n, "%s (%s)", c->main, note);
+    *c = (kh_cell){ both, c->main, note, c->strong, tone };
 }
 
 void kh_grid_strong(kh_grid *t) {
@@ -183,6 +204,7 @@ static void put_latex(const kh_grid *t, kh_buf *out) {
 }
 
 static void put_html(const kh_grid *t, kh_buf *out) {
+    static const char *const CLASS[] = { " class=\"n no\"", " class=\"n\"", " class=\"n yes\"" };
     kh_buf_text(out, "<table>\n");
     if (t->caption) {
         kh_buf_text(out, "<caption>");
@@ -200,10 +222,15 @@ static void put_html(const kh_grid *t, kh_buf *out) {
             head           ? " scope=\"col\""
                 : col == 0 ? " scope=\"row\""
                            : "",
-            col < t->n_left ? "" : " class=\"n\"");
+            col < t->n_left ? "" : CLASS[c->tone + 1]);
         kh_buf_text(out, c->strong ? "<strong>" : "");
-        kh_html_text(out, c->text, strlen(c->text));
+        kh_html_text(out, c->main, strlen(c->main));
         kh_buf_text(out, c->strong ? "</strong>" : "");
+        if (c->note) {
+            kh_buf_text(out, "<small>");
+            kh_html_text(out, c->note, strlen(c->note));
+            kh_buf_text(out, "</small>");
+        }
         kh_buf_printf(out, "</%s>%s", tag, col + 1 == t->n_col ? "</tr>\n" : "");
         kh_buf_text(out, i + 1 == t->n_col ? "</thead>\n" : "");
     }

@@ -23,8 +23,10 @@ typedef enum kh_grid_format {
 } kh_grid_format;
 
 typedef struct kh_cell {
-    const char *text;
-    bool strong; /* the best of its column */
+    const char *text;        /* with its note in parentheses, if it has one */
+    const char *main, *note; /* for pages: the text, and a smaller second line; NULL: no note */
+    bool strong;             /* the best of its column */
+    int tone;                /* of the page: 1 agrees, -1 disagrees, 0 says neither */
 } kh_cell;
 
 typedef struct kh_grid {
@@ -40,7 +42,9 @@ typedef struct kh_grid {
 } kh_grid;
 
 void kh_grid_add(kh_grid *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void kh_grid_strong(kh_grid *); /* the last cell */
+/* Of the last cell. */
+void kh_grid_strong(kh_grid *);
+void kh_grid_note(kh_grid *, int tone, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void kh_grid_put(const kh_grid *, kh_grid_format, kh_buf *out);
 void kh_grid_free(kh_grid *);
 

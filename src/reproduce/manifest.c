@@ -76,6 +76,7 @@ void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common,
     kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots,
         (unsigned long long)r->seed);
     kh_buf_printf(out, "%s%s", v->exact ? " exact" : "", v->code ? " code" : "");
+    kh_buf_text(out, v->calibrated ? " calibrated" : "");
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)
         kh_buf_printf(out, " fast %s candidates=%d", v->fast ? v->fast : "", v->candidates);

@@ -48,7 +48,8 @@ typedef struct kh_variant {
     bool paper; /* the paper has it */
     bool code;  /* the method's options are those of the published code */
     bool exact; /* everything is as in the published code, label words included: --paper-exact */
-    bool slow;  /* left out of the fast preset */
+    bool calibrated;  /* as keyhole does by default; the paper's methods are not */
+    bool slow;        /* left out of the fast preset */
     const char *set;  /* options, "name=value name=value" */
     const char *fast; /* more of them for the fast preset */
     int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0:

@@ -11,33 +11,16 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-#define SOURCE \
-    "Shen et al., Reliable Gradient-free and Likelihood-free Prompt Tuning, Findings of EACL 2023"
-
-/* Numbers that the paper's text gives; its tables are not at hand. */
-static const kh_published_value KNOWN[] = {
-    { "1", "logits", "average", NULL, NULL, 74.4, NAN, SOURCE, NULL },
-    { "1", "labels", "average", NULL, NULL, 70.1, NAN, SOURCE, NULL },
-    { "1", "logits", "dbpedia", NULL, NULL, 80, NAN, SOURCE, "rounded" },
-    { "1", "labels", "dbpedia", NULL, NULL, 57, NAN, SOURCE, "rounded" },
-    { "2", "logits", "average", NULL, NULL, 0.067, NAN, SOURCE,
-        "0.057 is quoted as well; which of the methods each belongs to is not known here" },
-    { "2", "labels", "average", NULL, NULL, 0.217, NAN, SOURCE, NULL },
-};
+/* The JSON document as a C string, made by the Makefile. */
+static const char PAPER[] =
+#include "paper_tables.inc"
+    ;
 
 static int add(kh_published *p, const kh_published_value *v, kh_err *err) {
     if (!kh_grow(&p->value, &p->cap, (size_t)p->n + 1, sizeof *p->value))
         return kh_fail_memory(err);
     p->value[p->n++] = *v;
     return 0;
-}
-
-int kh_published_init(kh_published *p, kh_err *err) {
-    *p = (kh_published){ 0 };
-    int rc = 0;
-    for (size_t i = 0; i < sizeof KNOWN / sizeof KNOWN[0] && rc == 0; i++)
-        rc = add(p, &KNOWN[i], err);
-    return rc;
 }
 
 void kh_published_free(kh_published *p) {
@@ -59,7 +42,7 @@ static int keep(kh_published *p, const json_t *o, const char *key, const char **
 }
 
 static bool is_method(const char *name) {
-    bool known = strcmp(name, "logits") == 0 || strcmp(name, "labels") == 0;
+    bool known = strcmp(name, "lower-bound") == 0;
     for (int i = 0; kh_variant_at(i) && !known; i++)
         known = strcmp(kh_variant_at(i)->name, name) == 0;
     return known;
@@ -74,19 +57,20 @@ static bool is_task(const char *name) {
 
 static int read_value(
     kh_published *p, const json_t *o, const char *source, const char *place, kh_err *err) {
-    kh_published_value v = { .sd = NAN, .source = source };
+    kh_published_value v = { .sd = NAN, .model = KH_PAPER_MODEL, .source = source };
     struct {
         const char *key, **out;
         bool needed;
-    } text[] = { { "table", &v.table, true }, { "method", &v.method, true },
-        { "task", &v.task, true }, { "ood", &v.ood, false }, { "score", &v.score, false },
-        { "note", &v.note, false } };
+    } text[] = { { "table", &v.table, true }, { "model", &v.model, false },
+        { "method", &v.method, true }, { "task", &v.task, true }, { "ood", &v.ood, false },
+        { "score", &v.score, false }, { "note", &v.note, false } };
     int rc = 0;
     for (size_t i = 0; i < sizeof text / sizeof text[0] && rc == 0; i++) {
         rc = keep(p, o, text[i].key, text[i].out, place, err);
         if (rc == 0 && text[i].needed && !*text[i].out)
             rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is missing", place, text[i].key);
     }
+    v.model = v.model ? v.model : KH_PAPER_MODEL;
     if (rc == 0)
         rc = kh_json_number(o, "value", &v.value, place, err);
     if (rc == 0)
@@ -103,23 +87,38 @@ static int read_value(
     return rc == 0 ? add(p, &v, err) : rc;
 }
 
-int kh_published_read(kh_published *p, const char *path, kh_err *err) {
-    json_t *root;
+static int read_all(kh_published *p, const json_t *root, const char *name, kh_err *err) {
     const char *source = NULL;
-    int rc = kh_json_read(path, FILE_MAX, &root, err);
-    if (rc == 0)
-        rc = keep(p, root, "source", &source, path, err);
+    int rc = keep(p, root, "source", &source, name, err);
     if (rc == 0 && !source)
         rc = kh_fail(
-            err, KH_EFORMAT, "%s: must say where its numbers come from, in \"source\"", path);
+            err, KH_EFORMAT, "%s: must say where its numbers come from, in \"source\"", name);
     const json_t *values = rc == 0 ? json_object_get(root, "values") : NULL;
     if (rc == 0 && !json_is_array(values))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"values\" must be an array", path);
+        rc = kh_fail(err, KH_EFORMAT, "%s: \"values\" must be an array", name);
     for (size_t i = 0; rc == 0 && i < json_array_size(values); i++) {
         char place[512];
-        snprintf(place, sizeof place, "%.400s: value %zu", path, i + 1);
+        snprintf(place, sizeof place, "%.400s: value %zu", name, i + 1);
         rc = read_value(p, json_array_get(values, i), source, place, err);
     }
+    return rc;
+}
+
+int kh_published_init(kh_published *p, kh_err *err) {
+    *p = (kh_published){ 0 };
+    json_t *root = NULL;
+    int rc = kh_json_parse(PAPER, sizeof PAPER - 1, "paper_tables.json", &root, err);
+    if (rc == 0)
+        rc = read_all(p, root, "paper_tables.json", err);
+    json_decref(root);
+    return rc;
+}
+
+int kh_published_read(kh_published *p, const char *path, kh_err *err) {
+    json_t *root = NULL;
+    int rc = kh_json_read(path, FILE_MAX, &root, err);
+    if (rc == 0)
+        rc = read_all(p, root, path, err);
     json_decref(root);
     return rc;
 }
@@ -128,12 +127,12 @@ int kh_published_read(kh_published *p, const char *path, kh_err *err) {
 
 static bool same(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
-const kh_published_value *kh_published_find(const kh_published *p, const char *table,
-    const char *method, const char *task, const char *ood, const char *score) {
+const kh_published_value *kh_published_find(const kh_published *p, const char *model,
+    const char *table, const char *method, const char *task, const char *ood, const char *score) {
     for (int i = p->n; i-- > 0;) {
         const kh_published_value *v = &p->value[i];
-        if (same(v->table, table) && same(v->method, method) && same(v->task, task) &&
-            same(v->ood, ood) && same(v->score, score))
+        if (same(v->model, model) && same(v->table, table) && same(v->method, method) &&
+            same(v->task, task) && same(v->ood, ood) && same(v->score, score))
             return v;
     }
     return NULL;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "reproduce/claims.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -13,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A loss of accuracy that still counts as none: two points. */
+static const double AS_GOOD = 0.02;
 
 static void say(kh_finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(kh_finding *f, const char *fmt, ...) {
@@ -69,58 +73,88 @@ static int best(const double *x, int first, int last, int sign) {
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
+/* What several intervals say together of a statement that needs all of them: each sign is 1 where
+ * an interval is on the statement's side of zero, -1 where it is on the other. */
+static int all_of(int a, int b) {
+    if (a < 0 || b < 0)
+        return -1;
+    return a > 0 && b > 0;
+}
+
+static void say_claim(kh_finding *f, const kh_claim *c) {
+    say(f, " (accuracy %+.1f, %+.1f to %+.1f; ECE %+.3f, %+.3f to %+.3f)", 100 * c->score.mean,
+        100 * c->score.low, 100 * c->score.high, c->ece.mean, c->ece.low, c->ece.high);
+}
+
 /* ---------------------------------------------------------------------------- accuracy and ECE */
 
-static void ensembles_and_elbo(const kh_reproduction *r, kh_finding *f) {
+static int ensembles_and_elbo(const kh_reproduction *r, kh_finding *f, kh_err *err) {
     static const char *const NAMES[] = { "bbt", "ensemble", "elbo" };
     double score[3], ece[3];
+    kh_claim ensemble, elbo;
     int n = accuracy_and_ece(r, NAMES, 3, score, ece);
     if (n == 0) {
         say(f, "No task has runs of BBT, Ensembles and ELBO.");
-        return;
+        return 0;
     }
+    int rc = kh_claim_compare(r, "ensemble", "bbt", NULL, &ensemble, err);
+    if (rc == 0)
+        rc = kh_claim_compare(r, "elbo", "bbt", NULL, &elbo, err);
+    if (rc != 0)
+        return rc;
     say(f,
-        "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT (%+.1f); ECE of ELBO %.3f "
-        "against %.3f of BBT and %.3f "
-        "of Ensembles.",
-        n, plural(n), 100 * score[1], 100 * score[0], 100 * (score[1] - score[0]), ece[2], ece[0],
-        ece[1]);
-    f->agrees = score[1] > score[0] && ece[2] < ece[0] ? 1 : -1;
+        "Over %d task%s: accuracy of Ensembles %.1f against %.1f of BBT; ECE of ELBO %.3f against "
+        "%.3f of BBT and %.3f of Ensembles. Ensembles - BBT",
+        n, plural(n), 100 * score[1], 100 * score[0], ece[2], ece[0], ece[1]);
+    say_claim(f, &ensemble);
+    say(f, ", ELBO - BBT");
+    say_claim(f, &elbo);
+    say(f, ".");
+    f->agrees = all_of(kh_claim_sign(&ensemble.score), -kh_claim_sign(&elbo.ece));
+    return 0;
 }
 
-static void labels_only(const kh_reproduction *r, kh_finding *f) {
+/* The paper's best with labels only against its best with logits. */
+static int labels_only(const kh_reproduction *r, kh_finding *f, kh_err *err) {
     static const char *const NAMES[] = { "bbt", "ensemble", "elbo", "abc-smc", "snpe", "smc" };
     static const char *const WON[] = { "abc-smc", "abc-smc-votes", "smc-raw", "smc", "smc-soft" };
+    static const char *const WHAT[] = { "abc-smc", "with calibrated votes", "smc with plain votes",
+        "smc with calibrated votes", "smc with soft acceptance" };
     double score[6], ece[6], part[5], gap[5];
-    int n = accuracy_and_ece(r, NAMES, 6, score, ece);
+    int n = accuracy_and_ece(r, NAMES, 6, score, ece), rc = 0;
     int open = best(score, 0, 2, 1), open_ece = best(ece, 0, 2, -1);
     int closed = best(score, 3, 4, 1), closed_ece = best(ece, 3, 4, -1);
+    kh_claim paper, ours;
     if (n == 0)
         say(f, "No task has runs of all of them.");
-    else {
+    else if ((rc = kh_claim_compare(r, "abc-smc", "ensemble", NULL, &paper, err)) == 0 &&
+        (rc = kh_claim_compare(r, "smc", "ensemble", NULL, &ours, err)) == 0) {
         say(f,
             "Over %d task%s the best with logits has accuracy %.1f (%s) and ECE %.3f (%s), the "
-            "paper's best with labels only "
-            "%.1f (%s) and %.3f (%s), smc %.1f and %.3f.",
+            "paper's best with labels only %.1f (%s) and %.3f (%s), smc %.1f and %.3f. "
+            "abc-smc - Ensembles",
             n, plural(n), 100 * score[open], NAMES[open], ece[open_ece], NAMES[open_ece],
             100 * score[closed], NAMES[closed], ece[closed_ece], NAMES[closed_ece], 100 * score[5],
             ece[5]);
-        f->agrees = score[closed] < score[open] && ece[closed_ece] > ece[open_ece] ? 1 : -1;
+        say_claim(f, &paper);
+        say(f, ", smc - Ensembles");
+        say_claim(f, &ours);
+        say(f, ".");
+        f->agrees = all_of(-kh_claim_sign(&paper.score), kh_claim_sign(&paper.ece));
     }
-    int tasks = accuracy_and_ece(r, WON, 5, part, gap);
+    int tasks = rc == 0 ? accuracy_and_ece(r, WON, 5, part, gap) : 0;
     if (tasks > 0) {
         say(f, " What wins it back, on %d task%s, accuracy and ECE:", tasks, plural(tasks));
-        static const char *const WHAT[] = { "abc-smc", "with calibrated votes",
-            "smc with plain votes", "smc with calibrated votes", "smc with soft acceptance" };
         for (int i = 0; i < 5; i++)
             say(f, "%s %s %.1f and %.3f", i ? "," : "", WHAT[i], 100 * part[i], gap[i]);
         say(f, ".");
     }
+    return rc;
 }
 
-static void samples(const kh_reproduction *r, kh_finding *f) {
+static int samples(const kh_reproduction *r, kh_finding *f, kh_err *err) {
     static const char *const NAMES[] = { "smc-10", "smc-30", "smc-100", "smc-300" };
-    double first = NAN, last = NAN;
+    int first = -1, last = -1;
     for (int i = 0; i < 4; i++) {
         double ece, nll;
         int n = means(r, &NAMES[i], 1, "ece", &ece);
@@ -128,15 +162,20 @@ static void samples(const kh_reproduction *r, kh_finding *f) {
         if (n == 0)
             continue;
         say(f, "%s%s samples: ECE %.3f, NLL %.3f", f->text[0] ? "; " : "", NAMES[i] + 4, ece, nll);
-        first = isnan(first) ? ece : first;
-        last = ece;
+        first = first < 0 ? i : first;
+        last = i;
     }
-    if (isnan(first)) {
+    if (first < 0)
         say(f, "There are no runs of it.");
-        return;
+    kh_claim c = { 0 };
+    int rc = first < last ? kh_claim_compare(r, NAMES[last], NAMES[first], NULL, &c, err) : 0;
+    if (rc == 0 && first < last) {
+        say(f, ". The most against the fewest");
+        say_claim(f, &c);
+        f->agrees = -kh_claim_sign(&c.ece);
     }
-    say(f, ".");
-    f->agrees = last == first ? 0 : last < first ? 1 : -1;
+    say(f, first < 0 ? "" : ".");
+    return rc;
 }
 
 /* ------------------------------------------------------------------------------------- queries */
@@ -203,12 +242,21 @@ static int weights(const kh_reproduction *r, kh_finding *f, kh_err *err) {
         say(f, "No task has runs of both.");
         return rc;
     }
+    kh_claim c;
+    if (rc == 0)
+        rc = kh_claim_compare(r, NAMES[0], NAMES[1], NULL, &c, err);
+    if (rc != 0)
+        return rc;
     say(f,
         "Over %d task%s: uniform weights accuracy %.1f and ECE %.3f, importance weights %.1f and "
-        "%.3f. %d of %d run%s with "
-        "importance weights came to a second generation, the first that has any.",
+        "%.3f. %d of %d run%s with importance weights came to a second generation, the first that "
+        "has any. Uniform - importance",
         n, plural(n), 100 * score[0], ece[0], 100 * score[1], ece[1], weighed, runs, plural(runs));
-    f->agrees = weighed == 0 ? 0 : score[0] >= score[1] ? 1 : -1;
+    say_claim(f, &c);
+    say(f, ".");
+    /* "As good" is told by an interval, too: one that ends above AS_GOOD below zero. */
+    if (weighed > 0)
+        f->agrees = c.score.low > -AS_GOOD ? 1 : -(c.score.high < 0);
     return rc;
 }
 
@@ -266,47 +314,54 @@ static bool can_tell(const kh_experiment *x) {
     return kh_task_open(&task, x->task, NULL) == 0 && task->n_label > 2;
 }
 
-static void against_maxp(const kh_reproduction *r, kh_finding *f) {
-    int methods = 0, beaten = 0;
-    for (int k = 0; kh_variant_at(k); k++) {
-        double entropy = 0, maxp = 0, a, b, sd;
-        int pairs = 0;
-        for (int i = 0; kh_experiment_at(i); i++)
-            for (int o = 0; o < 2 && can_tell(kh_experiment_at(i)); o++) {
-                const char *task = kh_experiment_at(i)->outside[o].task;
-                char name[2][96];
-                if (!task)
-                    continue;
-                snprintf(name[0], sizeof name[0], "ood.%s.entropy.auroc", task);
-                snprintf(name[1], sizeof name[1], "ood.%s.maxp.auroc", task);
-                if (kh_reproduction_mean(
-                        r, kh_variant_at(k), kh_experiment_at(i), name[0], &a, &sd) == 0 ||
-                    kh_reproduction_mean(
-                        r, kh_variant_at(k), kh_experiment_at(i), name[1], &b, &sd) == 0)
-                    continue;
-                entropy += a;
-                maxp += b;
-                pairs++;
-            }
-        if (pairs == 0)
+/* entropy - MaxP of every run of a method that was judged on rows from elsewhere. */
+static int maxp_units(const kh_reproduction *r, const kh_variant *v, double *d, int cap) {
+    int n = 0;
+    for (int i = 0; i < r->a->n; i++) {
+        const kh_planned *p = &r->a->run[i];
+        if (p->variant != v || !r->outcome[i].done || !can_tell(p->on))
             continue;
-        say(f, "%s%s %.3f and %.3f",
+        for (int o = 0; o < 2 && p->on->outside[o].task && n < cap; o++) {
+            char name[2][96];
+            snprintf(name[0], sizeof name[0], "ood.%s.entropy.auroc", p->on->outside[o].task);
+            snprintf(name[1], sizeof name[1], "ood.%s.maxp.auroc", p->on->outside[o].task);
+            double x = kh_result_value(&r->outcome[i].result, name[0]) -
+                kh_result_value(&r->outcome[i].result, name[1]);
+            if (!isnan(x))
+                d[n++] = x;
+        }
+    }
+    return n;
+}
+
+static int against_maxp(const kh_reproduction *r, kh_finding *f, kh_err *err) {
+    enum { MAX_UNITS = 512 };
+    int methods = 0, better = 0, worse = 0, rc = 0;
+    for (int k = 0; kh_variant_at(k) && rc == 0; k++) {
+        double d[MAX_UNITS];
+        kh_difference c;
+        int n = maxp_units(r, kh_variant_at(k), d, MAX_UNITS);
+        rc = kh_claim_units(d, n, r->n_resample, &c, err);
+        if (rc != 0 || n == 0)
+            continue;
+        say(f, "%s%s %+.3f (%+.3f to %+.3f)",
             methods ? ", "
-                    : "AUROC by entropy and by MaxP, mean over pairs of tasks with more than two "
+                    : "AUROC by entropy less that by MaxP, on pairs of tasks with more than two "
                       "classes: ",
-            kh_variant_at(k)->name, entropy / pairs, maxp / pairs);
+            kh_variant_at(k)->name, c.mean, c.low, c.high);
         methods++;
-        beaten += entropy > maxp;
+        better += kh_claim_sign(&c) > 0;
+        worse += kh_claim_sign(&c) < 0;
     }
     if (methods == 0) {
         say(f,
             "No task with more than two classes was judged against rows from elsewhere; with two, "
-            "both put rows in the same "
-            "order.");
-        return;
+            "both put rows in the same order.");
+        return rc;
     }
-    say(f, ". Entropy is better for %d of %d.", beaten, methods);
-    f->agrees = beaten == methods ? 1 : -1;
+    say(f, ". Entropy is better for %d of %d and worse for %d.", better, methods, worse);
+    f->agrees = better == methods ? 1 : -(worse > 0);
+    return rc;
 }
 
 /* ----------------------------------------------------------------------------------------- all */
@@ -314,29 +369,25 @@ static void against_maxp(const kh_reproduction *r, kh_finding *f) {
 int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], kh_err *err) {
     static const struct {
         const char *question, *paper;
-        void (*answer)(const kh_reproduction *, kh_finding *);
-        int (*read)(const kh_reproduction *, kh_finding *,
-            kh_err *err); /* instead, if records are needed */
+        int (*answer)(const kh_reproduction *, kh_finding *, kh_err *err);
     } ASKED[KH_QUESTIONS] = {
         { "Do ensembles beat BBT in accuracy, and does ELBO improve ECE?",
-            "both, in Tables 1 and 2", ensembles_and_elbo, NULL },
+            "both, in Tables 1 and 2", ensembles_and_elbo },
         { "What do labels only cost, and how much of it is won back?",
-            "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only, NULL },
+            "accuracy 74.4 to 70.1, ECE 0.067 to 0.217", labels_only },
         { "Are uniform weights as good as importance weights?", "they are, and are recommended",
-            NULL, weights },
-        { "Do more samples close the calibration gap?", "a guess that they do", samples, NULL },
+            weights },
+        { "Do more samples close the calibration gap?", "a guess that they do", samples },
         { "How many queries to a given dev accuracy, smc with early rejection against abc-smc?",
-            NULL, NULL, queries_to_reach },
+            NULL, queries_to_reach },
         { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?",
-            "it does", against_maxp, NULL },
+            "it does", against_maxp },
     };
     int rc = 0;
     for (int i = 0; i < KH_QUESTIONS; i++) {
         out[i] = (kh_finding){ .question = ASKED[i].question, .paper = ASKED[i].paper };
-        if (ASKED[i].answer)
-            ASKED[i].answer(r, &out[i]);
-        else if (rc == 0)
-            rc = ASKED[i].read(r, &out[i], err);
+        if (rc == 0)
+            rc = ASKED[i].answer(r, &out[i], err);
     }
     return rc;
 }

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { APPLICATION = 0x6b657968 }; /* "keyh" */
 
@@ -249,6 +250,16 @@ static int open_to_read(kh_journal *j, kh_err *err) {
     return rc;
 }
 
+/* SQLite follows a link in the file's place, and would write, or make a database, wherever it
+ * leads. (Files beside it, such as the log, it opens with O_NOFOLLOW.) */
+static int check_link(const kh_journal *j, kh_err *err) {
+    struct stat st;
+    if (lstat(j->path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_nlink > 1))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: is a link, or no regular file, which no run has; remove it first", j->path);
+    return 0;
+}
+
 int kh_journal_open(kh_journal *j, const char *dir, bool write, kh_err *err) {
     *j = (kh_journal){ .path = kh_path_join(dir, KH_JOURNAL_FILE) };
     if (!j->path)
@@ -256,6 +267,9 @@ int kh_journal_open(kh_journal *j, const char *dir, bool write, kh_err *err) {
     if (!write && !kh_file_exists(j->path))
         return kh_fail(
             err, KH_EMISSING, "%s: holds no run: there is no " KH_JOURNAL_FILE " in it", dir);
+    int rc = check_link(j, err);
+    if (rc != 0)
+        return rc;
     return write ? open_to_write(j, err) : open_to_read(j, err);
 }
 

@@ -17,7 +17,7 @@
  * stands for. */
 static bool is_current(const kh_lock *l) {
     struct stat mine, named;
-    return fstat(l->fd, &mine) == 0 && stat(l->path, &named) == 0 && mine.st_ino == named.st_ino &&
+    return fstat(l->fd, &mine) == 0 && lstat(l->path, &named) == 0 && mine.st_ino == named.st_ino &&
         mine.st_dev == named.st_dev;
 }
 
@@ -34,9 +34,9 @@ int kh_lock_take(kh_lock *l, const char *dir, kh_err *err) {
     if (!l->path)
         return kh_fail_memory(err);
     for (;;) {
-        l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (l->fd < 0)
-            return kh_fail_errno(err, l->path, "cannot write");
+        int opened = kh_file_open_own(l->path, O_RDWR | O_CREAT, &l->fd, err);
+        if (opened != 0)
+            return opened;
         int tries = 0; /* one who only looks (kh_lock_held) has it for a moment */
         while (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK && tries < 10 &&
             usleep(2000) == 0)
@@ -70,7 +70,7 @@ void kh_lock_release(kh_lock *l) {
 
 bool kh_lock_held(const char *dir) {
     char *path = kh_path_join(dir, "run.lock");
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
     bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);

@@ -4,6 +4,7 @@
  * may, and never pads. */
 #include "text/tokenizer.h"
 
+#include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "text/decode.h"
@@ -127,12 +128,52 @@ static int load_wordpiece(kh_tokenizer *t, json_t *obj, const char *place, kh_er
     return rc ? rc : kh_wordpiece_ready(m, err);
 }
 
+/* One piece: ["text", score]; its id is its place in the list. */
+static int load_piece(
+    kh_tokenizer *t, const json_t *piece, size_t id, const char *place, kh_err *err) {
+    const json_t *text = json_array_get(piece, 0), *score = json_array_get(piece, 1);
+    if (json_array_size(piece) != 2 || !json_is_string(text) || !json_is_number(score))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: vocab[%zu] must be a piece and its score: [\"text\", number]", place, id);
+    const char *s = json_string_value(text);
+    size_t n = json_string_length(text);
+    t->unigram.score[id] = json_number_value(score);
+    /* Of a piece that is there twice the library finds the last; its own files have none. */
+    if (kh_vocab_id(&t->vocab, s, n) >= 0 || n == 0)
+        return kh_vocab_name(&t->vocab, s, n, (long long)id, place, err);
+    return kh_vocab_add(&t->vocab, s, n, (long long)id, place, err);
+}
+
+static int load_unigram(kh_tokenizer *t, json_t *obj, const char *place, kh_err *err) {
+    kh_unigram *m = &t->unigram;
+    const json_t *vocab = json_object_get(obj, "vocab");
+    size_t n = json_array_size(vocab);
+    int unk = -1;
+    t->model = KH_MODEL_UNIGRAM;
+    m->vocab = &t->vocab;
+    if (n == 0 || n > KH_VOCAB_MAX)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"vocab\" must be a list of 1 to %d pieces with their scores", place,
+            KH_VOCAB_MAX);
+    m->score = kh_calloc(n, sizeof *m->score);
+    int rc = m->score ? 0 : kh_fail_memory(err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = load_piece(t, json_array_get(vocab, i), i, place, err);
+    if (rc == 0)
+        rc = kh_json_int_opt(obj, "unk_id", 0, (long)n - 1, &unk, place, err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(obj, "byte_fallback", &m->byte_fallback, place, err);
+    m->unk = unk;
+    return rc ? rc : kh_unigram_ready(m, err);
+}
+
 static const struct {
     const char *type, *telling; /* telling: a key that gives the model away where "type" is missing,
                                    as in old files */
     int (*load)(kh_tokenizer *, json_t *, const char *place, kh_err *);
 } models[] = { { "BPE", "merges", load_bpe },
-    { "WordPiece", "max_input_chars_per_word", load_wordpiece } };
+    { "WordPiece", "max_input_chars_per_word", load_wordpiece },
+    { "Unigram", "unk_id", load_unigram } };
 
 static int load_model(kh_tokenizer *t, json_t *obj, const char *name, kh_err *err) {
     const char *type = NULL;
@@ -150,7 +191,7 @@ static int load_model(kh_tokenizer *t, json_t *obj, const char *name, kh_err *er
     if (!type)
         return kh_fail(err, KH_EFORMAT, "%s: \"type\" is missing", place);
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: type \"%.100s\" is not supported; BPE and WordPiece are", place, type);
+        "%s: type \"%.100s\" is not supported; BPE, WordPiece and Unigram are", place, type);
 }
 
 /* -------------------------------------------------------------------------------- added tokens */

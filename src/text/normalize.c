@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/utf8.h"
+#include "text/charsmap.h"
 #include "text/forms.h"
 #include "text/pieces.h"
 #include "text/regex.h"
@@ -25,14 +26,14 @@ void kh_norm_free(kh_norm *t) {
     kh_buf_free(&t->buf[1]);
 }
 
-static kh_buf *begin(kh_norm *t) {
+kh_buf *kh_norm_begin(kh_norm *t) {
     kh_buf *out = &t->buf[t->turn];
     kh_buf_reset(out);
     kh_buf_bytes(out, "", 0);
     return out;
 }
 
-static int finish(kh_norm *t, size_t first, kh_err *err) {
+int kh_norm_finish(kh_norm *t, size_t first, kh_err *err) {
     kh_buf *out = &t->buf[t->turn];
     if (kh_buf_failed(out))
         return kh_fail_memory(err);
@@ -45,7 +46,7 @@ static int finish(kh_norm *t, size_t first, kh_err *err) {
 
 /* Rewrites the text one character at a time. */
 static int map_chars(kh_norm *t, void (*put)(uint32_t c, kh_buf *out), kh_err *err) {
-    kh_buf *out = begin(t);
+    kh_buf *out = kh_norm_begin(t);
     size_t first = 0;
     kh_buf_reserve(out, t->n);
     for (size_t i = 0; i < t->n;) {
@@ -55,7 +56,7 @@ static int map_chars(kh_norm *t, void (*put)(uint32_t c, kh_buf *out), kh_err *e
             first = out->len;
         i += (size_t)len;
     }
-    return finish(t, first, err);
+    return kh_norm_finish(t, first, err);
 }
 
 static void put_char(uint32_t c, kh_buf *out) {
@@ -103,10 +104,10 @@ static int run_form(kh_norm *t, enum kh_form form, kh_err *err) {
     if (kh_ascii_prefix(t->s, t->n) == t->n)
         return 0;
     size_t first = t->first;
-    kh_buf *out = begin(t);
+    kh_buf *out = kh_norm_begin(t);
     if (!kh_form_text(form, t->s, t->n, out, &first))
         return kh_fail_memory(err);
-    return finish(t, first, err);
+    return kh_norm_finish(t, first, err);
 }
 
 static int run_nfc(const void *self, void *t, kh_err *err) {
@@ -124,7 +125,7 @@ static int run_nfkd(const void *self, void *t, kh_err *err) {
 
 /* Through a table, for text that is all ASCII: to[c] is what becomes of c, -1 if it goes. */
 static int map_ascii(kh_norm *t, const int8_t to[128], kh_err *err) {
-    kh_buf *out = begin(t);
+    kh_buf *out = kh_norm_begin(t);
     size_t first = 0;
     if (!kh_buf_reserve(out, t->n))
         return kh_fail_memory(err);
@@ -138,7 +139,7 @@ static int map_ascii(kh_norm *t, const int8_t to[128], kh_err *err) {
     }
     *put = '\0';
     out->len = (size_t)(put - out->data);
-    return finish(t, first, err);
+    return kh_norm_finish(t, first, err);
 }
 
 static int run_lowercase(const void *self, void *state, kh_err *err) {
@@ -250,10 +251,10 @@ static int run_prepend(const void *self, void *state, kh_err *err) {
     kh_norm *t = state;
     if (t->n == 0)
         return 0;
-    kh_buf *out = begin(t);
+    kh_buf *out = kh_norm_begin(t);
     kh_buf_bytes(out, p->text, p->n);
     kh_buf_bytes(out, t->s, t->n);
-    return finish(t, t->first ? t->first + p->n : 0, err);
+    return kh_norm_finish(t, t->first ? t->first + p->n : 0, err);
 }
 
 /* ------------------------------------------------------------------------------------- Replace */
@@ -282,7 +283,7 @@ static int run_replace(const void *self, void *state, kh_err *err) {
     kh_norm *t = state;
     kh_scan scan;
     size_t start, end, done = 0, first = 0;
-    kh_buf *out = begin(t);
+    kh_buf *out = kh_norm_begin(t);
     int rc = kh_scan_start(&scan, &r->pattern, err);
     kh_scan_text(&scan, t->s, t->n);
     while (rc == 0 && (rc = kh_scan_next(&scan, &start, &end, err)) > 0) {
@@ -303,7 +304,7 @@ static int run_replace(const void *self, void *state, kh_err *err) {
     kh_buf_bytes(out, t->s + done, t->n - done);
     if (done < t->first)
         first = before + (t->first < t->n ? t->first : t->n) - done;
-    return finish(t, first, err);
+    return kh_norm_finish(t, first, err);
 }
 
 static void drop_replace(void *self) { kh_pattern_free(&((replace *)self)->pattern); }
@@ -319,5 +320,6 @@ const kh_kind kh_normalizers[] = {
     { "Strip", sizeof(strip), load_strip, run_strip, NULL },
     { "Prepend", sizeof(prepend), load_prepend, run_prepend, NULL },
     { "Replace", sizeof(replace), load_replace, run_replace, drop_replace },
+    { "Precompiled", sizeof(kh_charsmap), kh_charsmap_load, kh_charsmap_run, NULL },
     { 0 },
 };

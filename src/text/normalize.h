@@ -29,4 +29,9 @@ void kh_norm_start(kh_norm *, const char *s, size_t n,
     size_t first); /* keeps the buffers' memory; zero the struct once */
 void kh_norm_free(kh_norm *);
 
+/* For normalizers: the buffer that the new text goes to, and the end of it; first: how many of its
+ * bytes stem from the first character. */
+kh_buf *kh_norm_begin(kh_norm *);
+int kh_norm_finish(kh_norm *, size_t first, kh_err *err);
+
 #endif

@@ -39,6 +39,8 @@ void kh_tokenizer_close(kh_tokenizer *t) {
     kh_added_free(&t->added);
     kh_bpe_free(&t->bpe);
     kh_wordpiece_free(&t->wordpiece);
+    kh_unigram_free(&t->unigram);
+    kh_spm_free(&t->spm);
     kh_vocab_free(&t->vocab);
     kh_arena_free(&t->arena);
     kh_free(t);
@@ -88,6 +90,8 @@ static int choose_part(kh_tokenizer *t, int part, const kh_beside *beside, kh_er
             *id = kh_tokenizer_find(t, token, strlen(token));
     }
     const char *unk = t->model == KH_MODEL_BPE ? t->bpe.unk_token : t->wordpiece.unk_token;
+    if (part == KH_TOKEN_UNK && *id < 0 && t->model == KH_MODEL_UNIGRAM)
+        *id = t->unigram.unk;
     if (part == KH_TOKEN_UNK && *id < 0 && unk)
         *id = kh_tokenizer_find(t, unk, strlen(unk));
     for (int i = 0; i < 3 && parts[part].habit[i] && *id < 0; i++)
@@ -174,10 +178,14 @@ int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *f, kh_
         return kh_fail_memory(err);
     t->fingerprint = kh_hash64(main->bytes.data, main->bytes.len);
     int rc = kh_beside_open(&beside, f, err);
-    if (rc == 0)
-        rc = ends_with(main->path, ".txt") ? kh_tokenizer_load_words(t, main->bytes.data,
-                                                 main->bytes.len, main->path, &beside, err)
-                                           : load_json(t, f, &beside, err);
+    if (rc == 0 && ends_with(main->path, ".gguf"))
+        rc = kh_tokenizer_load_gguf(
+            t, main->bytes.data, main->bytes.len, main->path, &beside.config, err);
+    else if (rc == 0 && ends_with(main->path, ".txt"))
+        rc =
+            kh_tokenizer_load_words(t, main->bytes.data, main->bytes.len, main->path, &beside, err);
+    else if (rc == 0)
+        rc = load_json(t, f, &beside, err);
     if (rc == 0)
         rc = kh_tokenizer_ready(t, main->path, &beside, err);
     kh_beside_close(&beside);
@@ -197,8 +205,9 @@ int kh_tokenizer_from_json(
 
 /* The file of a folder that defines the tokenizer, in fresh memory in *path. */
 static int find_in_folder(const char *folder, char **path, kh_err *err) {
-    static const char *const names[] = { "tokenizer.json", "vocab.json", "vocab.txt" };
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = { "tokenizer.json", "vocab.json", "vocab.txt",
+        "tokenizer.gguf" };
+    for (int i = 0; i < 4; i++) {
         char *candidate = kh_path_join(folder, names[i]);
         if (!candidate)
             return kh_fail_memory(err);
@@ -253,6 +262,13 @@ int kh_tokenizer_files_read(kh_tokenizer_files *f, const char *path, kh_err *err
     if (rc == 0)
         rc = find_main(place, &main->path, err);
     kh_free(place);
+    if (rc == 0 && ends_with(main->path, ".gguf")) {
+        char *gguf = main->path;
+        main->path = NULL;
+        rc = kh_tokenizer_files_gguf(f, gguf, err);
+        kh_free(gguf);
+        return rc;
+    }
     if (rc == 0)
         rc = kh_file_read(main->path, KH_TOKENIZER_FILE_MAX, &main->bytes, err);
     main->there = rc == 0;
@@ -293,6 +309,8 @@ static const char *name_in_folder(const kh_tokenizer_files *f, int i) {
     const char *base = kh_path_base(f->file[KH_FILE_MAIN].path);
     if (i != KH_FILE_MAIN)
         return file_names[i];
+    if (ends_with(base, ".gguf"))
+        return "tokenizer.gguf";
     return ends_with(base, ".txt")      ? "vocab.txt"
         : f->file[KH_FILE_MERGES].there ? "vocab.json"
                                         : "tokenizer.json";
@@ -319,6 +337,8 @@ typedef struct work {
     kh_pieces pieces;
     kh_norm norm;
     kh_bpe_scratch bpe;
+    kh_unigram_scratch unigram;
+    kh_spm_scratch spm;
     kh_buf valid; /* the text, if it had to be mended */
 } work;
 
@@ -326,6 +346,8 @@ static void free_work(work *w) {
     kh_pieces_free(&w->pieces);
     kh_norm_free(&w->norm);
     kh_bpe_scratch_free(&w->bpe);
+    kh_unigram_scratch_free(&w->unigram);
+    kh_spm_scratch_free(&w->spm);
     kh_buf_free(&w->valid);
 }
 
@@ -362,6 +384,17 @@ static int mend(work *w, const char **text, size_t *n, kh_err *err) {
     return 0;
 }
 
+/* Appends the ids of one piece of text, as the model cuts it. */
+static int encode_piece(
+    const kh_tokenizer *t, const char *s, size_t n, work *w, kh_ids *out, kh_err *err) {
+    switch (t->model) {
+    case KH_MODEL_BPE: return kh_bpe_encode(&t->bpe, s, n, t->raw_bytes, &w->bpe, out, err);
+    case KH_MODEL_UNIGRAM: return kh_unigram_encode(&t->unigram, s, n, &w->unigram, out, err);
+    case KH_MODEL_SPM: return kh_spm_encode(&t->spm, s, n, &w->spm, out, err);
+    default: return kh_wordpiece_encode(&t->wordpiece, s, n, out, err);
+    }
+}
+
 /* Appends the ids of one text, without special tokens around it. */
 static int encode_text(
     const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
@@ -381,11 +414,8 @@ static int encode_text(
         const kh_piece *piece = &p->list[i];
         if (piece->id >= 0)
             rc = kh_ids_push(out, piece->id, err);
-        else if (t->model == KH_MODEL_BPE)
-            rc = kh_bpe_encode(
-                &t->bpe, p->text + piece->at, piece->len, t->raw_bytes, &w.bpe, out, err);
         else
-            rc = kh_wordpiece_encode(&t->wordpiece, p->text + piece->at, piece->len, out, err);
+            rc = encode_piece(t, p->text + piece->at, piece->len, &w, out, err);
     }
     free_work(&w);
     return rc;

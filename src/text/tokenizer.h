@@ -6,6 +6,8 @@
 #include "text/added.h"
 #include "text/bpe.h"
 #include "text/chain.h"
+#include "text/spm.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
 #include "text/wordpiece.h"
 
@@ -16,9 +18,11 @@ struct kh_tokenizer {
     kh_vocab vocab; /* finds the model's tokens; names added ones too */
     kh_added added;
     kh_chain normalizers, pretokenizers, postprocessors, decoders;
-    enum { KH_MODEL_NONE, KH_MODEL_BPE, KH_MODEL_WORDPIECE } model;
+    enum { KH_MODEL_NONE, KH_MODEL_BPE, KH_MODEL_WORDPIECE, KH_MODEL_UNIGRAM, KH_MODEL_SPM } model;
     kh_bpe bpe;
     kh_wordpiece wordpiece;
+    kh_unigram unigram;
+    kh_spm spm;
     bool raw_bytes; /* the last pre-tokenizer leaves bytes to the model */
     int32_t special[KH_N_SPECIAL];
     uint64_t fingerprint;
@@ -35,7 +39,7 @@ enum { KH_TOKENIZER_FILE_MAX = 256 << 20 };
 
 /* The files that define a tokenizer, as bytes: read from a folder, or come over a wire. */
 typedef enum kh_tokenizer_part {
-    KH_FILE_MAIN,   /* tokenizer.json, vocab.json or vocab.txt */
+    KH_FILE_MAIN,   /* tokenizer.json, vocab.json, vocab.txt or a GGUF file */
     KH_FILE_MERGES, /* merges.txt, to a vocab.json */
     KH_FILE_CONFIG, /* tokenizer_config.json */
     KH_FILE_MAP,    /* special_tokens_map.json */
@@ -63,6 +67,13 @@ int kh_tokenizer_from_files(kh_tokenizer **out, const kh_tokenizer_files *, kh_e
 int kh_tokenizer_load_json(kh_tokenizer *, json_t *root, const char *name, kh_err *err);
 /* The vocabulary {"token": id, ...}. */
 int kh_tokenizer_load_ids(kh_tokenizer *, json_t *vocab, const char *place, kh_err *err);
+
+/* load_gguf.c: the files that a GGUF file carries, or its vocabulary alone as a GGUF file. */
+int kh_tokenizer_files_gguf(kh_tokenizer_files *, const char *path, kh_err *err);
+/* Fills a zeroed tokenizer from the bytes of a GGUF file. *roles gets the tokens that play a part,
+ * as tokenizer_config.json has them: json_decref it, also on failure. */
+int kh_tokenizer_load_gguf(
+    kh_tokenizer *, const char *bytes, size_t n, const char *name, json_t **roles, kh_err *err);
 
 /* load_vocab.c: from the files that came before tokenizer.json; `text` is the content of merges.txt
  * or vocab.txt. */

@@ -66,6 +66,11 @@ static void bend(kh_act act, real *x, size_t n, real *y) {
             y[i] = 0.5 * z * (1 + u);
             x[i] = 0.5 * (1 + u) + 0.5 * z * (1 - u * u) * root * (1 + 3 * 0.044715 * z * z);
             break;
+        case KH_ACT_SILU:
+            u = 1 / (1 + exp(-z));
+            y[i] = z * u;
+            x[i] = u + z * u * (1 - u);
+            break;
         case KH_ACT_RELU:
             y[i] = z > 0 ? z : 0;
             x[i] = z > 0 ? 1 : 0;

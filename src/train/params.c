@@ -24,18 +24,18 @@ static void append(kh_params *p, const kh_weight *row, int layer) {
 int kh_params_init(kh_params *p, const kh_config *c, kh_err *err) {
     *p = (kh_params){ .config = *c };
     size_t rows = 0;
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         rows += row->layered ? (size_t)c->layers : 1;
     p->item = kh_arena_array(&p->arena, rows, sizeof *p->item);
     if (!p->item)
         return kh_fail_memory(err);
-    for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
         if (!row->layered && kh_weight_wanted(row, c, true))
             append(p, row, 0);
     for (int layer = 0; layer < c->layers; layer++)
         for (int matrices = 1; matrices >= 0; matrices--)
-            for (const kh_weight *row = kh_weight_table; row->name[0]; row++)
-                if (row->layered && (row->rows != 0) == matrices)
+            for (const kh_weight *row = kh_weight_table; row->cols; row++)
+                if (row->layered && (row->rows != 0) == matrices && kh_weight_wanted(row, c, true))
                     append(p, row, layer);
     return 0;
 }

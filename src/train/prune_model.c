@@ -107,14 +107,17 @@ static int choose(pruning *p, kh_pruned *out, kh_err *err) {
 
 static int new_config(const pruning *p, kh_config *c, kh_err *err) {
     *c = p->model->config;
+    if (c->arch->causal)
+        return kh_fail(err, KH_EUNSUPPORTED, "%s: a %s model is a decoder; encoders are pruned",
+            p->o->model, c->arch->type);
     int pad = 0;
     while (pad < p->kept && p->old[pad] < c->pad)
         pad++;
-    if (c->family == KH_FAMILY_ROBERTA && pad != c->pad)
+    if (c->arch->family == KH_FAMILY_ROBERTA && pad != c->pad)
         return kh_fail(err, KH_EUNSUPPORTED,
             "%s: the padding token would move from id %d to %d, and with it all positions of a %s "
             "model",
-            p->o->model, c->pad, pad, c->type);
+            p->o->model, c->pad, pad, c->arch->type);
     c->pad = pad;
     c->vocab = p->kept;
     return 0;
@@ -149,7 +152,7 @@ static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, 
 static int copy_tensors(const copier *c, kh_err *err) {
     kh_model *m = c->p->model;
     int rc = 0;
-    for (const kh_weight *w = kh_weight_table; w->name[0] && rc == 0; w++)
+    for (const kh_weight *w = kh_weight_table; w->cols && rc == 0; w++)
         if (kh_weight_wanted(w, &m->config, m->head))
             for (int layer = 0; layer < (w->layered ? m->config.layers : 1) && rc == 0; layer++)
                 rc = copy_tensor(c, w, kh_weight_tensor(w, &m->w, layer), err);
@@ -160,11 +163,11 @@ static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtyp
     int *n, size_t *params) {
     const kh_model *m = p->model;
     size_t rows = 0;
-    for (const kh_weight *w = kh_weight_table; w->name[0]; w++)
+    for (const kh_weight *w = kh_weight_table; w->cols; w++)
         rows += w->layered ? (size_t)now->layers : 1;
     kh_array *plan = kh_arena_array(arena, rows, sizeof *plan);
     *n = 0;
-    for (const kh_weight *w = kh_weight_table; plan && w->name[0]; w++)
+    for (const kh_weight *w = kh_weight_table; plan && w->cols; w++)
         for (int layer = 0;
              kh_weight_wanted(w, now, m->head) && layer < (w->layered ? now->layers : 1); layer++) {
             char name[256];

@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct abc_opts {
-    kh_labels_opts labels; /* first: labels.c looks for it there */
+    kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int samples, first_draws, max_misses, early, tolerance;
     double min_rate;
     int generations, importance; /* ABC-SMC */
@@ -357,13 +357,12 @@ static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, ui
 }
 
 /* The published code: the first tolerance is the best of 20 draws, the kernel's variances have mean
- * 10, all rows are asked, and votes are not calibrated. */
+ * 10, and all rows are asked. */
 static void exact(void *opts) {
     abc_opts *o = opts;
     o->first_draws = 20;
     o->kernel_mean = 10;
     o->early = false;
-    o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
 /* ------------------------------------------------------------------------------------ the rows */
@@ -410,37 +409,30 @@ static void most_of_abc_smc(const kh_tuning *t, const void *opts, kh_plan *most)
     kh_labels_most(t, &o->labels, o->first_draws + n * most_draws(o), n, o->samples, most);
 }
 
-static int rejection_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(
-        t, &kh_sampler_abc_rejection, opts, ((const abc_opts *)opts)->samples, p, err);
-}
-
 const kh_method kh_method_abc_rejection = {
     .name = "abc-rejection",
     .summary = "labels only: prior draws with few enough errors",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = rejection_table,
     .opts_size = sizeof(abc_opts),
     .exact = exact,
     .least = least,
     .most = most_of_rejection,
-    .run = rejection_on_box,
+    .sampler = &kh_sampler_abc_rejection,
 };
-
-static int abc_smc_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(t, &kh_sampler_abc_smc, opts, ((const abc_opts *)opts)->samples, p, err);
-}
 
 const kh_method kh_method_abc_smc = {
     .name = "abc-smc",
     .summary = "labels only: the paper's sequential ABC",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = smc_table,
     .opts_size = sizeof(abc_opts),
     .exact = exact,
     .least = least,
     .most = most_of_abc_smc,
-    .run = abc_smc_on_box,
+    .sampler = &kh_sampler_abc_smc,
 };

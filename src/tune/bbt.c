@@ -453,6 +453,8 @@ static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err)
         search_reason(g.s, t);
         p->dev = g.s->dev;
         rc = kh_posterior_add(p, g.s->chosen, t->o->seed, err);
+        if (rc == 0)
+            rc = kh_tuning_hold(t, g.s->answers, t->dev->label, t->dev->n_row, err);
     }
     group_free(&g);
     return rc;
@@ -463,6 +465,7 @@ const kh_method kh_method_bbt = {
     .summary = "black-box tuning: one soft prompt, found by CMA-ES",
     .access = KH_ACCESS_LOGPROBS,
     .soft = true,
+    .holds = true,
     .opts = bbt_table,
     .opts_size = sizeof(bbt_opts),
     .least = one_generation,
@@ -550,8 +553,10 @@ static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
         rc = run_members(t, o, &next, p, sum, err);
     if (rc == 0 && !t->stopped[0])
         kh_tuning_stop(t, "all %d members are done", o->members);
-    if (rc == 0)
+    if (rc == 0) {
         p->dev = kh_dev_metric(t, sum); /* the mean's, whose largest are the sum's */
+        rc = kh_tuning_hold(t, sum, t->dev->label, t->dev->n_row, err);
+    }
     kh_free(sum);
     return rc;
 }
@@ -563,6 +568,7 @@ const kh_method kh_method_ensemble = {
     .summary = "several searches of BBT whose answers are averaged",
     .access = KH_ACCESS_LOGPROBS,
     .soft = true,
+    .holds = true,
     .opts = ensemble_table,
     .opts_size = sizeof(bbt_opts),
     .exact = ensemble_exact,

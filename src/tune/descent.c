@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/rng.h"
+#include "model/engine.h"
 #include "plm/trainable.h"
 
 #include <inttypes.h>
@@ -56,13 +57,20 @@ static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *e
 
 int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     kh_model *m = NULL;
+    kh_engine *e;
     *b = (kh_trainable){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
-    if (!t->o->model)
-        return kh_fail(err, KH_EARG, "methods with gradients must be told the folder of the model");
-    int rc = kh_model_open(
-        &m, t->o->model, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
+    int rc = kh_plm_trainable(t->plm, &e, err);
+    if (rc == 0) {
+        b->dir = kh_engine_model(e)->dir;
+        rc = kh_model_open(
+            &m, b->dir, &(kh_model_opts){ .need_head = "tuning with gradients" }, err);
+    }
     if (rc == 0)
         rc = check_same(t, m, err);
+    if (rc == 0 && m->config.arch->causal)
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: gradients are computed for encoders; a %s model is a decoder", m->dir,
+            m->config.arch->type);
     if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))

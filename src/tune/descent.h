@@ -15,6 +15,7 @@
 #include "tune/method.h"
 
 typedef struct kh_trainable {
+    const char *dir; /* the folder of the model, as long as the box is open */
     kh_params params;
     float *w;       /* [params.size] */
     int32_t *token; /* [n_token] the label words, one token each, */
@@ -24,8 +25,9 @@ typedef struct kh_trainable {
     kh_inject inject;
 } kh_trainable; /* start as {0} */
 
-/* Opens the folder that the box was opened from (t->o->model) and checks that it is the same model.
- * The rows are encoded with slots if the method has a soft prompt. Free it, also after failure. */
+/* Reads the weights from the folder that the box was opened from, and checks that they are still
+ * those that answer: an engine keeps only its own, packed and perhaps rounded copy. The rows are
+ * encoded with slots if the method has a soft prompt. Free it, also after failure. */
 int kh_trainable_init(kh_trainable *, const kh_tuning *, bool soft, kh_err *err);
 void kh_trainable_free(kh_trainable *);
 

@@ -126,6 +126,7 @@ int kh_tuning_learn_prior(kh_tuning *t, kh_posterior *post, kh_err *err) {
     if (rc == 0) {
         kh_mixture_finish(a.p, t->n_dev, t->task->n_label);
         post->dev = kh_metric_of_p(t->task->metric, a.p, a.label, t->n_dev, t->task->n_label);
+        rc = kh_tuning_hold(t, a.p, a.label, t->n_dev, err);
     }
     answers_free(&a);
     return rc;

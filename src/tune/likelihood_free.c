@@ -1,4 +1,4 @@
-/* labels.c - see labels.h.
+/* likelihood_free.c - see likelihood_free.h.
  *
  * Rows are asked hardest first, by the share of wrong answers so far, so that a hopeless candidate
  * is known early. The order follows from the answers that came before and from nothing else; what
@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum {
-    AT_ONCE = 32, /* prompts in memory */
+    AT_ONCE = 32, /* candidates whose labels are in memory before they become observations */
     CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
     LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
     FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may
@@ -35,7 +35,6 @@ typedef struct box {
     kh_simulator sim;
     kh_target target; /* the train rows */
     kh_tuning *t;
-    float *prompts;        /* [AT_ONCE, slots, hidden] */
     int *order;            /* [n_row] hardest first */
     long *wrong, *answers; /* [n_row] so far */
     float *observed;       /* [n_row, n_label] one-hot true labels */
@@ -59,41 +58,25 @@ static void sort_rows(box *b) {
     }
 }
 
-static int ask_some(
-    box *b, const float *z, int n, const int *allowance, int *errors, int *answer, kh_err *err) {
-    const kh_space *space = kh_subspace_space(b->target.space);
+static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
+    box *b = s->self;
     const kh_batch *batch = b->target.batch;
     long long before = kh_plm_meter(b->t->plm).queries;
-    kh_question q = { batch, b->target.words, space->inject, b->prompts, n };
-    int rc = kh_subspace_prompts(b->target.space, z, n, b->prompts, err);
-    if (rc == 0)
-        rc = kh_plm_answer_within(b->target.labeler, &q,
-            &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+    int rc = kh_target_answer_within(
+        &b->target, c->z, c->n, &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
     if (rc != 0)
         return rc;
     long long asked = kh_plm_meter(b->t->plm).queries - before;
-    b->sim.asked += asked;
-    b->sim.saved += (long long)n * batch->n_row - asked;
-    for (int i = 0; i < n * batch->n_row; i++)
+    s->asked += asked;
+    s->saved += (long long)c->n * batch->n_row - asked;
+    for (int i = 0; i < c->n * batch->n_row; i++)
         if (answer[i] >= 0) {
             b->answers[i % batch->n_row]++;
             b->wrong[i % batch->n_row] += answer[i] != batch->label[i % batch->n_row];
         }
+    sort_rows(b);
     return 0;
-}
-
-static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
-    int *answer, kh_err *err) {
-    box *b = s->self;
-    int rc = 0;
-    for (int first = 0; first < c->n && rc == 0; first += AT_ONCE) {
-        int n = c->n - first < AT_ONCE ? c->n - first : AT_ONCE;
-        rc = ask_some(b, c->z + (size_t)first * (size_t)s->dim, n, allowance + first,
-            errors + first, answer + (size_t)first * (size_t)s->n_answer, err);
-    }
-    if (rc == 0)
-        sort_rows(b);
-    return rc;
 }
 
 static void one_hot(const int *label, size_t n, int n_label, float *x) {
@@ -119,16 +102,15 @@ static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err
 static int box_new(
     box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
     int n_row = t->train->n_row, n_label = t->words->n_label;
-    size_t rows = (size_t)n_row, prompt = (size_t)t->space.slots * (size_t)t->space.hidden;
+    size_t rows = (size_t)n_row;
     *b = (box){ .target = { NULL, t->labeler, space, t->train, t->words },
         .t = t,
-        .prompts = kh_malloc(AT_ONCE * prompt * sizeof *b->prompts),
         .order = kh_malloc(rows * sizeof *b->order),
         .wrong = kh_calloc(rows, sizeof *b->wrong),
         .answers = kh_calloc(rows, sizeof *b->answers),
         .observed = kh_malloc(rows * (size_t)n_label * sizeof *b->observed),
         .label = kh_malloc(AT_ONCE * rows * sizeof *b->label) };
-    if (!b->prompts || !b->order || !b->wrong || !b->answers || !b->observed || !b->label)
+    if (!b->order || !b->wrong || !b->answers || !b->observed || !b->label)
         return kh_fail_memory(err);
     for (int i = 0; i < n_row; i++)
         b->order[i] = i;
@@ -149,7 +131,6 @@ static int box_new(
 }
 
 static void box_free(box *b) {
-    kh_free(b->prompts);
     kh_free(b->order);
     kh_free(b->wrong);
     kh_free(b->answers);
@@ -344,8 +325,8 @@ static bool votes_without(
     return voters >= FEWEST_VOTERS && voters * FEWEST_VOTERS >= p->n;
 }
 
-static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
-    const kh_tuning *t = l->t;
+static int hold_votes(const dev_monitor *l, kh_err *err) {
+    kh_tuning *t = l->t;
     const kh_population *p = &l->best;
     int n_label = t->words->n_label, n = t->dev->n_row;
     size_t rows = (size_t)n + (size_t)t->train->n_row;
@@ -358,9 +339,7 @@ static int calibrate(const dev_monitor *l, kh_posterior *post, kh_err *err) {
         for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
             if (votes_without(p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label))
                 label[n++] = t->train->label[i];
-        rc =
-            kh_calibrator_fit(&post->calibrator, KH_CALIBRATE_VOTES, votes, label, n, n_label, err);
-        post->calibrated = rc == 0;
+        rc = kh_tuning_hold(t, votes, label, n, err);
     }
     kh_free(votes);
     kh_free(label);
@@ -377,12 +356,14 @@ static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
         p->weight[i] = (float)l->best.weight[i];
     p->access = KH_ACCESS_LABELS; /* its samples vote, whatever more the box lets out */
     p->dev = l->dev;
-    return rc == 0 && l->o->calibrate == KH_CALIBRATE_BY_VOTES ? calibrate(l, p, err) : rc;
+    return rc == 0 ? hold_votes(l, err) : rc;
 }
 
-int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int samples,
-    kh_posterior *p, kh_err *err) {
+static int run_sampler(
+    kh_tuning *t, const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
     const kh_labels_opts *o = opts;
+    int samples = *(const int *)((const char *)opts +
+        kh_opts_find(sampler->opts, "samples", strlen("samples"))->offset);
     kh_subspace *space;
     kh_population out = { 0 };
     box b = { 0 };
@@ -410,6 +391,19 @@ int kh_labels_run(kh_tuning *t, const kh_sampler *sampler, const void *opts, int
     dev_monitor_free(&l);
     box_free(&b);
     kh_subspace_free(space);
+    return rc;
+}
+
+int kh_labels_run(
+    kh_tuning *t, const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
+    void *own = kh_malloc(sampler->opts_size); /* strings in it stay the caller's */
+    if (!own)
+        return kh_fail_memory(err);
+    memcpy(own, opts, sampler->opts_size);
+    if (sampler->fit)
+        sampler->fit(own, t->o->max_queries, t->train->n_row);
+    int rc = run_sampler(t, sampler, own, p, err);
+    kh_free(own);
     return rc;
 }
 

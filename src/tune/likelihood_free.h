@@ -1,4 +1,4 @@
-/* labels.h - likelihood-free methods on the box: what comes before a sampler and after it.
+/* likelihood_free.h - likelihood-free methods on the box: what comes before a sampler and after it.
  *
  * The box becomes a kh_simulator whose errors are wrong labels on the train rows, a kh_monitor
  * keeps budgets and record and scores populations on dev by their votes, and in the end the votes
@@ -9,19 +9,15 @@
 #include "tune/method.h"
 #include "tune/simulator.h"
 
-enum { KH_CALIBRATE_NONE, KH_CALIBRATE_BY_VOTES };
-
 /* What all of these methods have in common on the box. */
 typedef struct kh_labels_opts {
     double prior, prior_spread;
-    int calibrate, dev_every;
+    int dev_every;
 } kh_labels_opts;
 
 #define KH_LABELS_ROWS_EVERY(S, m, every) \
     { "prior-variance", KH_OPT_NUMBER, offsetof(S, m.prior), "50", .min = 1e-9, .max = 1e9, \
         .arg = "X", .help = "of each coordinate of z" }, \
-        { "calibrate", KH_OPT_CHOICE, offsetof(S, m.calibrate), "votes", .arg = "none|votes", \
-            .help = "turn votes into probabilities that mean what they say" }, \
     { \
         "dev-every", KH_OPT_INT, offsetof(S, m.dev_every), every, \
             .min = 0, .max = 1 << 30, .arg = "N", \
@@ -29,10 +25,9 @@ typedef struct kh_labels_opts {
     }
 #define KH_LABELS_ROWS(S, m) KH_LABELS_ROWS_EVERY(S, m, "1")
 
-/* Runs a sampler on the box and fills the posterior. opts: the sampler's, which start with a
- * kh_labels_opts. samples: how many members its populations have at most. */
-int kh_labels_run(
-    kh_tuning *, const kh_sampler *, const void *opts, int samples, kh_posterior *, kh_err *err);
+/* Runs the sampler that a method names on the box and fills the posterior. opts: the sampler's,
+ * which start with a kh_labels_opts. */
+int kh_labels_run(kh_tuning *, const kh_sampler *, const void *opts, kh_posterior *, kh_err *err);
 /* For kh_method.least: one batch of candidates and a look at those that may come of it. */
 long long kh_labels_least(const kh_tuning *, int samples);
 /* For kh_method.most: so many candidates, each asked about all train rows, in so many populations.

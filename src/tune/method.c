@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/dataset.h"
+#include "tune/likelihood_free.h"
 
 #include <string.h>
 
@@ -134,7 +135,9 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
         rc = kh_space_init(&t->space, &space, t->plm, t->o->seed, err);
     if (rc == 0 && m->soft)
         rc = encode(t, err);
-    t->reserve = kh_tuning_prior_cost(t, m->samples ? m->samples(opts) : 1);
+    int samples = m->samples ? m->samples(opts) : 1;
+    t->reserve = t->o->label_prior ? kh_tuning_prior_cost(t, samples)
+                                   : kh_tuning_calibrate_cost(t, samples, m->holds);
     if (rc == 0)
         rc = check_budget(t, m, opts, err);
     t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
@@ -147,6 +150,8 @@ static void tuning_free(kh_tuning *t) {
     kh_batch_free(t->train);
     kh_batch_free(t->dev);
     kh_space_free(&t->space);
+    kh_free(t->held);
+    kh_free(t->held_label);
 }
 
 /* -------------------------------------------------------------------------------------- tuning */
@@ -159,7 +164,8 @@ static int sign(
     kh_opts_json(m->opts, opts, &json);
     p->options = kh_buf_failed(&json) ? NULL : kh_posterior_keep(p, json.data);
     kh_buf_free(&json);
-    const char *served = kh_plm_describe(t->plm).model, *model = served ? served : o->model;
+    const char *served = kh_plm_describe(t->plm).model,
+               *model = served ? served : kh_tuning_model(t);
     if (!p->model) /* a method may have made a model of its own */
         p->model = kh_posterior_keep(p, model);
     p->data = kh_posterior_keep(p, o->data);
@@ -191,9 +197,11 @@ static int run_method(
     if (begun)
         kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
-        rc = m->run(t, opts, p, &why);
+        rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, &why) : m->run(t, opts, p, &why);
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, &why);
+    if (rc == 0)
+        rc = kh_tuning_calibrate(t, p, &why);
     kh_plm_set_cache(t->plm, NULL);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);

@@ -22,6 +22,7 @@ typedef struct kh_method {
     kh_access access;    /* the least that the box must let out */
     bool soft;           /* searches soft prompts */
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
+    bool holds;          /* knows in the end what its result answers on dev (kh_tuning_hold) */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings where they differ from the defaults;
@@ -31,6 +32,9 @@ typedef struct kh_method {
     long long (*least)(const kh_tuning *, const void *opts);
     /* What the longest run takes, budgets of queries and time apart; NULL: cannot be told. */
     void (*most)(const kh_tuning *, const void *opts, kh_plan *);
+    /* A likelihood-free method names its sampler, whose options it shares, and has no `run` of its
+     * own (likelihood_free.c). */
+    const struct kh_sampler *sampler;
     /* Fills the posterior with samples and the dev metric; t->stopped becomes the reason for the
      * end. */
     int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);

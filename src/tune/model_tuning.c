@@ -32,9 +32,9 @@ static int make_segments(const kh_params *p, kh_param_group **out, int *n, kh_er
 static int publish(
     kh_tuning *t, const kh_trainable *box, const char *dir, kh_posterior *p, kh_err *err) {
     kh_plm *plm = NULL;
-    int rc = kh_dir_make(dir, err);
+    int rc = kh_dir_make_own(dir, err);
     if (rc == 0 && (rc = kh_params_save(&box->params, box->w, dir, KH_DTYPE_F32, err)) == 0)
-        rc = kh_tokenizer_copy(t->o->model, dir, err);
+        rc = kh_tokenizer_copy(box->dir, dir, err);
     if (rc == 0)
         rc = kh_plm_open(&plm, dir, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS }, err);
     if (rc == 0) {
@@ -94,6 +94,7 @@ const kh_method kh_method_model_tuning = {
     .name = "model-tuning",
     .summary = "all weights, learned by gradients: a model of its own",
     .access = KH_ACCESS_WEIGHTS,
+    .holds = true,
     .opts = model_table,
     .opts_size = sizeof(model_opts),
     .run = run_model_tuning,

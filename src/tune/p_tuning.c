@@ -146,6 +146,7 @@ const kh_method kh_method_p_tuning_v2 = {
     .name = "p-tuning-v2",
     .summary = "keys and values in front of every layer's, learned by gradients",
     .access = KH_ACCESS_WEIGHTS,
+    .holds = true,
     .opts = prefix_table,
     .opts_size = sizeof(prefix_opts),
     .least = kh_descent_least,

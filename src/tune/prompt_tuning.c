@@ -61,6 +61,7 @@ const kh_method kh_method_prompt_tuning = {
     .name = "prompt-tuning",
     .summary = "the vectors of a soft prompt, learned by gradients",
     .access = KH_ACCESS_WEIGHTS,
+    .holds = true,
     .soft = true,
     .whole = true,
     .opts = prompt_table,

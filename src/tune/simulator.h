@@ -3,7 +3,7 @@
  * Such a method knows a prior, N(0, v I), and can try any z: it learns how many errors z makes
  * against what was observed (methods that accept and reject), or what z would have made us observe
  * (methods that learn a density). The same code runs on the box, where the errors are wrong labels
- * on the train rows (labels.c), and on toy problems whose posterior is known (toys.c).
+ * on the train rows (likelihood_free.c), and on toy problems whose posterior is known (toys.c).
  *
  *     kh_population out = { 0 };
  *     kh_monitor watch = { 0 };
@@ -125,13 +125,16 @@ void kh_monitor_stop(kh_monitor *, const char *fmt, ...)
 
 /* --------------------------------------------------------------------------------- the methods */
 
-/* A likelihood-free method is a row; "keyhole bench sbi" runs it on toys, a kh_method (labels.c) on
- * the box. */
+/* A likelihood-free method is a row; "keyhole bench sbi" runs it on toys, a kh_method that names it
+ * on the box. */
 typedef struct kh_sampler {
     const char *name, *summary;
     const kh_opt *opts; /* "samples", which every row must have, says how many come out */
     size_t opts_size;
     void (*exact)(void *opts); /* the published code's settings; NULL: the defaults */
+    /* Fits the options to a budget of so many queries (0: none), `cost` for a candidate; NULL: they
+     * stay as they are. */
+    void (*fit)(void *opts, long long budget, int cost);
     bool steps; /* moves z by steps that it adapts, and so needs the same answer to the same z */
     /* Fills *out, which the caller frees also on failure. What can be returned is returned when a
      * budget ends the run. */

@@ -46,7 +46,7 @@ enum {
 enum { ACCEPT_HARD, ACCEPT_SOFT };
 
 typedef struct smc_opts {
-    kh_labels_opts labels; /* first: labels.c looks for it there */
+    kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int samples, accept, tolerance, levels, max_moves, first_draws, early;
     double survivors, target, unmoved, step, noise, min_rate;
 } smc_opts;
@@ -561,11 +561,17 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
     return rc;
 }
 
+static void fit(void *opts, long long budget, int cost) {
+    smc_opts *o = opts;
+    o->samples = members(o, budget, cost);
+}
+
 const kh_sampler kh_sampler_smc = {
     .name = "smc",
     .summary = "sequential Monte Carlo with moves that keep to the prior; works in many dimensions",
     .opts = toy_table,
     .opts_size = sizeof(smc_opts),
+    .fit = fit,
     .steps = true,
     .run = run,
 };
@@ -585,16 +591,9 @@ static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
     kh_labels_most(t, &o->labels, first + (double)levels * n * o->max_moves, levels + 1, n, plan);
 }
 
-static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    smc_opts o = *(const smc_opts *)opts;
-    o.samples = members(&o, t->o->max_queries, t->train->n_row);
-    return kh_labels_run(t, &kh_sampler_smc, &o, o.samples, p, err);
-}
-
 /* The paper has no such method, but plain votes and one width of the prior. */
 static void exact(void *opts) {
     kh_labels_opts *o = &((smc_opts *)opts)->labels;
-    o->calibrate = KH_CALIBRATE_NONE;
     o->prior_spread = 0;
 }
 
@@ -603,10 +602,11 @@ const kh_method kh_method_smc = {
     .summary = "labels only: sequential Monte Carlo that works in many dimensions; the one to take",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = smc_table,
     .opts_size = sizeof(smc_opts),
     .exact = exact,
     .least = least,
     .most = most,
-    .run = run_on_box,
+    .sampler = &kh_sampler_smc,
 };

@@ -26,7 +26,7 @@ enum { TRIES = 20 }; /* draws for each one wanted, at most */
 enum { GIVEN_OBSERVED, GIVEN_BEST };
 
 typedef struct snpe_opts {
-    kh_labels_opts labels; /* first: labels.c looks for it there */
+    kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int rounds, simulations, samples;
     kh_flow_opts flow;
     kh_fit_opts fit;
@@ -390,7 +390,6 @@ static int run_snpe(kh_population *out, kh_simulator *sim, const void *opts, uin
 static void exact(void *opts) {
     snpe_opts *o = opts;
     o->condition = GIVEN_BEST;
-    o->labels.calibrate = KH_CALIBRATE_NONE;
 }
 
 const kh_sampler kh_sampler_snpe = {
@@ -412,19 +411,16 @@ static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
     kh_labels_most(t, &o->labels, (double)o->rounds * o->simulations, o->rounds, o->samples, plan);
 }
 
-static int run_on_box(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
-    return kh_labels_run(t, &kh_sampler_snpe, opts, ((const snpe_opts *)opts)->samples, p, err);
-}
-
 const kh_method kh_method_snpe = {
     .name = "snpe",
     .summary = "labels only: a flow learns p(z | labels) from simulations, in rounds (SNPE-C)",
     .access = KH_ACCESS_LABELS,
     .soft = true,
+    .holds = true,
     .opts = snpe_table,
     .opts_size = sizeof(snpe_opts),
     .exact = exact,
     .least = least,
     .most = most,
-    .run = run_on_box,
+    .sampler = &kh_sampler_snpe,
 };

@@ -111,6 +111,7 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add_number(t, "--budget-time", o->max_seconds, true);
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */
+    add(t, "--calibrate", kh_tuning_calibrates(u) ? "auto" : "none", true); /* likewise */
     add_number(t, "--groups", o->groups > 1 ? o->groups : 1,
         true); /* as a budget: it decides only in which order questions come */
 }
@@ -121,7 +122,7 @@ int kh_tuning_begin_run(kh_tuning *u, const kh_method *m, const void *opts, kh_e
     collect(&t, u, m, opts);
     kh_run_card card = { .method = m->name,
         .task = u->task->name,
-        .model = o->model,
+        .model = kh_tuning_model(u),
         .data = o->data,
         .access = kh_access_name(m->access),
         .metric = kh_metric_name(u->task->metric),

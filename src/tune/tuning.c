@@ -14,6 +14,10 @@
 
 /* -------------------------------------------------------------------------------------- budget */
 
+const char *kh_tuning_model(const kh_tuning *t) {
+    return t->o->model ? t->o->model : kh_plm_describe(t->plm).opened;
+}
+
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
     t->started = t->kept = kh_clock();
@@ -242,6 +246,8 @@ int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
     if (rc == 0)
         p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, n_label);
     t->dev_queries += kh_tuning_queries(t) - before;
+    if (rc == 0)
+        rc = kh_tuning_hold(t, answer, label, t->n_dev, err);
     kh_predictor_free(predictor);
     kh_free(answer);
     kh_free(label);

@@ -24,6 +24,10 @@ typedef struct kh_tuning {
     kh_batch *train, *dev; /* and the rows encoded for it */
     const kh_tune_opts *o;
 
+    /* Rows that the result was not learned from, and what it answers there before calibration. */
+    double *held; /* [n_held, n_label] distributions, or shares of votes; NULL: not asked yet */
+    int *held_label, n_held;
+
     /* The books. */
     kh_meter start;
     double started; /* by kh_clock */
@@ -33,6 +37,8 @@ typedef struct kh_tuning {
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
+/* What the record calls the model: the caller's word, or what the box was opened with. */
+const char *kh_tuning_model(const kh_tuning *);
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
 long long kh_tuning_queries(const kh_tuning *); /* asked since the start, dev included */
 double kh_tuning_seconds(
@@ -114,6 +120,16 @@ double kh_dev_ce(const kh_tuning *, const double *p);
 size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
 /* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
 int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
+
+/* For methods that know them when they end: the result's answers to n rows that it was not learned
+ * from, p [n, n_label] up to a factor for each row. Copies; replaces what was there. */
+int kh_tuning_hold(kh_tuning *, const double *p, const int *label, int n, kh_err *err);
+/* The last step of a run (finish.c): answers become probabilities that mean what they say. Asks the
+ * posterior about the dev rows if nobody has. */
+int kh_tuning_calibrate(kh_tuning *, kh_posterior *, kh_err *err);
+bool kh_tuning_calibrates(const kh_tuning *);
+/* How many queries that takes of so many samples. */
+long long kh_tuning_calibrate_cost(const kh_tuning *, int samples, bool holds);
 
 /* The prior of labels of a finished posterior (learn_prior.c): asks its samples about some rows,
  * and about the dev rows, and fills what the posterior says of it, p->dev included. */

@@ -1,0 +1,74 @@
+/* finish.c - the last step of a run: answers become probabilities that mean what they say.
+ *
+ * A search leaves samples whose mixture is over-confident, timid or biased towards a class, by an
+ * amount that rows which it did not learn from can tell: the dev rows, or more where a method knows
+ * more of them (kh_tuning_hold). Samples that vote get smoothed votes, others a per-class affine
+ * map of log-probabilities; both are pure functions of src/judge, shrunk to "no change". The same
+ * rows, each calibrated by the others, give the score by which results of different methods are
+ * compared.
+ */
+#include "tune/tuning.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "posterior/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N_FOLD = 5 };
+
+bool kh_tuning_calibrates(const kh_tuning *t) { return !t->o->uncalibrated && !t->o->paper_exact; }
+
+long long kh_tuning_calibrate_cost(const kh_tuning *t, int samples, bool holds) {
+    return kh_tuning_calibrates(t) && !holds ? (long long)samples * t->n_dev : 0;
+}
+
+int kh_tuning_hold(kh_tuning *t, const double *p, const int *label, int n, kh_err *err) {
+    size_t k = (size_t)t->task->n_label;
+    kh_free(t->held);
+    kh_free(t->held_label);
+    t->n_held = n;
+    t->held = kh_malloc((size_t)n * k * sizeof *t->held);
+    t->held_label = kh_malloc((size_t)n * sizeof *t->held_label);
+    if (!t->held || !t->held_label)
+        return kh_fail_memory(err);
+    memcpy(t->held, p, (size_t)n * k * sizeof *p);
+    memcpy(t->held_label, label, (size_t)n * sizeof *label);
+    kh_mixture_finish(t->held, n, t->task->n_label);
+    return 0;
+}
+
+static double mean_nll(const double *p, const int *label, int n, int n_label) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum -= log(fmax(p[(size_t)i * (size_t)n_label + (size_t)label[i]], 1e-15));
+    return sum / n;
+}
+
+int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
+    if (!kh_tuning_calibrates(t))
+        return 0;
+    int rc = t->held ? 0 : kh_tuning_judge(t, p, t->plm, err), n = t->n_held;
+    int n_label = t->task->n_label, n_fold = n < N_FOLD ? n : N_FOLD;
+    bool votes = p->access == KH_ACCESS_LABELS;
+    kh_calibration kind = votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE;
+    size_t size = (size_t)n * (size_t)n_label;
+    double *x = rc == 0 ? kh_malloc(2 * size * sizeof *x) : NULL, *fresh = x ? x + size : NULL;
+    if (rc == 0 && !x)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(x, t->held, size * sizeof *x);
+        kh_calibration_input(votes, p->n, x, size);
+        rc = kh_calibrator_fit(&p->calibrator, kind, x, t->held_label, n, n_label, err);
+        p->calibrated = rc == 0;
+    }
+    if (rc == 0 && n_fold > 1)
+        rc = kh_calibrator_crossfit(kind, x, t->held_label, n, n_label, n_fold, fresh, err);
+    if (rc == 0 && n_fold > 1) {
+        p->score = mean_nll(fresh, t->held_label, n, n_label);
+        p->score_rows = n;
+    }
+    kh_free(x);
+    return rc;
+}

@@ -1,0 +1,108 @@
+#!/bin/bash
+# What a stranger may leave in a run folder, a model or an answer, and what keyhole must not do then: contact an address that stands in a
+# folder, write through a link, print what is no number. doc/reliability.md has the list.
+. tests/tap.sh
+server=
+trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$here"' EXIT
+: >"$here/out" && : >"$here/err"
+run() { # as in tap.sh, but nothing here may go on for long
+    local want=$1 got
+    shift
+    timeout 20 "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
+    got=$?
+    [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
+}
+
+mkdir "$here/data"
+cat >"$here/toy.json" <<'END'
+{ "name": "toy", "template": "{text} It was {mask} .",
+  "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
+END
+{
+    printf 'label\ttext\n'
+    for i in $(seq 24); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
+} >"$here/data/train.tsv"
+cp "$here/data/train.tsv" "$here/data/test.tsv"
+model=$here/model
+random_model() {
+    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
+}
+ok a_tiny_model random_model
+common=(--task "$here/toy.json" --data "$here/data" --shots 4)
+manual=(tune --method manual "${common[@]}")
+ok a_run run 0 "${manual[@]}" --model "$model" --out "$here/run"
+
+# ---- an address in a folder is data
+if "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohttpd" || ! command -v curl >/dev/null; then
+    echo "# skipped: addresses in folders: built without libmicrohttpd, or no curl"
+else
+    start() { # the stranger's service, which would see a key
+        "$KEYHOLE" serve --model "$model" --access logprobs --port 0 >"$here/port" 2>"$here/server.err" &
+        server=$!
+        for _ in $(seq 200); do [ -s "$here/port" ] && break; sleep 0.05; done
+        url=$(sed 's/.* at //' "$here/port")
+    }
+    asked() { curl -s -m 5 "$url/metrics" | awk '/^keyhole_requests_total/ { n += $2 } END { print n }'; }
+    start
+    cp -r "$here/run" "$here/received"
+    sed -i "s|\"path\": \"$model\"|\"path\": \"$url\"|" "$here/received/posterior.json"
+    export KEYHOLE_API_KEY=the-secret-key
+    untouched() { # untouched TEXT ARGS... - refused with the text, and nobody was asked
+        local before after
+        before=$(asked)
+        says 2 "$@" || return 1
+        after=$(asked)
+        [ $((after - before)) -le 1 ] # our own question for the figures
+    }
+    why="an address that stands in a folder is not contacted"
+    ok predict_asks_nobody untouched "$why" predict "$here/received" "$here/data/test.tsv"
+    ok eval_asks_nobody untouched "$why" eval "$here/received" --data "$here/data"
+    ok serve_asks_nobody untouched "$why" serve --run "$here/received" --port 0
+    ok named_by_the_person_it_is_asked run 0 predict "$here/received" "$here/data/test.tsv" --model "$url"
+    # ---- a key that is bound to a host goes nowhere else
+    export KEYHOLE_API_KEY="host=api.example.org the-secret-key"
+    ok a_bound_key_stays_home says 1 "the key is for api.example.org" predict "$here/run" "$here/data/test.tsv" --model "$url"
+    export KEYHOLE_API_KEY="host=${url#http://} the-secret-key"
+    ok a_bound_key_goes_home run 0 predict "$here/run" "$here/data/test.tsv" --model "$url"
+    unset KEYHOLE_API_KEY
+    kill "$server"; wait "$server" 2>/dev/null; server=
+fi
+
+# ---- links in a folder lead nowhere
+victim=$here/victim
+fresh() { rm -rf "$here/trap"; mkdir "$here/trap"; printf 'precious\n' >"$victim"; }
+precious() { [ "$(cat "$victim")" = precious ]; }
+linked() { # linked NAME STATUS ARGS... - a run folder with NAME as a link to the victim
+    fresh
+    ln -s "$victim" "$here/trap/$1"
+    run "$2" "${@:3}"
+    precious
+}
+new_run=("${manual[@]}" --model "$model" --out "$here/trap")
+ok a_linked_lock linked run.lock 1 "${new_run[@]}"
+ok a_linked_lock_is_told err_has "run.lock"
+ok a_linked_log linked log.txt 0 "${new_run[@]}"
+ok a_linked_journal linked run.sqlite 1 "${new_run[@]}" --resume
+ok a_linked_wal linked run.sqlite-wal 1 "${new_run[@]}"
+ok a_linked_posterior linked posterior.json 1 "${new_run[@]}"
+ok a_linked_posterior_forced linked posterior.json 0 "${new_run[@]}" --force
+hard() { fresh; ln "$victim" "$here/trap/$1"; run "$2" "${@:3}"; precious; }
+ok a_second_name_as_lock hard run.lock 1 "${new_run[@]}"
+fifo() { fresh; mkfifo "$here/trap/$1"; run "$2" "${@:3}"; }
+ok a_pipe_as_lock fifo run.lock 1 "${new_run[@]}"
+results() { # eval writes its results over whatever stands there
+    rm -rf "$here/judged"; cp -r "$here/run" "$here/judged"; printf 'precious\n' >"$victim"
+    for f in results.json report.html decisions.json; do ln -s "$victim" "$here/judged/$f"; done
+    run 0 eval "$here/judged" --data "$here/data" --split train && precious && [ ! -L "$here/judged/results.json" ]
+}
+ok linked_results results
+model_link() { # model tuning writes a model into the folder
+    fresh; mkdir -p "$here/elsewhere"; printf 'precious\n' >"$here/elsewhere/config.json"
+    ln -s "$here/elsewhere" "$here/trap/model"
+    run 1 tune --method model-tuning "${common[@]}" --model "$model" --out "$here/trap" --epochs 1
+    [ "$(cat "$here/elsewhere/config.json")" = precious ]
+}
+ok a_linked_folder model_link
+
+echo "1..$n"
+exit $failed

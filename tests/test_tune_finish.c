@@ -1,0 +1,156 @@
+/* test_tune_finish.c - what is done to the result of a search before it is returned: calibration by
+ * rows that it was not learned from, in memory and in files. */
+#include "tiny_tune.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "posterior/posterior.h"
+#include "posterior/predict.h"
+#include "tune/method.h"
+
+#include <math.h>
+
+enum { TRAIN = 8, DEV = 12 };
+
+static int open_all(void **state) {
+    return tune_setup(state, "finish", KH_ACCESS_WEIGHTS, TRAIN, DEV, 2);
+}
+
+static kh_tune_opts whole_options(void) {
+    kh_tune_opts o = tune_options();
+    o.uncalibrated = false;
+    return o;
+}
+
+static const struct {
+    const char *name;
+    const char *const *set;
+} METHODS[] = {
+    { "manual", NULL },
+    { "icl", SET("orders=2") },
+    { "bbt", SET("budget-generations=4", "pop=5") },
+    { "ensemble", SET("members=2", "budget-generations=3", "pop=5") },
+    { "elbo", SET("budget-generations=2", "pop=5", "draws=2", "samples=4") },
+    { "smc", SET("samples=12", "budget-levels=1") },
+    { "feature-mlp", SET("epochs=5") },
+};
+enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
+
+static void answers_of(const kh_posterior *p, double *answer) {
+    kh_predictor *predictor;
+    assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, NULL), 0);
+    assert_int_equal(kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer, NULL), 0);
+    kh_predictor_free(predictor);
+}
+
+static double nll_of(const double *answer) {
+    double sum = 0;
+    for (int i = 0; i < DEV; i++)
+        sum -= log(answer[2 * i + kh_dataset_rows(dev)[i].label]);
+    return sum / DEV;
+}
+
+/* What is returned is what was found, and answers through the calibrator. */
+static void every_method_is_calibrated(void **state) {
+    (void)state;
+    for (int m = 0; m < N_METHOD; m++) {
+        kh_tune_opts o = tune_options();
+        kh_posterior *plain = tune_with(METHODS[m].name, METHODS[m].set, &o);
+        o = whole_options();
+        kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
+        double raw[2 * DEV], answer[2 * DEV];
+        assert_true(p->calibrated && !plain->calibrated && isnan(plain->score));
+        assert_int_equal(p->n, plain->n);
+        assert_int_equal(p->calibrator.method,
+            p->access == KH_ACCESS_LABELS ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE);
+        assert_true(p->score > 0 && p->score_rows >= DEV);
+        answers_of(plain, raw);
+        answers_of(p, answer);
+        kh_calibration_input(p->access == KH_ACCESS_LABELS, p->n, raw, 2 * DEV);
+        kh_calibrator_apply(&p->calibrator, raw, DEV, raw);
+        for (int i = 0; i < 2 * DEV; i++)
+            assert_true(fabs(answer[i] - raw[i]) < 1e-6);
+        kh_posterior_free(plain);
+        kh_posterior_free(p);
+    }
+}
+
+/* Calibration on the very rows cannot make them less probable. */
+static void calibration_never_costs_on_its_own_rows(void **state) {
+    (void)state;
+    for (int m = 0; m < N_METHOD; m++) {
+        kh_tune_opts o = tune_options();
+        kh_posterior *plain = tune_with(METHODS[m].name, METHODS[m].set, &o);
+        o = whole_options();
+        kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
+        double raw[2 * DEV], answer[2 * DEV];
+        answers_of(plain, raw);
+        answers_of(p, answer);
+        if (p->access != KH_ACCESS_LABELS) /* a vote may give no chance at all */
+            assert_true(nll_of(answer) <= nll_of(raw) + 1e-6);
+        kh_posterior_free(plain);
+        kh_posterior_free(p);
+    }
+}
+
+static void paper_exact_is_not_calibrated(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    o.paper_exact = true;
+    kh_posterior *p = tune_with("bbt", SET("budget-generations=2", "pop=5"), &o);
+    assert_false(p->calibrated);
+    kh_posterior_free(p);
+}
+
+static void files_keep_the_map(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    kh_posterior *p = tune_with("manual", NULL, &o), *again;
+    kh_err err;
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
+    assert_true(again->calibrated && again->calibrator.strength == p->calibrator.strength &&
+        again->score == p->score && again->score_rows == p->score_rows);
+    for (int k = 0; k < 2; k++)
+        assert_true(again->calibrator.weight[k] == p->calibrator.weight[k] &&
+            again->calibrator.bias[k] == p->calibrator.bias[k]);
+    kh_posterior_free(again);
+    static const struct {
+        const char *from, *to, *says;
+    } bad[] = {
+        { "\"method\": \"affine\"", "\"method\": \"votes\"", "must be by votes if" },
+        { "\"weight\": [", "\"weight\": [1, ", "\"weight\" of \"calibration\" must be 2 numbers" },
+        { "\"bias\": [", "\"bias\": [99, 1], \"y\": [", "\"bias\" of \"calibration\" must be" },
+        { "\"strength\": ", "\"strength\": -", "has strength -" },
+        { "\"score\": {", "\"score\": 1, \"x\": {", "\"score\" must be an object" },
+    };
+    char *path = kh_path_join(run_dir, "posterior.json");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        kh_buf json = { 0 }, out = kh_buf_init(KH_BUF_MAX);
+        p->calibrator.strength = 0.5;
+        assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+        assert_int_equal(kh_file_read(path, 1 << 20, &json, NULL), 0);
+        char *at = strstr(json.data, bad[i].from);
+        assert_non_null(at);
+        kh_buf_bytes(&out, json.data, (size_t)(at - json.data));
+        kh_buf_text(&out, bad[i].to);
+        kh_buf_text(&out, at + strlen(bad[i].from));
+        assert_int_equal(kh_file_write(path, out.data, out.len, NULL), 0);
+        assert_int_equal(kh_posterior_open(&again, run_dir, &err), KH_EFORMAT);
+        assert_says(&err, bad[i].says);
+        kh_buf_free(&out);
+        kh_buf_free(&json);
+    }
+    kh_free(path);
+    kh_posterior_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method_is_calibrated),
+        cmocka_unit_test(calibration_never_costs_on_its_own_rows),
+        cmocka_unit_test(paper_exact_is_not_calibrated),
+        cmocka_unit_test(files_keep_the_map),
+    };
+    return cmocka_run_group_tests_name("finish", tests, open_all, tune_teardown);
+}
