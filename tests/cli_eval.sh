@@ -59,7 +59,7 @@ ok "for metrics it needs none" quiet_probs
 ood=(--ood "$pair=$here/rain" "$toy=$here/numbers")
 evaluate() { run 0 eval "$here/$1" "${@:2}"; }
 all_numbers() {
-    evaluate elbo --data "$data" "${ood[@]}" --bootstrap 100 --rows-out "$here/rows.jsonl" || return 1
+    evaluate elbo --data "$data" "${ood[@]}" --all --bootstrap 100 --rows-out "$here/rows.jsonl" || return 1
     for metric in accuracy f1 nll brier ece ece_plain ece_classwise ece_adaptive aurrrc aurrrc_entropy aurrrc_oracle aurc auroc_error \
         auroc aupr_in aupr_out fpr95; do
         grep -qE "^  $metric +[0-9.]+ +[0-9.]+ to [0-9.]+" "$here/out" || { echo "# no $metric"; return 1; }

@@ -139,8 +139,8 @@ ok unknown_method $?
 run 2 tune --method bbt "${common[@]}" --kl-weight 1 --out "$work/none" &&
     says err 'unknown option --kl-weight for "keyhole tune --method bbt"'
 ok options_of_another_method $?
-run 2 tune "${common[@]}" --out "$work/none" && says err "--method NAME is needed"
-ok method_is_needed $?
+run 2 tune --method bbt --model "$model" && says err "data is needed: a file of labelled texts" && says err "--task (made from the labels)"
+ok data_is_needed_and_all_else_is_named $?
 run 1 tune --method bbt "${common[@]}" --dim 161 --out "$work/none" && says err "dimension 161 is larger than the prompt itself"
 ok dimension_too_large $?
 run 1 tune --method bbt "${common[@]}" --access labels --out "$work/none" &&

@@ -35,7 +35,7 @@ enum {
     LABELS_MOST = 40,    /* more labels: their names as they are */
     SWEEPS = 3
 };
-static const double MARGIN = 0.03; /* nats a row */
+static const double MARGIN = 0.05; /* nats a row */
 
 static const char *const SINGLE[] = { "{text} This is about {mask} .", "{text} . It was {mask} .",
     "[ Category: {mask} ] {text}", "{mask} : {text}", "Topic: {mask} . {text}" };
@@ -222,7 +222,7 @@ static int count_text(search *s, counts *c, const char *text, size_t n, int labe
             word[length++] = (char)(ch < 0x80 ? tolower(ch) : ch);
         else if (!letter) {
             word[length] = '\0';
-            if (length >= 3)
+            if (length >= 4)
                 rc = count_word(s, c, word, label, &last, err);
             length = 0;
         }
@@ -249,7 +249,7 @@ static int add_typical(search *s, const counts *c, const int *size, int k, kh_er
     int rc = 0;
     for (int taken = 0; taken < TYPICAL && rc == 0; taken++) {
         int best = -1;
-        double most = 0;
+        double most = log(3); /* less is chance with so few rows */
         for (int w = 0; w < c->n; w++) {
             double x = typical(c, size, s->n_label, w, k);
             bool token;
