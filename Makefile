@@ -8,6 +8,9 @@ CC       := gcc
 endif
 BUILD    ?= build
 MODE     ?= release
+# What is built for: of the compiler, which may be one for another machine.
+ARCH     := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+PKG_CONFIG ?= pkg-config
 
 # ---- what the build needs, by Debian package name -----------------------------------------------------------------
 # make, make test and make demo install what is missing (tools/setup.sh); nothing else is ever downloaded.
@@ -15,7 +18,7 @@ PACKAGES := gcc libc6-dev pkg-config libjansson-dev libutf8proc-dev libpcre2-dev
 PKGS     := jansson libpcre2-8 sqlite3
 # Found at build time; without one of them the rest works, and the commands that need it say what is missing.
 OPTIONAL := libcurl4-openssl-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin
-WITH     := $(shell pkg-config --exists libcurl && echo CURL) $(shell pkg-config --exists libmicrohttpd && echo MHD)
+WITH     := $(shell $(PKG_CONFIG) --exists libcurl && echo CURL) $(shell $(PKG_CONFIG) --exists libmicrohttpd && echo MHD)
 PKGS     += $(if $(filter CURL,$(WITH)),libcurl)
 MPICC    ?= $(shell command -v mpicc)
 SERVER_PKGS := $(if $(filter MHD,$(WITH)),libmicrohttpd)
@@ -33,7 +36,7 @@ CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)
 OPENMP   := $(if $(filter tsan,$(MODE)),,-fopenmp)
 KH_CFLAGS = -std=c17 -g -fPIC $(OPENMP) -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
 KH_LDFLAGS = $(OPENMP) $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
-LIBS      = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm $(if $(OPENMP),,-lgomp)
+LIBS      = $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm $(if $(OPENMP),,-lgomp)
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
 ROOMS    := base text data model train plm prompt judge posterior run tune report reproduce
@@ -45,7 +48,7 @@ CLI_OBJ  := $(CLI_SRC:%.c=$(OUT)/%.o)
 # MPI's part is a plugin, loaded by ranks only (doc/decisions.md).
 MPI_PLUGIN := $(if $(MPICC),$(OUT)/keyhole-mpi.so)
 SERVER_OBJ := $(filter $(OUT)/server/%,$(CLI_OBJ))
-SERVER_LIBS = $(if $(SERVER_PKGS),$(shell pkg-config --libs $(SERVER_PKGS))) -lpthread
+SERVER_LIBS = $(if $(SERVER_PKGS),$(shell $(PKG_CONFIG) --libs $(SERVER_PKGS))) -lpthread
 TESTS    := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/test_*.c)))
 CLI_TESTS := $(sort $(wildcard tests/cli_*.sh)) $(sort $(wildcard tests/mpi_*.sh))
 SLOW_TESTS := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/slow_*.c))) $(sort $(wildcard tests/slow_*.sh))
@@ -67,6 +70,7 @@ help:
 	@echo 'make demo         built-in model, built-in data: tune, judge, report in a minute or two'
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
+	@echo 'make test-arm64   the quick tests on 64-bit ARM, cross-built and run by an emulator'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make test-oom     whole jobs again and again, in which every allocation fails in turn; MODE=asan sees leaks, too'
 	@echo 'make soak         the server under good and hostile traffic for SECONDS=3600'
@@ -124,9 +128,15 @@ $(OUT)/tests/%.o: tests/%.c
 # The kernels: one file per instruction set, chosen at run time. Contraction into FMA is theirs to use (doc/decisions.md); without
 # errno a square root is one instruction.
 $(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast -fno-math-errno
-ifeq ($(shell uname -m),x86_64)
+ifeq ($(ARCH),x86_64)
 $(OUT)/src/model/kernels_avx2.o: KH_CFLAGS += -mavx2 -mfma
 $(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512
+endif
+ifeq ($(ARCH),aarch64)
+$(OUT)/src/model/kernels_neon_dot.o: KH_CFLAGS += -march=armv8.2-a+dotprod
+$(OUT)/src/model/kernels_neon_i8mm.o: KH_CFLAGS += -march=armv8.2-a+dotprod+i8mm+bf16
+# gcc 12 fails inside its vectoriser on a loop of test_tune_descent.c; tests need none.
+$(OUT)/tests/%.o: KH_CFLAGS += -fno-tree-vectorize
 endif
 
 $(OUT)/%.o: %.c
@@ -175,6 +185,20 @@ test: setup
 test-mpi: setup
 	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(MPI_PLUGIN) $(OUT)/tests/test_plm_ranks
 	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(OUT)/tests/test_plm_ranks $(sort $(wildcard tests/mpi_*.sh))
+
+# The quick tests on 64-bit ARM, by an emulator: cross-built with Debian's compiler and libraries.
+ARM64_PACKAGES := $(addsuffix :arm64,$(filter lib%-dev,$(filter-out libc6-dev libopenmpi-dev,$(PACKAGES) $(OPTIONAL))) libgomp1)
+test-arm64:
+	@dpkg --print-foreign-architectures | grep -qx arm64 || { dpkg --add-architecture arm64 && apt-get update -q >/dev/null; }
+	@tools/setup.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pkg-config $(ARM64_PACKAGES)
+	@mkdir -p $(BUILD)/arm64
+	@printf '#!/bin/sh\nexec qemu-aarch64 -cpu max $(CURDIR)/$(BUILD)/arm64/release/keyhole "$$@"\n' > $(BUILD)/arm64/keyhole && chmod +x $(BUILD)/arm64/keyhole
+	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig $(MAKE) -s --no-print-directory \
+	    test-programs CC=aarch64-linux-gnu-gcc BUILD=$(BUILD)/arm64 MPICC= LAPACK=
+	@RUNNER='qemu-aarch64 -cpu max' KEYHOLE=$(CURDIR)/$(BUILD)/arm64/keyhole tests/run.sh \
+	    $(call chosen,$(T),$(patsubst $(OUT)/%,$(BUILD)/arm64/release/%,$(TESTS)) $(sort $(wildcard tests/cli_*.sh)))
+.PHONY: test-arm64 test-programs
+test-programs: $(OUT)/keyhole $(TESTS)
 
 test-slow: setup
 	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(filter $(OUT)/%,$(SLOW_TESTS))

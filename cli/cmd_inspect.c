@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/place.h"
 #include "model/model.h"
+#include "model/weights.h"
 #include "runs.h"
 
 #include <string.h>
@@ -25,7 +26,11 @@ typedef struct tokenizer_part {
 } tokenizer_part;
 
 static const char *act_text(kh_act act) {
-    return act == KH_ACT_GELU ? "gelu" : act == KH_ACT_GELU_TANH ? "gelu_new" : "relu";
+    static const char *const names[] = { [KH_ACT_GELU] = "gelu",
+        [KH_ACT_GELU_TANH] = "gelu_new",
+        [KH_ACT_RELU] = "relu",
+        [KH_ACT_SILU] = "silu" };
+    return names[act];
 }
 
 static void put_quoted(kh_buf *out, const char *s) {
@@ -52,6 +57,38 @@ static void json_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
         (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
 }
 
+/* How many tensors are of one format, and their bytes. */
+static int count_format(const kh_model *m, kh_dtype dtype, size_t *bytes) {
+    kh_weights w = m->w;
+    int n = 0;
+    *bytes = 0;
+    for (const kh_weight *row = kh_weight_table; row->cols; row++)
+        for (int layer = 0; layer < (row->layered ? m->config.layers : 1); layer++) {
+            const kh_tensor *t = kh_weight_tensor(row, &w, layer);
+            bool twice = t == &w.decoder_w && w.decoder_w.data == w.word.data;
+            if (!t->data || t->dtype != dtype || twice)
+                continue;
+            n++;
+            *bytes += kh_tensor_bytes(t);
+        }
+    return n;
+}
+
+static void json_formats(kh_buf *out, const kh_model *m) {
+    const char *comma = "";
+    size_t bytes;
+    kh_buf_text(out, ",\"formats\":{");
+    for (kh_dtype d = KH_DTYPE_F32; d <= KH_DTYPE_MXFP4; d++) {
+        int n = count_format(m, d, &bytes);
+        if (n == 0)
+            continue;
+        kh_buf_printf(
+            out, "%s\"%s\":{\"tensors\":%d,\"bytes\":%zu}", comma, kh_dtype_name(d), n, bytes);
+        comma = ",";
+    }
+    kh_buf_char(out, '}');
+}
+
 static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_model_info i = kh_model_describe(m);
     kh_buf_text(out, "{\"kind\":\"model\",\"path\":");
@@ -64,6 +101,7 @@ static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
         ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
         act_text(m->config.act), m->config.eps, i.head ? "true" : "false",
         i.tied ? "true" : "false", kh_dtype_name(i.dtype));
+    json_formats(out, m);
     kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[",
         i.params, i.bytes, (unsigned long long)i.fingerprint);
     for (int e = 0; e < m->n_extra; e++) {
@@ -94,6 +132,16 @@ static void text_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
         out, "fingerprint %016llx\n", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
 }
 
+static const char *head_text(const kh_model *m, bool head, bool tied) {
+    if (!head)
+        return "none: only features";
+    if (m->config.arch->causal)
+        return tied ? "next token, decoder tied to the word embeddings"
+                    : "next token, decoder of its own";
+    return tied ? "masked LM, decoder tied to the word embeddings"
+                : "masked LM, decoder of its own";
+}
+
 static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_model_info i = kh_model_describe(m);
     kh_buf_printf(out, "model        %s\n", m->dir);
@@ -103,12 +151,16 @@ static void put_text(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_buf_printf(out, "inner        %d, %s\n", i.inner, act_text(m->config.act));
     kh_buf_printf(out, "vocabulary   %d\n", i.vocab);
     kh_buf_printf(out, "longest text %d tokens\n", i.max_tokens);
-    kh_buf_printf(out, "head         %s\n",
-        !i.head      ? "none: only features"
-            : i.tied ? "masked LM, decoder tied to the word embeddings"
-                     : "masked LM, decoder of its own");
+    kh_buf_printf(out, "head         %s\n", head_text(m, i.head, i.tied));
     kh_buf_printf(out, "parameters   %zu\n", i.params);
     kh_buf_printf(out, "stored as    %s\n", kh_dtype_name(i.dtype));
+    for (kh_dtype d = KH_DTYPE_F32; d <= KH_DTYPE_MXFP4; d++) {
+        size_t bytes;
+        int n = count_format(m, d, &bytes);
+        if (n > 0)
+            kh_buf_printf(
+                out, "  %-9s  %d tensors, %.1f MB\n", kh_dtype_name(d), n, (double)bytes / 1e6);
+    }
     kh_buf_printf(out, "memory       %.1f MB\n", (double)i.bytes / 1e6);
     kh_buf_printf(out, "fingerprint  %016llx\n", (unsigned long long)i.fingerprint);
     text_tokenizer(out, t, i.vocab);

@@ -18,6 +18,8 @@
 #include "launcher.h"
 #include "monitor.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,7 +100,7 @@ static bool method_at(int i, cli_variant *out) {
 }
 
 /* What serves most people: seconds on any model, and better than the template. */
-#define DEFAULT_METHOD "feature-mlp"
+#define DEFAULT_METHOD "auto"
 
 static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opts, method_opts),
     method_at, DEFAULT_METHOD };
@@ -184,6 +186,24 @@ static int print_judged(const tune *u, kh_err *err) {
     return rc;
 }
 
+/* The table of what auto has tried. */
+static void print_tried(const char *tried) {
+    json_t *list = NULL, *row;
+    size_t i;
+    kh_buf text = kh_buf_init(1 << 20);
+    if (tried)
+        kh_buf_printf(&text, "[%s]", tried);
+    if (tried && !kh_buf_failed(&text))
+        list = json_loadb(text.data, text.len, 0, NULL);
+    json_array_foreach(list, i, row) printf("tried     %-14s score %.4f  dev %.4f  queries %lld\n",
+        json_string_value(json_object_get(row, "method")),
+        json_number_value(json_object_get(row, "score")),
+        json_number_value(json_object_get(row, "dev")),
+        (long long)json_integer_value(json_object_get(row, "queries")));
+    json_decref(list);
+    kh_buf_free(&text);
+}
+
 static int print_summary(const tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     kh_meter m = kh_plm_meter(u->plm);
@@ -193,6 +213,9 @@ static int print_summary(const tune *u, kh_err *err) {
     if (!o->json) {
         printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
         printf("dev       %s %.4f\n", metric, i.dev);
+        if (isfinite(i.score))
+            printf("score     %.4f, the mean of -log p, cross-validated\n", i.score);
+        print_tried(u->posterior->tried);
         printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries,
             i.dev_queries);
         if (i.forward > 0)
@@ -232,13 +255,17 @@ static int print_summary(const tune *u, kh_err *err) {
 /* --------------------------------------------------------------------------------- the command */
 
 /* The least of the levels above labels that the method can do with; labels, if asked for, stays
- * labels. */
+ * labels. auto takes all that a model on this machine lets out. */
 static kh_access access_for(const tune_opts *o, const kh_method *m) {
-    return o->access == KH_ACCESS_LOGPROBS && m->access == KH_ACCESS_WEIGHTS ? KH_ACCESS_WEIGHTS
-                                                                             : (kh_access)o->access;
+    bool open = m->access == KH_ACCESS_WEIGHTS || (m->chooses && !kh_is_url(o->model));
+    return o->access == KH_ACCESS_LOGPROBS && open ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
 }
 
-/* The same for every command of that name; what was left out is filled in. */
+/* Questions of a run that was given a file and nothing else: a minute on two cores with the
+ * built-in model. */
+enum { FILE_QUERIES = 4000 };
+
+/* What was left out is filled in. */
 static int settle(tune *u, int n_args, char **args, kh_err *err) {
     tune_opts *o = u->o;
     if (n_args > 0 && o->data && strcmp(o->data, args[0]) != 0)
@@ -252,6 +279,8 @@ static int settle(tune *u, int n_args, char **args, kh_err *err) {
             "or a folder with train.tsv, as in \"keyhole tune tickets.csv\"; --model (builtin), "
             "--method (" DEFAULT_METHOD "), --task (made from the labels) and --out (named after "
             "the data) may follow");
+    if (!o->task && !o->max_queries && !o->method)
+        o->max_queries = FILE_QUERIES;
     if (o->shots < 0)
         o->shots = kh_file_exists(o->data) ? 0 : 16;
     if (!o->model)
@@ -376,23 +405,51 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     return rc == 0 && u->made && !u->task ? make_task(u, err) : rc;
 }
 
-/* Cross-fitting costs as many runs as there are folds: where one takes few questions. */
-enum { CROSSFIT_QUERIES = 2000 };
+/* The options that a posterior was made with, from its JSON object, for the method's own struct. */
+static int read_options(const kh_method *m, void *opts, const char *json, kh_err *err) {
+    const char *key;
+    json_t *value, *root = json ? json_loads(json, 0, NULL) : NULL;
+    int rc = 0;
+    json_object_foreach(root, key, value) {
+        const kh_opt *row = kh_opts_find(m->opts, key, strlen(key));
+        char *text = json_is_string(value) ? kh_strdup(json_string_value(value))
+                                           : json_dumps(value, JSON_ENCODE_ANY);
+        if (row && row->type != KH_OPT_LIST && text && !json_is_null(value) && rc == 0)
+            rc = kh_opts_set(row, opts, text, err);
+        if (json_is_string(value))
+            kh_free(text);
+        else
+            free(text);
+    }
+    json_decref(root);
+    return rc;
+}
 
-static int cross_fit(const tune *u, const kh_method *m, const kh_tune_opts *t, kh_err *err) {
+/* Cross-fitting costs as many runs as there are folds: it is for the methods without a search. What
+ * was found by auto is cross-fitted by the method that found it. */
+static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
     const tune_opts *o = u->o;
-    long long queries = u->watch.known ? u->watch.forecast.queries : 0;
+    const kh_method *m;
     kh_buf lines = kh_buf_init(1 << 28);
     char *path = kh_path_join(o->out, KH_CROSSFIT_NAME);
-    int rc = path ? 0 : kh_fail_memory(err);
-    if (rc == 0)
+    int rc = path ? kh_method_find(&m, kh_posterior_describe(u->posterior).method, err)
+                  : kh_fail_memory(err);
+    void *opts = rc == 0 ? kh_calloc(1, m->opts_size + 1) : NULL;
+    if (rc == 0 && !opts)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
         unlink(path); /* of a run before */
-    if (rc == 0 && queries > 0 && queries <= CROSSFIT_QUERIES && m != &kh_method_model_tuning &&
-        !kh_is_url(o->model))
-        rc = kh_crossfit(&lines, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev,
-            t, &cli_hooks, err);
+        kh_opts_init(m->opts, opts);
+        rc = read_options(m, opts, u->posterior->options, err);
+    }
+    if (rc == 0 && !m->soft && m != &kh_method_model_tuning && !kh_is_url(o->model))
+        rc = kh_crossfit(
+            &lines, m, opts, u->plm, u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
     if (rc == 0 && lines.len > 0)
         rc = kh_file_write(path, lines.data, lines.len, err);
+    if (opts)
+        kh_opts_free(m->opts, opts);
+    kh_free(opts);
     kh_buf_free(&lines);
     kh_free(path);
     return rc;
@@ -431,7 +488,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         rc = kh_posterior_save(u->posterior, o->out, err);
     if (rc == 0)
         rc = kh_run_finish(u->run, err);
-    return rc == 0 && u->made && o->eval ? cross_fit(u, m, &t, err) : rc;
+    return rc == 0 && u->made && o->eval ? cross_fit(u, &t, err) : rc;
 }
 
 /* The held-out rows, if there are any. */
@@ -501,6 +558,7 @@ const cli_command cmd_tune = {
         "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
         "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
         "one at once.\n\n"
+        "  keyhole tune --method auto --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
         "  keyhole tune --method elbo --budget-time 600 ...\n"

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "plm/hub.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ const cli_command *const cli_commands[] = {
     &cmd_inspect,
     &cmd_model_random,
     &cmd_model_prune,
+    &cmd_pull,
     &cmd_pretrain,
     &cmd_tune,
     &cmd_eval,
@@ -320,6 +322,22 @@ static int check_complete(const parsed *p, kh_err *err) {
     return 0;
 }
 
+/* Models of a hub that the command names are fetched before it runs. */
+static int ensure_models(const parsed *p, kh_err *err) {
+    const kh_hub_opts o = { .hooks = &cli_hooks };
+    int rc = 0;
+    if (p->cmd == &cmd_pull)
+        return 0;
+    for (const kh_opt *row = p->cmd->opts; row && row->name && rc == 0; row++) {
+        const char *const *value = (const char *const *)((const char *)p->opts + row->offset);
+        if (row->type == KH_OPT_TEXT && strcmp(row->name, "model") == 0 && *value)
+            rc = kh_hub_ensure(*value, &o, err);
+    }
+    for (int i = 0; i < p->n_args && rc == 0; i++)
+        rc = kh_hub_ensure(p->args[i], &o, err);
+    return rc;
+}
+
 int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) {
     parsed p = { .cmd = cmd, .opts = kh_calloc(1, cmd->opts_size + 1) };
     if (!p.opts)
@@ -339,7 +357,9 @@ int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) 
     kh_threads_set(p.common.threads);
     if (cli_ranks)
         kh_ranks_set_threads(cli_ranks, p.common.threads);
-    rc = cmd->run(p.opts, p.n_args, p.args, err);
+    rc = ensure_models(&p, err);
+    if (rc == 0)
+        rc = cmd->run(p.opts, p.n_args, p.args, err);
 done:
     if (p.variant_opts)
         kh_opts_free(p.variant.opts, p.variant_opts);

@@ -21,12 +21,20 @@ static kh_precision precision_of(int chosen, const char *tuned) {
     return KH_F32;
 }
 
-int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, kh_err *err) {
+int cli_run_read(cli_run *r, const char *dir, kh_err *err) {
     r->dir = dir;
     int rc = kh_posterior_open(&r->posterior, dir, err);
-    if (rc != 0)
-        return rc;
-    r->info = kh_posterior_describe(r->posterior);
+    if (rc == 0)
+        r->info = kh_posterior_describe(r->posterior);
+    return rc;
+}
+
+int cli_run_box(cli_run *r, const char *model, int precision, kh_err *err) {
+    const char *dir = r->dir;
+    if (r->shared) {
+        r->plm = r->shared;
+        return 0;
+    }
     const char *path = model ? model : r->info.model;
     if (!path)
         return kh_fail(err, CLI_USAGE, "%s: does not say where its model is; give --model", dir);
@@ -40,15 +48,21 @@ int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, 
         .hooks = &cli_hooks,
         .http = r->http,
         .ranks = cli_ranks };
-    rc = kh_plm_open(&r->plm, path, &box, err);
+    int rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)
         return kh_err_prefix(
             err, "the model that %s was tuned on is gone; --model says where it is now", dir);
     return rc;
 }
 
+int cli_run_open(cli_run *r, const char *dir, const char *model, int precision, kh_err *err) {
+    int rc = cli_run_read(r, dir, err);
+    return rc == 0 ? cli_run_box(r, model, precision, err) : rc;
+}
+
 void cli_run_free(cli_run *r) {
-    kh_plm_close(r->plm);
+    if (!r->shared)
+        kh_plm_close(r->plm);
     kh_posterior_free(r->posterior);
 }
 

@@ -14,12 +14,16 @@ typedef struct cli_run {
     kh_posterior *posterior;
     kh_posterior_info info;
     kh_plm *plm;
+    kh_plm *shared;           /* another run's box to use; NULL: one of its own is opened */
     const kh_http_opts *http; /* the caller's, for a model behind a URL; NULL: the defaults */
 } cli_run;                    /* start as {0} */
 
 /* model NULL: where it was when tuning. precision: which of the words above. Free it, failed ones
  * too. */
 int cli_run_open(cli_run *, const char *dir, const char *model, int precision, kh_err *err);
+/* The same in two steps: the folder, then the model. */
+int cli_run_read(cli_run *, const char *dir, kh_err *err);
+int cli_run_box(cli_run *, const char *model, int precision, kh_err *err);
 void cli_run_free(cli_run *);
 
 /* A log in a run folder, begun anew: whatever stands under the name is removed first, a link that

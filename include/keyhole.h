@@ -304,13 +304,16 @@ typedef struct kh_word {
 /* How a model scores them: if every word is one token (n_variant is 1 and n_mask[0] is 1), a
  * label's logit is the logit of its word at the mask, log-sum-exp over several words. Otherwise the
  * score of a word is the mean over its tokens of the log-probabilities, over the whole vocabulary,
- * at as many masks as it has tokens; over several words, log-sum-exp. */
+ * at as many masks as it has tokens; over several words, log-sum-exp. A model that continues texts
+ * scores a word of several tokens by its whole log-probability, the sum over its tokens, each given
+ * those before it; with `mean`, by the mean. */
 typedef struct kh_words {
     const kh_word *word; /* [n_word], label after label */
     int n_word, n_label;
     const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
     int n_variant;
     bool paper_exact;
+    bool mean; /* see above; set it after kh_words_new */
     void *memory;
 } kh_words;
 

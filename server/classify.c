@@ -10,10 +10,9 @@
 #include "base/file.h"
 #include "data/task.h"
 #include "judge/decisions.h"
+#include "posterior/posterior.h"
 #include "posterior/prediction.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 static const char PAGE[] =
@@ -26,6 +25,7 @@ typedef struct texts {
     kh_row *row;
     int n;
     bool many; /* an array was given, so an array is answered */
+    kh_tuned *by;
 } texts;
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -45,9 +45,8 @@ static int read_row(const kh_task *task, const json_t *v, kh_row *row, kh_err *e
     return 0;
 }
 
-static int read_texts(kh_server *s, texts *t, const char *body, size_t n, kh_err *err) {
-    const kh_task *task = kh_posterior_describe(s->what.posterior).task;
-    int rc = kh_json_parse(body, n, "request", &t->root, err);
+static int read_texts(kh_server *s, kh_call *c, texts *t, kh_err *err) {
+    int rc = kh_json_parse(c->body.data ? c->body.data : "", c->body.len, "request", &t->root, err);
     const json_t *one = json_object_get(t->root, "text"), *all = json_object_get(t->root, "texts");
     if (rc == 0 &&
         (!json_is_object(t->root) || (one != NULL) == (all != NULL) ||
@@ -56,6 +55,10 @@ static int read_texts(kh_server *s, texts *t, const char *body, size_t n, kh_err
             "request: must be an object with a \"text\", or with an array of \"texts\"");
     if (rc != 0)
         return rc;
+    t->by = kh_tuned_find(s, c, json_string_value(json_object_get(t->root, "model")));
+    if (!t->by)
+        return 0;
+    const kh_task *task = kh_posterior_describe(t->by->what.posterior).task;
     t->many = all != NULL;
     size_t count = t->many ? json_array_size(all) : 1;
     if (count < 1 || count > (size_t)s->o.rows)
@@ -83,7 +86,8 @@ static void free_texts(void *parsed) {
 
 /* All rows of all calls in one question. */
 static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
-    kh_posterior_info info = kh_posterior_describe(s->what.posterior);
+    kh_tuned *by = ((const texts *)calls[0]->parsed)->by;
+    kh_posterior_info info = kh_posterior_describe(by->what.posterior);
     size_t n_label = (size_t)info.task->n_label, total = 0, at = 0;
     for (int i = 0; i < n; i++)
         total += (size_t)((const texts *)calls[i]->parsed)->n;
@@ -100,7 +104,7 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
         at += (size_t)t->n;
     }
     if (rc == 0)
-        rc = kh_predictor_explain(s->predictor, rows, (int)total, &said, err);
+        rc = kh_predictor_explain(by->predictor, rows, (int)total, &said, err);
     at = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const texts *t = calls[i]->parsed;
@@ -108,7 +112,7 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
         for (int k = 0; k < t->n; k++, at++) {
             kh_json_out j = kh_json_out_init(&calls[i]->reply.body, KH_JSON_COMPACT);
             kh_prediction a = kh_prediction_of(
-                info.task, &rows[at], &said, (int)at, s->decides ? &s->decisions : NULL, in);
+                info.task, &rows[at], &said, (int)at, by->decides ? &by->decisions : NULL, in);
             kh_buf_text(&calls[i]->reply.body, k ? "," : "");
             kh_prediction_json(&a, &(kh_prediction_view){ 0 }, &j, NULL);
         }
@@ -131,9 +135,11 @@ static void run(kh_server *s, kh_call **calls, int n) {
             kh_reply_err(calls[i], &err);
 }
 
-static bool joins(const kh_call *a, const kh_call *b) { return a->way == b->way; }
+static bool joins(const kh_call *a, const kh_call *b) {
+    return ((const texts *)a->parsed)->by == ((const texts *)b->parsed)->by;
+}
 
-static const kh_way CLASSIFY = { joins, run, free_texts };
+static const kh_way CLASSIFY = { joins, run, free_texts, true };
 
 void kh_post_classify(kh_server *s, kh_call *c) {
     kh_err err = { 0 };
@@ -144,76 +150,141 @@ void kh_post_classify(kh_server *s, kh_call *c) {
     }
     c->parsed = t;
     c->way = &CLASSIFY;
-    if (read_texts(s, t, c->body.data ? c->body.data : "", c->body.len, &err) != 0)
+    if (read_texts(s, c, t, &err) != 0)
         kh_reply_err(c, &err);
-    c->cost =
-        (long long)t->n * kh_posterior_describe(s->what.posterior).samples * s->limits.max_len;
+    else if (t->by) {
+        kh_posterior_info info = kh_posterior_describe(t->by->what.posterior);
+        c->queries = (long long)t->n * info.samples;
+        c->cost = c->queries * s->limits.max_len;
+        /* For each text: two distributions in numbers and in words, and some facts. */
+        c->bound = (size_t)t->n * (1024 + 160 * (size_t)info.task->n_label);
+    }
 }
 
 /* ---------------------------------------------------------------------------------- what it is */
 
-int kh_classify_init(kh_server *s, kh_err *err) {
-    kh_plm_info box = kh_plm_describe(s->what.plm);
-    kh_posterior_info info = kh_posterior_describe(s->what.posterior);
-    kh_buf b = kh_buf_init(1 << 20);
-    s->limits = (kh_wire_limits){ .hidden = box.hidden,
-        .max_len = box.max_len,
-        .prompts = 1,
-        .rows = s->o.rows,
-        .tokens = s->o.tokens };
-    int rc = kh_predictor_new(&s->predictor, s->what.posterior, s->what.plm, NULL, err);
-    if (rc == 0 && s->what.run) {
-        rc = kh_decisions_open(&s->decisions, s->what.run, err);
-        s->decides = rc == 0;
-        rc = rc == KH_EMISSING ? 0 : rc;
-        if (s->decides)
-            rc = kh_decisions_check(&s->decisions, s->predictor, s->what.run, err);
-    }
-    if (rc != 0)
-        return rc;
-    kh_buf_text(&b, "{\"name\":");
-    kh_json_quote(&b, s->what.name, strlen(s->what.name));
-    kh_buf_printf(&b,
-        ",\"keyhole\":\"%s\",\"method\":\"%s\",\"samples\":%d,\"access\":\"%s\",\"fingerprint\":\"%"
-        "016" PRIx64 "\",\"metric\":\"%s\"",
-        kh_version(), info.method, info.samples, kh_access_name(info.access), info.fingerprint,
-        kh_metric_name(info.task->metric));
-    kh_buf_printf(&b, ",\"dev\":%.9g,\"decides\":%s,\"report\":%s,\"pair\":%s,\"task\":", info.dev,
-        s->decides ? "true" : "false", s->report ? "true" : "false",
-        info.task->pair ? "true" : "false");
-    kh_json_quote(&b, info.task->name, strlen(info.task->name));
-    kh_buf_text(&b, ",\"labels\":[");
-    for (int k = 0; k < info.task->n_label; k++) {
-        kh_buf_text(&b, k ? "," : "");
-        kh_json_quote(&b, info.task->label[k].name, strlen(info.task->label[k].name));
-    }
-    kh_buf_text(&b, "]}\n");
-    s->model_json = kh_buf_take(&b, NULL);
-    return s->model_json ? 0 : kh_fail_memory(err);
+kh_tuned *kh_tuned_find(kh_server *s, kh_call *c, const char *name) {
+    if (s->n_tuned == 1 || !name)
+        return s->tuned;
+    char names[600];
+    size_t n = 0;
+    for (int i = 0; i < s->n_tuned; i++)
+        if (strcmp(s->tuned[i].what.name, name) == 0)
+            return &s->tuned[i];
+    for (int i = 0; i < s->n_tuned && n + 80 < sizeof names; i++)
+        n += (size_t)snprintf(
+            names + n, sizeof names - n, "%s\"%.60s\"", i ? ", " : "", s->tuned[i].what.name);
+    kh_reply_fail(c, 404, "there is no model \"%.60s\" here; there is %s", name, names);
+    return NULL;
+}
+
+static void put_run(kh_tuned *t, kh_buf *b) {
+    kh_posterior_info info = kh_posterior_describe(t->what.posterior);
+    kh_json_out j = kh_json_out_init(b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "name", t->what.name);
+    kh_json_put_string(&j, "keyhole", kh_version());
+    kh_json_put_string(&j, "method", info.method);
+    kh_json_put_int(&j, "samples", info.samples);
+    kh_json_put_string(&j, "access", kh_access_name(info.access));
+    kh_json_put_hex(&j, "fingerprint", info.fingerprint);
+    kh_json_put_string(&j, "metric", kh_metric_name(info.task->metric));
+    kh_json_put_number(&j, "dev", info.dev, 9);
+    kh_json_put_bool(&j, "decides", t->decides);
+    kh_json_put_bool(&j, "report", t->report != NULL);
+    kh_json_put_bool(&j, "pair", info.task->pair);
+    kh_json_put_string(&j, "task", info.task->name);
+    kh_json_open_array(&j, "labels");
+    for (int k = 0; k < info.task->n_label; k++)
+        kh_json_put_string(&j, NULL, info.task->label[k].name);
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(b, '\n');
 }
 
 /* RUN/report.html as it was when the server started; a classifier without a report is served, too.
  */
-int kh_report_init(kh_server *s, kh_err *err) {
-    char *path = s->what.run ? kh_path_join(s->what.run, "report.html") : NULL;
+static int read_report(kh_tuned *t, kh_err *err) {
+    char *path = t->what.run ? kh_path_join(t->what.run, "report.html") : NULL;
     kh_buf text = kh_buf_init(0);
-    int rc = s->what.run && !path ? kh_fail_memory(err) : 0;
+    int rc = t->what.run && !path ? kh_fail_memory(err) : 0;
     if (rc == 0 && path && kh_file_exists(path))
         rc = kh_file_read(path, 64 << 20, &text, err);
-    s->report = rc == 0 && text.len > 0 ? kh_buf_take(&text, NULL) : NULL;
+    t->report = rc == 0 && text.len > 0 ? kh_buf_take(&text, NULL) : NULL;
     kh_buf_free(&text);
     kh_free(path);
     return rc;
 }
 
+static int open_tuned(kh_tuned *t, const kh_served *what, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 20);
+    t->what = *what;
+    t->probabilities = kh_posterior_describe(what->posterior).access > KH_ACCESS_LABELS ||
+        what->posterior->calibrated;
+    int rc = kh_predictor_new(&t->predictor, what->posterior, what->plm, NULL, err);
+    if (rc == 0 && what->run) {
+        rc = kh_decisions_open(&t->decisions, what->run, err);
+        t->decides = rc == 0;
+        rc = rc == KH_EMISSING ? 0 : rc;
+        if (t->decides)
+            rc = kh_decisions_check(&t->decisions, t->predictor, what->run, err);
+    }
+    if (rc == 0)
+        rc = read_report(t, err);
+    if (rc != 0)
+        return rc;
+    put_run(t, &b);
+    t->json = kh_buf_take(&b, NULL);
+    return t->json ? 0 : kh_fail_memory(err);
+}
+
+int kh_classify_init(kh_server *s, kh_err *err) {
+    int n = 1 + s->what.n_other, rc = 0;
+    s->tuned = kh_calloc((size_t)n, sizeof *s->tuned);
+    if (!s->tuned)
+        return kh_fail_memory(err);
+    s->limits = (kh_wire_limits){ .prompts = 1, .rows = s->o.rows, .tokens = s->o.tokens };
+    for (s->n_tuned = 0; s->n_tuned < n && rc == 0; s->n_tuned++) {
+        const kh_served *what = s->n_tuned == 0 ? &s->what : &s->what.others[s->n_tuned - 1];
+        kh_plm_info box = kh_plm_describe(what->plm);
+        s->limits.hidden = box.hidden;
+        if (box.max_len > s->limits.max_len)
+            s->limits.max_len = box.max_len;
+        for (int i = 0; i < s->n_tuned && rc == 0; i++)
+            if (strcmp(s->tuned[i].what.name, what->name) == 0)
+                rc = kh_fail(err, KH_EARG,
+                    "two runs are called \"%.60s\"; --run NAME=RUN gives names", what->name);
+        if (rc == 0)
+            rc = open_tuned(&s->tuned[s->n_tuned], what, err);
+    }
+    return rc;
+}
+
+void kh_classify_free(kh_server *s) {
+    for (int i = 0; i < s->n_tuned; i++) {
+        kh_predictor_free(s->tuned[i].predictor);
+        kh_decisions_free(&s->tuned[i].decisions);
+        kh_free(s->tuned[i].report);
+        kh_free(s->tuned[i].json);
+    }
+    kh_free(s->tuned);
+}
+
+void kh_get_run(kh_server *s, kh_call *c) {
+    kh_tuned *t = kh_tuned_find(s, c, kh_call_query(c, "model"));
+    if (t)
+        kh_reply_fixed(c, NULL, t->json);
+}
+
 void kh_get_page(kh_server *s, kh_call *c) {
     (void)s;
-    kh_reply_text(c, 200, "text/html; charset=utf-8", PAGE);
+    kh_reply_fixed(c, "text/html; charset=utf-8", PAGE);
 }
 
 void kh_get_report(kh_server *s, kh_call *c) {
-    if (s->report)
-        kh_reply_text(c, 200, "text/html; charset=utf-8", s->report);
-    else
+    kh_tuned *t = kh_tuned_find(s, c, kh_call_query(c, "model"));
+    if (t && t->report)
+        kh_reply_fixed(c, "text/html; charset=utf-8", t->report);
+    else if (t)
         kh_reply_fail(c, 404, "this run has no report; \"keyhole eval RUN\" writes one");
 }

@@ -369,7 +369,7 @@ static void run(kh_server *s, kh_call **calls, int n) {
         run_one(s, calls[i]);
 }
 
-static const kh_way COMPLETE = { NULL, run, free_completion };
+static const kh_way COMPLETE = { NULL, run, free_completion, false };
 
 void kh_post_completions(kh_server *s, kh_call *call) {
     kh_err err = { 0 };
@@ -390,7 +390,11 @@ void kh_post_completions(kh_server *s, kh_call *call) {
         rc = read_options(&r, root);
     if (rc == 0)
         rc = read_prompts(&r, root);
+    if (rc == 0)
+        rc = kh_guard_tokens(s, c->allowed, c->n_allowed, &err);
     if (rc != 0)
         kh_reply_err(call, &err);
+    call->queries = c->n;
+    call->bound = (size_t)c->n * 16384 + (size_t)s->limits.vocab * sizeof(float);
     json_decref(root);
 }

@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json_out.h"
 #include "model/engine.h"
 #include "plm/backend.h"
 #include "text/tokenizer.h"
@@ -13,6 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char *access_name(const kh_server *s) {
     return s->what.embeddings ? "embeddings" : kh_access_name(s->access);
@@ -101,16 +103,52 @@ void kh_get_metrics(kh_server *s, kh_call *c) {
     kh_metrics_put(s, &c->reply.body);
 }
 
-void kh_get_models(kh_server *s, kh_call *c) {
-    kh_reply_text(c, 200, NULL, "{\"object\":\"list\",\"data\":[{\"id\":");
-    kh_json_quote(&c->reply.body, s->what.name, strlen(s->what.name));
-    kh_buf_printf(&c->reply.body,
-        ",\"object\":\"model\",\"owned_by\":\"keyhole\",\"max_model_len\":%d}]}\n",
-        s->limits.max_len);
+static void put_card(kh_json_out *j, const kh_server *s, int i, bool openai) {
+    const kh_served *what = s->n_tuned > 0 ? &s->tuned[i].what : &s->what;
+    char text[200], date[16];
+    struct tm day;
+    gmtime_r(&(time_t){ s->since }, &day);
+    strftime(date, sizeof date, "%Y-%m-%d", &day);
+    if (what->posterior) {
+        kh_posterior_info info = kh_posterior_describe(what->posterior);
+        snprintf(text, sizeof text, "a classifier for the task %.60s, %d labels, tuned by %.40s",
+            info.task->name, info.task->n_label, info.method);
+    } else {
+        snprintf(text, sizeof text, "a language model, access level %.20s", access_name(s));
+    }
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, openai ? "id" : "name", what->name);
+    if (openai) {
+        kh_json_put_string(j, "object", "model");
+        kh_json_put_int(j, "created", s->since);
+        kh_json_put_string(j, "owned_by", "keyhole");
+        kh_json_put_int(j, "max_model_len", kh_plm_describe(what->plm).max_len);
+    } else {
+        kh_json_put_string(j, "description", text);
+        kh_json_put_string(j, "release_date", date);
+    }
+    kh_json_close(j);
 }
 
-void kh_get_model(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->model_json); }
-void kh_get_tokenizer(kh_server *s, kh_call *c) { kh_reply_text(c, 200, NULL, s->tokenizer_json); }
+/* "data" is OpenAI's list, "models" TypeSafe's: each client passes over the other's. */
+void kh_get_models(kh_server *s, kh_call *c) {
+    int n = s->n_tuned > 0 ? s->n_tuned : 1;
+    kh_reply_text(c, 200, NULL, "");
+    kh_json_out j = kh_json_out_init(&c->reply.body, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "object", "list");
+    for (int list = 0; list < 2; list++) {
+        kh_json_open_array(&j, list == 0 ? "data" : "models");
+        for (int i = 0; i < n; i++)
+            put_card(&j, s, i, list == 0);
+        kh_json_close(&j);
+    }
+    kh_json_close(&j);
+    kh_buf_char(&c->reply.body, '\n');
+}
+
+void kh_get_model(kh_server *s, kh_call *c) { kh_reply_fixed(c, NULL, s->model_json); }
+void kh_get_tokenizer(kh_server *s, kh_call *c) { kh_reply_fixed(c, NULL, s->tokenizer_json); }
 
 /* One row of the word embeddings, what prompts are made from; reading it asks the model nothing. */
 void kh_get_embedding(kh_server *s, kh_call *c) {

@@ -93,7 +93,7 @@ static void run(kh_server *s, kh_call **calls, int n) {
     kh_free(hidden);
 }
 
-static const kh_way EMBED = { NULL, run, free_inputs };
+static const kh_way EMBED = { NULL, run, free_inputs, false };
 
 void kh_post_embeddings(kh_server *s, kh_call *c) {
     kh_err err = { 0 };
@@ -112,5 +112,7 @@ void kh_post_embeddings(kh_server *s, kh_call *c) {
         rc = read_inputs(s, in, root, &err);
     if (rc != 0)
         kh_reply_err(c, &err);
+    c->queries = in->n;
+    c->bound = ((size_t)in->n * 20 + (size_t)s->limits.max_len * 4) * (size_t)s->limits.hidden;
     json_decref(root);
 }

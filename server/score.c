@@ -86,6 +86,8 @@ static int ask_texts(kh_server *s, kh_call *c, kh_err *err) {
     kh_batch *batch = NULL;
     int rc = kh_words_new(&words, w->task, tok, w->paper_exact, err);
     if (rc == 0)
+        rc = kh_guard_words(s, words, err);
+    if (rc == 0)
         rc = kh_batch_encode(&batch, tok, w->task, words, w->row, w->n_row, &o, err);
     if (rc == 0 && batch->n_row < w->n_row)
         rc =
@@ -140,7 +142,15 @@ static void free_question(void *parsed) {
     kh_free(parsed);
 }
 
-static const kh_way SCORE = { joins, run, free_question };
+static const kh_way SCORE = { joins, run, free_question, false };
+
+/* What the answer to so many pairs takes, twice as numbers (here and on the way to the box) and
+ * once as text: nine digits, a sign, a point and an exponent at most. */
+static size_t answer_bytes(const kh_wire_question *w, size_t pairs) {
+    size_t n_label = (size_t)(w->task ? w->task->n_label : w->words.n_label),
+           numbers = w->want == KH_ANSWER_LABELS ? 1 : n_label + 1;
+    return pairs * numbers * (2 * sizeof(float) + 18) + 4096;
+}
 
 void kh_post_score(kh_server *s, kh_call *c) {
     kh_err err = { 0 };
@@ -158,8 +168,15 @@ void kh_post_score(kh_server *s, kh_call *c) {
     if (rc == 0 && w->want != KH_ANSWER_LABELS && !s->scorer)
         kh_reply_fail(
             c, 403, "this server was started with --access labels and lets no probability out");
-    else if (rc != 0)
+    else if (rc == 0 && !w->task)
+        rc = kh_guard_words(s, &w->words, &err);
+    if (rc != 0)
         kh_reply_err(c, &err);
+    if (c->reply.status != 0)
+        return;
+    int n_row = w->task ? w->n_row : w->batch.n_row;
+    c->queries = (long long)w->n_prompt * n_row;
+    c->bound = answer_bytes(w, (size_t)c->queries);
     c->cost = (long long)w->n_prompt *
         (w->task                 ? (long long)w->n_row * s->limits.max_len
                 : w->batch.start ? (long long)w->batch.start[w->batch.n_seq]

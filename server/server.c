@@ -3,9 +3,10 @@
  * libmicrohttpd reads requests in a few threads with epoll. A request that needs the box is
  * suspended and waits in the queue without holding a thread; when its reply is there it is resumed.
  * Limits, in the order in which a request meets them: connections; bytes of its head; time for its
- * head; token; route; bytes of its body; bytes of all bodies; time for its body; places in the
- * queue; time to fetch the answer. libmicrohttpd's own timeout begins anew with every byte, so a
- * watch of our own looks at deadlines once a second and shuts the sockets that have passed theirs.
+ * head; host, origin, type; token; route; bytes of its body; bytes of all requests; time for its
+ * body; places in the queues; the key's budget; time to fetch the answer. libmicrohttpd's own
+ * timeout begins anew with every byte, so a watch of our own looks at deadlines once a second and
+ * shuts the sockets that have passed theirs.
  */
 #include "server/server_parts.h"
 
@@ -47,9 +48,16 @@ enum {
 void kh_reply_text(kh_call *c, int status, const char *type, const char *text) {
     c->reply.status = status;
     c->reply.type = type;
+    c->reply.fixed = NULL;
     kh_buf_free(&c->reply.body);
     c->reply.body = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&c->reply.body, text);
+}
+
+void kh_reply_fixed(kh_call *c, const char *type, const char *text) {
+    c->reply.status = 200;
+    c->reply.type = type;
+    c->reply.fixed = text;
 }
 
 void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
@@ -71,9 +79,10 @@ void kh_reply_err(kh_call *c, const kh_err *err) {
     int status = err->code == KH_ELIMIT                                                ? 413
         : err->code == KH_EARG || err->code == KH_EFORMAT || err->code == KH_EMISMATCH ? 400
         : err->code == KH_EUNSUPPORTED                                                 ? 403
-        : err->code == KH_ENOMEM                                                       ? 503
+        : err->code == KH_ENOMEM || err->code == KH_STOPPED                            ? 503
                                                                                        : 500;
-    kh_reply_fail(c, status, "%s", err->msg);
+    kh_reply_fail(
+        c, status, "%s", err->code == KH_STOPPED ? "the server is shutting down" : err->msg);
 }
 
 const char *kh_call_query(const kh_call *c, const char *key) {
@@ -102,13 +111,14 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
     static const char SORRY[] =
         "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"code\":503}}\n";
     size_t n = 0;
-    char *bytes = kh_buf_take(&c->reply.body, &n);
-    bool failed = !bytes;
+    char *bytes = c->reply.fixed ? NULL : kh_buf_take(&c->reply.body, &n);
+    bool failed = !bytes && !c->reply.fixed;
     int status = failed ? 503 : c->reply.status;
+    const char *lasting = failed ? SORRY : c->reply.fixed;
     struct MHD_Response *r = bytes
         ? MHD_create_response_from_buffer_with_free_callback(n, bytes, kh_free)
         : MHD_create_response_from_buffer(
-              sizeof SORRY - 1, (void *)(uintptr_t)SORRY, MHD_RESPMEM_PERSISTENT);
+              strlen(lasting), (void *)(uintptr_t)lasting, MHD_RESPMEM_PERSISTENT);
     if (!r) {
         kh_free(bytes);
         return MHD_NO;
@@ -119,6 +129,10 @@ static enum MHD_Result send_reply(kh_server *s, kh_call *c) {
         MHD_add_response_header(r, HEADERS[i][0], HEADERS[i][1]);
     if (c->reply.retry || failed)
         MHD_add_response_header(r, "Retry-After", "1");
+    char id[32]; /* what a client quotes when it asks about an answer, under both formats' names */
+    snprintf(id, sizeof id, "req-%lld", atomic_fetch_add(&s->count.replies, 1) + 1);
+    MHD_add_response_header(r, "x-request-id", id);
+    MHD_add_response_header(r, "x-typesafe-request-id", id);
     if (status == 401)
         MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (atomic_load(&s->draining) || c->refused)
@@ -144,6 +158,8 @@ static const kh_route MODEL_ROUTES[] = {
     { "POST", "/v1/score", false, kh_post_score },
     { "POST", "/v1/completions", false, kh_post_completions },
     { "POST", "/v1/embeddings", false, kh_post_embeddings },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -153,8 +169,10 @@ static const kh_route RUN_ROUTES[] = {
     { "GET", "/metrics", false, kh_get_metrics },
     { "GET", "/report", false, kh_get_report },
     { "GET", "/v1/models", false, kh_get_models },
-    { "GET", "/v1/run", false, kh_get_model },
+    { "GET", "/v1/run", false, kh_get_run },
     { "POST", "/v1/classify", false, kh_post_classify },
+    { "POST", "/v1/decisions", false, kh_post_decisions },
+    { "POST", "/v1/systemone", false, kh_post_systemone },
     { 0 },
 };
 
@@ -174,22 +192,6 @@ static const kh_route *find_route(
               : "there is nothing here%.0s; /v1/models lists what is served",
         method);
     return NULL;
-}
-
-/* Takes as long for a wrong token as for the right one. */
-static bool is_token(const char *want, const char *given) {
-    size_t n = strlen(want), m = strlen(given);
-    volatile unsigned char differ = n != m;
-    for (size_t i = 0; i < m; i++)
-        differ = (unsigned char)(differ |
-            ((unsigned char)given[i] ^ (unsigned char)want[n > 0 ? i % n : 0]));
-    return !differ;
-}
-
-static bool has_token(const kh_server *s, const kh_call *c) {
-    const char *given =
-        MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Authorization");
-    return given && strncasecmp(given, "Bearer ", 7) == 0 && is_token(s->token, given + 7);
 }
 
 /* -------------------------------------------------------------------------- one request's life */
@@ -217,8 +219,10 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     atomic_fetch_add(&s->count.active, 1);
     set_deadline(s, connection, s->o.body_time);
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-    c->route = find_route(c, s->predictor ? RUN_ROUTES : MODEL_ROUTES, method, url);
-    if (c->route && s->token && !c->route->open && !has_token(s, c)) {
+    bool known = kh_guard_token(s, c);
+    if (kh_guard_head(s, c, method))
+        c->route = find_route(c, s->n_tuned > 0 ? RUN_ROUTES : MODEL_ROUTES, method, url);
+    if (c->route && !c->route->open && !known) {
         kh_reply_fail(c, 401, "this server wants a bearer token");
         c->route = NULL;
     } else if (c->route && length && strtoull(length, NULL, 10) > c->body.max) {
@@ -234,13 +238,9 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
 /* Bytes of the body. Once it is too large the rest is thrown away, and far beyond that the
  * connection is. */
 static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size_t *n) {
-    size_t before = atomic_fetch_add(&s->bytes, *n), most = (size_t)s->o.memory_mb << 20;
     atomic_fetch_add(&s->count.received, (long long)*n);
-    if (c->reply.status == 0 && before + *n > most)
-        kh_reply_fail(c, 429,
-            "the bodies of all requests under way are larger than the %d MB that they may have",
-            s->o.memory_mb);
-    if (c->reply.status == 0)
+    /* A buffer that grows holds its bytes twice for a moment, and up to half of them are room. */
+    if (c->reply.status == 0 && kh_guard_charge(s, c, *n + *n / 2))
         kh_buf_bytes(&c->body, bytes, *n);
     if (c->reply.status == 0 && kh_buf_failed(&c->body) && *n > c->body.max - c->body.len)
         kh_reply_fail(c, 413, "a body of more than %zu bytes", c->body.max);
@@ -248,7 +248,6 @@ static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size
         kh_reply_fail(c, 503, "out of memory");
     if (c->reply.status != 0) {
         c->refused = true;
-        atomic_fetch_sub(&s->bytes, *n);
         if ((c->thrown += *n) > c->body.max)
             return MHD_NO;
     }
@@ -258,19 +257,18 @@ static enum MHD_Result receive(kh_server *s, kh_call *c, const char *bytes, size
 
 /* All of the request is there. */
 static enum MHD_Result complete(kh_server *s, kh_call *c) {
-    if (c->reply.status == 0)
+    if (strcmp(c->route->method, "GET") == 0) {
         c->route->prepare(s, c);
-    if (c->reply.status == 0 && c->way) {
-        set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
-        atomic_store(&c->waiting, true);
-        MHD_suspend_connection(c->connection);
-        if (kh_queue_add(s, c))
-            return MHD_YES;
+        return send_reply(s, c);
+    }
+    set_deadline(s, c->connection, 0); /* how long an answer takes is our own affair */
+    atomic_store(&c->waiting, true);
+    MHD_suspend_connection(c->connection);
+    if (!kh_queue_add(&s->reading, c)) {
         kh_reply_fail(c, 429, "%d requests are waiting already", s->o.queue);
         kh_call_resume(c);
-        return MHD_YES;
     }
-    return send_reply(s, c);
+    return MHD_YES;
 }
 
 static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url,
@@ -296,12 +294,12 @@ static void on_completed(void *self, struct MHD_Connection *connection, void **s
     if (!c || atomic_load(&c->waiting)) /* never with one that waits: libmicrohttpd keeps a
                                            suspended connection */
         return;
-    atomic_fetch_sub(&s->bytes, c->body.len);
     atomic_fetch_sub(&s->count.active, 1);
     if (c->way)
         c->way->free(c->parsed);
     kh_buf_free(&c->body);
     kh_buf_free(&c->reply.body);
+    kh_guard_release(s, c, c->charged); /* the answer has been fetched, or nobody is there */
     kh_free(c);
     *state = NULL;
     set_deadline(s, connection, s->o.idle_time);
@@ -379,25 +377,6 @@ static int start_watch(kh_server *s, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------ starting */
 
-static int read_token(kh_server *s, kh_err *err) {
-    kh_buf file = kh_buf_init(0);
-    const char *text = getenv("KEYHOLE_SERVE_TOKEN");
-    int rc = s->o.token_file ? kh_file_read(s->o.token_file, 1 << 16, &file, err) : 0;
-    if (s->o.token_file)
-        text = file.len > 0 ? file.data : "";
-    if (rc == 0 && text) {
-        text += strspn(text, " \t\r\n");
-        size_t n = strcspn(text, " \t\r\n");
-        if (n == 0 || text[n + strspn(text + n, " \t\r\n")])
-            rc = kh_fail(err, KH_EFORMAT, "%s: must hold one token, without spaces in it",
-                s->o.token_file ? s->o.token_file : "the environment's KEYHOLE_SERVE_TOKEN");
-        else if (!(s->token = kh_strndup(text, n)))
-            rc = kh_fail_memory(err);
-    }
-    kh_buf_free(&file);
-    return rc;
-}
-
 static int address_of(
     const kh_server_opts *o, struct sockaddr_storage *out, bool *six, kh_err *err) {
     struct sockaddr_in *a = (struct sockaddr_in *)out;
@@ -426,10 +405,12 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
     int rc = address_of(&s->o, &address, &six, err);
     if (rc != 0)
         return rc;
+    int per_address = s->o.per_address ? s->o.per_address : (s->o.connections + 1) / 2;
     struct MHD_OptionItem options[16] = { { MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)no_log, NULL },
         { MHD_OPTION_SOCK_ADDR, 0, &address },
         { MHD_OPTION_CONNECTION_LIMIT,
             s->o.connections > READ_THREADS ? s->o.connections : READ_THREADS, NULL },
+        { MHD_OPTION_PER_IP_CONNECTION_LIMIT, per_address, NULL },
         { MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, NULL },
         { MHD_OPTION_CONNECTION_TIMEOUT,
             (intptr_t)(s->o.idle_time > s->o.body_time ? s->o.idle_time : s->o.body_time) + 5,
@@ -438,7 +419,7 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
         { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
         { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
         { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
-    int n = 9;
+    int n = 10;
     if (cert) {
         options[n++] =
             (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };
@@ -479,6 +460,28 @@ static int start_listening(kh_server *s, kh_err *err) {
     return rc;
 }
 
+/* The box answers in pieces, and before each asks whether it shall go on; nothing is remembered. */
+static bool is_abandoned(void *self) { return atomic_load(&((kh_server *)self)->abandoned); }
+static bool know_nothing(void *self, const kh_answer_key *key) {
+    (void)self, (void)key;
+    return false;
+}
+static int recall_nothing(
+    void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
+    (void)self, (void)key, (void)bytes, (void)n, (void)seconds, (void)err;
+    return 0;
+}
+static int record_nothing(void *self, const kh_answer_unit *u, int n, kh_err *err) {
+    (void)self, (void)u, (void)n, (void)err;
+    return 0;
+}
+
+static void set_pieces(kh_server *s, const kh_answer_cache *pieces) {
+    kh_plm_set_cache(s->what.plm, pieces);
+    for (int i = 0; i < s->what.n_other; i++)
+        kh_plm_set_cache(s->what.others[i].plm, pieces);
+}
+
 int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts *o, kh_err *err) {
     *out = NULL;
     kh_server *s = kh_calloc(1, sizeof *s);
@@ -487,16 +490,19 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     s->what = *what;
     s->o = *o;
     s->started = kh_clock();
+    s->since = (long long)time(NULL);
+    s->pieces = (kh_answer_cache){ is_abandoned, know_nothing, recall_nothing, record_nothing, s };
+    set_pieces(s, &s->pieces);
     s->access = kh_plm_describe(what->plm).access;
     s->labeler = kh_plm_labeler(what->plm, NULL);
     s->scorer = s->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(what->plm, NULL) : NULL;
-    int rc = read_token(s, err);
-    if (rc == 0 && what->posterior)
-        rc = kh_report_init(s, err);
+    int rc = kh_guard_init(s, err);
+    if (rc == 0 && what->task)
+        rc = kh_guard_task(s, what->task, err);
     if (rc == 0)
         rc = what->posterior ? kh_classify_init(s, err) : kh_describe_init(s, err);
     if (rc == 0)
-        rc = kh_queue_start(s, err);
+        rc = kh_queues_start(s, err);
     if (rc == 0)
         rc = start_watch(s, err);
     if (rc == 0)
@@ -519,7 +525,7 @@ static void drain(kh_server *s) {
     MHD_socket listening = MHD_quiesce_daemon(s->daemon);
     while (atomic_load(&s->count.active) > 0 && kh_clock() < end)
         nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-    kh_queue_stop(s, atomic_load(&s->count.active) > 0);
+    kh_queues_stop(s, atomic_load(&s->count.active) > 0);
     MHD_stop_daemon(s->daemon);
     if (listening != MHD_INVALID_SOCKET)
         close(listening);
@@ -530,7 +536,7 @@ void kh_server_stop(kh_server *s) {
         return;
     if (s->daemon)
         drain(s);
-    kh_queue_stop(s, true);
+    kh_queues_stop(s, true);
     if (s->watching) {
         pthread_mutex_lock(&s->sockets_lock);
         s->watch_ends = true;
@@ -540,12 +546,11 @@ void kh_server_stop(kh_server *s) {
         pthread_mutex_destroy(&s->sockets_lock);
         pthread_cond_destroy(&s->watch_wake);
     }
-    kh_free(s->token);
+    set_pieces(s, NULL);
+    kh_guard_free(s);
     kh_free(s->model_json);
     kh_free(s->tokenizer_json);
-    kh_predictor_free(s->predictor);
-    kh_decisions_free(&s->decisions);
-    kh_free(s->report);
+    kh_classify_free(s);
     kh_free(s);
 }
 
@@ -567,6 +572,9 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
     (void)c, (void)status, (void)fmt;
 }
 void kh_reply_err(kh_call *c, const kh_err *err) { (void)c, (void)err; }
+void kh_reply_fixed(kh_call *c, const char *type, const char *text) {
+    (void)c, (void)type, (void)text;
+}
 const char *kh_call_query(const kh_call *c, const char *key) { return c ? NULL : key; }
 void kh_call_resume(kh_call *c) { (void)c; }
 

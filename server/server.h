@@ -21,17 +21,25 @@ typedef struct kh_served {
     const char *dir;  /* where its tokenizer is; NULL: not given out */
     bool embeddings; /* log-probabilities of the whole vocabulary, and hidden states, may go out too
                       */
-    const kh_posterior *posterior; /* a classifier instead of a model; NULL: a model */
-    const char *run;               /* its folder */
+    const kh_task *task; /* at access level labels: whose words may be asked about; NULL: those of
+                            the first question */
+    bool any_words;      /* or any */
+    const kh_posterior *posterior;  /* a classifier instead of a model; NULL: a model */
+    const char *run;                /* its folder */
+    const struct kh_served *others; /* more classifiers, each with its own name and box; a request
+                                       names one as its model */
+    int n_other;
 } kh_served;
 
 typedef struct kh_server_opts {
     const char *host;
     int port;               /* 0: any */
-    const char *token_file; /* a bearer token that every request must bring; NULL: the environment's
-                               KEYHOLE_SERVE_TOKEN */
+    const char *token_file; /* bearer tokens, one a line, of which every request must bring one;
+                               NULL: the environment's KEYHOLE_SERVE_TOKEN */
+    kh_strings allow_host, allow_origin;
     const char *tls_cert, *tls_key;
-    int connections, queue, body_mb, memory_mb, prompts, rows, tokens;
+    int connections, per_address, queue, body_mb, memory_mb, prompts, rows, tokens;
+    int budget;                                           /* queries of one key; 0: no limit */
     double header_time, body_time, idle_time, drain_time; /* seconds */
 } kh_server_opts;
 
@@ -42,20 +50,30 @@ typedef struct kh_server_opts {
         { "port", KH_OPT_INT, offsetof(S, m.port), "8080", .min = 0, .max = 65535, .arg = "P", \
             .help = "to listen on; 0: any free one, which is printed" }, \
         { "token-file", KH_OPT_TEXT, offsetof(S, m.token_file), .arg = "FILE", \
-            .help = "requests must bring this bearer token; default: the environment's " \
-                    "KEYHOLE_SERVE_TOKEN" }, \
+            .help = "requests must bring a bearer token of this file, one a line; default: the " \
+                    "environment's KEYHOLE_SERVE_TOKEN" }, \
+        { "allow-host", KH_OPT_LIST, offsetof(S, m.allow_host), .arg = "NAME", \
+            .help = "a name under which clients may reach this server, beside addresses, " \
+                    "localhost and the machine's own" }, \
+        { "allow-origin", KH_OPT_LIST, offsetof(S, m.allow_origin), .arg = "URL", \
+            .help = "a site, such as https://example.org, whose pages may send requests" }, \
+        { "query-budget", KH_OPT_INT, offsetof(S, m.budget), "0", .min = 0, .max = 2000000000, \
+            .arg = "N", \
+            .help = "queries that one key, or all without one, may ask; 0: no limit" }, \
         { "tls-cert", KH_OPT_TEXT, offsetof(S, m.tls_cert), .arg = "FILE", \
             .help = "serve HTTPS with this certificate (PEM)" }, \
         { "tls-key", KH_OPT_TEXT, offsetof(S, m.tls_key), .arg = "FILE", \
             .help = "and this private key (PEM)" }, \
         { "connections", KH_OPT_INT, offsetof(S, m.connections), "512", .min = 1, .max = 60000, \
             .arg = "N", .help = "at a time" }, \
+        { "per-address", KH_OPT_INT, offsetof(S, m.per_address), "0", .min = 0, .max = 60000, \
+            .arg = "N", .help = "of them from one address; 0: half of them" }, \
         { "queue", KH_OPT_INT, offsetof(S, m.queue), "256", .min = 1, .max = 1000000, .arg = "N", \
             .help = "requests that may wait; more are answered 429" }, \
         { "max-body", KH_OPT_INT, offsetof(S, m.body_mb), "64", .min = 1, .max = 4096, \
             .arg = "MB", .help = "of one request" }, \
         { "max-memory", KH_OPT_INT, offsetof(S, m.memory_mb), "1024", .min = 1, .max = 1000000, \
-            .arg = "MB", .help = "of all requests under way; more are answered 429" }, \
+            .arg = "MB", .help = "that all requests under way may take; more are answered 503" }, \
         { "max-prompts", KH_OPT_INT, offsetof(S, m.prompts), "1024", .min = 1, .max = 1000000, \
             .arg = "N", .help = "of one request" }, \
         { "max-rows", KH_OPT_INT, offsetof(S, m.rows), "4096", .min = 1, .max = 1000000, \

@@ -42,8 +42,9 @@ void kh_metrics_put(kh_server *s, kh_buf *out) {
     put(out, "timeouts_total", "counter", "Connections ended because they took too long.",
         atomic_load(&c->timeouts));
     put(out, "connections", "gauge", "Connections open.", atomic_load(&c->connections));
-    put(out, "queue_length", "gauge", "Requests that wait for the model.", kh_queue_length(s));
-    put(out, "body_bytes", "gauge", "Bytes of request bodies in memory.",
+    put(out, "queue_length", "gauge", "Requests that wait for the model.",
+        kh_queue_length(&s->asking));
+    put(out, "body_bytes", "gauge", "Bytes that requests under way are charged for.",
         (long long)atomic_load(&s->bytes));
     put(out, "uptime_seconds", "gauge", "Since the start.", (long long)(kh_clock() - s->started));
     kh_buf_text(out,

@@ -80,7 +80,7 @@ body >"$here/body"
 received() { curl -s "$url/metrics" | sed -n 's/^keyhole_received_bytes_total //p'; }
 drains() { # when most of the body has arrived, on top of what the questions before had
     local asking enough=$(($(received) + 100000))
-    curl -s -o "$here/answer" -d @"$here/body" "$url/v1/score" &
+    curl -s -o "$here/answer" --json @"$here/body" "$url/v1/score" &
     asking=$!
     for _ in $(seq 2000); do [ "$(received)" -gt "$enough" ] && break; sleep 0.01; done
     stop && wait "$asking" && grep -q '"shape":\[1,2001\]' "$here/answer"
@@ -135,7 +135,7 @@ if command -v openssl >/dev/null; then
     ok ends_with_https stop
 fi
 ok starts_with_a_run start --run "$here/a"
-classify() { curl -s -d '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" |
+classify() { curl -s --json '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" |
     grep -q '<h1>keyhole</h1>'; }
 ok classifies classify
 ok ends_with_a_run stop

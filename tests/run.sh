@@ -12,7 +12,10 @@ trap 'rm -rf "$logs"' EXIT
 # run_one NUMBER TEST: its output to logs/NUMBER, "STATUS SECONDS" to logs/NUMBER.end.
 run_one() {
     local started=$SECONDS
-    "$2" >"$logs/$1" 2>&1
+    case $2 in
+    *.sh) "$2" >"$logs/$1" 2>&1 ;;
+    *) ${RUNNER:-} "$2" >"$logs/$1" 2>&1 ;; # RUNNER: an emulator for programs of another machine
+    esac
     echo "$? $((SECONDS - started))" >"$logs/$1.end"
 }
 

@@ -62,11 +62,14 @@ static inline size_t talk(
 /* One request on a connection of its own; the status, and the whole answer in *out. */
 static inline int ask(const site *s, const char *method, const char *path, const char *header,
     const char *body, char *out, size_t cap) {
-    size_t n = strlen(body) + strlen(path) + strlen(header) + 256;
+    size_t n = strlen(body) + strlen(path) + strlen(header) + 384;
     char *request = malloc(n);
     int k = snprintf(request, n,
-        "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n%s", method,
-        path, header, strlen(body), body);
+        "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%sContent-Length: "
+        "%zu\r\n\r\n%s",
+        method, path, header,
+        strcasestr(header, "Content-Type") ? "" : "Content-Type: application/json\r\n",
+        strlen(body), body);
     talk(kh_server_port(s->server), request, (size_t)k, out, cap, 20);
     free(request);
     return strncmp(out, "HTTP/1.1 ", 9) == 0 ? atoi(out + 9) : 0;

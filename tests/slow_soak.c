@@ -150,7 +150,8 @@ static const char *post(int i, char *answer, int *status) {
     if (fd < 0)
         return "";
     int k = snprintf(head, sizeof head,
-        "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n",
+        "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+        "close\r\nContent-Length: %zu\r\n\r\n",
         POSTS[i][0], strlen(POSTS[i][1]));
     if (put(fd, head, (size_t)k) && put(fd, POSTS[i][1], strlen(POSTS[i][1])))
         get_all(fd, answer);
@@ -194,32 +195,42 @@ static const char *const NONSENSE[] = {
     "GET",
     "GET / HTTP/1.1\r\n\r\n",
     "GET /v1/models HTTP/9.9\r\n\r\n",
-    "BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n",
-    "DELETE /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    "GET /../../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    "GET /v1/embedding?id=99999999999 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n{}",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n{}",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"want\":",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-    "POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 9\r\n\r\n[[[[[[[[[",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: "
+    "BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "DELETE /v1/score HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "GET /../../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "GET /v1/embedding?id=99999999999 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nContent-Length: -5\r\n\r\n{}",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nContent-Length: 5000000\r\n\r\n{}",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nContent-Length: 100\r\n\r\n{\"want\":",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+    "close\r\nContent-Length: 2\r\n\r\n{}",
+    "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+    "close\r\nContent-Length: 9\r\n\r\n[[[[[[[[[",
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nConnection: close\r\nContent-Length: "
     "24\r\n\r\n{\"prompt_embeds\":\"UEsDB\"}",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nTransfer-Encoding: "
     "chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nx",
-    "POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+    "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: "
     "3\r\n\r\nzz\r\n",
-    "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-    "GET /health HTTP/1.1\r\nConnection: close\r\nHost: x\r\n\r\n",
+    "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    "GET /health HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n",
 };
 enum { N_NONSENSE = sizeof NONSENSE / sizeof NONSENSE[0] };
 
 /* A head, or a body, larger than is taken. */
 static void send_much(int fd, bool head) {
-    static const char
-        HEAD[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nX: ",
-        BODY[] = "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char HEAD[] =
+        "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX: ",
+                      BODY[] = "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                               "application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     char block[4096]; /* as a chunk: its size, so many bytes, and the end of the line */
     memset(block, 'a', sizeof block);
     if (!head) {
@@ -258,7 +269,9 @@ static void *mean_no_good(void *self) {
             char head[256];
             const char *const *p = POSTS[kh_rng_below(&r, N_POSTS)];
             int k = snprintf(head, sizeof head,
-                "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", p[0], strlen(p[1]));
+                "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                "application/json\r\nContent-Length: %zu\r\n\r\n",
+                p[0], strlen(p[1]));
             put(fd, head, (size_t)k);
             put(fd, p[1], strlen(p[1]) / (kind == 13 ? 1 : 2));
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));

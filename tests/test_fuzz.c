@@ -24,6 +24,7 @@
     X(fuzz_predictions, 1) \
     X(fuzz_request_answer, 1) \
     X(fuzz_request_embeds, 1) \
+    X(fuzz_request_questions, 1) \
     X(fuzz_request_score, 1) \
     X(fuzz_request_server, 5) \
     X(fuzz_response, 11) \

@@ -534,7 +534,7 @@ static void heads_and_bodies_have_limits(void **state) {
     int port = kh_server_port(s.server);
     size_t n = 300000;
     char *big = malloc(3 << 20);
-    int k = snprintf(big, n, "GET /health HTTP/1.1\r\nHost: x\r\nX-Long: ");
+    int k = snprintf(big, n, "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ");
     memset(big + k, 'a', n - (size_t)k);
     memcpy(big + n - 4, "\r\n\r\n", 4);
     talk(port, big, n, answer, sizeof answer, 20);
@@ -542,14 +542,16 @@ static void heads_and_bodies_have_limits(void **state) {
         strstr(answer, " 414 "));
     assert_true(is_alive(&s));
     /* said to be too large */
-    k = snprintf(
-        big, n, "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
+    k = snprintf(big, n,
+        "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: 99999999999\r\n\r\n");
     talk(port, big, (size_t)k, answer, sizeof answer, 20);
     assert_non_null(strstr(answer, " 413 "));
     assert_non_null(strstr(answer, "at most 1048576 are taken"));
     /* in chunks, without saying so */
     k = snprintf(big, n,
-        "POST /v1/score HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
+        "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
     memset(big + k, 'a', 0x180000);
     memcpy(big + k + 0x180000, "\r\n0\r\n\r\n", 7);
     talk(port, big, (size_t)k + 0x180000 + 7, answer, sizeof answer, 20);
@@ -572,7 +574,9 @@ static void slow_connections_are_ended(void **state) {
     o.idle_time = 0.6;
     site s = site_open(KH_ACCESS_LABELS, &o);
     static const char *const STARTS[] = { "GET /health HTTP/1.1\r\nX: ",
-        "POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "" };
+        "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: 1000\r\n\r\n",
+        "" };
     int fd[3];
     struct sockaddr_in a = { .sin_family = AF_INET,
         .sin_port = htons((uint16_t)kh_server_port(s.server)),

@@ -8,6 +8,7 @@
 #include "posterior/predict.h"
 #include "tune/method.h"
 
+#include <jansson.h>
 #include <math.h>
 
 enum { TRAIN = 8, DEV = 12 };
@@ -145,12 +146,74 @@ static void files_keep_the_map(void **state) {
     kh_posterior_free(p);
 }
 
+/* -------------------------------------------------------------------------------- method auto */
+
+static char *json_of(const kh_posterior *p) {
+    char *path = kh_path_join(run_dir, "posterior.json");
+    kh_buf json = { 0 };
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    assert_int_equal(kh_file_read(path, 1 << 20, &json, NULL), 0);
+    kh_free(path);
+    return json.data;
+}
+
+static void auto_returns_the_best_of_what_it_tried(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    o.max_queries = 1200;
+    kh_posterior *p = tune_with("auto", NULL, &o), *again;
+    char *text = json_of(p);
+    json_t *root = json_loads(text, 0, NULL), *list = json_object_get(root, "tried"), *row;
+    size_t i;
+    long long queries = 0;
+    bool bbt = false;
+    assert_true(json_array_size(list) >= 4);
+    json_array_foreach(list, i, row) {
+        assert_true(json_number_value(json_object_get(row, "score")) >= p->score);
+        queries += json_integer_value(json_object_get(row, "queries"));
+        bbt |= strcmp(json_string_value(json_object_get(row, "method")), "bbt") == 0;
+    }
+    assert_true(bbt && queries == p->train_queries + p->dev_queries && queries <= 1200);
+    assert_true(strcmp(p->method, "auto") != 0 && p->calibrated);
+    assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
+    char *first = json_of(p), *second = json_of(again);
+    assert_string_equal(first, second);
+    kh_posterior_free(again);
+    again = tune_with("auto", NULL, &o);
+    kh_free(second);
+    second = json_of(again);
+    assert_string_equal(first, second);
+    kh_free(first);
+    kh_free(second);
+    json_decref(root);
+    kh_free(text);
+    kh_posterior_free(again);
+    kh_posterior_free(p);
+}
+
+static void auto_with_labels_only_never_sees_more(void **state) {
+    (void)state;
+    kh_plm *closed = tiny_open(KH_ACCESS_LABELS), *open = plm;
+    kh_tune_opts o = whole_options();
+    o.max_queries = 1500;
+    plm = closed;
+    kh_posterior *p = tune_with("auto", NULL, &o);
+    plm = open;
+    assert_int_equal(p->access, KH_ACCESS_LABELS);
+    assert_non_null(strstr(p->tried, "\"smc\""));
+    assert_null(strstr(p->tried, "\"bbt\""));
+    kh_posterior_free(p);
+    kh_plm_close(closed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_is_calibrated),
         cmocka_unit_test(calibration_never_costs_on_its_own_rows),
         cmocka_unit_test(paper_exact_is_not_calibrated),
         cmocka_unit_test(files_keep_the_map),
+        cmocka_unit_test(auto_returns_the_best_of_what_it_tried),
+        cmocka_unit_test(auto_with_labels_only_never_sees_more),
     };
     return cmocka_run_group_tests_name("finish", tests, open_all, tune_teardown);
 }

@@ -379,7 +379,7 @@ static void bad_input_is_refused_before_any_query(void **state) {
     refuse(&w, KH_EARG, "method bbt has no option \"kl-weight=1\"");
     w = good();
     w.method = "guess";
-    refuse(&w, KH_EARG, "unknown method \"guess\"; there are manual, icl, bbt, ensemble, elbo");
+    refuse(&w, KH_EARG, "unknown method \"guess\"; there are auto, manual, icl, bbt, ensemble, elbo");
     w = good();
     kh_dataset *lopsided = tiny_rows(4, 3, 0);
     w.dev = lopsided;
@@ -448,7 +448,7 @@ static void rows_that_never_fit_are_refused(void **state) {
 
 static void methods_are_listed(void **state) {
     (void)state;
-    assert_string_equal(kh_method_name(0), "manual");
+    assert_string_equal(kh_method_name(0), "auto");
     int n = 0;
     while (kh_method_name(n))
         n++;

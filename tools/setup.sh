@@ -3,10 +3,9 @@
 # Where installing is not permitted it prints the command to run and fails.
 missing=
 for package; do
-    case "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" in
-    'install ok installed'*) ;; # more than once where other architectures have it, too
-    *) missing="$missing $package" ;;
-    esac
+    # A package may be there for several architectures: a line each.
+    dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -qx 'install ok installed' ||
+        missing="$missing $package"
 done
 [ -z "$missing" ] && exit 0
 

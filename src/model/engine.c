@@ -1,4 +1,5 @@
-/* engine.c - the fast forward pass; see engine.h for what it promises.
+/* engine.c - the fast forward pass of encoders, and the questions to all models; see engine.h for
+ * what it promises. Decoders are run by causal.c.
  *
  * A call runs in rounds of some prompts and some sequences. A round has two parts, each spread over
  * the threads in groups of about GROUP_ROWS rows that one thread carries through all layers, so
@@ -10,7 +11,7 @@
  * masks.
  *
  * T rows (tokens), H hidden, I inner, V vocabulary. */
-#include "model/engine.h"
+#include "model/packed.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -26,174 +27,6 @@ enum {
     ROUND_ROWS = 8192, /* rows of pieces that wait in memory: 4 H floats each */
 };
 
-/* A dense layer, packed. */
-typedef struct dense {
-    int k, n;
-    kh_precision precision;
-    void *w;
-    float *bias; /* [n] or NULL */
-} dense;
-
-typedef struct packed_layer {
-    dense q, kv, o, up, down;             /* kv: keys, then values */
-    float *ln1_g, *ln1_b, *ln2_g, *ln2_b; /* [H] */
-} packed_layer;
-
-struct kh_engine {
-    kh_model *model;
-    const kh_kernels *kernels;
-    kh_precision precision;
-    packed_layer *layer; /* [L] */
-    float *ln_g, *ln_b;  /* of the embeddings */
-    dense head;          /* f32: it is one row per mask, and the logits hang on it */
-    float *head_ln_g, *head_ln_b;
-    dense decoder; /* the whole vocabulary; packed when first asked for */
-};
-
-/* ------------------------------------------------------------------------------------- packing */
-
-static kh_precision resolve(kh_precision p, const kh_kernels *k) {
-    return p != KH_PRECISION_AUTO        ? p
-        : strcmp(k->name, "avx512") == 0 ? KH_BF16
-                                         : KH_F32; /* that row multiplies bf16 */
-}
-
-const char *kh_precision_name(kh_precision p) {
-    static const char *const NAMES[] = {
-        [KH_F32] = "f32", [KH_BF16] = "bf16", [KH_INT8] = "int8", [KH_PRECISION_AUTO] = "auto"
-    };
-    return NAMES[p];
-}
-
-/* All of a tensor as floats in fresh memory; NULL when out of memory. */
-static float *floats(const kh_tensor *t) {
-    float *out = kh_aligned((size_t)t->rows * (size_t)t->cols * sizeof *out);
-    for (int r = 0; out && r < t->rows; r++)
-        kh_tensor_row(t, r, out + (size_t)r * (size_t)t->cols);
-    return out;
-}
-
-static void dense_free(dense *d) {
-    kh_free(d->w);
-    kh_free(d->bias);
-}
-
-/* One dense layer from the rows of w[0], then of w[1] (NULL: only one); the tensors are dropped
- * from the model. */
-static bool dense_pack(
-    kh_engine *e, kh_precision precision, dense *d, kh_tensor *w[2], kh_tensor *b[2]) {
-    int parts = w[1] ? 2 : 1;
-    d->k = w[0]->cols;
-    d->n = w[0]->rows * parts;
-    d->precision = precision;
-    d->w = kh_aligned(kh_packed_bytes(e->kernels, precision, d->k, d->n));
-    d->bias = kh_aligned((size_t)d->n * sizeof *d->bias);
-    float *all = kh_aligned((size_t)d->n * (size_t)d->k * sizeof *all);
-    bool ok = d->w && d->bias && all;
-    for (int p = 0; ok && p < parts; p++) {
-        for (int r = 0; r < w[p]->rows; r++)
-            kh_tensor_row(
-                w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
-        kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
-    }
-    if (ok)
-        e->kernels->pack(precision, all, d->k, d->n, d->w);
-    kh_free(all);
-    return ok;
-}
-
-static bool layer_pack(kh_engine *e, int index) {
-    packed_layer *p = &e->layer[index];
-    kh_layer *l = &e->model->w.layer[index];
-    kh_precision precision = e->precision;
-    return dense_pack(
-               e, precision, &p->q, (kh_tensor *[2]){ &l->q_w }, (kh_tensor *[2]){ &l->q_b }) &&
-        dense_pack(e, precision, &p->kv, (kh_tensor *[2]){ &l->k_w, &l->v_w },
-            (kh_tensor *[2]){ &l->k_b, &l->v_b }) &&
-        dense_pack(e, precision, &p->o, (kh_tensor *[2]){ &l->o_w }, (kh_tensor *[2]){ &l->o_b }) &&
-        dense_pack(
-            e, precision, &p->up, (kh_tensor *[2]){ &l->up_w }, (kh_tensor *[2]){ &l->up_b }) &&
-        dense_pack(e, precision, &p->down, (kh_tensor *[2]){ &l->down_w },
-            (kh_tensor *[2]){ &l->down_b }) &&
-        (p->ln1_g = floats(&l->ln1_g)) && (p->ln1_b = floats(&l->ln1_b)) &&
-        (p->ln2_g = floats(&l->ln2_g)) && (p->ln2_b = floats(&l->ln2_b));
-}
-
-/* The matrices of a layer that now exist twice. */
-static void layer_drop(kh_model *m, int index) {
-    kh_layer *l = &m->w.layer[index];
-    kh_tensor *all[] = { &l->q_w, &l->k_w, &l->v_w, &l->o_w, &l->up_w, &l->down_w };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        kh_model_drop(m, all[i]);
-}
-
-static bool head_pack(kh_engine *e) {
-    kh_weights *w = &e->model->w;
-    return dense_pack(e, KH_F32, &e->head, (kh_tensor *[2]){ &w->head_w },
-               (kh_tensor *[2]){ &w->head_b }) &&
-        (e->head_ln_g = floats(&w->head_ln_g)) && (e->head_ln_b = floats(&w->head_ln_b));
-}
-
-int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
-    *out = NULL;
-    if (m->config.arch->causal) {
-        kh_fail(err, KH_EUNSUPPORTED, "%s: a %s model is a decoder, which the engine does not run",
-            m->dir, m->config.arch->type);
-        kh_model_close(m);
-        return KH_EUNSUPPORTED;
-    }
-    kh_engine *e = kh_calloc(1, sizeof *e);
-    if (!e) {
-        kh_model_close(m);
-        return kh_fail_memory(err);
-    }
-    e->model = m;
-    e->kernels = kh_kernels_pick();
-    e->precision = resolve(precision, e->kernels);
-    bool ok = (e->layer = kh_calloc((size_t)m->config.layers, sizeof *e->layer)) &&
-        (e->ln_g = floats(&m->w.ln_g)) && (e->ln_b = floats(&m->w.ln_b)) &&
-        (!m->head || head_pack(e));
-    int packed = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) reduction(+ : packed) if (ok)
-    for (int l = 0; l < m->config.layers; l++)
-        if (ok && layer_pack(e, l)) {
-            layer_drop(m, l);
-            packed++;
-        }
-    if (!ok || packed < m->config.layers) {
-        kh_engine_free(e);
-        return kh_fail_memory(err);
-    }
-    *out = e;
-    return 0;
-}
-
-void kh_engine_free(kh_engine *e) {
-    if (!e)
-        return;
-    for (int l = 0; e->layer && l < e->model->config.layers; l++) {
-        packed_layer *p = &e->layer[l];
-        dense *all[] = { &p->q, &p->kv, &p->o, &p->up, &p->down };
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-            dense_free(all[i]);
-        float *vectors[] = { p->ln1_g, p->ln1_b, p->ln2_g, p->ln2_b };
-        for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
-            kh_free(vectors[i]);
-    }
-    float *vectors[] = { e->ln_g, e->ln_b, e->head_ln_g, e->head_ln_b };
-    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
-        kh_free(vectors[i]);
-    dense_free(&e->head);
-    dense_free(&e->decoder);
-    kh_free(e->layer);
-    kh_model_close(e->model);
-    kh_free(e);
-}
-
-const kh_model *kh_engine_model(const kh_engine *e) { return e->model; }
-const kh_kernels *kh_engine_kernels(const kh_engine *e) { return e->kernels; }
-kh_precision kh_engine_precision(const kh_engine *e) { return e->precision; }
-
 /* ----------------------------------------------------------------------------------- one group */
 
 /* What a thread computes in. */
@@ -206,40 +39,16 @@ typedef struct work {
     void *scratch;            /* of the kernels */
 } work;
 
-static void apply(const kh_engine *e, const dense *d, const float *x, int rows,
-    const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
-    e->kernels->product(&(kh_product){ .precision = d->precision,
-                            .a = x,
-                            .lda = (size_t)d->k,
-                            .rows = rows,
-                            .k = d->k,
-                            .n = d->n,
-                            .w = d->w,
-                            .bias = d->bias,
-                            .residual = residual,
-                            .epilogue = epilogue,
-                            .c = y,
-                            .ldc = (size_t)d->n },
-        scratch);
-}
-
-static kh_epilogue epilogue_of(kh_act act) {
-    static const kh_epilogue OF[] = { [KH_ACT_GELU] = KH_GELU,
-        [KH_ACT_GELU_TANH] = KH_GELU_TANH,
-        [KH_ACT_RELU] = KH_RELU,
-        [KH_ACT_SILU] = KH_SILU };
-    return OF[act];
-}
-
 /* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the
  * layer's output in w->x. */
-static void finish_layer(const kh_engine *e, const packed_layer *p, int rows, work *w) {
+static void finish_layer(const kh_engine *e, const kh_packed_layer *p, int rows, work *w) {
     int H = e->model->config.hidden;
     float eps = (float)e->model->config.eps;
-    apply(e, &p->o, w->ctx, rows, w->x, KH_PLAIN, w->y, w->scratch);
+    kh_dense_apply(e, &p->o, w->ctx, rows, w->x, KH_PLAIN, w->y, w->scratch);
     e->kernels->layer_norm(w->y, rows, H, eps, p->ln1_g, p->ln1_b, w->y);
-    apply(e, &p->up, w->y, rows, NULL, epilogue_of(e->model->config.act), w->inner, w->scratch);
-    apply(e, &p->down, w->inner, rows, w->y, KH_PLAIN, w->x, w->scratch);
+    kh_dense_apply(
+        e, &p->up, w->y, rows, NULL, kh_epilogue_of(e->model->config.act), w->inner, w->scratch);
+    kh_dense_apply(e, &p->down, w->inner, rows, w->y, KH_PLAIN, w->x, w->scratch);
     e->kernels->layer_norm(w->x, rows, H, eps, p->ln2_g, p->ln2_b, w->x);
 }
 
@@ -317,17 +126,17 @@ static void run_layers(
     size_t H = (size_t)e->model->config.hidden;
     int rows = count_rows(s, n, false);
     for (int l = 0; l < layers; l++) {
-        const packed_layer *p = &e->layer[l];
+        const kh_packed_layer *p = &e->layer[l];
         bool last = to_masks && l == layers - 1;
         if (l > 0)
-            apply(e, &p->kv, w->x, rows, NULL, KH_PLAIN, w->kv, w->scratch);
+            kh_dense_apply(e, &p->kv, w->x, rows, NULL, KH_PLAIN, w->kv, w->scratch);
         if (last) {
             keep_masks(s, n, H, w->x);
             keep_masks(s, n, H, w->q);
             rows = count_rows(s, n, true);
         }
         if (l > 0)
-            apply(e, &p->q, w->x, rows, NULL, KH_PLAIN, w->q, w->scratch);
+            kh_dense_apply(e, &p->q, w->x, rows, NULL, KH_PLAIN, w->q, w->scratch);
         attend(e, l, s, n, last, w);
         finish_layer(e, p, rows, w);
     }
@@ -335,7 +144,8 @@ static void run_layers(
 
 /* The head without its decoder: x [rows, H] -> w->y. */
 static void run_head(const kh_engine *e, const float *x, int rows, work *w) {
-    apply(e, &e->head, x, rows, NULL, epilogue_of(e->model->config.head_act), w->y, w->scratch);
+    kh_dense_apply(
+        e, &e->head, x, rows, NULL, kh_epilogue_of(e->model->config.head_act), w->y, w->scratch);
     e->kernels->layer_norm(w->y, rows, e->model->config.hidden, (float)e->model->config.eps,
         e->head_ln_g, e->head_ln_b, w->y);
 }
@@ -400,8 +210,8 @@ static void compute_piece(const kh_engine *e, const kh_question *ask, const piec
     if (p->rows == 0) /* slots from the first place to the last leave no text */
         return;
     embed_piece(e, ask, p, w->y);
-    apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
-    apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
+    kh_dense_apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
+    kh_dense_apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
 }
 
 /* Copies n rows of a piece, from row `from` on, to row `to` of the group. */
@@ -434,8 +244,8 @@ struct call {
     float *out;
     const kh_adapter *prefix; /* or NULL */
 
-    dense label;   /* kh_engine_score, words of one token: the decoder's rows of them */
-    const int *at; /* kh_engine_vocabulary: places */
+    kh_dense label; /* kh_engine_score, words of one token: the decoder's rows of them */
+    const int *at;  /* kh_engine_vocabulary: places */
     int n_at;
     int wide; /* floats per row of the threads' buffer for outputs; 0: I */
 
@@ -609,7 +419,7 @@ static void call_free(call *c) {
     kh_free(c->pair);
     kh_free(c->span);
     kh_free(c->cut);
-    dense_free(&c->label);
+    kh_dense_free(&c->label);
 }
 
 /* Threads cost more than they bring to a call of less than a millisecond or so. */
@@ -658,6 +468,11 @@ int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
             "the batch has %d slots for a soft prompt, but no prompt is given", b->n_slot);
     if (b->n_slot > 0 && ask->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
+    if (b->n_slot > 0 && ask->inject == KH_INJECT_POST_LN_ADD && !g->arch->embed_norm)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "a %s model does not normalise its embeddings, so post-ln-add has no place in it; take "
+            "embed-inplace or embed-prefix",
+            g->arch->type);
     if (b->max_len > kh_config_max_tokens(g))
         return kh_fail(err, KH_ELIMIT,
             "a sequence of %d tokens is longer than the %d that the model can take", b->max_len,
@@ -671,43 +486,14 @@ int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
     return 0;
 }
 
-/* log(sum of e^x), safe for large x. */
-static float log_sum_exp(const float *x, int n) {
-    double top = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (int i = 0; i < n; i++)
-        sum += exp((double)x[i] - top);
-    return (float)(top + log(sum));
-}
-
-static int pack_decoder(kh_engine *e, kh_err *err) {
-    kh_weights *w = &e->model->w;
-    if (e->decoder.w)
-        return 0;
-    if (dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder,
-            (kh_tensor *[2]){ &w->decoder_w }, (kh_tensor *[2]){ &w->decoder_b }))
-        return 0;
-    dense_free(&e->decoder);
-    e->decoder = (dense){ 0 };
-    return kh_fail_memory(err);
-}
-
 /* The width that lets the buffer of a thread hold at least one row of the vocabulary. */
 static int vocabulary_width(const kh_engine *e) { return e->model->config.vocab / GROUP_ROWS + 1; }
-
-/* Logits of the whole vocabulary -> log-probabilities. */
-static void log_softmax(float *x, int n) {
-    float total = log_sum_exp(x, n);
-    for (int v = 0; v < n; v++)
-        x[v] -= total;
-}
 
 /* Word scores where every word is one token: [n_prompt, n_row, n_word]. */
 static void take_single(call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
     size_t n_word = (size_t)c->ask->words->n_word, n_row = (size_t)c->ask->batch->n_row;
     (void)s;
-    apply(c->e, &c->label, rows, n, NULL, KH_PLAIN, w->inner, w->scratch);
+    kh_dense_apply(c->e, &c->label, rows, n, NULL, KH_PLAIN, w->inner, w->scratch);
     for (int i = 0; i < n; i++) {
         size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0;
         memcpy(c->out + (prompt * n_row + (size_t)p[i].text->seq) * n_word,
@@ -730,8 +516,8 @@ static void take_multiple(
             if (words->word[k].n_id == s[i].n_mask)
                 score[k] = 0;
         for (int m = 0; m < s[i].n_mask; m++, rows += H) {
-            apply(c->e, &c->e->decoder, rows, 1, NULL, KH_PLAIN, w->inner, w->scratch);
-            log_softmax(w->inner, c->e->decoder.n);
+            kh_dense_apply(c->e, &c->e->decoder, rows, 1, NULL, KH_PLAIN, w->inner, w->scratch);
+            kh_log_softmax(w->inner, c->e->decoder.n);
             for (int k = 0; k < words->n_word; k++)
                 if (words->word[k].n_id == s[i].n_mask)
                     score[k] += w->inner[words->word[k].id[m]] / (float)s[i].n_mask;
@@ -739,41 +525,22 @@ static void take_multiple(
     }
 }
 
-/* Scores of words -> logits of labels. */
-static void reduce_words(const kh_words *words, const float *score, size_t n, float *logits) {
-    for (size_t i = 0; i < n; i++, score += words->n_word, logits += words->n_label)
-        for (int k = 0, first = 0, end; k < words->n_label; k++, first = end) {
-            for (end = first; end < words->n_word && words->word[end].label == k; end++)
-                ;
-            logits[k] = end == first + 1 ? score[first] : log_sum_exp(score + first, end - first);
-        }
-}
-
-/* The decoder's rows of the label words, as a dense layer of its own. */
-static int pack_labels(kh_engine *e, const kh_words *words, dense *d, kh_err *err) {
-    kh_weights *w = &e->model->w;
-    int H = e->model->config.hidden;
-    float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row),
-          *bias = floats(&w->decoder_b);
-    *d = (dense){ .k = H,
-        .n = words->n_word,
-        .w = kh_aligned(kh_packed_bytes(e->kernels, KH_F32, H, words->n_word)),
-        .bias = kh_aligned((size_t)words->n_word * sizeof *bias) };
-    bool ok = row && bias && d->w && d->bias;
-    for (int k = 0; ok && k < words->n_word; k++) {
-        kh_tensor_row(&w->decoder_w, words->word[k].id[0], row + (size_t)k * (size_t)H);
-        d->bias[k] = bias[words->word[k].id[0]];
-    }
-    if (ok)
-        e->kernels->pack(KH_F32, row, H, words->n_word, d->w);
-    kh_free(row);
-    kh_free(bias);
-    return ok ? 0 : kh_fail_memory(err);
+/* A decoder's words stand behind the sequences. */
+static int score_continuations(
+    kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
+    int rc = kh_model_needs_head(e->model, "scoring label words", err);
+    if (rc == 0 && prefix)
+        rc = kh_fail(err, KH_EUNSUPPORTED, "prefixes of keys and values are for encoders");
+    if (rc == 0)
+        rc = kh_engine_check(e, ask, err);
+    return rc ? rc : kh_causal_score(e, ask, logits, err);
 }
 
 static int score(
     kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_words *words = ask->words;
+    if (e->model->config.arch->causal)
+        return score_continuations(e, ask, prefix, logits, err);
     bool single = words->n_variant == 1 && words->n_mask[0] == 1;
     size_t n = kh_question_pairs(ask);
     call c = {
@@ -789,7 +556,7 @@ static int score(
     if (rc == 0)
         rc = kh_engine_check(e, ask, err);
     if (rc == 0)
-        rc = single ? pack_labels(e, words, &c.label, err) : pack_decoder(e, err);
+        rc = single ? kh_labels_pack(e, words, &c.label, err) : kh_decoder_pack(e, err);
     float *score = rc == 0 ? kh_calloc(n * (size_t)words->n_word, sizeof *score) : NULL;
     if (rc == 0 && !score)
         rc = kh_fail_memory(err);
@@ -799,7 +566,7 @@ static int score(
     else
         call_free(&c);
     if (rc == 0)
-        reduce_words(words, score, n, logits);
+        kh_words_reduce(words, score, n, logits);
     kh_free(score);
     return rc;
 }
@@ -838,10 +605,10 @@ static void take_vocabulary(
     if (after == first)
         return;
     run_head(c->e, w->q, after - first, w);
-    apply(c->e, &c->e->decoder, w->y, after - first, NULL, KH_PLAIN, c->out + (size_t)first * V,
-        w->scratch);
+    kh_dense_apply(c->e, &c->e->decoder, w->y, after - first, NULL, KH_PLAIN,
+        c->out + (size_t)first * V, w->scratch);
     for (int i = first; i < after; i++)
-        log_softmax(c->out + (size_t)i * V, (int)V);
+        kh_log_softmax(c->out + (size_t)i * V, (int)V);
 }
 
 /* A question about sequences as they are. */
@@ -874,8 +641,10 @@ int kh_engine_vocabulary(
         rc = check_plain(e, q, err);
     if (rc == 0)
         rc = check_places(q->batch, at, n_at, err);
+    if (rc == 0 && e->model->config.arch->causal)
+        return kh_causal_vocabulary(e, q, at, n_at, out, err);
     if (rc == 0)
-        rc = pack_decoder(e, err);
+        rc = kh_decoder_pack(e, err);
     return rc == 0 ? call_run(&c, err) : rc;
 }
 
@@ -892,6 +661,8 @@ int kh_engine_hidden(kh_engine *e, const kh_question *ask, int layers, float *ou
         return kh_fail(err, KH_EARG, "layer %d: the model has layers 0 (embeddings) to %d", layers,
             e->model->config.layers);
     int rc = check_plain(e, ask, err);
+    if (rc == 0 && e->model->config.arch->causal)
+        return kh_causal_hidden(e, ask, layers, out, err);
     return rc == 0 ? call_run(&c, err) : rc;
 }
 

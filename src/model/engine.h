@@ -58,6 +58,10 @@ int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, k
 /* Whether the model can take the sequences: what the questions complain of first. Says the same. */
 int kh_engine_check(const kh_engine *, const kh_question *, kh_err *err);
 
+/* Decoders keep keys and values of texts that stand before the slots, at most so many bytes; 0: a
+ * quarter of the memory. Bits never depend on it. */
+void kh_engine_cache(kh_engine *, size_t bytes);
+
 /* A batch of one sequence without slots. */
 typedef struct kh_single {
     size_t start[2];

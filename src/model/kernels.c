@@ -10,6 +10,10 @@ static const kh_kernels *const ROWS[] = {
 #if defined(__x86_64__)
     &kh_kernels_avx2,
     &kh_kernels_avx512,
+#elif defined(__aarch64__)
+    &kh_kernels_neon,
+    &kh_kernels_neon_dot,
+    &kh_kernels_neon_i8mm,
 #endif
 };
 enum { N_ROW = sizeof ROWS / sizeof ROWS[0] };
@@ -56,4 +60,11 @@ size_t kh_kernels_scratch(int rows, int d) {
     size_t attention =
         (n + 32) * wide * 4 + n * (n + 32) * 4; /* keys or values packed, and the weights */
     return round_up(product + attention, 64);
+}
+
+/* Keys and values packed, a part at a time, then weights, then a product. */
+size_t kh_causal_scratch(int rows, int keys, int parts, int longest, int d) {
+    size_t wide = round_up((size_t)d, 32), all = (size_t)keys + 32 * (size_t)parts;
+    size_t weights = round_up((size_t)rows, 48) * round_up((size_t)longest + 1, 32);
+    return round_up((2 * all * wide + weights) * 4, 64) + kh_kernels_scratch(rows, 1);
 }

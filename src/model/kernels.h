@@ -43,6 +43,7 @@ typedef struct kh_product {
     kh_epilogue epilogue;
     float *c; /* [rows, N], row stride ldc */
     size_t ldc;
+    bool more; /* the sums go on from what stands in c, as if K were longer: the same bits */
 } kh_product;
 
 typedef struct kh_attention {
@@ -53,6 +54,31 @@ typedef struct kh_attention {
     float *out; /* [n_query, heads * d], row stride ldo */
     size_t ldo;
 } kh_attention;
+
+/* Keys and values of some places in a row: [n, kv_heads * d] each, row stride ld. */
+typedef struct kh_part {
+    const float *k, *v;
+    size_t ld;
+    int n;
+} kh_part;
+
+/* Causal attention for sequences that share their beginning. A place sees itself and those before
+ * it; with a window only the last so many. What a query gets depends on it and on what it sees
+ * alone: neither on how the places before it are cut into parts, nor on who else asks. */
+typedef struct kh_causal {
+    const float *q; /* [sum of queries, heads * d], row stride ldq: sequence after sequence */
+    size_t ldq;
+    int heads, kv_heads, d;
+    float scale;
+    int window;            /* 0: none */
+    const kh_part *shared; /* [n_shared] the beginning, part after part, from place 0 on */
+    int n_shared;
+    const kh_part *own; /* [n_seq] what follows it in each sequence */
+    const int *queries; /* [n_seq] how many of its last places ask */
+    int n_seq;
+    float *out; /* as q, row stride ldo */
+    size_t ldo;
+} kh_causal;
 
 typedef struct kh_kernels {
     const char *name;
@@ -69,6 +95,11 @@ typedef struct kh_kernels {
     void (*layer_norm)(
         const float *x, int rows, int n, float eps, const float *gain, const float *bias, float *y);
     void (*gelu)(float *x, size_t n);
+    /* y = x / sqrt(mean of x^2 + eps) * gain over rows of n, ld apart; x and y may be the same. */
+    void (*rms_norm)(
+        const float *x, size_t ld, int rows, int n, float eps, const float *gain, float *y);
+    /* scratch: kh_causal_scratch bytes. */
+    void (*causal)(const kh_causal *, void *scratch);
     /* rounds of operations that touch no memory, for benchmarks: returns how many, *result is
      * worthless. */
     double (*spin)(int rounds, float *result);
@@ -85,10 +116,15 @@ size_t kh_packed_bytes(const kh_kernels *, kh_precision, int k, int n);
 /* Scratch for products of up to `rows` rows, and for attention over up to `rows` tokens with heads
  * of d. */
 size_t kh_kernels_scratch(int rows, int d);
+/* Scratch for causal attention of `rows` queries over `keys` places in all, `longest` of which one
+ * sequence has, shared ones included. */
+size_t kh_causal_scratch(int rows, int keys, int parts, int longest, int d);
 
 extern const kh_kernels kh_kernels_generic;
 #if defined(__x86_64__)
 extern const kh_kernels kh_kernels_avx2, kh_kernels_avx512;
+#elif defined(__aarch64__)
+extern const kh_kernels kh_kernels_neon, kh_kernels_neon_dot, kh_kernels_neon_i8mm;
 #endif
 
 #endif

@@ -26,5 +26,5 @@ static bool usable(void) {
 }
 
 const kh_kernels kh_kernels_avx512 = { "avx512", COLUMNS, usable, pack, product, attention,
-    layer_norm, gelu, spin, &train_ops };
+    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
 #endif

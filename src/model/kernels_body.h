@@ -585,7 +585,7 @@ static void panel_block(const kh_product *p, const block *b, int column, const u
     int columns = p->n - column, tiles = (p->rows + TILE - 1) / TILE;
     const char *ahead = (const char *)next, *end = ahead + next_bytes;
     size_t share = (next_bytes / 64 / (size_t)tiles + 1) * 64;
-    bool first = b->k == 0, last = b->k + b->depth == p->k;
+    bool first = b->k == 0 && !p->more, last = b->k + b->depth == p->k;
     v_f32 bias[2];
     load_columns(p->bias ? p->bias + column : NULL, columns, bias);
     for (int row = 0; row < p->rows; row += TILE) {
@@ -711,6 +711,131 @@ static void attention(const kh_attention *t, void *scratch) {
     }
 }
 
+/* ---------------------------------------------------------------------------- causal attention */
+
+/* A part, packed for the two products of one head of keys and values. */
+static void pack_part(const kh_causal *t, const kh_part *p, int head, float *key, float *value) {
+    size_t at = (size_t)head * (size_t)t->d;
+    pack_rows(p->k + at, p->ld, p->n, t->d, key);
+    pack_columns(p->v + at, p->ld, p->n, t->d, value);
+}
+
+/* Floats of a packed part, keys or values. */
+static size_t part_size(const kh_causal *t, const kh_part *p) {
+    return (size_t)(p->n + 31) / 32 * 32 * ((size_t)(t->d + 31) / 32 * 32);
+}
+
+/* Scores of one query, at place `place` of a sequence of n, become weights; unseen places get 0. */
+static void weigh_row(float *x, int place, int n, int window, float scale) {
+    int first = window > 0 && place + 1 > window ? place + 1 - window : 0;
+    int padded = (place + WIDTH) / WIDTH * WIDTH;
+    for (int i = 0; i < first; i++)
+        x[i] = -INFINITY;
+    softmax(x, place + 1, scale);
+    for (int i = padded; i < n; i++)
+        x[i] = 0;
+}
+
+/* One head of queries: rows [M] of q against packed parts. weight is [M, ld]. */
+static void causal_head(const kh_causal *t, const float *q, float *out, const float *key,
+    const float *value, float *weight, size_t ld, void *rest) {
+    int rows = 0, place = 0;
+    for (int s = 0; s < t->n_seq; s++)
+        rows += t->queries[s];
+    const float *k = key, *v = value;
+    for (int i = 0; i < t->n_shared; i++) {
+        const kh_part *p = &t->shared[i];
+        product(&(kh_product){ .a = q,
+                    .lda = t->ldq,
+                    .rows = rows,
+                    .k = t->d,
+                    .n = p->n,
+                    .w = k,
+                    .c = weight + place,
+                    .ldc = ld },
+            rest);
+        k += part_size(t, p);
+        place += p->n;
+    }
+    for (int s = 0, row = 0; s < t->n_seq; row += t->queries[s++]) {
+        const kh_part *p = &t->own[s];
+        float *x = weight + (size_t)row * ld;
+        product(&(kh_product){ .a = q + (size_t)row * t->ldq,
+                    .lda = t->ldq,
+                    .rows = t->queries[s],
+                    .k = t->d,
+                    .n = p->n,
+                    .w = k,
+                    .c = x + place,
+                    .ldc = ld },
+            rest);
+        for (int i = 0; i < t->queries[s]; i++)
+            weigh_row(x + (size_t)i * ld, place + p->n - t->queries[s] + i, place + p->n, t->window,
+                t->scale);
+        k += part_size(t, p);
+    }
+    place = 0;
+    for (int i = 0; i < t->n_shared; i++) {
+        const kh_part *p = &t->shared[i];
+        product(&(kh_product){ .a = weight + place,
+                    .lda = ld,
+                    .rows = rows,
+                    .k = p->n,
+                    .n = t->d,
+                    .w = v,
+                    .c = out,
+                    .ldc = t->ldo,
+                    .more = i > 0 },
+            rest);
+        v += part_size(t, p);
+        place += p->n;
+    }
+    for (int s = 0, row = 0; s < t->n_seq; row += t->queries[s++]) {
+        const kh_part *p = &t->own[s];
+        product(&(kh_product){ .a = weight + (size_t)row * ld + place,
+                    .lda = ld,
+                    .rows = t->queries[s],
+                    .k = p->n,
+                    .n = t->d,
+                    .w = v,
+                    .c = out + (size_t)row * t->ldo,
+                    .ldc = t->ldo,
+                    .more = t->n_shared > 0 },
+            rest);
+        v += part_size(t, p);
+    }
+}
+
+static void causal(const kh_causal *t, void *scratch) {
+    size_t all = 0;
+    int rows = 0, before = 0, most = 0, group = t->heads / t->kv_heads;
+    for (int i = 0; i < t->n_shared; i++) {
+        all += part_size(t, &t->shared[i]);
+        before += t->shared[i].n;
+    }
+    for (int s = 0; s < t->n_seq; s++) {
+        all += part_size(t, &t->own[s]);
+        rows += t->queries[s];
+        most = t->own[s].n > most ? t->own[s].n : most;
+    }
+    size_t ld = (size_t)(before + most + 1 + 31) / 32 * 32;
+    float *key = scratch, *value = key + all, *weight = value + all;
+    void *rest = weight + (size_t)(rows + 47) / 48 * 48 * ld;
+    for (int g = 0; g < t->kv_heads; g++) {
+        float *k = key, *v = value;
+        for (int i = 0; i < t->n_shared + t->n_seq; i++) {
+            const kh_part *p = i < t->n_shared ? &t->shared[i] : &t->own[i - t->n_shared];
+            pack_part(t, p, g, k, v);
+            k += part_size(t, p);
+            v += part_size(t, p);
+        }
+        for (int h = g * group; h < (g + 1) * group; h++) {
+            size_t at = (size_t)h * (size_t)t->d;
+            causal_head(t, t->q + at, t->out + at, key, value, weight, ld, rest);
+        }
+    }
+}
+
 static float row_sum(const float *x, int n, float minus, bool square) {
     v_f32 sum = splat(0);
     int i = 0;
@@ -733,6 +858,15 @@ static void layer_norm(
         float share = 1 / sqrtf(row_sum(x, n, mean, true) / (float)n + eps);
         for (int i = 0; i < n; i++)
             y[i] = (x[i] - mean) * share * gain[i] + bias[i];
+    }
+}
+
+static void rms_norm(
+    const float *x, size_t ld, int rows, int n, float eps, const float *gain, float *y) {
+    for (int r = 0; r < rows; r++, x += ld, y += ld) {
+        float share = 1 / sqrtf(row_sum(x, n, 0, true) / (float)n + eps);
+        for (int i = 0; i < n; i++)
+            y[i] = x[i] * share * gain[i];
     }
 }
 

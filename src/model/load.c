@@ -6,7 +6,9 @@
  * were, and a file cut short is a sentence and not a signal. On the way every piece is hashed into
  * the fingerprint, searched for NaN and infinities, and converted if another format was asked for.
  */
+#include "model/blocks.h"
 #include "model/checkpoint.h"
+#include "model/gguf_model.h"
 #include "model/weights.h"
 
 #include "base/alloc.h"
@@ -37,9 +39,14 @@ typedef struct loader {
 static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s, kh_err *err) {
     const kh_config *c = &l->m->config;
     const kh_array *a = s->array;
-    const char *path = kh_safetensors_path(s->file);
+    const char *path = kh_stored_path(s);
     size_t want[2];
     int rank = kh_weight_stored_shape(row, c, want);
+    if (s->straight && kh_weight_spelling(row, c)->turned && rank == 2) {
+        size_t rows = want[1];
+        want[1] = want[0];
+        want[0] = rows;
+    }
     if (a->rank != rank || memcmp(a->shape, want, (size_t)rank * sizeof *want) != 0) {
         char have_text[256], want_text[64];
         kh_shape_text(a->shape, a->rank, have_text, sizeof have_text);
@@ -51,8 +58,14 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
     }
     if (a->dtype == KH_DTYPE_ANY)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16", path, a->name,
-            a->type);
+            "%s: tensor \"%s\" is of type %s; weights must be F32, F16 or BF16%s", path, a->name,
+            a->type,
+            s->gguf ? ", or Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ2_XXS, IQ4_NL, IQ4_XS or "
+                      "MXFP4"
+                    : "");
+    if (s->heads > 0 && want[0] % (2 * (size_t)s->heads) != 0)
+        return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\": %zu rows are no pairs in %d heads",
+            path, a->name, want[0], s->heads);
     return 0;
 }
 
@@ -62,11 +75,11 @@ static int fail_nonfinite(const kh_stored *s, const kh_tensor *t, size_t at, kh_
         return kh_fail(err, KH_EFORMAT,
             "%s: tensor \"%s\" holds NaN or infinity at [%zu, %zu]; the file is damaged or its "
             "training failed",
-            kh_safetensors_path(s->file), s->array->name, at / cols, at % cols);
+            kh_stored_path(s), s->array->name, at / cols, at % cols);
     return kh_fail(err, KH_EFORMAT,
         "%s: tensor \"%s\" holds NaN or infinity at [%zu]; the file is damaged or its training "
         "failed",
-        kh_safetensors_path(s->file), s->array->name, at);
+        kh_stored_path(s), s->array->name, at);
 }
 
 /* n numbers into the format that was asked for, which may be too narrow for them. */
@@ -77,7 +90,7 @@ static int convert(const loader *l, const kh_stored *s, const void *in, void *to
         return 0;
     return kh_fail(err, KH_ELIMIT,
         "%s: tensor \"%s\" holds a number too large for %s; keep it as BF16 or F32",
-        kh_safetensors_path(s->file), s->array->name, kh_dtype_name(dtype));
+        kh_stored_path(s), s->array->name, kh_dtype_name(dtype));
 }
 
 /* n numbers of the array from number `at` on, hashed and checked, to `to` in t's format; `first` is
@@ -85,12 +98,12 @@ static int convert(const loader *l, const kh_stored *s, const void *in, void *to
 static int read_piece(loader *l, const kh_stored *s, const kh_tensor *t, size_t at, size_t n,
     void *to, size_t first, kh_err *err) {
     kh_dtype from = s->array->dtype;
-    size_t bytes = kh_dtype_bytes(from);
+    size_t bytes = kh_numbers_bytes(from, n);
     char *in = from == t->dtype ? to : l->piece;
-    int rc = kh_safetensors_read(s->file, s->array, at * bytes, n * bytes, in, err);
+    int rc = kh_stored_read(s, kh_numbers_bytes(from, at), bytes, in, err);
     if (rc != 0)
         return rc;
-    XXH3_64bits_update(&l->hash, in, n * bytes);
+    XXH3_64bits_update(&l->hash, in, bytes);
     size_t bad = l->opts.allow_nonfinite ? n : kh_numbers_nonfinite(in, from, n);
     if (bad < n)
         return fail_nonfinite(s, t, first + bad, err);
@@ -117,23 +130,52 @@ static int read_turned(
     return rc;
 }
 
+/* Rows of heads whose rotary pairs stand side by side, as GGUF files of Llama have them, put back
+ * so that all first numbers of the pairs come before all second ones. */
+static int part_pairs(kh_tensor *t, int heads, kh_err *err) {
+    size_t row = kh_numbers_bytes(t->dtype, (size_t)t->cols), all = (size_t)t->rows;
+    if (t->rows == 1) { /* a bias */
+        row = kh_numbers_bytes(t->dtype, 1);
+        all = (size_t)t->cols;
+    }
+    size_t half = all / (size_t)heads / 2;
+    char *head = kh_malloc(2 * half * row);
+    if (!head)
+        return kh_fail_memory(err);
+    for (size_t h = 0; h < (size_t)heads; h++) {
+        char *data = (char *)t->data + h * 2 * half * row;
+        for (size_t i = 0; i < half; i++) {
+            memcpy(head + i * row, data + 2 * i * row, row);
+            memcpy(head + (half + i) * row, data + (2 * i + 1) * row, row);
+        }
+        memcpy(data, head, 2 * half * row);
+    }
+    kh_free(head);
+    return 0;
+}
+
 /* Reads the array, or one part of it, into t, which has its shape and format but no memory yet. */
 static int read_tensor(
     loader *l, const kh_spelling *how, const kh_stored *s, kh_tensor *t, kh_err *err) {
-    size_t most = PIECE / kh_dtype_bytes(s->array->dtype), bytes = kh_dtype_bytes(t->dtype);
+    kh_dtype from = s->array->dtype;
+    size_t most = PIECE / (size_t)kh_block_bytes(from) / KH_BLOCK_MAX * KH_BLOCK_MAX;
     size_t n = (size_t)t->rows * (size_t)t->cols, parts = how->parts > 1 ? (size_t)how->parts : 1;
-    t->data = kh_aligned(n * bytes);
+    t->data = kh_aligned(kh_numbers_bytes(t->dtype, n));
     if (!t->data)
         return kh_fail_memory(err);
-    if (how->turned)
+    if (how->turned && !s->straight)
         return read_turned(
             l, s, t, (size_t)how->part * (size_t)t->rows, parts * (size_t)t->rows, err);
     int rc = 0;
     for (size_t at = 0, many; at < n && rc == 0; at += many) {
         many = n - at < most ? n - at : most;
-        rc = read_piece(
-            l, s, t, (size_t)how->part * n + at, many, (char *)t->data + at * bytes, at, err);
+        rc = read_piece(l, s, t, (size_t)how->part * n + at, many,
+            (char *)t->data + kh_numbers_bytes(t->dtype, at), at, err);
     }
+    if (rc == 0 && s->heads > 0)
+        rc = part_pairs(t, s->heads, err);
+    for (size_t i = 0; i < n && rc == 0 && s->plus != 0 && t->dtype == KH_DTYPE_F32; i++)
+        ((float *)t->data)[i] -= s->plus;
     return rc;
 }
 
@@ -183,9 +225,12 @@ static int load_weight(loader *l, const kh_weight *row, int layer, kh_tensor *t,
     head[3] = (uint32_t)t->rows;
     head[4] = (uint32_t)t->cols;
     XXH3_64bits_update(&l->hash, head, sizeof head);
-    t->dtype = !row->rows               ? KH_DTYPE_F32
-        : l->opts.store != KH_DTYPE_ANY ? l->opts.store
-                                        : s->array->dtype;
+    t->dtype = s->array->dtype;
+    if (!row->rows)
+        t->dtype = KH_DTYPE_F32;
+    else if (l->opts.store == KH_DTYPE_F32 ||
+        (l->opts.store != KH_DTYPE_ANY && !kh_is_blocks(t->dtype)))
+        t->dtype = l->opts.store; /* blocks are smaller than any format asked for but F32 */
     return read_tensor(l, kh_weight_spelling(row, &l->m->config), s, t, err);
 }
 
@@ -209,7 +254,7 @@ static int check_tied_decoder(loader *l, const kh_weight *row, kh_err *err) {
         rc = kh_fail(err, KH_EMISMATCH,
             "%s: tensor \"%s\" differs from the word embeddings, but \"tie_word_embeddings\" in "
             "config.json says they are one",
-            kh_safetensors_path(s->file), s->array->name);
+            kh_stored_path(s), s->array->name);
     kh_free(t.data);
     return rc;
 }
@@ -297,7 +342,7 @@ static int sort_left_over(loader *l, kh_err *err) {
         if (layer_of(bare) >= m->config.layers)
             return kh_fail(err, KH_EMISMATCH,
                 "%s: tensor \"%s\" belongs to layer %ld, but config.json says there are %d layers",
-                kh_safetensors_path(s->file), name, layer_of(bare), m->config.layers);
+                kh_stored_path(s), name, layer_of(bare), m->config.layers);
         if (!(m->extra[m->n_extra++] = kh_arena_strndup(&m->arena, name, strlen(name))))
             return kh_fail_memory(err);
     }
@@ -310,15 +355,21 @@ static int sort_left_over(loader *l, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------- the model */
 
-static int read_config(kh_model *m, kh_err *err) {
-    if (!kh_dir_exists(m->dir))
-        return kh_fail(err, KH_EMISSING,
-            "%s: there is no such folder; a model is a folder with config.json and "
-            "model.safetensors",
-            m->dir);
-    char *path = kh_path_join(m->dir, "config.json");
-    int rc = path ? kh_config_read(&m->config, path, err) : kh_fail_memory(err);
-    kh_free(path);
+/* The config.json of a folder, or the one that a GGUF file amounts to. */
+static int read_config(loader *l, kh_err *err) {
+    kh_model *m = l->m;
+    int rc;
+    if (l->files.n_gguf > 0) {
+        kh_buf text = kh_buf_init(1 << 20);
+        rc = kh_gguf_config(l->files.gguf[0], &text, err);
+        if (rc == 0)
+            rc = kh_config_parse(&m->config, text.data, text.len, m->dir, err);
+        kh_buf_free(&text);
+    } else {
+        char *path = kh_path_join(m->dir, "config.json");
+        rc = path ? kh_config_read(&m->config, path, err) : kh_fail_memory(err);
+        kh_free(path);
+    }
     if (rc != 0)
         return rc;
     m->w.layer = kh_arena_array(&m->arena, (size_t)m->config.layers, sizeof *m->w.layer);
@@ -347,8 +398,16 @@ static void hash_config(loader *l) {
 
 static int load(loader *l, kh_err *err) {
     kh_model *m = l->m;
-    int rc = read_config(m, err);
-    if (rc != 0 || (rc = kh_checkpoint_open(&l->files, m->dir, err)) != 0)
+    bool gguf = kh_is_gguf(m->dir);
+    if (!gguf && !kh_dir_exists(m->dir))
+        return kh_fail(err, KH_EMISSING,
+            "%s: there is no such folder; a model is a folder with config.json and "
+            "model.safetensors, or a GGUF file",
+            m->dir);
+    int rc = gguf ? kh_checkpoint_open(&l->files, m->dir, err) : read_config(l, err);
+    if (rc == 0)
+        rc = gguf ? read_config(l, err) : kh_checkpoint_open(&l->files, m->dir, err);
+    if (rc != 0)
         return rc;
     find_layout(l);
     if (l->opts.need_head && (rc = kh_model_needs_head(m, l->opts.need_head, err)) != 0)
@@ -405,9 +464,13 @@ void kh_model_close(kh_model *m) {
 int kh_model_needs_head(const kh_model *m, const char *what, kh_err *err) {
     if (m->head)
         return 0;
+    const char *why = kh_is_gguf(m->dir) && !m->config.arch->causal
+        ? " (llama.cpp's converter leaves it out: give the folder, or a file of \"keyhole model "
+          "convert\")"
+        : "";
     return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: the model has no %s head, which %s needs; only its features can be used", m->dir,
-        m->config.arch->causal ? "language-model" : "masked-language-model", what);
+        "%s: the model has no %s head%s, which %s needs; only its features can be used", m->dir,
+        m->config.arch->causal ? "language-model" : "masked-language-model", why, what);
 }
 
 static size_t model_bytes(const kh_model *m) {

@@ -207,7 +207,7 @@ static int read_prompts(reader *r, const json_t *root) {
 
 /* "labels": label -> words -> ids; label after label into q->words. */
 static int read_words(reader *r, const json_t *root) {
-    enum { MOST_LABELS = 4096, MOST_WORDS = 65536 };
+    enum { MOST_LABELS = 4096, MOST_WORDS = 8192 };
     kh_words *w = &r->q->words;
     const json_t *labels = json_object_get(root, "labels"), *one;
     size_t k, i, n = 0;

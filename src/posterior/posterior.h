@@ -55,6 +55,7 @@ struct kh_posterior {
     long long forward, backward; /* rows that passed the weights beside the box, and back */
     double dev;
     const char *stopped;
+    const char *tried; /* of a run that compared methods: each with its score, as JSON; or NULL */
 
     kh_arena arena;
 };

@@ -185,6 +185,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     if (isfinite(p->score))
         kh_buf_printf(out, "\"score\": {\"nll\": %.17g, \"rows\": %d}, ", p->score, p->score_rows);
     put_pair(out, "stopped", p->stopped);
+    if (p->tried)
+        kh_buf_printf(out, ",\n  \"tried\": [%s]", p->tried);
     kh_buf_text(out, ",\n  \"task\": ");
     kh_task_json(p->task, out);
     kh_buf_text(out, "}\n");
@@ -486,6 +488,22 @@ static int read_affine(reader *r, const json_t *o) {
     return rc == 0 ? read_list(r, o, "bias", &c->bias, c->n_label) : rc;
 }
 
+static int read_tried(reader *r, const json_t *root) {
+    const json_t *list;
+    if (!json_object_get(root, "tried"))
+        return 0;
+    int rc = get_array(r, root, "tried", MAX_ROWS, &list);
+    char *text = rc == 0 ? json_dumps(list, JSON_REAL_PRECISION(17)) : NULL;
+    size_t n = text ? strlen(text) : 0;
+    if (rc == 0 && n >= 2) { /* without its brackets */
+        text[n - 1] = '\0';
+        r->p->tried = kh_posterior_keep(r->p, text + 1);
+    }
+    rc = rc == 0 && !r->p->tried ? kh_fail_memory(r->err) : rc;
+    free(text);
+    return rc;
+}
+
 /* Checked as strictly as what was fitted. Samples that vote have votes calibrated, and no others.
  */
 static int read_calibration(reader *r, const json_t *root) {
@@ -697,7 +715,8 @@ int kh_posterior_parse(
     if (rc == 0)
         rc = read_head(&r, root, samples);
     int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
-        read_demos, read_graft, read_calibration, read_label_prior, read_model, read_costs };
+        read_demos, read_graft, read_calibration, read_label_prior, read_model, read_costs,
+        read_tried };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const kh_method *const METHODS[] = {
+    &kh_method_auto,
     &kh_method_manual,
     &kh_method_icl,
     &kh_method_bbt,
@@ -184,6 +185,17 @@ static int sign(
     return 0;
 }
 
+/* The method's own work, and what is done to every result. */
+static int find_result(
+    kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
+    int rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, err) : m->run(t, opts, p, err);
+    if (rc == 0 && m->chooses) /* done to it already */
+        return 0;
+    if (rc == 0 && t->o->label_prior)
+        rc = kh_tuning_learn_prior(t, p, err);
+    return rc == 0 ? kh_tuning_calibrate(t, p, err) : rc;
+}
+
 /* Between the first line of the journal and the last. */
 static int run_method(
     kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
@@ -197,11 +209,7 @@ static int run_method(
     if (begun)
         kh_plm_set_cache(t->plm, kh_run_cache(run));
     if (rc == 0)
-        rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, &why) : m->run(t, opts, p, &why);
-    if (rc == 0 && t->o->label_prior)
-        rc = kh_tuning_learn_prior(t, p, &why);
-    if (rc == 0)
-        rc = kh_tuning_calibrate(t, p, &why);
+        rc = find_result(t, m, opts, p, &why);
     kh_plm_set_cache(t->plm, NULL);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);
@@ -258,6 +266,43 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
                   "method %s has no option \"%s\"; options are written name=value", m->name, *set)
             : kh_opts_set(row, opts, *set + n + 1, err);
     }
+    return rc;
+}
+
+int kh_method_try(kh_tuning *parent, const kh_method *m, const char *const *set,
+    const kh_tune_opts *o, kh_posterior **out, kh_err *err) {
+    kh_posterior *p = NULL;
+    kh_tuning t = { .plm = parent->plm,
+        .task = parent->task,
+        .train_row = parent->train_row,
+        .n_train = parent->n_train,
+        .dev_row = parent->dev_row,
+        .n_dev = parent->n_dev,
+        .o = o };
+    void *opts = kh_calloc(1, m->opts_size + 1);
+    *out = NULL;
+    if (!opts)
+        return kh_fail_memory(err);
+    kh_opts_init(m->opts, opts);
+    int rc = set_options(m, opts, set, err);
+    if (rc == 0)
+        rc = prepare(&t, m, opts, err);
+    if (rc == 0)
+        rc = kh_posterior_new(&p, m->name, t.plm, t.task, err);
+    if (rc == 0 && m->soft)
+        rc = kh_posterior_set_space(p, &t.space, err);
+    kh_tuning_begin(&t);
+    t.started = parent->started; /* budgets of time are those of the whole run */
+    if (rc == 0)
+        rc = find_result(&t, m, opts, p, err);
+    parent->dev_queries += t.dev_queries;
+    kh_opts_free(m->opts, opts);
+    kh_free(opts);
+    tuning_free(&t);
+    if (rc != 0)
+        kh_posterior_free(p);
+    else
+        *out = p;
     return rc;
 }
 

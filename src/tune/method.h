@@ -22,6 +22,7 @@ typedef struct kh_method {
     kh_access access;    /* the least that the box must let out */
     bool soft;           /* searches soft prompts */
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
+    bool chooses;        /* its result is that of another method, finished by it */
     bool holds;          /* knows in the end what its result answers on dev (kh_tuning_hold) */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;
@@ -40,6 +41,7 @@ typedef struct kh_method {
     int (*run)(kh_tuning *, const void *opts, kh_posterior *, kh_err *err);
 } kh_method;
 
+extern const kh_method kh_method_auto;
 extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble,
     kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
@@ -54,6 +56,11 @@ int kh_tuning_forecast(kh_tuning *, const kh_method *, const void *opts, kh_err 
 /* Begins the run in its folder, or takes it up again if all that decides its result is the same
  * (terms.c). */
 int kh_tuning_begin_run(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
+
+/* For a method that tries others: runs m with options "name=value" beside its defaults, on the rows
+ * and the box of t, to a finished posterior. Its questions and its time count as t's. */
+int kh_method_try(kh_tuning *t, const kh_method *m, const char *const *set, const kh_tune_opts *,
+    kh_posterior **out, kh_err *err);
 
 /* kh_tune with options that are already in the method's own struct. */
 int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *,

@@ -1,0 +1,257 @@
+/* packed.c - see packed.h: opening and closing of engines, and what both kinds of pass share. */
+#include "model/packed.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+#include <math.h>
+#include <string.h>
+
+static kh_precision resolve(kh_precision p, const kh_kernels *k) {
+    if (p != KH_PRECISION_AUTO)
+        return p;
+    return strcmp(k->name, "avx512") == 0 ? KH_BF16 : KH_F32; /* that row multiplies bf16 */
+}
+
+const char *kh_precision_name(kh_precision p) {
+    static const char *const NAMES[] = {
+        [KH_F32] = "f32", [KH_BF16] = "bf16", [KH_INT8] = "int8", [KH_PRECISION_AUTO] = "auto"
+    };
+    return NAMES[p];
+}
+
+float *kh_tensor_floats(const kh_tensor *t) {
+    float *out = kh_aligned((size_t)t->rows * (size_t)t->cols * sizeof *out);
+    for (int r = 0; out && r < t->rows; r++)
+        kh_tensor_row(t, r, out + (size_t)r * (size_t)t->cols);
+    return out;
+}
+
+void kh_dense_free(kh_dense *d) {
+    kh_free(d->w);
+    kh_free(d->bias);
+    *d = (kh_dense){ 0 };
+}
+
+bool kh_dense_pack(kh_engine *e, kh_precision precision, kh_dense *d, const kh_tensor *w[2],
+    const kh_tensor *b[2]) {
+    int parts = w[1] ? 2 : 1;
+    bool biased = b[0] && b[0]->data;
+    d->k = w[0]->cols;
+    d->n = w[0]->rows * parts;
+    d->precision = precision;
+    d->w = kh_aligned(kh_packed_bytes(e->kernels, precision, d->k, d->n));
+    d->bias = biased ? kh_aligned((size_t)d->n * sizeof *d->bias) : NULL;
+    float *all = kh_aligned((size_t)d->n * (size_t)d->k * sizeof *all);
+    bool ok = d->w && (d->bias || !biased) && all;
+    for (int p = 0; ok && p < parts; p++) {
+        for (int r = 0; r < w[p]->rows; r++)
+            kh_tensor_row(
+                w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
+        if (biased)
+            kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
+    }
+    if (ok)
+        e->kernels->pack(precision, all, d->k, d->n, d->w);
+    kh_free(all);
+    return ok;
+}
+
+static bool pack_one(kh_engine *e, kh_dense *d, const kh_tensor *w, const kh_tensor *b) {
+    return kh_dense_pack(
+        e, e->precision, d, (const kh_tensor *[2]){ w }, (const kh_tensor *[2]){ b });
+}
+
+/* A vector, if the model has it; gains that are counted from 1 become plain ones. */
+static bool pack_vector(const kh_engine *e, float **out, const kh_tensor *t, bool gain) {
+    *out = t->data ? kh_tensor_floats(t) : NULL;
+    if (*out && gain && e->model->config.arch->norm == KH_NORM_RMS_PLUS)
+        for (int i = 0; i < t->cols; i++)
+            (*out)[i] += 1;
+    return *out || !t->data;
+}
+
+static bool layer_pack(kh_engine *e, int index) {
+    kh_packed_layer *p = &e->layer[index];
+    const kh_layer *l = &e->model->w.layer[index];
+    const struct {
+        float **out;
+        const kh_tensor *t;
+        bool gain;
+    } vector[] = { { &p->ln1_g, &l->ln1_g, true }, { &p->ln1_b, &l->ln1_b, false },
+        { &p->ln2_g, &l->ln2_g, true }, { &p->ln2_b, &l->ln2_b, false },
+        { &p->qn_g, &l->qn_g, true }, { &p->kn_g, &l->kn_g, true },
+        { &p->post1_g, &l->post1_g, true }, { &p->post2_g, &l->post2_g, true } };
+    bool ok = pack_one(e, &p->q, &l->q_w, &l->q_b) &&
+        kh_dense_pack(e, e->precision, &p->kv, (const kh_tensor *[2]){ &l->k_w, &l->v_w },
+            (const kh_tensor *[2]){ &l->k_b, &l->v_b }) &&
+        pack_one(e, &p->o, &l->o_w, &l->o_b) && pack_one(e, &p->up, &l->up_w, &l->up_b) &&
+        pack_one(e, &p->down, &l->down_w, &l->down_b) &&
+        (!l->gate_w.data || pack_one(e, &p->gate, &l->gate_w, &l->gate_b));
+    for (size_t i = 0; i < sizeof vector / sizeof vector[0] && ok; i++)
+        ok = pack_vector(e, vector[i].out, vector[i].t, vector[i].gain);
+    return ok;
+}
+
+/* The matrices of a layer that now exist twice. */
+static void layer_drop(kh_model *m, int index) {
+    kh_layer *l = &m->w.layer[index];
+    kh_tensor *all[] = { &l->q_w, &l->k_w, &l->v_w, &l->o_w, &l->up_w, &l->gate_w, &l->down_w };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        kh_model_drop(m, all[i]);
+}
+
+/* What stands outside the layers. */
+static bool head_pack(kh_engine *e) {
+    const kh_weights *w = &e->model->w;
+    bool ok = pack_vector(e, &e->ln_g, &w->ln_g, true) &&
+        pack_vector(e, &e->ln_b, &w->ln_b, false) &&
+        pack_vector(e, &e->final_g, &w->final_g, true) &&
+        pack_vector(e, &e->final_b, &w->final_b, false);
+    if (!ok || !w->head_w.data)
+        return ok;
+    return kh_dense_pack(e, KH_F32, &e->head, (const kh_tensor *[2]){ &w->head_w },
+               (const kh_tensor *[2]){ &w->head_b }) &&
+        pack_vector(e, &e->head_ln_g, &w->head_ln_g, true) &&
+        pack_vector(e, &e->head_ln_b, &w->head_ln_b, false);
+}
+
+int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
+    *out = NULL;
+    kh_engine *e = kh_calloc(1, sizeof *e);
+    if (!e) {
+        kh_model_close(m);
+        return kh_fail_memory(err);
+    }
+    e->model = m;
+    e->kernels = kh_kernels_pick();
+    e->precision = resolve(precision, e->kernels);
+    bool ok = (e->layer = kh_calloc((size_t)m->config.layers, sizeof *e->layer)) && head_pack(e);
+    int packed = 0;
+#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) reduction(+ : packed) if (ok)
+    for (int l = 0; l < m->config.layers; l++)
+        if (ok && layer_pack(e, l)) {
+            layer_drop(m, l);
+            packed++;
+        }
+    if (!ok || packed < m->config.layers) {
+        kh_engine_free(e);
+        return kh_fail_memory(err);
+    }
+    *out = e;
+    return 0;
+}
+
+void kh_engine_free(kh_engine *e) {
+    if (!e)
+        return;
+    for (int l = 0; e->layer && l < e->model->config.layers; l++) {
+        kh_packed_layer *p = &e->layer[l];
+        kh_dense *all[] = { &p->q, &p->kv, &p->o, &p->up, &p->gate, &p->down };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            kh_dense_free(all[i]);
+        float *vectors[] = { p->ln1_g, p->ln1_b, p->ln2_g, p->ln2_b, p->qn_g, p->kn_g, p->post1_g,
+            p->post2_g };
+        for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
+            kh_free(vectors[i]);
+    }
+    float *vectors[] = { e->ln_g, e->ln_b, e->head_ln_g, e->head_ln_b, e->final_g, e->final_b,
+        e->turns[0].table, e->turns[1].table };
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
+        kh_free(vectors[i]);
+    kh_dense_free(&e->head);
+    kh_dense_free(&e->decoder);
+    kh_causal_free(e);
+    kh_free(e->layer);
+    kh_model_close(e->model);
+    kh_free(e);
+}
+
+const kh_model *kh_engine_model(const kh_engine *e) { return e->model; }
+const kh_kernels *kh_engine_kernels(const kh_engine *e) { return e->kernels; }
+kh_precision kh_engine_precision(const kh_engine *e) { return e->precision; }
+
+void kh_dense_apply(const kh_engine *e, const kh_dense *d, const float *x, int rows,
+    const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
+    e->kernels->product(&(kh_product){ .precision = d->precision,
+                            .a = x,
+                            .lda = (size_t)d->k,
+                            .rows = rows,
+                            .k = d->k,
+                            .n = d->n,
+                            .w = d->w,
+                            .bias = d->bias,
+                            .residual = residual,
+                            .epilogue = epilogue,
+                            .c = y,
+                            .ldc = (size_t)d->n },
+        scratch);
+}
+
+kh_epilogue kh_epilogue_of(kh_act act) {
+    static const kh_epilogue OF[] = { [KH_ACT_GELU] = KH_GELU,
+        [KH_ACT_GELU_TANH] = KH_GELU_TANH,
+        [KH_ACT_RELU] = KH_RELU,
+        [KH_ACT_SILU] = KH_SILU };
+    return OF[act];
+}
+
+/* ------------------------------------------------------------------------------ vocabulary */
+
+int kh_decoder_pack(kh_engine *e, kh_err *err) {
+    const kh_weights *w = &e->model->w;
+    if (e->decoder.w ||
+        kh_dense_pack(e, e->precision == KH_F32 ? KH_F32 : KH_BF16, &e->decoder,
+            (const kh_tensor *[2]){ &w->decoder_w }, (const kh_tensor *[2]){ &w->decoder_b }))
+        return 0;
+    kh_dense_free(&e->decoder);
+    return kh_fail_memory(err);
+}
+
+int kh_labels_pack(kh_engine *e, const kh_words *words, kh_dense *d, kh_err *err) {
+    const kh_weights *w = &e->model->w;
+    int H = e->model->config.hidden;
+    bool biased = w->decoder_b.data;
+    float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row);
+    float *bias = biased ? kh_tensor_floats(&w->decoder_b) : NULL;
+    *d = (kh_dense){ .k = H,
+        .n = words->n_word,
+        .w = kh_aligned(kh_packed_bytes(e->kernels, KH_F32, H, words->n_word)),
+        .bias = biased ? kh_aligned((size_t)words->n_word * sizeof *bias) : NULL };
+    bool ok = row && d->w && (!biased || (bias && d->bias));
+    for (int k = 0; ok && k < words->n_word; k++) {
+        kh_tensor_row(&w->decoder_w, words->word[k].id[0], row + (size_t)k * (size_t)H);
+        if (biased)
+            d->bias[k] = bias[words->word[k].id[0]];
+    }
+    if (ok)
+        e->kernels->pack(KH_F32, row, H, words->n_word, d->w);
+    kh_free(row);
+    kh_free(bias);
+    return ok ? 0 : kh_fail_memory(err);
+}
+
+/* log(sum of e^x), safe for large x. */
+static float log_sum_exp(const float *x, int n) {
+    double top = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (int i = 0; i < n; i++)
+        sum += exp((double)x[i] - top);
+    return (float)(top + log(sum));
+}
+
+void kh_log_softmax(float *x, int n) {
+    float total = log_sum_exp(x, n);
+    for (int v = 0; v < n; v++)
+        x[v] -= total;
+}
+
+void kh_words_reduce(const kh_words *words, const float *score, size_t n, float *logits) {
+    for (size_t i = 0; i < n; i++, score += words->n_word, logits += words->n_label)
+        for (int k = 0, first = 0, end; k < words->n_label; k++, first = end) {
+            for (end = first; end < words->n_word && words->word[end].label == k; end++)
+                ;
+            logits[k] = end == first + 1 ? score[first] : log_sum_exp(score + first, end - first);
+        }
+}

@@ -1,0 +1,149 @@
+/* auto.c - several methods in turn, and the best of what they found.
+ *
+ * Candidates are tried from cheap to dear, as the box's access level allows: the template, then
+ * demonstrations, heads on hidden states of an open model, then a search for soft prompts with log-
+ * probabilities (bbt) or with labels only (smc). Each result is calibrated, and its cross-validated
+ * mean of -log p over the dev rows (finish.c) is what they are compared by: a score that few rows
+ * can bear, where accuracy is too coarse. The least wins, of equals the cheaper one, which came
+ * first.
+ *
+ * What is tried, and how long, is decided by questions, which are the same wherever the run is
+ * made. A budget of seconds, if one is given, is looked at between candidates and within searches,
+ * as by every method, and never while a resumed run replays its journal. */
+#include "tune/method.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/hooks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BUDGET = 20000 }; /* questions of all candidates together, unless told otherwise */
+
+typedef struct candidate {
+    const kh_method *method;
+    kh_access from, to; /* levels at which it is tried */
+    const char *const *set;
+    int share; /* percent of the budget that it may take; 0: as much as it needs */
+} candidate;
+
+#define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static const candidate CANDIDATES[] = {
+    { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0 },
+    { &kh_method_feature_mlp, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, SET("states=mean"), 0 },
+    { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10 },
+    { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
+        SET("pop=10", "sigma=6", "dev-every=2"), 60 },
+    { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, SET("first-draws=12"), 80 },
+};
+enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
+
+/* The soft prompts of its searches: few vectors and dimensions, so that questions are short and a
+ * few thousand of them get somewhere. */
+enum { SLOTS = 5, DIM = 50 };
+
+static bool allowed(const candidate *c, const kh_plm *plm) {
+    kh_access have = kh_plm_describe(plm).access;
+    return have >= c->from && have <= c->to;
+}
+
+static long long budget_of(const kh_tuning *t) {
+    return t->o->max_queries > 0 ? t->o->max_queries : BUDGET;
+}
+
+/* What the run has tried so far, and the best of it. */
+typedef struct trials {
+    kh_tuning *t;
+    kh_posterior *best;
+    kh_buf json; /* the table, as an array */
+    int n;
+} trials;
+
+static void note(trials *x, const kh_posterior *p, long long queries) {
+    kh_tuning *t = x->t;
+    char facts[KH_FACTS];
+    kh_buf_printf(&x->json,
+        "%s{\"method\": \"%s\", \"score\": %.17g, \"dev\": %.17g, \"queries\": %lld}",
+        x->n ? ", " : "", p->method, p->score, p->dev, queries);
+    snprintf(facts, sizeof facts, "method=%s score=%.4f", p->method, p->score);
+    x->n++;
+    kh_tuning_report(
+        t, "auto", &(kh_generation){ -1, x->n, x->n, N_CANDIDATE, p->dev, facts, 0, false });
+}
+
+/* One candidate; a result that is better than the best so far takes its place. */
+static int try_one(trials *x, const candidate *c, kh_err *err) {
+    kh_tuning *t = x->t;
+    kh_tune_opts o = *t->o;
+    bool prior = c->method->access < KH_ACCESS_WEIGHTS &&
+        kh_plm_describe(t->plm).access >= KH_ACCESS_LOGPROBS &&
+        !(c->method->soft && c->method->access == KH_ACCESS_LABELS);
+    long long before = kh_tuning_queries(t), left = budget_of(t) - before;
+    o.space.slots = SLOTS;
+    o.space.dim = DIM;
+    o.uncalibrated = false;
+    o.max_queries = c->share > 0 ? budget_of(t) * c->share / 100 : 0;
+    if (t->o->max_queries > 0 && (o.max_queries == 0 || o.max_queries > left))
+        o.max_queries = left;
+    o.label_prior = !prior ? KH_LABEL_PRIOR_NONE : KH_LABEL_PRIOR_BATCH;
+    kh_posterior *p = NULL;
+    kh_err why = { 0 };
+    if (o.max_queries < 0 || (t->o->max_queries > 0 && left == 0))
+        return 0;
+    int rc = kh_method_try(t, c->method, c->set, &o, &p, &why);
+    if (rc == KH_EARG && x->n > 0) /* what is left of the budget is too small for it */
+        return 0;
+    if (rc != 0)
+        return kh_fail(err, rc, "%s", why.msg);
+    note(x, p, kh_tuning_queries(t) - before);
+    if (!x->best || p->score < x->best->score) {
+        kh_posterior_free(x->best);
+        x->best = p;
+    } else
+        kh_posterior_free(p);
+    return 0;
+}
+
+static int run_auto(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    (void)opts;
+    trials x = { .t = t, .json = kh_buf_init(1 << 20) };
+    int rc = 0;
+    for (int i = 0; i < N_CANDIDATE && rc == 0; i++)
+        if (allowed(&CANDIDATES[i], t->plm) && kh_tuning_may(t, 0, x.n > 0))
+            rc = try_one(&x, &CANDIDATES[i], err);
+    if (rc == 0 && !x.best)
+        rc = kh_fail(err, KH_EARG, "a budget of %lld queries is too small for any method",
+            t->o->max_queries);
+    if (rc == 0) {
+        kh_posterior own = *p; /* the caller's empty one goes, the best comes into its place */
+        *p = *x.best;
+        *x.best = own;
+        if (!t->stopped[0])
+            kh_tuning_stop(t, "%d methods were tried; %s is the best", x.n, p->method);
+        p->tried = kh_buf_failed(&x.json) ? NULL : kh_posterior_keep(p, x.json.data);
+        rc = p->tried ? 0 : kh_fail_memory(err);
+    }
+    kh_posterior_free(x.best);
+    kh_buf_free(&x.json);
+    return rc;
+}
+
+static void all_of_auto(const kh_tuning *t, const void *opts, kh_plan *most) {
+    (void)opts;
+    for (int i = 0; i < N_CANDIDATE; i++)
+        most->candidates += allowed(&CANDIDATES[i], t->plm);
+    most->train = budget_of(t);
+}
+
+const kh_method kh_method_auto = {
+    .name = "auto",
+    .summary = "several methods in turn, as the access level allows; the best one is returned",
+    .access = KH_ACCESS_LABELS,
+    .holds = true,
+    .chooses = true,
+    .most = all_of_auto,
+    .run = run_auto,
+};

@@ -1,0 +1,305 @@
+/* test_model_causal.c - the engine on decoders: against PyTorch's numbers and the plain pass, and
+ * the same bits however a question is cut, ordered, cached or spread. */
+#include "model_vectors.h"
+
+#include "model/engine.h"
+#include "model/reference.h"
+
+#define DECODERS "tests/vectors/decoders/"
+static const char *const NAMES[] = { "gpt2", "gpt2-no-prefix", "llama", "llama-linear", "llama3",
+    "mistral", "qwen2", "qwen3", "gemma3" };
+enum { N_NAMES = sizeof NAMES / sizeof *NAMES, ROWS = 5, SLOTS = 3, PROMPTS = 4, MOST = 24 };
+
+static kh_engine *open_engine(const char *name, kh_precision precision) {
+    char path[256];
+    kh_engine *e;
+    kh_err err;
+    snprintf(path, sizeof path, DECODERS "%s", name);
+    if (kh_engine_new(&e, open_model(path), precision, &err) != 0)
+        fail_msg("%s", err.msg);
+    return e;
+}
+
+static void hidden_states_are_pytorchs(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++) {
+        char path[256];
+        vector_case c;
+        kh_engine *e = open_engine(NAMES[i], KH_F32);
+        size_t H = (size_t)kh_engine_model(e)->config.hidden;
+        snprintf(path, sizeof path, DECODERS "%s/expected.txt", NAMES[i]);
+        FILE *f = fopen(path, "r");
+        assert_true(f && vector_next(f, &c));
+        float *out = malloc((size_t)c.n_id * H * sizeof *out), logits[64];
+        kh_single one;
+        kh_err err;
+        kh_single_init(&one, c.id, c.n_id);
+        for (int l = 0; l < c.layers; l++) {
+            size_t n = (size_t)c.n_id * H;
+            assert_int_equal(
+                kh_engine_hidden(e, &(kh_question){ .batch = &one.batch }, l, out, &err), 0);
+            double worst = vector_difference(out, c.hidden + (size_t)l * n, n);
+            if (!(worst < 2e-5))
+                fail_msg("%s: layer %d is off by %g", NAMES[i], l, worst);
+        }
+        for (int a = 0; a < c.n_at; a++) { /* log-probabilities are logits but for a constant */
+            assert_int_equal(kh_engine_vocabulary(e, &(kh_question){ .batch = &one.batch },
+                                 &c.at[a], 1, logits, &err),
+                0);
+            double shift = (double)logits[0] - c.logits[a][0];
+            for (int v = 0; v < 64; v++)
+                assert_true(fabs((double)logits[v] - c.logits[a][v] - shift) < 2e-5);
+        }
+        free(out);
+        vector_free(&c);
+        fclose(f);
+        kh_engine_free(e);
+    }
+}
+
+/* Five rows of different lengths with slots, before their texts or behind them; and words. */
+typedef struct sample {
+    int32_t id[ROWS * MOST], plain[PROMPTS][ROWS][MOST];
+    int length[ROWS], slot[ROWS], mask[ROWS], n_mask, label[ROWS], row[ROWS];
+    size_t start[ROWS + 1];
+    float *prompt;
+    int32_t prompt_id[PROMPTS][SLOTS];
+    kh_batch batch;
+} sample;
+
+static const int32_t WORD_ID[5][3] = { { 7 }, { 9, 11 }, { 9, 12, 30 }, { 9, 12 }, { 31 } };
+static const kh_word MULTIPLE[] = { { .id = WORD_ID[0], .n_id = 1, .label = 0 },
+    { .id = WORD_ID[1], .n_id = 2, .label = 0 }, { .id = WORD_ID[2], .n_id = 3, .label = 1 },
+    { .id = WORD_ID[3], .n_id = 2, .label = 2 } };
+static const kh_word SINGLE[] = { { .id = WORD_ID[0], .n_id = 1, .label = 0 },
+    { .id = WORD_ID[4], .n_id = 1, .label = 1 } };
+static const int ONE = 1;
+static const kh_words MULTIPLE_WORDS = {
+    .word = MULTIPLE, .n_word = 4, .n_label = 3, .n_mask = &ONE, .n_variant = 1
+};
+static const kh_words SINGLE_WORDS = {
+    .word = SINGLE, .n_word = 2, .n_label = 2, .n_mask = &ONE, .n_variant = 1
+};
+
+/* The soft prompts are word embeddings, so that every pair is also a plain sequence. */
+static void make_sample(sample *s, const kh_model *m, bool after) {
+    size_t H = (size_t)m->config.hidden, at = 0;
+    *s = (sample){ .n_mask = 1 };
+    s->prompt = malloc(PROMPTS * SLOTS * H * sizeof *s->prompt);
+    for (int p = 0; p < PROMPTS; p++)
+        for (int k = 0; k < SLOTS; k++) {
+            float *row = s->prompt + ((size_t)p * SLOTS + (size_t)k) * H;
+            s->prompt_id[p][k] = (p * 17 + k * 5 + 3) % 64;
+            kh_tensor_row(&m->w.word, s->prompt_id[p][k], row);
+            for (size_t i = 0; i < H; i++)
+                row[i] *= kh_config_word_scale(&m->config);
+        }
+    for (int r = 0; r < ROWS; r++) {
+        int text = 3 + (r * 7) % 9, n = 0;
+        s->start[r] = at;
+        s->slot[r] = after ? 1 + text : 1;
+        s->id[at + (size_t)n++] = 1; /* BOS */
+        for (int k = 0; k < SLOTS && !after; k++)
+            s->id[at + (size_t)n++] = 0;
+        if (!after)
+            s->id[at + (size_t)n++] = 6; /* the same in all rows */
+        for (int k = 0; k < text; k++)
+            s->id[at + (size_t)n++] = 3 + (r * 31 + k * 13) % 60;
+        for (int k = 0; k < SLOTS && after; k++)
+            s->id[at + (size_t)n++] = 0;
+        s->id[at + (size_t)n++] = 5;
+        s->id[at + (size_t)n++] = 8;
+        s->length[r] = n;
+        s->row[r] = r;
+        for (int p = 0; p < PROMPTS; p++)
+            for (int k = 0; k < n; k++) {
+                bool soft = k >= s->slot[r] && k < s->slot[r] + SLOTS;
+                s->plain[p][r][k] = soft ? s->prompt_id[p][k - s->slot[r]] : s->id[at + (size_t)k];
+            }
+        at += (size_t)n;
+        s->batch.max_len = n > s->batch.max_len ? n : s->batch.max_len;
+    }
+    s->start[ROWS] = at;
+    s->batch.n_row = s->batch.n_seq = ROWS;
+    s->batch.n_variant = 1;
+    s->batch.n_slot = SLOTS;
+    s->batch.id = s->id, s->batch.start = s->start, s->batch.n_mask = &s->n_mask;
+    s->batch.mask = s->mask, s->batch.slot = s->slot, s->batch.label = s->label;
+    s->batch.row = s->row;
+}
+
+/* The sum of the log-probabilities of a word's tokens after a sequence, by the plain pass. */
+static double reference_score(const kh_model *m, const int32_t *id, int n, const kh_word *w) {
+    int32_t all[MOST + 4];
+    float logits[64];
+    double sum = 0;
+    memcpy(all, id, (size_t)n * sizeof *id);
+    for (int t = 0; t < w->n_id; t++) {
+        int at = n + t - 1;
+        double total = 0;
+        kh_input in = { .id = all, .n_id = n + t };
+        assert_int_equal(
+            kh_reference_run(m, &in, &(kh_output){ .at = &at, .n_at = 1, .logits = logits }, NULL),
+            0);
+        for (int v = 0; v < 64; v++)
+            total += exp((double)logits[v]);
+        sum += (double)logits[w->id[t]] - log(total);
+        all[n + t] = w->id[t];
+    }
+    return sum;
+}
+
+static void ask(kh_engine *e, const sample *s, const kh_batch *b, const kh_words *w, int p0, int n,
+    float *out) {
+    kh_err err;
+    size_t size = SLOTS * (size_t)kh_engine_model(e)->config.hidden;
+    kh_question q = { b, w, KH_INJECT_EMBED_INPLACE, s->prompt + (size_t)p0 * size, n };
+    if (kh_engine_score(e, &q, out, &err) != 0)
+        fail_msg("%s", err.msg);
+}
+
+static void words_are_scored_as_the_plain_pass_does(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++)
+        for (int after = 0; after < 2; after++) {
+            char path[256];
+            sample s;
+            snprintf(path, sizeof path, DECODERS "%s", NAMES[i]);
+            kh_model *m = open_model(path);
+            kh_engine *e = open_engine(NAMES[i], KH_F32);
+            float out[PROMPTS * ROWS * 3];
+            make_sample(&s, m, after);
+            ask(e, &s, &s.batch, &MULTIPLE_WORDS, 0, PROMPTS, out);
+            for (int p = 0; p < PROMPTS; p++)
+                for (int r = 0; r < ROWS; r++) {
+                    double w[4];
+                    for (int k = 0; k < 4; k++)
+                        w[k] = reference_score(m, s.plain[p][r], s.length[r], &MULTIPLE[k]);
+                    const float *have = out + (p * ROWS + r) * 3;
+                    double want[3] = { log(exp(w[0]) + exp(w[1])), w[2], w[3] };
+                    for (int k = 0; k < 3; k++)
+                        if (!(fabs((double)have[k] - want[k]) < 2e-5))
+                            fail_msg("%s: prompt %d, row %d, label %d: %g, expected %g", NAMES[i],
+                                p, r, k, (double)have[k], want[k]);
+                }
+            free(s.prompt);
+            kh_engine_free(e);
+            kh_model_close(m);
+        }
+}
+
+/* Rows backwards, in memory of their own. */
+static void reverse(const sample *s, sample *out) {
+    *out = *s;
+    size_t at = 0;
+    for (int r = 0; r < ROWS; r++) {
+        int from = ROWS - 1 - r;
+        out->start[r] = at;
+        out->slot[r] = s->slot[from];
+        memcpy(out->id + at, s->id + s->start[from], (size_t)s->length[from] * sizeof *s->id);
+        at += (size_t)s->length[from];
+    }
+    out->start[ROWS] = at;
+    out->batch.id = out->id, out->batch.start = out->start, out->batch.slot = out->slot;
+}
+
+static void bits_depend_on_nothing_else(void **state) {
+    (void)state;
+    static const kh_precision PRECISION[] = { KH_F32, KH_BF16, KH_INT8 };
+    for (int i = 0; i < N_NAMES; i++)
+        for (int v = 0; v < 12; v++) {
+            bool after = v & 1, single = v & 2;
+            const kh_words *words = single ? &SINGLE_WORDS : &MULTIPLE_WORDS;
+            kh_engine *e = open_engine(NAMES[i], PRECISION[v / 4]);
+            size_t n_label = (size_t)words->n_label, row = n_label * sizeof(float);
+            float want[PROMPTS * ROWS * 3], have[PROMPTS * ROWS * 3];
+            sample s, back;
+            make_sample(&s, kh_engine_model(e), after);
+            reverse(&s, &back);
+            kh_threads_set(1);
+            ask(e, &s, &s.batch, words, 0, PROMPTS, want);
+            for (int threads = 1; threads <= 5; threads += 1 + threads) { /* 1, 3 */
+                kh_threads_set(threads == 3 ? 5 : threads);
+                ask(e, &s, &s.batch, words, 0, PROMPTS, have); /* texts are cached by now */
+                assert_memory_equal(want, have, PROMPTS * ROWS * row);
+            }
+            kh_threads_set(2);
+            kh_engine_cache(e, 1); /* nothing fits */
+            ask(e, &s, &s.batch, words, 0, PROMPTS, have);
+            assert_memory_equal(want, have, PROMPTS * ROWS * row);
+            kh_engine_cache(e, 0);
+            for (int p = PROMPTS - 1; p >= 0; p--) { /* one prompt at a time, rows backwards */
+                ask(e, &s, &back.batch, words, p, 1, have);
+                for (size_t r = 0; r < ROWS; r++)
+                    assert_memory_equal(want + ((size_t)p * ROWS + r) * n_label,
+                        have + (ROWS - 1 - r) * n_label, row);
+            }
+            for (size_t r = 0; r < ROWS; r++) { /* one row at a time */
+                kh_batch one = s.batch;
+                one.n_row = one.n_seq = 1;
+                one.start += r, one.slot += r, one.mask += r, one.label += r, one.row += r;
+                ask(e, &s, &one, words, 1, 1, have);
+                assert_memory_equal(want + (ROWS + r) * n_label, have, row);
+            }
+            free(s.prompt);
+            kh_engine_free(e);
+        }
+    kh_threads_set(0);
+}
+
+/* Rounded precisions stay near f32. */
+static void precisions_agree(void **state) {
+    (void)state;
+    for (int i = 0; i < N_NAMES; i++)
+        for (int v = 0; v < 2; v++) {
+            float exact[PROMPTS * ROWS * 2], rounded[PROMPTS * ROWS * 2], worst = 0;
+            kh_engine *f32 = open_engine(NAMES[i], KH_F32),
+                      *other = open_engine(NAMES[i], v ? KH_INT8 : KH_BF16);
+            sample s;
+            make_sample(&s, kh_engine_model(f32), true);
+            ask(f32, &s, &s.batch, &SINGLE_WORDS, 0, PROMPTS, exact);
+            ask(other, &s, &s.batch, &SINGLE_WORDS, 0, PROMPTS, rounded);
+            for (int k = 0; k < PROMPTS * ROWS * 2; k++)
+                worst = fmaxf(worst, fabsf(exact[k] - rounded[k]));
+            if (!(worst < 0.3f))
+                fail_msg("%s: %g away from f32", NAMES[i], (double)worst);
+            free(s.prompt);
+            kh_engine_free(f32);
+            kh_engine_free(other);
+        }
+}
+
+static void questions_that_are_refused(void **state) {
+    (void)state;
+    kh_engine *e = open_engine("llama", KH_F32);
+    sample s;
+    float out[PROMPTS * ROWS * 3];
+    kh_err err = { 0 };
+    make_sample(&s, kh_engine_model(e), false);
+    kh_question q = { &s.batch, &SINGLE_WORDS, KH_INJECT_POST_LN_ADD, s.prompt, 1 };
+    assert_int_equal(kh_engine_score(e, &q, out, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "post-ln-add has no place in it; take embed-inplace");
+    int32_t id[64] = { 1 };
+    kh_single one;
+    kh_single_init(&one, id, 49);
+    q = (kh_question){ .batch = &one.batch, .words = &SINGLE_WORDS };
+    assert_int_equal(kh_engine_score(e, &q, out, &err), KH_ELIMIT);
+    assert_says(&err, "a sequence of 49 tokens is longer than the 48 that the model can take");
+    kh_single_init(&one, id, 48);
+    q.words = &MULTIPLE_WORDS;
+    assert_int_equal(kh_engine_score(e, &q, out, &err), KH_ELIMIT);
+    assert_says(&err, "a sequence of 50 tokens, label word included");
+    free(s.prompt);
+    kh_engine_free(e);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hidden_states_are_pytorchs),
+        cmocka_unit_test(words_are_scored_as_the_plain_pass_does),
+        cmocka_unit_test(bits_depend_on_nothing_else),
+        cmocka_unit_test(precisions_agree),
+        cmocka_unit_test(questions_that_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
