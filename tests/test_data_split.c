@@ -279,9 +279,9 @@ static void folders_without_what_is_needed(void **state) {
     assert_int_equal(kh_test_open(&d, in_root("bare"), 16, 13, NULL, &err), KH_EMISSING);
     assert_says(&err, "bare: no test.tsv, test.csv or test.jsonl to judge on");
     assert_int_equal(kh_split_open(&s, in_root("nowhere"), 16, 13, NULL, &err), KH_EMISSING);
-    assert_says(&err, "nowhere: there is no such folder");
+    assert_says(&err, "nowhere: there is no such file or folder");
     assert_int_equal(kh_test_open(&d, in_root("nowhere"), 0, 0, NULL, &err), KH_EMISSING);
-    assert_says(&err, "nowhere: there is no such folder");
+    assert_says(&err, "nowhere: there is no such file or folder");
 }
 
 static void splits_of_a_folder_are_listed_in_order(void **state) {

@@ -288,7 +288,7 @@ static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir
 
 /* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
 static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair, kh_err *err) {
-    if (kh_dir_exists(pair))
+    if (kh_dir_exists(pair) || kh_file_exists(pair))
         return open_strangers(e, out, pair, err);
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair || !equals[1])
