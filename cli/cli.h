@@ -48,8 +48,8 @@ extern const cli_command cmd_demo;
 extern const cli_command cmd_tokenize, cmd_tokenizer_train;
 extern const cli_command cmd_data_check, cmd_data_stats, cmd_data_split, cmd_task_list,
     cmd_task_show, cmd_task_check;
-extern const cli_command cmd_pull, cmd_fill_mask, cmd_features, cmd_inspect, cmd_model_random,
-    cmd_model_prune;
+extern const cli_command cmd_pull, cmd_fill_mask, cmd_next, cmd_features, cmd_inspect,
+    cmd_model_random, cmd_model_prune, cmd_model_convert;
 extern const cli_command cmd_tune, cmd_eval, cmd_predict, cmd_compare, cmd_reproduce, cmd_pretrain;
 extern const cli_command cmd_runs, cmd_log;
 extern const cli_command cmd_serve, cmd_export;

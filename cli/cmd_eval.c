@@ -135,7 +135,7 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
             e->m.entropy, e->ambiguity, e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_third_party *o, kh_buf *out) {
+static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
@@ -302,7 +302,7 @@ void cli_judged_free(cli_judged *j) {
     if (!j->opts)
         return;
     if (j->eval.o)
-        kh_eval_free(&j->eval);
+        kh_eval_clear(&j->eval);
     kh_opts_free(eval_table, j->opts);
     kh_free(j->opts);
 }
@@ -316,6 +316,8 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
            results = kh_buf_init(KH_BUF_MAX);
     settle(o, args[0]);
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
+    if (rc == 0)
+        kh_plm_has_seen(run.plm, kh_posterior_describe(run.posterior).task, &cli_hooks);
     if (rc == 0 && (rc = kh_eval_run(&e, run.posterior, run.plm, &o->e, err)) == KH_EARG)
         rc = err->code = CLI_USAGE;
     if (rc == 0) {
@@ -339,7 +341,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     kh_buf_free(&text);
     kh_buf_free(&options);
     kh_buf_free(&results);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     cli_run_free(&run);
     return rc;
 }

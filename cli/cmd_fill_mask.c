@@ -45,44 +45,6 @@ typedef struct filler {
     kh_buf spelled, out;
 } filler;
 
-/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a
- * short sorted list. */
-static void find_best(const float *logprob, int vocab, int32_t *best, int top) {
-    int n = 0;
-    for (int32_t id = 0; id < vocab; id++) {
-        if (n == top && !(logprob[id] > logprob[best[n - 1]]))
-            continue;
-        int i = n < top ? n++ : n - 1;
-        for (; i > 0 && logprob[id] > logprob[best[i - 1]]; i--)
-            best[i] = best[i - 1];
-        best[i] = id;
-    }
-}
-
-static int put_token(filler *f, int rank, int32_t id, double logprob, kh_err *err) {
-    char *text = NULL;
-    size_t n = 0;
-    bool named = id < kh_tokenizer_size(f->tokenizer);
-    const char *token = named ? kh_tokenizer_token(f->tokenizer, id) : NULL;
-    int rc = token ? kh_tokenizer_decode(f->tokenizer, &id, 1, false, &text, &n, err) : 0;
-    if (rc != 0)
-        return rc;
-    if (!f->opts->json) {
-        kh_buf_printf(&f->out, "  %2d  %8.4f  %6d  ", rank + 1, logprob, id);
-        kh_json_quote(&f->out, text ? text : "", n);
-        kh_buf_char(&f->out, '\n');
-    } else {
-        kh_buf_printf(
-            &f->out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
-        kh_json_quote(&f->out, token ? token : "", token ? strlen(token) : 0);
-        kh_buf_text(&f->out, ",\"text\":");
-        kh_json_quote(&f->out, text ? text : "", n);
-        kh_buf_char(&f->out, '}');
-    }
-    kh_text_free(text);
-    return 0;
-}
-
 /* One text of a chunk, whose masks are `first` to `after` - 1 of the chunk's. */
 static int put_result(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
     bool json = f->opts->json;
@@ -94,14 +56,15 @@ static int put_result(filler *f, const cli_chunk *c, int text, int first, int af
     kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
     for (int m = first; m < after; m++) {
         const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
-        find_best(logprob, vocab, f->best, top);
+        cli_best_tokens(logprob, vocab, f->best, top);
         if (json)
             kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "",
                 f->at[m] - (int)c->start[text]);
         else if (after - first > 1)
             kh_buf_printf(&f->out, " mask %d of %d\n", m - first + 1, after - first);
         for (int i = 0; i < top; i++) {
-            int rc = put_token(f, i, f->best[i], (double)logprob[f->best[i]], err);
+            int rc = cli_put_token(
+                &f->out, f->tokenizer, json, i, f->best[i], (double)logprob[f->best[i]], err);
             if (rc != 0)
                 return rc;
         }

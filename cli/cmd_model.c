@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "train/convert.h"
 #include "train/prune_model.h"
 #include "model/random_model.h"
 #include "text/tokenizer.h"
@@ -239,4 +240,70 @@ const cli_command cmd_model_prune = {
     .opts = prune_table,
     .opts_size = sizeof(prune_opts),
     .run = run_prune,
+};
+
+/* ------------------------------------------------------------------------------------- convert */
+
+typedef struct convert_opts {
+    const char *model, *out;
+    int format, type;
+    bool json;
+} convert_opts;
+
+enum { FORMAT_GGUF, FORMAT_SAFETENSORS };
+static const kh_dtype convert_types[] = { KH_DTYPE_Q8_0, KH_DTYPE_Q4_0, KH_DTYPE_BF16, KH_DTYPE_F16,
+    KH_DTYPE_F32 };
+
+static const kh_opt convert_table[] = {
+    { "model", KH_OPT_TEXT, offsetof(convert_opts, model), .arg = "DIR|FILE|builtin",
+        .help = "a model folder or GGUF file", .required = true },
+    { "format", KH_OPT_CHOICE, offsetof(convert_opts, format), "gguf", .arg = "gguf|safetensors",
+        .help = "the container" },
+    { "type", KH_OPT_CHOICE, offsetof(convert_opts, type), "bf16", .arg = "q8_0|q4_0|bf16|f16|f32",
+        .help = "how matrices are stored" },
+    { "out", KH_OPT_TEXT, offsetof(convert_opts, out), .arg = "FILE|DIR",
+        .help = "the GGUF file, or the folder, to write", .required = true },
+    CLI_JSON_OPTION(convert_opts),
+    { 0 },
+};
+
+static int run_convert(void *opts, int n_args, char **args, kh_err *err) {
+    (void)n_args, (void)args;
+    const convert_opts *o = opts;
+    kh_converted c;
+    int rc = kh_model_convert(&c,
+        &(kh_convert_opts){ .model = o->model,
+            .out = o->out,
+            .gguf = o->format == FORMAT_GGUF,
+            .dtype = convert_types[o->type],
+            .hooks = &cli_hooks },
+        err);
+    if (rc != 0)
+        return rc;
+    if (o->json)
+        printf(
+            "{\"tensors\":%d,\"bytes_before\":%zu,\"bytes\":%zu}\n", c.tensors, c.before, c.after);
+    else
+        printf("%s: %d tensors, %.1f MB of weights, %.1f before\n", o->out, c.tensors,
+            (double)c.after / 1e6, (double)c.before / 1e6);
+    return 0;
+}
+
+const cli_command cmd_model_convert = {
+    .name = "model convert",
+    .args = "",
+    .summary = "Write a model in another container or number format",
+    .text = "Makes a GGUF file of a folder, or a folder of a GGUF file. In a GGUF file matrices\n"
+            "may be rounded to blocks of 8 bits (q8_0: half of bf16) or 4 bits (q4_0: about\n"
+            "a third of it, as word embeddings have 8); an encoder keeps its\n"
+            "masked-language-model head, and the tokenizer goes along. Such files are for\n"
+            "keyhole: llama.cpp has other names, and no masked-language-model heads.\n"
+            "\n"
+            "Examples\n"
+            "  keyhole model convert --model builtin --type q8_0 --out small.gguf\n"
+            "  keyhole fill-mask --model small.gguf \"The film was <mask>.\"\n"
+            "  keyhole model convert --model tinyllama.gguf --format safetensors --out tinyllama",
+    .opts = convert_table,
+    .opts_size = sizeof(convert_opts),
+    .run = run_convert,
 };

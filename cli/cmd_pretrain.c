@@ -12,13 +12,13 @@
 #include <string.h>
 
 typedef struct pretrain_opts {
-    kh_strings corpus, probe_task, probe_data;
+    kh_strings corpus, rows, probe_task, probe_data;
     const char *valid, *tokenizer, *config, *arch, *init, *out, *seq_schedule;
     int family, layers, hidden, heads, inner, positions;
-    int steps, batch_tokens, seq_len, windows, decay, dtype, shards, eval_every, eval_tokens,
-        probe_rows;
-    double tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate, dropout,
-        valid_share;
+    int steps, batch_tokens, seq_len, windows, decay, dtype, precision, shards, eval_every,
+        eval_tokens, probe_rows;
+    double rows_share, tokens, lr, warmup, floor, weight_decay, clip, beta1, beta2, eps, mask_rate,
+        dropout, valid_share;
     double checkpoint_every, budget_time;
     uint64_t seed;
     bool whole_word, recompute, resume, json;
@@ -28,6 +28,10 @@ typedef struct pretrain_opts {
 static const kh_opt pretrain_table[] = {
     { "corpus", KH_OPT_LIST, AT(corpus), .arg = "FILE[:WEIGHT]",
         .help = "plain text, one text a line; weight 2 comes twice as often", .required = true },
+    { "rows", KH_OPT_LIST, AT(rows), .arg = "TASK=DIR[:WEIGHT]",
+        .help = "also train rows of DIR, in the task's templates, their label's word at the mask" },
+    { "rows-share", KH_OPT_NUMBER, AT(rows_share), "0.67", .min = 0, .max = 1, .arg = "X",
+        .help = "share of rows, of tokens and of the loss; the rest is text" },
     { "tokenizer", KH_OPT_TEXT, AT(tokenizer), .arg = "FILE|DIR",
         .help = "whose ids the model learns", .required = true },
     { "out", KH_OPT_TEXT, AT(out), .arg = "DIR", .help = "the model's folder", .required = true },
@@ -86,6 +90,8 @@ static const kh_opt pretrain_table[] = {
     { "dropout", KH_OPT_NUMBER, AT(dropout), "0", .min = 0, .max = 0.9, .arg = "X",
         .help = "share of hidden numbers and attention that a step sets to 0; BERT was trained "
                 "with 0.1" },
+    { "precision", KH_OPT_CHOICE, AT(precision), "f32", .arg = "f32|bf16",
+        .help = "of large products; bf16 is faster on CPUs that have it" },
     { "recompute", KH_OPT_FLAG, AT(recompute),
         .help =
             "compute layers twice instead of keeping what they made: less memory, the same bits" },
@@ -106,7 +112,7 @@ static const kh_opt pretrain_table[] = {
         .arg = "SECONDS", .help = "how often" },
     { "budget-time", KH_OPT_NUMBER, AT(budget_time), "0", .min = 0, .max = 1e9, .arg = "SECONDS",
         .help = "stop then; --resume goes on" },
-    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16",
+    { "dtype", KH_OPT_CHOICE, AT(dtype), "f32", .arg = "f32|f16|bf16|q8_0",
         .help = "how model.safetensors stores numbers" },
     { "shards", KH_OPT_INT, AT(shards), "4", .min = 1, .max = 1024, .arg = "N",
         .help = "parts of a batch that threads share; another number gives other bits" },
@@ -281,9 +287,11 @@ static void print_result(const pretrain_opts *o, const kh_pretrained *r) {
 static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args, (void)args;
     const pretrain_opts *o = opts;
-    const kh_hooks hooks = { show, show_log, NULL };
-    cli_corpus corpus;
+    const kh_hooks hooks = { .progress = show, .log = show_log };
+    cli_corpus corpus, rows = { 0 };
     int rc = cli_corpus_parse(&corpus, &o->corpus, err);
+    if (rc == 0)
+        rc = cli_rows_parse(&rows, &o->rows, err);
     kh_pretrain_opts p = {
         .corpus = { .file = (const char *const *)corpus.path,
             .weight = corpus.weight,
@@ -291,10 +299,16 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
             .valid = o->valid,
             .valid_share = o->valid_share,
             .hooks = &hooks },
+        .rows = { .task = (const char *const *)rows.task,
+            .dir = (const char *const *)rows.path,
+            .weight = rows.weight,
+            .n = rows.n,
+            .hooks = &hooks },
+        .rows_share = o->rows_share,
         .tokenizer = o->tokenizer,
         .init = o->init,
         .out = o->out,
-        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype),
+        .dtype = (kh_dtype)(KH_DTYPE_F32 + o->dtype), /* in the order of the enum */
         .batch_tokens = o->batch_tokens,
         .joined = o->windows == 1,
         .adamw = { .lr = o->lr,
@@ -309,6 +323,7 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         .mask_rate = o->mask_rate,
         .whole_word = o->whole_word,
         .dropout = o->dropout,
+        .bf16 = o->precision == 1,
         .recompute = o->recompute,
         .seed = o->seed,
         .shards = o->shards,
@@ -337,6 +352,7 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
             print_result(o, &result);
     }
     cli_corpus_free(&corpus);
+    cli_corpus_free(&rows);
     return rc;
 }
 
@@ -349,7 +365,8 @@ const cli_command cmd_pretrain = {
             "The folder also keeps the state of the run: stop it with Ctrl-C, or kill it,\n"
             "and --resume goes on to the very weights that it would have reached. The same\n"
             "seed gives the same weights for any number of threads. log.tsv holds losses,\n"
-            "rate and probes for plots.\n"
+            "rate and probes for plots. With --rows it also learns to answer questions:\n"
+            "rows of a train file that neither the test file nor a ready-made split holds.\n"
             "\n"
             "  keyhole tokenizer train --corpus text.txt --vocab 16000 --out tok.json\n"
             "  keyhole pretrain --corpus text.txt --tokenizer tok.json --out model \\\n"
@@ -359,6 +376,8 @@ const cli_command cmd_pretrain = {
             "      --probe-task sst2 --probe-data data/sst2\n"
             "  keyhole pretrain --corpus domain.txt --init roberta-base \\\n"
             "      --tokenizer roberta-base --out adapted --lr 1e-4 --steps 2000\n"
+            "  keyhole pretrain --corpus domain.txt --init adapted --tokenizer adapted \\\n"
+            "      --rows tickets.json=data/tickets --out asked --lr 1e-4 --steps 500\n"
             "  keyhole fill-mask --model model 'The film was <mask>.'",
     .opts = pretrain_table,
     .opts_size = sizeof(pretrain_opts),

@@ -90,6 +90,7 @@ typedef struct job {
     const char **why; /* [plan.n] why a run failed */
     kh_arena memory;
     double started, deadline; /* deadline 0: none */
+    const char *noted;        /* the last task that the model was said to have seen */
     double weight_done, weight_left;
     int at, n_done, n_new, n_failed;
 } job;
@@ -167,12 +168,14 @@ static int tune(job *j, const kh_planned *r, const char *dir,
             &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
     if (rc == 0)
         rc = get_box(j, m->access, &plm, err);
+    if (rc == 0 && j->noted != r->on->task && kh_plm_has_seen(plm, task, &cli_hooks))
+        j->noted = r->on->task;
     if (rc == 0 && !forecast)
         rc = kh_run_open(&run, dir, &keep, err);
     kh_meter before = plm ? kh_plm_meter(plm) : (kh_meter){ 0 };
     double start = kh_clock();
     if (rc == 0) {
-        kh_hooks hooks = { on_progress, cli_hooks.log, j };
+        kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
         kh_tune_opts t = { .space = space_of(j),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
@@ -249,7 +252,7 @@ static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_
 
 /* The same rows for all methods, so that they can be compared row by row. */
 static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost, kh_err *err) {
-    kh_hooks hooks = { on_progress, cli_hooks.log, j };
+    kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
     kh_eval_opts o = { .data = r->data,
         .split = KH_EVAL_TEST,
         .rows = r->rows,
@@ -277,7 +280,7 @@ static int judge(job *j, const kh_planned *r, const char *dir, kh_manifest *cost
         cost->eval_seconds = kh_clock() - start;
         rc = save_eval(&e, r, dir, err);
     }
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_plm_close(own);
     kh_posterior_free(post);
     return rc;

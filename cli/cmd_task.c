@@ -4,7 +4,10 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/alloc.h"
+#include "base/file.h"
 #include "data/task.h"
+#include "model/config.h"
 
 #include <string.h>
 
@@ -94,12 +97,25 @@ typedef struct view {
     const kh_task *task;
     kh_tokenizer *tok;
     kh_words *words;
+    bool next; /* the model continues texts */
 } view;
 
 static void close_view(view *v) {
     kh_words_free(v->words);
     kh_tokenizer_close(v->tok);
     kh_task_close(v->task);
+}
+
+/* Whether a model folder, or file, is that of a decoder; a tokenizer alone is none. */
+static bool is_decoder(const char *model) {
+    kh_config c;
+    size_t n = strlen(model);
+    if (n > 5 && strcmp(model + n - 5, ".gguf") == 0)
+        return true;
+    char *path = kh_path_join(model, "config.json");
+    bool causal = path && kh_config_read(&c, path, NULL) == 0 && c.arch->causal;
+    kh_free(path);
+    return causal;
 }
 
 static int open_view(view *v, const char *task, const show_opts *o, kh_err *err) {
@@ -109,6 +125,9 @@ static int open_view(view *v, const char *task, const show_opts *o, kh_err *err)
         rc = kh_tokenizer_open(&v->tok, o->model, err);
     if (rc == 0 && o->model)
         rc = kh_words_new(&v->words, v->task, v->tok, o->exact, err);
+    v->next = rc == 0 && o->model && is_decoder(o->model);
+    if (v->next)
+        kh_words_continue(v->words);
     return rc;
 }
 
@@ -116,7 +135,7 @@ static int open_view(view *v, const char *task, const show_opts *o, kh_err *err)
 static int problems(const view *v, kh_buf *out) {
     int n = 0;
     const kh_words *w = v->words;
-    if (kh_tokenizer_special(v->tok, KH_TOKEN_MASK) < 0) {
+    if (!v->next && kh_tokenizer_special(v->tok, KH_TOKEN_MASK) < 0) {
         kh_buf_text(out,
             "the tokenizer has no mask token; a masked language model, such as BERT or RoBERTa, is "
             "needed\n");
@@ -157,9 +176,11 @@ static void notes(const view *v, kh_buf *out) {
         if (word->n_token > 1) {
             kh_buf_printf(out, "\"%s\" (%s) is %d tokens, ", word->text, label, word->n_token);
             put_tokens(v, word, out);
-            kh_buf_text(out,
-                w->paper_exact ? "; the first counts\n"
-                               : "; all words are then scored by their mean log-probability\n");
+            if (w->paper_exact)
+                kh_buf_text(out, "; the first counts\n");
+            else
+                kh_buf_printf(out, "; all words are then scored by their %slog-probability\n",
+                    w->next && !w->mean ? "whole " : "mean ");
         }
         if (other && word->same < 0 && (word->first_same > i || other->first_same != i))
             kh_buf_printf(out, "\"%s\" (%s) and \"%s\" (%s) start with the same token\n",
@@ -215,8 +236,11 @@ static int run_show(void *opts, int n_args, char **args, kh_err *err) {
         rc = print_buf(&b, err);
         goto done;
     }
-    printf("task           %s\ntemplate       %s\nsoft template  %s\nmetric         %s\nlabels\n",
-        v.task->name, v.task->plain, v.task->soft, kh_metric_name(v.task->metric));
+    printf("task           %s\ntemplate       %s\nsoft template  %s\n%smetric         %s\nlabels\n",
+        v.task->name, kh_task_template(v.task, false, v.next),
+        kh_task_template(v.task, true, v.next),
+        v.next ? "asked by       a continuation: the label word follows the template\n" : "",
+        kh_metric_name(v.task->metric));
     print_words(&v);
     if (v.words) {
         problems(&v, &bad);

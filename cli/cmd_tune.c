@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "data/chat.h"
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
@@ -31,8 +32,9 @@ typedef struct tune_opts {
     kh_http_opts http;
     uint64_t seed;
     int shots, precision, access, max_queries, groups, label_prior, calibrate;
-    double max_seconds, price;
-    bool paper_exact, force, resume, dry, json, json_progress, skip, eval;
+    int word_score;
+    double max_seconds, price, cache;
+    bool chat, paper_exact, force, resume, dry, json, json_progress, skip, eval;
 } tune_opts;
 
 static const kh_opt tune_table[] = {
@@ -63,6 +65,12 @@ static const kh_opt tune_table[] = {
     KH_SPACE_ROWS(tune_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(tune_opts, precision), "f32",
         .arg = "f32|bf16|int8|auto", .help = "of the model; bf16 is faster where the CPU has it" },
+    { "word-score", KH_OPT_CHOICE, offsetof(tune_opts, word_score), "sum", .arg = "sum|mean",
+        .help = "how a decoder scores label words of several tokens" },
+    { "chat", KH_OPT_FLAG, offsetof(tune_opts, chat),
+        .help = "wrap the template as the decoder's own chat format says" },
+    { "cache-memory", KH_OPT_NUMBER, offsetof(tune_opts, cache), .min = 0, .max = 1e9, .arg = "MB",
+        .help = "for keys and values of texts that a decoder keeps; 0: a quarter of the memory" },
     { "access", KH_OPT_CHOICE, offsetof(tune_opts, access), "logprobs",
         .arg = "labels|logprobs|weights",
         .help = "what the model may let out; methods with gradients raise it to weights" },
@@ -111,7 +119,8 @@ typedef struct tune {
     char *model, *data, *out; /* from the root; the run's name */
     bool made;                /* the task was made from the labels */
     cli_judged judged;
-    const kh_task *task;
+    const kh_task *opened; /* the task as it was read or made, */
+    kh_task task;          /* and as it is asked */
     kh_split split;
     kh_plm *plm;
     kh_posterior *posterior;
@@ -298,6 +307,24 @@ static int settle(tune *u, int n_args, char **args, kh_err *err) {
     return 0;
 }
 
+/* The chat format of the model's folder. */
+static int find_chat(tune *u, kh_err *err) {
+    const kh_chat *chat;
+    if (kh_is_url(u->o->model))
+        return kh_fail(err, CLI_USAGE, "--chat needs the folder of the model, not a service");
+    int rc = kh_chat_find(&chat, u->o->model, err);
+    if (rc == 0)
+        u->task.chat = chat->name;
+    return rc;
+}
+
+/* The task as it was opened, with what options say of it. */
+static int take_task(tune *u, kh_err *err) {
+    u->task = *u->opened;
+    u->task.mean = u->task.mean || u->o->word_score;
+    return u->o->chat ? find_chat(u, err) : 0;
+}
+
 static int check_options(const tune_opts *o, const kh_method *m, kh_err *err) {
     if (o->resume && o->force)
         return kh_fail(err, CLI_USAGE,
@@ -315,12 +342,12 @@ static int check_options(const tune_opts *o, const kh_method *m, kh_err *err) {
 static int open_task(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     if (o->task)
-        return kh_task_open(&u->task, o->task, err);
+        return kh_task_open(&u->opened, o->task, err);
     u->made = true;
     char *path = kh_path_join(o->out, "task.json");
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc == 0 && o->resume && kh_file_exists(path))
-        rc = kh_task_open(&u->task, path, err);
+        rc = kh_task_open(&u->opened, path, err);
     kh_free(path);
     return rc;
 }
@@ -329,7 +356,9 @@ static int open_task(tune *u, kh_err *err) {
 static void say_rows(const tune *u) {
     const tune_opts *o = u->o;
     kh_dataset *test;
-    kh_dataset_opts read = { .task = u->task, .skip_bad_rows = o->skip, .label_names = !u->task };
+    kh_dataset_opts read = {
+        .task = u->opened ? &u->task : NULL, .skip_bad_rows = o->skip, .label_names = !u->opened
+    };
     int n_test = 0;
     if (kh_test_open(&test, o->data, o->shots, o->seed, &read, NULL) == 0)
         n_test = kh_dataset_size(test);
@@ -348,7 +377,7 @@ static void say_rows(const tune *u) {
 static int write_task(const tune *u, kh_err *err) {
     kh_buf json = kh_buf_init(1 << 24);
     char *path = kh_path_join(u->o->out, "task.json");
-    kh_task_json(u->task, &json);
+    kh_task_json(u->opened, &json);
     int rc = path && !kh_buf_failed(&json) ? kh_file_write(path, json.data, json.len, err)
                                            : kh_fail_memory(err);
     kh_free(path);
@@ -363,14 +392,16 @@ static int make_task(tune *u, kh_err *err) {
     kh_task_search s = { .name = name,
         .ask = !kh_is_url(o->model) && o->access != KH_ACCESS_LABELS && !o->dry,
         .hooks = &cli_hooks };
-    int rc = name ? kh_task_make(&u->task, u->plm, u->split.train, &s, err) : kh_fail_memory(err);
+    int rc = name ? kh_task_make(&u->opened, u->plm, u->split.train, &s, err) : kh_fail_memory(err);
     kh_free(name);
+    if (rc == 0)
+        rc = take_task(u, err);
     if (rc != 0)
         return rc;
-    fprintf(stderr, "keyhole: task: %s;", u->task->plain);
-    for (int k = 0; k < u->task->n_label && k < 8; k++)
-        fprintf(stderr, "%s %s", k ? "," : "", u->task->label[k].word[0]);
-    fprintf(stderr, "%s\n", u->task->n_label > 8 ? ", ..." : "");
+    fprintf(stderr, "keyhole: task: %s;", u->task.plain);
+    for (int k = 0; k < u->task.n_label && k < 8; k++)
+        fprintf(stderr, "%s %s", k ? "," : "", u->task.label[k].word[0]);
+    fprintf(stderr, "%s\n", u->task.n_label > 8 ? ", ..." : "");
     return o->dry ? 0 : write_task(u, err);
 }
 
@@ -382,9 +413,12 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     int rc = check_options(o, m, err);
     if (rc == 0)
         rc = open_task(u, err);
-    kh_dataset_opts read = {
-        .task = u->task, .skip_bad_rows = o->skip, .label_names = !u->task, .hooks = &cli_hooks
-    };
+    if (rc == 0 && u->opened)
+        rc = take_task(u, err);
+    kh_dataset_opts read = { .task = u->opened ? &u->task : NULL,
+        .skip_bad_rows = o->skip,
+        .label_names = !u->opened,
+        .hooks = &cli_hooks };
     if (rc == 0 && u->made) /* before a folder is made: most mistakes are in the data */
         rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
     if (rc == 0 && u->made)
@@ -399,10 +433,17 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
         .precision = (kh_precision)o->precision,
         .hooks = &cli_hooks,
         .http = &o->http,
-        .ranks = cli_ranks };
+        .ranks = cli_ranks,
+        .cache = (size_t)(o->cache * 1e6) };
     if (rc == 0)
         rc = kh_plm_open(&u->plm, o->model, &box, err);
-    return rc == 0 && u->made && !u->task ? make_task(u, err) : rc;
+    if (rc == 0 && u->made && !u->opened)
+        rc = make_task(u, err);
+    if (rc == 0)
+        kh_plm_has_seen(u->plm, &u->task, &cli_hooks);
+    if (rc == 0 && o->chat && !kh_plm_describe(u->plm).next)
+        rc = kh_fail(err, CLI_USAGE, "--chat is for decoders; %s fills masks", o->model);
+    return rc;
 }
 
 /* The options that a posterior was made with, from its JSON object, for the method's own struct. */
@@ -444,7 +485,7 @@ static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
     }
     if (rc == 0 && !m->soft && m != &kh_method_model_tuning && !kh_is_url(o->model))
         rc = kh_crossfit(
-            &lines, m, opts, u->plm, u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
+            &lines, m, opts, u->plm, &u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
     if (rc == 0 && lines.len > 0)
         rc = kh_file_write(path, lines.data, lines.len, err);
     if (opts)
@@ -458,7 +499,7 @@ static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
 static int run_method(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
-    kh_hooks hooks = { cli_monitor_progress, cli_hooks.log, &u->watch };
+    kh_hooks hooks = { .progress = cli_monitor_progress, .log = cli_hooks.log, .user = &u->watch };
     kh_tune_opts t = { .space = o->space,
         .label_prior = (kh_label_prior)o->label_prior,
         .seed = o->seed,
@@ -478,7 +519,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .forecast = on_forecast };
     cli_monitor_signals();
     int rc = kh_method_run(
-        &u->posterior, m, o->method_opts, u->plm, u->task, u->split.train, u->split.dev, &t, err);
+        &u->posterior, m, o->method_opts, u->plm, &u->task, u->split.train, u->split.dev, &t, err);
     int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
     if (rc == 0)
         rc = closed;
@@ -501,7 +542,7 @@ static int judge(tune *u, kh_err *err) {
     int rc = cli_judge(&u->judged, u->posterior, u->plm, u->o->out, JUDGED_MOST, &own);
     if (rc == KH_EMISSING) {
         kh_log(&cli_hooks, KH_WARN, "not judged: %s", own.msg);
-        kh_eval_free(&u->judged.eval);
+        kh_eval_clear(&u->judged.eval);
         u->judged.eval.o = NULL;
         return 0;
     }
@@ -530,7 +571,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     kh_posterior_free(u.posterior);
     kh_plm_close(u.plm);
     kh_split_close(&u.split);
-    kh_task_close(u.task);
+    kh_task_close(u.opened);
     return rc;
 }
 

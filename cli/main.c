@@ -1,6 +1,7 @@
 /* main.c - finds the subcommand, parses its options by table, runs it, prints its one error
  * sentence. */
 #include "cli.h"
+#include "monitor.h"
 #include "launcher.h"
 #include "suggest.h"
 
@@ -24,10 +25,12 @@ const cli_command *const cli_commands[] = {
     &cmd_task_show,
     &cmd_task_check,
     &cmd_fill_mask,
+    &cmd_next,
     &cmd_features,
     &cmd_inspect,
     &cmd_model_random,
     &cmd_model_prune,
+    &cmd_model_convert,
     &cmd_pull,
     &cmd_pretrain,
     &cmd_tune,
@@ -101,7 +104,13 @@ static void show_log(void *user, kh_level level, const char *line) {
     fprintf(stderr, "keyhole: %s%s\n", level == KH_WARN ? "warning: " : "", line);
 }
 
-const kh_hooks cli_hooks = { show_progress, show_log, NULL };
+/* A signal that "keyhole tune" and its like have caught ends waiting, too. */
+static int must_stop(void *user) {
+    (void)user;
+    return cli_monitor_signal();
+}
+
+const kh_hooks cli_hooks = { .progress = show_progress, .log = show_log, .stop = must_stop };
 
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err) {
     if (line->max == 0)

@@ -136,3 +136,42 @@ int cli_texts_ask(cli_texts *t, const cli_asker *asker, int most, kh_err *err) {
     chunk_free(&c);
     return rc;
 }
+
+/* The K largest log-probabilities, largest first, smaller ids first among equals: insertion into a
+ * short sorted list. */
+void cli_best_tokens(const float *logprob, int vocab, int32_t *best, int top) {
+    int n = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        if (n == top && !(logprob[id] > logprob[best[n - 1]]))
+            continue;
+        int i = n < top ? n++ : n - 1;
+        for (; i > 0 && logprob[id] > logprob[best[i - 1]]; i--)
+            best[i] = best[i - 1];
+        best[i] = id;
+    }
+}
+
+int cli_put_token(kh_buf *out, const kh_tokenizer *tokenizer, bool json, int rank, int32_t id,
+    double logprob, kh_err *err) {
+    char *text = NULL;
+    size_t n = 0;
+    bool named = id < kh_tokenizer_size(tokenizer);
+    const char *token = named ? kh_tokenizer_token(tokenizer, id) : NULL;
+    int rc = token ? kh_tokenizer_decode(tokenizer, &id, 1, false, &text, &n, err) : 0;
+    if (rc != 0)
+        return rc;
+    if (!json) {
+        kh_buf_printf(out, "  %2d  %8.4f  %6d  ", rank + 1, logprob, id);
+        kh_json_quote(out, text ? text : "", n);
+        kh_buf_char(out, '\n');
+    } else {
+        kh_buf_printf(
+            out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
+        kh_json_quote(out, token ? token : "", token ? strlen(token) : 0);
+        kh_buf_text(out, ",\"text\":");
+        kh_json_quote(out, text ? text : "", n);
+        kh_buf_char(out, '}');
+    }
+    kh_text_free(text);
+    return 0;
+}

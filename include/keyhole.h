@@ -1,19 +1,69 @@
-/* keyhole.h - a distribution over soft prompts for a frozen language model, and the classifier made
- * of it.
+/* clang-format off */
+/* keyhole.h - a distribution over prompts for a frozen language model, and the classifier made of it.
  *
- * This header is the manual of libkeyhole. It follows the flow of the data: text becomes ids, rows
- * become encoded batches, a model answers questions about them.
+ * This header is the manual of libkeyhole. The whole method is this program (examples/method.c):
+ *
+ *     #include <keyhole.h>
+ *     #include <stdio.h>
+ *     #include <string.h>
+ *
+ *     int main(int argc, char **argv) {
+ *         const char *model = argc > 1 ? argv[1] : "builtin";
+ *         const char *data = argc > 2 ? argv[2] : "examples/reviews";
+ *         const char *text = argc > 3 ? argv[3] : "a gorgeous film", *run = "method-run";
+ *         const kh_task *task = NULL;
+ *         kh_split rows = { 0 };
+ *         kh_plm *box = NULL;
+ *         kh_posterior *posterior = NULL;
+ *         kh_eval *eval = NULL;
+ *         kh_classifier *classifier = NULL;
+ *         kh_classified said;
+ *         kh_row row = { .a = text, .n_a = strlen(text), .label = -1 };
+ *         kh_plm_opts access = { .access = KH_ACCESS_LABELS };
+ *         kh_tune_opts o = kh_tune_defaults();
+ *         kh_eval_opts judge = kh_eval_defaults();
+ *         kh_err err;
+ *         o.seed = 13, o.space.dim = 50, o.space.slots = 10, o.max_queries = 8000;
+ *         o.data = judge.data = data, judge.rows = 100;
+ *
+ *         int rc = kh_task_open(&task, data, &err) ||
+ *             kh_split_open(&rows, data, 0, 0, &(kh_dataset_opts){ .task = task }, &err) ||
+ *             kh_plm_open(&box, model, &access, &err) ||
+ *             kh_tune(&posterior, "smc", NULL, box, task, rows.train, rows.dev, &o, &err) ||
+ *             kh_posterior_save(posterior, run, &err) ||
+ *             kh_eval_new(&eval, posterior, box, &judge, &err) || kh_eval_save(eval, run, NULL, &err) ||
+ *             kh_classifier_open(&classifier, run, box, &err) ||
+ *             kh_classifier_run(classifier, &row, 1, &said, NULL, NULL, &err);
+ *         if (rc)
+ *             fprintf(stderr, "%s\n", err.msg);
+ *         else {
+ *             kh_eval_info e = kh_eval_describe(eval);
+ *             printf("accuracy %.3f, calibration error %.3f\n", e.value.accuracy, e.value.ece);
+ *             printf("\"%s\": %s, %.2f%s%s\n", text, task->label[said.label].name, said.confidence,
+ *                 said.abstain ? ", abstain" : "",
+ *                 said.out_of_distribution ? ", not my kind of text" : "");
+ *         }
+ *         kh_classifier_close(classifier), kh_eval_free(eval), kh_posterior_free(posterior);
+ *         kh_plm_close(box), kh_split_close(&rows), kh_task_close(task);
+ *         return rc != 0;
+ *     }
+ *
+ * The header follows the flow of the data: text becomes ids, rows become encoded batches, a box
+ * answers questions about them, a method turns answers into a posterior, and the posterior predicts,
+ * abstains and is judged. Other examples: own_box.c, a box of one's own; simulator.c,
+ * likelihood-free inference on a simulator of one's own.
  *
  * Conventions, everywhere
  *   - Fallible calls return int: 0 done; > 0 recoverable, or more to come; < 0 failed. The last
- * parameter, kh_err *err (NULL is allowed), then holds a code and one full sentence for a person.
+ *     parameter, kh_err *err (NULL is allowed), then holds a code and one full sentence for a person.
  *   - open/close own OS resources, new/free own memory, init fills the caller's struct. close and
- * free accept NULL.
+ *     free accept NULL.
  *   - The library never prints, never exits, and touches no file that it was not asked to touch.
  *   - Text is UTF-8 with a length; it may hold NUL bytes. Invalid bytes become U+FFFD as Python's
- * errors="replace" does.
+ *     errors="replace" does.
  *   - Nothing here is random unless a seed is an argument; the same seed gives the same bits.
  */
+/* clang-format on */
 #ifndef KEYHOLE_H
 #define KEYHOLE_H
 
@@ -64,8 +114,18 @@ typedef struct kh_err {
     char msg[1024]; /* one sentence: the file, the place, what was found, what was expected */
 } kh_err;
 
+/* For callbacks: fills *err (NULL is allowed) and returns the code. */
+KH_API int kh_err_set(kh_err *err, int code, const char *sentence);
+
 /* The meaning of a code; never NULL. */
 KH_API const char *kh_code_text(int code);
+
+/* A list of strings, borrowed from whoever filled it. */
+typedef struct kh_strings {
+    const char **item; /* [n] */
+    int n;
+    size_t cap; /* the library's business; 0 in a list of the caller's */
+} kh_strings;
 
 /* ------------------------------------------------------------------------------- log, progress */
 
@@ -83,6 +143,9 @@ typedef struct kh_hooks {
     int (*progress)(void *user, const kh_progress *);
     void (*log)(void *user, kh_level, const char *line);
     void *user;
+    /* Asked several times a second while others are waited for, such as a service that wants a
+     * pause: non-zero ends the call with KH_STOPPED. */
+    int (*stop)(void *user);
 } kh_hooks;
 
 /* ------------------------------------------------------------------------------------- threads */
@@ -177,17 +240,26 @@ typedef struct kh_task {
     const char *name;
     const char *plain; /* the template for use without a soft prompt */
     const char *soft;  /* the template with {prompt} */
+    /* The same for models that continue texts, whose templates end with {mask}; NULL: the others.
+     */
+    const char *next_plain, *next_soft;
+    const char *chat; /* the chat format that these are wrapped in, see data/chat.h; NULL: none */
+    bool mean;        /* words of several tokens count by the mean of their log-probabilities */
     const kh_label *label;
     int n_label;
     kh_metric metric;
     bool pair;           /* two texts a row */
     bool newline_escape; /* a backslash and an n in a text stand for a line break and become a space
                             (Yelp) */
-    void *memory;        /* NULL for a built-in task */
+    const struct kh_task *variant; /* [n_variant] other templates and words for the same labels;
+                                      only "pretrain --rows" uses them */
+    int n_variant;
+    void *memory; /* NULL for a built-in task */
 } kh_task;
 
-/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli) or a task
- * file (JSON; see "keyhole task show NAME --json" for one to start from). */
+/* The name of a built-in task (sst2, yelp, imdb, agnews, dbpedia, mrpc, rte, snli, mnli), a task
+ * file, or a data folder with a task.json in it (JSON; see "keyhole task show NAME --json" for one
+ * to start from). */
 KH_API int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err);
 /* The same from JSON in memory; messages call it by `name`. */
 KH_API int kh_task_parse(
@@ -313,7 +385,8 @@ typedef struct kh_words {
     const int *n_mask; /* [n_variant], the lengths of words in tokens, ascending, each once */
     int n_variant;
     bool paper_exact;
-    bool mean; /* see above; set it after kh_words_new */
+    bool next; /* they continue texts: n_variant is 1, whatever their lengths */
+    bool mean; /* see above */
     void *memory;
 } kh_words;
 
@@ -321,6 +394,8 @@ typedef struct kh_words {
  * the word without. */
 KH_API int kh_words_new(
     kh_words **out, const kh_task *, const kh_tokenizer *, bool paper_exact, kh_err *err);
+/* The same words for a model that continues texts. */
+KH_API void kh_words_continue(kh_words *);
 /* Refuses words that cannot work: unknown to the tokenizer, or the very same tokens for two
  * classes. */
 KH_API int kh_words_check(const kh_words *, const kh_task *, kh_err *err);
@@ -331,6 +406,7 @@ KH_API void kh_words_free(kh_words *);
 typedef enum kh_placement {
     KH_SLOTS_TEMPLATE, /* where the soft template says; after BOS if {prompt} comes first in it */
     KH_SLOTS_PREFIX, /* in front of BOS, and the template is the plain one (PEFT's prompt tuning) */
+    KH_SLOTS_AFTER,  /* right after the last text of the plain template */
 } kh_placement;
 
 typedef struct kh_batch_opts {
@@ -436,13 +512,15 @@ KH_API void kh_model_close(kh_model *);
 typedef struct kh_model_info {
     const char *type; /* "bert", "roberta", ... as config.json calls it */
     int layers, hidden, heads, inner, vocab;
-    int max_tokens;       /* the longest sequence, special tokens and soft prompt included */
-    bool head;            /* has a masked-language-model head */
-    bool tied;            /* whose decoder is the word-embedding matrix */
-    kh_dtype dtype;       /* of the word embeddings in the file */
-    size_t params;        /* a tied decoder is counted once */
-    size_t bytes;         /* of weights in memory */
-    uint64_t fingerprint; /* over sizes and all weights; not over names, shards or the folder */
+    int max_tokens;         /* the longest sequence, special tokens and soft prompt included */
+    bool head;              /* has a masked-language-model head */
+    bool tied;              /* whose decoder is the word-embedding matrix */
+    kh_dtype dtype;         /* of the word embeddings in the file */
+    size_t params;          /* a tied decoder is counted once */
+    size_t bytes;           /* of weights in memory */
+    uint64_t fingerprint;   /* over sizes and all weights; not over names, shards or the folder */
+    const char *seen_tasks; /* names, with commas, of tasks whose train rows it has learned from:
+                               "seen_tasks" of config.json; lives as long as the model */
 } kh_model_info;
 KH_API kh_model_info kh_model_describe(const kh_model *);
 
@@ -529,6 +607,8 @@ typedef struct kh_plm_opts {
     const kh_http_opts *http; /* for a URL; NULL: the defaults */
     kh_ranks *ranks; /* that answer with this process; NULL: none. The first open box has them; they
                         outlive it */
+    size_t cache; /* bytes for keys and values of texts that a decoder keeps; 0: a quarter of the
+                     memory. Answers do not depend on it */
 } kh_plm_opts;
 
 /* model: a folder in Hugging Face layout with its tokenizer; "builtin"; or the URL of a service,
@@ -536,6 +616,36 @@ typedef struct kh_plm_opts {
  * asked for. */
 KH_API int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *, kh_err *err);
 KH_API void kh_plm_close(kh_plm *);
+
+struct kh_question;
+
+/* A box of one's own: a model in the same process, or a client of whatever answers. Its functions
+ * get the caller's `self`, are called from the thread that asks, and return 0; > 0 or < 0 with *err
+ * filled (kh_err_set) fail the question. examples/own_box.c is a whole one. */
+typedef struct kh_box {
+    const char *name;      /* what records and messages call it; copied */
+    kh_access access;      /* KH_ACCESS_LABELS or KH_ACCESS_LOGPROBS: no more is ever let out */
+    const char *tokenizer; /* file or folder (kh_tokenizer_open): cuts texts into the ids it gets */
+    int hidden;            /* numbers in a row of a soft prompt; 0: it takes no soft prompts */
+    int max_len;           /* tokens of the longest sequence */
+    uint64_t fingerprint;  /* changes whenever answers could: posteriors are tied to it */
+    bool next;             /* it continues texts rather than fill masks: kh_batch_opts.next */
+    bool energy;           /* its logits are absolute, so that energies can be taken of them */
+    /* Of the word embeddings that soft prompts stand among; they scale the prior. std 0 means 1. */
+    double embedding_mean, embedding_std;
+    /* row [hidden]: the word embedding of an id, for injection modes embed-*; NULL: there is none
+     */
+    int (*embedding_row)(void *self, int32_t id, float *row, kh_err *err);
+    /* logits [n_prompt, n_row, n_label] of the labels, up to a constant for each row; NULL at
+     * access level labels. */
+    int (*score)(void *self, const struct kh_question *, float *logits, kh_err *err);
+    /* label [n_prompt, n_row], each within 0 .. n_label - 1; NULL: the best of score. */
+    int (*answer)(void *self, const struct kh_question *, int *label, kh_err *err);
+    void (*close)(void *self); /* called by kh_plm_close; NULL: nothing to do */
+} kh_box;
+
+/* The table is copied; `tokenizer` is opened. On failure `close` is not called. */
+KH_API int kh_plm_new(kh_plm **out, const kh_box *, void *self, kh_err *err);
 
 /* What may be known of any box. */
 typedef struct kh_plm_info {
@@ -546,15 +656,20 @@ typedef struct kh_plm_info {
     int max_len;          /* tokens in a sequence, slots included */
     uint64_t fingerprint; /* of weights and tokenizer */
     const char *precision, *kernels;
-    const char *opened; /* the folder, word or URL that kh_plm_open was given */
-    const char *model;  /* what a service calls its model; NULL: `opened` is its name */
-    bool next;          /* it continues texts rather than fill masks: kh_batch_opts.next */
-    int ranks;          /* processes that share the work: several under mpirun or srun */
+    const char *opened;     /* the folder, word or URL that kh_plm_open was given */
+    const char *model;      /* what a service calls its model; NULL: `opened` is its name */
+    bool next;              /* it continues texts rather than fill masks: kh_batch_opts.next */
+    int ranks;              /* processes that share the work: several under mpirun or srun */
+    const char *seen_tasks; /* as kh_model_info's; NULL: not known */
     bool energy; /* kh_plm_score_energy gives energies: the level is not labels, and what is behind
                     shows absolute logits */
 } kh_plm_info;
 KH_API kh_plm_info kh_plm_describe(const kh_plm *);
 KH_API const kh_tokenizer *kh_plm_tokenizer(const kh_plm *); /* lives as long as the box */
+
+/* Whether the model behind the box says that it has learned from train rows of this task, which are
+ * then not few-shot to it; one line of warning, unless hooks is NULL. */
+KH_API bool kh_plm_has_seen(const kh_plm *, const kh_task *, const kh_hooks *hooks);
 
 /* What the box was asked so far. A query is one prompt with one row. Answers that a resumed run had
  * already (src/run) count as if they were given now, in `seconds` too, but not as calls. */
@@ -643,7 +758,8 @@ typedef enum kh_p0 {
 typedef struct kh_space_opts {
     int dim;             /* of z */
     int slots;           /* rows of P */
-    int inject;          /* kh_inject: where P enters the model */
+    int inject;          /* kh_inject: where P enters; post-ln-add is embed-inplace in a decoder */
+    int placement;       /* 0: where the soft template says; 1: right after the text */
     int projection;      /* kh_projection */
     int p0;              /* kh_p0 */
     const char *p0_text; /* for KH_P0_TEXT */
@@ -668,6 +784,8 @@ typedef struct kh_posterior_info {
     kh_access
         access; /* KH_ACCESS_LABELS: samples vote; otherwise their probabilities are averaged */
     int samples, dim;              /* dim 0: no soft prompt */
+    int slots, hidden;             /* a prompt has slots x hidden numbers; 0 without */
+    kh_inject inject;              /* and enters the model so */
     const kh_task *task;           /* as it was when tuning */
     const char *model, *precision; /* the folder it was tuned on, and how */
     uint64_t fingerprint;          /* of weights and tokenizer */
@@ -682,6 +800,15 @@ typedef struct kh_posterior_info {
 } kh_posterior_info;
 KH_API kh_posterior_info kh_posterior_describe(
     const kh_posterior *); /* lives as long as the posterior */
+
+/* Its samples: z [samples, dim] (NULL with dim 0), and weights [samples] that add up to one. They
+ * live as long as the posterior. */
+KH_API const float *kh_posterior_z(const kh_posterior *);
+KH_API const float *kh_posterior_weights(const kh_posterior *);
+/* The soft prompt that a sample stands for, A z + P0: prompt [slots, hidden]. The box must be of
+ * the posterior's model; it is asked nothing. */
+KH_API int kh_posterior_prompt(
+    const kh_posterior *, kh_plm *, int sample, float *prompt, kh_err *err);
 
 /* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL:
  * the posterior's own), is refused with a sentence that names what differs. Posterior, box and task
@@ -993,6 +1120,33 @@ typedef struct kh_decision {
 KH_API kh_decision kh_decide(
     const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
+/* -- a run folder as one classifier -- */
+
+/* Posterior, model, predictor and decisions, opened and closed together. */
+typedef struct kh_classifier kh_classifier;
+/* run: the folder of "keyhole tune" or of kh_posterior_save. box: what answers, borrowed; NULL: the
+ * model folder that the run was tuned on is opened. A run that was tuned on a service needs a box.
+ */
+KH_API int kh_classifier_open(kh_classifier **out, const char *run, kh_plm *box, kh_err *err);
+KH_API void kh_classifier_close(kh_classifier *);
+KH_API const kh_posterior *kh_classifier_posterior(const kh_classifier *);
+KH_API kh_plm *kh_classifier_box(kh_classifier *);
+/* Whether the folder has decisions (decisions.json): when to abstain, sets of classes, what is
+ * out-of-distribution. */
+KH_API bool kh_classifier_decides(const kh_classifier *);
+
+typedef struct kh_classified {
+    int label;                /* the most probable class */
+    double confidence;        /* its probability */
+    bool abstain;             /* better not answer: the promised risk would not hold */
+    bool out_of_distribution; /* not the kind of text it was tuned for */
+    int set_size;             /* classes in the conformal set; -1 without decisions */
+} kh_classified;
+/* out [n]; p [n, n_label] the distributions and set [n, n_label] the conformal sets (without
+ * decisions the label alone): either may be NULL. */
+KH_API int kh_classifier_run(kh_classifier *, const kh_row *rows, int n, kh_classified *out,
+    double *p, bool *set, kh_err *err);
+
 /* -- calibration -- */
 
 typedef enum kh_calibration {
@@ -1026,6 +1180,69 @@ KH_API int kh_calibrator_crossfit(kh_calibration, const double *x, const int *la
     int n_label, int n_fold, double *p, kh_err *err);
 KH_API int kh_calibrator_open(kh_calibrator *out, const char *path, kh_err *err); /* a JSON file */
 KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *err);
+
+/* ---------------------------------------------- a posterior, judged on rows (src/posterior) */
+
+typedef enum kh_eval_split { KH_EVAL_TEST, KH_EVAL_DEV, KH_EVAL_TRAIN } kh_eval_split;
+
+typedef struct kh_eval_opts {
+    /* The rows, labelled: of a data folder or a file (NULL: that of tuning, and of a file the rows
+     * held out; of another file all), or of memory. `dev` are the rows that decisions are fitted on;
+     * without them there are no decisions. */
+    const char *data;
+    const char *run; /* the posterior's folder, for cross-fitted answers; NULL: none */
+    bool compare;    /* ask the template alone, too, to tell whether the classifier is worse */
+    const kh_dataset *test, *dev; /* not NULL: `data` is not read for these */
+    int split;                    /* kh_eval_split: which rows of the folder are judged */
+    int rows;                     /* judge at most so many, drawn by the seed; 0: all */
+    kh_strings ood; /* out-of-distribution rows: NAME=DIR, a task and where its rows are; or a folder
+                       or file, rows for the template of the classifier, whatever their labels */
+    kh_decision_opts decide;
+    kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
+    uint64_t seed;               /* of rows drawn */
+    const kh_hooks *hooks;
+} kh_eval_opts;
+KH_API kh_eval_opts kh_eval_defaults(void); /* decisions and intervals as their own defaults say */
+
+/* The classifier's answers to rows it has not seen, judged. Posterior, box and what opts point to
+ * must outlive it. */
+typedef struct kh_eval kh_eval;
+KH_API int kh_eval_new(
+    kh_eval **out, const kh_posterior *, kh_plm *, const kh_eval_opts *, kh_err *err);
+KH_API void kh_eval_free(kh_eval *);
+
+typedef struct kh_eval_info {
+    int rows, dev_rows, n_label;
+    long long queries;
+    kh_metrics value, low, high; /* without bootstrap low and high are NaN */
+    /* Under the decisions that were fitted on dev; NaN without. */
+    bool decided;
+    double coverage, risk;           /* share of rows answered, share of wrong answers among them */
+    double covered, set_size, empty; /* conformal sets: hold the true class; mean size; empty */
+    double flagged;                  /* share of rows called out-of-distribution */
+    int n_ood;                       /* sets of out-of-distribution rows */
+} kh_eval_info;
+KH_API kh_eval_info kh_eval_describe(const kh_eval *);
+KH_API kh_answers kh_eval_answers(
+    const kh_eval *); /* p and true labels; lives as long as it does */
+KH_API const kh_decisions *kh_eval_decisions(const kh_eval *); /* NULL: there were no dev rows */
+
+typedef struct kh_eval_ood_info {
+    const char *name;
+    int rows;
+    double flagged;           /* share called out-of-distribution; NaN without decisions */
+    int n_score;              /* by kh_score: */
+    kh_ood value[KH_N_SCORE]; /* how well each score tells these rows from the others */
+} kh_eval_ood_info;
+KH_API kh_eval_ood_info kh_eval_ood(const kh_eval *, int i);
+
+/* results.json as text (doc/results-schema.md); kh_text_free it. run: what it calls the folder. */
+KH_API int kh_eval_json(const kh_eval *, const char *run, char **json, kh_err *err);
+/* report.html as text: one page with plots (by gnuplot, if it is there), tables and rows. */
+KH_API int kh_eval_html(const kh_eval *, const char *run, char **html, kh_err *err);
+/* Writes decisions.json into the run's folder, results.json and report.html into `dir` (NULL: the
+ * run's). */
+KH_API int kh_eval_save(const kh_eval *, const char *run, const char *dir, kh_err *err);
 
 /* ------------------------------------------------------ everything that must survive (src/run) */
 
@@ -1079,6 +1296,32 @@ KH_API void kh_run_info_free(kh_run_info *);
 
 /* The name of method number i ("manual", "icl", "bbt", ...), or NULL after the last. */
 KH_API const char *kh_method_name(int i);
+
+typedef struct kh_method_info {
+    const char *name;
+    const char *summary; /* one line */
+    kh_access access;    /* the least that the box must let out */
+    bool soft;           /* searches soft prompts: the box must take them */
+} kh_method_info;
+KH_API bool kh_method_describe(int i, kh_method_info *out); /* false after the last */
+
+/* An option of a method, which kh_tune takes as "name=value". */
+typedef enum kh_option_type {
+    KH_OPTION_FLAG,   /* true or false */
+    KH_OPTION_INT,    /* a whole number within min .. max */
+    KH_OPTION_NUMBER, /* a number within min .. max; min = max = 0: any */
+    KH_OPTION_TEXT,
+    KH_OPTION_CHOICE, /* one of choices, "first|second|..." */
+} kh_option_type;
+typedef struct kh_option {
+    const char *name, *help;
+    const char *value; /* the default, as it would be written */
+    kh_option_type type;
+    const char *choices; /* NULL unless it is a choice */
+    double min, max;
+} kh_option;
+/* Option number i of a method; false after the last, and for a method that is not there. */
+KH_API bool kh_method_option(const char *method, int i, kh_option *out);
 
 /* Numbers are upper limits: a run may stop before. */
 typedef struct kh_forecast {
@@ -1134,6 +1377,178 @@ KH_API kh_tune_opts kh_tune_defaults(void);
 KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *,
     const kh_task *, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *,
     kh_err *err);
+
+/* ---------------------------------------- likelihood-free inference on a simulator (src/tune) */
+
+/* The samplers behind the labels-only methods, for any problem: z has the prior N(0, prior_var I),
+ * and can be tried. Another prior is a map of z, made in the callback: theta = a + (b - a) Phi(z)
+ * is uniform on [a, b]. One of the two functions is given. */
+typedef struct kh_problem {
+    int dim;          /* of z */
+    double prior_var; /* 0 means 1 */
+    /* What z [dim] would have made us observe: x [n_obs]. noise [n_noise] are standard normal
+     * numbers, the only source of randomness: the same z and noise give the same x. */
+    int (*simulate)(void *user, const float *z, const double *noise, float *x, kh_err *err);
+    int n_obs, n_noise;
+    const float *observed; /* [n_obs] */
+    /* How far x is from what was observed; NULL: the Euclidean distance. */
+    double (*distance)(void *user, const float *x);
+    double unit; /* distances count in whole units; 0: 1/100 of the mean distance of prior draws */
+    /* Or: the label that z gives to each row, label [n_row] in 0 .. n_class - 1. */
+    int (*answer)(void *user, const float *z, int *label, kh_err *err);
+    int n_row, n_class;
+    const int *truth; /* [n_row] */
+    void *user;
+} kh_problem;
+
+typedef struct kh_sample_opts {
+    long long max_simulations; /* stop before more; 0: no limit but the sampler's own */
+    const kh_hooks *hooks; /* progress after each population; non-zero stops with what is there */
+} kh_sample_opts;
+
+/* Weighted draws from p(z | what was observed), approximately. */
+typedef struct kh_samples {
+    int n, dim;
+    float *z;        /* [n, dim] */
+    double *weight;  /* [n] they add up to one */
+    double distance; /* no sample is farther away, in distance or wrong labels; NaN: unknown */
+    long long simulations; /* that it took */
+    char stopped[256];     /* why it ended */
+} kh_samples;
+
+/* sampler: "abc-rejection", "abc-smc", "smc" (recommended in many dimensions) or "snpe"; set: its
+ * options as "name=value", ending in NULL; opts NULL means all zero. The same seed gives the same
+ * bits. Free the samples, failed ones too. */
+KH_API int kh_sample(kh_samples *out, const char *sampler, const char *const *set,
+    const kh_problem *, uint64_t seed, const kh_sample_opts *opts, kh_err *err);
+KH_API void kh_samples_free(kh_samples *);
+KH_API const char *kh_sampler_name(int i); /* NULL after the last */
+KH_API bool kh_sampler_option(const char *sampler, int i, kh_option *out);
+
+/* ----------------------------------------------------------------- CMA-ES by ask and tell
+ * (src/tune) */
+
+/* Minimises a function of n reals of which only values are known. The optimiser never calls the
+ * function, so values may come from anywhere:
+ *
+ *     kh_cmaes_opts o = kh_cmaes_defaults();
+ *     o.pop = 20, o.seed = 13;
+ *     kh_cmaes_new(&c, NULL, n, 1.0, &o, err);                 from 0 with step size 1
+ *     while (!kh_cmaes_stop(c)) {
+ *         kh_cmaes_ask(c, x);                                  x [pop, n]
+ *         for (int k = 0; k < 20; k++)
+ *             f[k] = loss(x + k * n);
+ *         kh_cmaes_tell(c, f);
+ *     }
+ *     kh_cmaes_free(c);
+ *
+ * Weighted recombination, cumulative step-size adaptation, rank-one, rank-mu and active updates
+ * (Hansen, arXiv 1604.00772; doc/methods.md). Asking again gives the same candidates; the bits of a
+ * run depend neither on the number of threads nor on interruptions. ask and tell cannot fail. Use
+ * one optimiser from one thread at a time. */
+typedef struct kh_cmaes kh_cmaes;
+
+/* full: all of C, O(n^2) memory and time per candidate. separable: the diagonal of C alone (Ros and
+ * Hansen 2008), O(n), and learns (n + 2) / 3 times faster; for high dimension, or functions whose
+ * coordinates hardly interact. */
+typedef enum kh_cmaes_variant { KH_CMAES_FULL, KH_CMAES_SEPARABLE } kh_cmaes_variant;
+
+enum {
+    KH_CMAES_MAX_FULL = 16384,        /* dimensions of the full variant */
+    KH_CMAES_MAX_SEPARABLE = 1 << 20, /* and of the separable one */
+    KH_CMAES_MAX_POP = 1 << 16,
+};
+
+typedef struct kh_cmaes_opts {
+    int variant; /* kh_cmaes_variant */
+    int pop;     /* candidates per generation, >= 2; 0: 4 + floor(3 ln n) */
+    bool active; /* bad candidates count, too: negative weights */
+    uint64_t seed;
+    double bound;  /* candidates stay within -bound .. bound; 0: no bounds */
+    double target; /* stop at f <= target */
+    int max_evals; /* 0: pop * (100 + 150 (n + 3)^2 / sqrt(pop)) */
+    double tolfun; /* and the rest as the names of the stop reasons below say; 0 switches a
+                      tolerance off */
+    double tolfunhist;
+    double tolx;
+    double tolfacupx;
+    double tolupsigma;
+    double tolcondition;
+    int tolflat;
+    bool stagnation;
+    /* Bounds of each coordinate [n], copied, instead of `bound` on that side; infinities are none.
+     * NULL: as `bound` says. */
+    const double *lower, *upper;
+} kh_cmaes_opts;
+
+KH_API kh_cmaes_opts kh_cmaes_defaults(void);
+
+/* Why a run should end, the most telling reason first. A caller may go on nevertheless; all stays
+ * defined. name, name in results, sentence */
+#define KH_CMAES_STOPS(X) \
+    X(KH_CMAES_GOING, "none", "No stop condition is met.") \
+    X(KH_CMAES_TARGET, "target", "The target value was reached.") \
+    X(KH_CMAES_MAX_EVALS, "max-evals", "The limit of evaluations was reached.") \
+    X(KH_CMAES_ALL_NAN, "all-nan", "Every value of the last generation was not a number.") \
+    X(KH_CMAES_FLAT, "flat", \
+        "All candidates of several successive generations had the same value.") \
+    X(KH_CMAES_TOLFUN, "tolfun", \
+        "The values of the last generation and the best values of recent ones differ by less " \
+        "than tolfun.") \
+    X(KH_CMAES_TOLFUNHIST, "tolfunhist", \
+        "The best values of recent generations differ by less than tolfunhist.") \
+    X(KH_CMAES_TOLX, "tolx", "Steps became shorter than tolx in every coordinate.") \
+    X(KH_CMAES_TOLFACUPX, "tolfacupx", \
+        "Steps grew by more than the factor tolfacupx: the start was far too narrow, or f has no " \
+        "minimum.") \
+    X(KH_CMAES_TOLUPSIGMA, "tolupsigma", \
+        "The step size grew by more than tolupsigma times what the covariance explains.") \
+    X(KH_CMAES_CONDITION, "condition", \
+        "The covariance matrix is too ill-conditioned, or its entries too large or small, to go " \
+        "on.") \
+    X(KH_CMAES_NO_EFFECT_AXIS, "no-effect-axis", \
+        "A tenth of a step along a principal axis no longer changes the mean.") \
+    X(KH_CMAES_NO_EFFECT_COORD, "no-effect-coord", \
+        "A fifth of a step in some coordinate no longer changes the mean.") \
+    X(KH_CMAES_STAGNATION, "stagnation", \
+        "Best and median values have not improved over a long window of generations.")
+
+typedef enum kh_cmaes_reason {
+#define KH_CMAES_STOP_ENUM(name, text, sentence) name,
+    KH_CMAES_STOPS(KH_CMAES_STOP_ENUM)
+#undef KH_CMAES_STOP_ENUM
+} kh_cmaes_reason;
+
+/* x0 [n], inside the bounds; NULL: 0 in every coordinate. sigma: the first standard deviation in
+ * every coordinate, about a third of the distance in which the optimum is expected; it is held to a
+ * third of the distance of bounds. opts NULL: the defaults. */
+KH_API int kh_cmaes_new(
+    kh_cmaes **out, const double *x0, int n, double sigma, const kh_cmaes_opts *opts, kh_err *err);
+KH_API void kh_cmaes_free(kh_cmaes *);
+/* An independent optimiser in the same state. */
+KH_API int kh_cmaes_copy(kh_cmaes **out, const kh_cmaes *, kh_err *err);
+
+/* The candidates of this generation, x [pop, n], within the bounds. The state stays as it is. */
+KH_API void kh_cmaes_ask(kh_cmaes *, double *x);
+/* Their values, f [pop], in the same order; ends the generation. Smaller is better; equals rank by
+ * index. NaN counts as worse than any number; if all are NaN, the distribution stays as it is. */
+KH_API void kh_cmaes_tell(kh_cmaes *, const double *f);
+
+/* KH_CMAES_GOING (0), or why the run should end, as of the last tell. */
+KH_API kh_cmaes_reason kh_cmaes_stop(const kh_cmaes *);
+KH_API const char *kh_cmaes_stop_name(kh_cmaes_reason);
+KH_API const char *kh_cmaes_stop_text(kh_cmaes_reason);
+
+KH_API int kh_cmaes_dim(const kh_cmaes *);
+KH_API int kh_cmaes_pop(const kh_cmaes *);
+KH_API long long kh_cmaes_generation(const kh_cmaes *); /* generations told so far */
+KH_API long long kh_cmaes_evals(const kh_cmaes *);      /* values told so far */
+KH_API double kh_cmaes_sigma(const kh_cmaes *);
+KH_API double kh_cmaes_condition(const kh_cmaes *);     /* of C, as of its last decomposition */
+KH_API void kh_cmaes_mean(const kh_cmaes *, double *x); /* x [n], within the bounds */
+/* The best candidate told so far [n], with its value in *f (if not NULL). Until a value below
+ * infinity was told: the start, and infinity. Lives until the next tell. */
+KH_API const double *kh_cmaes_best(const kh_cmaes *, double *f);
 
 #ifdef __cplusplus
 }

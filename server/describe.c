@@ -34,10 +34,10 @@ static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
         "\"%s\",\"hidden\":%d,\"max_"
         "len\":%d,"
         "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64
-        "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,",
+        "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,%s",
         kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden,
         info.max_len, m->vocab, m->fingerprint, mean, std,
-        info.energy && s->scorer ? "true" : "false");
+        info.energy && s->scorer ? "true" : "false", info.next ? "\"next\":true," : "");
     kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n",
         (long long)s->o.body_mb << 20, s->limits.prompts, s->limits.rows, s->limits.tokens);
     s->model_json = kh_buf_take(&b, NULL);
@@ -85,7 +85,8 @@ int kh_describe_init(kh_server *s, kh_err *err) {
         .vocab = m.vocab,
         .prompts = s->o.prompts,
         .rows = s->o.rows,
-        .tokens = s->o.tokens };
+        .tokens = s->o.tokens,
+        .next = kh_plm_describe(s->what.plm).next };
     int rc = describe_model(s, &m, err);
     return rc == 0 ? describe_tokenizer(s, err) : rc;
 }

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/map.h"
+#include "base/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,8 @@ int kh_guard_init(kh_server *s, kh_err *err) {
             atomic_init(&k->spent, 0);
             k->token = kh_strndup(text, n);
             rc = k->token ? 0 : kh_fail_memory(err);
+            if (rc == 0)
+                kh_secret_add(k->token);
         }
         text += n;
     }

@@ -14,6 +14,7 @@
 
 static bool same_words(const kh_words *a, const kh_words *b) {
     if (a->n_word != b->n_word || a->n_label != b->n_label || a->n_variant != b->n_variant ||
+        a->mean != b->mean ||
         memcmp(a->n_mask, b->n_mask, (size_t)a->n_variant * sizeof *a->n_mask) != 0)
         return false;
     for (int i = 0; i < a->n_word; i++)
@@ -81,10 +82,13 @@ static int ask_texts(kh_server *s, kh_call *c, kh_err *err) {
         .n_slot = w->n_slot,
         .slot_id = w->slot_id,
         .placement = w->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE,
-        .paper_exact = w->paper_exact };
+        .paper_exact = w->paper_exact,
+        .next = s->limits.next };
     kh_words *words = NULL;
     kh_batch *batch = NULL;
     int rc = kh_words_new(&words, w->task, tok, w->paper_exact, err);
+    if (rc == 0 && o.next)
+        kh_words_continue(words);
     if (rc == 0)
         rc = kh_guard_words(s, words, err);
     if (rc == 0)

@@ -50,8 +50,8 @@ typedef struct kh_server_opts {
         { "port", KH_OPT_INT, offsetof(S, m.port), "8080", .min = 0, .max = 65535, .arg = "P", \
             .help = "to listen on; 0: any free one, which is printed" }, \
         { "token-file", KH_OPT_TEXT, offsetof(S, m.token_file), .arg = "FILE", \
-            .help = "requests must bring a bearer token of this file, one a line; default: the " \
-                    "environment's KEYHOLE_SERVE_TOKEN" }, \
+            .help = "bearer tokens, one a line, that requests must bring; default: " \
+                    "KEYHOLE_SERVE_TOKEN" }, \
         { "allow-host", KH_OPT_LIST, offsetof(S, m.allow_host), .arg = "NAME", \
             .help = "a name under which clients may reach this server, beside addresses, " \
                     "localhost and the machine's own" }, \

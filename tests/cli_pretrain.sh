@@ -68,6 +68,46 @@ ok "probes are measured on the way" '
     gives 0 "${args[@]}" --out $dir/probe --steps 2 --eval-every 1 --probe-task $dir/toy.json --probe-data $dir/data &&
     [ "$(awk -F"\t" "{ print NF }" $dir/probe/log.tsv | sort -u)" = 7 ]'
 
+# labelled rows in templates
+mkdir -p "$dir/labelled/kshot1"
+(echo "label	text"; for i in $(seq 60); do echo "$((i % 2))	the boat number $i is $([ $((i % 2)) = 1 ] && echo new || echo old)"; done) >"$dir/labelled/train.tsv"
+(echo "label	text"; sed -n 2,5p "$dir/labelled/train.tsv" | cut -f 1,2) >"$dir/labelled/test.tsv"
+(echo "label	text"; sed -n 6,7p "$dir/labelled/train.tsv") >"$dir/labelled/kshot1/seed13.train.tsv"
+(echo "label	text"; sed -n 8,9p "$dir/labelled/train.tsv") >"$dir/labelled/kshot1/seed13.dev.tsv"
+sed 's/]}]}$/]}], "variants": [ { "template": "It was {mask} : {text}", "words": [["better"], ["lower"]] } ] }/' "$dir/toy.json" >"$dir/ways.json"
+rows=("${args[@]}" --rows "$dir/ways.json=$dir/labelled:2" --rows-share 0.5 --steps 12)
+ok "labelled rows are learned from, but not those to judge with" '
+    gives 0 "${rows[@]}" --out $dir/rows && err "52 rows for task toy in 2 templates; 8 are left to judge with" && ! same whole rows'
+ok "the model says so" 'grep -qF "\"seen_tasks\": [\"toy\"]" $dir/rows/config.json && gives 0 inspect $dir/rows'
+ok "the same weights with one thread, stopped and resumed" '
+    gives 0 "${rows[@]}" --out $dir/rows1 --threads 1 --budget-time 0.0001 && gives 0 "${rows[@]}" --out $dir/rows1 --threads 1 --resume && same rows rows1'
+ok "another share is another recipe" 'gives 1 "${rows[@]}" --out $dir/rows --resume --rows-share 0.6 && err "and cannot go on with"'
+ok "rows alone: the loss is theirs" 'gives 0 "${rows[@]}" --out $dir/rows2 --rows-share 1 --steps 60 --lr 1e-2 --json &&
+    sed "s/.*\"loss\":\([0-9.]*\).*/\1/" $dir/out | awk "{ exit !(\$1 < 2) }"'
+ok "bf16 products, twice the same" '
+    gives 0 "${rows[@]}" --out $dir/narrow --precision bf16 --steps 4 && gives 0 "${rows[@]}" --out $dir/narrow1 --precision bf16 --steps 4 --threads 1 &&
+    same narrow narrow1'
+ok "tune says that the rows are known to the model" '
+    gives 0 tune --method manual --model $dir/rows --task $dir/ways.json --data $dir/labelled --shots 1 --seed 13 --out $dir/run &&
+    err "the model has learned from train rows of task \"toy\"" && gives 0 eval $dir/run --bootstrap 0 --no-report &&
+    err "these rows are not few-shot to it" && grep -qF "\"seen\": true" $dir/run/results.json'
+ok "and what is trained on still says so" '
+    gives 0 "${args[@]}" --init $dir/rows --out $dir/after --steps 1 && grep -qF "\"seen_tasks\": [\"toy\"]" $dir/after/config.json'
+ok "8-bit blocks: half of bf16, opened by every command" '
+    gives 0 "${args[@]}" --init $dir/whole --inner 64 --steps 1 --dtype q8_0 --out $dir/blocks && gives 0 inspect $dir/blocks && out "stored as    Q8_0" &&
+    gives 0 fill-mask --model $dir/blocks "the boat is<mask>" && gives 0 "${args[@]}" --init $dir/blocks --steps 1 --out $dir/blocks2'
+ok "a size that is not whole blocks" 'gives 1 "${args[@]}" --hidden 40 --steps 1 --dtype q8_0 --out $dir/odd && err "needs sizes that are multiples of 32"'
+ok "rows without a folder" 'gives 2 "${args[@]}" --rows sst2 --out $dir/x && err "must be TASK=DIR or TASK=DIR:WEIGHT"'
+ok "a folder that is not there" 'gives 1 "${args[@]}" --rows $dir/toy.json=$dir/none --out $dir/x && err "$dir/none: there is no such folder"'
+ok "a folder without train rows" 'gives 1 "${args[@]}" --rows $dir/toy.json=$dir/data --out $dir/x && err "holds no train.tsv"'
+ok "an unknown task" 'gives 1 "${args[@]}" --rows nonsense=$dir/labelled --out $dir/x && err "nonsense: neither a task file nor a built-in task"'
+ok "a weight that is not a number" 'gives 2 "${args[@]}" --rows toy=$dir/labelled:much --out $dir/x && err "the weight \"much\" is not a number"'
+ok "a weight below 0" 'gives 2 "${args[@]}" --rows toy=$dir/labelled:-1 --out $dir/x && err "a weight must be above 0"'
+sed 's/"lower"/"unfathomable"/' "$dir/toy.json" >"$dir/long.json"
+ok "words of several tokens" 'gives 1 "${args[@]}" --rows $dir/long.json=$dir/labelled --out $dir/x && err "rows to train on need words of one token"'
+mkdir "$dir/used" && cp "$dir/labelled/train.tsv" "$dir/used/test.tsv" && cp "$dir/labelled/train.tsv" "$dir/used/"
+ok "rows that are all test rows" 'gives 1 "${args[@]}" --rows $dir/toy.json=$dir/used --out $dir/x && err "no row is left to train on"'
+
 base=(pretrain --corpus "$dir/a.txt" --tokenizer $tok --out "$dir/x")
 ok "steps or tokens" 'gives 2 "${base[@]}" && err "give either --steps N or --tokens N" && gives 2 "${base[@]}" --steps 1 --tokens 1'
 ok "too many steps" 'gives 2 "${base[@]}" --tokens 1e15 && err "makes more than 4e9 steps"'

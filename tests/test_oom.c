@@ -300,7 +300,7 @@ static int judge(const void *which, uint64_t *digest, kh_err *err) {
         } else
             *digest = kh_hash64(rows.data, rows.len) + page.len;
     }
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
     kh_buf_free(&results);
     kh_buf_free(&rows);

@@ -3,6 +3,8 @@
  * in one sentence; nothing hangs and no key is told. */
 #include "evil.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 
 #ifdef KH_WITH_CURL
@@ -15,7 +17,12 @@ static void keep_log(void *user, kh_level level, const char *line) {
     strncat(log_lines, line, sizeof log_lines - strlen(log_lines) - 2);
     strcat(log_lines, "\n");
 }
-static const kh_hooks hooks = { NULL, keep_log, NULL };
+static double stop_at; /* 0: never */
+static int must_stop(void *user) {
+    (void)user;
+    return stop_at > 0 && kh_clock() > stop_at;
+}
+static const kh_hooks hooks = { .log = keep_log, .stop = must_stop };
 
 static kh_plm *box_open(const evil *e, int retries, double timeout, const char *key_file) {
     char url[64];
@@ -59,8 +66,8 @@ static int ask(kh_plm *box, bool labels, float *p, int *label, kh_err *err) {
     return ask_all(box, labels, p, NULL, label, err);
 }
 
-/* -0.5 and -2 as floats: 00 00 00 BF, 00 00 00 C0 */
-#define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAMA=\"}"
+/* -0.5 and log(1 - exp(-0.5)) as floats: 00 00 00 BF, D8 C8 6E BF */
+#define GOOD "{\"shape\":[1,1,2],\"dtype\":\"f32\",\"data\":\"AAAAv9jIbr8=\"}"
 
 static void expect_answer(script_fn *script, int tries) {
     evil *e = evil_new(script, NULL);
@@ -69,7 +76,7 @@ static void expect_answer(script_fn *script, int tries) {
     kh_err err;
     if (ask(box, false, p, NULL, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_true(p[0] == -0.5f && p[1] == -2.0f);
+    assert_true(p[0] == -0.5f && p[1] == -0.93275213f);
     assert_int_equal(atomic_load(&e->scores), tries);
     assert_int_equal(kh_plm_meter(box).queries, 1); /* paid once */
     kh_plm_close(box);
@@ -185,7 +192,7 @@ static void a_service_without_energies_has_none(void **state) {
     assert_false(kh_plm_describe(box).energy);
     if (ask_all(box, false, p, &energy, NULL, &err) != 0)
         fail_msg("%s", err.msg);
-    assert_true(p[0] == -0.5f && p[1] == -2.0f && isnan(energy));
+    assert_true(p[0] == -0.5f && p[1] == -0.93275213f && isnan(energy));
     kh_plm_close(box);
     evil_free(e);
 }
@@ -276,6 +283,95 @@ static void keys_are_sent_and_not_told(void **state) {
     assert_null(strstr(log_lines, "the-key"));
     kh_plm_close(box);
     evil_free(e);
+    unlink(path);
+}
+
+static const char *echoes_the_key(int n) {
+    static const char BODY[] = "{\"error\":{\"message\":\"bad key sk-0123456789abcdef, or was it "
+                               "sk-01234567...? \\u202Egnp.exe\"}}";
+    static char out[512];
+    snprintf(out, sizeof out, HEAD("400 Bad Request") "Content-Length: %zu\r\n\r\n%s",
+        sizeof BODY - 1, BODY);
+    return n >= 0 ? out : NULL;
+}
+
+static void an_echoed_key_is_hidden(void **state) {
+    (void)state;
+    const char *path = test_file("key", "sk-0123456789abcdef\n", 20);
+    evil *e = evil_new(echoes_the_key, NULL);
+    kh_plm *box = box_open(e, 0, 5, path);
+    float p[2];
+    kh_err err;
+    assert_int_equal(ask(box, false, p, NULL, &err), KH_EARG);
+    assert_says(&err, "bad key *******************, or was it ***********...? ???gnp.exe");
+    assert_null(strstr(err.msg, "01234567"));
+    kh_plm_close(box);
+    evil_free(e);
+    unlink(path);
+}
+
+static const char *wants_five_minutes(int n) {
+    return n >= 0 ? HEAD("429 Too Many Requests") "Retry-After: 300\r\nContent-Length: 0\r\n\r\n"
+                  : NULL;
+}
+
+/* Ctrl-C while a service wants a pause of five minutes. */
+static void waiting_can_be_stopped(void **state) {
+    (void)state;
+    evil *e = evil_new(wants_five_minutes, NULL);
+    kh_plm *box = box_open(e, 4, 5, NULL);
+    float p[2];
+    kh_err err;
+    double start = kh_clock();
+    stop_at = start + 0.5;
+    int rc = ask(box, false, p, NULL, &err);
+    stop_at = 0;
+    double took = kh_clock() - start;
+    assert_int_equal(rc, KH_STOPPED);
+    assert_true(took > 0.4 && took < 3);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static const char *half_sure_of_nothing(int n) {
+    return n >= 0 ? wrap("{\"shape\":[1,1,2],\"data\":\"zczMvc3MzL0=\"}") : NULL;
+}
+
+static void probabilities_must_add_up(void **state) {
+    (void)state;
+    evil *e = evil_new(half_sure_of_nothing, NULL);
+    kh_plm *box = box_open(e, 0, 5, NULL);
+    float p[2];
+    kh_err err;
+    assert_int_equal(ask(box, false, p, NULL, &err), KH_EFORMAT);
+    assert_says(&err, "with probabilities that add up to 1.80967 and not to 1");
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+/* A name that begins like an address of this machine is another machine's. */
+static void loopback_is_an_address(void **state) {
+    (void)state;
+    static const struct {
+        const char *url;
+        bool warned;
+    } CASES[] = { { "http://127.evil.invalid:1", true }, { "http://127.0.0.1:1", false },
+        { "http://127.1.2.3:1", false }, { "http://localhost:1", false },
+        { "http://localhost.invalid:1", true }, { "http://[::1]:1", false } };
+    kh_http_opts o = kh_http_defaults();
+    const char *path = test_file("key", "the-key\n", 8);
+    o.key_file = path;
+    o.retries = 0;
+    o.timeout = 1;
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        kh_plm *p;
+        log_lines[0] = '\0';
+        assert_true(
+            kh_plm_open(&p, CASES[i].url, &(kh_plm_opts){ .http = &o, .hooks = &hooks }, NULL) < 0);
+        bool warned = strstr(log_lines, "travels unencrypted") != NULL;
+        if (warned != CASES[i].warned)
+            fail_msg("%s: %s", CASES[i].url, log_lines);
+    }
     unlink(path);
 }
 
@@ -406,6 +502,10 @@ int main(void) {
         cmocka_unit_test(answers_that_make_no_sense_are_named),
         cmocka_unit_test(labels_must_be_labels),
         cmocka_unit_test(keys_are_sent_and_not_told),
+        cmocka_unit_test(an_echoed_key_is_hidden),
+        cmocka_unit_test(waiting_can_be_stopped),
+        cmocka_unit_test(probabilities_must_add_up),
+        cmocka_unit_test(loopback_is_an_address),
         cmocka_unit_test(services_that_are_none_are_refused),
         cmocka_unit_test(urls_and_keys_are_looked_at),
         cmocka_unit_test(memory_may_run_out_anywhere),

@@ -581,7 +581,7 @@ static void as_many_demonstrations_as_fit(void **state) {
             kh_buf text = kh_buf_init(KH_BUF_MAX);
             kh_task shown = *task;
             kh_batch *batch;
-            kh_demos_template(&p->demos, task, 0, used[i], task->plain, &text);
+            kh_demos_template(&p->demos, task, false, 0, used[i], task->plain, &text);
             shown.plain = text.data;
             int rc = kh_batch_encode(&batch, kh_plm_tokenizer(plm), &shown, words, &rows[i], 1,
                 &(kh_batch_opts){ .max_len = 128, .paper_exact = true }, NULL);

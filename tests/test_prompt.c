@@ -373,12 +373,12 @@ static void demonstrations_stand_before_the_template(void **state) {
     int order[] = { 2, 0, 3 };
     kh_demos d = { .row = (kh_row *)DEMO, .n = 5, .order = order, .n_order = 1, .n_shown = 3 };
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_demos_template(&d, &task, 0, 3, task.plain, &b);
+    kh_demos_template(&d, &task, false, 0, 3, task.plain, &b);
     assert_string_equal(b.data,
         "three . It was great . one {{x}} . It was bad . four ! . It was bad . {text} . It was "
         "{mask} .");
     kh_buf_reset(&b);
-    kh_demos_template(&d, &task, 0, 0, task.plain, &b);
+    kh_demos_template(&d, &task, false, 0, 0, task.plain, &b);
     assert_string_equal(b.data, task.plain);
     kh_buf_free(&b);
 }

@@ -582,7 +582,7 @@ static void an_evaluation_adds_up(void **state) {
         assert_near(e.rows.votes[2 * i] + e.rows.votes[2 * i + 1], 1, 1e-6);
     }
     assert_near(e.ambiguity + e.disagreement, e.m.entropy, 1e-9);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -605,7 +605,7 @@ static void energies_are_a_third_score(void **state) {
     o.decide.keep = 0.9; /* which sixteen dev rows can say */
     if (kh_eval_run(&e, p, plm, &o, &err) != 0)
         fail_msg("%s", err.msg);
-    const kh_third_party *out = &e.outside[0];
+    const kh_ood_rows *out = &e.outside[0];
     int pairs = 0, ahead = 0, tied = 0, above = 0;
     for (int i = 0; i < e.rows.n; i++)
         for (int k = 0; k < out->rows.n; k++, pairs++) {
@@ -643,7 +643,7 @@ static void energies_are_a_third_score(void **state) {
     assert_non_null(strstr(page.data, "The threshold on energy that lets"));
     kh_buf_free(&page);
     kh_buf_free(&rows);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -674,7 +674,7 @@ static void votes_have_two_scores(void **state) {
     assert_null(strstr(page.data, "nergy"));
     kh_buf_free(&page);
     kh_buf_free(&rows);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -694,7 +694,7 @@ static void rows_are_drawn_by_the_seed(void **state) {
             assert_true(turn == 0 || line[i] == e.rows.row[i].line);
             line[i] = e.rows.row[i].line;
         }
-        kh_eval_free(&e);
+        kh_eval_clear(&e);
     }
     kh_posterior_free(p);
 }
@@ -711,11 +711,11 @@ static void refusals_of_eval(void **state) {
         "--ood takes NAME=DIR, a task and the folder of its rows, e.g. rte=data/rte, or a folder "
         "alone, whose rows take the "
         "template of RUN; got \"nothing\"");
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     p->data = NULL;
     assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_EARG);
     assert_says(&err, "does not say what data it was tuned on; give --data");
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -733,7 +733,7 @@ static void it_can_be_stopped(void **state) {
     kh_err err;
     assert_int_equal(kh_eval_run(&e, p, plm, &o, &err), KH_STOPPED);
     assert_says(&err, "stopped on request");
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -777,7 +777,7 @@ static void a_page_without_gnuplot_has_its_tables(void **state) {
     kh_buf again;
     page_of(&e, "no-gnuplot-here", &again);
     kh_buf_free(&again);
-    kh_eval_free(&e);
+    kh_eval_clear(&e);
     kh_posterior_free(p);
 }
 
@@ -808,7 +808,7 @@ static void every_allocation_may_fail(void **state) {
         bool done = kh_alloc_count() < n,
              failed = rc != 0 || kh_buf_failed(&results) || kh_buf_failed(&rows);
         kh_alloc_fail_at(0, false);
-        kh_eval_free(&e);
+        kh_eval_clear(&e);
         kh_buf_free(&results);
         kh_buf_free(&rows);
         kh_buf_free(&page);

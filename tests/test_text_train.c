@@ -600,7 +600,7 @@ static void progress_can_stop_the_work(void **state) {
     static const char *const phases[] = { "count words", "merge pairs" };
     for (int k = 0; k < 2; k++) {
         watch w = { .stop_phase = phases[k] };
-        kh_hooks hooks = { on_progress, on_log, &w };
+        kh_hooks hooks = { .progress = on_progress, .log = on_log, .user = &w };
         kh_bpe_opts o = options((const char *const[]){ VECTORS "corpus.txt" }, 1);
         o.vocab = 400;
         kh_buf b = kh_buf_init(KH_BUF_MAX);
@@ -614,7 +614,7 @@ static void progress_can_stop_the_work(void **state) {
 static void corpus_too_small_for_the_vocabulary_is_a_warning(void **state) {
     (void)state;
     watch w = { 0 };
-    kh_hooks hooks = { on_progress, on_log, &w };
+    kh_hooks hooks = { .progress = on_progress, .log = on_log, .user = &w };
     const char *path = test_file("corpus", "ab ab", 5);
     kh_bpe_opts o = options(&path, 1);
     o.vocab = 300;

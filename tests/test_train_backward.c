@@ -87,7 +87,7 @@ static void setup_deep(
     }
     f->loss = (kh_lm_loss){ .target = f->target, .scale = 0.2 };
     if (labels)
-        f->loss = (kh_lm_loss){ f->target, WORDS, LABEL_OF, N_WORD, 2, 0.2 };
+        f->loss = (kh_lm_loss){ f->target, NULL, WORDS, LABEL_OF, N_WORD, 2, 0.2 };
     make_text(f);
     f->n_prompt = inject ? (size_t)(N_PROMPT * c.hidden) : 0;
     f->n_prefix = prefix ? (size_t)(c.layers * 2 * N_PREFIX * c.hidden) : 0;
@@ -153,12 +153,13 @@ static double worst_error(fixture *f, double *x, const double *g, size_t n) {
     return size > 1e-20 ? sqrt(off / size) : sqrt(off);
 }
 
-static void check_dropped(
-    const char *arch, kh_inject inject, bool prefix, bool labels, const kh_dropout *dropout) {
+static void check_all(const char *arch, kh_inject inject, bool prefix, bool labels,
+    const kh_dropout *dropout, const float *weight) {
     fixture f;
     double loss;
     setup(&f, arch, inject, prefix, labels);
     f.dropout = dropout;
+    f.loss.weight = weight;
     kh_tape_f64 tape = { 0 };
     kh_pass_f64 p = make_pass(&f, true);
     assert_int_equal(kh_backward_f64(&tape, &f.params, &p, &loss, NULL), 0);
@@ -186,7 +187,7 @@ static void check_dropped(
 }
 
 static void check_gradients(const char *arch, kh_inject inject, bool prefix, bool labels) {
-    check_dropped(arch, inject, prefix, labels, NULL);
+    check_all(arch, inject, prefix, labels, NULL, NULL);
 }
 
 static void bert_all_weights(void **state) {
@@ -211,10 +212,77 @@ static void bert_prompt_and_prefixes(void **state) {
 static const kh_dropout SOME = { 0.3, 5, 7 };
 
 static void bert_with_dropout(void **state) {
-    (void)state, check_dropped("bert-tiny", KH_INJECT_POST_LN_ADD, true, false, &SOME);
+    (void)state, check_all("bert-tiny", KH_INJECT_POST_LN_ADD, true, false, &SOME, NULL);
 }
 static void roberta_with_dropout(void **state) {
-    (void)state, check_dropped("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true, &SOME);
+    (void)state, check_all("roberta-tiny", KH_INJECT_EMBED_PREFIX, false, true, &SOME, NULL);
+}
+
+static const float UNEQUAL[5] = { 0.5f, 2, 0, 1, 0.25f };
+
+static void bert_with_weighted_places(void **state) {
+    (void)state, check_all("bert-tiny", KH_INJECT_NONE, false, false, NULL, UNEQUAL);
+}
+
+/* A loss with weights is the sum of the losses of single places, times their weights; and so it is
+ * when the batch is cut into shards. */
+static void weights_add_up(void **state) {
+    (void)state;
+    fixture f;
+    setup(&f, "bert-tiny", KH_INJECT_NONE, false, false);
+    double sum = 0, sharded;
+    for (int i = 0; i < 5; i++) {
+        float only[5] = { 0 };
+        only[i] = UNEQUAL[i];
+        f.loss.weight = only;
+        sum += loss_now(&f);
+    }
+    f.loss.weight = UNEQUAL;
+    assert_true(fabs(loss_now(&f) - sum) < 1e-12);
+    float *w = kh_calloc(f.params.size, sizeof *w);
+    for (size_t i = 0; i < f.params.size; i++)
+        w[i] = (float)f.w[i];
+    kh_gradient *g;
+    assert_int_equal(kh_gradient_new(&g, &f.params, 3, KH_WRT_WEIGHTS, 0, 0, NULL), 0);
+    kh_pass_f32 pass = { .w = w, .text = &f.text, .loss = &f.loss };
+    assert_int_equal(kh_gradient_run(g, &pass, true, &sharded, NULL), 0);
+    assert_true(fabs(sharded - sum) < 1e-5 * (1 + fabs(sum)));
+    kh_gradient_free(g);
+    kh_free(w);
+    teardown(&f);
+}
+
+/* Rounding to bf16 moves loss and gradients by some thousandths; more would be a mistake. */
+static void bf16_is_near(void **state) {
+    (void)state;
+    fixture f;
+    double loss[2], off = 0, size = 0;
+    setup(&f, "bert-tiny", KH_INJECT_NONE, false, false);
+    float *w = kh_calloc(f.params.size, sizeof *w), *dw[2];
+    for (size_t i = 0; i < f.params.size; i++)
+        w[i] = (float)f.w[i];
+    for (int narrow = 0; narrow < 2; narrow++) {
+        kh_tape_f32 tape = { 0 };
+        dw[narrow] = kh_calloc(f.params.size, sizeof **dw);
+        kh_pass_f32 pass = {
+            .w = w, .text = &f.text, .loss = &f.loss, .dw = dw[narrow], .bf16 = narrow == 1
+        };
+        assert_int_equal(kh_backward_f32(&tape, &f.params, &pass, &loss[narrow], NULL), 0);
+        kh_tape_f32_free(&tape);
+    }
+    for (size_t i = 0; i < f.params.size; i++) {
+        double d = (double)(dw[1][i] - dw[0][i]);
+        off += d * d;
+        size += (double)dw[0][i] * (double)dw[0][i];
+    }
+    assert_true(loss[0] != loss[1]);
+    assert_true(fabs(loss[0] - loss[1]) < 0.01 * fabs(loss[0]));
+    if (!(sqrt(off / size) < 0.03))
+        fail_msg("gradients in bf16 are off by %g", sqrt(off / size));
+    kh_free(dw[0]);
+    kh_free(dw[1]);
+    kh_free(w);
+    teardown(&f);
 }
 
 /* ----------------------------------------------------------------------------- against PyTorch */
@@ -279,7 +347,7 @@ static void check_torch(
     kh_packed text = { 3, start, slot, at, first_at };
     kh_lm_loss loss = { .target = target, .scale = 0.25 };
     if (labels)
-        loss = (kh_lm_loss){ target, WORD, LABEL, 3, 2, 0.25 };
+        loss = (kh_lm_loss){ target, NULL, WORD, LABEL, 3, 2, 0.25 };
     kh_pass_f64 pass = { .w = w, .text = &text, .loss = &loss, .dw = dw };
     if (inject)
         pass.prompt = prompt, pass.n_prompt = T_SLOTS, pass.d_prompt = d_prompt;
@@ -579,6 +647,9 @@ int main(void) {
         cmocka_unit_test(bert_prompt_and_prefixes),
         cmocka_unit_test(bert_with_dropout),
         cmocka_unit_test(roberta_with_dropout),
+        cmocka_unit_test(bert_with_weighted_places),
+        cmocka_unit_test(weights_add_up),
+        cmocka_unit_test(bf16_is_near),
         cmocka_unit_test(dropout_is_named_by_place),
         cmocka_unit_test(recomputed_layers_are_the_same),
         cmocka_unit_test(pytorch_bert),

@@ -3,10 +3,15 @@
 #include "base/err.h"
 
 #include "base/controls.h"
+#include "base/secrets.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+int kh_err_set(kh_err *err, int code, const char *sentence) {
+    return kh_fail(err, code, "%s", sentence);
+}
 
 const char *kh_code_text(int code) {
     switch (code) {
@@ -32,6 +37,7 @@ static void put_text(char *msg, size_t cap, const char *fmt, va_list args) {
         msg[0] = '\0';
     else if ((size_t)n >= cap)
         mark_cut(msg, cap);
+    kh_hide_secrets(msg);
     kh_hide_controls(msg);
 }
 

@@ -2,6 +2,7 @@
 #include "base/hooks.h"
 
 #include "base/controls.h"
+#include "base/secrets.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@ int kh_report_progress(
     return h->progress(h->user, &p) ? KH_STOPPED : 0;
 }
 
+bool kh_must_stop(const kh_hooks *h) { return h && h->stop && h->stop(h->user) != 0; }
+
 void kh_log(const kh_hooks *h, kh_level level, const char *fmt, ...) {
     if (!h || !h->log)
         return;
@@ -22,6 +25,7 @@ void kh_log(const kh_hooks *h, kh_level level, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
+    kh_hide_secrets(line);
     kh_hide_controls(line);
     h->log(h->user, level, line);
 }

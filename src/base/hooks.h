@@ -8,6 +8,8 @@
  * end. */
 int kh_report_progress(
     const kh_hooks *, const char *phase, long done, long total, const char *note);
+/* Whether the caller wants waiting to end. */
+bool kh_must_stop(const kh_hooks *);
 void kh_log(const kh_hooks *, kh_level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -25,12 +25,6 @@ typedef enum kh_opt_type {
     KH_OPT_LIST,   /* kh_strings, each value added to the end */
 } kh_opt_type;
 
-typedef struct kh_strings {
-    const char **item; /* borrowed strings in owned memory */
-    int n;
-    size_t cap;
-} kh_strings;
-
 typedef struct kh_opt {
     const char *name; /* NULL ends a table */
     kh_opt_type type;

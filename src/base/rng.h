@@ -32,6 +32,7 @@ typedef enum kh_purpose {
     KH_RNG_HEADS = 14,    /* small trained heads, prefixes, order of examples; i = what */
     KH_RNG_DROPOUT =
         15, /* what a training step drops; i = step, j = layer and kind, blocks by place */
+    KH_RNG_ROWS = 16,      /* labelled rows of a training step; i = step, j = sequence */
     KH_RNG_VARIATION = 20, /* noise of a variational distribution; i = generation, j = draw */
     KH_RNG_MEMBER = 21,    /* seeds of ensemble members; i = member */
     KH_RNG_DEMOS = 22,     /* demonstrations in context; i = order */

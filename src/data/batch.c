@@ -15,6 +15,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/utf8.h"
+#include "data/chat.h"
+#include "data/task.h"
 #include "data/template.h"
 #include "text/unicode.h"
 
@@ -41,8 +43,9 @@ typedef struct plan {
     kh_template template;
     item item[MAX_ITEMS];
     int n_item;
-    kh_ids frame; /* of the empty text */
-    int n_front;  /* how much of it stands in front */
+    kh_ids frame;   /* of the empty text */
+    int n_front;    /* how much of it stands in front */
+    kh_ids chat[2]; /* in a chat: what stands before a message, and between it and the answer */
     int32_t mask_id;
     int32_t *slot; /* [o->n_slot] */
     int most_masks;
@@ -57,6 +60,17 @@ typedef struct scratch {
 } scratch;
 
 /* ------------------------------------------------------------------------------------ the plan */
+
+/* The template's slots go right after its last text. */
+static void put_slots_after(kh_template *t) {
+    int at = t->n;
+    while (at > 0 && t->part[at - 1].kind != KH_SEGMENT_A && t->part[at - 1].kind != KH_SEGMENT_B)
+        at--;
+    memmove(&t->part[at + 1], &t->part[at], (size_t)(t->n - at) * sizeof *t->part);
+    t->part[at] = (kh_template_part){ .kind = KH_SEGMENT_PROMPT };
+    t->n++;
+    t->prompt = true;
+}
 
 static void find_items(plan *p) {
     bool mask_left = p->o->next ||
@@ -90,6 +104,17 @@ static int find_frame(plan *p, kh_err *err) {
             break;
         }
     return rc;
+}
+
+static int find_chat(plan *p, kh_err *err) {
+    const kh_chat *c = p->task->chat && p->o->next ? kh_chat_named(p->task->chat) : NULL;
+    if (!p->task->chat || !p->o->next)
+        return 0;
+    if (!c)
+        return kh_fail(err, KH_EUNSUPPORTED, "task \"%s\": the chat format \"%s\" is not known",
+            p->task->name, p->task->chat);
+    int rc = kh_tokenizer_encode(p->tok, c->front, strlen(c->front), 0, &p->chat[0], err);
+    return rc ? rc : kh_tokenizer_encode(p->tok, c->back, strlen(c->back), 0, &p->chat[1], err);
 }
 
 static int find_slots(plan *p, kh_err *err) {
@@ -232,7 +257,7 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
 
 /* The length of the row's longest sequence. */
 static long sequence_length(const plan *p, const scratch *s) {
-    return (long)p->frame.n + p->o->n_slot + s->ids.n + p->most_masks;
+    return (long)p->frame.n + p->chat[0].n + p->chat[1].n + p->o->n_slot + s->ids.n + p->most_masks;
 }
 
 /* Fills s with the most of the row's texts that fits; nothing of them always does. */
@@ -279,7 +304,7 @@ static int check_order(const plan *p, kh_err *err) {
 /* Appends the sequence with n_mask masks to out; `next`: what stands in front of them. */
 static int assemble(
     const plan *p, const scratch *s, int n_mask, kh_ids *out, int *mask, int *slot, kh_err *err) {
-    int need = p->frame.n + p->o->n_slot + s->ids.n + n_mask;
+    int need = p->frame.n + p->chat[0].n + p->chat[1].n + p->o->n_slot + s->ids.n + n_mask;
     if (out->n > INT_MAX - need)
         return kh_fail(err, KH_ELIMIT, "rows of more than %d tokens together", INT_MAX);
     if (!kh_grow(&out->id, &out->cap, (size_t)out->n + (size_t)need, sizeof *out->id))
@@ -294,6 +319,8 @@ static int assemble(
     }
     for (int i = 0; i < p->n_front; i++)
         *at++ = p->frame.id[i];
+    for (int i = 0; i < p->chat[0].n; i++)
+        *at++ = p->chat[0].id[i];
     for (int i = 0; i < p->n_item; i++)
         switch (p->item[i].kind) {
         case ITEM_TEXT:
@@ -301,6 +328,8 @@ static int assemble(
                 *at++ = s->ids.id[k];
             break;
         case ITEM_MASK:
+            for (int k = 0; k < p->chat[1].n; k++)
+                *at++ = p->chat[1].id[k];
             *mask = (int)(at - start);
             if (p->o->next) {
                 out->n += *mask;
@@ -499,13 +528,21 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
     if (rc == 0)
         rc = check_rows(&p, rows, n, err);
     if (rc == 0)
-        rc = kh_template_parse(&p.template, soft ? task->soft : task->plain, task->name, err);
+        rc = kh_template_parse(
+            &p.template, kh_task_template(task, soft, opts->next), task->name, err);
     if (rc == 0)
         rc = find_frame(&p, err);
+    if (rc == 0)
+        rc = find_chat(&p, err);
     if (rc == 0)
         rc = find_slots(&p, err);
     if (rc == 0) {
         p.most_masks = words->n_mask[words->n_variant - 1];
+        for (int i = 0; i < words->n_word && opts->next; i++) /* words stand behind the sequence */
+            if (words->word[i].n_id > p.most_masks)
+                p.most_masks = words->word[i].n_id;
+        if (opts->n_slot > 0 && opts->placement == KH_SLOTS_AFTER)
+            put_slots_after(&p.template);
         find_items(&p);
         rc = check_order(&p, err);
     }
@@ -515,6 +552,8 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
     if (rc == 0)
         rc = encode_rows(m, &p, rows, n, err);
     kh_ids_free(&p.frame);
+    kh_ids_free(&p.chat[0]);
+    kh_ids_free(&p.chat[1]);
     kh_free(p.slot);
     if (rc == 0) {
         m->batch.memory = m;

@@ -6,9 +6,16 @@
  *       "labels": [ { "name": "negative", "words": ["bad", "awful"] }, { "name": "positive",
  * "words": ["great"] } ], "metric": "accuracy" }
  *
- * with "soft_template" and "newline_escape" if needed. One template is enough: a template with
+ * with "soft_template" and "newline_escape" if needed, and for models that continue texts
+ * "decoder_template" and "decoder_soft_template", which end with {mask}, "chat" and "word_score".
+ * One template is enough: a template with
  * {prompt} is the soft one, and the plain one is it without {prompt} and the space after; otherwise
- * the soft one is "{prompt} . " and the template. */
+ * the soft one is "{prompt} . " and the template.
+ *
+ *     "variants": [ { "template": "Was it good ? {mask} . {text}", "words": [["no"], ["yes"]] } ]
+ *
+ * are other ways to ask for the same labels, words in their order: what a model is trained on so
+ * that it learns to answer templates, and not one template. */
 #include "data/task.h"
 
 #include "base/alloc.h"
@@ -17,6 +24,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "data/chat.h"
 #include "data/template.h"
 
 #include <string.h>
@@ -44,19 +52,30 @@ static const kh_label entailment3[] = { { "entailment", WORD("Yes") }, { "neutra
 
 #define LABELS(a) .label = (a), .n_label = (int)(sizeof(a) / sizeof(a)[0])
 #define TEMPLATE(t) .plain = (t), .soft = "{prompt} . " t /* a full stop closes the soft prompt */
-#define IT_WAS TEMPLATE("{text} . It was {mask} .")
-#define QUESTION TEMPLATE("{text_a} ? {mask} , {text_b}")
+/* For models that continue texts: the answer stands at the end. */
+#define NEXT(t) .next_plain = (t), .next_soft = "{prompt} . " t
+#define IT_WAS TEMPLATE("{text} . It was {mask} ."), NEXT("{text} . It was {mask}")
+#define QUESTION \
+    TEMPLATE("{text_a} ? {mask} , {text_b}"), \
+        NEXT("{text_a} Question: {text_b} Yes, maybe or no? Answer: {mask}")
+#define SAME \
+    TEMPLATE("{text_a} ? {mask} , {text_b}"), \
+        NEXT("{text_a} Question: does this say the same? {text_b} Answer: {mask}")
 
 static const kh_task builtin[] = {
     { .name = "sst2", IT_WAS, LABELS(sentiment) },
     { .name = "yelp", IT_WAS, LABELS(sentiment), .newline_escape = true },
     { .name = "imdb", IT_WAS, LABELS(sentiment) },
-    { .name = "agnews", TEMPLATE("{mask} News: {text}"), LABELS(news) },
+    { .name = "agnews",
+        TEMPLATE("{mask} News: {text}"),
+        NEXT("{text} Topic: {mask}"),
+        LABELS(news) },
     { .name = "dbpedia",
         .plain = "[ Category: {mask} ] {text}",
         .soft = "{prompt} [ Category: {mask} ] {text}",
+        NEXT("{text} Category: {mask}"),
         LABELS(ontology) },
-    { .name = "mrpc", QUESTION, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
+    { .name = "mrpc", SAME, LABELS(paraphrase), .metric = KH_METRIC_F1, .pair = true },
     { .name = "rte", QUESTION, LABELS(entailment2), .pair = true },
     { .name = "snli", QUESTION, LABELS(entailment3), .pair = true },
     { .name = "mnli", QUESTION, LABELS(entailment3), .pair = true },
@@ -143,6 +162,22 @@ static int read_word(
     return 0;
 }
 
+static int read_words(
+    task_reader *r, const json_t *words, int k, const char *place, kh_label *out, kh_err *err) {
+    if (!json_is_array(words) || json_array_size(words) == 0)
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be a list of at least one word", place);
+    size_t n = json_array_size(words);
+    const char **word = kh_arena_array(&r->m->arena, n, sizeof *word);
+    if (!word)
+        return kh_fail_memory(err);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_word(r, json_array_get(words, i), k, place, &word[i], err);
+    out->word = word;
+    out->n_word = (int)n;
+    return rc;
+}
+
 static int read_label(task_reader *r, const json_t *v, int k, kh_label *out, kh_err *err) {
     static const char *const known[] = { "name", "words", NULL };
     char place[512];
@@ -165,17 +200,7 @@ static int read_label(task_reader *r, const json_t *v, int k, kh_label *out, kh_
         return kh_fail_memory(err);
     if (added == 0)
         return kh_fail(err, KH_EFORMAT, "%s: another label is called \"%s\" too", place, name);
-    if (!json_is_array(words) || json_array_size(words) == 0)
-        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be a list of at least one word", place);
-    size_t n = json_array_size(words);
-    const char **word = kh_arena_array(&r->m->arena, n, sizeof *word);
-    if (!word)
-        return kh_fail_memory(err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        rc = read_word(r, json_array_get(words, i), k, place, &word[i], err);
-    out->word = word;
-    out->n_word = (int)n;
-    return rc;
+    return read_words(r, words, k, place, out, err);
 }
 
 static int read_labels(task_reader *r, const json_t *root, kh_err *err) {
@@ -260,6 +285,58 @@ static int read_templates(task_reader *r, const json_t *root, kh_err *err) {
     return rc == 0 ? keep(r, soft, &r->m->task.soft, err) : rc;
 }
 
+/* A template for models that continue texts, soft or plain: nothing that counts stands behind its
+ * mask, and it holds the texts of the others. */
+static int read_next(task_reader *r, const char *key, const char *s, bool soft, kh_err *err) {
+    kh_template t;
+    int rc = parse_template(r, key, s, &t, err);
+    if (rc != 0)
+        return rc;
+    if (t.pair != r->m->task.pair)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"template\" and \"%s\" must hold the same texts", r->file, key);
+    if (t.prompt != soft)
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"%s\" must %shold {prompt}", r->file, key, soft ? "" : "not ");
+    if (t.part[t.n - 1].kind != KH_SEGMENT_MASK)
+        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must end with {mask}, where the answer begins",
+            r->file, key);
+    return keep(r, s, soft ? &r->m->task.next_soft : &r->m->task.next_plain, err);
+}
+
+/* "decoder_template", "decoder_soft_template", "chat" and "word_score". */
+static int read_continuation(task_reader *r, const json_t *root, kh_err *err) {
+    const char *plain = NULL, *soft = NULL, *chat = NULL, *score = "sum";
+    int rc = kh_json_string_opt(root, "decoder_template", &plain, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "decoder_soft_template", &soft, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "chat", &chat, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "word_score", &score, r->file, err);
+    if (rc == 0 && plain)
+        rc = read_next(r, "decoder_template", plain, false, err);
+    if (rc == 0 && soft)
+        rc = read_next(r, "decoder_soft_template", soft, true, err);
+    if (rc == 0 && plain && !soft) {
+        kh_buf b = kh_buf_init(KH_BUF_MAX);
+        kh_buf_printf(&b, "{prompt} . %s", plain);
+        rc = keep_printed(r, &b, &r->m->task.next_soft, err);
+    }
+    if (rc == 0 && soft && !plain)
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: \"decoder_soft_template\" needs a \"decoder_template\" beside it", r->file);
+    if (rc == 0 && chat && !kh_chat_named(chat))
+        rc = kh_fail(err, KH_EFORMAT, "%s: the chat format \"%.40s\" is not known", r->file, chat);
+    if (rc == 0 && chat)
+        rc = keep(r, chat, &r->m->task.chat, err);
+    r->m->task.mean = strcmp(score, "mean") == 0;
+    if (rc == 0 && !r->m->task.mean && strcmp(score, "sum") != 0)
+        rc = kh_fail(
+            err, KH_EFORMAT, "%s: \"word_score\" is \"%.40s\"; it is sum or mean", r->file, score);
+    return rc;
+}
+
 static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
     kh_task *t = &r->m->task;
     const char *metric = metric_names[KH_METRIC_ACCURACY];
@@ -279,9 +356,65 @@ static int read_metric(task_reader *r, const json_t *root, kh_err *err) {
         "%s: metric \"%.40s\" is not known; \"accuracy\" and \"f1\" are", r->file, metric);
 }
 
+/* One of "variants"; whatever it does not say is the task's. */
+static int read_variant(task_reader *r, const json_t *v, int number, kh_task *out, kh_err *err) {
+    static const char *const known[] = { "template", "words", NULL };
+    const kh_task *t = &r->m->task;
+    const json_t *words = json_object_get(v, "words");
+    const char *template;
+    kh_template parsed;
+    char place[512];
+    snprintf(place, sizeof place, "%s: variant %d", r->file, number);
+    if (!json_is_object(v))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: must be an object with \"template\" and \"words\"", place);
+    int rc = refuse_unknown_keys(v, known, place, err);
+    if (rc == 0)
+        rc = kh_json_string(v, "template", &template, place, err);
+    if (rc == 0)
+        rc = parse_template(r, "variants", template, &parsed, err);
+    if (rc != 0)
+        return rc;
+    if (parsed.prompt || parsed.pair != t->pair)
+        return kh_fail(err, KH_EFORMAT, "%s: \"template\" must hold %s and no {prompt}", place,
+            t->pair ? "{text_a} and {text_b}" : "{text}");
+    if (words && json_array_size(words) != (size_t)t->n_label)
+        return kh_fail(err, KH_EFORMAT, "%s: \"words\" must be %d lists, one for each label", place,
+            t->n_label);
+    *out = *t;
+    kh_label *label = kh_arena_array(&r->m->arena, (size_t)t->n_label, sizeof *label);
+    if (!label)
+        return kh_fail_memory(err);
+    memcpy(label, t->label, (size_t)t->n_label * sizeof *label);
+    out->label = label;
+    kh_map_free(&r->words); /* a variant may give a word to another label */
+    for (int k = 0; k < t->n_label && words && rc == 0; k++)
+        rc = read_words(r, json_array_get(words, (size_t)k), k, place, &label[k], err);
+    return rc == 0 ? keep(r, template, &out->plain, err) : rc;
+}
+
+static int read_variants(task_reader *r, const json_t *root, kh_err *err) {
+    const json_t *list = json_object_get(root, "variants");
+    size_t n = json_array_size(list);
+    if (!list)
+        return 0;
+    if (!json_is_array(list) || n > MAX_LABELS)
+        return kh_fail(err, KH_EFORMAT,
+            "%s: \"variants\" must be a list of at most %d objects with \"template\" and \"words\"",
+            r->file, (int)MAX_LABELS);
+    kh_task *variant = kh_arena_array(&r->m->arena, n + 1, sizeof *variant);
+    int rc = variant ? 0 : kh_fail_memory(err);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = read_variant(r, json_array_get(list, i), (int)i, &variant[i], err);
+    r->m->task.variant = variant;
+    r->m->task.n_variant = (int)n;
+    return rc;
+}
+
 static int read_task(task_reader *r, const json_t *root, kh_err *err) {
     static const char *const known[] = { "name", "template", "soft_template", "labels", "metric",
-        "newline_escape", NULL };
+        "newline_escape", "decoder_template", "decoder_soft_template", "chat", "word_score",
+        "variants", NULL };
     const char *name;
     if (!json_is_object(root))
         return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
@@ -299,7 +432,11 @@ static int read_task(task_reader *r, const json_t *root, kh_err *err) {
     if (rc == 0)
         rc = read_metric(r, root, err);
     if (rc == 0)
+        rc = read_continuation(r, root, err);
+    if (rc == 0)
         rc = kh_json_bool_opt(root, "newline_escape", &r->m->task.newline_escape, r->file, err);
+    if (rc == 0)
+        rc = read_variants(r, root, err);
     return rc;
 }
 
@@ -340,13 +477,16 @@ int kh_task_open(const kh_task **out, const char *name_or_file, kh_err *err) {
             *out = &builtin[i];
             return 0;
         }
+    char *inside = kh_dir_exists(name_or_file) ? kh_path_join(name_or_file, "task.json") : NULL;
+    const char *path = inside && kh_file_exists(inside) ? inside : name_or_file;
     kh_buf bytes;
-    int rc = kh_file_read(name_or_file, FILE_MAX, &bytes, err);
+    int rc = kh_file_read(path, FILE_MAX, &bytes, err);
     if (rc == KH_EMISSING)
         rc = no_such_task(name_or_file, err);
     if (rc == 0)
-        rc = kh_task_parse(out, bytes.data, bytes.len, name_or_file, err);
+        rc = kh_task_parse(out, bytes.data, bytes.len, path, err);
     kh_buf_free(&bytes);
+    kh_free(inside);
     return rc;
 }
 
@@ -358,6 +498,13 @@ void kh_task_close(const kh_task *t) {
     kh_free(m);
 }
 
+const char *kh_task_template(const kh_task *t, bool soft, bool next) {
+    const char *own = soft ? t->next_soft : t->next_plain;
+    if (next && own)
+        return own;
+    return soft ? t->soft : t->plain;
+}
+
 /* ------------------------------------------------------------------------------------- writing */
 
 static void put_pair(kh_buf *out, const char *key, const char *value) {
@@ -366,23 +513,54 @@ static void put_pair(kh_buf *out, const char *key, const char *value) {
     kh_buf_text(out, ",\n");
 }
 
+static void put_words(kh_buf *out, const kh_label *label) {
+    kh_buf_char(out, '[');
+    for (int i = 0; i < label->n_word; i++) {
+        kh_buf_text(out, i ? ", " : "");
+        kh_json_quote(out, label->word[i], strlen(label->word[i]));
+    }
+    kh_buf_char(out, ']');
+}
+
+static void put_variant(kh_buf *out, const kh_task *v, bool last) {
+    kh_buf_text(out, "    { \"template\": ");
+    kh_json_quote(out, v->plain, strlen(v->plain));
+    kh_buf_text(out, ", \"words\": [");
+    for (int k = 0; k < v->n_label; k++) {
+        kh_buf_text(out, k ? ", " : "");
+        put_words(out, &v->label[k]);
+    }
+    kh_buf_text(out, last ? "] }\n" : "] },\n");
+}
+
 void kh_task_json(const kh_task *t, kh_buf *out) {
     kh_buf_text(out, "{\n");
     put_pair(out, "name", t->name);
     put_pair(out, "template", t->plain);
     put_pair(out, "soft_template", t->soft);
+    if (t->next_plain) {
+        put_pair(out, "decoder_template", t->next_plain);
+        put_pair(out, "decoder_soft_template", t->next_soft);
+    }
+    if (t->chat)
+        put_pair(out, "chat", t->chat);
+    if (t->mean)
+        put_pair(out, "word_score", "mean");
     kh_buf_text(out, "  \"labels\": [\n");
     for (int k = 0; k < t->n_label; k++) {
         kh_buf_text(out, "    { \"name\": ");
         kh_json_quote(out, t->label[k].name, strlen(t->label[k].name));
-        kh_buf_text(out, ", \"words\": [");
-        for (int i = 0; i < t->label[k].n_word; i++) {
-            kh_buf_text(out, i ? ", " : "");
-            kh_json_quote(out, t->label[k].word[i], strlen(t->label[k].word[i]));
-        }
-        kh_buf_text(out, k + 1 < t->n_label ? "] },\n" : "] }\n");
+        kh_buf_text(out, ", \"words\": ");
+        put_words(out, &t->label[k]);
+        kh_buf_text(out, k + 1 < t->n_label ? " },\n" : " }\n");
     }
     kh_buf_text(out, "  ],\n");
     put_pair(out, "metric", kh_metric_name(t->metric));
+    if (t->n_variant > 0) {
+        kh_buf_text(out, "  \"variants\": [\n");
+        for (int i = 0; i < t->n_variant; i++)
+            put_variant(out, &t->variant[i], i + 1 == t->n_variant);
+        kh_buf_text(out, "  ],\n");
+    }
     kh_buf_printf(out, "  \"newline_escape\": %s\n}\n", t->newline_escape ? "true" : "false");
 }

@@ -18,14 +18,44 @@ typedef struct words_memory {
     kh_arena arena;
 } words_memory;
 
+/* The tokens of `text` as they stand behind `before`, which is encoded too and taken off: where a
+ * tokenizer puts a space of its own in front of a text, a word alone would have two. */
+static int encode_behind(const kh_tokenizer *tok, const char *before, const char *between,
+    const char *text, kh_ids *out, kh_err *err) {
+    kh_ids front = { 0 }, all = { 0 };
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_buf_printf(&b, "%s%s%s", before, between, text);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
+    if (rc == 0)
+        rc = kh_tokenizer_encode(tok, before, strlen(before), KH_ENCODE_PLAIN, &front, err);
+    if (rc == 0)
+        rc = kh_tokenizer_encode(tok, b.data, b.len, KH_ENCODE_PLAIN, &all, err);
+    bool parted = rc == 0 && all.n > front.n && front.n > 0 &&
+        memcmp(all.id, front.id, (size_t)front.n * sizeof *all.id) == 0;
+    if (parted && kh_grow(&out->id, &out->cap, (size_t)(all.n - front.n), sizeof *out->id)) {
+        memcpy(out->id, all.id + front.n, (size_t)(all.n - front.n) * sizeof *out->id);
+        out->n = all.n - front.n;
+    } else if (parted)
+        rc = kh_fail_memory(err);
+    else if (rc == 0) /* the two have grown together */
+        rc = kh_tokenizer_encode(
+            tok, b.data + strlen(before), b.len - strlen(before), KH_ENCODE_PLAIN, out, err);
+    kh_ids_free(&front);
+    kh_ids_free(&all);
+    kh_buf_free(&b);
+    return rc;
+}
+
 static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *text, bool exact,
-    kh_word *out, kh_err *err) {
+    bool chat, kh_word *out, kh_err *err) {
     kh_ids ids = { 0 };
-    kh_buf spaced = kh_buf_init(KH_BUF_MAX);
-    kh_buf_printf(&spaced, "%s%s", exact ? "" : " ", text);
-    int rc = kh_buf_failed(&spaced)
-        ? kh_fail_memory(err)
-        : kh_tokenizer_encode(tok, spaced.data, spaced.len, KH_ENCODE_PLAIN, &ids, err);
+    int rc;
+    if (exact)
+        rc = kh_tokenizer_encode(tok, text, strlen(text), KH_ENCODE_PLAIN, &ids, err);
+    else if (chat) /* an answer begins on a line of its own */
+        rc = encode_behind(tok, "\n", "", text, &ids, err);
+    else
+        rc = encode_behind(tok, "a", " ", text, &ids, err);
     if (rc != 0)
         goto done;
     int32_t *id = kh_arena_array(&m->arena, (size_t)ids.n + 1, sizeof *id),
@@ -46,7 +76,6 @@ static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *tex
         rc = kh_fail_memory(err);
 done:
     kh_ids_free(&ids);
-    kh_buf_free(&spaced);
     return rc;
 }
 
@@ -120,6 +149,7 @@ int kh_words_new(
     w->memory = m;
     w->n_label = task->n_label;
     w->paper_exact = paper_exact;
+    w->mean = task->mean;
     int n = 0, rc = 0;
     for (int k = 0; k < task->n_label; k++)
         n += task->label[k].n_word;
@@ -130,7 +160,8 @@ int kh_words_new(
     for (int k = 0; k < task->n_label && rc == 0; k++)
         for (int i = 0; i < task->label[k].n_word && rc == 0; i++) {
             word[w->n_word].label = k;
-            rc = encode_word(m, tok, task->label[k].word[i], paper_exact, &word[w->n_word++], err);
+            rc = encode_word(
+                m, tok, task->label[k].word[i], paper_exact, task->chat, &word[w->n_word++], err);
         }
     if (rc == 0)
         rc = mark_clashes(word, n, err);
@@ -141,6 +172,12 @@ int kh_words_new(
     else
         *out = w;
     return rc;
+}
+
+void kh_words_continue(kh_words *w) {
+    ((int *)w->n_mask)[0] = 1; /* our own array: find_variants made it, and it is never empty */
+    w->n_variant = 1;
+    w->next = true;
 }
 
 int kh_words_check(const kh_words *w, const kh_task *task, kh_err *err) {

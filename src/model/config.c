@@ -392,6 +392,58 @@ static int check_heads(const kh_config *c, const char *place, kh_err *err) {
     return 0;
 }
 
+/* ---------------------------------------------------------------------------------- seen tasks */
+
+bool kh_name_is_listed(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; *at;) {
+        const char *end = strchrnul(at, ',');
+        if ((size_t)(end - at) == n && memcmp(at, name, n) == 0)
+            return true;
+        at = end + (*end == ',');
+    }
+    return false;
+}
+
+int kh_config_add_seen(kh_config *c, const char *task, kh_err *err) {
+    size_t used = strlen(c->seen_tasks);
+    if (kh_name_is_listed(c->seen_tasks, task))
+        return 0;
+    if (!*task || strchr(task, ',') || used + strlen(task) + 2 > KH_SEEN_MAX)
+        return kh_fail(err, KH_ELIMIT,
+            "\"seen_tasks\" cannot hold \"%.80s\": names have no comma, and all of them %d bytes",
+            task, (int)KH_SEEN_MAX);
+    snprintf(c->seen_tasks + used, KH_SEEN_MAX - used, "%s%s", used ? "," : "", task);
+    return 0;
+}
+
+static int read_seen(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    const json_t *list = json_object_get(root, "seen_tasks");
+    if (list && !json_is_array(list))
+        return kh_fail(
+            err, KH_EFORMAT, "%s: \"seen_tasks\" must be a list of names of tasks", name);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *task = json_string_value(json_array_get(list, i));
+        int rc = kh_config_add_seen(c, task ? task : "", err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static void put_seen(const kh_config *c, kh_buf *out) {
+    if (!*c->seen_tasks)
+        return;
+    kh_buf_text(out, "  \"seen_tasks\": [");
+    for (const char *at = c->seen_tasks; *at;) {
+        const char *end = strchrnul(at, ',');
+        kh_buf_text(out, at == c->seen_tasks ? "" : ", ");
+        kh_json_quote(out, at, (size_t)(end - at));
+        at = end + (*end == ',');
+    }
+    kh_buf_text(out, "],\n");
+}
+
 int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
     for (int i = 0; i < N_SIZES; i++) {
         int value = *(const int *)((const char *)c + size_table[i].offset);
@@ -422,6 +474,7 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
         (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
         (rc = read_rest(c, root, name, err)) == 0 &&
         (rc = refuse_unknown(c, root, name, err)) == 0 &&
+        (rc = read_seen(c, root, name, err)) == 0 &&
         (c->arch->position != KH_POSITION_ROTARY || (rc = read_rotary(c, root, name, err)) == 0))
         rc = kh_config_check(c, name, err);
     json_decref(root);
@@ -489,8 +542,9 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
         put_rotary(c, out);
     if (c->pad >= 0)
         kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
+    put_seen(c, out);
     kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
-        c->tied ? "true" : "false", torch_name[dtype]);
+        c->tied ? "true" : "false", torch_name[dtype <= KH_DTYPE_BF16 ? dtype : KH_DTYPE_ANY]);
 }
 
 /* ---------------------------------------------------------------------- what follows from it */

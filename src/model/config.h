@@ -14,6 +14,7 @@ typedef enum kh_act {
     KH_ACT_SILU, /* x / (1 + e^-x): "silu" */
 } kh_act;
 
+enum { KH_SEEN_MAX = 512 };
 /* How frequencies of rotary positions are changed, so that a model reads texts longer than those
  * that it was taught on. */
 typedef enum kh_rope_kind { KH_ROPE_PLAIN, KH_ROPE_LINEAR, KH_ROPE_LLAMA3 } kh_rope_kind;
@@ -44,10 +45,12 @@ typedef struct kh_config {
     bool tied;          /* the decoder is the word-embedding matrix */
     unsigned bias;      /* kh_bias, beyond those of the architecture */
     kh_rope rope;
-    double query_scale; /* what attention divides by is its root; 0: D */
-    int window;         /* places that a token sees, itself included; 0: all */
-    int window_first;   /* layers before this one have no window, */
-    int window_every;   /* nor has every so-manieth; 0: all the others have it */
+    double query_scale;           /* what attention divides by is its root; 0: D */
+    int window;                   /* places that a token sees, itself included; 0: all */
+    int window_first;             /* layers before this one have no window, */
+    int window_every;             /* nor has every so-manieth; 0: all the others have it */
+    char seen_tasks[KH_SEEN_MAX]; /* names of tasks whose train rows it has learned from, with a
+                                     comma between them; ours, "seen_tasks" in the file */
 } kh_config;
 
 int kh_config_read(kh_config *, const char *path, kh_err *err);
@@ -58,6 +61,11 @@ void kh_config_put(const kh_config *, kh_dtype, kh_buf *out);
 /* Checks what the parser also checks, for a config made by other means; `place` starts the
  * sentence. */
 int kh_config_check(const kh_config *, const char *place, kh_err *err);
+
+/* Whether one of the names in a list with commas is this. */
+bool kh_name_is_listed(const char *list, const char *name);
+/* Notes that the model has learned from rows of the task of this name. */
+int kh_config_add_seen(kh_config *, const char *task, kh_err *err);
 
 /* What 0 stands for above. */
 static inline int kh_config_kv_heads(const kh_config *c) {

@@ -271,7 +271,14 @@ static __attribute__((noinline)) void tile_f32(
     copy_sums(c, sum);
 }
 
-#ifdef HAVE_DOT2
+#ifndef HAVE_DOT2
+static inline v_f32 dot2(v_f32 sum, v_int a, v_int w) {
+    const v_int high = splat_int((int32_t)0xFFFF0000);
+    sum += (v_f32)(a << 16) * (v_f32)(w << 16);
+    return sum + (v_f32)(a & high) * (v_f32)(w & high);
+}
+#endif
+
 static __attribute__((noinline)) void tile_bf16(
     const void *a_words, const uint32_t *w, int words, v_f32 c[TILE][2]) {
     const int32_t *a = a_words;
@@ -288,7 +295,6 @@ static __attribute__((noinline)) void tile_bf16(
     }
     copy_sums(c, sum);
 }
-#endif
 
 #ifndef HAVE_DOT2
 /* Without bf16 products a block of W is widened to f32, once for all tiles: [2 * words][COLUMNS].

@@ -63,6 +63,10 @@ static int check_shape(const loader *l, const kh_weight *row, const kh_stored *s
             s->gguf ? ", or Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ2_XXS, IQ4_NL, IQ4_XS or "
                       "MXFP4"
                     : "");
+    if (kh_is_blocks(a->dtype) && kh_weight_spelling(row, c)->turned && !s->straight)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: tensor \"%s\" is stored as [in, out] in blocks (%s), which is not read", path,
+            a->name, a->type);
     if (s->heads > 0 && want[0] % (2 * (size_t)s->heads) != 0)
         return kh_fail(err, KH_EFORMAT, "%s: tensor \"%s\": %zu rows are no pairs in %d heads",
             path, a->name, want[0], s->heads);
@@ -500,5 +504,6 @@ kh_model_info kh_model_describe(const kh_model *m) {
         .params = m->params,
         .bytes = model_bytes(m),
         .fingerprint = m->fingerprint,
+        .seen_tasks = c->seen_tasks,
     };
 }

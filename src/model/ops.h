@@ -19,6 +19,21 @@
         real eps; \
     }
 
+/* c [m, n] = a b, or c += a b with `add`; the numbers of a and b are rounded to bf16, sums are f32.
+ * a is [m, k], or [k, m] if turned; b is [k, n], or [n, k] if turned. */
+typedef struct kh_bf16_product {
+    int m, n, k;
+    const float *a, *b;
+    size_t lda, ldb, ldc;
+    bool a_turned, b_turned, add;
+    float *c;
+} kh_bf16_product;
+enum {
+    KH_BF16_DEPTH = 384, /* of k that are packed together, and rows of a */
+    KH_BF16_ROWS = 768,
+    KH_BF16_SCRATCH = KH_BF16_DEPTH / 2 * (KH_BF16_ROWS + 64), /* 32-bit words */
+};
+
 #define KH_OPS(real, adamw_step) \
     { \
         /* y = bias + more; either may be NULL */ \
@@ -45,6 +60,8 @@
         void (*add)(real * x, const real *y, size_t n);                            /* x += y */ \
         double (*square_sum)(const real *x, size_t n); \
         void (*adamw)(const adamw_step *, real *w, const real *g, real *m, real *v, size_t n); \
+        /* scratch: KH_BF16_SCRATCH words, 64-byte aligned; NULL in double */ \
+        void (*product_bf16)(const kh_bf16_product *, void *scratch); \
     }
 
 typedef struct kh_adamw_f32 KH_ADAMW_STEP(float) kh_adamw_f32;

@@ -3,6 +3,7 @@
  * sum has one fixed order. */
 
 #include "model/ops.h"
+#include "model/product_bf16_body.h"
 
 static void fill(
     float *y, size_t ldy, int rows, int n, const float *bias, const float *more, size_t ldm) {
@@ -205,4 +206,4 @@ static void adamw(const kh_adamw_f32 *s, float *w, const float *g, float *m, flo
 }
 
 static const kh_ops_f32 train_ops = { fill, norm, norm_back, bend_rows, softmax_rows, softmax_back,
-    cross_entropy, column_sums, multiply, add, square_sum, adamw };
+    cross_entropy, column_sums, multiply, add, square_sum, adamw, product_bf16 };

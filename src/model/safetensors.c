@@ -8,6 +8,8 @@
  * names (they end up in messages on terminals). */
 #include "model/safetensors.h"
 
+#include "model/blocks.h"
+
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/err.h"
@@ -153,6 +155,33 @@ static int check_metadata(const json_t *meta, const char *path, kh_err *err) {
     return 0;
 }
 
+/* Matrices of 8 bits: where the metadata names a format of blocks, arrays of bytes are such blocks,
+ * and their shape counts numbers from here on. */
+static int take_blocks(kh_safetensors *f, const json_t *root, kh_err *err) {
+    const kh_dtype dtype = KH_DTYPE_Q8_0;
+    const char *blocks =
+        json_string_value(json_object_get(json_object_get(root, "__metadata__"), KH_BLOCKS_KEY));
+    size_t bytes = (size_t)kh_block_bytes(dtype);
+    if (!blocks)
+        return 0;
+    if (strcmp(blocks, kh_dtype_name(dtype)) != 0)
+        return kh_fail(err, KH_EUNSUPPORTED, "%s: \"" KH_BLOCKS_KEY "\" is \"%.40s\"; %s is read",
+            f->path, blocks, kh_dtype_name(dtype));
+    for (int i = 0; i < f->n; i++) {
+        kh_array *a = &f->array[i];
+        if (a->rank != 2 || strcmp(a->type, "U8") != 0)
+            continue;
+        if (a->shape[1] % bytes != 0)
+            return kh_fail(err, KH_EFORMAT,
+                "%s: tensor \"%s\" has rows of %zu bytes, which are not whole blocks of %zu",
+                f->path, a->name, a->shape[1], bytes);
+        a->shape[1] = a->shape[1] / bytes * (size_t)kh_block_count(dtype);
+        a->type = kh_dtype_name(dtype);
+        a->dtype = dtype;
+    }
+    return 0;
+}
+
 static int check_name(const char *name, const char *path, kh_err *err) {
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
@@ -275,6 +304,8 @@ static int parse_header(kh_safetensors *f, const char *text, size_t n, kh_err *e
     int rc = kh_json_parse(text, used, f->path, &root, err);
     if (rc == 0)
         rc = parse_arrays(f, root, err);
+    if (rc == 0)
+        rc = take_blocks(f, root, err);
     json_decref(root);
     return rc;
 }
@@ -379,24 +410,34 @@ struct kh_safetensors_writer {
 
 static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_err *err) {
     kh_buf_text(header,
-        "{\"__metadata__\":{\"format\":\"pt\"}"); /* Hugging Face's loader insists on the format */
+        "{\"__metadata__\":{\"format\":\"pt\""); /* Hugging Face's loader insists on the format */
+    for (int i = 0; i < n; i++)
+        if (kh_is_blocks(plan[i].dtype)) {
+            kh_buf_printf(header, ",\"" KH_BLOCKS_KEY "\":\"%s\"", kh_dtype_name(plan[i].dtype));
+            break;
+        }
+    kh_buf_char(header, '}');
     *total = 0;
     for (int i = 0; i < n; i++) {
         kh_array *a = &plan[i];
         char shape[256];
-        size_t bytes = kh_dtype_bytes(a->dtype);
+        size_t bytes = kh_is_blocks(a->dtype) ? 1 : kh_dtype_bytes(a->dtype);
         bool fits = true;
+        size_t stored[KH_ARRAY_RANK];
+        memcpy(stored, a->shape, sizeof stored);
+        if (kh_is_blocks(a->dtype))
+            stored[a->rank - 1] = kh_numbers_bytes(a->dtype, a->shape[a->rank - 1]);
         for (int d = 0; d < a->rank; d++)
-            fits = fits && kh_mul(bytes, a->shape[d], &bytes);
+            fits = fits && kh_mul(bytes, stored[d], &bytes);
         a->begin = *total;
         a->bytes = bytes;
         if (!fits || !kh_add(*total, bytes, total))
             return kh_fail(err, KH_ELIMIT, "tensor \"%s\": too large to write", a->name);
-        kh_shape_text(a->shape, a->rank, shape, sizeof shape);
+        kh_shape_text(stored, a->rank, shape, sizeof shape);
         kh_buf_char(header, ',');
         kh_json_quote(header, a->name, strlen(a->name));
         kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-            kh_dtype_name(a->dtype), shape, a->begin, *total);
+            kh_is_blocks(a->dtype) ? "U8" : kh_dtype_name(a->dtype), shape, a->begin, *total);
     }
     kh_buf_char(header, '}');
     while (header->len % 8 != 0 &&

@@ -24,6 +24,9 @@ enum {
                                          encoder needs 1 % of it */
 };
 
+/* The key of the metadata that says what arrays of bytes are, if they are blocks of numbers. */
+#define KH_BLOCKS_KEY "keyhole_blocks"
+
 typedef struct kh_array {
     const char *name;
     const char *type; /* one of the format's types, "F32", "I64", ... */
@@ -53,7 +56,7 @@ void kh_shape_text(const size_t *shape, int rank, char *out, size_t cap);
 /* Writing: the header comes from the plan (names, dtype, rank, shape; begin and bytes are filled
  * in), then the bytes of the arrays follow in the order of the plan, in pieces of any size. The
  * file appears under its name only when kh_safetensors_finish was told to keep it, and then it is
- * complete. */
+ * complete. Blocks (blocks.h) are written as bytes, U8, and the metadata says what they are. */
 typedef struct kh_safetensors_writer kh_safetensors_writer;
 int kh_safetensors_create(
     kh_safetensors_writer **out, const char *path, kh_array *plan, int n, kh_err *err);

@@ -39,6 +39,9 @@ kh_batch kh_batch_part(const kh_batch *, int first, int n);
  * box does. */
 struct kh_engine *kh_plm_engine(kh_plm *);
 
+/* A box of the caller's own (own_box.c). On failure the caller's state is not closed. */
+int kh_own_open(const kh_backend **out, void **self, const kh_box *, void *theirs, kh_err *err);
+
 /* The engine in this process. */
 int kh_native_open(
     const kh_backend **out, void **self, const char *dir, const kh_plm_opts *, kh_err *err);

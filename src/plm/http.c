@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
+#include "base/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,8 @@ static int parse_key(
             (int)(n_host < 200 ? n_host : 200), host);
     if (n > 0 && !(*key = kh_strndup(text, n)))
         return kh_fail_memory(err);
+    if (n > 0)
+        kh_secret_add(*key);
     return 0;
 }
 
@@ -341,12 +344,16 @@ static void said(const slot *s, char *out, size_t cap) {
         static const char *const KEYS[] = { "message", "detail" };
         for (int i = 0; i < 2 && !text; i++)
             text = json_string_value(json_object_get(root, KEYS[i]));
-        if (text) {
+        char *all = text ? kh_strdup(text) : NULL;
+        if (all) {
             size_t n = 0;
-            for (out[n++] = ':', out[n++] = ' '; *text && n + 1 < cap; text++)
-                out[n++] = (unsigned char)*text < ' ' ? ' ' : *text;
+            kh_hide_secrets(all); /* before it is cut: a piece of a key is easier to overlook */
+            out[n++] = ':', out[n++] = ' ';
+            for (const char *c = all; *c && n + 1 < cap; c++)
+                out[n++] = (unsigned char)*c < ' ' ? ' ' : *c;
             out[n] = '\0';
         }
+        kh_free(all);
     }
     json_decref(root);
 }
@@ -463,7 +470,7 @@ static int finish_all(kh_http *h, const kh_http_jobs *jobs, int *done, kh_err *e
  * misses none. */
 static int start_due(kh_http *h, const kh_http_jobs *jobs, int *next, int *sleep, kh_err *err) {
     int rc = 0;
-    *sleep = 1000;
+    *sleep = 200; /* so often the caller is asked whether to go on */
     for (int i = 0; i < h->n_slot && rc == 0; i++) {
         slot *s = &h->slot[i];
         double left = s->state == SLOT_WAITING ? s->wake - kh_clock() : 0;
@@ -487,6 +494,8 @@ int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
         int before = done;
         if (rc == 0)
             rc = finish_all(h, jobs, &done, err);
+        if (rc == 0 && done < jobs->n && kh_must_stop(h->hooks))
+            rc = kh_fail(err, KH_STOPPED, "stopped on request");
         if (rc == 0 && done == before)
             curl_multi_poll(h->multi, NULL, 0, sleep, NULL);
     }

@@ -25,6 +25,8 @@ static void describe(const void *self, kh_plm_info *info) {
     info->precision = kh_precision_name(kh_engine_precision(e));
     info->kernels = kh_engine_kernels(e)->name;
     info->energy = true;
+    info->next = kh_engine_model(e)->config.arch->causal;
+    info->seen_tasks = m.seen_tasks;
 }
 
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.
@@ -32,6 +34,7 @@ static void describe(const void *self, kh_plm_info *info) {
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
     float *row = kh_malloc((size_t)word->cols * sizeof *row);
+    float scale = kh_config_word_scale(&kh_engine_model(((native *)self)->engine)->config);
     double sum = 0, squares = 0, n = (double)word->rows * (double)word->cols;
     if (!row)
         return kh_fail_memory(err);
@@ -39,6 +42,7 @@ static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
         double row_sum = 0, row_squares = 0;
         kh_tensor_row(word, r, row);
         for (int i = 0; i < word->cols; i++) {
+            row[i] *= scale;
             row_sum += (double)row[i];
             row_squares += (double)row[i] * (double)row[i];
         }
@@ -57,6 +61,9 @@ static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
         return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d", (int)id,
             word->rows);
     kh_tensor_row(word, id, row);
+    float scale = kh_config_word_scale(&kh_engine_model(((native *)self)->engine)->config);
+    for (int i = 0; i < word->cols; i++)
+        row[i] *= scale; /* what a row of a soft prompt stands for */
     return 0;
 }
 
@@ -92,6 +99,8 @@ int kh_native_open(
         err);
     if (rc == 0)
         rc = kh_engine_new(&n->engine, model, opts->precision, err);
+    if (rc == 0)
+        kh_engine_cache(n->engine, opts->cache);
     if (rc != 0) {
         close_native(n);
         return rc;

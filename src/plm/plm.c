@@ -74,6 +74,26 @@ int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err
     return 0;
 }
 
+int kh_plm_new(kh_plm **out, const kh_box *box, void *self, kh_err *err) {
+    *out = NULL;
+    kh_plm *p = kh_calloc(1, sizeof *p);
+    if (!p)
+        return kh_fail_memory(err);
+    p->access = box->access;
+    p->opened = kh_strdup(box->name ? box->name : "own box");
+    int rc = p->opened ? 0 : kh_fail_memory(err);
+    if (rc == 0 && box->tokenizer)
+        rc = kh_tokenizer_open(&p->tokenizer, box->tokenizer, err);
+    if (rc == 0) /* the last step that can fail: from here on the box closes the caller's state */
+        rc = kh_own_open(&p->backend, &p->self, box, self, err);
+    if (rc != 0) {
+        kh_plm_close(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
 void kh_plm_close(kh_plm *p) {
     if (!p)
         return;
@@ -93,6 +113,17 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     uint64_t both[2] = { info.fingerprint, kh_tokenizer_fingerprint(p->tokenizer) };
     info.fingerprint = kh_hash64(both, sizeof both);
     return info;
+}
+
+bool kh_plm_has_seen(const kh_plm *p, const kh_task *task, const kh_hooks *hooks) {
+    const char *seen = kh_plm_describe(p).seen_tasks;
+    bool has = seen && kh_name_is_listed(seen, task->name);
+    if (has && hooks)
+        kh_log(hooks, KH_WARN,
+            "the model has learned from train rows of task \"%s\" (\"seen_tasks\" of its "
+            "config.json): these rows are not few-shot to it",
+            task->name);
+    return has;
 }
 
 kh_engine *kh_plm_engine(kh_plm *p) {

@@ -135,7 +135,7 @@ int kh_mpi_forward(
 /* As sent: this, start [n_seq + 1], then as int32 n_mask, mask, slot, the ids, the words' n_mask,
  * and for each word five numbers and its ids. */
 typedef struct context {
-    int32_t n_row, n_variant, n_slot, max_len, inject, n_word, n_label, n_length, paper_exact, zero;
+    int32_t n_row, n_variant, n_slot, max_len, inject, n_word, n_label, n_length, paper_exact, next;
     uint64_t n_token, n_word_id;
 } context;
 
@@ -148,7 +148,8 @@ void kh_mpi_context_put(kh_buf *out, const kh_question *q) {
     const kh_words *w = q->words;
     size_t n_seq = (size_t)b->n_seq, first = b->start[0];
     context c = { b->n_row, b->n_variant, b->n_slot, b->max_len, (int32_t)q->inject, w->n_word,
-        w->n_label, w->n_variant, w->paper_exact, 0, b->start[n_seq] - first, 0 };
+        w->n_label, w->n_variant, w->paper_exact, w->next + 2 * w->mean, b->start[n_seq] - first,
+        0 };
     for (int i = 0; i < w->n_word; i++)
         c.n_word_id += (uint64_t)w->word[i].n_token;
     kh_buf_bytes(out, &c, sizeof c);
@@ -213,7 +214,9 @@ int kh_mpi_context_get(const void *bytes, size_t n, kh_batch *batch, kh_words *w
         .n_label = c.n_label,
         .n_mask = at,
         .n_variant = c.n_length,
-        .paper_exact = c.paper_exact };
+        .paper_exact = c.paper_exact,
+        .next = c.next & 1,
+        .mean = c.next & 2 };
     at += c.n_length;
     *inject = (kh_inject)c.inject;
     for (size_t i = 0, ids = 0; i < n_word; i++) {

@@ -19,6 +19,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ typedef struct remote {
     uint64_t fingerprint;
     double mean, std;
     bool energy; /* it lets energies out */
+    bool next;   /* the model continues texts */
 } remote;
 
 /* -------------------------------------------------------------------------------------- asking */
@@ -109,6 +111,23 @@ static void place(const asking *a, const part *p, void *out, const void *mine, s
             (const char *)mine + k * n_r * size, n_r * size);
 }
 
+/* A distribution over the labels, up to what rounding to floats leaves. */
+static int check_sums(const asking *a, const kh_wire_wanted *w, kh_err *err) {
+    size_t n_label = (size_t)w->n_label, n_row = (size_t)w->n_row;
+    for (size_t pair = 0; w->logprob && pair < (size_t)w->n_prompt * n_row; pair++) {
+        double sum = 0;
+        for (size_t k = 0; k < n_label; k++)
+            sum += exp((double)w->logprob[pair * n_label + k]);
+        if (fabs(sum - 1) > 1e-3)
+            return kh_fail(err, KH_EFORMAT,
+                "%s: answered prompt %zu, row %zu with probabilities that add up to %.6g and not "
+                "to "
+                "1",
+                kh_http_url(a->r->http), pair / n_row, pair % n_row, sum);
+    }
+    return 0;
+}
+
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
     const asking *a = user;
     const part *p = &a->part[i];
@@ -122,6 +141,8 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
     int rc = (mine.label || mine.logprob) && (mine.energy || !a->energy)
         ? kh_wire_answer_parse(body, n, &mine, kh_http_url(a->r->http), err)
         : kh_fail_memory(err);
+    if (rc == 0)
+        rc = check_sums(a, &mine, err);
     if (rc == 0 && a->label)
         place(a, p, a->label, mine.label, sizeof *mine.label);
     if (rc == 0 && a->logprob)
@@ -175,6 +196,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->kernels = r->kernels;
     info->model = r->name;
     info->energy = r->energy;
+    info->next = r->next;
 }
 
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
@@ -280,6 +302,8 @@ static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *
         rc = kh_json_int(root, "hidden", 1, 1 << 16, &r->hidden, who, err);
     if (rc == 0)
         rc = kh_json_int(root, "max_len", 1, 1 << 24, &r->max_len, who, err);
+    if (rc == 0)
+        rc = kh_json_bool_opt(root, "next", &r->next, who, err);
     if (rc == 0)
         rc = kh_json_string(root, "fingerprint", &hex, who, err);
     if (rc == 0)

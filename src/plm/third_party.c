@@ -381,8 +381,11 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
     for (int k = 0; k < w->n_word; k++)
         h.word[k] = NAN;
     bool ok = HEAR[a->o->flavour](&h, a, root);
-    for (int k = 0; k < w->n_word; k++)
+    double sum = 0; /* of the probabilities of the words; those of other tokens are not known */
+    for (int k = 0; k < w->n_word; k++) {
         known += !isnan(h.word[k]);
+        sum += isnan(h.word[k]) ? 0 : exp((double)h.word[k]);
+    }
     if (!ok)
         rc = kh_fail(err, KH_EFORMAT,
             "%s: answered prompt %d, row %d with a log-probability that is none",
@@ -397,6 +400,10 @@ static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) 
             "%s: none of the label words is among the tokens that it spoke of for prompt %d, row "
             "%d; --access labels does without",
             kh_http_url(a->o->http), i / n_row, i % n_row);
+    else if (sum > 1.01) /* services round, and some clip at 0 */
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: answered prompt %d, row %d with label words whose probabilities add up to %.6g",
+            kh_http_url(a->o->http), i / n_row, i % n_row, sum);
     else
         reduce(w, &h, a->logits + (size_t)i * (size_t)w->n_label);
     kh_free(h.word);

@@ -122,8 +122,13 @@ void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_answ
         kh_buf_text(out, s ? "," : "");
         put_ints(out, b->id + b->start[s], (int)(b->start[s + 1] - b->start[s]));
     }
-    kh_buf_text(out, "],\"mask\":");
-    put_ints(out, b->mask, b->n_seq);
+    kh_buf_char(out, ']');
+    if (q->words->next)
+        kh_buf_printf(out, ",\"next\":true,\"mean\":%s", q->words->mean ? "true" : "false");
+    else {
+        kh_buf_text(out, ",\"mask\":");
+        put_ints(out, b->mask, b->n_seq);
+    }
     put_words(out, q->words);
     if (b->n_slot > 0) {
         kh_buf_text(out, ",\"slot\":");
@@ -254,6 +259,19 @@ static int read_variants(reader *r, const json_t *root) {
     const json_t *masks = json_object_get(root, "masks");
     int *length;
     size_t n = 1;
+    int bad = kh_json_bool_opt(root, "next", &w->next, PLACE, r->err);
+    if (bad == 0)
+        bad = kh_json_bool_opt(root, "mean", &w->mean, PLACE, r->err);
+    if (bad != 0)
+        return bad;
+    if (w->next != r->l->next)
+        return kh_fail(r->err, KH_EMISMATCH,
+            w->next
+                ? "%s: \"next\" is true, but the model fills masks"
+                : "%s: the model continues texts: \"next\" must be true, and there are no masks",
+            PLACE);
+    if (w->next)
+        masks = NULL;
     if (masks) {
         int rc = read_ints(r, masks, "masks", 1, 64, 64, &length, &n);
         if (rc != 0)
@@ -267,7 +285,7 @@ static int read_variants(reader *r, const json_t *root) {
         ok = ok && (i == 0 || length[i] > length[i - 1]);
         seen[length[i]] = true;
     }
-    for (int i = 0; i < w->n_word && ok; i++)
+    for (int i = 0; i < w->n_word && ok && !w->next; i++)
         ok = seen[w->word[i].n_id];
     if (!ok)
         return kh_fail(r->err, KH_EFORMAT,
@@ -345,8 +363,10 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
         b->max_len = (int)n > b->max_len ? (int)n : b->max_len;
     }
     b->id = all, b->start = start;
-    if (rc == 0)
+    if (rc == 0 && !r->q->words.next)
         rc = read_places(r, root, "mask", &mask);
+    else if (rc == 0 && !(mask = room(r, n_seq, sizeof *mask))) /* zeros: nobody looks there */
+        rc = kh_fail_memory(r->err);
     if (rc == 0 && b->n_slot > 0)
         rc = read_places(r, root, "slot", &slot);
     else if (rc == 0 && !(slot = room(r, n_seq, sizeof *slot)))

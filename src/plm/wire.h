@@ -31,6 +31,7 @@ typedef struct kh_wire_limits {
     int hidden, max_len, vocab;
     int prompts, rows; /* of one request */
     long long tokens;  /* prompts times the tokens of all rows */
+    bool next;         /* the model continues texts */
 } kh_wire_limits;
 
 typedef struct kh_wire_question {

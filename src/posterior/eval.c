@@ -150,7 +150,20 @@ static bool is_other_file(const kh_eval *e) {
 
 /* Where the rows of tuning are. */
 static const char *tuning_data(const kh_eval *e) {
-    return is_other_file(e) ? e->post->data : e->data;
+    return is_other_file(e) && !e->o->test ? e->post->data : e->data;
+}
+
+/* The caller's rows, as a data set of our own. */
+static int take_all(kh_dataset **out, const kh_dataset *theirs, kh_err *err) {
+    int n = kh_dataset_size(theirs);
+    int *index = kh_malloc(((size_t)n + 1) * sizeof *index);
+    if (!index)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        index[i] = i;
+    int rc = kh_dataset_select(out, theirs, index, n, err);
+    kh_free(index);
+    return rc;
 }
 
 static int open_rows(kh_eval *e, kh_err *err) {
@@ -160,7 +173,9 @@ static int open_rows(kh_eval *e, kh_err *err) {
     kh_dataset *data = NULL;
     kh_split split = { 0 };
     int rc;
-    if (is_other_file(e))
+    if (o->test)
+        rc = take_all(&data, o->test, err);
+    else if (is_other_file(e))
         rc = kh_dataset_open(&data, e->data, &read, err);
     else if (o->split == KH_EVAL_TEST)
         rc = kh_test_open(&data, e->data, post->shots, post->seed, &read, err);
@@ -183,8 +198,13 @@ static int open_dev(kh_eval *e, kh_err *err) {
     kh_split split = { 0 };
     kh_err own = { 0 };
     const char *where = tuning_data(e);
-    int rc = where ? kh_split_open(&split, where, e->post->shots, e->post->seed, &read, &own)
-                   : kh_fail(&own, KH_EMISSING, "the posterior does not say what it was tuned on");
+    int rc;
+    if (e->o->dev)
+        rc = take_all(&split.dev, e->o->dev, &own);
+    else if (where)
+        rc = kh_split_open(&split, where, e->post->shots, e->post->seed, &read, &own);
+    else
+        rc = kh_fail(&own, KH_EMISSING, "no dev rows were given");
     if (rc == KH_EMISSING) {
         memcpy(e->why, own.msg, sizeof e->why);
         return 0;
@@ -196,7 +216,7 @@ static int open_dev(kh_eval *e, kh_err *err) {
     }
     e->decided = true;
     if (e->o->split != KH_EVAL_TRAIN && e->o->split != KH_EVAL_DEV)
-        rc = kh_dataset_overlap(split.train, e->rows.data, &e->n_known, err);
+        rc = split.train ? kh_dataset_overlap(split.train, e->rows.data, &e->n_known, err) : 0;
     if (rc != 0) {
         kh_split_close(&split);
         return rc;
@@ -270,7 +290,7 @@ static int open_any(kh_dataset **out, const char *path, kh_dataset_opts *read, k
 
 /* A folder or a file alone: its rows take the template of the classifier, as they would if someone
  * sent them there. */
-static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir, kh_err *err) {
+static int open_strangers(const kh_eval *e, kh_ood_rows *out, const char *dir, kh_err *err) {
     kh_dataset_opts read = {
         .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks
     };
@@ -287,7 +307,7 @@ static int open_strangers(const kh_eval *e, kh_third_party *out, const char *dir
 }
 
 /* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
-static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair, kh_err *err) {
+static int open_outside(const kh_eval *e, kh_ood_rows *out, const char *pair, kh_err *err) {
     if (kh_dir_exists(pair) || kh_file_exists(pair))
         return open_strangers(e, out, pair, err);
     const char *equals = strchr(pair, '=');
@@ -318,7 +338,7 @@ static int open_outside(const kh_eval *e, kh_third_party *out, const char *pair,
     return rc;
 }
 
-static int ask_outside(const kh_eval *e, kh_third_party *out, kh_plm *plm, kh_err *err) {
+static int ask_outside(const kh_eval *e, kh_ood_rows *out, kh_plm *plm, kh_err *err) {
     kh_predictor *predictor;
     int rc =
         kh_predictor_foreign(&predictor, e->post, plm, out->task ? out->task : e->post->task, err);
@@ -399,6 +419,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
         rc = ask_outside(e, &e->outside[i], plm, err);
     e->queries = kh_plm_meter(plm).queries - before;
     e->box = kh_plm_describe(plm);
+    e->seen = kh_plm_has_seen(plm, e->post->task, NULL);
     return rc;
 }
 
@@ -476,7 +497,7 @@ static int compute_inside(kh_eval *e, kh_err *err) {
     return rc;
 }
 
-static int compute_outside(const kh_eval *e, kh_third_party *out, kh_err *err) {
+static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     int rc = 0, foreign = 0;
     for (int s = 0; s < e->n_score && rc == 0; s++) {
         double *in = scores_of(&e->rows, (kh_score)s, e->n_label),
@@ -569,7 +590,9 @@ int kh_eval_run(
         .data = o->data ? o->data : post->data,
         .n_label = post->task->n_label,
         .template_accuracy = NAN };
-    if (!out->data)
+    if (o->test && !o->data)
+        out->data = NULL; /* nothing is read from a folder that was not named */
+    if (!out->data && !o->test)
         return kh_fail(
             err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
     int rc = open_all(out, err);
@@ -584,7 +607,7 @@ int kh_eval_run(
     return rc;
 }
 
-void kh_eval_free(kh_eval *e) {
+void kh_eval_clear(kh_eval *e) {
     judged_free(&e->rows);
     judged_free(&e->dev);
     for (int i = 0; e->outside && i < e->o->ood.n; i++) {

@@ -1,9 +1,9 @@
-/* eval.h - a tuned classifier judged on rows it has not seen, and on rows that are none of its
- * business.
+/* eval.h - a tuned classifier judged on rows it has not seen, and on rows that are
+ * out-of-distribution: the inside of the public kh_eval.
  *
  *     kh_eval e;
  *     if (kh_eval_run(&e, posterior, plm, &opts, err) == 0) ...      numbers, rows and decisions
- * are in e kh_eval_free(&e);                                              failed ones too
+ * are in e kh_eval_clear(&e);                                              failed ones too
  *
  * results.h and page.h turn it into a file for programs and a page for people. */
 #ifndef KH_POSTERIOR_EVAL_H
@@ -14,24 +14,6 @@
 
 enum { KH_EVAL_PLANE = 500 };
 
-typedef enum kh_eval_split { KH_EVAL_TEST, KH_EVAL_DEV, KH_EVAL_TRAIN } kh_eval_split;
-
-typedef struct kh_eval_opts {
-    const char *data; /* a data folder, or a file; NULL: that of tuning. Of the file of tuning, the
-                         rows held out; of another, all */
-    int split;        /* kh_eval_split */
-    int rows;         /* judge at most so many, drawn by the seed; 0: all */
-    const char
-        *run;       /* the folder of the posterior, where cross-fitted answers may be; NULL: none */
-    bool compare;   /* ask the template alone, too, to tell whether the classifier is worse */
-    kh_strings ood; /* NAME=DIR: a task and where its rows are; a folder or a file: rows for the
-                       template of the classifier, whatever their labels */
-    kh_decision_opts decide;
-    kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
-    uint64_t seed;               /* of rows drawn */
-    const kh_hooks *hooks;
-} kh_eval_opts;
-
 /* Rows and what the classifier says of them. */
 typedef struct kh_judged {
     char *name; /* "test", or that of a task */
@@ -41,16 +23,16 @@ typedef struct kh_judged {
     double *p, *votes, *ambiguity, *energy; /* energies are NaN where they are not known */
 } kh_judged;
 
-/* Rows from elsewhere. */
-typedef struct kh_third_party {
+/* Rows that are out-of-distribution. */
+typedef struct kh_ood_rows {
     const kh_task *task; /* whose template they take; NULL: the classifier's own */
     kh_judged rows;
     kh_ood value[KH_N_SCORE], low[KH_N_SCORE],
         high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
     double flagged;       /* share called foreign by the decisions; NaN without */
-} kh_third_party;
+} kh_ood_rows;
 
-typedef struct kh_eval {
+struct kh_eval {
     const kh_posterior *post;
     const kh_eval_opts *o;
     const char *data; /* the folder */
@@ -64,8 +46,8 @@ typedef struct kh_eval {
     kh_curve_point
         *point[2]; /* risk against coverage, by kh_score: energies say nothing of right or wrong */
     int n_point[2];
-    int *confusion;          /* [n_label, n_label] rows are true classes */
-    kh_third_party *outside; /* [n_outside] */
+    int *confusion;       /* [n_label, n_label] rows are true classes */
+    kh_ood_rows *outside; /* [n_outside] */
     int n_outside;
     bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
@@ -87,14 +69,14 @@ typedef struct kh_eval {
     bool of_prompts; /* the plane is that of the prompts, as samples have projections of their own;
                         else of z */
     long long queries;
+    bool seen;       /* the model has learned from train rows of the task */
     kh_plm_info box; /* that answered; its strings live as long as it does */
-} kh_eval;
+};
 
 int kh_eval_run(kh_eval *out, const kh_posterior *, kh_plm *, const kh_eval_opts *, kh_err *err);
-void kh_eval_free(kh_eval *);
+void kh_eval_clear(kh_eval *);
 
 const char *kh_eval_split_name(int split);
-kh_answers kh_eval_answers(const kh_eval *);
 /* A row's score, by which one it may be. */
 double kh_judged_score(const kh_judged *, int row, kh_score, int n_label);
 /* What decides, or would decide, what is foreign. */

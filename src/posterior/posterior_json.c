@@ -54,9 +54,11 @@ static bool one_projection(const kh_posterior *p) {
 static void put_space(kh_buf *out, const kh_posterior *p) {
     const kh_space *s = &p->space;
     kh_buf_printf(out,
-        "  \"prompt\": {\"inject\": \"%s\", \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    "
+        "  \"prompt\": {\"inject\": \"%s\",%s \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    "
         "\"p0\": [",
-        kh_inject_name(s->inject), s->slots, s->hidden, s->dim);
+        kh_inject_name(s->inject),
+        s->placement == KH_SLOTS_AFTER ? " \"placement\": \"after-text\"," : "", s->slots,
+        s->hidden, s->dim);
     for (int i = 0; i < s->slots; i++)
         kh_buf_printf(out, "%s%d", i ? "," : "", (int)s->slot_id[i]);
     kh_buf_printf(out,
@@ -283,6 +285,21 @@ static int read_projection(reader *r, const json_t *o) {
     return rc;
 }
 
+/* Where the slots stand; a file that does not say means the soft template, or the front. */
+static int read_placement(reader *r, const json_t *o) {
+    kh_space *s = &r->p->space;
+    const char *placement = "template";
+    int rc = kh_json_string_opt(o, "placement", &placement, r->name, r->err);
+    bool after = rc == 0 && strcmp(placement, "after-text") == 0;
+    if (rc == 0 && !after && strcmp(placement, "template") != 0)
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"%.40s\" is no place for the slots of a prompt",
+            r->name, placement);
+    s->placement = s->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE;
+    if (after)
+        s->placement = KH_SLOTS_AFTER;
+    return rc;
+}
+
 static int read_space(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     kh_space *s = &p->space;
@@ -298,6 +315,8 @@ static int read_space(reader *r, const json_t *root) {
         ((rc = kh_inject_find(&s->inject, inject, r->err)) != 0 || s->inject == KH_INJECT_NONE))
         return kh_fail(r->err, KH_EFORMAT,
             "%s: \"%s\" is no way for a soft prompt to enter a model", r->name, inject);
+    if (rc == 0)
+        rc = read_placement(r, o);
     if (rc == 0)
         rc = kh_json_int(o, "slots", 1, MAX_SLOTS, &s->slots, r->name, r->err);
     if (rc == 0)

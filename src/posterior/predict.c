@@ -187,9 +187,10 @@ static int check_labels(const kh_task *was, const kh_task *is, kh_err *err) {
     return 0;
 }
 
-static int check_task(const kh_posterior *post, const kh_task *is, kh_err *err) {
+static int check_task(const kh_posterior *post, const kh_task *is, bool next, kh_err *err) {
     const kh_task *was = post->task;
-    const char *a = post->soft ? was->soft : was->plain, *b = post->soft ? is->soft : is->plain;
+    bool soft = post->soft && post->space.placement == KH_SLOTS_TEMPLATE;
+    const char *a = kh_task_template(was, soft, next), *b = kh_task_template(is, soft, next);
     if (!same(a, b))
         return kh_fail(err, KH_EMISMATCH,
             "the posterior was made for task \"%s\" with the template \"%s\"; that of task \"%s\" "
@@ -281,9 +282,11 @@ static int ask_graft(
 /* The task with k demonstrations of an order in front of its template, which lives in *text. */
 static int shown(const kh_predictor *p, int order, int k, kh_buf *text, kh_task *out, kh_err *err) {
     *text = kh_buf_init(KH_BUF_MAX);
-    kh_demos_template(&p->post->demos, p->post->task, order, k, p->task->plain, text);
+    bool next = p->batch.next;
+    kh_demos_template(&p->post->demos, p->post->task, next, order, k,
+        kh_task_template(p->task, false, next), text);
     *out = *p->task;
-    out->plain = text->data;
+    out->plain = out->next_plain = text->data;
     return kh_buf_failed(text) ? kh_fail_memory(err) : 0;
 }
 
@@ -436,12 +439,14 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
         p->foreign = mix_tasks(p->task, post->task);
         p->task = &p->foreign;
     } else if (rc == 0)
-        rc = check_task(post, p->task, err);
+        rc = check_task(post, p->task, box.next, err);
     if (rc == 0 && post->access >= KH_ACCESS_LOGPROBS && !(p->scorer = kh_plm_scorer(plm, err)))
         rc = KH_EUNSUPPORTED;
     if (rc == 0) {
         p->labeler = kh_plm_labeler(plm, err);
         rc = kh_words_new(&p->words, p->task, kh_plm_tokenizer(plm), post->paper_exact, err);
+        if (rc == 0 && box.next)
+            kh_words_continue(p->words);
     }
     if (rc == 0 && post->soft)
         rc = make_prompts(p, err);

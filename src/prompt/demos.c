@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "data/task.h"
 #include "data/template.h"
 
 #include <string.h>
@@ -87,10 +88,10 @@ static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, con
     }
 }
 
-void kh_demos_template(
-    const kh_demos *d, const kh_task *task, int order, int n, const char *then, kh_buf *out) {
+void kh_demos_template(const kh_demos *d, const kh_task *task, bool next, int order, int n,
+    const char *then, kh_buf *out) {
     kh_template t;
-    if (kh_template_parse(&t, task->plain, task->name, NULL) !=
+    if (kh_template_parse(&t, kh_task_template(task, false, next), task->name, NULL) !=
         0) { /* a task's templates were parsed when it was opened */
         out->failed = true;
         return;

@@ -26,6 +26,6 @@ int kh_demos_draw(kh_demos *out, kh_arena *, const kh_row *rows, int n, int most
 /* Appends the first `n` demonstrations of order number `order`, as the task's plain template shows
  * them, and the template `then`: the task's own, or another's for rows from elsewhere. */
 void kh_demos_template(
-    const kh_demos *, const kh_task *, int order, int n, const char *then, kh_buf *out);
+    const kh_demos *, const kh_task *, bool next, int order, int n, const char *then, kh_buf *out);
 
 #endif

@@ -132,13 +132,26 @@ static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
 
 int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t seed, kh_err *err) {
     kh_plm_info info = kh_plm_describe(plm);
+    bool no_norm = info.next && o->inject == KH_INJECT_POST_LN_ADD; /* nothing to add after */
+    kh_inject inject = no_norm ? KH_INJECT_EMBED_INPLACE : (kh_inject)o->inject;
+    kh_placement placement = o->placement ? KH_SLOTS_AFTER : KH_SLOTS_TEMPLATE;
+    if (inject == KH_INJECT_EMBED_PREFIX && o->placement)
+        return kh_fail(err, KH_EARG,
+            "embed-prefix puts the soft prompt before everything; after-text goes with "
+            "embed-inplace");
+    if (inject == KH_INJECT_EMBED_PREFIX)
+        placement = KH_SLOTS_PREFIX;
     *s = (kh_space){ .dim = o->dim,
         .slots = o->slots,
         .hidden = info.hidden,
-        .inject = (kh_inject)o->inject,
+        .inject = inject,
+        .placement = placement,
         .projection = (kh_projection)o->projection };
     if (s->projection == KH_PROJECTION_IDENTITY)
         s->dim = s->slots * s->hidden;
+    if (info.hidden == 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "the box takes no soft prompts (hidden is 0); use method manual or icl");
     if (o->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (o->slots < 1 || o->slots >= info.max_len)
@@ -173,7 +186,7 @@ kh_batch_opts kh_space_batch(const kh_space *s, const kh_plm *plm, bool paper_ex
     return (kh_batch_opts){ .max_len = kh_plm_describe(plm).max_len,
         .n_slot = s->slots,
         .slot_id = s->slot_id,
-        .placement = s->inject == KH_INJECT_EMBED_PREFIX ? KH_SLOTS_PREFIX : KH_SLOTS_TEMPLATE,
+        .placement = s->placement,
         .paper_exact = paper_exact,
         .next = kh_plm_describe(plm).next };
 }

@@ -30,6 +30,11 @@
     { "inject", KH_OPT_CHOICE, offsetof(S, m.inject), "post-ln-add", \
         .arg = "none|post-ln-add|embed-prefix|embed-inplace", \
         .help = "where the soft prompt enters the model" }, \
+        { "placement", KH_OPT_CHOICE, offsetof(S, m.placement), "template", \
+            .arg = "template|after-text", \
+            .help = \
+                "where the slots stand: as the soft template says, or right after the text; a " \
+                "decoder then reads each text once a run" }, \
         { "projection", KH_OPT_CHOICE, offsetof(S, m.projection), "normal", \
             .arg = "normal|uniform", .help = "entries of the matrix A" }, \
         { "p0", KH_OPT_CHOICE, offsetof(S, m.p0), "ids", .arg = "ids|random|text", \
@@ -49,6 +54,7 @@ int kh_projection_find(kh_projection *out, const char *name, kh_err *err);
 typedef struct kh_space {
     int dim, slots, hidden; /* d, m, h */
     kh_inject inject;
+    kh_placement placement; /* KH_SLOTS_PREFIX if and only if inject is embed-prefix */
     kh_projection projection;
     double mean, std; /* of A's entries if normal; if uniform they are within -std .. std */
     int32_t *slot_id; /* [slots] P0: the ids whose place, or whose vectors, the prompt takes */

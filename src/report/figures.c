@@ -117,7 +117,7 @@ typedef struct range {
 } range;
 
 /* Of the scores of p all that are possible; energies have no bounds. */
-static range range_of(const kh_eval *e, const kh_third_party *o, kh_score score) {
+static range range_of(const kh_eval *e, const kh_ood_rows *o, kh_score score) {
     range r = { 0, score == KH_SCORE_MAXP ? 1 - 1.0 / e->n_label : log(e->n_label) };
     if (score != KH_SCORE_ENERGY)
         return r;
@@ -145,7 +145,7 @@ static void put_histogram(
     kh_buf_text(s, "EOD\n");
 }
 
-int kh_figure_outside(kh_page *g, const kh_third_party *o, kh_buf *out, kh_err *err) {
+int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err) {
     const kh_eval *e = g->eval;
     static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p",
         "uncertainty: entropy in nats", "energy: -log sum exp of the label logits" };

@@ -99,7 +99,7 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error,
         e->high.auroc_error, i, false);
     for (int k = 0; k < e->n_outside && k < 2; k++) {
-        const kh_third_party *o = &e->outside[k];
+        const kh_ood_rows *o = &e->outside[k];
         int s = last_score(e);
         kh_buf_text(b, "<div><dt>");
         put_name(b, o->rows.name);
@@ -292,7 +292,7 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------- elsewhere */
 
-static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
+static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     int last = last_score(e);
     open_table(b, NULL,
         last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy"

@@ -22,7 +22,7 @@ int kh_page_write(kh_page *, kh_buf *out, kh_err *err);
  * line that says so. */
 int kh_figure_reliability(kh_page *, kh_buf *out, kh_err *err);
 int kh_figure_risk(kh_page *, kh_buf *out, kh_err *err);
-int kh_figure_outside(kh_page *, const kh_third_party *, kh_buf *out, kh_err *err);
+int kh_figure_outside(kh_page *, const kh_ood_rows *, kh_buf *out, kh_err *err);
 int kh_figure_log(kh_page *, kh_buf *out, kh_err *err); /* one for each kind of number in the log */
 int kh_figure_plane(kh_page *, kh_buf *out, kh_err *err);
 

@@ -70,8 +70,9 @@ static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
     kh_buf_text(b, "},\n  \"model\": {");
     put_string(b, "path", p->model);
     kh_buf_printf(b,
-        ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\"},\n  \"task\": {",
-        p->fingerprint, p->tokenizer);
+        ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64
+        "\", \"seen\": %s},\n  \"task\": {",
+        p->fingerprint, p->tokenizer, e->seen ? "true" : "false");
     put_string(b, "name", p->task->name);
     kh_buf_printf(b, ", \"metric\": \"%s\", \"labels\": [", kh_metric_name(p->task->metric));
     for (int k = 0; k < e->n_label; k++) {
@@ -145,7 +146,7 @@ static void put_arrays(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "],\n");
 }
 
-static void put_outside(kh_buf *b, const kh_eval *e, const kh_third_party *o) {
+static void put_outside(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     kh_buf_text(b, "\n    {");
     put_string(b, "name", o->rows.name);
     kh_buf_text(b, ", ");

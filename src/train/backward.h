@@ -35,6 +35,7 @@ typedef struct kh_packed {
  */
 typedef struct kh_lm_loss {
     const int32_t *target; /* [n_at] */
+    const float *weight;   /* [n_at] of a place, beside scale; NULL: 1. Not with tokens */
     const int32_t *token;  /* [n_token] or NULL */
     const int *label;      /* [n_token] */
     int n_token, n_label;
@@ -68,6 +69,7 @@ typedef struct kh_dropout {
         const kh_dropout *dropout; /* NULL: none */ \
         int first_token; /* where in the batch the text begins, if it is a part of one: names what \
                             is dropped */ \
+        bool bf16;       /* large products round their numbers to bf16; in f32 only */ \
         bool recompute;  /* keep only the inputs of layers and compute the rest again on the way \
                             back: the same bits, slower */ \
     }

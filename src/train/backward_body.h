@@ -54,39 +54,40 @@ typedef struct pass {
     real *d, *d_rows, *d_qkv, *d_inner,
         *d_p;      /* on the way back: [T, H], [M, H], [T, 3H], [M, I], one head's attention */
     real *thinned; /* one head's attention after dropout */
+    real *packed;  /* room to pack matrices in bf16 */
 } pass;
 
 /* ------------------------------------------------------------------------------------ products */
 
-/* c [m, n] = a [m, k] b [n, k]^T + beta c */
-static void product_nt(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
-    real beta, real *c, size_t ldc) {
+/* c [m, n] = a b + beta c; turned: a is [k, m], b is [n, k]. */
+static void product(bool a_turned, bool b_turned, int m, int n, int k, const real *a, size_t lda,
+    const real *b, size_t ldb, real beta, real *c, size_t ldc) {
     if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c,
+        gemm(CblasRowMajor, a_turned ? CblasTrans : CblasNoTrans,
+            b_turned ? CblasTrans : CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c,
             (int)ldc);
 }
 
-/* c [m, n] = a [m, k] b [k, n] + beta c */
-static void product_nn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
-    real beta, real *c, size_t ldc) {
-    if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta,
-            c, (int)ldc);
-}
-
-/* c [m, n] = a [k, m]^T b [k, n] + beta c */
-static void product_tn(int m, int n, int k, const real *a, size_t lda, const real *b, size_t ldb,
-    real beta, real *c, size_t ldc) {
-    if (m > 0 && n > 0 && k > 0)
-        gemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, k, 1, a, (int)lda, b, (int)ldb, beta, c,
-            (int)ldc);
+/* The same with a weight or its gradient: these are large, and may be rounded to bf16. */
+static void weight_product(const pass *p, bool a_turned, bool b_turned, int m, int n, int k,
+    const real *a, size_t lda, const real *b, size_t ldb, real beta, real *c, size_t ldc) {
+#ifdef HAVE_BF16
+    if (p->in->bf16) {
+        p->ops->product_bf16(
+            &(kh_bf16_product){ m, n, k, a, b, lda, ldb, ldc, a_turned, b_turned, beta != 0, c },
+            p->packed);
+        return;
+    }
+#endif
+    (void)p;
+    product(a_turned, b_turned, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
 /* y [m, n] = x [m, k] w [n, k]^T + bias + more */
 static void linear(const pass *p, int m, int n, size_t k, const real *x, const real *w,
     const real *bias, const real *more, real *y, size_t ldy) {
     p->ops->fill(y, ldy, m, n, bias, more, (size_t)n);
-    product_nt(m, n, (int)k, x, k, w, k, 1, y, ldy);
+    weight_product(p, false, true, m, n, (int)k, x, k, w, k, 1, y, ldy);
 }
 
 /* The gradients of w and b of such a layer: dw += dy^T x, db += column sums of dy. */
@@ -94,7 +95,7 @@ static void linear_back(const pass *p, int m, int n, size_t k, const real *x, co
     size_t ldy, real *dw, real *db) {
     if (!dw)
         return;
-    product_tn(n, (int)k, m, dy, ldy, x, k, 1, dw, k);
+    weight_product(p, true, false, n, (int)k, m, dy, ldy, x, k, 1, dw, k);
     p->ops->column_sums(dy, ldy, m, n, db);
 }
 
@@ -277,6 +278,7 @@ static size_t cut_all(pass *p, real *memory) {
     p->d_inner = cut(&c, tokens, p->inner);
     p->d_p = cut(&c, largest, 1);
     p->thinned = p->in->dropout ? cut(&c, largest, 1) : NULL;
+    p->packed = p->in->bf16 ? cut(&c, KH_BF16_SCRATCH, 1) : NULL;
     return c.used;
 }
 
@@ -358,13 +360,13 @@ static void attend(const pass *p, int l) {
                        *v = t->v + from + head;
             real *mix = t->mix + to * p->h + head;
             if (np > 0)
-                product_nt(m, np, d, q, t->ldq, prefix_k + head, p->h, 0, a, ld);
-            product_nt(m, n, d, q, t->ldq, k, t->ldk, 0, a + np, ld);
+                product(false, true, m, np, d, q, t->ldq, prefix_k + head, p->h, 0, a, ld);
+            product(false, true, m, n, d, q, t->ldq, k, t->ldk, 0, a + np, ld);
             p->ops->softmax(a, ld, m, np + n, scale);
             const real *used = thin(p, l, (int)head / d, to, a, ld, m, np + n);
             if (np > 0)
-                product_nn(m, d, np, used, ld, prefix_v + head, p->h, 0, mix, p->h);
-            product_nn(m, d, n, used + np, ld, v, t->ldk, np > 0 ? 1 : 0, mix, p->h);
+                product(false, false, m, d, np, used, ld, prefix_v + head, p->h, 0, mix, p->h);
+            product(false, false, m, d, n, used + np, ld, v, t->ldk, np > 0 ? 1 : 0, mix, p->h);
         }
     }
 }
@@ -410,7 +412,8 @@ static void forward_head(pass *p) {
         return;
     }
     gather_rows(p->w.decoder_w.data, loss->token, p->n_logit, h, p->decoder);
-    product_nt(p->r, p->n_logit, (int)h, p->z, h, p->decoder, h, 0, p->logits, n);
+    weight_product(
+        p, false, true, p->r, p->n_logit, (int)h, p->z, h, p->decoder, h, 0, p->logits, n);
     for (size_t i = 0; i < (size_t)p->r * n; i++)
         p->logits[i] += bias[loss->token[i % n]];
 }
@@ -450,7 +453,8 @@ static double loss_of_logits(const pass *p) {
             sum += label_loss(loss, loss->target[i], x,
                 p->in->logprob ? p->in->logprob + i * (size_t)loss->n_label : NULL);
         else
-            sum += p->ops->cross_entropy(x, p->n_logit, loss->target[i], (real)loss->scale);
+            sum += p->ops->cross_entropy(x, p->n_logit, loss->target[i],
+                (real)(loss->scale * (loss->weight ? (double)loss->weight[i] : 1)));
     }
     return sum;
 }
@@ -463,12 +467,13 @@ static void backward_head(pass *p) {
     size_t h = p->h, n = (size_t)p->n_logit;
     bool some = loss->token, weights = p->in->dw;
     real *d = p->d_rows, *db = p->dw.decoder_b.data;
-    product_nn(p->r, (int)h, p->n_logit, p->logits, n, some ? p->decoder : p->w.decoder_w.data, h,
-        0, d, h);
+    weight_product(p, false, false, p->r, (int)h, p->n_logit, p->logits, n,
+        some ? p->decoder : p->w.decoder_w.data, h, 0, d, h);
     if (weights && !some)
         linear_back(p, p->r, p->n_logit, h, p->z, p->logits, n, p->dw.decoder_w.data, db);
     if (weights && some) {
-        product_tn(p->n_logit, (int)h, p->r, p->logits, n, p->z, h, 0, p->d_decoder, h);
+        weight_product(
+            p, true, false, p->n_logit, (int)h, p->r, p->logits, n, p->z, h, 0, p->d_decoder, h);
         for (size_t j = 0; j < n; j++) {
             p->ops->add(
                 (real *)p->dw.decoder_w.data + (size_t)loss->token[j] * h, p->d_decoder + j * h, h);
@@ -481,7 +486,7 @@ static void backward_head(pass *p) {
     p->ops->multiply(d, p->head_slope, (size_t)p->r * h);
     linear_back(p, p->r, (int)h, h, p->out, d, h, p->dw.head_w.data, p->dw.head_b.data);
     memcpy(p->d, d, (size_t)p->r * h * sizeof *d);
-    product_nn(p->r, (int)h, (int)h, p->d, h, p->w.head_w.data, h, 0, d, h);
+    weight_product(p, false, false, p->r, (int)h, (int)h, p->d, h, p->w.head_w.data, h, 0, d, h);
 }
 
 /* d_mix [M, H] -> the gradients of q, k, v and of the prefix. dq lies ldq apart, dk and dv ldk. */
@@ -502,23 +507,23 @@ static void attend_back(const pass *p, int l, const real *d_mix, real *dq, real 
         for (size_t head = 0; head < h; head += (size_t)width, a += (size_t)m * ld) {
             const real *q = t->q + to * t->ldq + head, *dm = d_mix + to * h + head;
             const real *used = thin(p, l, (int)head / width, to, a, ld, m, np + n);
-            product_nt(m, n, width, dm, h, t->v + from + head, t->ldk, 0, da + np, ld);
-            product_tn(n, width, m, used + np, ld, dm, h, 0, dv + from + head, t->ldk);
+            product(false, true, m, n, width, dm, h, t->v + from + head, t->ldk, 0, da + np, ld);
+            product(true, false, n, width, m, used + np, ld, dm, h, 0, dv + from + head, t->ldk);
             if (np > 0)
-                product_nt(m, np, width, dm, h, prefix_k + rows + head, h, 0, da, ld);
+                product(false, true, m, np, width, dm, h, prefix_k + rows + head, h, 0, da, ld);
             if (np > 0 && d_prefix)
-                product_tn(np, width, m, used, ld, dm, h, 1, d_prefix + rows + head, h);
+                product(true, false, np, width, m, used, ld, dm, h, 1, d_prefix + rows + head, h);
             if (p->in->dropout)
                 drop_attention(p, l, (int)head / width, to, da, ld, m, np + n);
             p->ops->softmax_back(da, a, ld, m, np + n, scale);
-            product_nn(m, width, n, da + np, ld, t->k + from + head, t->ldk, 0,
+            product(false, false, m, width, n, da + np, ld, t->k + from + head, t->ldk, 0,
                 dq + to * t->ldq + head, t->ldq);
-            product_tn(n, width, m, da + np, ld, q, t->ldq, 0, dk + from + head, t->ldk);
+            product(true, false, n, width, m, da + np, ld, q, t->ldq, 0, dk + from + head, t->ldk);
             if (np > 0)
-                product_nn(
-                    m, width, np, da, ld, prefix_k + head, h, 1, dq + to * t->ldq + head, t->ldq);
+                product(false, false, m, width, np, da, ld, prefix_k + head, h, 1,
+                    dq + to * t->ldq + head, t->ldq);
             if (np > 0 && d_prefix)
-                product_tn(np, width, m, da, ld, q, t->ldq, 1, d_prefix + head, h);
+                product(true, false, np, width, m, da, ld, q, t->ldq, 1, d_prefix + head, h);
         }
         if (m == 0)
             for (int i = 0; i < n; i++) { /* nobody looked at this sequence */
@@ -541,25 +546,26 @@ static void backward_layer(const pass *p, int l) {
     p->ops->norm_back(d, m, n, t->hat2, t->share2, w->ln2_g.data, g->ln2_g.data, g->ln2_b.data);
     dy = dropped(p, l, DROP_INNER, d, m);
     linear_back(p, m, n, inner, t->act, dy, h, g->down_w.data, g->down_b.data);
-    product_nn(m, (int)inner, n, dy, h, w->down_w.data, inner, 0, p->d_inner, inner);
+    weight_product(
+        p, false, false, m, (int)inner, n, dy, h, w->down_w.data, inner, 0, p->d_inner, inner);
     p->ops->multiply(p->d_inner, t->slope, (size_t)m * inner);
     linear_back(p, m, (int)inner, h, t->y, p->d_inner, inner, g->up_w.data, g->up_b.data);
-    product_nn(m, n, (int)inner, p->d_inner, inner, w->up_w.data, h, 1, d, h);
+    weight_product(p, false, false, m, n, (int)inner, p->d_inner, inner, w->up_w.data, h, 1, d, h);
 
     p->ops->norm_back(d, m, n, t->hat1, t->share1, w->ln1_g.data, g->ln1_g.data, g->ln1_b.data);
     dy = dropped(p, l, DROP_MIX, d, m);
     linear_back(p, m, n, h, t->mix, dy, h, g->o_w.data, g->o_b.data);
-    product_nn(m, n, n, dy, h, w->o_w.data, h, 0, p->d, h);
+    weight_product(p, false, false, m, n, n, dy, h, w->o_w.data, h, 0, p->d, h);
     attend_back(p, l, p->d, dq, dk, dk + h);
     if (!last) {
         linear_back(p, m, 3 * n, h, t->x, dq, 3 * h, g->q_w.data, g->q_b.data);
-        product_nn(m, n, 3 * n, dq, 3 * h, w->q_w.data, h, 1, d, h);
+        weight_product(p, false, false, m, n, 3 * n, dq, 3 * h, w->q_w.data, h, 1, d, h);
         return;
     }
     linear_back(p, m, n, h, t->rows, dq, h, g->q_w.data, g->q_b.data);
     linear_back(p, p->t, 2 * n, h, t->x, dk, 2 * h, g->k_w.data, g->k_b.data);
-    product_nn(m, n, n, dq, h, w->q_w.data, h, 1, d, h);
-    product_nn(p->t, n, 2 * n, dk, 2 * h, w->k_w.data, h, 0, p->d, h);
+    weight_product(p, false, false, m, n, n, dq, h, w->q_w.data, h, 1, d, h);
+    weight_product(p, false, false, p->t, n, 2 * n, dk, 2 * h, w->k_w.data, h, 0, p->d, h);
     for (size_t i = 0; i < (size_t)m; i++)
         p->ops->add(p->d + (size_t)p->in->text->at[i] * h, d + i * h, h);
     memcpy(d, p->d, (size_t)p->t * h * sizeof *d);

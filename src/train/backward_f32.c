@@ -3,6 +3,7 @@ typedef float real;
 #define SUFFIX(name) name##_f32
 #define SUFFIX2(name, end) name##_f32##end
 #define gemm cblas_sgemm
+#define HAVE_BF16
 #define PICK_OPS() kh_ops_pick()
 
 #include "model/ops.h"

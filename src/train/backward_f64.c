@@ -146,4 +146,4 @@ static void adamw(const kh_adamw_f64 *s, real *w, const real *g, real *m, real *
 }
 
 const kh_ops_f64 kh_ops_plain = { fill, norm, norm_back, bend, softmax, softmax_back, cross_entropy,
-    column_sums, multiply, add, square_sum, adamw };
+    column_sums, multiply, add, square_sum, adamw, NULL };

@@ -109,6 +109,10 @@ typedef struct kh_masked {
 
 /* Adds BOS, the n ids and EOS; the stream decides the masks. */
 int kh_masked_add(kh_masked *, kh_masker *, const int32_t *id, int n, kh_rng *, kh_err *err);
+/* Adds a whole sequence as it is, with one target: what belongs at place `at`, where the mask
+ * stands. */
+int kh_masked_add_asked(
+    kh_masked *, const kh_masker *, const int32_t *id, int n, int at, int32_t target, kh_err *err);
 void kh_masked_clear(kh_masked *);
 void kh_masked_free(kh_masked *);
 int kh_masked_tokens(const kh_masked *);

@@ -106,6 +106,7 @@ static void cut_shard(
     s->text = (kh_packed){ n, start, text->slot + token, where, first_at };
     s->loss = *in->loss;
     s->loss.target += place;
+    s->loss.weight = in->loss->weight ? in->loss->weight + place : NULL;
     s->pass = *in;
     s->pass.text = &s->text;
     s->pass.loss = &s->loss;

@@ -79,15 +79,14 @@ void kh_masked_free(kh_masked *b) {
     *b = (kh_masked){ 0 };
 }
 
-static bool make_room(kh_masked *b, kh_masker *m, size_t n) {
+static bool make_room(kh_masked *b, size_t n) {
     size_t slots = (size_t)kh_masked_tokens(b) + n + 2, targets = (size_t)kh_masked_targets(b) + n,
            seqs = (size_t)b->n_seq + 2;
     return kh_grow(&b->slot, &b->slot_cap, slots, sizeof *b->slot) &&
         kh_grow(&b->start, &b->start_cap, seqs, sizeof *b->start) &&
         kh_grow(&b->first_at, &b->first_cap, seqs, sizeof *b->first_at) &&
         kh_grow(&b->at, &b->at_cap, targets, sizeof *b->at) &&
-        kh_grow(&b->target, &b->target_cap, targets, sizeof *b->target) &&
-        kh_grow(&m->word, &m->word_cap, 2 * n + 1, sizeof *m->word);
+        kh_grow(&b->target, &b->target_cap, targets, sizeof *b->target);
 }
 
 /* The words (or tokens) that may be masked: m->word[i] is where one starts; returns how many. */
@@ -130,8 +129,18 @@ static void choose(kh_masker *m, const int32_t *id, int n, kh_slot *slot, kh_rng
     }
 }
 
+/* The sequence that has been written ends here. */
+static void end_sequence(kh_masked *b, int tokens, int targets) {
+    b->start[b->n_seq] = kh_masked_tokens(b);
+    b->first_at[b->n_seq] = kh_masked_targets(b);
+    b->n_seq++;
+    b->start[b->n_seq] = tokens;
+    b->first_at[b->n_seq] = targets;
+}
+
 int kh_masked_add(kh_masked *b, kh_masker *m, const int32_t *id, int n, kh_rng *rng, kh_err *err) {
-    if (!make_room(b, m, (size_t)n))
+    if (!make_room(b, (size_t)n) ||
+        !kh_grow(&m->word, &m->word_cap, 2 * (size_t)n + 1, sizeof *m->word))
         return kh_fail_memory(err);
     int at = kh_masked_tokens(b), targets = kh_masked_targets(b);
     kh_slot *slot = b->slot + at;
@@ -151,10 +160,21 @@ int kh_masked_add(kh_masked *b, kh_masker *m, const int32_t *id, int n, kh_rng *
         slot[i].id = replace(m, slot[i].id, rng);
         slot[i].embedded = -1;
     }
-    b->start[b->n_seq] = at;
-    b->first_at[b->n_seq] = kh_masked_targets(b);
-    b->n_seq++;
-    b->start[b->n_seq] = at + n + 2;
-    b->first_at[b->n_seq] = targets;
+    end_sequence(b, at + n + 2, targets);
+    return 0;
+}
+
+int kh_masked_add_asked(kh_masked *b, const kh_masker *m, const int32_t *id, int n, int at,
+    int32_t target, kh_err *err) {
+    if (!make_room(b, (size_t)n))
+        return kh_fail_memory(err);
+    int first = kh_masked_tokens(b), targets = kh_masked_targets(b);
+    for (int i = 0; i < n; i++)
+        b->slot[first + i] = (kh_slot){
+            .id = id[i], .embedded = -1, .added = -1, .position = m->first_position + i
+        };
+    b->at[targets] = first + at;
+    b->target[targets] = target;
+    end_sequence(b, first + n, targets + 1);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "model/blocks.h"
 #include "model/random_model.h"
 #include "model/safetensors.h"
 
@@ -80,25 +81,41 @@ static kh_array *make_plan(const kh_params *p, kh_dtype dtype, kh_arena *arena) 
         plan[i].name = kh_arena_strndup(arena, name, strlen(name));
         if (!plan[i].name)
             return NULL;
-        plan[i].dtype = dtype;
         plan[i].rank = kh_weight_shape(p->item[i].row, &p->config, plan[i].shape);
+        plan[i].dtype = kh_is_blocks(dtype) && plan[i].rank == 1 ? KH_DTYPE_F32 : dtype;
     }
     return plan;
+}
+
+static int save_param(const kh_param *p, const float *w, kh_dtype dtype, void *piece,
+    kh_safetensors_writer *out, kh_err *err) {
+    int rc = 0;
+    size_t size = (size_t)p->rows * (size_t)p->cols;
+    for (size_t at = 0, n; rc == 0 && at < size; at += n) {
+        n = size - at < PIECE ? size - at : PIECE;
+        kh_numbers_convert(w + p->at + at, KH_DTYPE_F32, piece, dtype, n);
+        rc = kh_safetensors_put(out, piece, kh_numbers_bytes(dtype, n), err);
+    }
+    return rc;
 }
 
 static int save_weights(
     const kh_params *p, const float *w, const char *path, kh_dtype dtype, kh_err *err) {
     kh_arena arena = { 0 };
     kh_safetensors_writer *out = NULL;
+    const kh_config *c = &p->config;
+    if (kh_is_blocks(dtype) &&
+        (c->hidden % kh_block_count(dtype) != 0 || c->inner % kh_block_count(dtype) != 0))
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "%s: %s needs sizes that are multiples of %d; the hidden size is %d and the inner one "
+            "%d",
+            path, kh_dtype_name(dtype), kh_block_count(dtype), c->hidden, c->inner);
     kh_array *plan = make_plan(p, dtype, &arena);
     void *piece = kh_aligned(PIECE * sizeof *w);
     int rc =
         plan && piece ? kh_safetensors_create(&out, path, plan, p->n, err) : kh_fail_memory(err);
-    for (size_t at = 0, n; rc == 0 && at < p->size; at += n) {
-        n = p->size - at < PIECE ? p->size - at : PIECE;
-        kh_numbers_convert(w + at, KH_DTYPE_F32, piece, dtype, n);
-        rc = kh_safetensors_put(out, piece, n * kh_dtype_bytes(dtype), err);
-    }
+    for (int i = 0; i < p->n && rc == 0; i++)
+        rc = save_param(&p->item[i], w, plan[i].dtype, piece, out, err);
     int closed = kh_safetensors_finish(out, rc == 0, rc == 0 ? err : NULL);
     kh_free(piece);
     kh_arena_free(&arena);

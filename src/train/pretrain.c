@@ -73,15 +73,28 @@ static int start_optimiser(kh_training *t, kh_err *err) {
     return rc;
 }
 
+static int longest_phase(const kh_pretrain_opts *o) {
+    int longest = 0;
+    for (int i = 0; i < o->n_phase; i++)
+        longest = o->phase[i].length > longest ? o->phase[i].length : longest;
+    return longest;
+}
+
+/* Labelled rows, and their tasks' names for whoever uses the model. */
+static int start_rows(kh_training *t, const kh_tokenizer *tokenizer, kh_err *err) {
+    const kh_pretrain_opts *o = t->o;
+    int rc = kh_labelled_read(&t->labelled, tokenizer, &o->rows, longest_phase(o), err);
+    for (int i = 0; i < t->labelled.n && rc == 0; i++)
+        rc = kh_config_add_seen(&t->params.config, kh_labelled_name(&t->labelled, i), err);
+    return rc;
+}
+
 /* Held-out sequences of the longest kind, spread over all held-out lines, with masks of their own.
  */
 static int start_held_out(kh_training *t, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
-    int longest = 0;
     kh_windows w = { 0 };
-    for (int i = 0; i < o->n_phase; i++)
-        longest = o->phase[i].length > longest ? o->phase[i].length : longest;
-    int rc = kh_windows_make(&w, &t->corpus.held_out, longest - 2, o->joined, err);
+    int rc = kh_windows_make(&w, &t->corpus.held_out, longest_phase(o) - 2, o->joined, err);
     size_t tokens = 0, step;
     for (size_t i = 0; i < w.n; i++)
         tokens += (size_t)w.item[i].n + 2;
@@ -123,7 +136,14 @@ static void describe(kh_training *t, const kh_tokenizer *tokenizer) {
     for (int i = 0; i < t->corpus.n_file; i++)
         kh_buf_printf(
             r, "%s%zu:%g", i ? "," : " corpus=", t->corpus.file[i].n, t->corpus.weight[i]);
+    for (int i = 0; i < t->labelled.n; i++)
+        kh_buf_printf(r, "%s%s:%d:%g", i ? "," : " rows=", kh_labelled_name(&t->labelled, i),
+            kh_labelled_rows(&t->labelled, i), o->rows.weight[i]);
+    if (t->labelled.n > 0)
+        kh_buf_printf(r, " rows-share=%g", o->rows_share);
     const kh_adamw_opts *a = &o->adamw;
+    if (o->bf16)
+        kh_buf_text(&t->schedule, "precision=bf16 ");
     kh_buf_printf(&t->schedule,
         "steps=%ld lr=%g beta1=%g beta2=%g eps=%g weight-decay=%g clip=%g warmup=%g decay=%d "
         "floor=%g",
@@ -164,7 +184,7 @@ static int start(kh_training *t, bool *resumed, kh_err *err) {
              &t->masker, tokenizer, &t->params.config, o->mask_rate, o->whole_word, err)) != 0 ||
         (rc = start_optimiser(t, err)) != 0 ||
         (rc = kh_corpus_read(&t->corpus, tokenizer, &o->corpus, err)) != 0 ||
-        (rc = start_held_out(t, err)) != 0 ||
+        (rc = start_held_out(t, err)) != 0 || (rc = start_rows(t, tokenizer, err)) != 0 ||
         (rc = kh_gradient_new(&t->gradient, &t->params, o->shards, KH_WRT_WEIGHTS, 0, 0, err)) != 0)
         goto done;
     describe(t, tokenizer);
@@ -190,6 +210,8 @@ static void finish(kh_training *t) {
     kh_adamw_free(&t->adamw);
     kh_corpus_free(&t->corpus);
     kh_window_sampler_free(&t->sampler);
+    kh_labelled_free(&t->labelled);
+    kh_free(t->weight);
     kh_masker_free(&t->masker);
     kh_masked_free(&t->batch);
     for (int i = 0; i < t->n_held_out; i++)
@@ -214,9 +236,18 @@ static int wanted_phase(const kh_pretrain_opts *o, long step) {
     return o->n_phase - 1;
 }
 
-static int fill_batch(kh_training *t, kh_err *err) {
+/* Rows first: their targets are the first ones. */
+static int fill_rows(kh_training *t, kh_err *err) {
+    int rc = 0, wanted = (int)(t->o->rows_share * t->o->batch_tokens);
+    for (uint32_t i = 0; rc == 0 && kh_masked_tokens(&t->batch) < wanted; i++) {
+        kh_rng rng = kh_rng_stream(t->o->seed, KH_RNG_ROWS, (uint32_t)t->step, i);
+        rc = kh_labelled_add(&t->labelled, &t->masker, &rng, &t->batch, err);
+    }
+    return rc;
+}
+
+static int fill_text(kh_training *t, kh_err *err) {
     kh_rng pick = kh_rng_stream(t->o->seed, KH_RNG_PICK, (uint32_t)t->step, (uint32_t)t->phase);
-    kh_masked_clear(&t->batch);
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && kh_masked_tokens(&t->batch) < t->o->batch_tokens; i++) {
         const kh_window *w;
@@ -230,17 +261,38 @@ static int fill_batch(kh_training *t, kh_err *err) {
     return rc;
 }
 
-/* The loss of a batch, added up and multiplied by scale. */
-static int run_batch(
-    kh_training *t, const kh_masked *b, double scale, bool gradients, double *value, kh_err *err) {
+/* A row has one target and a text many: without weights the rows would hardly count. Their share
+ * of the loss is the share that was asked for; within each kind targets count alike. */
+static int weigh_targets(kh_training *t, int rows, kh_err *err) {
+    int all = kh_masked_targets(&t->batch);
+    double share = rows == all ? 1 : t->o->rows_share;
+    if (!kh_grow(&t->weight, &t->weight_cap, (size_t)all, sizeof *t->weight))
+        return kh_fail_memory(err);
+    for (int i = 0; i < all; i++)
+        t->weight[i] = (float)(i < rows ? share / rows : (1 - share) / (all - rows));
+    return 0;
+}
+
+static int fill_batch(kh_training *t, kh_err *err) {
+    kh_masked_clear(&t->batch);
+    int rc = t->labelled.n > 0 ? fill_rows(t, err) : 0, rows = kh_masked_targets(&t->batch);
+    if (rc == 0)
+        rc = fill_text(t, err);
+    return rc == 0 && rows > 0 ? weigh_targets(t, rows, err) : rc;
+}
+
+/* The loss of a batch, times weights, added up and multiplied by scale. */
+static int run_batch(kh_training *t, const kh_masked *b, const float *weight, double scale,
+    bool gradients, double *value, kh_err *err) {
     kh_packed text = kh_masked_text(b);
-    kh_lm_loss loss = { .target = b->target, .scale = scale };
+    kh_lm_loss loss = { .target = b->target, .weight = weight, .scale = scale };
     kh_dropout dropout = { t->o->dropout, t->o->seed, (uint32_t)t->step };
     kh_pass_f32 pass = { .w = t->w,
         .text = &text,
         .loss = &loss,
         .dropout = dropout.rate > 0 ? &dropout : NULL,
-        .recompute = t->o->recompute };
+        .recompute = t->o->recompute,
+        .bf16 = t->o->bf16 };
     return kh_gradient_run(t->gradient, &pass, gradients, value, err);
 }
 
@@ -248,8 +300,11 @@ static int train_step(kh_training *t, double *rate, kh_err *err) {
     int phase = wanted_phase(t->o, t->step),
         rc = phase == t->phase ? 0 : start_phase(t, phase, err);
     double loss;
-    if (rc != 0 || (rc = fill_batch(t, err)) != 0 ||
-        (rc = run_batch(t, &t->batch, 1.0 / kh_masked_targets(&t->batch), true, &loss, err)) != 0)
+    if (rc != 0 || (rc = fill_batch(t, err)) != 0)
+        return rc;
+    const float *weight = t->labelled.n > 0 ? t->weight : NULL;
+    double scale = weight ? 1 : 1.0 / kh_masked_targets(&t->batch);
+    if ((rc = run_batch(t, &t->batch, weight, scale, true, &loss, err)) != 0)
         return rc;
     if (!isfinite(loss))
         return kh_fail(err, KH_ELIMIT,
@@ -272,7 +327,7 @@ static int look(kh_training *t, double rate, kh_err *err) {
     double sum = 0, targets = 0;
     for (int i = 0; i < t->n_held_out && rc == 0; i++) {
         double part;
-        rc = run_batch(t, &t->held_out[i], 1, false, &part, err);
+        rc = run_batch(t, &t->held_out[i], NULL, 1, false, &part, err);
         sum += part;
         targets += kh_masked_targets(&t->held_out[i]);
     }

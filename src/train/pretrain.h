@@ -10,7 +10,7 @@
 #define KH_TRAIN_PRETRAIN_H
 
 #include "train/adamw.h"
-#include "train/corpus.h"
+#include "train/labelled.h"
 
 enum { KH_PHASES = 16 };
 
@@ -22,6 +22,8 @@ typedef struct kh_phase {
 
 typedef struct kh_pretrain_opts {
     kh_corpus_opts corpus;
+    kh_labelled_opts rows; /* none: text only */
+    double rows_share;     /* of a step's tokens and of its loss that are rows */
     const char *tokenizer; /* file or folder */
     kh_config config;      /* of a fresh model */
     const char *init;      /* start from this model; NULL: fresh weights */
@@ -36,6 +38,7 @@ typedef struct kh_pretrain_opts {
     double mask_rate;
     bool whole_word;
     double dropout;
+    bool bf16;      /* large products round their numbers to bf16 */
     bool recompute; /* layers on the way back, to save memory */
     uint64_t seed;
     int shards;

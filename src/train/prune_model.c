@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "model/blocks.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "text/prune_vocab.h"
@@ -138,12 +139,13 @@ static int put(const copier *c, const char *numbers, kh_dtype from, size_t n, kh
 /* Rows of the vocabulary are picked, elements of a vector over the vocabulary too. */
 static int copy_tensor(const copier *c, const kh_weight *w, const kh_tensor *t, kh_err *err) {
     const char *data = t->data;
-    size_t bytes = kh_dtype_bytes(t->dtype), cols = (size_t)t->cols;
+    size_t cols = (size_t)t->cols;
     bool words = w->rows == 'V', vector = w->rows == 0 && w->cols == 'V';
     int rows = words || vector ? c->p->kept : t->rows, rc = 0;
     for (int i = 0; i < rows && rc == 0; i++) {
         size_t from = (size_t)(words || vector ? c->p->old[i] : i);
-        rc = put(c, data + from * (vector ? 1 : cols) * bytes, t->dtype, vector ? 1 : cols, err);
+        rc = put(c, data + kh_numbers_bytes(t->dtype, from * (vector ? 1 : cols)), t->dtype,
+            vector ? 1 : cols, err);
     }
     return rc;
 }
@@ -201,6 +203,8 @@ static int write_weights(const pruning *p, const kh_config *now, kh_dtype dtype,
 static int write_model(const pruning *p, size_t *params, kh_err *err) {
     const char *dir = p->o->out;
     kh_dtype dtype = p->o->dtype != KH_DTYPE_ANY ? p->o->dtype : p->model->file_dtype;
+    if (kh_is_blocks(dtype))
+        dtype = KH_DTYPE_F32; /* rounding again would lose more */
     kh_config now;
     int rc = new_config(p, &now, err);
     if (rc != 0)

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "train/gradient.h"
+#include "train/labelled.h"
 #include "train/pretrain.h"
 
 typedef struct kh_training {
@@ -15,6 +16,9 @@ typedef struct kh_training {
     kh_corpus corpus;
     kh_window_sampler sampler;
     uint64_t *drawn; /* [n_file] what the sampler of the phase starts with, after a resume */
+    kh_labelled labelled;
+    float *weight; /* of the targets of a batch, if there are labelled rows */
+    size_t weight_cap;
     kh_masker masker;
     kh_masked batch;
     kh_masked *held_out; /* [n_held_out] batches */

@@ -31,41 +31,6 @@
 #include "base/opts.h"
 #include "keyhole.h"
 
-typedef struct kh_cmaes kh_cmaes;
-
-/* full: all of C, O(n^2) memory and time per candidate. separable: the diagonal of C alone (Ros and
- * Hansen 2008), O(n), and learns (n + 2) / 3 times faster; for high dimension, or functions whose
- * coordinates hardly interact. */
-typedef enum kh_cmaes_variant { KH_CMAES_FULL, KH_CMAES_SEPARABLE } kh_cmaes_variant;
-
-enum {
-    KH_CMAES_MAX_FULL = 16384,        /* dimensions of the full variant */
-    KH_CMAES_MAX_SEPARABLE = 1 << 20, /* and of the separable one */
-    KH_CMAES_MAX_POP = 1 << 16,
-};
-
-typedef struct kh_cmaes_opts {
-    int variant; /* kh_cmaes_variant */
-    int pop;     /* candidates per generation, >= 2; 0: 4 + floor(3 ln n) */
-    bool active; /* bad candidates count, too: negative weights */
-    uint64_t seed;
-    double bound;  /* candidates stay within -bound .. bound; 0: no bounds */
-    double target; /* stop at f <= target */
-    int max_evals; /* 0: pop * (100 + 150 (n + 3)^2 / sqrt(pop)) */
-    double tolfun; /* and the rest as the names of the stop reasons below say; 0 switches a
-                      tolerance off */
-    double tolfunhist;
-    double tolx;
-    double tolfacupx;
-    double tolupsigma;
-    double tolcondition;
-    int tolflat;
-    bool stagnation;
-    /* Bounds of each coordinate [n], copied, instead of `bound` on that side; infinities are none.
-     * NULL: as `bound` says. */
-    const double *lower, *upper;
-} kh_cmaes_opts;
-
 /* Rows that methods of tuning which search with CMA-ES have in common, for a struct S with fields
  * of these names. */
 #define KH_SEARCH_ROWS(S, what) \
@@ -134,74 +99,6 @@ typedef struct kh_cmaes_opts {
 
 /* The rows of a kh_cmaes_opts that stands alone. */
 extern const kh_opt kh_cmaes_table[];
-kh_cmaes_opts kh_cmaes_defaults(void);
-
-/* Why a run should end, the most telling reason first. A caller may go on nevertheless; all stays
- * defined. name, name in results, sentence */
-#define KH_CMAES_STOPS(X) \
-    X(KH_CMAES_GOING, "none", "No stop condition is met.") \
-    X(KH_CMAES_TARGET, "target", "The target value was reached.") \
-    X(KH_CMAES_MAX_EVALS, "max-evals", "The limit of evaluations was reached.") \
-    X(KH_CMAES_ALL_NAN, "all-nan", "Every value of the last generation was not a number.") \
-    X(KH_CMAES_FLAT, "flat", \
-        "All candidates of several successive generations had the same value.") \
-    X(KH_CMAES_TOLFUN, "tolfun", \
-        "The values of the last generation and the best values of recent ones differ by less " \
-        "than tolfun.") \
-    X(KH_CMAES_TOLFUNHIST, "tolfunhist", \
-        "The best values of recent generations differ by less than tolfunhist.") \
-    X(KH_CMAES_TOLX, "tolx", "Steps became shorter than tolx in every coordinate.") \
-    X(KH_CMAES_TOLFACUPX, "tolfacupx", \
-        "Steps grew by more than the factor tolfacupx: the start was far too narrow, or f has no " \
-        "minimum.") \
-    X(KH_CMAES_TOLUPSIGMA, "tolupsigma", \
-        "The step size grew by more than tolupsigma times what the covariance explains.") \
-    X(KH_CMAES_CONDITION, "condition", \
-        "The covariance matrix is too ill-conditioned, or its entries too large or small, to go " \
-        "on.") \
-    X(KH_CMAES_NO_EFFECT_AXIS, "no-effect-axis", \
-        "A tenth of a step along a principal axis no longer changes the mean.") \
-    X(KH_CMAES_NO_EFFECT_COORD, "no-effect-coord", \
-        "A fifth of a step in some coordinate no longer changes the mean.") \
-    X(KH_CMAES_STAGNATION, "stagnation", \
-        "Best and median values have not improved over a long window of generations.")
-
-typedef enum kh_cmaes_reason {
-#define KH_CMAES_STOP_ENUM(name, text, sentence) name,
-    KH_CMAES_STOPS(KH_CMAES_STOP_ENUM)
-#undef KH_CMAES_STOP_ENUM
-} kh_cmaes_reason;
-
-/* x0 [n], inside the bounds; NULL: 0 in every coordinate. sigma: the first standard deviation in
- * every coordinate, about a third of the distance in which the optimum is expected; it is held to a
- * third of the distance of bounds. opts NULL: the defaults. */
-int kh_cmaes_new(
-    kh_cmaes **out, const double *x0, int n, double sigma, const kh_cmaes_opts *opts, kh_err *err);
-void kh_cmaes_free(kh_cmaes *);
-/* An independent optimiser in the same state. */
-int kh_cmaes_copy(kh_cmaes **out, const kh_cmaes *, kh_err *err);
-
-/* The candidates of this generation, x [pop, n], within the bounds. The state stays as it is. */
-void kh_cmaes_ask(kh_cmaes *, double *x);
-/* Their values, f [pop], in the same order; ends the generation. Smaller is better; equals rank by
- * index. NaN counts as worse than any number; if all are NaN, the distribution stays as it is. */
-void kh_cmaes_tell(kh_cmaes *, const double *f);
-
-/* KH_CMAES_GOING (0), or why the run should end, as of the last tell. */
-kh_cmaes_reason kh_cmaes_stop(const kh_cmaes *);
-const char *kh_cmaes_stop_name(kh_cmaes_reason);
-const char *kh_cmaes_stop_text(kh_cmaes_reason);
-
-int kh_cmaes_dim(const kh_cmaes *);
-int kh_cmaes_pop(const kh_cmaes *);
-long long kh_cmaes_generation(const kh_cmaes *); /* generations told so far */
-long long kh_cmaes_evals(const kh_cmaes *);      /* values told so far */
-double kh_cmaes_sigma(const kh_cmaes *);
-double kh_cmaes_condition(const kh_cmaes *);     /* of C, as of its last decomposition */
-void kh_cmaes_mean(const kh_cmaes *, double *x); /* x [n], within the bounds */
-/* The best candidate told so far [n], with its value in *f (if not NULL). Until a value below
- * infinity was told: the start, and infinity. Lives until the next tell. */
-const double *kh_cmaes_best(const kh_cmaes *, double *f);
 
 /* The whole state, options included, as bytes: little-endian, versioned, with a checksum. At n
  * dimensions the full variant takes about 12 n^2 bytes. Appends to *out. A restored optimiser gives

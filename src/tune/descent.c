@@ -163,8 +163,12 @@ static int run_passage(void *self, const kh_row_subset *some, bool gradients, fl
     rows r = { 0 };
     int rc = rows_make(&r, b, some->dev ? b->dev : b->train, some->which, some->n, err);
     kh_packed text = { r.n, r.start, r.slot, r.at, r.first_at };
-    kh_lm_loss how = { r.target, b->token, b->label, b->n_token, g->t->task->n_label,
-        1.0 / some->n };
+    kh_lm_loss how = { .target = r.target,
+        .token = b->token,
+        .label = b->label,
+        .n_token = b->n_token,
+        .n_label = g->t->task->n_label,
+        .scale = 1.0 / some->n };
     kh_pass_f32 pass = { .w = b->w };
     if (rc == 0 && g->pass)
         rc = g->pass(g->self, &pass, err);

@@ -129,6 +129,8 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
         rc = check_classes(t->dev_row, t->n_dev, t->task, "dev", err);
     if (rc == 0)
         rc = kh_words_new(&t->words, t->task, kh_plm_tokenizer(t->plm), t->o->paper_exact, err);
+    if (rc == 0 && kh_plm_describe(t->plm).next)
+        kh_words_continue(t->words);
     kh_space_opts space = t->o->space;
     if (m->whole)
         space.projection = KH_PROJECTION_IDENTITY;

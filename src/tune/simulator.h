@@ -142,6 +142,9 @@ typedef struct kh_sampler {
         kh_err *err);
 } kh_sampler;
 
+/* NULL: there is none of that name. */
+const kh_sampler *kh_sampler_find(const char *name);
+
 extern const kh_sampler kh_sampler_abc_rejection, kh_sampler_abc_smc, kh_sampler_smc,
     kh_sampler_snpe;
 

@@ -83,6 +83,8 @@ static void add_space(terms *t, const kh_space *s) {
     add_number(t, "--dim", s->dim, false);
     add_number(t, "--slots", s->slots, false);
     add(t, "--inject", kh_inject_name(s->inject), false);
+    if (s->placement == KH_SLOTS_AFTER)
+        add(t, "--placement", "after-text", false);
     add(t, "--projection", kh_projection_name(s->projection), false);
     add_hash(t, "the hash of the prompt at z = 0",
         kh_hash64(s->slot_id, (size_t)s->slots * sizeof *s->slot_id));

@@ -1,0 +1,73 @@
+/* chat.c - the table of chat formats; see chat.h. A "chat_template" is a program (Jinja); it is not
+ * run, but recognised by the marks that its kind writes around messages. */
+#include "data/chat.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Marks are looked for in this order: Zephyr's would also be found in longer ones. */
+static const kh_chat table[] = {
+    { "chatml", "<|im_start|>", "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n" },
+    { "llama3", "<|start_header_id|>", "<|start_header_id|>user<|end_header_id|>\n\n",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+    { "gemma", "<start_of_turn>", "<start_of_turn>user\n",
+        "<end_of_turn>\n<start_of_turn>model\n" },
+    { "zephyr", "<|user|>", "<|user|>\n", "</s>\n<|assistant|>\n" },
+    { "llama2", "[INST]", "[INST] ", " [/INST]" },
+};
+enum { N_CHATS = sizeof table / sizeof *table, FILE_MAX = 1 << 22 };
+
+const kh_chat *kh_chat_named(const char *name) {
+    for (int i = 0; i < N_CHATS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+static int unknown(const char *path, kh_err *err) {
+    char names[128] = "";
+    for (int i = 0; i < N_CHATS; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
+    }
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "%s: \"chat_template\" is of a kind that is not known; known are %s", path, names);
+}
+
+/* The template as text; newer files have a list of several, of which "default" counts. */
+static const char *template_text(const json_t *root) {
+    const json_t *t = json_object_get(root, "chat_template"), *one;
+    size_t i;
+    if (!json_is_array(t))
+        return json_string_value(t);
+    json_array_foreach(t, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(one, "template"));
+    }
+    return NULL;
+}
+
+int kh_chat_find(const kh_chat **out, const char *dir, kh_err *err) {
+    char *path = kh_path_join(dir, "tokenizer_config.json");
+    json_t *root = NULL;
+    *out = NULL;
+    int rc = path ? kh_json_read(path, FILE_MAX, &root, err) : kh_fail_memory(err);
+    const char *text = rc == 0 ? template_text(root) : NULL;
+    if (rc == 0 && !text)
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: holds no \"chat_template\"; the model is none for chats, leave --chat out", path);
+    for (int i = 0; i < N_CHATS && rc == 0 && !*out; i++)
+        if (strstr(text, table[i].mark))
+            *out = &table[i];
+    if (rc == 0 && !*out)
+        rc = unknown(path, err);
+    json_decref(root);
+    kh_free(path);
+    return rc;
+}
