@@ -265,7 +265,7 @@ demo: all
 	@tools/setup.sh gnuplot-nox || true
 	@if $(OUT)/keyhole inspect builtin >/dev/null 2>&1; then $(OUT)/keyhole demo --out $(BUILD)/demo; else tools/demo.sh $(OUT)/keyhole; fi
 
-# The recipe of models/builtin. tools/builtin.sh says what INIT, TOKENS, DATA and INTO change.
+# The recipe of the built-in model. tools/builtin.sh says what INIT, TOKENS, DATA, STAGE and INTO change.
 CORPUS ?= ../shared/corpus
 builtin: all
 	@tools/setup.sh xz-utils

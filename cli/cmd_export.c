@@ -36,8 +36,8 @@ static const kh_opt export_table[] = {
         .help = "the file, or for peft the folder, to write", .required = true },
     { "model", KH_OPT_TEXT, offsetof(export_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
-    { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), "FEATURE_EXTRACTION",
-        .arg = "TYPE", .help = "what PEFT is told; it has no type for masked language models" },
+    { "task-type", KH_OPT_TEXT, offsetof(export_opts, task_type), .arg = "TYPE",
+        .help = "what PEFT is told; by default CAUSAL_LM for a decoder, else FEATURE_EXTRACTION" },
     KH_HTTP_ROWS(export_opts, http),
     { 0 },
 };
@@ -173,7 +173,10 @@ static void put_config(const arrays *a, kh_buf *b) {
     kh_buf_text(b,
         "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  "
         "\"revision\": null,\n  \"task_type\": ");
-    kh_json_quote(b, a->o->task_type, strlen(a->o->task_type));
+    const char *type = a->o->task_type;
+    if (!type)
+        type = kh_plm_describe(a->plm).next ? "CAUSAL_LM" : "FEATURE_EXTRACTION";
+    kh_json_quote(b, type, strlen(type));
     kh_buf_printf(b,
         ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": "
         "null\n}\n",

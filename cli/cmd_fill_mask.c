@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct fill_opts {
@@ -56,6 +57,11 @@ static int put_result(filler *f, const cli_chunk *c, int text, int first, int af
     kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
     for (int m = first; m < after; m++) {
         const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
+        for (int k = 0; k < vocab; k++)
+            if (isnan(logprob[k]))
+                return kh_fail(err, KH_EFORMAT,
+                    "%s: its answer is not a number: are its weights too large, or damaged?",
+                    f->opts->model);
         cli_best_tokens(logprob, vocab, f->best, top);
         if (json)
             kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "",
@@ -158,8 +164,16 @@ static int open_all(filler *f, kh_err *err) {
     if (f->mask < 0)
         return kh_fail(err, KH_EUNSUPPORTED, "%s: the tokenizer has no mask token", f->opts->model);
     kh_model *model;
-    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0 ||
-        (rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
+    if ((rc = kh_model_open(&model, f->opts->model, &opts, err)) != 0)
+        return rc;
+    if (model->config.arch->causal) {
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: a %s model continues texts, and fills no masks; \"keyhole next\" asks it",
+            f->opts->model, model->config.arch->type);
+        kh_model_close(model);
+        return rc;
+    }
+    if ((rc = kh_engine_new(&f->engine, model, (kh_precision)f->opts->precision, err)) != 0)
         return rc;
     f->best = kh_calloc((size_t)f->opts->top, sizeof *f->best);
     return f->best ? 0 : kh_fail_memory(err);

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     kh_split rows = { 0 };
     kh_plm *box = NULL;
     kh_posterior *posterior = NULL;
-    kh_eval *eval = NULL;
+    kh_eval *evaluation = NULL;
     kh_classifier *classifier = NULL;
     kh_classified said;
     kh_row row = { .a = text, .n_a = strlen(text), .label = -1 };
@@ -31,19 +31,20 @@ int main(int argc, char **argv) {
         kh_plm_open(&box, model, &access, &err) ||
         kh_tune(&posterior, "smc", NULL, box, task, rows.train, rows.dev, &o, &err) ||
         kh_posterior_save(posterior, run, &err) ||
-        kh_eval_new(&eval, posterior, box, &judge, &err) || kh_eval_save(eval, run, NULL, &err) ||
+        kh_eval_new(&evaluation, posterior, box, &judge, &err) ||
+        kh_eval_save(evaluation, run, NULL, &err) ||
         kh_classifier_open(&classifier, run, box, &err) ||
         kh_classifier_run(classifier, &row, 1, &said, NULL, NULL, &err);
     if (rc)
         fprintf(stderr, "%s\n", err.msg);
     else {
-        kh_eval_info e = kh_eval_describe(eval);
+        kh_eval_info e = kh_eval_describe(evaluation);
         printf("accuracy %.3f, calibration error %.3f\n", e.value.accuracy, e.value.ece);
         printf("\"%s\": %s, %.2f%s%s\n", text, task->label[said.label].name, said.confidence,
             said.abstain ? ", abstain" : "",
             said.out_of_distribution ? ", not my kind of text" : "");
     }
-    kh_classifier_close(classifier), kh_eval_free(eval), kh_posterior_free(posterior);
+    kh_classifier_close(classifier), kh_eval_free(evaluation), kh_posterior_free(posterior);
     kh_plm_close(box), kh_split_close(&rows), kh_task_close(task);
     return rc != 0;
 }

@@ -491,7 +491,11 @@ int kh_server_start(kh_server **out, const kh_served *what, const kh_server_opts
     s->o = *o;
     s->started = kh_clock();
     s->since = (long long)time(NULL);
-    s->pieces = (kh_answer_cache){ is_abandoned, know_nothing, recall_nothing, record_nothing, s };
+    s->pieces = (kh_answer_cache){ .stop = is_abandoned,
+        .known = know_nothing,
+        .recall = recall_nothing,
+        .record = record_nothing,
+        .self = s };
     set_pieces(s, &s->pieces);
     s->access = kh_plm_describe(what->plm).access;
     s->labeler = kh_plm_labeler(what->plm, NULL);

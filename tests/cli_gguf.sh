@@ -38,6 +38,17 @@ echo 'not one' >"$here/no.gguf"
 ok 'not a GGUF file' says 1 'does not begin with "GGUF"' inspect "$here/no.gguf"
 ok 'no such file' says 1 'cannot open' inspect "$here/none.gguf"
 
+# XLM-RoBERTa: RoBERTa with a Unigram tokenizer
+xlm=$here/xlm
+run 0 model random --out "$xlm" --family roberta --seed 5 --std 0.3 --tokenizer tests/vectors/tokenizers/model-unigram.json
+sed -i 's/"model_type": "roberta"/"model_type": "xlm-roberta"/; s/RobertaForMaskedLM/XLMRobertaForMaskedLM/' "$xlm/config.json"
+ok 'XLM-RoBERTa opens' both 0 'type         xlm-roberta' inspect "$xlm"
+ok 'its mask is filled' run 0 fill-mask --model "$xlm" --top 3 'the <mask> of'
+sed -i 's/"model_type": "xlm-roberta"/"model_type": "camembert"/' "$xlm/config.json"
+ok 'CamemBERT opens' both 0 'type         camembert' inspect "$xlm"
+ok 'and goes into one file' run 0 model convert --model "$xlm" --type q8_0 --out "$here/xlm.gguf"
+ok 'which fills masks, too' run 0 fill-mask --model "$here/xlm.gguf" --top 3 'the <mask> of'
+
 ok 'pull needs a name' says 2 'NAME[@REVISION] is needed' pull
 ok 'a name that is none' says 1 'a model on a hub is called' pull 'a b'
 ok 'a model that is not here' says 1 'hf:' tokenize --model hf:x/../y </dev/null

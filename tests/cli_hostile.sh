@@ -104,5 +104,23 @@ model_link() { # model tuning writes a model into the folder
 }
 ok a_linked_folder model_link
 
+# ---- models and tokenizers
+huge_weights() { # weights of 8e37: what comes out is no number, and is not printed as one
+    local f=$here/huge/model.safetensors n size
+    cp -r "$model" "$here/huge"
+    n=$(od -An -tu8 -N8 "$f") size=$(wc -c <"$f")
+    { head -c $((8 + n)) "$model/model.safetensors"; head -c $((size - 8 - n)) /dev/zero | tr '\0' '~'; } >"$f"
+    echo "a <mask>" | "$KEYHOLE" fill-mask --model "$here/huge" >"$here/out" 2>"$here/err"
+    [ $? -eq 1 ] && err_has "is not a number" && ! out_has nan
+}
+ok weights_that_overflow huge_weights
+multiply() { # a Replace normalizer that makes a megabyte of a byte, a thousand times
+    printf '{"version":"1.0","added_tokens":[],"normalizer":{"type":"Replace","pattern":{"String":"a"},"content":"%s"},"pre_tokenizer":null,"post_processor":null,"decoder":null,"model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{"[UNK]":0,"b":1}}}' \
+        "$(head -c 100000 /dev/zero | tr '\0' b)" >"$here/multiply.json"
+    head -c 1000 /dev/zero | tr '\0' a | "$KEYHOLE" tokenize --model "$here/multiply.json" >"$here/out" 2>"$here/err"
+    [ $? -eq 1 ] && err_has "Replace makes more than"
+}
+ok a_text_is_not_multiplied multiply
+
 echo "1..$n"
 exit $failed

@@ -4,6 +4,7 @@
 #include "same_weights.h"
 
 #include "base/file.h"
+#include "data/chat.h"
 
 #define FILES "tests/vectors/gguf/"
 
@@ -116,12 +117,38 @@ static void broken_models(void **state) {
     }
 }
 
+static void chat_formats(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *value, *name;
+    } cases[] = { { "tokenizer.chat_template", "{{ '<|user|>' }}", "zephyr" },
+        { "keyhole.file.tokenizer_config.json", "{\"chat_template\":\"<|im_start|>\"}", "chatml" },
+        { "other", "x", NULL }, { "tokenizer.chat_template", "?", NULL } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gguf_file g;
+        gguf_start(&g, 3, 0, 1);
+        gguf_string_key(&g, cases[i].key, cases[i].value);
+        gguf_align(&g, 32);
+        const char *path = test_file("chat.gguf", g.byte, g.n);
+        const kh_chat *chat;
+        kh_err err;
+        int rc = kh_chat_find(&chat, path, &err);
+        assert_int_equal(rc == 0, cases[i].name != NULL);
+        if (rc == 0)
+            assert_string_equal(chat->name, cases[i].name);
+        else
+            assert_says(&err, "chat_template");
+        unlink(path);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoders),
         cmocka_unit_test(split_files),
         cmocka_unit_test(an_encoder),
         cmocka_unit_test(broken_models),
+        cmocka_unit_test(chat_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

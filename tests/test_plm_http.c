@@ -4,8 +4,10 @@
 #include "evil.h"
 
 #include "base/clock.h"
+#include "run/run.h"
 
 #include <math.h>
+#include <sqlite3.h>
 
 #ifdef KH_WITH_CURL
 
@@ -375,6 +377,134 @@ static void loopback_is_an_address(void **state) {
     unlink(path);
 }
 
+/* ------------------------------------------------------------------------ what has been paid for
+ */
+
+enum { PAID_ROWS = 6 };
+static int paid_base;                    /* tokens before those of the text */
+static int paid[PAID_ROWS], refused_row; /* answers of each row; the row that is refused, or -1 */
+
+/* A row is known by its length. */
+static const char *row_by_row(int n) {
+    static const char REFUSAL[] = HEAD("400 Bad Request") "Content-Length: 2\r\n\r\n{}";
+    const char *ids = strstr(evil_request, "\"ids\":[["), *end = ids ? strstr(ids, "]]") : NULL;
+    int commas = 0;
+    for (const char *c = ids; c && c < end; c++)
+        commas += *c == ',';
+    int row = commas - paid_base;
+    if (n < 0 || row < 0 || row >= PAID_ROWS)
+        return NULL;
+    usleep(50000); /* so that two are under way */
+    if (row == refused_row)
+        return REFUSAL;
+    paid[row]++;
+    return wrap(GOOD);
+}
+
+static int ask_rows(kh_plm *box, int n, float *p, kh_err *err) {
+    static const char *const TEXT[] = { "a", "a a", "a a a", "a a a a", "a a a a a",
+        "a a a a a a" };
+    const kh_task *task = tiny_task();
+    kh_words *words;
+    kh_batch *batch;
+    kh_row row[PAID_ROWS];
+    for (int i = 0; i < n; i++)
+        row[i] = (kh_row){ .a = TEXT[i], .n_a = strlen(TEXT[i]), .label = 0 };
+    assert_int_equal(kh_words_new(&words, task, kh_plm_tokenizer(box), false, NULL), 0);
+    assert_int_equal(kh_batch_encode(&batch, kh_plm_tokenizer(box), task, words, row, n,
+                         &(kh_batch_opts){ .max_len = 64 }, NULL),
+        0);
+    assert_int_equal(batch->n_row, n);
+    paid_base = (int)(batch->start[1] - batch->start[0]) - 1;
+    for (int i = 0; i < n; i++) /* one token more each */
+        assert_int_equal(batch->start[i + 1] - batch->start[i], paid_base + 1 + i);
+    kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
+    int rc = kh_plm_score(kh_plm_scorer(box, NULL), &q, p, err);
+    kh_batch_free(batch);
+    kh_words_free(words);
+    kh_task_close(task);
+    return rc;
+}
+
+/* Of six requests the fourth fails. The others have been answered, or will be; when the run is
+ * resumed, only the fourth is asked again. */
+static void nothing_is_paid_for_twice(void **state) {
+    (void)state;
+    static const char ONE_ROW[] =
+        "{\"name\":\"m\",\"backend\":\"native\",\"precision\":\"f32\",\"kernels\":\"generic\","
+        "\"access\":\"logprobs\",\"hidden\":4,\"max_len\":64,\"fingerprint\":"
+        "\"0123456789abcdef\",\"embeddings\":{\"mean\":0,\"std\":1},\"limits\":{\"body\":"
+        "1000000,\"prompts\":64,\"rows\":1,\"tokens\":100000}}";
+    char dir[] = "/tmp/keyhole-test-paid-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    evil *e = evil_new(row_by_row, ONE_ROW);
+    static const kh_run_card CARD = { "m", "t", "x", "d", "logprobs", "accuracy", 1 };
+    float p[2 * PAID_ROWS];
+    kh_err err = { 0 };
+    int answered = 0;
+    for (int session = 0; session < 3; session++) {
+        kh_run *run;
+        kh_plm *box = box_open(e, 0, 5, NULL);
+        refused_row = session == 0 ? 3 : -1;
+        kh_run_opts o = { .resume = session > 0 };
+        if (kh_run_open(&run, dir, &o, &err) != 0 || kh_run_begin(run, &CARD, NULL, 0, &err) != 0)
+            fail_msg("%s", err.msg);
+        kh_plm_set_cache(box, kh_run_cache(run));
+        int rc = ask_rows(box, PAID_ROWS, p, &err);
+        assert_int_equal(rc, session == 0 ? KH_EARG : 0);
+        answered = 0;
+        for (int i = 0; i < PAID_ROWS; i++)
+            answered += paid[i];
+        printf("# session %d: %d answers given so far\n", session, answered);
+        kh_plm_set_cache(box, NULL);
+        kh_run_close(run);
+        kh_plm_close(box);
+    }
+    for (int i = 0; i < PAID_ROWS; i++) {
+        assert_int_equal(paid[i], 1);
+        assert_true(p[2 * i] == -0.5f);
+    }
+    evil_free(e);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_flipped_bit_in_an_answer_is_noticed(void **state) {
+    (void)state;
+    char dir[] = "/tmp/keyhole-test-flip-XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    evil *e = evil_new(at_once, NULL);
+    static const kh_run_card CARD = { "m", "t", "x", "d", "logprobs", "accuracy", 1 };
+    float p[2];
+    kh_err err = { 0 };
+    for (int session = 0; session < 2; session++) {
+        kh_run *run;
+        kh_plm *box = box_open(e, 0, 5, NULL);
+        if (kh_run_open(&run, dir, &(kh_run_opts){ .resume = session > 0 }, &err) != 0 ||
+            kh_run_begin(run, &CARD, NULL, 0, &err) != 0)
+            fail_msg("%s", err.msg);
+        kh_plm_set_cache(box, kh_run_cache(run));
+        int rc = ask(box, false, p, NULL, &err);
+        assert_int_equal(rc, session == 0 ? 0 : KH_EFORMAT);
+        kh_plm_set_cache(box, NULL);
+        kh_run_close(run);
+        kh_plm_close(box);
+        sqlite3 *db;
+        snprintf(path, sizeof path, "%s/run.sqlite", dir);
+        assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+        assert_int_equal(
+            sqlite3_exec(db, "UPDATE answers SET answer = x'010000BFD8C86EBF'", NULL, NULL, NULL),
+            SQLITE_OK);
+        sqlite3_close(db);
+    }
+    assert_says(&err, "is damaged; --force starts the run again");
+    evil_free(e);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* Descriptions of models that cannot be, found before the first query. */
 static void services_that_are_none_are_refused(void **state) {
     (void)state;
@@ -506,6 +636,8 @@ int main(void) {
         cmocka_unit_test(waiting_can_be_stopped),
         cmocka_unit_test(probabilities_must_add_up),
         cmocka_unit_test(loopback_is_an_address),
+        cmocka_unit_test(nothing_is_paid_for_twice),
+        cmocka_unit_test(a_flipped_bit_in_an_answer_is_noticed),
         cmocka_unit_test(services_that_are_none_are_refused),
         cmocka_unit_test(urls_and_keys_are_looked_at),
         cmocka_unit_test(memory_may_run_out_anywhere),

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "reproduce/claims.h"
-#include "reproduce/questions.h"
+#include "reproduce/findings.h"
 #include "reproduce/reproduction.h"
 #include "run/journal.h"
 

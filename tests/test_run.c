@@ -818,7 +818,7 @@ static void what_is_not_a_journal_is_refused(void **state) {
     unlink(path);
     do_journal("PRAGMA user_version = 99");
     refuse(&a, KH_EUNSUPPORTED,
-        "run.sqlite: written by a newer keyhole (schema 99, this one knows 1); use that one");
+        "run.sqlite: written by a newer keyhole (schema 99, this one knows 2); use that one");
     unlink(path);
     do_journal("PRAGMA user_version = 0");
     kh_run_info i;

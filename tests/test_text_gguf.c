@@ -2,6 +2,7 @@
  * there, and small vocabularies made here. */
 #include "gguf_file.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/gguf.h"
 #include "text/tokenizer.h"
@@ -305,6 +306,32 @@ static void copied(void **state) {
     unlink(path);
 }
 
+/* Every allocation fails in turn: a sentence, and nothing lost (make asan). */
+static void out_of_memory(void **state) {
+    (void)state;
+    gguf_file g;
+    make_llama(&g, 0, N_LLAMA, N_LLAMA);
+    gguf_align(&g, 32);
+    const char *path = test_file("oom.gguf", g.byte, g.n);
+    for (long n = 1;; n++) {
+        kh_tokenizer *t = NULL;
+        kh_ids ids = { 0 };
+        kh_err err;
+        kh_alloc_fail_at(n, false);
+        int rc = kh_tokenizer_open(&t, path, &err);
+        if (rc == 0)
+            rc = kh_tokenizer_encode(t, "aba <s>\xC3\xA4", 9, KH_ENCODE_FRAME, &ids, &err);
+        bool reached = kh_alloc_count() >= n;
+        kh_alloc_fail_at(0, false);
+        kh_ids_free(&ids);
+        kh_tokenizer_close(t);
+        if (!reached)
+            break;
+        assert_int_equal(rc, KH_ENOMEM);
+    }
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_spm),
@@ -317,6 +344,7 @@ int main(void) {
         cmocka_unit_test(broken_vocabularies),
         cmocka_unit_test(every_pre),
         cmocka_unit_test(copied),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* test_train_convert.c - models in other containers and formats: there and back, and refusals. */
 #include "same_weights.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "text/tokenizer.h"
 #include "train/convert.h"
@@ -146,6 +147,31 @@ static void refused(void **state) {
     }
 }
 
+/* Every allocation fails in turn: a sentence, and no file. */
+static void out_of_memory(void **state) {
+    (void)state;
+    for (long n = 1;; n++) {
+        kh_converted c;
+        kh_err err;
+        kh_convert_opts o = { .model = "tests/vectors/gguf/llama.gguf",
+            .out = at("oom.gguf"),
+            .gguf = true,
+            .dtype = KH_DTYPE_BF16 };
+        kh_alloc_fail_at(n, false);
+        int rc = kh_model_convert(&c, &o, &err);
+        bool reached = kh_alloc_count() >= n;
+        kh_alloc_fail_at(0, false);
+        if (!reached)
+            break;
+        if (rc == 0) { /* only the tokenizer, which the model does without */
+            unlink(o.out);
+            continue;
+        }
+        assert_int_equal(rc, KH_ENOMEM);
+        assert_int_equal(access(o.out, F_OK), -1);
+    }
+}
+
 int main(void) {
     snprintf(work, sizeof work, "/tmp/keyhole-test-convert-XXXXXX");
     if (!mkdtemp(work))
@@ -156,6 +182,7 @@ int main(void) {
         cmocka_unit_test(narrower),
         cmocka_unit_test(with_tokenizer),
         cmocka_unit_test(refused),
+        cmocka_unit_test(out_of_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     char command[128];

@@ -379,7 +379,8 @@ static void bad_input_is_refused_before_any_query(void **state) {
     refuse(&w, KH_EARG, "method bbt has no option \"kl-weight=1\"");
     w = good();
     w.method = "guess";
-    refuse(&w, KH_EARG, "unknown method \"guess\"; there are auto, manual, icl, bbt, ensemble, elbo");
+    refuse(
+        &w, KH_EARG, "unknown method \"guess\"; there are auto, manual, icl, bbt, ensemble, elbo");
     w = good();
     kh_dataset *lopsided = tiny_rows(4, 3, 0);
     w.dev = lopsided;

@@ -34,7 +34,8 @@ static inline int tune_teardown(void **state) {
     return tiny_teardown(state);
 }
 
-/* Answers stay as the searches leave them; test_tune_finish.c has what is done to them afterwards. */
+/* Answers stay as the searches leave them; test_tune_finish.c has what is done to them afterwards.
+ */
 static inline kh_tune_opts tune_options(void) {
     kh_tune_opts o = kh_tune_defaults();
     o.uncalibrated = true;

@@ -5,7 +5,9 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/gguf.h"
 #include "base/json.h"
+#include "base/place.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,11 +55,39 @@ static const char *template_text(const json_t *root) {
     return NULL;
 }
 
-int kh_chat_find(const kh_chat **out, const char *dir, kh_err *err) {
-    char *path = kh_path_join(dir, "tokenizer_config.json");
+/* The tokenizer_config.json of a folder, or what a GGUF file has of it. */
+static int read_config(json_t **root, const char *path, kh_err *err) {
+    size_t n = strlen(path);
+    if (n <= 5 || strcmp(path + n - 5, ".gguf") != 0) {
+        char *file = kh_path_join(path, "tokenizer_config.json");
+        int rc = file ? kh_json_read(file, FILE_MAX, root, err) : kh_fail_memory(err);
+        kh_free(file);
+        return rc;
+    }
+    kh_gguf *f;
+    const char *template = NULL, *config = NULL;
+    int rc = kh_gguf_open(&f, path, err);
+    if (rc == 0)
+        rc = kh_gguf_text_opt(f, "tokenizer.chat_template", &template, err);
+    if (rc == 0)
+        rc = kh_gguf_text_opt(f, "keyhole.file.tokenizer_config.json", &config, err);
+    if (rc == 0 && config && !template)
+        rc = kh_json_parse(config, strlen(config), path, root, err);
+    else if (rc == 0) {
+        *root = template ? json_pack("{s:s}", "chat_template", template) : json_object();
+        rc = *root ? 0 : kh_fail(err, KH_EFORMAT, "%s: its chat template is not UTF-8", path);
+    }
+    kh_gguf_close(f);
+    return rc;
+}
+
+int kh_chat_find(const kh_chat **out, const char *model, kh_err *err) {
+    char *path;
     json_t *root = NULL;
     *out = NULL;
-    int rc = path ? kh_json_read(path, FILE_MAX, &root, err) : kh_fail_memory(err);
+    int rc = kh_place_model(&path, model, err);
+    if (rc == 0)
+        rc = read_config(&root, path, err);
     const char *text = rc == 0 ? template_text(root) : NULL;
     if (rc == 0 && !text)
         rc = kh_fail(err, KH_EMISSING,

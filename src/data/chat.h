@@ -15,7 +15,8 @@ typedef struct kh_chat {
 
 /* By name; NULL: there is none. */
 const kh_chat *kh_chat_named(const char *name);
-/* The format of a model, found by "chat_template" in the tokenizer_config.json of its folder. */
-int kh_chat_find(const kh_chat **out, const char *dir, kh_err *err);
+/* The format of a model, found by "chat_template" in the tokenizer_config.json of its folder, or by
+ * the key of its GGUF file. */
+int kh_chat_find(const kh_chat **out, const char *model, kh_err *err);
 
 #endif

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/map.h"
-#include "posterior/posterior.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +18,6 @@
 #include <string.h>
 
 enum { VERSION = 3, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
-static const size_t JSON_MAX = (size_t)1 << 30;
 
 static const struct {
     const char *name, *title;
@@ -214,23 +212,13 @@ void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
     }
 }
 
-int kh_decisions_save(const kh_decisions *d, const char *run, kh_err *err) {
-    char *path = kh_path_join(run, KH_DECISIONS_NAME);
-    kh_buf b = kh_buf_init(JSON_MAX);
-    uint64_t stamp = 0;
-    int rc = path ? kh_posterior_stamp(run, &stamp, err) : kh_fail_memory(err);
-    if (rc == 0) {
-        kh_buf_printf(&b,
-            "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", "
-            "\"posterior\": \"%016" PRIx64 "\",\n",
-            VERSION, kh_version(), stamp);
-        kh_decisions_json(d, &b);
-        kh_buf_text(&b, "\n}\n");
-        rc = kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
-    }
-    kh_buf_free(&b);
-    kh_free(path);
-    return rc;
+void kh_decisions_file(const kh_decisions *d, uint64_t stamp, kh_buf *out) {
+    kh_buf_printf(out,
+        "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", "
+        "\"posterior\": \"%016" PRIx64 "\",\n",
+        VERSION, kh_version(), stamp);
+    kh_decisions_json(d, out);
+    kh_buf_text(out, "\n}\n");
 }
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -419,28 +407,5 @@ int kh_decisions_parse(
         rc = kh_json_string_opt(root, "warning", &warning, name, err);
     snprintf(out->warning, sizeof out->warning, "%s", warning);
     json_decref(root);
-    return rc;
-}
-
-int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err) {
-    *out = (kh_decisions){ 0 };
-    char *path = kh_path_join(run, KH_DECISIONS_NAME);
-    kh_buf text = kh_buf_init(0);
-    uint64_t stamp = 0, posterior = 0;
-    int rc = path ? 0 : kh_fail_memory(err);
-    if (rc == 0 && !kh_file_exists(path))
-        rc = kh_fail(err, KH_EMISSING,
-            "%s: no " KH_DECISIONS_NAME " in it; \"keyhole eval %s\" makes one", run, run);
-    if (rc == 0)
-        rc = kh_file_read(path, JSON_MAX, &text, err);
-    if (rc == 0)
-        rc = kh_decisions_parse(out, text.data, text.len, path, &stamp, err);
-    if (rc == 0)
-        rc = kh_posterior_stamp(run, &posterior, err);
-    if (rc == 0 && stamp != posterior)
-        rc = kh_fail(err, KH_EMISMATCH,
-            "%s: was made for another posterior; \"keyhole eval %s\" makes it anew", path, run);
-    kh_buf_free(&text);
-    kh_free(path);
     return rc;
 }

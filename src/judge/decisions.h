@@ -16,6 +16,8 @@ int kh_decisions_check(const kh_decisions *, const kh_predictor *, const char *r
 
 /* Appends them as the members of a JSON object, without its braces. */
 void kh_decisions_json(const kh_decisions *, kh_buf *out);
+/* Appends the whole file; stamp is that of the posterior (kh_posterior_stamp). */
+void kh_decisions_file(const kh_decisions *, uint64_t stamp, kh_buf *out);
 /* Reads the same from text; messages call it by `name`. *stamp is that of the posterior. Free *out,
  * failed ones too. */
 int kh_decisions_parse(

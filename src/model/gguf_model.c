@@ -93,9 +93,8 @@ static bool is_llama3(const float *x, size_t n, double theta, double factor) {
     const double low = 1, high = 4, original = 8192, turn = 6.283185307179586;
     for (size_t i = 0; i < n; i++) {
         double waves = original / turn * pow(theta, -(double)i / (double)n);
-        double share = (waves - low) / (high - low), want;
-        share = share < 0 ? 0 : share > 1 ? 1 : share;
-        want = 1 / ((1 - share) / factor + share);
+        double share = fmin(fmax((waves - low) / (high - low), 0), 1);
+        double want = 1 / ((1 - share) / factor + share);
         if (fabs(want - (double)x[i]) > 1e-3 * want)
             return false;
     }
@@ -170,10 +169,10 @@ static void put_decoder(maker *m, const char *model_type) {
     if (window == 0)
         put(m, "sliding_window", json_null());
     /* The largest of them, with 62 layers, divides by another root than the width of a head. */
-    put(m, "query_pre_attn_scalar",
-        json_integer(layers == 62 && heads > 0 ? hidden / heads
-                : width > 0                    ? width
-                                               : 256));
+    int scale = width > 0 ? width : 256;
+    if (layers == 62 && heads > 0)
+        scale = hidden / heads;
+    put(m, "query_pre_attn_scalar", json_integer(scale));
 }
 
 static void put_bert(maker *m) {
@@ -244,7 +243,9 @@ int kh_gguf_config(const kh_gguf *f, kh_buf *out, kh_err *err) {
         kh_buf_text(out, text);
     free(text);
     json_decref(m.root);
-    return rc ? rc : kh_buf_failed(out) ? kh_fail_memory(err) : 0;
+    if (rc == 0 && kh_buf_failed(out))
+        rc = kh_fail_memory(err);
+    return rc;
 }
 
 /* ---------------------------------------------------------------------------------- tensors */

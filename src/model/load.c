@@ -305,7 +305,8 @@ static void find_layout(loader *l) {
 static bool is_harmless(const char *name) {
     static const char *const start[] = { "embeddings.position_ids", "embeddings.token_type_ids",
         "pooler.", "cls.seq_relationship." };
-    static const char *const end[] = { ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq" };
+    static const char *const end[] = { ".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
+        "rope_freqs.weight" };
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0)

@@ -7,6 +7,7 @@
 #include "model/question.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -201,14 +202,122 @@ static int piece_size(const asking *a) {
     return prompts > a->n_prompt ? a->n_prompt : (int)prompts;
 }
 
+/* ------------------------------------------------------------------- what a failed question left
+ */
+
+static kh_answer_unit unit_of(const asking *a, const kh_question *q, kh_answer_key key, int rows) {
+    const kh_batch *b = q->batch;
+    return (kh_answer_unit){ .key = key,
+        .kind = a->kind,
+        .n_row = rows,
+        .tokens = (long long)(b->start[b->n_seq] - b->start[0]),
+        .bytes = a->bytes };
+}
+
+/* One row of a question with one prompt, as a question of its own. *row must outlive it. */
+static kh_question one_row(
+    const asking *a, const kh_question *q, int prompt, int r, kh_batch *row) {
+    kh_question one = *q;
+    *row = kh_batch_part(q->batch, r, 1);
+    one.batch = row;
+    one.prompt = q->prompt ? q->prompt + (size_t)prompt * a->prompt : NULL;
+    one.n_prompt = 1;
+    return one;
+}
+
+static bool is_finite(const kh_cells *c, size_t n_label) {
+    bool ok = !c->energy || isfinite(c->energy[0]);
+    for (size_t k = 0; c->logprob && k < n_label; k++)
+        ok = ok && isfinite(c->logprob[k]);
+    return ok;
+}
+
+/* The question has failed, but some of it may have been answered, and paid for: each such row is
+ * written down. What goes wrong here is nothing to the failure that is told. */
+static void keep_parts(asking *a, const kh_question *q, const kh_cells *cells) {
+    const unsigned char *answered = kh_plm_answered(a->plm);
+    if (!answered || !a->cache->has_parts)
+        return;
+    int n_row = q->batch->n_row;
+    for (int i = 0; i < q->n_prompt * n_row; i++) {
+        kh_batch row;
+        kh_question one = one_row(a, q, i / n_row, i % n_row, &row);
+        kh_cells cell = cells_from(cells, (size_t)i, a->n_label);
+        if (!answered[i] || !is_finite(&cell, a->n_label))
+            continue;
+        encode(&cell, 1, a->n_label, a->bytes);
+        kh_answer_unit u =
+            unit_of(a, &one, key_of(hash_rows(&one, a->kind), one.prompt, a->prompt), 1);
+        u.n = a->unit / a->rows;
+        u.part = true;
+        if (a->cache->record(a->cache->self, &u, 1, NULL) != 0)
+            return;
+    }
+}
+
+/* Prompt i, of whose rows some may be known one by one: 1 if they were, and all are there now. */
+static int patch(asking *a, int i, kh_err *err) {
+    kh_question q = some_prompts(a, i, 1);
+    int n_row = (int)a->rows, asked = 0, rc = 0;
+    size_t each = a->unit / a->rows;
+    unsigned char *known = kh_calloc((size_t)n_row, 1);
+    if (!known)
+        return kh_fail_memory(err);
+    for (int r = 0; r < n_row && rc == 0; r++) {
+        kh_batch row;
+        kh_question one = one_row(a, &q, 0, r, &row);
+        kh_answer_key key = key_of(hash_rows(&one, a->kind), one.prompt, a->prompt);
+        double seconds = 0;
+        if (!a->cache->known(a->cache->self, &key)) {
+            asked++;
+            continue;
+        }
+        rc = a->cache->recall(a->cache->self, &key, a->bytes, each, &seconds, err);
+        known[r] = rc == 1;
+        asked += rc == 0;
+        rc = rc == 1 ? 0 : rc;
+        kh_cells to = cells_from(&a->piece, (size_t)r, a->n_label);
+        if (known[r]) {
+            decode(a->bytes, 1, a->n_label, &to);
+            kh_plm_count(a->plm, &one, seconds);
+        }
+    }
+    bool some = asked < n_row;
+    for (int r = 0, end; r < n_row && rc == 0 && some; r = end) {
+        for (end = r + 1; end < n_row && known[end] == known[r]; end++)
+            ;
+        if (known[r])
+            continue;
+        kh_batch rows = kh_batch_part(q.batch, r, end - r);
+        kh_question rest = q;
+        rest.batch = &rows;
+        kh_cells to = cells_from(&a->piece, (size_t)r, a->n_label);
+        rc = kh_plm_ask_box(a->plm, &rest, &to, err);
+        if (rc != 0)
+            keep_parts(a, &rest, &to);
+    }
+    kh_free(known);
+    if (rc != 0 || !some)
+        return rc;
+    encode(&a->piece, a->rows, a->n_label, a->bytes);
+    kh_answer_unit u = unit_of(a, &q, a->key[i], asked);
+    u.n = a->unit;
+    rc = a->cache->record(a->cache->self, &u, 1, err);
+    kh_cells to = place_of(a, i);
+    cells_copy(&to, &a->piece, a->rows, a->n_label);
+    return rc == 0 ? 1 : rc;
+}
+
 /* Prompts [first, first + n) are not on the cache: asks the box, writes the answers down, hands
  * them on. */
 static int ask_piece(asking *a, int first, int n, kh_err *err) {
     kh_question q = some_prompts(a, first, n);
     kh_meter before = kh_plm_meter(a->plm);
     int rc = kh_plm_ask_box(a->plm, &q, &a->piece, err);
-    if (rc != 0)
+    if (rc != 0) {
+        keep_parts(a, &q, &a->piece);
         return rc;
+    }
     double seconds = kh_plm_meter(a->plm).seconds - before.seconds;
     const kh_batch *b = q.batch;
     for (int i = 0; i < n; i++) {
@@ -258,6 +367,8 @@ static int ask_block(asking *a, kh_err *err) {
         if (a->cache->stop(a->cache->self))
             return kh_fail(err, KH_STOPPED, "stopped on request");
         rc = recall(a, i, err);
+        if (rc == 0 && a->cache->has_parts && a->cache->has_parts(a->cache->self))
+            rc = patch(a, i, err);
         if (rc == 1) {
             rc = 0;
             i++;

@@ -6,7 +6,8 @@
  * the numbers of the prompt, and what is asked for. The cache knows answers by their keys, so an
  * answer can only ever serve the very question that it was given to. Units that the cache does not
  * know are asked in pieces of a few seconds' work each; a process that is killed loses one piece at
- * most.
+ * most. When a service fails in the middle of a piece, what it has answered is written down row by
+ * row, as parts of units, and not asked (and paid) for again.
  *
  * plm.c uses it for every backend. Who keeps the answers, and where, is the cache's own affair
  * (src/run). */
@@ -30,6 +31,7 @@ typedef struct kh_answer_unit {
     double seconds; /* its share of the time that the piece took */
     const void *bytes;
     size_t n;
+    bool part; /* of a unit whose question failed: one row of it */
 } kh_answer_unit;
 
 typedef struct kh_answer_cache {
@@ -43,6 +45,8 @@ typedef struct kh_answer_cache {
     /* All units of a piece, or none. Returns when they would survive the end of the process. */
     int (*record)(void *self, const kh_answer_unit *, int n_unit, kh_err *err);
     void *self;
+    /* Whether any part is known; NULL: parts are not kept. */
+    bool (*has_parts)(void *self);
 } kh_answer_cache;
 
 /* From now on the box's answers go through the cache, which must outlive this; NULL: none. */
@@ -58,6 +62,9 @@ int kh_plm_ask_box(kh_plm *, const kh_question *, const kh_cells *out, kh_err *e
  */
 int kh_answer_cache_ask(const kh_answer_cache *, kh_plm *, const kh_question *, const kh_cells *out,
     double *rate, kh_err *err);
+/* After a question that failed: which of its pairs, [n_prompt, n_row], have their answers in the
+ * cells all the same; NULL: none. */
+const unsigned char *kh_plm_answered(const kh_plm *);
 /* Counts a question that the cache has answered. */
 void kh_plm_count(kh_plm *, const kh_question *, double seconds);
 

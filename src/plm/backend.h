@@ -21,6 +21,9 @@ typedef struct kh_backend {
     /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less;
      * NULL: the best of score. */
     int (*answer)(void *self, const kh_question *, int *label, kh_err *err);
+    /* After score or answer has failed: which of the pairs [n_prompt, n_row] were answered; NULL: a
+     * backend that answers all or nothing. */
+    const unsigned char *(*answered)(const void *self);
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
     /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden].

@@ -484,6 +484,34 @@ static int start_due(kh_http *h, const kh_http_jobs *jobs, int *next, int *sleep
     return rc;
 }
 
+/* One request has failed for good. Others are under way, and will be paid for: they are waited for,
+ * as long as one may take, and their answers handed over; none is tried again. */
+static void settle(kh_http *h, const kh_http_jobs *jobs, double seconds) {
+    double end = kh_clock() + (seconds < h->o.timeout ? seconds : h->o.timeout);
+    for (int running = 1; running > 0 && kh_clock() < end;) {
+        CURLMsg *m;
+        int left;
+        if (curl_multi_perform(h->multi, &running) != CURLM_OK)
+            return;
+        while ((m = curl_multi_info_read(h->multi, &left)) != NULL) {
+            slot *s;
+            long status = 0;
+            if (m->msg != CURLMSG_DONE)
+                continue;
+            CURLcode result = m->data.result;
+            curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &s);
+            curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+            curl_multi_remove_handle(h->multi, s->easy);
+            s->state = SLOT_FREE;
+            kh_buf_bytes(&s->answer, "", 0);
+            if (result == CURLE_OK && status >= 200 && status < 300 && !kh_buf_failed(&s->answer))
+                jobs->take(jobs->user, s->index, s->answer.data, s->answer.len, NULL);
+        }
+        if (running > 0)
+            curl_multi_poll(h->multi, NULL, 0, 100, NULL);
+    }
+}
+
 int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
     int next = 0, done = 0, sleep, running, rc = 0;
     h->max_answer = jobs->max_answer;
@@ -499,6 +527,8 @@ int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
         if (rc == 0 && done == before)
             curl_multi_poll(h->multi, NULL, 0, sleep, NULL);
     }
+    if (rc != 0 && rc != KH_ENOMEM)
+        settle(h, jobs, rc == KH_STOPPED ? 5 : 60); /* someone who wants to stop waits less */
     for (int i = 0; i < h->n_slot; i++) {
         if (h->slot[i].state == SLOT_RUNNING)
             curl_multi_remove_handle(h->multi, h->slot[i].easy);

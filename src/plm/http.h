@@ -68,8 +68,9 @@ typedef struct kh_http_jobs {
 } kh_http_jobs;
 
 /* Ends at the first failure: of make, of take, or of a request that is refused or has been tried
- * often enough. A refusal is KH_EARG (400, 413, 422), KH_EMISSING (404), KH_EUNSUPPORTED (401, 403,
- * 405, 501) or KH_EIO, with what the service said. */
+ * often enough; what is under way then is waited for and taken (take with err NULL). A refusal is
+ * KH_EARG (400, 413, 422), KH_EMISSING (404), KH_EUNSUPPORTED (401, 403, 405, 501) or KH_EIO, with
+ * what the service said. */
 int kh_http_run(kh_http *, const kh_http_jobs *, kh_err *err);
 
 /* One request; body NULL: a GET. *answer is initialised here; free it also on failure. */

@@ -233,11 +233,15 @@ static void normalise(float *x, size_t pairs, int n_label, float *energy) {
     }
 }
 
+const unsigned char *kh_plm_answered(const kh_plm *p) {
+    return p->backend->answered ? p->backend->answered(p->self) : NULL;
+}
+
 /* logprob [n_prompt, n_row, n_label]; energy [n_prompt, n_row], or NULL. */
 static int ask_both(kh_plm *p, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     bool normalised = p->backend->normalised;
     int rc = ask(p, q, logprob, normalised ? energy : NULL, NULL, err);
-    if (rc == 0 && !normalised)
+    if (!normalised && (rc == 0 || kh_plm_answered(p))) /* what was answered may be kept */
         normalise(logprob, kh_question_pairs(q), q->words->n_label, energy);
     return rc;
 }

@@ -31,8 +31,10 @@ typedef struct remote {
     size_t body;
     uint64_t fingerprint;
     double mean, std;
-    bool energy; /* it lets energies out */
-    bool next;   /* the model continues texts */
+    bool energy;             /* it lets energies out */
+    bool next;               /* the model continues texts */
+    unsigned char *answered; /* [pairs] of the last question */
+    size_t cap;
 } remote;
 
 /* -------------------------------------------------------------------------------------- asking */
@@ -43,7 +45,7 @@ typedef struct part {
 } part;
 
 typedef struct asking {
-    const remote *r;
+    remote *r;
     const kh_question *q;
     kh_answer_kind want;
     part *part;
@@ -149,6 +151,9 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
         place(a, p, a->logprob, mine.logprob, n_label * sizeof *mine.logprob);
     if (rc == 0 && a->energy)
         place(a, p, a->energy, mine.energy, sizeof *mine.energy);
+    for (int k = p->p0; k < p->p1 && rc == 0; k++)
+        memset(a->r->answered + (size_t)k * (size_t)a->q->batch->n_row + p->r0, 1,
+            (size_t)(p->r1 - p->r0));
     kh_free(mine.label);
     kh_free(mine.logprob);
     kh_free(mine.energy);
@@ -163,6 +168,10 @@ static int ask(
         .label = label,
         .logprob = logprob,
         .energy = energy };
+    size_t pairs = kh_question_pairs(q);
+    if (!kh_grow(&r->answered, &r->cap, pairs, 1))
+        return kh_fail_memory(err);
+    memset(r->answered, 0, pairs);
     int rc = make_parts(&a, err);
     if (rc == 0) {
         part *p = &a.part[0];
@@ -183,6 +192,8 @@ static int score(void *self, const kh_question *q, float *logprob, float *energy
 static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
     return ask(self, q, label, NULL, NULL, err);
 }
+
+static const unsigned char *answered(const void *self) { return ((const remote *)self)->answered; }
 
 /* ------------------------------------------------------------------- what is on the other side */
 
@@ -241,6 +252,7 @@ static void close_remote(void *self) {
     kh_free(r->backend);
     kh_free(r->precision);
     kh_free(r->kernels);
+    kh_free(r->answered);
     kh_free(r);
 }
 
@@ -248,6 +260,7 @@ static const kh_backend KEYHOLE = { .name = "keyhole",
     .score = score,
     .normalised = true,
     .answer = answer,
+    .answered = answered,
     .describe = describe,
     .embedding_stats = embedding_stats,
     .embedding_row = embedding_row,

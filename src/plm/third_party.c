@@ -44,6 +44,8 @@ typedef struct outside {
     const kh_array *word;
     int hidden;
     double mean, std;
+    unsigned char *answered; /* [pairs] of the last question */
+    size_t cap;
 } outside;
 
 /* ----------------------------------------------------------------------------- word embeddings */
@@ -451,6 +453,7 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
     if (rc == 0)
         rc = a->label ? take_label(a, i, root, err) : take_logits(a, i, root, err);
     json_decref(root);
+    a->o->answered[i] = rc == 0;
     return rc;
 }
 
@@ -482,6 +485,9 @@ static int check(const outside *o, const kh_question *q, kh_err *err) {
 static int ask(outside *o, const kh_question *q, float *logits, int *label, kh_err *err) {
     asking a = { o, q, label, logits };
     int n = (int)kh_question_pairs(q), rc = check(o, q, err);
+    if (!kh_grow(&o->answered, &o->cap, (size_t)n, 1))
+        return kh_fail_memory(err);
+    memset(o->answered, 0, (size_t)n);
     return rc == 0
         ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err)
         : rc;
@@ -495,6 +501,8 @@ static int score(void *self, const kh_question *q, float *logits, float *energy,
 static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
     return ask(self, q, NULL, label, err);
 }
+
+static const unsigned char *answered(const void *self) { return ((const outside *)self)->answered; }
 
 static void describe(const void *self, kh_plm_info *info) {
     const outside *o = self;
@@ -518,12 +526,14 @@ static void close_outside(void *self) {
     kh_http_close(o->http);
     kh_safetensors_close(o->f);
     kh_free(o->model);
+    kh_free(o->answered);
     kh_free(o);
 }
 
 static const kh_backend OUTSIDE = { .name = "outside",
     .score = score,
     .answer = answer,
+    .answered = answered,
     .describe = describe,
     .embedding_stats = embedding_stats,
     .embedding_row = embedding_row,

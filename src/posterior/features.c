@@ -14,13 +14,17 @@ void kh_features_free(kh_features *f) {
     *f = (kh_features){ 0 };
 }
 
-/* The states [n, hidden] of one row -> what the head reads of them. */
+/* The states [n, hidden] of one row -> what the head reads of them. The mask of a row for a decoder
+ * stands behind its last token, which alone has seen the whole row: it stands for both places. */
 static void pool_states(
     kh_pool pool, const float *state, size_t n, size_t mask, size_t hidden, float *out) {
+    size_t place = pool == KH_POOL_MASK ? mask : 0;
+    if (mask >= n)
+        place = n - 1;
     if (pool == KH_POOL_ALL)
         memcpy(out, state, n * hidden * sizeof *out);
     else if (pool != KH_POOL_MEAN)
-        memcpy(out, state + (pool == KH_POOL_MASK ? mask : 0) * hidden, hidden * sizeof *out);
+        memcpy(out, state + place * hidden, hidden * sizeof *out);
     else
         for (size_t j = 0; j < hidden; j++) {
             double sum = 0;

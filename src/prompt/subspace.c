@@ -79,7 +79,8 @@ int kh_subspace_new(
     if (rc == 0)
         rc = read_p0(s, plm, err);
     int filled = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) reduction(+ : filled) if (rc == 0)
+#pragma omp parallel for schedule(dynamic) num_threads(kh_threads()) reduction(+ : filled) \
+    if (rc == 0)
     for (int b = 0; b < s->n_block; b++)
         if (rc == 0)
             filled += fill_block(s, b, seed);

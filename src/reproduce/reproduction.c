@@ -9,7 +9,7 @@
 #include "judge/predictions.h"
 #include "report/html.h"
 #include "reproduce/claims.h"
-#include "reproduce/questions.h"
+#include "reproduce/findings.h"
 #include "report/style.h"
 
 #include <math.h>

@@ -38,9 +38,11 @@ static const char *const STEPS[] = {
     "  queries INTEGER, dev_queries INTEGER, tokens INTEGER, seconds REAL, bytes BLOB, PRIMARY KEY "
     "(name, number));"
     "CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL, session INTEGER, what TEXT, text TEXT);",
+    "ALTER TABLE answers ADD COLUMN sum INTEGER;", /* NULL for answers of before */
 };
 
-enum { VERSION = sizeof STEPS / sizeof STEPS[0] };
+/* READABLE: the oldest that has all that is read without resuming. */
+enum { VERSION = sizeof STEPS / sizeof STEPS[0], READABLE = 1 };
 
 /* ------------------------------------------------------------------------------------ failures */
 
@@ -243,7 +245,7 @@ static int open_to_read(kh_journal *j, kh_err *err) {
         if (rc == 0)
             rc = identify(j, &version, err);
     }
-    if (rc == 0 && version < VERSION)
+    if (rc == 0 && version < READABLE)
         rc = kh_fail(err, KH_EUNSUPPORTED,
             "%s: of an older keyhole (schema %d, now %d); resuming the run brings it up to date",
             j->path, version, VERSION);

@@ -25,9 +25,9 @@
     X(BEGIN, "BEGIN IMMEDIATE") \
     X(COMMIT, "COMMIT") \
     X(PUT_ANSWER, \
-        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer) VALUES " \
-        "(?, ?, ?, ?, ?, ?, ?, ?)") \
-    X(GET_ANSWER, "SELECT answer, seconds FROM answers WHERE id = ?") \
+        "INSERT INTO answers (session, question, kind, rows, tokens, at, seconds, answer, sum) " \
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+    X(GET_ANSWER, "SELECT answer, seconds, sum FROM answers WHERE id = ?") \
     X(PUT_GENERATION, \
         "INSERT OR REPLACE INTO generations (n, at, phase, done, total, line, facts) VALUES (?, " \
         "?, ?, ?, ?, ?, ?)") \
@@ -54,7 +54,11 @@ typedef struct entry {
     long long id;
     int epoch;
     bool used;
+    bool part; /* one row of a question that failed */
 } entry;
+
+/* The kind of such an answer in the journal: "part:labels". */
+static const char PART[] = "part:";
 
 struct kh_run {
     kh_run_opts o;
@@ -74,6 +78,7 @@ struct kh_run {
     size_t cap_entry;
     kh_map index; /* key -> entry */
     kh_arena keys;
+    int n_part; /* entries that are parts */
     int unused; /* answers of this epoch that have not been asked for again */
     bool replaying;
     double spent, rate;
@@ -208,6 +213,7 @@ static int add_entry(kh_run *r, const void *key, const entry *e, kh_err *err) {
         kh_map_add(&r->index, copy, sizeof(kh_answer_key), r->n_entry, NULL) < 0)
         return kh_fail_memory(err);
     r->entries[r->n_entry++] = *e;
+    r->n_part += e->part;
     r->last = e->id > r->last ? e->id : r->last;
     return 0;
 }
@@ -218,7 +224,7 @@ static entry *find_entry(const kh_run *r, const kh_answer_key *key) {
 }
 
 static void mark_used(kh_run *r, entry *e) {
-    if (!e->used && e->epoch == r->epoch)
+    if (!e->used && !e->part && e->epoch == r->epoch)
         r->unused--;
     e->used = true;
 }
@@ -231,6 +237,16 @@ static bool tape_stop(void *self) {
 static bool tape_known(void *self, const kh_answer_key *key) {
     return find_entry(self, key) != NULL;
 }
+
+/* A flipped bit is another answer, and nobody would see it. */
+static sqlite3_int64 sum_of(const kh_answer_key *key, const void *bytes, size_t n) {
+    uint64_t h = kh_hash64_more(kh_hash64(key, sizeof *key), bytes, n);
+    sqlite3_int64 sum;
+    memcpy(&sum, &h, sizeof sum);
+    return sum;
+}
+
+static bool tape_has_parts(void *self) { return ((kh_run *)self)->n_part > 0; }
 
 static int tape_recall(
     void *self, const kh_answer_key *key, void *bytes, size_t n, double *seconds, kh_err *err) {
@@ -251,7 +267,9 @@ static int tape_recall(
     if (rc == 0)
         rc = kh_journal_step(&r->j, s, err);
     const void *blob = rc == 1 ? sqlite3_column_blob(s, 0) : NULL;
-    bool fits = blob && (size_t)sqlite3_column_bytes(s, 0) == n;
+    bool fits = blob && (size_t)sqlite3_column_bytes(s, 0) == n &&
+        (sqlite3_column_type(s, 2) == SQLITE_NULL ||
+            sqlite3_column_int64(s, 2) == sum_of(key, blob, n));
     if (fits) {
         memcpy(bytes, blob, n);
         *seconds = sqlite3_column_double(s, 1);
@@ -270,12 +288,14 @@ static int put_units(kh_run *r, const kh_answer_unit *u, int n, kh_err *err) {
     for (int i = 0; i < n && rc == 0; i++) {
         if (find_entry(r, &u[i].key))
             continue;
-        rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddb", r->session, &u[i].key,
-            sizeof u[i].key, kh_answer_kind_name(u[i].kind), (long long)u[i].n_row, u[i].tokens, at,
-            u[i].seconds, u[i].bytes, u[i].n);
+        char kind[32];
+        snprintf(kind, sizeof kind, "%s%s", u[i].part ? PART : "", kh_answer_kind_name(u[i].kind));
+        rc = kh_journal_do(&r->j, r->stmt[PUT_ANSWER], err, "ibtiiddbi", r->session, &u[i].key,
+            sizeof u[i].key, kind, (long long)u[i].n_row, u[i].tokens, at, u[i].seconds, u[i].bytes,
+            u[i].n, (long long)sum_of(&u[i].key, u[i].bytes, u[i].n));
         if (rc == 0)
-            rc = add_entry(
-                r, &u[i].key, &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true }, err);
+            rc = add_entry(r, &u[i].key,
+                &(entry){ sqlite3_last_insert_rowid(r->j.db), r->epoch, true, u[i].part }, err);
     }
     return settle(r, rc, err);
 }
@@ -364,19 +384,22 @@ static int load_answers(kh_run *r, kh_err *err) {
     sqlite3_stmt *s = NULL;
     double queries = 0, seconds = 0;
     int rc = kh_journal_prepare(&r->j, &s,
-        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds FROM answers a JOIN sessions s ON "
+        "SELECT a.id, a.question, s.epoch, a.rows, a.seconds, a.kind FROM answers a JOIN sessions "
+        "s ON "
         "s.id = a.session ORDER BY a.id",
         err);
     int got = rc;
     while (rc == 0 && (got = kh_journal_step(&r->j, s, err)) == 1) {
         const void *question = sqlite3_column_blob(s, 1);
+        const char *kind = (const char *)sqlite3_column_text(s, 5);
+        bool part = kind && strncmp(kind, PART, sizeof PART - 1) == 0;
         if (!question || sqlite3_column_bytes(s, 1) != (int)sizeof(kh_answer_key))
             rc =
                 kh_fail(err, KH_EFORMAT, "%s: answer %lld is damaged; --force starts the run again",
                     r->j.path, (long long)sqlite3_column_int64(s, 0));
         else
             rc = add_entry(r, question,
-                &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false }, err);
+                &(entry){ sqlite3_column_int64(s, 0), sqlite3_column_int(s, 2), false, part }, err);
         queries += sqlite3_column_double(s, 3);
         seconds += sqlite3_column_double(s, 4);
     }
@@ -457,7 +480,7 @@ static int write_begin(
     r->session++;
     r->epoch += !there || budgets || ended;
     for (int i = 0; i < r->n_entry; i++)
-        r->unused += r->entries[i].epoch == r->epoch;
+        r->unused += r->entries[i].epoch == r->epoch && !r->entries[i].part;
     rc = write_options(r, o, n, err);
     if (rc == 0 && there && budgets) /* a state may lie beyond a smaller budget */
         rc = kh_journal_exec(&r->j, "DELETE FROM kept", err);
@@ -497,7 +520,8 @@ int kh_run_begin(kh_run *r, const kh_run_card *card, const kh_run_option *o, int
         rc = settle(r, write_begin(r, card, o, n, err), err);
     if (rc == 0) {
         r->begun = true;
-        r->cache = (kh_answer_cache){ tape_stop, tape_known, tape_recall, tape_record, r };
+        r->cache =
+            (kh_answer_cache){ tape_stop, tape_known, tape_recall, tape_record, r, tape_has_parts };
     }
     return rc;
 }

@@ -278,6 +278,9 @@ static int load_replace(void *self, const json_t *obj, const kh_source *from, kh
     return r->content ? 0 : kh_fail_memory(err);
 }
 
+/* What a stranger's file may make of a text: some characters become words, none a library. */
+enum { REPLACED_BYTES = 1 << 20, REPLACED_TIMES = 64 };
+
 static int run_replace(const void *self, void *state, kh_err *err) {
     const replace *r = self;
     kh_norm *t = state;
@@ -291,6 +294,13 @@ static int run_replace(const void *self, void *state, kh_err *err) {
         if (done < t->first)
             first = out->len - (start > t->first ? start - t->first : 0);
         kh_buf_bytes(out, r->content, r->n);
+        if (out->len > REPLACED_BYTES && out->len / REPLACED_TIMES > t->n) {
+            kh_scan_end(&scan);
+            return kh_fail(err, KH_ELIMIT,
+                "the tokenizer's Replace makes more than %d bytes of a text of %zu, which no "
+                "normalizer should",
+                (int)REPLACED_BYTES, t->n);
+        }
         if (end == 0 ||
             end <= t->first) /* what is put in belongs to the last character that it replaces */
             first = out->len;

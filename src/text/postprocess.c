@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static int add_next(kh_parts *p, kh_part part, kh_err *err) {
+static int add_next(kh_parts *p, kh_id_part part, kh_err *err) {
     if (!kh_grow(&p->next, &p->cap_next, (size_t)p->n_next + 1, sizeof *p->next))
         return kh_fail_memory(err);
     p->next[p->n_next++] = part;
@@ -15,7 +15,7 @@ static int add_next(kh_parts *p, kh_part part, kh_err *err) {
 }
 
 static void swap(kh_parts *p) {
-    kh_part *part = p->part;
+    kh_id_part *part = p->part;
     size_t cap = p->cap;
     p->part = p->next;
     p->cap = p->cap_next;
@@ -25,7 +25,7 @@ static void swap(kh_parts *p) {
     p->n_next = 0;
 }
 
-int kh_parts_add(kh_parts *p, kh_part part, kh_err *err) {
+int kh_parts_add(kh_parts *p, kh_id_part part, kh_err *err) {
     if (!kh_grow(&p->part, &p->cap, (size_t)p->n + 1, sizeof *p->part))
         return kh_fail_memory(err);
     p->part[p->n++] = part;
@@ -62,17 +62,17 @@ static int put_around(kh_parts *p, const int32_t *first, const int32_t *before,
     const int32_t *after, bool typed, kh_err *err) {
     int rc = 0;
     for (int i = 0; i < p->n && rc == 0; i++) {
-        const kh_part *part = &p->part[i];
+        const kh_id_part *part = &p->part[i];
         bool starts = i == 0 || p->part[i - 1].group != part->group,
              ends = i + 1 == p->n || p->part[i + 1].group != part->group;
         const int32_t *front = part->group == 0 ? first : before;
         int32_t type_id = typed && part->group > 0 ? 1 : 0;
         if (starts && front)
-            rc = add_next(p, (kh_part){ front, 1, type_id, part->group }, err);
+            rc = add_next(p, (kh_id_part){ front, 1, type_id, part->group }, err);
         if (rc == 0)
             rc = add_next(p, *part, err);
         if (rc == 0 && ends)
-            rc = add_next(p, (kh_part){ after, 1, type_id, part->group }, err);
+            rc = add_next(p, (kh_id_part){ after, 1, type_id, part->group }, err);
     }
     swap(p);
     return rc;
@@ -209,11 +209,11 @@ static int run_template(const void *self, void *state, kh_err *err) {
         if (piece->sequence < 0 && !p->special)
             continue;
         if (piece->sequence < 0)
-            rc = add_next(p, (kh_part){ piece->id, piece->n, piece->type_id, group }, err);
+            rc = add_next(p, (kh_id_part){ piece->id, piece->n, piece->type_id, group }, err);
         for (int j = 0; j < p->n && piece->sequence >= 0 && rc == 0; j++)
             if (p->part[j].group == piece->sequence)
                 rc = add_next(
-                    p, (kh_part){ p->part[j].id, p->part[j].n, piece->type_id, group }, err);
+                    p, (kh_id_part){ p->part[j].id, p->part[j].n, piece->type_id, group }, err);
         group++;
     }
     swap(p);
@@ -252,11 +252,11 @@ int kh_postprocessors_ends(const kh_chain *c, int32_t *first, int32_t *last, kh_
     kh_parts p = { .special = true };
     static const int32_t marker = -1; /* stands for the sequence */
     *first = *last = -1;
-    int rc = kh_parts_add(&p, (kh_part){ &marker, 1, 0, 0 }, err);
+    int rc = kh_parts_add(&p, (kh_id_part){ &marker, 1, 0, 0 }, err);
     if (rc == 0)
         rc = kh_chain_run(c, &p, err);
     if (rc == 0 && p.n > 0) {
-        const kh_part *start = &p.part[0], *end = &p.part[p.n - 1];
+        const kh_id_part *start = &p.part[0], *end = &p.part[p.n - 1];
         *first = start->n > 0 ? start->id[0] : -1;
         *last = end->n > 0 ? end->id[end->n - 1] : -1;
     }

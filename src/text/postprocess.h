@@ -6,27 +6,27 @@
 #include "text/chain.h"
 
 /* A run of ids that belong together: a sequence, or special tokens beside it. */
-typedef struct kh_part {
+typedef struct kh_id_part {
     const int32_t *id;
     int n;
     int32_t type_id; /* token type of all of them */
     int group;       /* parts that the next step takes as one, numbered from 0 in order */
-} kh_part;
+} kh_id_part;
 
 /* The state of post-processors: a list of parts. Ids are borrowed, from the encoded sequences and
  * from the steps' data. */
 typedef struct kh_parts {
-    kh_part *part;
+    kh_id_part *part;
     int n;
     size_t cap;
-    kh_part *next; /* the list being written */
+    kh_id_part *next; /* the list being written */
     int n_next;
     size_t cap_next;
     bool special; /* whether special tokens are added */
 } kh_parts; /* start as {0}, then add one part for a single sequence, two for a pair, each a group
                of its own */
 
-int kh_parts_add(kh_parts *, kh_part, kh_err *err); /* to the list */
+int kh_parts_add(kh_parts *, kh_id_part, kh_err *err); /* to the list */
 void kh_parts_free(kh_parts *);
 
 /* For kh_chain_load with the list key "processors". */

@@ -430,7 +430,7 @@ static int append_parts(const kh_parts *parts_made, kh_ids *out, kh_ids *type_id
     if (rc == 0 && type_id)
         rc = kh_ids_room(type_id, total, err);
     for (int i = 0; i < parts_made->n && rc == 0; i++) {
-        const kh_part *part = &parts_made->part[i];
+        const kh_id_part *part = &parts_made->part[i];
         for (int k = 0; k < part->n; k++) {
             out->id[out->n++] = part->id[k];
             if (type_id)
@@ -448,7 +448,7 @@ static int encode(const kh_tokenizer *t, const char *const *text, const size_t *
     for (int i = 0; i < n_text && rc == 0; i++) {
         rc = encode_text(t, text[i], n[i], flags, &ids[i], err);
         if (rc == 0)
-            rc = kh_parts_add(&made, (kh_part){ ids[i].id, ids[i].n, i, i }, err);
+            rc = kh_parts_add(&made, (kh_id_part){ ids[i].id, ids[i].n, i, i }, err);
     }
     if (rc == 0)
         rc = kh_chain_run(&t->postprocessors, &made, err);

@@ -103,7 +103,7 @@ static int plan_items(job *j, kh_converted *out, kh_err *err) {
 
 /* The files that make the tokenizer, as keys. */
 static int put_tokenizer(const job *j, kh_gguf_keys *keys, kh_err *err) {
-    static const char *const names[] = { NULL, "merges.txt", "tokenizer_config.json",
+    static const char *const names[] = { "tokenizer.json", "merges.txt", "tokenizer_config.json",
         "special_tokens_map.json", "added_tokens.json" };
     kh_tokenizer_files f;
     kh_err none;
@@ -127,10 +127,11 @@ static int put_tokenizer(const job *j, kh_gguf_keys *keys, kh_err *err) {
         if (!one->there || ends_with(one->path, ".gguf"))
             continue;
         char key[64];
-        const char *name = i > 0           ? names[i]
-            : ends_with(one->path, ".txt") ? "vocab.txt"
-            : f.file[KH_FILE_MERGES].there ? "vocab.json"
-                                           : "tokenizer.json";
+        const char *name = names[i];
+        if (i == KH_FILE_MAIN && f.file[KH_FILE_MERGES].there)
+            name = "vocab.json";
+        if (i == KH_FILE_MAIN && ends_with(one->path, ".txt"))
+            name = "vocab.txt";
         bool json = strcmp(name, "tokenizer.json") == 0;
         snprintf(key, sizeof key, "keyhole.file.%s", name);
         kh_gguf_put_text(

@@ -1,12 +1,12 @@
-/* questions.h - what the runs of a reproduction say to the six questions that it is made for, in
+/* findings.h - what the runs of a reproduction say to the six questions that it is made for, in
  * sentences with numbers.
  *
  *     kh_finding f[KH_QUESTIONS];
  *     kh_questions_answer(&reproduction, f, err);
  *     for (int i = 0; i < KH_QUESTIONS; i++) ... f[i].question, f[i].agrees, f[i].text
  */
-#ifndef KH_REPRODUCE_QUESTIONS_H
-#define KH_REPRODUCE_QUESTIONS_H
+#ifndef KH_REPRODUCE_FINDINGS_H
+#define KH_REPRODUCE_FINDINGS_H
 
 #include "reproduce/reproduction.h"
 

@@ -1,7 +1,7 @@
-/* questions.c - see questions.h. Two methods are compared by their means over the tasks that both
+/* findings.c - see findings.h. Two methods are compared by their means over the tasks that both
  * have runs of, so that a grid that is not finished says something, too; how many tasks that are is
  * said with it. */
-#include "reproduce/questions.h"
+#include "reproduce/findings.h"
 
 #include "base/alloc.h"
 #include "base/err.h"

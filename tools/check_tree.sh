@@ -1,0 +1,66 @@
+#!/bin/bash
+# check_tree.sh [format] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are
+# unique, no type is defined in two headers, lines have at most 100 columns. With "format": clang-format, Debian's version 14,
+# would change nothing. Prints what is wrong; exits 0 if nothing is.
+cd "$(dirname "$0")/.." || exit 2
+bad=0
+wrong() { echo "$*"; bad=1; }
+
+rooms=$(sed -n 's/^ROOMS *:= *//p' Makefile)
+code=$(git ls-files 'src/*.[ch]' 'cli/*.[ch]' 'server/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'fuzz/*.c' 'examples/*.c' 2>/dev/null ||
+    find src cli server include tests fuzz examples -name '*.[ch]')
+
+includes() { # a file includes headers of its own room and of rooms above it
+    local above="" room file name
+    for room in $rooms; do
+        above="$above $room"
+        for file in src/"$room"/*.[ch]; do
+            for name in $(sed -n 's|^#include "\([a-z]*\)/.*|\1|p' "$file"); do
+                case " $above " in *" $name "*) ;; *) wrong "$file: includes $name/, which is below $room" ;; esac
+            done
+        done
+    done
+    for room in src/*/; do
+        room=$(basename "$room")
+        case " $rooms mpi " in *" $room "*) ;; *) wrong "src/$room: is not in the Makefile's list of rooms" ;; esac
+    done
+    grep -nE '^#include "(cli|server)/' src/*/*.[ch] && wrong "a room includes cli or server"
+}
+
+names() {
+    local twice
+    twice=$(echo "$code" | grep -E '^(src|cli|server)/' | sed 's|.*/||' | sort | uniq -d)
+    for file in $twice; do wrong "$file: is the name of $(echo "$code" | grep -E '^(src|cli|server)/' | grep -c "/$file$") files"; done
+}
+
+types() { # a name that two headers define; "struct x;" and "typedef struct x x;" only announce it
+    local twice
+    twice=$(for file in $(echo "$code" | grep -E '^(src|cli|server|include)/.*\.h$'); do
+        tr '\n' ' ' <"$file" | grep -oE '(struct|enum|union) +(kh|cli)_[a-z0-9_]+ *\{' | sed -E 's/(struct|enum|union) +([a-z0-9_]+).*/\2/' | sort -u
+    done | sort | uniq -d)
+    for name in $twice; do wrong "$name: is defined in $(grep -lE "(struct|enum|union) +$name *\{" $(echo "$code" | grep '\.h$') | tr '\n' ' ')"; done
+}
+
+columns() {
+    local long
+    long=$(echo "$code" | grep -v unicode_data.h | LC_ALL=C.UTF-8 xargs grep -nP '^.{101,}' /dev/null | cut -c1-60)
+    [ -z "$long" ] || wrong "lines of more than 100 columns:
+$long"
+}
+
+format() { # all at once first: the usual case is that nothing is wrong
+    local file
+    echo "$code" | grep -v unicode_data.h | xargs -P 2 -n 50 clang-format --dry-run -Werror >/dev/null 2>&1 && return
+    for file in $(echo "$code" | grep -v unicode_data.h); do
+        clang-format --dry-run -Werror "$file" >/dev/null 2>&1 || wrong "$file: clang-format -i $file would change it"
+    done
+}
+
+if [ "$1" = format ]; then
+    format
+elif [ -n "$1" ]; then
+    "$1"
+else
+    includes; names; types; columns
+fi
+exit $bad
