@@ -512,6 +512,8 @@ static void put_rotary(const kh_config *c, kh_buf *out) {
         kh_buf_text(out, "  \"mlp_bias\": true,\n");
     if (c->window > 0)
         kh_buf_printf(out, "  \"sliding_window\": %d,\n", c->window);
+    else if (c->arch->family == KH_FAMILY_GEMMA3 || strcmp(c->arch->type, "mistral") == 0)
+        kh_buf_text(out, "  \"sliding_window\": null,\n"); /* silence would mean a window */
     if (c->window > 0 && strncmp(c->arch->type, "qwen", 4) == 0)
         kh_buf_printf(out, "  \"use_sliding_window\": true,\n  \"max_window_layers\": %d,\n",
             c->window_first);
