@@ -185,8 +185,8 @@ KH_API void kh_ids_free(kh_ids *);
 
 enum kh_encode_flags {
     KH_ENCODE_FRAME = 1, /* add what the post-processor adds: <s> ... </s>, [CLS] ... [SEP] */
-    KH_ENCODE_PLAIN =
-        2, /* special tokens inside the text are ordinary characters: for text from strangers */
+    KH_ENCODE_PLAIN = 2, /* special tokens inside the text are ordinary characters: for text that is
+                            not trusted */
 };
 
 /* Appends the ids of text (at most 1 GB) to *out; nothing is appended on failure. */
@@ -587,7 +587,7 @@ KH_API int kh_ranks_open(
 KH_API int kh_ranks_rank(const kh_ranks *);
 KH_API int kh_ranks_size(const kh_ranks *);
 KH_API bool kh_ranks_idle(
-    const kh_ranks *); /* no model was opened on them, and nobody was told why */
+    const kh_ranks *); /* no model was opened on them, and no warning was issued */
 /* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's
  * cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
@@ -835,7 +835,7 @@ KH_API int kh_predictor_explain(
  * them (kh_plm_info.energy). The answers of a head beside the model have none. */
 KH_API bool kh_predictor_energy(const kh_predictor *);
 
-/* For rows of another task, which are none of the classifier's business: the template of that task
+/* For rows of another task, which are out-of-distribution: the template of that task
  * (which must outlive the predictor) with the posterior's label words. */
 KH_API int kh_predictor_foreign(
     kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *template_of, kh_err *err);
@@ -966,14 +966,14 @@ typedef struct kh_curve_point {
 KH_API int kh_risk_coverage(
     const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err);
 
-/* Scores of rows from the distribution and from outside. */
+/* Scores of rows of the distribution, and of out-of-distribution rows. */
 #define KH_OOD_METRICS(X) \
-    X(auroc, 1, "chance that an outside row is less certain than an inside one") \
-    X(aupr_in, 1, "average precision, inside rows positive") \
-    X(aupr_out, 1, "average precision, outside rows positive") \
-    X(fpr95, -1, "share of outside rows let in when 95 % of inside rows are") \
+    X(auroc, 1, "chance that an out-of-distribution row is less certain than another") \
+    X(aupr_in, 1, "average precision, rows of the distribution positive") \
+    X(aupr_out, 1, "average precision, out-of-distribution rows positive") \
+    X(fpr95, -1, "share of out-of-distribution rows let in when 95 % of the others are") \
     X(aurrrc, -1, "area under the risk-rejection-rate curve of pooled rows (UQ360)") \
-    X(aurrrc_oracle, 0, "the same by an oracle that says inside or outside")
+    X(aurrrc_oracle, 0, "the same by an oracle that knows which rows are out-of-distribution")
 
 typedef struct kh_ood {
     KH_OOD_METRICS(KH_METRIC_FIELD)
@@ -1007,7 +1007,7 @@ typedef struct kh_compared {
 KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin,
     const kh_bootstrap_opts *, kh_err *err);
 
-/* -- decisions: when to answer, which classes to name, what is none of our business -- */
+/* -- decisions: when to abstain, which classes to name, what is out-of-distribution -- */
 
 /* P(X <= k) for X binomial (n, p), and the Clopper-Pearson bound: the largest p for which that is
  * still at least delta. */
@@ -1059,14 +1059,15 @@ KH_API double kh_conformal_tie(uint64_t seed, int row);
  * decisions.json. */
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
-    kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are
-                         known, and else `score` */
+    kh_score foreign; /* what decides what is out-of-distribution; KH_SCORE_ENERGY: that, where
+                         energies are known, and else `score` */
     double max_risk;  /* 0: no threshold for abstaining */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
     bool per_class;   /* their promise holds within every class */
-    double keep;      /* share of rows of the distribution that are not to be called foreign */
-    uint64_t seed;    /* of ties in conformal sets */
+    double
+        keep; /* share of rows of the distribution that are not to be called out-of-distribution */
+    uint64_t seed; /* of ties in conformal sets */
 } kh_decision_opts;
 KH_API kh_decision_opts kh_decision_defaults(
     void); /* 1 - max p, energy, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
@@ -1076,7 +1077,8 @@ typedef struct kh_decisions {
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
-    double ood; /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
+    double
+        ood; /* out-of-distribution where opts.foreign is above it; INFINITY: too few rows to say */
 } kh_decisions;
 
 /* energy [dev->n] of the same rows; NULL: not known. */
@@ -1091,14 +1093,15 @@ KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
 
 typedef struct kh_decision {
     double score;     /* the uncertainty that decided when to abstain, */
-    double ood_score; /* and what is foreign */
+    double ood_score; /* and what is out-of-distribution */
     bool abstain;     /* false without a selector */
-    bool foreign;     /* not of the distribution */
+    bool foreign;     /* out-of-distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
 /* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies
- * (opts.foreign) do not call it foreign. in [n_label] (NULL: not wanted) gets the conformal set.
- * Ties are decided by the text of the row: the same text always gets the same set. */
+ * (opts.foreign) do not call it out-of-distribution. in [n_label] (NULL: not wanted) gets the
+ * conformal set. Ties are decided by the text of the row: the same text always gets the same set.
+ */
 KH_API kh_decision kh_decide(
     const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
