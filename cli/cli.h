@@ -7,6 +7,7 @@
 #ifndef KH_CLI_CLI_H
 #define KH_CLI_CLI_H
 
+#include "base/json_out.h"
 #include "base/opts.h"
 #include "keyhole.h"
 
@@ -78,6 +79,8 @@ extern const kh_hooks cli_hooks;
 /* The next line of `in` without its newline (a CR before it goes too), in *line, which the caller
  * starts as {0}. Returns 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are
  * refused. */
+/* A whole document and a newline; frees its buffer. */
+int cli_print_json(kh_json_out *, FILE *to, kh_err *err);
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
 
 /* help.c */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_out.h"
 #include "plm/hub.h"
 
 #include <stdlib.h>
@@ -110,6 +111,15 @@ static int must_stop(void *user) {
 }
 
 const kh_hooks cli_hooks = { .progress = show_progress, .log = show_log, .stop = must_stop };
+
+int cli_print_json(kh_json_out *j, FILE *to, kh_err *err) {
+    int rc = kh_json_out_done(j) ? 0 : kh_fail_memory(err);
+    kh_buf_char(j->out, '\n');
+    if (rc == 0 && !kh_buf_failed(j->out))
+        fwrite(j->out->data, 1, j->out->len, to);
+    kh_buf_free(j->out);
+    return rc;
+}
 
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err) {
     if (line->max == 0)

@@ -433,6 +433,10 @@ typedef struct kh_batch {
     const int *row;      /* [n_row] which of the given rows this is; others were left out */
     int n_truncated;     /* rows whose texts were cut to fit */
     int n_dropped;       /* rows left out (paper_exact) */
+    /* What it was made from, for services that take texts: `row` counts in `given`. Borrowed, and
+     * only as long as their owners keep them; NULL: not known. */
+    const kh_task *task;
+    const kh_row *given;
     void *memory;
 } kh_batch;
 
@@ -545,12 +549,13 @@ typedef enum kh_precision {
 
 /* How to speak to a model behind HTTP. */
 typedef struct kh_http_opts {
-    const char *backend;  /* keyhole (NULL means it), vllm-completions, vllm-chat, sglang, openai */
-    const char *model;    /* the service's name for the model; NULL: the first that it lists */
-    const char *key_file; /* holds the key; NULL: the environment's KEYHOLE_API_KEY. Keys appear in
-                             no message and no file */
-    const char *ca_file;  /* certificates to trust; NULL: the system's */
-    const char *tokenizer;  /* of the model, where the service does not give it */
+    const char *backend;   /* keyhole (NULL means it), vllm-completions, vllm-chat, sglang, openai,
+                              decisions, systemone */
+    const char *model;     /* the service's name for the model; NULL: the first that it lists */
+    const char *key_file;  /* holds the key; NULL: the environment's KEYHOLE_API_KEY. Keys appear in
+                              no message and no file */
+    const char *ca_file;   /* certificates to trust; NULL: the system's */
+    const char *tokenizer; /* of the model, where the service does not give it */
     const char *embeddings; /* safetensors file with the word embeddings, where the service wants
                                whole sequences of them */
     int in_flight;          /* requests at a time */

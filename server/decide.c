@@ -528,7 +528,7 @@ static int count_tokens(kh_server *s, decide *d, kh_err *err) {
     kh_plm *plm = d->by ? d->by->what.plm : s->what.plm;
     kh_ids ids = { 0 };
     int rc = kh_tokenizer_encode(
-        kh_plm_tokenizer(plm), d->q.all, strlen(d->q.all), KH_ENCODE_PLAIN, &ids, err);
+        kh_plm_tokenizer(plm), d->q.all, d->q.n_all, KH_ENCODE_PLAIN, &ids, err);
     d->tokens = ids.n;
     kh_ids_free(&ids);
     return rc;
@@ -542,10 +542,12 @@ static int prepare(kh_server *s, kh_call *c, decide *d, kh_err *err) {
         rc = count_tokens(s, d, err);
     if (rc != 0)
         return rc;
-    const char *text = d->by || d->q.b ? d->q.a : d->q.all;
-    d->row = (kh_row){
-        .a = text, .n_a = strlen(text), .b = d->q.b, .n_b = d->q.b ? strlen(d->q.b) : 0, .label = -1
-    };
+    bool own = d->by || d->q.b;
+    d->row = (kh_row){ .a = own ? d->q.a : d->q.all,
+        .n_a = own ? d->q.n_a : d->q.n_all,
+        .b = d->q.b,
+        .n_b = d->q.n_b,
+        .label = -1 };
     int left = consider(s, d, err);
     if (left == 0) /* nothing to ask the model about */
         put_reply(s, c, NULL);

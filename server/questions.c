@@ -84,7 +84,9 @@ static bool take_pair(kh_asked *q, const json_t *v) {
     if (!a || !b)
         return false;
     q->a = a;
+    q->n_a = json_string_length(json_object_get(v, "text_a"));
     q->b = b;
+    q->n_b = json_string_length(json_object_get(v, "text_b"));
     return true;
 }
 
@@ -116,11 +118,14 @@ static int read_messages(kh_asked *q, const json_t *input, kh_err *err) {
         ? 0
         : kh_fail(err, KH_EFORMAT, "%s: \"input\" has no messages", NAME);
     json_array_foreach(input, i, m) if (rc == 0) rc = read_message(q, m, &user, &all, err);
-    bool said = user.len > 0;
+    size_t said = user.len;
+    q->n_all = all.len;
     const char *text = take_text(q, &user, err);
     q->all = take_text(q, &all, err);
-    if (!q->a)
-        q->a = said ? text : q->all;
+    if (!q->a) {
+        q->a = said > 0 ? text : q->all;
+        q->n_a = said > 0 ? said : q->n_all;
+    }
     if (rc == 0 && (!text || !q->all))
         rc = KH_ENOMEM;
     return rc;
@@ -129,6 +134,7 @@ static int read_messages(kh_asked *q, const json_t *input, kh_err *err) {
 static int read_input(kh_asked *q, const json_t *v, kh_err *err) {
     if (q->systemone ? take_pair(q, v) : false) {
         q->all = text_of(q, v, err);
+        q->n_all = q->all ? strlen(q->all) : 0;
         return q->all ? 0 : KH_ENOMEM;
     }
     if (!q->systemone && json_is_array(v))
@@ -139,7 +145,10 @@ static int read_input(kh_asked *q, const json_t *v, kh_err *err) {
                          : "%s: \"input\" must be a text or an array of messages",
             NAME);
     q->a = q->all = text_of(q, v, err);
-    return q->a ? 0 : KH_ENOMEM;
+    if (!q->a)
+        return KH_ENOMEM;
+    q->n_a = q->n_all = json_is_string(v) ? json_string_length(v) : strlen(q->a);
+    return 0;
 }
 
 /* ------------------------------------------------------------------------------------- options */

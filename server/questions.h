@@ -39,6 +39,7 @@ typedef struct kh_asked {
     const char *model; /* the name asked for, or NULL */
     const char *a, *b; /* the text; b NULL unless the input is an object with text_a and text_b */
     const char *all;   /* the text with what developers and systems said */
+    size_t n_a, n_b, n_all; /* their lengths: they may hold NUL bytes */
     kh_ask *ask;
     int n;
     json_t *root;

@@ -75,6 +75,6 @@ static inline int ask(const site *s, const char *method, const char *path, const
     return strncmp(out, "HTTP/1.1 ", 9) == 0 ? atoi(out + 9) : 0;
 }
 
-static char answer[1 << 16];
+__attribute__((unused)) static char answer[1 << 16];
 
 #endif

@@ -143,6 +143,14 @@ static void roberta_bf16(void **state) {
     (void)state;
     check_model("roberta-bf16", 1);
 }
+static void electra(void **state) {
+    (void)state;
+    check_model("electra", 4);
+}
+static void albert(void **state) {
+    (void)state;
+    check_model("albert", 4);
+}
 static void distilbert(void **state) {
     (void)state;
     check_model("distilbert", 1);
@@ -469,6 +477,8 @@ int main(void) {
         cmocka_unit_test(roberta_f16),
         cmocka_unit_test(roberta_bf16),
         cmocka_unit_test(distilbert),
+        cmocka_unit_test(electra),
+        cmocka_unit_test(albert),
         cmocka_unit_test(scores_are_the_reference_s),
         cmocka_unit_test(many_sequences_are_each_of_them),
         cmocka_unit_test(words_of_several_tokens),

@@ -557,6 +557,8 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
     kh_free(p.slot);
     if (rc == 0) {
         m->batch.memory = m;
+        m->batch.task = task;
+        m->batch.given = rows;
         *out = &m->batch;
     } else if (m) {
         kh_arena_free(&m->arena);

@@ -3,6 +3,7 @@
 #include "plm/answer_cache.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "model/question.h"
 
@@ -14,10 +15,11 @@
 #include <xxhash.h>
 
 enum {
-    UNIT_ROWS = 64, /* a prompt with more rows makes several units */
-    GROWTH = 8,     /* a piece is at most so many times as large as what the speed is known from */
-    EACH = 4, /* prompts for each of several ranks, at least: with fewer, they get crumbs and wait
-                 for each other */
+    ROWS_AT_ONCE = 64, /* of services that tell of every row: how often Ctrl-C is looked at */
+    UNIT_ROWS = 64,    /* a prompt with more rows makes several units */
+    GROWTH = 8, /* a piece is at most so many times as large as what the speed is known from */
+    EACH = 4,   /* prompts for each of several ranks, at least: with fewer, they get crumbs and wait
+                   for each other */
 };
 static const double PIECE_SECONDS =
     2; /* what a kill may cost, and how long Ctrl-C may take, unless EACH makes it more */
@@ -409,6 +411,113 @@ static void free_room(asking *a) {
     kh_free(a->piece.energy);
 }
 
+/* ---------------------------------------------------------------------------------- row by row */
+
+/* Services that are paid for by the row tell of each answer as it comes. Every row is a unit of its
+ * own and is written down at once: whatever ends the process, no answer that came is asked for
+ * again. Answers come in any order, so the rows that are missing may lie anywhere. */
+typedef struct rows_asked {
+    const kh_answer_cache *cache;
+    kh_answer_kind kind;
+    const kh_batch *batch; /* the rows under way */
+    kh_answer_key *key;    /* [n_row] of them */
+    kh_cells out;
+    size_t n_label;
+    unsigned char *bytes; /* of one row */
+    double since;
+} rows_asked;
+
+static int record_row(void *user, int row, kh_err *err) {
+    rows_asked *a = user;
+    kh_cells cells = cells_from(&a->out, (size_t)row, a->n_label);
+    double now = kh_clock();
+    encode(&cells, 1, a->n_label, a->bytes);
+    size_t first = (size_t)row * (size_t)a->batch->n_variant,
+           end = first + (size_t)a->batch->n_variant;
+    kh_answer_unit unit = { .key = a->key[row],
+        .kind = a->kind,
+        .n_row = 1,
+        .tokens = (long long)(a->batch->start[end] - a->batch->start[first]),
+        .seconds = now - a->since,
+        .bytes = a->bytes,
+        .n = row_bytes(&a->out, a->n_label) };
+    a->since = now;
+    return a->cache->record(a->cache->self, &unit, 1, err);
+}
+
+/* Rows [first, first + n), none of which the cache knows. */
+static int ask_rows(
+    kh_plm *plm, const kh_question *q, rows_asked a, int first, int n, kh_err *err) {
+    kh_batch part = kh_batch_part(q->batch, first, n);
+    kh_question some = { &part, q->words, q->inject, NULL, 1 };
+    a.batch = &part;
+    a.key += first;
+    a.out = cells_from(&a.out, (size_t)first, a.n_label);
+    a.since = kh_clock();
+    kh_plm_watch(plm, &(kh_row_watch){ record_row, &a });
+    int rc = kh_plm_ask_box(plm, &some, &a.out, err);
+    kh_plm_watch(plm, NULL);
+    return rc;
+}
+
+/* The row from the cache: 1 if it was there. `sure`: it must be, or the journal is another's. */
+static int recall_row(
+    kh_plm *plm, const kh_question *q, rows_asked *a, int row, bool sure, kh_err *err) {
+    double seconds = 0;
+    kh_batch one = kh_batch_part(q->batch, row, 1);
+    kh_question some = { &one, q->words, q->inject, NULL, 1 };
+    XXH128_hash_t h = hash_rows(&some, a->kind);
+    a->key[row] = key_of(h, NULL, 0);
+    if (!sure && !a->cache->known(a->cache->self, &a->key[row]))
+        return 0;
+    int rc = a->cache->recall(
+        a->cache->self, &a->key[row], a->bytes, row_bytes(&a->out, a->n_label), &seconds, err);
+    if (rc == 1) {
+        kh_cells to = cells_from(&a->out, (size_t)row, a->n_label);
+        decode(a->bytes, 1, a->n_label, &to);
+        kh_plm_count(plm, &some, seconds);
+    }
+    return rc;
+}
+
+static int ask_by_row(const kh_answer_cache *cache, kh_plm *plm, const kh_question *q,
+    const kh_cells *out, kh_err *err) {
+    int n_row = q->batch->n_row, rc = 0;
+    rows_asked a = { .cache = cache,
+        .kind = kh_answer_kind_of(out->label, out->energy),
+        .key = kh_calloc((size_t)n_row, sizeof *a.key),
+        .out = *out,
+        .n_label = (size_t)q->words->n_label };
+    a.bytes = kh_calloc(1, row_bytes(out, a.n_label));
+    bool *there = kh_calloc((size_t)n_row, sizeof *there);
+    if (!a.key || !a.bytes || !there)
+        rc = kh_fail_memory(err);
+    for (int i = 0; i < n_row && rc >= 0; i++) {
+        rc = recall_row(plm, q, &a, i, false, err);
+        there[i] = rc == 1;
+    }
+    rc = rc > 0 ? 0 : rc;
+    for (int i = 0, n; i < n_row && rc == 0; i += n) {
+        for (n = 1; there[i] && i + n < n_row && there[i + n];)
+            n++;
+        if (there[i])
+            continue;
+        if (cache->stop(cache->self)) {
+            rc = kh_fail(err, KH_STOPPED, "stopped on request");
+            break;
+        }
+        rc = recall_row(plm, q, &a, i, true, err); /* complains if answers are left over */
+        while (i + n < n_row && n < ROWS_AT_ONCE && !there[i + n])
+            n++;
+        if (rc == 0)
+            rc = ask_rows(plm, q, a, i, n, err);
+    }
+    kh_free(a.key);
+    kh_free(a.bytes);
+    kh_free(there);
+    return rc;
+}
+
 int kh_answer_cache_ask(const kh_answer_cache *cache, kh_plm *plm, const kh_question *q,
     const kh_cells *out, double *rate, kh_err *err) {
     const kh_batch *b = q->batch;
@@ -416,6 +525,8 @@ int kh_answer_cache_ask(const kh_answer_cache *cache, kh_plm *plm, const kh_ques
     if (n_prompt < 1 || b->n_row == 0)
         return kh_plm_ask_box(plm, q, out, err);
     assert(q->words->n_label <= 65536);
+    if (b->n_slot == 0 && kh_plm_watch(plm, NULL))
+        return ask_by_row(cache, plm, q, out, err);
     kh_plm_info info = kh_plm_describe(plm);
     asking a = { .cache = cache,
         .plm = plm,

@@ -9,6 +9,13 @@
 
 struct kh_engine;
 
+/* Told of every row as soon as its answer, final to the last bit, is in its place; a failure ends
+ * the question. */
+typedef struct kh_row_watch {
+    int (*done)(void *user, int row, kh_err *err);
+    void *user;
+} kh_row_watch;
+
 typedef struct kh_backend {
     const char *name;
     /* logits [n_prompt, n_row, n_label]: absolute if describe sets info->energy, so that plm.c can
@@ -21,6 +28,9 @@ typedef struct kh_backend {
     /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less;
      * NULL: the best of score. */
     int (*answer)(void *self, const kh_question *, int *label, kh_err *err);
+    /* For services without soft prompts that are paid for by the row: who is told from now on;
+     * NULL: nobody. A backend without this answers all rows at a time. */
+    void (*watch)(void *self, const kh_row_watch *);
     /* After score or answer has failed: which of the pairs [n_prompt, n_row] were answered; NULL: a
      * backend that answers all or nothing. */
     const unsigned char *(*answered)(const void *self);
@@ -34,6 +44,9 @@ typedef struct kh_backend {
     struct kh_engine *(*engine)(void *self);
     void (*close)(void *self);
 } kh_backend;
+
+/* Whether the box tells of rows one by one; if so, to whom from now on. */
+bool kh_plm_watch(kh_plm *, const kh_row_watch *);
 
 /* Rows [first, first + n) of a batch, borrowed. */
 kh_batch kh_batch_part(const kh_batch *, int first, int n);

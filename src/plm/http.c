@@ -24,7 +24,10 @@ bool kh_is_url(const char *model) {
 #include <pthread.h>
 #include <strings.h>
 
-enum { RETRIES = 8 }; /* unless told otherwise */
+enum {
+    RETRIES = 8,       /* unless told otherwise */
+    MISSING_TRIES = 2, /* of them, for answers that came and say nothing */
+};
 
 typedef enum slot_state { SLOT_FREE, SLOT_RUNNING, SLOT_WAITING } slot_state;
 
@@ -293,6 +296,7 @@ void kh_http_close(kh_http *h) {
 
 const char *kh_http_url(const kh_http *h) { return h->url; }
 int kh_http_in_flight(const kh_http *h) { return h->o.in_flight; }
+const kh_hooks *kh_http_hooks(const kh_http *h) { return h->hooks; }
 
 /* ------------------------------------------------------------------------------------- running */
 
@@ -426,8 +430,18 @@ static int finish(
         kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
         if (kh_buf_failed(&s->answer))
             return kh_fail_memory(err);
+        kh_err wrong = { 0 };
+        int rc = jobs->take(jobs->user, s->index, s->answer.data, s->answer.len, &wrong);
+        if (rc == KH_RETRY && s->attempt < h->retries && s->attempt < MISSING_TRIES) {
+            wait_to_retry(h, s, wrong.msg);
+            return 0;
+        }
         ++*done;
-        return jobs->take(jobs->user, s->index, s->answer.data, s->answer.len, err);
+        if (rc != 0 && err)
+            *err = wrong;
+        if (rc == KH_RETRY)
+            rc = kh_fail(err, KH_EIO, "%s, in %d tries", wrong.msg, s->attempt + 1);
+        return rc;
     }
     if (result == CURLE_OUT_OF_MEMORY)
         return kh_fail_memory(err);
@@ -557,6 +571,10 @@ const char *kh_http_url(const kh_http *h) {
 int kh_http_in_flight(const kh_http *h) {
     (void)h;
     return 1;
+}
+const kh_hooks *kh_http_hooks(const kh_http *h) {
+    (void)h;
+    return NULL;
 }
 int kh_http_run(kh_http *h, const kh_http_jobs *jobs, kh_err *err) {
     (void)h, (void)jobs;

@@ -23,7 +23,8 @@
 #define KH_HTTP_ROWS(S, m) \
     { "backend", KH_OPT_TEXT, offsetof(S, m.backend), .arg = "NAME", \
         .help = \
-            "what a URL speaks: keyhole (default), vllm-completions, vllm-chat, sglang, openai" }, \
+            "what a URL speaks: keyhole (default), vllm-completions, vllm-chat, sglang, openai, " \
+            "decisions, systemone" }, \
         { "model-name", KH_OPT_TEXT, offsetof(S, m.model), .arg = "NAME", \
             .help = "the service's name for the model; default: the first it lists" }, \
         { "key-file", KH_OPT_TEXT, offsetof(S, m.key_file), .arg = "FILE", \
@@ -56,12 +57,14 @@ int kh_http_open(
 void kh_http_close(kh_http *);
 const char *kh_http_url(const kh_http *); /* for messages; without a slash at its end */
 int kh_http_in_flight(const kh_http *);
+const kh_hooks *kh_http_hooks(const kh_http *);
 
 typedef struct kh_http_jobs {
     int n;
     /* Request i: *path (borrowed, starts with '/') and the body, which is empty for a GET. */
     int (*make)(void *user, int i, const char **path, kh_buf *body, kh_err *err);
-    /* The body of a 2xx answer to request i, NUL-terminated. */
+    /* The body of a 2xx answer to request i, NUL-terminated. KH_RETRY, with a sentence: it is as
+     * good as none, and the request is made again, but not often. */
     int (*take)(void *user, int i, const char *body, size_t n, kh_err *err);
     void *user;
     size_t max_answer; /* bytes */

@@ -131,6 +131,11 @@ kh_engine *kh_plm_engine(kh_plm *p) {
 }
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
+bool kh_plm_watch(kh_plm *p, const kh_row_watch *w) {
+    if (p->backend->watch)
+        p->backend->watch(p->self, w);
+    return p->backend->watch != NULL;
+}
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
 void kh_plm_set_cache(kh_plm *p, const kh_answer_cache *cache) { p->cache = cache; }
 
@@ -379,6 +384,7 @@ kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
 static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
     size_t n_seq = (size_t)b->n_seq, tokens = b->start[n_seq] - b->start[0];
     *out = *b;
+    out->given = NULL; /* the rows stand in another order there */
     out->memory = kh_malloc(
         (n_seq + 1) * sizeof(size_t) + 2 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
     if (!out->memory)

@@ -14,6 +14,8 @@ static const struct {
     { "vllm-chat", kh_vllm_chat_open },
     { "sglang", kh_sglang_open },
     { "openai", kh_openai_open },
+    { "decisions", kh_decisions_service },
+    { "systemone", kh_systemone_service },
 };
 
 enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
@@ -30,7 +32,7 @@ int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts,
     if (i == N_SERVICE)
         return kh_fail(err, KH_EARG,
             "unknown backend \"%.60s\"; a URL may speak keyhole, vllm-completions, vllm-chat, "
-            "sglang or openai",
+            "sglang, openai, decisions or systemone",
             name);
     int rc = kh_http_open(&http, url, &o, hooks, err);
     return rc == 0 ? SERVICES[i].open(out, http, &o, err) : rc;

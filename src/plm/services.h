@@ -16,7 +16,7 @@ typedef struct kh_service {
 /* Takes the connection over, also when it fails. Asks what the service can do; that is no query. */
 typedef int kh_service_open(kh_service *out, kh_http *, const kh_http_opts *, kh_err *err);
 kh_service_open kh_keyhole_open, kh_vllm_completions_open, kh_vllm_chat_open, kh_sglang_open,
-    kh_openai_open;
+    kh_openai_open, kh_decisions_service, kh_systemone_service;
 
 /* Opens the service that a URL and opts->backend name. out->tokenizer may be set on failure: close
  * it. */

@@ -595,6 +595,8 @@ static void backward_embeddings(const pass *p) {
         p->ops->column_sums(d, h, p->t, (int)h, p->dw.type.data);
 }
 
+#include "train/causal_body.h"
+
 int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const SUFFIX(kh_pass) * in,
     double *loss, kh_err *err) {
     const kh_config *c = &params->config;
@@ -607,6 +609,8 @@ int SUFFIX(kh_backward)(SUFFIX(kh_tape) * tape, const kh_params *params, const S
         .t = text->start[text->n_seq],
         .r = text->first_at[text->n_seq],
         .n_logit = in->loss->token ? in->loss->n_token : c->vocab };
+    if (c->arch->causal)
+        return causal_backward(params, in, loss, err);
     *loss = 0;
     if (p.r == 0)
         return 0;

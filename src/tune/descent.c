@@ -28,7 +28,10 @@ static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
 
 static int take_words(kh_trainable *b, const kh_tuning *t, kh_err *err) {
     const kh_words *w = t->words;
-    if (w->n_variant != 1 || w->n_mask[0] != 1)
+    bool single = w->n_variant == 1 && w->n_mask[0] == 1;
+    for (int i = 0; i < w->n_word; i++)
+        single = single && w->word[i].n_id == 1;
+    if (!single)
         return kh_fail(err, KH_EUNSUPPORTED,
             "a label word of task \"%s\" has several tokens, which methods with gradients do not "
             "take; choose shorter words",
@@ -47,7 +50,8 @@ static int take_words(kh_trainable *b, const kh_tuning *t, kh_err *err) {
 
 static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
-    kh_batch_opts o = { .max_len = kh_plm_describe(t->plm).max_len };
+    kh_plm_info box = kh_plm_describe(t->plm);
+    kh_batch_opts o = { .max_len = box.max_len, .next = box.next };
     if (soft)
         o = kh_space_batch(&t->space, t->plm, false);
     int rc = kh_batch_encode(&b->train, tok, t->task, t->words, t->train_row, t->n_train, &o, err);
@@ -67,10 +71,6 @@ int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *er
     }
     if (rc == 0)
         rc = check_same(t, m, err);
-    if (rc == 0 && m->config.arch->causal)
-        rc = kh_fail(err, KH_EUNSUPPORTED,
-            "%s: gradients are computed for encoders; a %s model is a decoder", m->dir,
-            m->config.arch->type);
     if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))
@@ -149,6 +149,8 @@ static int rows_make(
         lay_out(b, batch, seq, r->slot + r->start[i]);
         r->start[i + 1] = r->start[i] + (int)(batch->start[seq + 1] - batch->start[seq]);
         r->at[i] = r->start[i] + batch->mask[seq];
+        if (r->at[i] == r->start[i + 1]) /* a decoder answers at the last token */
+            r->at[i]--;
         r->first_at[i + 1] = i + 1;
         r->target[i] = batch->label[seq];
     }
