@@ -480,7 +480,7 @@ int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
             g->arch->type);
     if (b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD && g->embed > 0)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "a %s model has word embeddings of a width of their own; take post-ln-add",
+            "models of type %s have word embeddings of a width of their own; take post-ln-add",
             g->arch->type);
     if (b->max_len > kh_config_max_tokens(g))
         return kh_fail(err, KH_ELIMIT,
