@@ -7,6 +7,7 @@
 #ifndef KH_CLI_CLI_H
 #define KH_CLI_CLI_H
 
+#include "base/json_out.h"
 #include "base/opts.h"
 #include "keyhole.h"
 
@@ -27,6 +28,7 @@ typedef struct cli_variants {
     const char *preset; /* a flag of the command that changes the variant's defaults; NULL: none */
     size_t offset; /* of the void * in the command's options that will point to the variant's */
     bool (*at)(int i, cli_variant *out); /* variant number i; false after the last */
+    const char *standard; /* the variant if none is named; NULL: there are no options of one then */
 } cli_variants;
 
 typedef struct cli_command {
@@ -78,7 +80,19 @@ extern const kh_hooks cli_hooks;
 /* The next line of `in` without its newline (a CR before it goes too), in *line, which the caller
  * starts as {0}. Returns 1, or 0 at the end, or < 0. Lines may hold NUL bytes; lines over 64 MB are
  * refused. */
+/* A whole document and a newline; frees its buffer. */
+int cli_print_json(kh_json_out *, FILE *to, kh_err *err);
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err);
+
+/* paths.c. Makes the folders that a path stands in. */
+int cli_make_parents(const char *path, kh_err *err);
+/* The path from the root, for files and folders that are there; otherwise, and for URLs and names
+ * such as builtin, as it stands. In fresh memory (kh_free), NULL: out of memory. */
+char *cli_absolute(const char *path);
+/* "dir/tickets.csv" -> "tickets-run", in fresh memory. */
+char *cli_run_name(const char *data);
+/* "dir/tickets.csv" -> "tickets", in fresh memory. */
+char *cli_stem(const char *path);
 
 /* help.c */
 void cli_print_overview(FILE *out);

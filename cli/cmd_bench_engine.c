@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/rng.h"
 #include "model/engine.h"
 #include "model/random_model.h"
@@ -229,17 +230,26 @@ static void put_case(const bench_opts *o, const opened *x, const timing *t) {
     const char *precision = kh_precision_name(kh_engine_precision(x->e)),
                *kernels = kh_engine_kernels(x->e)->name;
     const char *name = o->model ? o->model : o->arch;
-    if (o->json)
-        printf("{\"model\":\"%s\",\"precision\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"rows\":%"
-               "d,\"length\":%d,\"longest\":%d,"
-               "\"prompts\":%d,"
-               "\"separate\":%s,\"seconds\":%.4f,\"sequences_per_second\":%.3f,\"load_seconds\":%."
-               "2f,\"resident_gb\":%.3f}\n",
-            name, precision, kernels, kh_threads(), o->rows, o->length,
-            o->longest > o->length ? o->longest : o->length, o->prompts,
-            o->separate ? "true" : "false", t->seconds, t->pairs / t->seconds, x->seconds,
-            x->bytes / 1e9);
-    else
+    if (o->json) {
+        kh_buf b = kh_buf_init(KH_BUF_MAX);
+        kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "model", name);
+        kh_json_put_string(&j, "precision", precision);
+        kh_json_put_string(&j, "kernels", kernels);
+        kh_json_put_int(&j, "threads", kh_threads());
+        kh_json_put_int(&j, "rows", o->rows);
+        kh_json_put_int(&j, "length", o->length);
+        kh_json_put_int(&j, "longest", o->longest > o->length ? o->longest : o->length);
+        kh_json_put_int(&j, "prompts", o->prompts);
+        kh_json_put_bool(&j, "separate", o->separate);
+        kh_json_put_fixed(&j, "seconds", t->seconds, 4);
+        kh_json_put_fixed(&j, "sequences_per_second", t->pairs / t->seconds, 3);
+        kh_json_put_fixed(&j, "load_seconds", x->seconds, 2);
+        kh_json_put_fixed(&j, "resident_gb", x->bytes / 1e9, 3);
+        kh_json_close(&j);
+        cli_print_json(&j, stdout, NULL);
+    } else
         printf("%-6s %-8s %8.2f sequences/s   best call %8.3f s   loaded in %6.2f s   resident "
                "%6.3f GB\n",
             precision, kernels, t->pairs / t->seconds, t->seconds, x->seconds, x->bytes / 1e9);

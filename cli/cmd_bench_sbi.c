@@ -77,7 +77,7 @@ static bool method_at(int i, cli_variant *out) {
 }
 
 static const cli_variants methods = { "method", "paper-exact", offsetof(bench_opts, method_opts),
-    method_at };
+    method_at, NULL };
 
 static const kh_sampler *find_method(
     const char *name) { /* the parser has refused names that are not there */

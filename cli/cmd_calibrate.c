@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "judge/leave_one_out.h"
+#include "base/json_out.h"
 #include "judge/calibrate.h"
+#include "judge/leave_one_out.h"
 #include "prediction_file.h"
 
 #include <stdlib.h>
@@ -92,19 +93,27 @@ static void print_table(const table *t) {
 
 static int print_json(const table *t, const kh_calibrator *c, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"calibrator\": ");
-    kh_calibrator_json(c, &b);
-    kh_buf_text(&b, ", \"lines\": [");
+    kh_buf calibrator = kh_buf_init(KH_BUF_MAX);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_calibrator_json(c, &calibrator);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_json(&j, "calibrator", calibrator.data ? calibrator.data : "", calibrator.len);
+    kh_json_open_array(&j, "lines");
     for (int i = 0; i < t->n; i++) {
-        kh_buf_text(&b, i ? ",\n  {\"file\": " : "\n  {\"file\": ");
-        kh_json_quote(&b, t->line[i].file, strlen(t->line[i].file));
-        kh_buf_printf(&b,
-            ", \"what\": \"%s\", \"rows\": %d, \"nll\": %.10g, \"ece\": %.10g, \"accuracy\": "
-            "%.10g}",
-            t->line[i].what, t->line[i].n, t->line[i].m.nll, t->line[i].m.ece,
-            t->line[i].m.accuracy);
+        kh_json_gap(&j, "\n  ");
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "file", t->line[i].file);
+        kh_json_put_string(&j, "what", t->line[i].what);
+        kh_json_put_int(&j, "rows", t->line[i].n);
+        kh_json_put_number(&j, "nll", t->line[i].m.nll, 10);
+        kh_json_put_number(&j, "ece", t->line[i].m.ece, 10);
+        kh_json_put_number(&j, "accuracy", t->line[i].m.accuracy, 10);
+        kh_json_close(&j);
     }
-    kh_buf_text(&b, "]}\n");
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&b, '\n');
+    kh_buf_free(&calibrator);
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
     if (rc == 0)
         fwrite(b.data, 1, b.len, stderr);

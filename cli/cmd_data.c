@@ -398,53 +398,71 @@ static void print_stats(const stats *s) {
         putchar('\n');
 }
 
-static void put_lengths(kh_buf *b, const char *key, const kh_lengths *l) {
-    kh_buf_printf(b, ", \"%s\": {\"mean\": %.6g, \"median\": %d, \"p95\": %d, \"max\": %d", key,
-        l->mean, l->median, l->p95, l->max);
+/* The object is left open. */
+static void put_lengths(kh_json_out *j, const char *key, const kh_lengths *l) {
+    kh_json_open_object(j, key);
+    kh_json_put_number(j, "mean", l->mean, 6);
+    kh_json_put_int(j, "median", l->median);
+    kh_json_put_int(j, "p95", l->p95);
+    kh_json_put_int(j, "max", l->max);
 }
 
-static void put_file(kh_buf *b, const stats *s, const file_stats *f) {
+static void put_file(kh_json_out *j, const stats *s, const file_stats *f) {
     const kh_dataset *d = f->d;
-    kh_buf_text(b, "{\"path\": ");
-    put_string(b, kh_dataset_path(d));
-    kh_buf_printf(b,
-        ", \"format\": \"%s\", \"pairs\": %s, \"rows\": %d, \"skipped\": %d, \"unlabelled\": %d, "
-        "\"classes\": [",
-        kh_format_name(kh_dataset_format(d)), kh_dataset_pairs(d) ? "true" : "false",
-        kh_dataset_size(d), kh_dataset_skipped(d), f->n_unlabelled);
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "path", kh_dataset_path(d));
+    kh_json_put_string(j, "format", kh_format_name(kh_dataset_format(d)));
+    kh_json_put_bool(j, "pairs", kh_dataset_pairs(d));
+    kh_json_put_int(j, "rows", kh_dataset_size(d));
+    kh_json_put_int(j, "skipped", kh_dataset_skipped(d));
+    kh_json_put_int(j, "unlabelled", f->n_unlabelled);
+    kh_json_open_array(j, "classes");
     for (int k = 0; k < kh_dataset_labels(d); k++) {
-        kh_buf_printf(b, "%s{\"label\": %d, \"name\": ", k ? ", " : "", k);
-        put_string(b, kh_dataset_label(d, k));
-        kh_buf_printf(b, ", \"rows\": %d}", f->count[k]);
+        kh_json_open_object(j, NULL);
+        kh_json_put_int(j, "label", k);
+        kh_json_put_string(j, "name", kh_dataset_label(d, k));
+        kh_json_put_int(j, "rows", f->count[k]);
+        kh_json_close(j);
     }
-    kh_buf_char(b, ']');
-    put_lengths(b, "characters", &f->characters);
-    kh_buf_char(b, '}');
+    kh_json_close(j);
+    put_lengths(j, "characters", &f->characters);
+    kh_json_close(j);
     if (s->tok) {
-        put_lengths(b, "tokens", &f->tokens);
-        kh_buf_printf(b, ", \"max_len\": %d, \"over_max_len\": %d}", s->o->max_len, f->n_long);
+        put_lengths(j, "tokens", &f->tokens);
+        kh_json_put_int(j, "max_len", s->o->max_len);
+        kh_json_put_int(j, "over_max_len", f->n_long);
+        kh_json_close(j);
     }
-    kh_buf_printf(b, ", \"duplicates\": %d, \"conflicts\": %d}", f->n_duplicate, f->n_conflict);
+    kh_json_put_int(j, "duplicates", f->n_duplicate);
+    kh_json_put_int(j, "conflicts", f->n_conflict);
+    kh_json_close(j);
 }
 
 static int stats_json(const stats *s, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"files\": [");
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_open_array(&j, "files");
     for (int i = 0; i < s->n; i++) {
-        kh_buf_text(&b, i ? ",\n  " : "\n  ");
-        put_file(&b, s, &s->file[i]);
+        kh_json_gap(&j, "\n  ");
+        put_file(&j, s, &s->file[i]);
     }
-    kh_buf_text(&b, "],\n \"overlap\": ");
+    kh_json_close(&j);
+    kh_json_gap(&j, "\n ");
     if (s->train >= 0 && s->test >= 0)
-        kh_buf_printf(&b, "%d", s->n_overlap);
+        kh_json_put_int(&j, "overlap", s->n_overlap);
     else
-        kh_buf_text(&b, "null");
-    kh_buf_text(&b, ", \"splits\": [");
-    for (int i = 0; i < s->n_split; i++)
-        kh_buf_printf(&b, "%s{\"shots\": %d, \"seed\": %llu}", i ? ", " : "", s->split[i].shots,
-            (unsigned long long)s->split[i].seed);
-    kh_buf_text(&b, "]}\n");
-    return print_buf(&b, err);
+        kh_json_put_null(&j, "overlap");
+    kh_json_open_array(&j, "splits");
+    for (int i = 0; i < s->n_split; i++) {
+        kh_json_open_object(&j, NULL);
+        kh_json_put_int(&j, "shots", s->split[i].shots);
+        kh_json_put_u64(&j, "seed", s->split[i].seed);
+        kh_json_close(&j);
+    }
+    kh_json_close(&j);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int open_tokenizer(stats *s, kh_err *err) {
@@ -565,14 +583,16 @@ static int run_split(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = write_part(o, s.train, "labels.txt", err);
     if (rc == 0 && o->json) {
-        kh_buf_text(&b, "{\"out\": ");
-        put_string(&b, o->out);
-        kh_buf_printf(&b,
-            ", \"shots\": %d, \"seed\": %llu, \"drawn\": %s, \"train_rows\": %d, \"dev_rows\": "
-            "%d}\n",
-            o->shots, (unsigned long long)o->seed, s.drawn ? "true" : "false",
-            kh_dataset_size(s.train), kh_dataset_size(s.dev));
-        rc = print_buf(&b, err);
+        kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "out", o->out);
+        kh_json_put_int(&j, "shots", o->shots);
+        kh_json_put_u64(&j, "seed", o->seed);
+        kh_json_put_bool(&j, "drawn", s.drawn);
+        kh_json_put_int(&j, "train_rows", kh_dataset_size(s.train));
+        kh_json_put_int(&j, "dev_rows", kh_dataset_size(s.dev));
+        kh_json_close(&j);
+        rc = cli_print_json(&j, stdout, err);
     } else if (rc == 0)
         printf("%s: train.tsv %d rows, dev.tsv %d rows, %s (%d shots, seed %llu)\n", o->out,
             kh_dataset_size(s.train), kh_dataset_size(s.dev), s.drawn ? "drawn" : "ready-made",

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/place.h"
 #include "report/grid.h"
 #include "report/page.h"
@@ -286,27 +287,27 @@ static void put_table(const demo *d, kh_buf *out) {
         kh_buf_printf(out, "  %-12s %s\n", COLUMNS[c].title, COLUMNS[c].text);
 }
 
-static void put_quoted(kh_buf *out, const char *text) { kh_json_quote(out, text, strlen(text)); }
-
 static void put_json(const demo *d, kh_buf *out) {
-    kh_buf_text(out, "{\"model\":");
-    put_quoted(out, d->o->model);
-    kh_buf_text(out, ",\"runs\":[");
+    static const char *const NAMES[N_COLUMN] = { "accuracy", "ece", "risk_of_surest_half",
+        "foreign_auroc" };
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "model", d->o->model);
+    kh_json_open_array(&j, "runs");
     for (int i = 0; i < N_RUN; i++) {
-        kh_buf_printf(out, "%s{\"example\":\"%s\",\"method\":\"%s\",\"rows\":%d", i ? "," : "",
-            EXAMPLES[i / N_METHOD].name, METHODS[i % N_METHOD].name, d->result[i].rows);
-        static const char *const NAMES[N_COLUMN] = { "accuracy", "ece", "risk_of_surest_half",
-            "foreign_auroc" };
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "example", EXAMPLES[i / N_METHOD].name);
+        kh_json_put_string(&j, "method", METHODS[i % N_METHOD].name);
+        kh_json_put_int(&j, "rows", d->result[i].rows);
         for (int c = 0; c < N_COLUMN; c++)
-            if (isnan(value(d, i, c)))
-                kh_buf_printf(out, ",\"%s\":null", NAMES[c]);
-            else
-                kh_buf_printf(out, ",\"%s\":%.12g", NAMES[c], value(d, i, c));
-        kh_buf_text(out, ",\"run\":");
-        put_quoted(out, d->run[i]);
-        kh_buf_char(out, '}');
+            kh_json_put_number(&j, NAMES[c], value(d, i, c), 12);
+        kh_json_put_string(&j, "run", d->run[i]);
+        kh_json_close(&j);
     }
-    kh_buf_printf(out, "],\"seconds\":%.1f}\n", kh_clock() - d->started);
+    kh_json_close(&j);
+    kh_json_put_fixed(&j, "seconds", kh_clock() - d->started, 1);
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* What it was, where it is, what to do next. */

@@ -1,5 +1,6 @@
 /* cmd_eval.c - keyhole eval: a tuned classifier judged, its decisions fitted, a page about it
  * written. */
+#include "judged.h"
 #include "open_run.h"
 
 #include "base/alloc.h"
@@ -18,23 +19,22 @@ typedef struct eval_opts {
     kh_eval_opts e;
     const char *model, *out, *rows_out;
     int precision, score, foreign;
-    bool report, json;
+    bool report, json, all;
 } eval_opts;
 
 static const kh_opt eval_table[] = {
-    { "data", KH_OPT_TEXT, offsetof(eval_opts, e.data), .arg = "DIR",
-        .help = "the data folder with the rows to judge on; without it, that of tuning" },
+    { "data", KH_OPT_TEXT, offsetof(eval_opts, e.data), .arg = "DIR|FILE",
+        .help = "a data folder or a file with the rows to judge on; without it, that of tuning" },
     { "split", KH_OPT_CHOICE, offsetof(eval_opts, e.split), "test", .arg = "test|dev|train",
         .help = "which rows of it" },
     { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
-    { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "NAME=DIR|DIR",
-        .help = "rows from elsewhere: a task (its template is taken) and a folder, or a folder "
-                "alone (RUN's template)" },
-    { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "0.1", .min = 0,
+    { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "DIR|FILE|NAME=DIR",
+        .help = "rows from elsewhere, labels ignored; with a task's NAME, in its template" },
+    { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "-1", .min = -1,
         .max = 0.999, .arg = "R",
-        .help =
-            "decide when to abstain, so that of the answers given at most R are wrong; 0: not" },
+        .help = "of the answers given at most R are wrong; 0: never abstain (tightest of 5, 10, "
+                "20, 30 %)" },
     { "delta", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.delta), "0.1", .min = 1e-9, .max = 0.999,
         .arg = "P", .help = "how probable it may be that --max-risk is missed" },
     { "alpha", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.alpha), "0.1", .min = 0, .max = 0.999,
@@ -65,6 +65,10 @@ static const kh_opt eval_table[] = {
         .help = "where results.json and report.html go; without it, RUN" },
     { "rows-out", KH_OPT_TEXT, offsetof(eval_opts, rows_out), .arg = "FILE",
         .help = "every row with what was said of it, as JSONL" },
+    { "compare", KH_OPT_FLAG, offsetof(eval_opts, e.compare), "true",
+        .help = "ask the template alone, too, and warn where it does better" },
+    { "all", KH_OPT_FLAG, offsetof(eval_opts, all),
+        .help = "print every metric, not the first five" },
     { "report", KH_OPT_FLAG, offsetof(eval_opts, report), "true", .help = "write report.html" },
     { "json", KH_OPT_FLAG, offsetof(eval_opts, json),
         .help = "print results.json instead of tables" },
@@ -89,7 +93,16 @@ static void add_interval(kh_grid *t, const kh_eval *e, double low, double high) 
         kh_grid_add(t, "%.4f to %.4f", low, high);
 }
 
-static void put_metrics(const kh_eval *e, kh_buf *out) {
+/* The five that are shown without --all. */
+static bool is_first(const char *metric) {
+    static const char *const FIRST[] = { "accuracy", "nll", "ece", "brier", "auroc_error" };
+    for (size_t i = 0; i < sizeof FIRST / sizeof *FIRST; i++)
+        if (strcmp(metric, FIRST[i]) == 0)
+            return true;
+    return false;
+}
+
+static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = interval ? 4 : 3, .n_left = 1 };
     kh_grid_add(&t, "metric");
@@ -99,6 +112,8 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
     kh_grid_add(&t, "better");
     for (int i = 0; kh_metrics_name(i); i++) {
         static const char *const BETTER[] = { "less", "", "more" };
+        if (!all && !is_first(kh_metrics_name(i)))
+            continue;
         kh_grid_add(&t, "%s", kh_metrics_name(i));
         add_number(&t, kh_metrics_value(&e->m, i));
         add_interval(&t, e, kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i));
@@ -106,7 +121,16 @@ static void put_metrics(const kh_eval *e, kh_buf *out) {
     }
     kh_grid_put(&t, KH_GRID_TEXT, out);
     kh_grid_free(&t);
-    if (!isnan(e->disagreement))
+    if (e->n_label > 2)
+        kh_buf_printf(out, "  macro F1 %.4f: the mean of the classes' F1\n", e->macro_f1);
+    if (!isnan(e->template_accuracy))
+        kh_buf_printf(out, "  accuracy of the template alone %.4f\n", e->template_accuracy);
+    for (int i = 0; kh_metrics_name(i); i++)
+        if (!all && is_first(kh_metrics_name(i)))
+            kh_buf_printf(out, "  %s: %s\n", kh_metrics_name(i), kh_metrics_text(i));
+    if (!all)
+        kh_buf_text(out, "  --all prints the other metrics; doc/judging.md defines them\n");
+    if (all && !isnan(e->disagreement))
         kh_buf_printf(out, "  entropy %.4f = ambiguity %.4f + disagreement between prompts %.4f\n",
             e->m.entropy, e->ambiguity, e->disagreement);
 }
@@ -140,17 +164,20 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
             out, "\nno decisions, as there are no dev rows to choose them on: %s\n", e->why);
         return;
     }
-    kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
-    if (d->opts.max_risk > 0 && s->n_accepted == 0)
+    if (e->n_cross > 0)
         kh_buf_printf(out,
-            "  abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all "
-            "right\n",
-            s->n, s->max_risk, s->n_needed);
-    else if (d->opts.max_risk > 0)
-        kh_buf_printf(out,
-            "  answer %.1f %% of rows for a risk of at most %g (%.1f %% to expect); of these "
-            "answers %.4f are wrong\n",
-            100 * e->coverage, s->max_risk, 100 * s->coverage, e->risk);
+            "\ndecisions, chosen on %d cross-fitted and %d dev rows and tried on these:\n",
+            e->n_cross, d->n);
+    else
+        kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
+    if (d->opts.max_risk > 0) {
+        kh_buf_text(out, "  ");
+        cli_put_promise(e, out);
+        if (s->n_accepted > 0)
+            kh_buf_printf(out, "\n  On these rows: %.1f %% answered, %.4f of the answers wrong",
+                100 * e->coverage, e->risk);
+        kh_buf_char(out, '\n');
+    }
     if (d->opts.alpha > 0)
         kh_buf_printf(out,
             "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can "
@@ -172,11 +199,17 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
             "expect.\n");
 }
 
-static void put_text(const kh_eval *e, kh_buf *out) {
+static void put_text(const kh_eval *e, bool all, kh_buf *out) {
     kh_posterior_info i = kh_posterior_describe(e->post);
     kh_buf_printf(out, "%s by %s: %d %s rows, %d classes, %lld questions\n", i.task->name, i.method,
         e->rows.n, kh_eval_split_name(e->o->split), e->n_label, e->queries);
-    put_metrics(e, out);
+    if (e->warning[0])
+        kh_buf_printf(out, "  warning: %s\n", e->warning);
+    if (e->n_known > 0)
+        kh_buf_printf(out,
+            "  warning: %d of these rows are among the rows it learned from; the figures flatter\n",
+            e->n_known);
+    put_metrics(e, all, out);
     for (int k = 0; k < e->n_outside; k++)
         put_outside(e, &e->outside[k], out);
     put_decisions(e, out);
@@ -232,6 +265,48 @@ static int write_all(const eval_opts *o, const kh_eval *e, const char *run, cons
     return rc == 0 ? write_file(dir, KH_RESULTS_NAME, results, err) : rc;
 }
 
+/* The options that follow from others. */
+static void settle(eval_opts *o, const char *run) {
+    o->e.decide.score = (kh_score)o->score;
+    o->e.decide.foreign = (kh_score)o->foreign;
+    o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
+    o->e.hooks = &cli_hooks;
+    o->e.run = run;
+}
+
+int cli_judge(
+    cli_judged *j, const kh_posterior *post, kh_plm *plm, const char *run, int rows, kh_err *err) {
+    eval_opts *o = kh_calloc(1, sizeof *o);
+    kh_buf options = kh_buf_init(KH_BUF_MAX), results = kh_buf_init(KH_BUF_MAX);
+    j->opts = o;
+    if (!o)
+        return kh_fail_memory(err);
+    kh_opts_init(eval_table, o);
+    settle(o, run);
+    o->e.rows = rows;
+    int rc = kh_eval_run(&j->eval, post, plm, &o->e, err);
+    if (rc == 0)
+        kh_opts_json(eval_table, o, &options);
+    if (rc == 0 && kh_buf_failed(&options))
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        kh_results_json(&j->eval, run, options.data, &results);
+        rc = write_all(o, &j->eval, run, options.data, &results, err);
+    }
+    kh_buf_free(&options);
+    kh_buf_free(&results);
+    return rc;
+}
+
+void cli_judged_free(cli_judged *j) {
+    if (!j->opts)
+        return;
+    if (j->eval.o)
+        kh_eval_clear(&j->eval);
+    kh_opts_free(eval_table, j->opts);
+    kh_free(j->opts);
+}
+
 static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args;
     eval_opts *o = opts;
@@ -239,10 +314,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     kh_eval e = { .o = &o->e };
     kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX),
            results = kh_buf_init(KH_BUF_MAX);
-    o->e.decide.score = (kh_score)o->score;
-    o->e.decide.foreign = (kh_score)o->foreign;
-    o->e.decide.seed = o->e.bootstrap.seed = o->e.seed;
-    o->e.hooks = &cli_hooks;
+    settle(o, args[0]);
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
     if (rc == 0)
         kh_plm_has_seen(run.plm, kh_posterior_describe(run.posterior).task, &cli_hooks);
@@ -257,7 +329,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
         rc = write_all(o, &e, args[0], options.data, &results, err);
     }
     if (rc == 0) {
-        put_text(&e, &text);
+        put_text(&e, o->all, &text);
         const kh_buf *shown = o->json ? &results : &text;
         rc = kh_buf_failed(shown) ? kh_fail_memory(err) : 0;
         if (rc == 0)

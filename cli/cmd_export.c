@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/place.h"
 #include "base/zip.h"
 #include "posterior/posterior.h"
@@ -119,27 +120,30 @@ static int to_npz(const arrays *a, kh_err *err) {
     return rc;
 }
 
-static void put_numbers(kh_buf *b, const float *x, int n) {
-    kh_buf_char(b, '[');
+static void put_numbers(kh_json_out *j, const char *key, const float *x, int n) {
+    kh_json_open_array(j, key);
     for (int i = 0; i < n; i++)
-        kh_buf_printf(b, "%s%.9g", i ? "," : "", (double)x[i]);
-    kh_buf_char(b, ']');
+        kh_json_put_number(j, NULL, (double)x[i], 9);
+    kh_json_close(j);
 }
 
 static int to_jsonl(const arrays *a, kh_err *err) {
     const kh_space *s = &a->post->space;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     for (int i = 0; i < a->post->n; i++) {
-        kh_buf_printf(&b, "{\"sample\":%d,\"weight\":%.9g,\"inject\":\"%s\",\"z\":", i,
-            (double)a->post->weight[i], kh_inject_name(s->inject));
-        put_numbers(&b, a->post->z + (size_t)i * (size_t)s->dim, s->dim);
-        kh_buf_text(&b, ",\"prompt\":[");
-        for (int r = 0; r < s->slots; r++) {
-            kh_buf_text(&b, r ? "," : "");
-            put_numbers(
-                &b, a->prompt + (size_t)i * a->size + (size_t)r * (size_t)s->hidden, s->hidden);
-        }
-        kh_buf_text(&b, "]}\n");
+        kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_int(&j, "sample", i);
+        kh_json_put_number(&j, "weight", (double)a->post->weight[i], 9);
+        kh_json_put_string(&j, "inject", kh_inject_name(s->inject));
+        put_numbers(&j, "z", a->post->z + (size_t)i * (size_t)s->dim, s->dim);
+        kh_json_open_array(&j, "prompt");
+        for (int r = 0; r < s->slots; r++)
+            put_numbers(&j, NULL, a->prompt + (size_t)i * a->size + (size_t)r * (size_t)s->hidden,
+                s->hidden);
+        kh_json_close(&j);
+        kh_json_close(&j);
+        kh_buf_char(&b, '\n');
     }
     int rc = write_buf(a->o->out, &b, err);
     kh_buf_free(&b);
@@ -155,32 +159,38 @@ static void put_config(const arrays *a, kh_buf *b) {
     const char *model = a->post->model;
     if (e && model && strcmp(model, KH_BUILTIN) == 0) /* a word that only keyhole knows */
         model = kh_engine_model(e)->dir;
-    kh_buf_text(b, "{\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
-    if (model)
-        kh_json_quote(b, model, strlen(model));
-    else
-        kh_buf_text(b, "null");
-    kh_buf_text(b, ",\n  \"inference_mode\": true,\n  \"modules_to_save\": null,\n");
-    if (e)
-        kh_buf_printf(
-            b, "  \"num_attention_heads\": %d,\n  \"num_layers\": %d,\n", m.heads, m.layers);
-    else
-        kh_buf_text(b, "  \"num_attention_heads\": null,\n  \"num_layers\": null,\n");
-    kh_buf_printf(b,
-        "  \"num_transformer_submodules\": 1,\n  \"num_virtual_tokens\": %d,\n  \"peft_type\": "
-        "\"PROMPT_TUNING\",\n",
-        s->slots);
-    kh_buf_text(b,
-        "  \"prompt_tuning_init\": \"RANDOM\",\n  \"prompt_tuning_init_text\": null,\n  "
-        "\"revision\": null,\n  \"task_type\": ");
     const char *type = a->o->task_type;
     if (!type)
         type = kh_plm_describe(a->plm).next ? "CAUSAL_LM" : "FEATURE_EXTRACTION";
-    kh_json_quote(b, type, strlen(type));
-    kh_buf_printf(b,
-        ",\n  \"token_dim\": %d,\n  \"tokenizer_kwargs\": null,\n  \"tokenizer_name_or_path\": "
-        "null\n}\n",
-        s->hidden);
+    static const char LINE[] = "\n  ";
+    kh_json_out j = kh_json_out_init(b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+#define PUT(how, ...) (kh_json_gap(&j, LINE), kh_json_put_##how(&j, __VA_ARGS__))
+    PUT(null, "auto_mapping");
+    PUT(string, "base_model_name_or_path", model);
+    PUT(bool, "inference_mode", true);
+    PUT(null, "modules_to_save");
+    if (e) {
+        PUT(int, "num_attention_heads", m.heads);
+        PUT(int, "num_layers", m.layers);
+    } else {
+        PUT(null, "num_attention_heads");
+        PUT(null, "num_layers");
+    }
+    PUT(int, "num_transformer_submodules", 1);
+    PUT(int, "num_virtual_tokens", s->slots);
+    PUT(string, "peft_type", "PROMPT_TUNING");
+    PUT(string, "prompt_tuning_init", "RANDOM");
+    PUT(null, "prompt_tuning_init_text");
+    PUT(null, "revision");
+    PUT(string, "task_type", type);
+    PUT(int, "token_dim", s->hidden);
+    PUT(null, "tokenizer_kwargs");
+    PUT(null, "tokenizer_name_or_path");
+#undef PUT
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(b, '\n');
 }
 
 static int write_adapter(const arrays *a, int sample, const char *dir, kh_err *err) {

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "model/engine.h"
 
 #include <errno.h>
@@ -102,23 +103,29 @@ static void pool_mean(float *x, int tokens, int hidden) {
 
 static void put_json(extractor *e, const cli_chunk *c, int i, const float *x, int rows) {
     int hidden = kh_engine_model(e->engine)->config.hidden;
-    kh_buf_char(&e->out, '{');
-    if (!e->opts->ids) {
-        kh_buf_text(&e->out, "\"text\":");
-        kh_json_quote(&e->out, c->bytes.data + c->text[i], c->text[i + 1] - c->text[i]);
-        kh_buf_char(&e->out, ',');
-    }
-    kh_buf_text(&e->out, "\"ids\":[");
+    bool each = e->opts->pool == POOL_NONE; /* an array a token */
+    kh_json_out j = kh_json_out_init(&e->out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    if (!e->opts->ids)
+        kh_json_put_text(&j, "text", c->bytes.data + c->text[i], c->text[i + 1] - c->text[i]);
+    kh_json_open_array(&j, "ids");
     for (size_t t = c->start[i]; t < c->start[i + 1]; t++)
-        kh_buf_printf(&e->out, "%s%d", t > c->start[i] ? "," : "", c->ids.id[t]);
-    kh_buf_printf(&e->out, "],\"layer\":%d,\"pool\":\"%s\",\"features\":[", e->layer,
-        pool_name[e->opts->pool]);
+        kh_json_put_int(&j, NULL, c->ids.id[t]);
+    kh_json_close(&j);
+    kh_json_put_int(&j, "layer", e->layer);
+    kh_json_put_string(&j, "pool", pool_name[e->opts->pool]);
+    kh_json_open_array(&j, "features");
     for (int t = 0; t < rows; t++) {
-        kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : t ? ",[" : "[");
-        put_numbers(&e->out, x + (size_t)t * (size_t)hidden, hidden, ",");
-        kh_buf_text(&e->out, e->opts->pool != POOL_NONE ? "" : "]");
+        if (each)
+            kh_json_open_array(&j, NULL);
+        for (int k = 0; k < hidden; k++)
+            kh_json_put_number(&j, NULL, (double)x[(size_t)t * (size_t)hidden + (size_t)k], 9);
+        if (each)
+            kh_json_close(&j);
     }
-    kh_buf_text(&e->out, "]}\n");
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&e->out, '\n');
 }
 
 /* Pooled: one line a text. Otherwise one line a token, and an empty line after each text. */

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/place.h"
 #include "model/model.h"
 #include "model/weights.h"
@@ -33,28 +34,22 @@ static const char *act_text(kh_act act) {
     return names[act];
 }
 
-static void put_quoted(kh_buf *out, const char *s) {
-    if (s)
-        kh_json_quote(out, s, strlen(s));
-    else
-        kh_buf_text(out, "null");
-}
-
 /* ------------------------------------------------------------------------------------- as JSON */
 
-static void json_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
+static void json_tokenizer(kh_json_out *j, const tokenizer_part *t, int vocab) {
     if (!t->tokenizer) {
-        kh_buf_text(out, "\"tokenizer\":null,\"tokenizer_error\":");
-        put_quoted(out, t->err.msg);
+        kh_json_put_null(j, "tokenizer");
+        kh_json_put_string(j, "tokenizer_error", t->err.msg);
         return;
     }
     int32_t mask = kh_tokenizer_special(t->tokenizer, KH_TOKEN_MASK);
-    kh_buf_printf(out, "\"tokenizer\":{\"size\":%d,\"fits\":%s,\"mask_id\":%d,\"mask\":",
-        kh_tokenizer_size(t->tokenizer),
-        kh_tokenizer_size(t->tokenizer) <= vocab ? "true" : "false", mask);
-    put_quoted(out, mask < 0 ? NULL : kh_tokenizer_token(t->tokenizer, mask));
-    kh_buf_printf(out, ",\"fingerprint\":\"%016llx\"}",
-        (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));
+    kh_json_open_object(j, "tokenizer");
+    kh_json_put_int(j, "size", kh_tokenizer_size(t->tokenizer));
+    kh_json_put_bool(j, "fits", kh_tokenizer_size(t->tokenizer) <= vocab);
+    kh_json_put_int(j, "mask_id", mask);
+    kh_json_put_string(j, "mask", mask < 0 ? NULL : kh_tokenizer_token(t->tokenizer, mask));
+    kh_json_put_hex(j, "fingerprint", kh_tokenizer_fingerprint(t->tokenizer));
+    kh_json_close(j);
 }
 
 /* How many tensors are of one format, and their bytes. */
@@ -74,43 +69,50 @@ static int count_format(const kh_model *m, kh_dtype dtype, size_t *bytes) {
     return n;
 }
 
-static void json_formats(kh_buf *out, const kh_model *m) {
-    const char *comma = "";
+static void json_formats(kh_json_out *j, const kh_model *m) {
     size_t bytes;
-    kh_buf_text(out, ",\"formats\":{");
+    kh_json_open_object(j, "formats");
     for (kh_dtype d = KH_DTYPE_F32; d <= KH_DTYPE_MXFP4; d++) {
         int n = count_format(m, d, &bytes);
         if (n == 0)
             continue;
-        kh_buf_printf(
-            out, "%s\"%s\":{\"tensors\":%d,\"bytes\":%zu}", comma, kh_dtype_name(d), n, bytes);
-        comma = ",";
+        kh_json_open_object(j, kh_dtype_name(d));
+        kh_json_put_int(j, "tensors", n);
+        kh_json_put_int(j, "bytes", (long long)bytes);
+        kh_json_close(j);
     }
-    kh_buf_char(out, '}');
+    kh_json_close(j);
 }
 
 static void put_json(kh_buf *out, const kh_model *m, const tokenizer_part *t) {
     kh_model_info i = kh_model_describe(m);
-    kh_buf_text(out, "{\"kind\":\"model\",\"path\":");
-    put_quoted(out, m->dir);
-    kh_buf_printf(out,
-        ",\"type\":\"%s\",\"layers\":%d,\"hidden\":%d,\"heads\":%d,\"inner\":%d,\"vocab\":%d,\"max_"
-        "tokens\":%d",
-        i.type, i.layers, i.hidden, i.heads, i.inner, i.vocab, i.max_tokens);
-    kh_buf_printf(out,
-        ",\"activation\":\"%s\",\"layer_norm_eps\":%.9g,\"head\":%s,\"tied\":%s,\"dtype\":\"%s\"",
-        act_text(m->config.act), m->config.eps, i.head ? "true" : "false",
-        i.tied ? "true" : "false", kh_dtype_name(i.dtype));
-    json_formats(out, m);
-    kh_buf_printf(out, ",\"parameters\":%zu,\"bytes\":%zu,\"fingerprint\":\"%016llx\",\"unused\":[",
-        i.params, i.bytes, (unsigned long long)i.fingerprint);
-    for (int e = 0; e < m->n_extra; e++) {
-        kh_buf_text(out, e ? "," : "");
-        put_quoted(out, m->extra[e]);
-    }
-    kh_buf_text(out, "],");
-    json_tokenizer(out, t, i.vocab);
-    kh_buf_text(out, "}\n");
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "kind", "model");
+    kh_json_put_string(&j, "path", m->dir);
+    kh_json_put_string(&j, "type", i.type);
+    kh_json_put_int(&j, "layers", i.layers);
+    kh_json_put_int(&j, "hidden", i.hidden);
+    kh_json_put_int(&j, "heads", i.heads);
+    kh_json_put_int(&j, "inner", i.inner);
+    kh_json_put_int(&j, "vocab", i.vocab);
+    kh_json_put_int(&j, "max_tokens", i.max_tokens);
+    kh_json_put_string(&j, "activation", act_text(m->config.act));
+    kh_json_put_number(&j, "layer_norm_eps", m->config.eps, 9);
+    kh_json_put_bool(&j, "head", i.head);
+    kh_json_put_bool(&j, "tied", i.tied);
+    kh_json_put_string(&j, "dtype", kh_dtype_name(i.dtype));
+    json_formats(&j, m);
+    kh_json_put_int(&j, "parameters", (long long)i.params);
+    kh_json_put_int(&j, "bytes", (long long)i.bytes);
+    kh_json_put_hex(&j, "fingerprint", i.fingerprint);
+    kh_json_open_array(&j, "unused");
+    for (int e = 0; e < m->n_extra; e++)
+        kh_json_put_string(&j, NULL, m->extra[e]);
+    kh_json_close(&j);
+    json_tokenizer(&j, t, i.vocab);
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* ------------------------------------------------------------------------------------- as text */

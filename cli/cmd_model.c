@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "train/convert.h"
 #include "train/prune_model.h"
 #include "model/random_model.h"
@@ -172,15 +173,15 @@ static int print_pruned(const prune_opts *o, const kh_pruned *r, kh_err *err) {
         return 0;
     }
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"out\":");
-    kh_json_quote(&b, o->out, strlen(o->out));
-    kh_buf_printf(&b, ",\"before\":%d,\"after\":%d,\"covered\":%.6f,\"params\":%zu}\n", r->before,
-        r->after, r->covered, r->params);
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fputs(b.data, stdout);
-    kh_buf_free(&b);
-    return rc;
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "out", o->out);
+    kh_json_put_int(&j, "before", r->before);
+    kh_json_put_int(&j, "after", r->after);
+    kh_json_put_fixed(&j, "covered", r->covered, 6);
+    kh_json_put_int(&j, "params", (long long)r->params);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int run_prune(void *opts, int n_args, char **args, kh_err *err) {

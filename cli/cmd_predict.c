@@ -4,12 +4,14 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "judge/decisions.h"
 #include "plm/http.h"
 #include "posterior/prediction.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OUT_JSONL, OUT_JSON, OUT_TSV, OUT_PROBS };
 
@@ -17,6 +19,7 @@ typedef struct predict_opts {
     const char *model, *task;
     int format, output, precision;
     bool text, json, jsonl, tsv;
+    kh_strings texts;
     kh_http_opts http;
 } predict_opts;
 
@@ -33,7 +36,10 @@ static const kh_opt predict_table[] = {
     { "jsonl", KH_OPT_FLAG, offsetof(predict_opts, jsonl), .help = "short for --output jsonl" },
     { "json", KH_OPT_FLAG, offsetof(predict_opts, json), .help = "short for --output json" },
     { "tsv", KH_OPT_FLAG, offsetof(predict_opts, tsv), .help = "short for --output tsv" },
-    { "text", KH_OPT_FLAG, offsetof(predict_opts, text), .help = "repeat the text in the output" },
+    { "text", KH_OPT_LIST, offsetof(predict_opts, texts), .arg = "TEXT",
+        .help = "texts to classify, as arguments after RUN are" },
+    { "with-text", KH_OPT_FLAG, offsetof(predict_opts, text),
+        .help = "repeat the text in the output" },
     { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned",
         .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     KH_HTTP_ROWS(predict_opts, http),
@@ -136,6 +142,8 @@ static int open_decisions(predict *u, kh_err *err) {
             "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when "
             "to abstain\n",
             u->run.dir);
+    if (rc == 0 && u->decisions.warning[0] && u->output != OUT_PROBS)
+        fprintf(stderr, "keyhole: warning: when it was judged, %s\n", u->decisions.warning);
     if (rc == KH_EMISSING)
         return 0;
     if (rc == 0 && u->decisions.n_label != u->task->n_label)
@@ -172,16 +180,52 @@ static int choose_output(predict *u, kh_err *err) {
     return 0;
 }
 
+/* An argument that names a file, or would if it were there. */
+static bool is_file_name(const char *s) {
+    static const char *const ENDINGS[] = { ".csv", ".tsv", ".jsonl", ".json", ".txt" };
+    size_t n = strlen(s);
+    if (strcmp(s, "-") == 0 || kh_file_exists(s))
+        return true;
+    for (size_t i = 0; i < sizeof ENDINGS / sizeof *ENDINGS && !strchr(s, ' '); i++) {
+        size_t m = strlen(ENDINGS[i]);
+        if (n > m && strcmp(s + n - m, ENDINGS[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Where the rows come from: texts, a file, or standard input. */
+static int choose_input(const predict *u, cli_rows *in, int n_args, char **args, kh_err *err) {
+    const kh_strings *texts = &u->o->texts;
+    bool file = n_args == 2 && is_file_name(args[1]);
+    if (texts->n > 0 && n_args > 1)
+        return kh_fail(err, CLI_USAGE, "give texts after RUN or by --text, not both");
+    if (file && strcmp(args[1], "-") != 0)
+        in->path = args[1];
+    if (!file && n_args > 1) {
+        in->text_arg = args + 1;
+        in->n_text = n_args - 1;
+    }
+    if (texts->n > 0) {
+        in->text_arg = (char **)texts->item;
+        in->n_text = texts->n;
+    }
+    if (!file && in->n_text == 0 && isatty(STDIN_FILENO))
+        fprintf(stderr,
+            "keyhole: type a text and Enter, Ctrl-D ends; or keyhole predict %s \"text\"\n",
+            args[0]);
+    return 0;
+}
+
 static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
     predict u = { .o = opts, .out = kh_buf_init(KH_BUF_MAX) };
     const kh_row *rows;
     int n, rc = choose_output(&u, err);
     if (rc == 0)
         rc = open_all(&u, args[0], err);
-    cli_rows in = { .path = n_args > 1 && strcmp(args[1], "-") != 0 ? args[1] : NULL,
-        .format = u.o->format,
-        .task = u.task,
-        .labels = u.output == OUT_PROBS };
+    cli_rows in = { .format = u.o->format, .task = u.task, .labels = u.output == OUT_PROBS };
+    if (rc == 0)
+        rc = choose_input(&u, &in, n_args, args, err);
     if (rc == 0)
         put_head(&u);
     while (rc == 0 && (rc = cli_rows_next(&in, &rows, &n, err)) > 0)
@@ -206,11 +250,12 @@ static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
 
 const cli_command cmd_predict = {
     .name = "predict",
-    .args = "RUN [FILE]",
+    .args = "RUN [FILE|TEXT...]",
     .min_args = 1,
-    .max_args = 2,
+    .max_args = -1,
     .summary = "Classify texts with a tuned posterior",
-    .text = "RUN is what \"keyhole tune\" made. Texts are the lines of standard input, for tasks\n"
+    .text = "RUN is what \"keyhole tune\" made. Texts stand after it, or are the lines of standard "
+            "input, for tasks\n"
             "with two texts a row separated by a tab; or the rows of FILE (TSV, CSV, JSONL, or\n"
             "plain lines). Labels in FILE are not used. Each row becomes one JSON object:\n"
             "label, confidence (the largest probability), entropy in nats and its parts\n"
@@ -220,9 +265,10 @@ const cli_command cmd_predict = {
             "classes that holds the true one, and whether the text is foreign (ood). Input of\n"
             "any length passes through in small parts. A model or task that RUN was not tuned\n"
             "with is refused. doc/prediction-schema.md describes every key.\n\n"
+            "  keyhole predict run \"My card was charged twice.\"\n"
             "  echo \"a gorgeous film\" | keyhole predict run\n"
             "  keyhole predict run test.tsv --tsv > answers.tsv\n"
-            "  keyhole predict run reviews.jsonl --model /models/roberta-large --text\n"
+            "  keyhole predict run reviews.jsonl --model /models/roberta-large --with-text\n"
             "  keyhole predict run test.tsv --output probs | keyhole metrics -",
     .opts = predict_table,
     .opts_size = sizeof(predict_opts),

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/json_out.h"
 #include "train/pretrain.h"
 #include "model/random_model.h"
 
@@ -273,15 +274,24 @@ static int probe(void *user, const char *dir, int i, double *value, kh_err *err)
 
 /* ----------------------------------------------------------------------------------------- run */
 
-static void print_result(const pretrain_opts *o, const kh_pretrained *r) {
-    if (o->json)
-        printf("{\"out\":\"%s\",\"step\":%ld,\"tokens\":%lld,\"seconds\":%.1f,\"loss\":%.5f,\"held_"
-               "out\":%.5f,\"stopped\":\"%s\"}\n",
-            o->out, r->step, r->tokens, r->seconds, r->loss, isnan(r->held_out) ? -1 : r->held_out,
-            r->stopped);
-    else
+static int print_result(const pretrain_opts *o, const kh_pretrained *r, kh_err *err) {
+    if (!o->json) {
         printf("%s: step %ld, %lld tokens in %.0f s, loss %.4f, held-out loss %.4f (stopped: %s)\n",
             o->out, r->step, r->tokens, r->seconds, r->loss, r->held_out, r->stopped);
+        return 0;
+    }
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "out", o->out);
+    kh_json_put_int(&j, "step", r->step);
+    kh_json_put_int(&j, "tokens", r->tokens);
+    kh_json_put_fixed(&j, "seconds", r->seconds, 1);
+    kh_json_put_fixed(&j, "loss", r->loss, 5);
+    kh_json_put_fixed(&j, "held_out", isnan(r->held_out) ? -1 : r->held_out, 5);
+    kh_json_put_string(&j, "stopped", r->stopped);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
@@ -349,7 +359,7 @@ static int run_pretrain(void *opts, int n_args, char **args, kh_err *err) {
         signal(SIGTERM, on_signal);
         rc = kh_pretrain(&result, &p, err);
         if (rc == 0)
-            print_result(o, &result);
+            rc = print_result(o, &result, err);
     }
     cli_corpus_free(&corpus);
     cli_corpus_free(&rows);

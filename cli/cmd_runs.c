@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "run/journal.h"
 #include "run/run.h"
 #include "runs.h"
@@ -29,37 +30,28 @@ bool cli_is_run(const char *dir) {
 
 /* ------------------------------------------------------------------------------ one run's card */
 
-static void put_quoted(kh_buf *out, const char *key, const char *s) {
-    kh_buf_printf(out, "\"%s\":", key);
-    if (s)
-        kh_json_quote(out, s, strlen(s));
-    else
-        kh_buf_text(out, "null");
-    kh_buf_char(out, ',');
-}
-
-/* Without its closing brace. */
-static void put_json(kh_buf *out, const char *dir, const kh_run_info *i) {
-    kh_buf_char(out, '{');
-    put_quoted(out, "run", dir);
-    put_quoted(out, "method", i->method);
-    put_quoted(out, "task", i->task);
-    put_quoted(out, "model", i->model);
-    put_quoted(out, "data", i->data);
-    put_quoted(out, "seed", i->seed);
-    put_quoted(out, "access", i->access);
-    put_quoted(out, "version", i->version);
-    put_quoted(out, "state", i->state);
-    put_quoted(out, "stopped", i->stopped);
-    put_quoted(out, "metric", i->metric);
-    if (isnan(i->dev))
-        kh_buf_text(out, "\"dev\":null,");
-    else
-        kh_buf_printf(out, "\"dev\":%.17g,", i->dev);
-    kh_buf_printf(out,
-        "\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"answers\":%lld,\"sessions\":%d,\"started\":%"
-        ".3f,\"seconds\":%.3f",
-        i->done, i->total, i->queries, i->answers, i->sessions, i->started, i->seconds);
+/* Its object is left open. */
+static void put_json(kh_json_out *j, const char *dir, const kh_run_info *i) {
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "run", dir);
+    kh_json_put_string(j, "method", i->method);
+    kh_json_put_string(j, "task", i->task);
+    kh_json_put_string(j, "model", i->model);
+    kh_json_put_string(j, "data", i->data);
+    kh_json_put_string(j, "seed", i->seed);
+    kh_json_put_string(j, "access", i->access);
+    kh_json_put_string(j, "version", i->version);
+    kh_json_put_string(j, "state", i->state);
+    kh_json_put_string(j, "stopped", i->stopped);
+    kh_json_put_string(j, "metric", i->metric);
+    kh_json_put_number(j, "dev", i->dev, 17);
+    kh_json_put_int(j, "done", i->done);
+    kh_json_put_int(j, "total", i->total);
+    kh_json_put_int(j, "queries", i->queries);
+    kh_json_put_int(j, "answers", i->answers);
+    kh_json_put_int(j, "sessions", i->sessions);
+    kh_json_put_fixed(j, "started", i->started, 3);
+    kh_json_put_fixed(j, "seconds", i->seconds, 3);
 }
 
 static int print(kh_buf *b, kh_err *err) {
@@ -103,8 +95,10 @@ static void list_run(listing *l, const char *dir) {
         return;
     }
     if (l->json) {
-        put_json(&l->out, dir, &i);
-        kh_buf_text(&l->out, "}\n");
+        kh_json_out j = kh_json_out_init(&l->out, KH_JSON_COMPACT);
+        put_json(&j, dir, &i);
+        kh_json_close(&j);
+        kh_buf_char(&l->out, '\n');
     } else {
         if (l->n == 0)
             kh_buf_printf(&l->out, "%-10s %-10s %6s %-12s %8s %10s %9s  %s\n", "method", "task",
@@ -232,18 +226,19 @@ const cli_command cmd_log = {
 
 /* ----------------------------------------------------------------------------- keyhole inspect */
 
+typedef struct card {
+    kh_buf out;
+    kh_json_out json;
+} card;
+
 static void text_option(void *user, const kh_run_option *o) {
-    kh_buf_printf(
-        user, "%-12s %s %s%s\n", "", o->name, o->value, o->budget ? "   (may change)" : "");
+    kh_buf_printf(&((card *)user)->out, "%-12s %s %s%s\n", "", o->name, o->value,
+        o->budget ? "   (may change)" : "");
 }
 
 static void json_option(void *user, const kh_run_option *o) {
-    kh_buf *out = user;
-    const char *name = strncmp(o->name, "--", 2) == 0 ? o->name + 2 : o->name;
-    kh_json_quote(out, name, strlen(name));
-    kh_buf_char(out, ':');
-    kh_json_quote(out, o->value, strlen(o->value));
-    kh_buf_char(out, ',');
+    kh_json_put_string(
+        &((card *)user)->json, strncmp(o->name, "--", 2) == 0 ? o->name + 2 : o->name, o->value);
 }
 
 static void put_text(kh_buf *out, const char *dir, const kh_run_info *i) {
@@ -270,22 +265,25 @@ static void put_text(kh_buf *out, const char *dir, const kh_run_info *i) {
 
 int cli_inspect_run(const char *dir, bool json, kh_err *err) {
     kh_run_info i;
-    kh_buf out = kh_buf_init(KH_BUF_MAX);
+    card l = { .out = kh_buf_init(KH_BUF_MAX) };
+    l.json = kh_json_out_init(&l.out, KH_JSON_COMPACT);
     int rc = kh_run_info_read(&i, dir, err);
     if (rc != 0)
         return rc;
     if (json) {
-        put_json(&out, dir, &i);
-        kh_buf_text(&out, ",\"terms\":{");
+        put_json(&l.json, dir, &i);
+        kh_json_open_object(&l.json, "terms");
     } else
-        put_text(&out, dir, &i);
-    rc = kh_run_read_options(dir, json ? json_option : text_option, &out, err);
-    if (json && out.len && out.data[out.len - 1] == ',')
-        out.len--;
-    kh_buf_text(&out, json ? "}}\n" : "");
+        put_text(&l.out, dir, &i);
+    rc = kh_run_read_options(dir, json ? json_option : text_option, &l, err);
+    if (json) {
+        kh_json_close(&l.json);
+        kh_json_close(&l.json);
+        kh_buf_char(&l.out, '\n');
+    }
     if (rc == 0)
-        rc = print(&out, err);
-    kh_buf_free(&out);
+        rc = print(&l.out, err);
+    kh_buf_free(&l.out);
     kh_run_info_free(&i);
     return rc;
 }

@@ -155,12 +155,24 @@ static int decode_line(job *j, const kh_buf *line, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------------- run */
 
+/* The next argument, or without arguments the next line of standard input. */
+static int next_text(const job *j, kh_buf *line, int n_args, char **args, kh_err *err) {
+    if (n_args == 0)
+        return cli_read_line(stdin, line, err);
+    if (j->number == n_args)
+        return 0;
+    if (line->max == 0)
+        *line = kh_buf_init(KH_BUF_MAX);
+    kh_buf_reset(line);
+    kh_buf_text(line, args[j->number]);
+    return kh_buf_failed(line) ? kh_fail_memory(err) : 1;
+}
+
 static int run(void *opts, int n_args, char **args, kh_err *err) {
-    (void)n_args, (void)args;
     job j = { .opts = opts, .out = kh_buf_init(KH_BUF_MAX) };
     kh_buf line = { 0 };
     int more = 0, rc = kh_tokenizer_open(&j.tokenizer, j.opts->model, err);
-    while (rc == 0 && (more = cli_read_line(stdin, &line, err)) > 0) {
+    while (rc == 0 && (more = next_text(&j, &line, n_args, args, err)) > 0) {
         j.number++;
         j.ids.n = 0;
         kh_buf_reset(&j.out);
@@ -180,16 +192,17 @@ static int run(void *opts, int n_args, char **args, kh_err *err) {
 
 const cli_command cmd_tokenize = {
     .name = "tokenize",
-    .args = "",
+    .args = "[TEXT...]",
+    .max_args = -1,
     .summary = "Turn texts into token ids, or back",
     .text =
-        "Reads one text a line from standard input and prints its token ids, exactly as\n"
+        "Prints the token ids of the texts, or of each line of standard input, exactly as\n"
         "Hugging Face's library \"tokenizers\" gives them. BPE, WordPiece and Unigram are\n"
         "known, and the vocabularies of GGUF files (llama, gpt2, bert); what uses anything\n"
         "else is refused by name.\n"
         "\n"
         "Examples\n"
-        "  echo 'Hello world' | keyhole tokenize --model roberta-base\n"
+        "  keyhole tokenize --model roberta-base 'Hello world'\n"
         "      0 31414 232 2\n"
         "  echo 'Hello world' | keyhole tokenize --model roberta-base --json\n"
         "      {\"ids\":[0,31414,232,2],\"tokens\":[\"<s>\",\"Hello\",\"\\u0120world\",\"</s>\"]}\n"

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "text/bpe_train.h"
 
 #include <string.h>
@@ -42,19 +43,21 @@ static const kh_opt train_table[] = {
 
 static int print_json(const train_opts *o, const kh_bpe_stats *s, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"out\":");
-    kh_json_quote(&b, o->out, strlen(o->out));
-    kh_buf_printf(&b, ",\"tokens\":%d,\"merges\":%d", s->tokens, s->merges);
-    kh_buf_printf(&b, ",\"bytes\":%llu,\"lines\":%llu,\"words\":%llu", (unsigned long long)s->bytes,
-        (unsigned long long)s->lines, (unsigned long long)s->words);
-    kh_buf_printf(&b, ",\"distinct_words\":%d,\"options\":", s->distinct);
-    kh_opts_json(train_table, o, &b);
-    kh_buf_text(&b, "}\n");
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fputs(b.data, stdout);
-    kh_buf_free(&b);
-    return rc;
+    kh_buf options = kh_buf_init(KH_BUF_MAX);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "out", o->out);
+    kh_json_put_int(&j, "tokens", s->tokens);
+    kh_json_put_int(&j, "merges", s->merges);
+    kh_json_put_int(&j, "bytes", (long long)s->bytes);
+    kh_json_put_int(&j, "lines", (long long)s->lines);
+    kh_json_put_int(&j, "words", (long long)s->words);
+    kh_json_put_int(&j, "distinct_words", s->distinct);
+    kh_opts_json(train_table, o, &options);
+    kh_json_put_json(&j, "options", options.data ? options.data : "", options.len);
+    kh_json_close(&j);
+    kh_buf_free(&options);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int run_train(void *opts, int n_args, char **args, kh_err *err) {

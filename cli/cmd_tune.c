@@ -13,6 +13,9 @@
 #include "posterior/posterior.h"
 #include "plm/http.h"
 #include "tune/method.h"
+#include "tune/crossfit.h"
+#include "tune/task_search.h"
+#include "judged.h"
 #include "launcher.h"
 #include "monitor.h"
 
@@ -31,24 +34,24 @@ typedef struct tune_opts {
     int shots, precision, access, max_queries, groups, label_prior, calibrate;
     int word_score;
     double max_seconds, price, cache;
-    bool chat, paper_exact, force, resume, dry, json, json_progress, skip;
+    bool chat, paper_exact, force, resume, dry, json, json_progress, skip, eval;
 } tune_opts;
 
 static const kh_opt tune_table[] = {
-    { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME", .help = "how; see below",
-        .required = true },
+    { "method", KH_OPT_TEXT, offsetof(tune_opts, method), .arg = "NAME",
+        .help = "how; see below; without it, the one that serves most people" },
     { "model", KH_OPT_TEXT, offsetof(tune_opts, model), .arg = "DIR|URL|builtin",
         .help =
-            "a model folder with its tokenizer, a service, or the model that comes with keyhole",
-        .required = true },
+            "a model folder with its tokenizer, a service, or the model that comes with keyhole" },
     { "task", KH_OPT_TEXT, offsetof(tune_opts, task), .arg = "NAME|FILE",
-        .help = "a built-in task or a task file", .required = true },
-    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR",
-        .help = "a data folder: train.tsv, or ready-made splits", .required = true },
+        .help = "a built-in task or a task file; without it, one is made from the labels" },
+    { "data", KH_OPT_TEXT, offsetof(tune_opts, data), .arg = "DIR|FILE",
+        .help = "a data folder (train.tsv, or ready-made splits), or one file; the argument DATA" },
     { "out", KH_OPT_TEXT, offsetof(tune_opts, out), .arg = "RUN",
-        .help = "the folder for the result", .required = true },
-    { "shots", KH_OPT_INT, offsetof(tune_opts, shots), "16", .min = 0, .max = 1000000, .arg = "K",
-        .help = "rows of each class, for train and for dev; 0: the files train and dev whole" },
+        .help = "the folder for the result; without it, named after the data" },
+    { "shots", KH_OPT_INT, offsetof(tune_opts, shots), "-1", .min = -1, .max = 1000000, .arg = "K",
+        .help =
+            "rows of each class, for train and for dev; 0: all (16 of a folder, all of a file)" },
     { "seed", KH_OPT_SEED, offsetof(tune_opts, seed), "13", .arg = "N",
         .help = "of the few-shot split and of all random numbers" },
     { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647,
@@ -89,6 +92,8 @@ static const kh_opt tune_table[] = {
         .help = "stop after the forecast of what the run would cost" },
     { "price-per-1k-tokens", KH_OPT_NUMBER, offsetof(tune_opts, price), .min = 0, .max = 1e6,
         .arg = "X", .help = "what the model's owner takes, for forecast and progress" },
+    { "eval", KH_OPT_FLAG, offsetof(tune_opts, eval), "true",
+        .help = "without --task: judge on the held-out rows at the end" },
     { "json", KH_OPT_FLAG, offsetof(tune_opts, json), .help = "print the summary as JSON" },
     { "json-progress", KH_OPT_FLAG, offsetof(tune_opts, json_progress),
         .help = "progress as JSON lines on standard error" },
@@ -102,13 +107,19 @@ static bool method_at(int i, cli_variant *out) {
     return m != NULL;
 }
 
+/* What serves most people: seconds on any model, and better than the template. */
+#define DEFAULT_METHOD "auto"
+
 static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opts, method_opts),
-    method_at };
+    method_at, DEFAULT_METHOD };
 
 /* Everything that is opened on the way. */
 typedef struct tune {
-    const tune_opts *o;
-    const kh_task *opened; /* the task as it was read, */
+    tune_opts *o;
+    char *model, *data, *out; /* from the root; the run's name */
+    bool made;                /* the task was made from the labels */
+    cli_judged judged;
+    const kh_task *opened; /* the task as it was read or made, */
     kh_task task;          /* and as it is asked */
     kh_split split;
     kh_plm *plm;
@@ -173,6 +184,17 @@ static int say_interrupted(const tune *u, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- summary */
 
+/* What a person needs to know, after an evaluation. */
+static int print_judged(const tune *u, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 20);
+    cli_put_summary(&u->judged.eval, u->o->out, &b);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
+    if (rc == 0)
+        fputs(b.data, stdout);
+    kh_buf_free(&b);
+    return rc;
+}
+
 /* The table of what auto has tried. */
 static void print_tried(const char *tried) {
     json_t *list = NULL, *row;
@@ -208,14 +230,14 @@ static int print_summary(const tune *u, kh_err *err) {
         if (i.forward > 0)
             printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
                 i.forward, i.backward);
-        if (m.replayed > 0)
+        if (o->resume && m.replayed > 0)
             printf("resumed   %lld of them were answered before\n", m.replayed);
         if (o->price > 0)
             printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
         printf("seconds   %.1f\n", m.seconds);
         printf("stopped   %s\n", i.stopped);
         printf("saved     %s\n", o->out);
-        return 0;
+        return u->judged.eval.o ? print_judged(u, err) : 0;
     }
     kh_buf b = kh_buf_init(1 << 20);
     kh_buf_printf(&b,
@@ -228,6 +250,9 @@ static int print_summary(const tune *u, kh_err *err) {
     kh_json_quote(&b, i.stopped, strlen(i.stopped));
     kh_buf_text(&b, ",\"out\":");
     kh_json_quote(&b, o->out, strlen(o->out));
+    if (u->judged.eval.o)
+        kh_buf_printf(&b, ",\"test\":%.17g,\"test_rows\":%d", u->judged.eval.m.accuracy,
+            u->judged.eval.rows.n);
     kh_buf_text(&b, "}\n");
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
     if (rc == 0)
@@ -245,6 +270,43 @@ static kh_access access_for(const tune_opts *o, const kh_method *m) {
     return o->access == KH_ACCESS_LOGPROBS && open ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
 }
 
+/* Questions of a run that was given a file and nothing else: a minute on two cores with the
+ * built-in model. */
+enum { FILE_QUERIES = 4000 };
+
+/* What was left out is filled in. */
+static int settle(tune *u, int n_args, char **args, kh_err *err) {
+    tune_opts *o = u->o;
+    if (n_args > 0 && o->data && strcmp(o->data, args[0]) != 0)
+        return kh_fail(
+            err, CLI_USAGE, "\"%s\" and --data %s: give the data once", args[0], o->data);
+    if (n_args > 0)
+        o->data = args[0];
+    if (!o->data)
+        return kh_fail(err, CLI_USAGE,
+            "data is needed: a file of labelled texts (.csv, .tsv, .jsonl; columns text and label) "
+            "or a folder with train.tsv, as in \"keyhole tune tickets.csv\"; --model (builtin), "
+            "--method (" DEFAULT_METHOD "), --task (made from the labels) and --out (named after "
+            "the data) may follow");
+    if (!o->task && !o->max_queries && !o->method)
+        o->max_queries = FILE_QUERIES;
+    if (o->shots < 0)
+        o->shots = kh_file_exists(o->data) ? 0 : 16;
+    if (!o->model)
+        o->model = "builtin";
+    if (!o->method)
+        o->method =
+            kh_is_url(o->model) || o->access == KH_ACCESS_LABELS ? "manual" : DEFAULT_METHOD;
+    u->model = cli_absolute(o->model);
+    u->data = cli_absolute(o->data);
+    u->out = cli_run_name(o->data);
+    if (!u->model || !u->data || !u->out)
+        return kh_fail_memory(err);
+    if (!o->out)
+        o->out = u->out;
+    return 0;
+}
+
 /* The chat format of the model's folder. */
 static int find_chat(tune *u, kh_err *err) {
     const kh_chat *chat;
@@ -256,8 +318,14 @@ static int find_chat(tune *u, kh_err *err) {
     return rc;
 }
 
-static int open_all(tune *u, const kh_method *m, kh_err *err) {
-    const tune_opts *o = u->o;
+/* The task as it was opened, with what options say of it. */
+static int take_task(tune *u, kh_err *err) {
+    u->task = *u->opened;
+    u->task.mean = u->task.mean || u->o->word_score;
+    return u->o->chat ? find_chat(u, err) : 0;
+}
+
+static int check_options(const tune_opts *o, const kh_method *m, kh_err *err) {
     if (o->resume && o->force)
         return kh_fail(err, CLI_USAGE,
             "--resume goes on with a run and --force writes over it; give one of them");
@@ -267,30 +335,164 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     if (cli_ranks && m->access == KH_ACCESS_WEIGHTS)
         kh_log(&cli_hooks, KH_WARN, "--method %s computes gradients, which rank 0 does alone",
             m->name);
+    return 0;
+}
+
+/* The task that is named, or that a run being resumed has made; none: one is to be made. */
+static int open_task(tune *u, kh_err *err) {
+    const tune_opts *o = u->o;
+    if (o->task)
+        return kh_task_open(&u->opened, o->task, err);
+    u->made = true;
+    char *path = kh_path_join(o->out, "task.json");
+    int rc = path ? 0 : kh_fail_memory(err);
+    if (rc == 0 && o->resume && kh_file_exists(path))
+        rc = kh_task_open(&u->opened, path, err);
+    kh_free(path);
+    return rc;
+}
+
+/* What was found in the data, at once: the rest takes a while. */
+static void say_rows(const tune *u) {
+    const tune_opts *o = u->o;
+    kh_dataset *test;
+    kh_dataset_opts read = {
+        .task = u->opened ? &u->task : NULL, .skip_bad_rows = o->skip, .label_names = !u->opened
+    };
+    int n_test = 0;
+    if (kh_test_open(&test, o->data, o->shots, o->seed, &read, NULL) == 0)
+        n_test = kh_dataset_size(test);
+    kh_dataset_close(test);
+    fprintf(stderr, "keyhole: %s: %d classes (", o->data, kh_dataset_labels(u->split.train));
+    for (int k = 0; k < kh_dataset_labels(u->split.train); k++) {
+        const char *name = kh_dataset_label(u->split.train, k);
+        fprintf(stderr, k < 8 ? "%s%s" : k == 8 ? ", ..." : "", k ? ", " : "", name ? name : "?");
+    }
+    fprintf(stderr,
+        "); %d rows to learn from, %d to choose on, %d held out to judge (--seed %llu)\n",
+        kh_dataset_size(u->split.train), kh_dataset_size(u->split.dev), n_test,
+        (unsigned long long)o->seed);
+}
+
+static int write_task(const tune *u, kh_err *err) {
+    kh_buf json = kh_buf_init(1 << 24);
+    char *path = kh_path_join(u->o->out, "task.json");
+    kh_task_json(u->opened, &json);
+    int rc = path && !kh_buf_failed(&json) ? kh_file_write(path, json.data, json.len, err)
+                                           : kh_fail_memory(err);
+    kh_free(path);
+    kh_buf_free(&json);
+    return rc;
+}
+
+/* Made from the labels, and improved by asking a model on this machine: services cost. */
+static int make_task(tune *u, kh_err *err) {
+    const tune_opts *o = u->o;
+    char *name = cli_stem(o->data);
+    kh_task_search s = { .name = name,
+        .ask = !kh_is_url(o->model) && o->access != KH_ACCESS_LABELS && !o->dry,
+        .hooks = &cli_hooks };
+    int rc = name ? kh_task_make(&u->opened, u->plm, u->split.train, &s, err) : kh_fail_memory(err);
+    kh_free(name);
+    if (rc == 0)
+        rc = take_task(u, err);
+    if (rc != 0)
+        return rc;
+    fprintf(stderr, "keyhole: task: %s;", u->task.plain);
+    for (int k = 0; k < u->task.n_label && k < 8; k++)
+        fprintf(stderr, "%s %s", k ? "," : "", u->task.label[k].word[0]);
+    fprintf(stderr, "%s\n", u->task.n_label > 8 ? ", ..." : "");
+    return o->dry ? 0 : write_task(u, err);
+}
+
+static int open_all(tune *u, const kh_method *m, kh_err *err) {
+    const tune_opts *o = u->o;
     kh_run_opts run = {
         .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u
     };
-    int rc = o->dry ? 0 : kh_run_open(&u->run, o->out, &run, err);
+    int rc = check_options(o, m, err);
     if (rc == 0)
-        rc = kh_task_open(&u->opened, o->task, err);
-    if (rc != 0)
-        return rc;
-    u->task = *u->opened;
-    u->task.mean = u->task.mean || o->word_score;
-    if (o->chat && (rc = find_chat(u, err)) != 0)
-        return rc;
-    kh_dataset_opts read = { .task = &u->task, .skip_bad_rows = o->skip, .hooks = &cli_hooks };
-    rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
+        rc = open_task(u, err);
+    if (rc == 0 && u->opened)
+        rc = take_task(u, err);
+    kh_dataset_opts read = { .task = u->opened ? &u->task : NULL,
+        .skip_bad_rows = o->skip,
+        .label_names = !u->opened,
+        .hooks = &cli_hooks };
+    if (rc == 0 && u->made) /* before a folder is made: most mistakes are in the data */
+        rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
+    if (rc == 0 && u->made)
+        say_rows(u);
+    if (rc == 0 && !o->dry)
+        rc = cli_make_parents(o->out, err);
+    if (rc == 0 && !o->dry)
+        rc = kh_run_open(&u->run, o->out, &run, err);
+    if (rc == 0 && !u->made)
+        rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
     kh_plm_opts box = { .access = access_for(o, m),
         .precision = (kh_precision)o->precision,
         .hooks = &cli_hooks,
         .http = &o->http,
         .ranks = cli_ranks,
         .cache = (size_t)(o->cache * 1e6) };
-    if (rc == 0 && (rc = kh_plm_open(&u->plm, o->model, &box, err)) == 0)
+    if (rc == 0)
+        rc = kh_plm_open(&u->plm, o->model, &box, err);
+    if (rc == 0 && u->made && !u->opened)
+        rc = make_task(u, err);
+    if (rc == 0)
         kh_plm_has_seen(u->plm, &u->task, &cli_hooks);
     if (rc == 0 && o->chat && !kh_plm_describe(u->plm).next)
         rc = kh_fail(err, CLI_USAGE, "--chat is for decoders; %s fills masks", o->model);
+    return rc;
+}
+
+/* The options that a posterior was made with, from its JSON object, for the method's own struct. */
+static int read_options(const kh_method *m, void *opts, const char *json, kh_err *err) {
+    const char *key;
+    json_t *value, *root = json ? json_loads(json, 0, NULL) : NULL;
+    int rc = 0;
+    json_object_foreach(root, key, value) {
+        const kh_opt *row = kh_opts_find(m->opts, key, strlen(key));
+        char *text = json_is_string(value) ? kh_strdup(json_string_value(value))
+                                           : json_dumps(value, JSON_ENCODE_ANY);
+        if (row && row->type != KH_OPT_LIST && text && !json_is_null(value) && rc == 0)
+            rc = kh_opts_set(row, opts, text, err);
+        if (json_is_string(value))
+            kh_free(text);
+        else
+            free(text);
+    }
+    json_decref(root);
+    return rc;
+}
+
+/* Cross-fitting costs as many runs as there are folds: it is for the methods without a search. What
+ * was found by auto is cross-fitted by the method that found it. */
+static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
+    const tune_opts *o = u->o;
+    const kh_method *m;
+    kh_buf lines = kh_buf_init(1 << 28);
+    char *path = kh_path_join(o->out, KH_CROSSFIT_NAME);
+    int rc = path ? kh_method_find(&m, kh_posterior_describe(u->posterior).method, err)
+                  : kh_fail_memory(err);
+    void *opts = rc == 0 ? kh_calloc(1, m->opts_size + 1) : NULL;
+    if (rc == 0 && !opts)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        unlink(path); /* of a run before */
+        kh_opts_init(m->opts, opts);
+        rc = read_options(m, opts, u->posterior->options, err);
+    }
+    if (rc == 0 && !m->soft && m != &kh_method_model_tuning && !kh_is_url(o->model))
+        rc = kh_crossfit(
+            &lines, m, opts, u->plm, &u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
+    if (rc == 0 && lines.len > 0)
+        rc = kh_file_write(path, lines.data, lines.len, err);
+    if (opts)
+        kh_opts_free(m->opts, opts);
+    kh_free(opts);
+    kh_buf_free(&lines);
+    kh_free(path);
     return rc;
 }
 
@@ -309,8 +511,8 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .hooks = &hooks,
         .record = record,
         .user = u,
-        .model = o->model,
-        .data = o->data,
+        .model = u->model,
+        .data = u->data,
         .folder = o->out,
         .shots = o->shots,
         .run = u->run,
@@ -325,20 +527,46 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         return o->dry ? rc : say_interrupted(u, err);
     if (rc == 0)
         rc = kh_posterior_save(u->posterior, o->out, err);
-    return rc == 0 ? kh_run_finish(u->run, err) : rc;
+    if (rc == 0)
+        rc = kh_run_finish(u->run, err);
+    return rc == 0 && u->made && o->eval ? cross_fit(u, &t, err) : rc;
+}
+
+/* The held-out rows, if there are any. */
+enum { JUDGED_MOST = 2000 };
+
+static int judge(tune *u, kh_err *err) {
+    kh_err own = { 0 };
+    if (!u->made || !u->o->eval)
+        return 0;
+    int rc = cli_judge(&u->judged, u->posterior, u->plm, u->o->out, JUDGED_MOST, &own);
+    if (rc == KH_EMISSING) {
+        kh_log(&cli_hooks, KH_WARN, "not judged: %s", own.msg);
+        kh_eval_clear(&u->judged.eval);
+        u->judged.eval.o = NULL;
+        return 0;
+    }
+    return rc == 0 ? 0 : kh_fail(err, rc, "%s", own.msg);
 }
 
 static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
-    (void)n_args, (void)args;
     tune u = { .o = opts };
     const kh_method *m;
-    int rc = kh_method_find(&m, u.o->method, err);
+    int rc = settle(&u, n_args, args, err);
+    if (rc == 0)
+        rc = kh_method_find(&m, u.o->method, err);
     if (rc == 0)
         rc = open_all(&u, m, err);
     if (rc == 0)
         rc = run_method(&u, m, err);
     if (rc == 0)
+        rc = judge(&u, err);
+    if (rc == 0)
         rc = print_summary(&u, err);
+    cli_judged_free(&u.judged);
+    kh_free(u.model);
+    kh_free(u.data);
+    kh_free(u.out);
     kh_run_close(u.run);
     kh_posterior_free(u.posterior);
     kh_plm_close(u.plm);
@@ -349,9 +577,14 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
 
 const cli_command cmd_tune = {
     .name = "tune",
-    .args = "",
+    .args = "[DATA]",
+    .max_args = 1,
     .summary = "Make a classifier of a frozen model and a few labelled rows",
     .text =
+        "One file of labelled texts (CSV, TSV or JSONL with the columns text and label) is\n"
+        "enough: a task is made from its labels, some rows are held out, and what comes out is\n"
+        "judged on them. All else has a default.\n\n"
+        "  keyhole tune tickets.csv                       makes the folder tickets-run\n\n"
         "The model is asked, never opened: no gradients, except by prompt-tuning,\n"
         "p-tuning-v2, model-tuning, feature-mlp and feature-bilstm, which show what the\n"
         "closed box costs. What comes out is a posterior, one or many soft prompts with\n"

@@ -73,12 +73,17 @@ static void print_words(FILE *out, const kh_opt *row) {
         fprintf(out, "  %-24s  ", words);
 }
 
+/* A default that is worth printing; -1 stands for one that the help puts in words. */
+static bool has_default(const kh_opt *row) {
+    return row->value && *row->value && row->type != KH_OPT_FLAG && strcmp(row->value, "-1") != 0;
+}
+
 static void print_option(FILE *out, const kh_opt *row) {
     print_words(out, row);
     fputs(row->help, out);
     if (row->required)
         fputs(" (needed)", out);
-    else if (row->value && row->type != KH_OPT_FLAG && *row->value)
+    else if (has_default(row))
         fprintf(out, " (%s)", row->value);
     if (many_choices(row))
         print_choices(out, row->arg);
@@ -173,7 +178,7 @@ static void man_options(FILE *out, const kh_opt *rows) {
         roff(out, row->help);
         if (row->required)
             fputs(" (needed)", out);
-        else if (row->value && *row->value && row->type != KH_OPT_FLAG) {
+        else if (has_default(row)) {
             fputs(" (default: ", out);
             roff(out, row->value);
             fputs(")", out);

@@ -3,10 +3,12 @@
 #include "cli.h"
 #include "monitor.h"
 #include "launcher.h"
+#include "suggest.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/json_out.h"
 #include "plm/hub.h"
 
 #include <stdlib.h>
@@ -111,6 +113,15 @@ static int must_stop(void *user) {
 
 const kh_hooks cli_hooks = { .progress = show_progress, .log = show_log, .stop = must_stop };
 
+int cli_print_json(kh_json_out *j, FILE *to, kh_err *err) {
+    int rc = kh_json_out_done(j) ? 0 : kh_fail_memory(err);
+    kh_buf_char(j->out, '\n');
+    if (rc == 0 && !kh_buf_failed(j->out))
+        fwrite(j->out->data, 1, j->out->len, to);
+    kh_buf_free(j->out);
+    return rc;
+}
+
 int cli_read_line(FILE *in, kh_buf *line, kh_err *err) {
     if (line->max == 0)
         *line = kh_buf_init((size_t)64 << 20);
@@ -150,6 +161,7 @@ typedef struct parsed {
     void *opts;
     cli_variant variant; /* name NULL: none */
     void *variant_opts;
+    bool named; /* the variant was named, not the standard one */
     common_opts common;
     char **args; /* positional ones, moved to the front of argv */
     int n_args;
@@ -179,8 +191,12 @@ static int unknown_variant(const cli_variants *v, const char *name, kh_err *err)
     cli_variant each;
     for (int i = 0; v->at(i, &each); i++)
         kh_buf_printf(&all, "%s%s", i ? ", " : "", each.name);
-    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"", v->option,
-        all.data ? all.data : "a few", name);
+    cli_suggestion s = cli_suggest(name, strlen(name));
+    for (int i = 0; v->at(i, &each); i++)
+        cli_suggest_offer(&s, each.name);
+    int rc = kh_fail(err, CLI_USAGE, "--%s takes one of %s; got \"%s\"%s%s%s", v->option,
+        all.data ? all.data : "a few", name, cli_suggested(&s) ? "; did you mean " : "",
+        cli_suggested(&s) ? cli_suggested(&s) : "", cli_suggested(&s) ? "?" : "");
     kh_buf_free(&all);
     return rc;
 }
@@ -189,6 +205,9 @@ static int unknown_variant(const cli_variants *v, const char *name, kh_err *err)
 static int choose_variant(parsed *p, char **argv, int argc, kh_err *err) {
     const cli_variants *v = p->cmd->variants;
     const char *name = v ? peek(v->option, false, argv, argc) : NULL;
+    p->named = name != NULL;
+    if (!name && v)
+        name = v->standard;
     if (!name)
         return 0;
     int i = 0;
@@ -218,10 +237,35 @@ static const kh_opt *find_row(parsed *p, const char *name, size_t n, void **into
     return row;
 }
 
+static void offer_options(cli_suggestion *s, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++)
+        cli_suggest_offer(s, row->name);
+}
+
+static int unknown_option(const parsed *p, const char *word, size_t n, kh_err *err) {
+    char hint[128] = "";
+    cli_suggestion s = cli_suggest(word, n);
+    offer_options(&s, p->cmd->opts);
+    if (p->variant_opts)
+        offer_options(&s, p->variant.opts);
+    offer_options(&s, common_table);
+    if (cli_suggested(&s))
+        snprintf(hint, sizeof hint, "; did you mean --%s?", cli_suggested(&s));
+    if (p->named)
+        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"%s", (int)n,
+            word, p->cmd->name, p->cmd->variants->option, p->variant.name, hint);
+    return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"%s", (int)n, word,
+        p->cmd->name, hint);
+}
+
 /* The option in argv[*i]: "--name value", "--name=value", "--flag", "--no-flag"; a list takes every
  * value up to the next option. Leaves *i at the last word used. */
 static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
     const char *word = argv[*i] + 2, *equals = strchr(word, '=');
+    if (strcmp(argv[*i], "-h") == 0) {
+        p->common.help = true;
+        return 0;
+    }
     if (argv[*i][1] != '-')
         return kh_fail(err, CLI_USAGE,
             "unknown option \"%s\": options are long and start with two dashes", argv[*i]);
@@ -235,12 +279,8 @@ static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
             row = NULL;
         value = "false";
     }
-    if (!row && p->variant_opts)
-        return kh_fail(err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s --%s %s\"", (int)n,
-            word, p->cmd->name, p->cmd->variants->option, p->variant.name);
     if (!row)
-        return kh_fail(
-            err, CLI_USAGE, "unknown option --%.*s for \"keyhole %s\"", (int)n, word, p->cmd->name);
+        return unknown_option(p, word, n, err);
     if (row->type == KH_OPT_FLAG && !value)
         value = "true";
     if (!value) {
@@ -276,16 +316,25 @@ static int parse(parsed *p, char **argv, int argc, kh_err *err) {
 /* Whether a required option was given: only texts and lists can be required, and both start as
  * nothing. */
 static int check_complete(const parsed *p, kh_err *err) {
+    char missing[1024];
+    size_t used = 0;
     for (const kh_opt *row = p->cmd->opts; row && row->name; row++) {
         const void *at = (const char *)p->opts + row->offset;
         bool empty = (row->type == KH_OPT_LIST && ((const kh_strings *)at)->n == 0) ||
             (row->type == KH_OPT_TEXT && !*(const char *const *)at);
         if (row->required && empty)
-            return kh_fail(err, CLI_USAGE, "--%s %s is needed: %s", row->name, row->arg, row->help);
+            used += (size_t)snprintf(missing + used, sizeof missing - used,
+                "%s--%s %s is needed: %s", used ? "; " : "", row->name, row->arg, row->help);
+        used = used < sizeof missing ? used : sizeof missing - 1;
     }
-    if (p->n_args < p->cmd->min_args)
+    if (p->n_args < p->cmd->min_args && used == 0)
         return kh_fail(
             err, CLI_USAGE, "%s is needed after \"keyhole %s\"", p->cmd->args, p->cmd->name);
+    if (p->n_args < p->cmd->min_args)
+        return kh_fail(err, CLI_USAGE, "%s is needed after \"keyhole %s\"; %s", p->cmd->args,
+            p->cmd->name, missing);
+    if (used > 0)
+        return kh_fail(err, CLI_USAGE, "%s", missing);
     if (p->cmd->max_args >= 0 && p->n_args > p->cmd->max_args)
         return kh_fail(err, CLI_USAGE, "unexpected argument \"%s\" for \"keyhole %s\"",
             p->args[p->cmd->max_args], p->cmd->name);
@@ -317,7 +366,7 @@ int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) 
     if (rc == 0)
         rc = parse(&p, argv, argc, err);
     if (rc == 0 && p.common.help) {
-        cli_print_help(stdout, cmd, p.variant_opts ? &p.variant : NULL);
+        cli_print_help(stdout, cmd, p.named ? &p.variant : NULL);
         goto done;
     }
     if (rc == 0)
@@ -363,6 +412,21 @@ static const cli_command *find_command(int argc, char **argv, int *used, bool *f
     return NULL;
 }
 
+/* A file of rows where a command is expected is the first thing that people try. */
+static void unknown_command(const char *first, const char *second, kh_err *err) {
+    char typed[128], hint[160] = "";
+    snprintf(typed, sizeof typed, "%s%s%s", first, second ? " " : "", second ? second : "");
+    cli_suggestion s = cli_suggest(typed, strlen(typed));
+    for (const cli_command *const *c = cli_commands; *c; c++)
+        cli_suggest_offer(&s, (*c)->name);
+    if (cli_suggested(&s))
+        snprintf(hint, sizeof hint, "; did you mean \"keyhole %s\"?", cli_suggested(&s));
+    else if (access(first, R_OK) == 0)
+        snprintf(hint, sizeof hint, "; \"keyhole tune %.80s\" makes a classifier of labelled texts",
+            first);
+    kh_fail(err, CLI_USAGE, "unknown command \"%s\"%s", typed, hint);
+}
+
 static int finish(int rc, const kh_err *err, const cli_command *cmd) {
     close_bar();
     if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout))) {
@@ -386,7 +450,7 @@ static int start(int argc, char **argv) {
         cli_print_overview(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         cli_print_overview(stdout);
         return finish(0, &err, NULL);
     }
@@ -397,13 +461,13 @@ static int start(int argc, char **argv) {
     int used = 0;
     bool family;
     const cli_command *cmd = find_command(argc - 1, argv + 1, &used, &family);
-    if (!cmd && family && (argc == 2 || strcmp(argv[2], "--help") == 0)) {
+    if (!cmd && family &&
+        (argc == 2 || strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
         cli_print_family(argc == 2 ? stderr : stdout, argv[1]);
         return argc == 2 ? 2 : finish(0, &err, NULL);
     }
     if (!cmd) {
-        kh_fail(&err, CLI_USAGE, "unknown command \"%s%s%s\"", argv[1], family ? " " : "",
-            family ? argv[2] : "");
+        unknown_command(argv[1], family ? argv[2] : NULL, &err);
         return finish(CLI_USAGE, &err, NULL);
     }
     return finish(cli_run_command(cmd, argv + 1 + used, argc - 1 - used, &err), &err, cmd);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <signal.h>
 #include <string.h>
@@ -70,23 +71,23 @@ static void json_line(cli_monitor *w) {
     kh_buf b = kh_buf_init(1 << 16);
     kh_meter m = kh_plm_meter(w->plm);
     double speed = rate(w, m), left = seconds_left(w, m, speed);
-    kh_buf_text(&b, "{\"phase\":");
-    kh_json_quote(&b, w->phase, strlen(w->phase));
-    kh_buf_printf(&b,
-        ",\"done\":%ld,\"total\":%ld,\"queries\":%lld,\"replayed\":%lld,\"tokens\":%lld", w->done,
-        w->total, m.queries, m.replayed, m.tokens);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "phase", w->phase);
+    kh_json_put_int(&j, "done", w->done);
+    kh_json_put_int(&j, "total", w->total);
+    kh_json_put_int(&j, "queries", m.queries);
+    kh_json_put_int(&j, "replayed", m.replayed);
+    kh_json_put_int(&j, "tokens", m.tokens);
     if (speed > 0)
-        kh_buf_printf(&b, ",\"queries_per_second\":%.6g", speed);
+        kh_json_put_number(&j, "queries_per_second", speed, 6);
     if (left >= 0)
-        kh_buf_printf(&b, ",\"seconds_left\":%.6g", left);
+        kh_json_put_number(&j, "seconds_left", left, 6);
     if (w->price > 0)
-        kh_buf_printf(&b, ",\"cost\":%.9g", cost(w->price, m.tokens));
-    kh_buf_text(&b, ",\"line\":");
-    kh_json_quote(&b, w->note, strlen(w->note));
-    kh_buf_text(&b, "}\n");
-    if (!kh_buf_failed(&b))
-        fputs(b.data, stderr);
-    kh_buf_free(&b);
+        kh_json_put_number(&j, "cost", cost(w->price, m.tokens), 9);
+    kh_json_put_string(&j, "line", w->note);
+    kh_json_close(&j);
+    cli_print_json(&j, stderr, NULL);
 }
 
 int cli_monitor_progress(void *watch, const kh_progress *p) {
@@ -118,15 +119,21 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
     char time[32];
     double seconds = f->query_seconds * (double)f->queries;
     if (json) {
-        fprintf(out,
-            "{\"candidates\":%lld,\"queries\":%lld,\"tokens\":%lld,\"train_rows\":%d,\"dev_rows\":%"
-            "d,\"warm_up_queries\":%lld",
-            f->candidates, f->queries, f->tokens, f->train_rows, f->dev_rows, f->warm_up);
+        kh_buf b = kh_buf_init(1 << 16);
+        kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_int(&j, "candidates", f->candidates);
+        kh_json_put_int(&j, "queries", f->queries);
+        kh_json_put_int(&j, "tokens", f->tokens);
+        kh_json_put_int(&j, "train_rows", f->train_rows);
+        kh_json_put_int(&j, "dev_rows", f->dev_rows);
+        kh_json_put_int(&j, "warm_up_queries", f->warm_up);
         if (f->query_seconds > 0)
-            fprintf(out, ",\"seconds\":%.6g", seconds);
+            kh_json_put_number(&j, "seconds", seconds, 6);
         if (price > 0)
-            fprintf(out, ",\"cost\":%.9g", cost(price, f->tokens));
-        fprintf(out, "}\n");
+            kh_json_put_number(&j, "cost", cost(price, f->tokens), 9);
+        kh_json_close(&j);
+        cli_print_json(&j, out, NULL);
         return;
     }
     if (f->queries == 0) {

@@ -165,7 +165,26 @@ static int take_data(cli_rows *r, int n_line, const kh_row **rows, int *n, kh_er
     return 1;
 }
 
+/* Texts of the command line are lines of text, whatever --format says; "line" counts them. */
+static int take_arguments(cli_rows *r, const kh_row **rows, int *n, kh_err *err) {
+    if (r->line == r->n_text)
+        return 0;
+    r->name = "command line";
+    if (!kh_grow(&r->row, &r->cap, (size_t)r->n_text, sizeof *r->row))
+        return kh_fail_memory(err);
+    for (*n = 0; *n < r->n_text; ++*n) {
+        r->line++;
+        int rc = read_text(r, r->text_arg[*n], strlen(r->text_arg[*n]), &r->row[*n], err);
+        if (rc != 0)
+            return rc;
+    }
+    *rows = r->row;
+    return 1;
+}
+
 int cli_rows_next(cli_rows *r, const kh_row **rows, int *n, kh_err *err) {
+    if (r->n_text > 0)
+        return take_arguments(r, rows, n, err);
     int n_line, n_full, rc = r->in ? 0 : open_rows(r, err);
     while (rc == 0) {
         rc = collect(r, &n_line, &n_full, err);

@@ -22,6 +22,8 @@ enum {
 };
 
 typedef struct cli_rows {
+    char **text_arg; /* [n_text] texts given on the command line; then there is no file */
+    int n_text;
     const char *path; /* NULL: standard input */
     int format;       /* auto: by the file's extension; standard input is text */
     const kh_task *task;

@@ -295,6 +295,8 @@ typedef struct kh_dataset_opts { /* {0} is the default */
                             refused */
     bool ignore_labels; /* with unlabelled: a column of labels is passed over, whatever stands in it
                          */
+    bool label_names;   /* labels are names even where they are digits, unless the file or labels.txt
+                           names the numbers */
     long lines_before;  /* for a part of a file: lines left out between the header, if there is one,
                            and the rows */
     bool newline_escape; /* as the task's */
@@ -347,11 +349,14 @@ typedef struct kh_split {
 /* The few-shot split of a folder: `shots` rows of each class for train, as many for dev. Ready-made
  * files for (shots, seed) are read as they are. Otherwise the rows of train are shuffled by the
  * seed and walked: the first `shots` of each class make train, the next make dev. shots = 0 takes
- * the files train and dev whole. */
+ * the files train and dev whole. `dir` may be one file of rows: it is shuffled and walked the same
+ * way, and with shots = 0 three fifths of each class make train (1,000 rows at most in all) and one
+ * fifth dev (500). */
 KH_API int kh_split_open(
     kh_split *out, const char *dir, int shots, uint64_t seed, const kh_dataset_opts *, kh_err *err);
 KH_API void kh_split_close(kh_split *);
-/* The rows to judge on: the folder's test file. shots and seed say where to look for it in LM-BFF's
+/* The rows to judge on: the folder's test file, or the rows of one file that kh_split_open leaves.
+ * shots and seed say where to look for it in LM-BFF's
  * tree. */
 KH_API int kh_test_open(kh_dataset **out, const char *dir, int shots, uint64_t seed,
     const kh_dataset_opts *, kh_err *err);
@@ -1031,9 +1036,17 @@ typedef struct kh_selector {
     double coverage; /* what to expect: n_accepted / n, */
     double coverage_low, coverage_high; /* and its Clopper-Pearson interval of level 1 - delta */
     int n_needed; /* the fewest accepted rows, all right, that could show max_risk */
+    bool estimate; /* max_risk is no promise: it is what the rows suggest (kh_selector_ladder) */
 } kh_selector;
 KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n,
     double max_risk, double delta, kh_err *err);
+
+/* The tightest of the risks 5, 10, 20 and 30 % that the rows can promise: with probability 1 - delta
+ * the promise that is made holds, the choice among risks included. Where none can be promised, the
+ * threshold that the rows suggest, marked as an estimate: it answers something, and max_risk is what
+ * to expect. doc/judging.md, [20a]. */
+KH_API int kh_selector_ladder(
+    kh_selector *out, const double *u, const bool *good, int n, double delta, kh_err *err);
 
 /* The smallest threshold t such that a new row of the same distribution has u <= t with probability
  * >= keep; INFINITY if n rows are too few to say so. */
@@ -1062,11 +1075,13 @@ KH_API double kh_conformal_tie(uint64_t seed, int row);
 
 /* All three for one classifier, fitted on its development rows and kept in its folder as
  * decisions.json. */
+enum { KH_RISK_LADDER = -1 };
+
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
     kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are
                          known, and else `score` */
-    double max_risk;  /* 0: no threshold for abstaining */
+    double max_risk;  /* 0: no threshold for abstaining; KH_RISK_LADDER: the tightest of a ladder */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
     bool per_class;   /* their promise holds within every class */
@@ -1074,19 +1089,23 @@ typedef struct kh_decision_opts {
     uint64_t seed;    /* of ties in conformal sets */
 } kh_decision_opts;
 KH_API kh_decision_opts kh_decision_defaults(
-    void); /* 1 - max p, energy, 0.1, 0.1, 0.1, not per class, 0.95, 0 */
+    void); /* 1 - max p, energy, the ladder, 0.1, 0.1, not per class, 0.95, 0 */
 
 typedef struct kh_decisions {
-    kh_decision_opts opts;  /* foreign: what it came to be */
+    kh_decision_opts opts;  /* foreign, max_risk: what they came to be */
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
     double ood; /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
+    bool by_ladder;    /* max_risk was not asked for */
+    char warning[512]; /* why the classifier is of no use; empty: it is of some */
 } kh_decisions;
 
 /* energy [dev->n] of the same rows; NULL: not known. */
 KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
     const kh_decision_opts *, kh_err *err);
+/* Fits the threshold for abstaining again, on answers to other rows that were not learned from. */
+KH_API int kh_decisions_select(kh_decisions *, const kh_answers *, kh_err *err);
 KH_API void kh_decisions_free(kh_decisions *);
 /* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING
  * if it has none, with KH_EMISMATCH if the posterior has changed since. Free what was fitted or
@@ -1173,14 +1192,17 @@ KH_API int kh_calibrator_save(const kh_calibrator *, const char *path, kh_err *e
 typedef enum kh_eval_split { KH_EVAL_TEST, KH_EVAL_DEV, KH_EVAL_TRAIN } kh_eval_split;
 
 typedef struct kh_eval_opts {
-    /* The rows, labelled: of a data folder (NULL: the one of tuning), or of memory. `dev` are the
-     * rows that decisions are fitted on; without them there are no decisions. */
+    /* The rows, labelled: of a data folder or a file (NULL: that of tuning, and of a file the rows
+     * held out; of another file all), or of memory. `dev` are the rows that decisions are fitted on;
+     * without them there are no decisions. */
     const char *data;
+    const char *run; /* the posterior's folder, for cross-fitted answers; NULL: none */
+    bool compare;    /* ask the template alone, too, to tell whether the classifier is worse */
     const kh_dataset *test, *dev; /* not NULL: `data` is not read for these */
     int split;                    /* kh_eval_split: which rows of the folder are judged */
     int rows;                     /* judge at most so many, drawn by the seed; 0: all */
-    kh_strings ood; /* out-of-distribution rows: NAME=DIR, a task and where its rows are; or DIR,
-                       rows for the template of the classifier */
+    kh_strings ood; /* out-of-distribution rows: NAME=DIR, a task and where its rows are; or a folder
+                       or file, rows for the template of the classifier, whatever their labels */
     kh_decision_opts decide;
     kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
     uint64_t seed;               /* of rows drawn */

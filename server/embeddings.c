@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/json_out.h"
 #include "model/engine.h"
 #include "plm/backend.h"
 
@@ -74,20 +75,27 @@ static void run(kh_server *s, kh_call **calls, int n) {
     float *hidden = kh_malloc(((size_t)s->limits.max_len + 1) * H * sizeof *hidden);
     int rc = hidden ? 0 : kh_fail_memory(&err);
     (void)n;
-    kh_reply_text(c, 200, NULL, "{\"object\":\"list\",\"model\":");
-    kh_buf *b = &c->reply.body;
-    kh_json_quote(b, s->what.name, strlen(s->what.name));
-    kh_buf_text(b, ",\"data\":[");
+    kh_reply_text(c, 200, NULL, "");
+    kh_json_out j = kh_json_out_init(&c->reply.body, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "object", "list");
+    kh_json_put_string(&j, "model", s->what.name);
+    kh_json_open_array(&j, "data");
     for (int i = 0; i < in->n && rc == 0; i++) {
         float *mean = hidden + (size_t)s->limits.max_len * H;
         rc = embed(s, &in->ids[i], hidden, mean, &err);
-        kh_buf_printf(
-            b, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":[", i ? "," : "", i);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "object", "embedding");
+        kh_json_put_int(&j, "index", i);
+        kh_json_open_array(&j, "embedding");
         for (size_t k = 0; k < H && rc == 0; k++)
-            kh_buf_printf(b, "%s%.9g", k ? "," : "", (double)mean[k]);
-        kh_buf_text(b, "]}");
+            kh_json_put_number(&j, NULL, (double)mean[k], 9);
+        kh_json_close(&j);
+        kh_json_close(&j);
     }
-    kh_buf_text(b, "]}\n");
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&c->reply.body, '\n');
     if (rc != 0)
         kh_reply_err(c, &err);
     kh_free(hidden);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/json_out.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +70,17 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
     const char *type = status == 429 || status == 503 ? "overloaded_error"
         : status >= 500                               ? "server_error"
                                                       : "invalid_request_error";
-    kh_reply_text(c, status, NULL, "{\"error\":{\"message\":");
-    kh_json_quote(&c->reply.body, text, strlen(text));
-    kh_buf_printf(&c->reply.body, ",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", type, status);
+    kh_reply_text(c, status, NULL, "");
+    kh_json_out j = kh_json_out_init(&c->reply.body, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_open_object(&j, "error");
+    kh_json_put_string(&j, "message", text);
+    kh_json_put_string(&j, "type", type);
+    kh_json_put_null(&j, "param");
+    kh_json_put_int(&j, "code", status);
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&c->reply.body, '\n');
     c->reply.retry = status == 429 || status == 503;
 }
 

@@ -73,7 +73,7 @@ cp -r "$here/bbt" "$here/broken" && dd if=/dev/zero of="$here/broken/run.sqlite"
 ok a_damaged_journal says 1 "run.sqlite: damaged, or not a database" "${bbt[@]}" --out "$here/broken" --resume
 ok which_force_replaces run 0 "${bbt[@]}" --out "$here/broken" --force
 cp -r "$here/bbt" "$here/newer" && printf '\0\0\0\143' | dd of="$here/newer/run.sqlite" bs=1 seek=60 conv=notrunc 2>/dev/null
-ok a_newer_journal says 1 "written by a newer keyhole (schema 99, this one knows 1)" "${bbt[@]}" --out "$here/newer" --resume
+ok a_newer_journal says 1 "written by a newer keyhole (schema 99, this one knows 2)" "${bbt[@]}" --out "$here/newer" --resume
 ok nor_is_it_listed says 0 "written by a newer keyhole" runs "$here/newer"
 if [ "$(id -u)" -eq 0 ]; then
     n=$((n + 1))

@@ -139,8 +139,8 @@ ok unknown_method $?
 run 2 tune --method bbt "${common[@]}" --kl-weight 1 --out "$work/none" &&
     says err 'unknown option --kl-weight for "keyhole tune --method bbt"'
 ok options_of_another_method $?
-run 2 tune "${common[@]}" --out "$work/none" && says err "--method NAME is needed"
-ok method_is_needed $?
+run 2 tune --method bbt --model "$model" && says err "data is needed: a file of labelled texts" && says err "--task (made from the labels)"
+ok data_is_needed_and_all_else_is_named $?
 run 1 tune --method bbt "${common[@]}" --dim 161 --out "$work/none" && says err "dimension 161 is larger than the prompt itself"
 ok dimension_too_large $?
 run 1 tune --method bbt "${common[@]}" --access labels --out "$work/none" &&
@@ -189,7 +189,7 @@ ok predict_csv $?
 sed 's/.*/{"text":"&","label":"whatever"}/' "$work/in" >"$work/rows.jsonl" && run 0 predict "$work/bbt" "$work/rows.jsonl" &&
     sed 's/"line":[0-9]*,//' "$work/out" | cmp - "$work/a"
 ok predict_jsonl $?
-run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --text && [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
+run 0 predict "$work/bbt" "$data/test.tsv" --output tsv --with-text && [ "$(head -1 "$work/out")" = "$(printf 'line\tlabel\tconfidence\tentropy\tambiguity\tdisagreement\tabstain\tset\tenergy\tood_score\tood\tp_bad\tp_good\ttext')" ] &&
     [ "$(awk -F'\t' 'NF == 14' "$work/out" | wc -l)" -eq 25 ] && [ "$(sed -n '2p' "$work/out" | cut -f 1)" = 2 ]
 ok tsv_output $?
 run 0 predict "$work/bbt" "$data/test.tsv" --output probs && cp "$work/out" "$work/in" && run 0 metrics - && says out "accuracy" &&
@@ -201,7 +201,7 @@ run 1 predict "$work/manual" "$work/long.tsv" && says err "long.tsv:702:" && [ "
     run 0 predict "$work/manual" "$work/fine.tsv" && [ "$(wc -l <"$work/out")" -eq 700 ] && says out '"line":701,'
 ok long_files_in_parts $?
 printf 'text\n"the boats\nwere ""green"""\n"small"\n' >"$work/quoted.csv" &&
-    run 0 predict "$work/manual" "$work/quoted.csv" --text && [ "$(wc -l <"$work/out")" -eq 2 ] &&
+    run 0 predict "$work/manual" "$work/quoted.csv" --with-text && [ "$(wc -l <"$work/out")" -eq 2 ] &&
     says out '"text":"the boats\nwere \"green\""'
 ok line_breaks_in_quotes $?
 printf 'one\n\nthree\n' >"$work/in" && run 0 predict "$work/manual" && [ "$(wc -l <"$work/out")" -eq 3 ]

@@ -79,7 +79,7 @@ static void journalling_costs_little(void **state) {
         fail_msg("%s", err.msg);
     timed t = { .tape = kh_run_cache(run) };
     double opened = cpu() - start;
-    kh_answer_cache tape = { timed_stop, timed_known, timed_recall, timed_record, &t };
+    kh_answer_cache tape = { timed_stop, timed_known, timed_recall, timed_record, &t, NULL };
     kh_plm_set_cache(plm, &tape);
     if (kh_tune(&p, "bbt", SET, plm, task, train, dev, &o, &err) != 0)
         fail_msg("%s", err.msg);

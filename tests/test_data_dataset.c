@@ -450,8 +450,8 @@ static void malformed_tables(void **state) {
         { "x.csv", "label,text\n0,\"a\"b\n", 2,
             "x.csv:2: text follows the closing quote of field 2" },
         { "x.tsv", "a\tb\n0\tc\n", 1,
-            "x.tsv:1: no text column; the names looked for are text, sentence" },
-        { "x.tsv", "text\nx\n", 1, "x.tsv:1: no label column; the names looked for are label" },
+            "x.tsv:1: no text column among \"a\", \"b\"; call it \"text\"" },
+        { "x.tsv", "text\nx\n", 1, "x.tsv:1: no label column among \"text\"; call it \"label\"" },
         { "x.tsv", "label\ttext_a\n0\tc\n", 1,
             "x.tsv:1: no column \"text_b\", which the other text column calls for" },
         { "x.tsv", "label\thypothesis\n0\tc\n", 1, "x.tsv:1: no column \"premise\"" },
@@ -523,8 +523,45 @@ static void nul_bytes_and_utf16(void **state) {
         "x.tsv", "label\ttext\n0\ta\0b\n", 17, NULL, 2, "x.tsv:2: the row holds a NUL byte");
     refused_bytes(
         "x.csv", "label,text\n0,\"a\0b\"\n", 19, NULL, 2, "x.csv:2: the row holds a NUL byte");
-    refused_bytes("x.tsv", "\xFF\xFEl\0a\0b\0", 8, NULL, 1, "x.tsv:1: the row holds a NUL byte");
+    refused_bytes("x.tsv", "\xFF\xFEl\0a\0b\0", 8, NULL, 1, "x.tsv:1: the file is UTF-16");
     refused_bytes("x.tsv", "\xFF\xFEl\n", 4, NULL, 1, "x.tsv:1: the file is UTF-16");
+}
+
+static void files_that_are_no_text_are_named(void **state) {
+    (void)state;
+    refused_bytes("x.xlsx", "PK\x03\x04zip", 7, NULL, 0, "x.xlsx: this is an Excel workbook");
+    refused_bytes("x.csv", "\x1F\x8B\x08", 3, NULL, 0, "x.csv: this is compressed by gzip");
+    refused_bytes("x.csv", "l\0a\0b\0e\0l\0,\0t\0e\0x\0t\0", 20, NULL, 1, "iconv -f UTF-16");
+    refused_bytes("x.parquet", "PAR1....", 8, NULL, 0, "a Parquet file, not a text file; export");
+}
+
+/* Excel's semicolons, no header, a header of unknown names; the label first or last. */
+static void layouts_are_told_from_the_rows(void **state) {
+    (void)state;
+    static const char *const files[] = {
+        "text;label\n\"one; two\";b\nthree, four;a\n",
+        "one; two,b\nthree,a\nfour,b\nfive,a\nsix,b\n",
+        "complaint,department\none; two,b\nthree,a\nfour,b\nfive,a\nsix,b\nseven,a\n",
+        "b,one; two\na,three\nb,four\na,five\nb,six\n",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        kh_dataset *d = read_as("x.csv", files[i], NULL);
+        assert_int_equal(kh_dataset_labels(d), 2);
+        assert_string_equal(kh_dataset_label(d, 0), "a");
+        assert_row(d, 0, 1, "one; two", NULL);
+        kh_dataset_close(d);
+    }
+}
+
+/* Ratings from 1 to 3 are three classes, not four of which one is empty. */
+static void digits_may_be_names(void **state) {
+    (void)state;
+    kh_dataset *d =
+        read_as("x.csv", "text,label\na,1\nb,3\nc,2\n", &(kh_dataset_opts){ .label_names = true });
+    assert_int_equal(kh_dataset_labels(d), 3);
+    assert_string_equal(kh_dataset_label(d, 0), "1");
+    assert_row(d, 1, 2, "b", NULL);
+    kh_dataset_close(d);
 }
 
 static void over_long_rows(void **state) {
@@ -838,6 +875,9 @@ int main(void) {
         cmocka_unit_test(malformed_jsonl),
         cmocka_unit_test(deep_json_is_refused),
         cmocka_unit_test(nul_bytes_and_utf16),
+        cmocka_unit_test(files_that_are_no_text_are_named),
+        cmocka_unit_test(layouts_are_told_from_the_rows),
+        cmocka_unit_test(digits_may_be_names),
         cmocka_unit_test(over_long_rows),
         cmocka_unit_test(one_text_or_two_must_suit_the_task),
         cmocka_unit_test(unknown_labels_of_a_task),

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "data/dataset.h"
 #include "data/folder.h"
+#include "data/stats.h"
 
 #include <sys/stat.h>
 
@@ -128,6 +129,33 @@ static void a_known_draw_stays_what_it_was(void **state) {
     kh_split_close(&s);
 }
 
+/* One file gives all three parts, without a row in two of them. */
+static void one_file_is_shared_out(void **state) {
+    (void)state;
+    put_train("one.tsv", 2, 10);
+    kh_err err = { 0 };
+    kh_split s;
+    kh_dataset *test;
+    static const int SHOTS[] = { 0, 3 }, TRAIN[] = { 12, 6 }, DEV[] = { 4, 6 };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kh_split_open(&s, in_root("one.tsv"), SHOTS[i], 13, NULL, &err), 0);
+        assert_int_equal(kh_test_open(&test, in_root("one.tsv"), SHOTS[i], 13, NULL, &err), 0);
+        int train = kh_dataset_size(s.train), dev = kh_dataset_size(s.dev);
+        assert_int_equal(train, TRAIN[i]);
+        assert_int_equal(dev, DEV[i]);
+        assert_int_equal(train + dev + kh_dataset_size(test), 20);
+        int n;
+        assert_int_equal(kh_dataset_overlap(s.train, test, &n, &err), 0);
+        assert_int_equal(n, 0);
+        kh_split_close(&s);
+        kh_dataset_close(test);
+    }
+    assert_int_equal(kh_test_open(&test, in_root("one.tsv"), 5, 13, NULL, &err), KH_EMISSING);
+    assert_says(&err, "leave no row to judge on; use fewer --shots");
+    assert_int_equal(kh_split_open(&s, in_root("one.tsv"), 9, 13, NULL, &err), KH_EFORMAT);
+    assert_says(&err, "--shots 5 would do");
+}
+
 static void a_class_with_too_few_rows_is_named(void **state) {
     (void)state;
     put("few/train.tsv", "label\ttext\n0\ta\n0\tb\n1\tc\n0\td\n0\te\n");
@@ -135,7 +163,7 @@ static void a_class_with_too_few_rows_is_named(void **state) {
     kh_split s;
     assert_int_equal(kh_split_open(&s, in_root("few"), 2, 13, NULL, &err), KH_EFORMAT);
     assert_says(
-        &err, "few/train.tsv: class 1 has 1 rows; 2 shots for train and as many for dev need 4");
+        &err, "few/train.tsv: class 1 has 1 row; 2 shots for train and as many for dev need 4");
     put("few/labels.txt", "neg\npos\nneutral\n");
     put_train("few/train.tsv", 2, 10);
     assert_int_equal(kh_split_open(&s, in_root("few"), 2, 13, NULL, &err), KH_EFORMAT);
@@ -251,9 +279,9 @@ static void folders_without_what_is_needed(void **state) {
     assert_int_equal(kh_test_open(&d, in_root("bare"), 16, 13, NULL, &err), KH_EMISSING);
     assert_says(&err, "bare: no test.tsv, test.csv or test.jsonl to judge on");
     assert_int_equal(kh_split_open(&s, in_root("nowhere"), 16, 13, NULL, &err), KH_EMISSING);
-    assert_says(&err, "nowhere: there is no such folder");
+    assert_says(&err, "nowhere: there is no such file or folder");
     assert_int_equal(kh_test_open(&d, in_root("nowhere"), 0, 0, NULL, &err), KH_EMISSING);
-    assert_says(&err, "nowhere: there is no such folder");
+    assert_says(&err, "nowhere: there is no such file or folder");
 }
 
 static void splits_of_a_folder_are_listed_in_order(void **state) {
@@ -336,6 +364,7 @@ int main(void) {
         cmocka_unit_test(a_draw_may_use_up_every_row),
         cmocka_unit_test(the_seed_alone_decides_the_draw),
         cmocka_unit_test(a_known_draw_stays_what_it_was),
+        cmocka_unit_test(one_file_is_shared_out),
         cmocka_unit_test(a_class_with_too_few_rows_is_named),
         cmocka_unit_test(ready_made_splits_are_read_as_they_are),
         cmocka_unit_test(half_a_ready_made_split_is_refused),

@@ -89,7 +89,7 @@ static void fit_is_what_its_parts_are(void **state) {
         u[i] = kh_uncertainty(KH_SCORE_MAXP, p + 2 * i, K);
         good[i] = kh_predicted(p + 2 * i, K) == label[i];
     }
-    assert_int_equal(kh_selector_fit(&s, u, good, N, 0.1, 0.1, NULL), 0);
+    assert_int_equal(kh_selector_ladder(&s, u, good, N, 0.1, NULL), 0);
     assert_int_equal(kh_ood_threshold(&t, u, N, 0.95, NULL), 0);
     assert_true(d.selector.threshold == s.threshold && s.n_accepted > 0);
     assert_true(d.ood == t && isfinite(t));

@@ -143,6 +143,14 @@ static void roberta_bf16(void **state) {
     (void)state;
     check_model("roberta-bf16", 1);
 }
+static void electra(void **state) {
+    (void)state;
+    check_model("electra", 4);
+}
+static void albert(void **state) {
+    (void)state;
+    check_model("albert", 4);
+}
 static void distilbert(void **state) {
     (void)state;
     check_model("distilbert", 1);
@@ -386,6 +394,27 @@ static void lower_precisions_stay_near(void **state) {
 
 /* ---------------------------------------------------------------------------------- complaints */
 
+/* A soft prompt has the width of hidden states, so that it cannot stand for words of another. */
+static void words_of_another_width(void **state) {
+    (void)state;
+    kh_engine *e = open_engine(VECTORS "albert", KH_F32);
+    int32_t id[] = { 2, 5, 6, 7 };
+    float prompt[32] = { 0 }, out[4 * 32];
+    kh_err err;
+    kh_single text;
+    kh_single_init(&text, id, 4);
+    text.batch.n_slot = 1;
+    text.slot = 1;
+    kh_question q = {
+        .batch = &text.batch, .inject = KH_INJECT_EMBED_INPLACE, .prompt = prompt, .n_prompt = 1
+    };
+    assert_int_equal(kh_engine_hidden(e, &q, 0, out, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "models of type albert have word embeddings of a width of their own");
+    q.inject = KH_INJECT_POST_LN_ADD;
+    assert_int_equal(kh_engine_hidden(e, &q, 0, out, &err), 0);
+    kh_engine_free(e);
+}
+
 static void wrong_questions_are_refused(void **state) {
     (void)state;
     kh_engine *e = open_engine(VECTORS "roberta", KH_F32),
@@ -469,11 +498,14 @@ int main(void) {
         cmocka_unit_test(roberta_f16),
         cmocka_unit_test(roberta_bf16),
         cmocka_unit_test(distilbert),
+        cmocka_unit_test(electra),
+        cmocka_unit_test(albert),
         cmocka_unit_test(scores_are_the_reference_s),
         cmocka_unit_test(many_sequences_are_each_of_them),
         cmocka_unit_test(words_of_several_tokens),
         cmocka_unit_test(bits_depend_on_nothing_else),
         cmocka_unit_test(lower_precisions_stay_near),
+        cmocka_unit_test(words_of_another_width),
         cmocka_unit_test(wrong_questions_are_refused),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -53,6 +53,30 @@ static void refuse_config(const char *text, int code, const char *sentence) {
     assert_says(&err, sentence);
 }
 
+/* Embeddings of a width of their own: what is missing, and what ALBERT could be but is not here. */
+static void widths_that_are_refused(void **state) {
+    (void)state;
+    static const char sizes[] = "\"vocab_size\":99,\"hidden_size\":32,\"num_hidden_layers\":2,"
+                                "\"num_attention_heads\":4,\"intermediate_size\":64,"
+                                "\"max_position_embeddings\":40";
+    static const struct {
+        const char *more, *sentence;
+        int code;
+    } cases[] = {
+        { "\"model_type\":\"electra\"", "\"embedding_size\" is missing", KH_EFORMAT },
+        { "\"model_type\":\"albert\",\"embedding_size\":0", "\"embedding_size\" must be a whole",
+            KH_EFORMAT },
+        { "\"model_type\":\"albert\",\"embedding_size\":16,\"num_hidden_groups\":2",
+            "\"num_hidden_groups\" is 2 and \"inner_group_num\" 1; only 1 and 1 are computed",
+            KH_EUNSUPPORTED },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{%s,%s}", sizes, cases[i].more);
+        refuse_config(text, cases[i].code, cases[i].sentence);
+    }
+}
+
 static void configs_that_are_refused(void **state) {
     (void)state;
     refuse_config("", KH_EFORMAT, "not valid JSON");
@@ -618,6 +642,7 @@ static void random_models_that_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_that_are_refused),
+        cmocka_unit_test(widths_that_are_refused),
         cmocka_unit_test(decoders_that_are_refused),
         cmocka_unit_test(configs_that_are_understood),
         cmocka_unit_test(configs_survive_a_round_trip),

@@ -134,6 +134,14 @@ static void roberta_in_shards(void **state) {
     (void)state;
     check_model("roberta-shards", 1);
 }
+static void electra(void **state) {
+    (void)state;
+    check_model("electra", 4);
+}
+static void albert(void **state) {
+    (void)state;
+    check_model("albert", 4);
+}
 static void distilbert(void **state) {
     (void)state;
     check_model("distilbert", 1);
@@ -310,6 +318,8 @@ int main(void) {
         cmocka_unit_test(roberta_bf16),
         cmocka_unit_test(roberta_in_shards),
         cmocka_unit_test(distilbert),
+        cmocka_unit_test(electra),
+        cmocka_unit_test(albert),
         cmocka_unit_test(logits_of_chosen_tokens_are_those_of_all),
         cmocka_unit_test(prompts_that_change_nothing),
         cmocka_unit_test(places_of_ids),

@@ -296,7 +296,7 @@ static void energies_are_kept_on_a_tape(void **state) {
     setup s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     kh_scorer *scorer = kh_plm_scorer(s.box, NULL);
     memory_tape *memory = calloc(1, sizeof *memory);
-    kh_answer_cache cache = { never, known, recall, record, memory };
+    kh_answer_cache cache = { never, known, recall, record, memory, NULL };
     assert_int_equal(kh_plm_score_energy(scorer, &s.q, scores[0], energies[0], NULL), 0);
     kh_plm_set_cache(s.box, &cache);
     for (int turn = 0; turn < 2; turn++) {
@@ -366,7 +366,7 @@ static void memory_may_run_out_anywhere(void **state) {
     setup_free(&s);
     s = setup_new(KH_ACCESS_LOGPROBS, KH_F32);
     memory_tape *memory = malloc(sizeof *memory);
-    kh_answer_cache cache = { never, known, recall, record, memory };
+    kh_answer_cache cache = { never, known, recall, record, memory, NULL };
     kh_plm_set_cache(s.box, &cache);
     for (long n = 1, done = 0; !done; n++) {
         memory->n = 0;

@@ -182,7 +182,9 @@ static void json_is_paid_for_before_it_is_read(void **state) {
     free(body);
     assert_int_equal(status, 413); /* 3 MB of {} are 250 MB as a tree */
     assert_non_null(strstr(answer, "MB that all may have"));
-#ifndef __SANITIZE_ADDRESS__
+#ifdef __SANITIZE_ADDRESS__
+    (void)before, (void)after; /* it keeps what was freed for a while */
+#else
     assert_true(!reset || after - before < 64 << 10);
 #endif
     site_close(&s);

@@ -91,6 +91,8 @@ def forward(cfg, w, ids, inject, prompt):
     if "type" in w:
         x = x + w["type"][0]
     x = norm(x, w, "ln", cfg["eps"])
+    if "project.w" in w:
+        x = dense(x, w, "project")
     if inject == "post-ln-add":
         x = x.clone()
         x[1:1 + len(prompt)] += prompt
@@ -106,7 +108,7 @@ def forward(cfg, w, ids, inject, prompt):
 
 
 def head(cfg, w, x):
-    act = ACT["gelu" if cfg["model_type"] == "roberta" else cfg["act"]]
+    act = ACT["gelu" if cfg["model_type"] in ("roberta", "electra") else cfg["act"]]
     x = norm(act(dense(x, w, "head")), w, "head_ln", cfg["eps"])
     return x @ w.get("decoder", w["word"]).T + w["decoder_bias"]
 
@@ -266,6 +268,66 @@ def make(name, kind, seed, act="gelu", dtype=torch.float32, prefixed=True, gamma
         write_case(f, "padding-inside", cfg, w, padded, at=places(5))
 
 
+# ---- embeddings of a width of their own: ELECTRA's generator and ALBERT -------------------------------------------------
+
+ALBERT_LAYER = {"q": "attention.query", "k": "attention.key", "v": "attention.value", "o": "attention.dense", "ln1": "attention.LayerNorm",
+                "up": "ffn", "down": "ffn_output", "ln2": "full_layer_layer_norm"}
+FACTORED = {"electra": {"project": "electra.embeddings_project", "head": "generator_predictions.dense", "head_ln": "generator_predictions.LayerNorm",
+                        "decoder": "generator_lm_head", "decoder_bias": "generator_lm_head.bias"},
+            "albert": {"project": "albert.encoder.embedding_hidden_mapping_in", "head": "predictions.dense", "head_ln": "predictions.LayerNorm",
+                       "decoder": "predictions.decoder", "decoder_bias": "predictions.bias"}}
+
+
+def make_factored(kind, seed, embed, act):
+    cfg = {"model_type": kind, "vocab": 120, "hidden": 32, "layers": 3, "heads": 4, "inner": 56, "positions": 40, "types": 2,
+           "pad_token_id": 0, "act": act, "eps": 1e-12}
+    w = random_weights(cfg, seed, False, True)
+    g = torch.Generator().manual_seed(seed + 7)
+
+    def normal(*shape, std, mean=0.0):
+        return mean + std * torch.randn(*shape, generator=g)
+
+    for name, rows in (("word", 120), ("position", 40), ("type", 2)):
+        w[name] = normal(rows, embed, std=0.6)
+    for name in ("ln", "head_ln"):
+        w[name + ".g"], w[name + ".b"] = normal(embed, std=0.2, mean=1.0), normal(embed, std=0.2)
+    w["project.w"], w["project.b"] = normal(32, embed, std=1.2 / math.sqrt(embed)), normal(32, std=0.3)
+    w["head.w"], w["head.b"] = normal(embed, 32, std=1.2 / math.sqrt(32)), normal(embed, std=0.3)
+    if kind == "albert":
+        for i in range(1, 3):
+            for key in [k for k in w if k.startswith("0.")]:
+                w[f"{i}" + key[1:]] = w[key]
+    tensors = {}
+    for key, t in w.items():
+        base, _, end = key.rpartition(".") if key[-2:] in (".w", ".b", ".g") else (key, "", "")
+        end = {"": "", "w": ".weight", "g": ".weight", "b": ".bias"}[end]
+        if base in FACTORED[kind]:
+            tensors[FACTORED[kind][base] + end] = t
+        elif base in BERT_NAMES:
+            tensors[f"{kind}.{BERT_NAMES[base]}{end}"] = t
+        elif kind == "electra":
+            i, part = base.split(".")
+            tensors[f"electra.encoder.layer.{i}.{BERT_LAYER[part]}{end}"] = t
+        elif base.startswith("0."):
+            tensors["albert.encoder.albert_layer_groups.0.albert_layers.0." + ALBERT_LAYER[base[2:]] + end] = t
+    folder = f"{OUT}/models/{kind}"
+    os.makedirs(folder, exist_ok=True)
+    config = json.loads(config_json(cfg, torch.float32, True))
+    config["embedding_size"] = embed
+    if kind == "albert":
+        config["num_hidden_groups"] = config["inner_group_num"] = 1
+    open(folder + "/config.json", "w").write(json.dumps(config, indent=2) + "\n")
+    write_safetensors(folder + "/model.safetensors", tensors)
+    w = {k: t.to(torch.float64) for k, t in w.items()}
+    with open(folder + "/expected.txt", "w") as f:
+        ids = lambda n: [2] + torch.randint(5, 120, (n - 1,), generator=g).tolist()
+        write_case(f, "plain-9", cfg, w, ids(9), at=(4,))
+        write_case(f, "plain-1", cfg, w, ids(1), at=(0,))
+        write_case(f, "plain-longest", cfg, w, ids(40), at=(0, 37), with_hidden=False)
+        prompt = (0.8 * torch.randn(5, 32, generator=g)).to(torch.float64)
+        write_case(f, "post-ln-add", cfg, w, ids(11), "post-ln-add", prompt, at=(8,))
+
+
 # ---- the real model ---------------------------------------------------------------------------------------------------
 
 SENTENCES = ["the capital of france is [MASK] .", "the movie was great , i really [MASK] it .",
@@ -309,5 +371,7 @@ make("roberta-bf16", "roberta", 4, dtype=torch.bfloat16, full=False)
 make("roberta-shards", "roberta", 5, act="relu", prefixed=False, separate=True, decoder_bias="lm_head.decoder.bias", shards=3,
      full=False)
 make("distilbert", "distilbert", 6, full=False)
+make_factored("electra", 8, 48, "relu")
+make_factored("albert", 9, 20, "gelu_new")
 if len(sys.argv) > 1:
     minilm(sys.argv[1])

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -131,49 +132,41 @@ void kh_opts_free(const kh_opt *table, void *opts) {
         }
 }
 
-static void put_choice(const kh_opt *row, int index, kh_buf *out) {
+static void put_choice(const kh_opt *row, int index, const char *key, kh_json_out *j) {
     const char *at = row->arg;
     while (index-- > 0)
         at += strcspn(at, "|") + 1;
-    kh_json_quote(out, at, strcspn(at, "|"));
+    kh_json_put_text(j, key, at, strcspn(at, "|"));
 }
 
-static void put_text(const char *s, kh_buf *out) {
-    if (s)
-        kh_json_quote(out, s, strlen(s));
-    else
-        kh_buf_text(out, "null");
-}
-
-static void put_value(const kh_opt *row, const void *value, kh_buf *out) {
+static void put_value(const kh_opt *row, const void *value, const char *key, kh_json_out *j) {
     switch (row->type) {
-    case KH_OPT_FLAG: kh_buf_text(out, *(const bool *)value ? "true" : "false"); break;
-    case KH_OPT_INT: kh_buf_printf(out, "%d", *(const int *)value); break;
-    case KH_OPT_SEED: kh_json_u64(out, *(const uint64_t *)value); break;
-    case KH_OPT_NUMBER: kh_buf_printf(out, "%.17g", *(const double *)value); break;
-    case KH_OPT_TEXT: put_text(*(const char *const *)value, out); break;
-    case KH_OPT_CHOICE: put_choice(row, *(const int *)value, out); break;
+    case KH_OPT_FLAG: kh_json_put_bool(j, key, *(const bool *)value); break;
+    case KH_OPT_INT: kh_json_put_int(j, key, *(const int *)value); break;
+    case KH_OPT_SEED: kh_json_put_u64(j, key, *(const uint64_t *)value); break;
+    case KH_OPT_NUMBER: kh_json_put_number(j, key, *(const double *)value, 17); break;
+    case KH_OPT_TEXT: kh_json_put_string(j, key, *(const char *const *)value); break;
+    case KH_OPT_CHOICE: put_choice(row, *(const int *)value, key, j); break;
     case KH_OPT_LIST: {
         const kh_strings *list = value;
-        for (int i = 0; i < list->n; i++) {
-            kh_buf_text(out, i ? "," : "[");
-            put_text(list->item[i], out);
-        }
-        kh_buf_text(out, list->n ? "]" : "[]");
+        kh_json_open_array(j, key);
+        for (int i = 0; i < list->n; i++)
+            kh_json_put_string(j, NULL, list->item[i]);
+        kh_json_close(j);
         break;
     }
     }
 }
 
 void kh_opts_value(const kh_opt *row, const void *opts, kh_buf *out) {
-    put_value(row, (const char *)opts + row->offset, out);
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    put_value(row, (const char *)opts + row->offset, NULL, &j);
 }
 
 void kh_opts_json(const kh_opt *table, const void *opts, kh_buf *out) {
-    kh_buf_char(out, '{');
-    for (const kh_opt *row = table; row && row->name; row++) {
-        kh_buf_printf(out, "%s\"%s\":", row == table ? "" : ",", row->name);
-        kh_opts_value(row, opts, out);
-    }
-    kh_buf_char(out, '}');
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    for (const kh_opt *row = table; row && row->name; row++)
+        put_value(row, (const char *)opts + row->offset, row->name, &j);
+    kh_json_close(&j);
 }

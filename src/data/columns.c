@@ -21,11 +21,22 @@ static const struct text_names {
     { "review", NULL, false },
     { "title", "content", true },     /* DBPedia, Amazon and Yelp at Hugging Face */
     { "title", "description", true }, /* AG News with a header */
+    { "subject", "body", true },      /* mail and tickets */
     { "content", NULL, false },
+    { "message", NULL, false },
+    { "body", NULL, false },
+    { "comment", NULL, false },
+    { "utterance", NULL, false },
+    { "tweet", NULL, false },
+    { "ticket", NULL, false },
+    { "query", NULL, false },
+    { "document", NULL, false },
+    { "description", NULL, false },
 };
 
+/* The last one goes beside a column of numbers. */
 static const char *const labels[] = { "label", "gold_label", "quality", "is_duplicate", "class",
-    "label_text" };
+    "category", "target", "intent", "topic", "sentiment", "label_text" };
 
 enum { N_TEXTS = sizeof texts / sizeof texts[0], N_LABELS = sizeof labels / sizeof labels[0] };
 

@@ -19,6 +19,8 @@ bool kh_columns_find(kh_columns *out, const kh_task *task,
 
 /* For messages: the names that are looked for. */
 #define KH_TEXT_COLUMNS \
-    "text, sentence, text_a and text_b, sentence1 and sentence2, or premise and hypothesis"
+    "text, sentence, review, message, body, comment, ...; text_a and text_b, sentence1 and " \
+    "sentence2, premise and hypothesis"
+#define KH_LABEL_COLUMNS "label, class, category, target, intent, topic, sentiment, gold_label, ..."
 
 #endif

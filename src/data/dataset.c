@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "data/columns.h"
 #include "data/label_names.h"
+#include "data/sniff.h"
 #include "data/table.h"
 
 #include <limits.h>
@@ -99,7 +100,8 @@ static int read_label(reader *r, const char *s, size_t n, long line, int *code, 
 }
 
 /* What the columns say must be what the task needs. */
-static int check_columns(reader *r, bool found, const char *half, long line, kh_err *err) {
+static int check_columns(
+    reader *r, bool found, const char *half, const char *there, long line, kh_err *err) {
     const kh_columns *c = &r->columns;
     const kh_task *task = r->o->task;
     bool pairs = found && c->b && !c->join;
@@ -109,10 +111,12 @@ static int check_columns(reader *r, bool found, const char *half, long line, kh_
             "no column \"%s\", which the other text column calls for", half);
     if (!found)
         return kh_fail_at(err, KH_EFORMAT, path, line,
-            "no text column; the names looked for are %s", KH_TEXT_COLUMNS);
+            "no text column among %s; call it \"text\" (names looked for: %s)", there,
+            KH_TEXT_COLUMNS);
     if (!c->label && !r->o->unlabelled)
         return kh_fail_at(err, KH_EFORMAT, path, line,
-            "no label column; the names looked for are label, gold_label, Quality and label_text");
+            "no label column among %s; call it \"label\" (names looked for: %s)", there,
+            KH_LABEL_COLUMNS);
     if (task && task->pair != pairs)
         return kh_fail_at(err, KH_EMISMATCH, path, line, "rows hold %s, but task \"%s\" takes %s",
             pairs ? "two texts" : "one text", task->name, task->pair ? "two" : "one");
@@ -158,13 +162,26 @@ static int refuse_twins(const kh_table *t, const char *path, kh_err *err) {
     return rc;
 }
 
+/* The names of the columns, for messages. */
+static const char *list_columns(const kh_table *t, char *out, size_t cap) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < t->n_field && i < 12 && used + 64 < cap; i++) {
+        int n = t->field[i].n > 40 ? 40 : (int)t->field[i].n;
+        used +=
+            (size_t)snprintf(out + used, cap - used, "%s\"%.*s\"", i ? ", " : "", n, t->field[i].s);
+    }
+    return out;
+}
+
 static int read_header(reader *r, const kh_table *t, kh_err *err) {
     const char *half;
+    char there[768];
     int rc = refuse_twins(t, r->d->path, err);
     if (rc != 0)
         return rc;
     bool found = kh_columns_find(&r->columns, r->o->task, has_column, t, &half);
-    rc = check_columns(r, found, half, t->row_line, err);
+    rc = check_columns(r, found, half, list_columns(t, there, sizeof there), t->row_line, err);
     r->at_a = find_column(t, r->columns.a);
     r->at_b = find_column(t, r->columns.b);
     r->at_label = find_column(t, r->columns.label);
@@ -174,9 +191,9 @@ static int read_header(reader *r, const kh_table *t, kh_err *err) {
     return rc;
 }
 
-/* Without a header: the class, then one text in one or more columns, or the two texts of a pair
- * task. */
-static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
+/* Without names that are known: the class first or last, and one text in the other columns, or the
+ * two texts of a pair task. */
+static int guess_columns(reader *r, const kh_table *t, bool label_first, kh_err *err) {
     const kh_task *task = r->o->task;
     bool pairs = task && task->pair;
     if (t->n_field < 2)
@@ -185,10 +202,10 @@ static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
     if (pairs && t->n_field != 3)
         return kh_fail_at(err, KH_EMISMATCH, r->d->path, t->row_line,
             "%d columns; task \"%s\" needs a class and two texts", t->n_field, task->name);
-    r->at_label = 0;
+    r->at_label = label_first ? 0 : t->n_field - 1;
     r->at_name = -1;
-    r->at_a = 1;
-    r->at_b = t->n_field - 1;
+    r->at_a = label_first ? 1 : 0;
+    r->at_b = label_first ? t->n_field - 1 : t->n_field - 2;
     r->joined = !pairs;
     r->n_column = t->n_field;
     r->d->pairs = pairs;
@@ -199,7 +216,7 @@ static int guess_columns(reader *r, const kh_table *t, kh_err *err) {
  * of their own. */
 static int join_fields(reader *r, const kh_table *t, kh_field *out, kh_err *err) {
     kh_field a = t->field[r->at_a], b = t->field[r->at_b];
-    bool neighbours = r->d->format == KH_FORMAT_CSV_NOHEADER || r->at_b == r->at_a + 1;
+    bool neighbours = !r->columns.a || r->at_b == r->at_a + 1;
     *out = (kh_field){ a.s, (size_t)(b.s + b.n - a.s) };
     if (neighbours)
         return 0;
@@ -230,48 +247,56 @@ static int read_fields(reader *r, const kh_table *t, kh_err *err) {
     return add_row(r, a, r->joined ? (kh_field){ 0 } : b, code, t->row_line, err);
 }
 
-/* A first row with a text column's name in it is a header, unless it starts with a number, as a
- * class would. */
-static bool looks_like_header(const kh_table *t) {
-    kh_columns columns;
-    const char *half;
-    bool number =
-        t->n_field > 0 && t->field[0].n > 0 && t->field[0].s[0] >= '0' && t->field[0].s[0] <= '9';
-    return !number && (kh_columns_find(&columns, NULL, has_column, t, &half) || half);
+/* The layout of the table at hand. What the caller says of its format stands. */
+static int find_layout(reader *r, const char *at, const char *end, kh_layout *out, kh_err *err) {
+    kh_dataset *d = r->d;
+    *out = (kh_layout){ .sep = '\t', .header = true, .named = true, .label_first = true };
+    if (d->format == KH_FORMAT_TSV)
+        return 0;
+    int rc = kh_sniff_layout(out, at, (size_t)(end - at), err);
+    if (r->o->format != KH_FORMAT_AUTO && out->sep == '\t')
+        *out = (kh_layout){ .sep = ',', .label_first = true };
+    if (r->o->format == KH_FORMAT_CSV)
+        out->header = out->named = true;
+    if (r->o->format == KH_FORMAT_CSV_NOHEADER)
+        out->header = out->named = false;
+    d->format = out->header ? KH_FORMAT_CSV : KH_FORMAT_CSV_NOHEADER;
+    return rc;
+}
+
+/* The first row: names of columns, or a row like others. *row becomes what kh_table_next said of
+ * the row to go on with. */
+static int read_first(
+    reader *r, kh_table *t, const kh_layout *l, int *row, kh_err *why, kh_err *err) {
+    t->line += r->o->lines_before;
+    t->row_line += l->header ? 0 : r->o->lines_before;
+    r->labels.from_one = !l->header;
+    int rc = l->named ? read_header(r, t, err) : guess_columns(r, t, l->label_first, err);
+    *row = rc == 0 && l->header ? kh_table_next(t, why) : 1;
+    r->labels.names_only = r->o->label_names && !r->labels.list && r->at_name < 0;
+    return rc;
 }
 
 static int read_table(reader *r, char *at, char *end, kh_err *err) {
     kh_dataset *d = r->d;
-    kh_table t = { .path = d->path,
-        .at = at,
-        .end = end,
-        .line = 1,
-        .sep = d->format == KH_FORMAT_TSV ? '\t' : ',',
-        .quotes = d->format != KH_FORMAT_TSV };
+    kh_layout layout;
+    kh_table t = { .path = d->path, .at = at, .end = end, .line = 1 };
     kh_err why;
-    int rc = kh_table_next(&t, err);
-    if (rc <= 0) {
-        if (rc == 0)
-            rc = kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
-        goto done;
-    }
-    if (d->format == KH_FORMAT_CSV && r->o->format == KH_FORMAT_AUTO && !looks_like_header(&t))
-        d->format = KH_FORMAT_CSV_NOHEADER;
-    bool header = d->format != KH_FORMAT_CSV_NOHEADER;
-    t.line += r->o->lines_before;
-    t.row_line += header ? 0 : r->o->lines_before;
-    r->labels.from_one = !header;
-    rc = header ? read_header(r, &t, err) : guess_columns(r, &t, err);
-    if (rc != 0)
-        goto done;
-    int row = header ? kh_table_next(&t, &why) : 1;
-    while (row != 0) {
+    int row = 0, rc = find_layout(r, at, end, &layout, err);
+    t.sep = layout.sep;
+    t.quotes = d->format != KH_FORMAT_TSV;
+    if (rc == 0)
+        rc = kh_table_next(&t, err);
+    if (rc == 0)
+        rc = kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
+    if (rc > 0)
+        rc = read_first(r, &t, &layout, &row, &why, err);
+    while (rc == 0 && row != 0) {
         rc = row > 0 ? read_fields(r, &t, &why) : row;
         if (rc != 0 && (rc = bad_row(r, rc, &why, err)) != 0)
             break;
         row = kh_table_next(&t, &why);
     }
-done:
     kh_table_free(&t);
     return rc;
 }
@@ -332,7 +357,8 @@ static int read_object(reader *r, const json_t *object, char *room, long line, k
         return kh_fail_at(err, KH_EFORMAT, r->d->path, line, "each line must hold one JSON object");
     if (!r->columns.a) { /* the first row decides for all */
         bool found = kh_columns_find(&r->columns, r->o->task, has_key, object, &half);
-        rc = check_columns(r, found, half, line, err);
+        rc = check_columns(r, found, half, "its keys", line, err);
+        r->labels.names_only = r->o->label_names && !r->labels.list && !r->columns.label_name;
         if (rc != 0)
             r->columns.a = NULL;
     }
@@ -463,7 +489,9 @@ static int read_all(kh_dataset *d, bool on_disk, const kh_dataset_opts *o, kh_er
     char *at = d->bytes.data, *end = at + d->bytes.len;
     if (end - at >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
         at += 3;
-    int rc = find_format(d, o, at, end, err);
+    int rc = kh_sniff_refuse(d->path, at, (size_t)(end - at), err);
+    if (rc == 0)
+        rc = find_format(d, o, at, end, err);
     if (rc == 0)
         rc = kh_labels_init(&r.labels, &d->arena, on_disk ? d->path : NULL, o->task, err);
     if (rc == 0)
@@ -528,15 +556,29 @@ static const char *keep_text(kh_buf *bytes, const char *s, size_t n) {
     return at;
 }
 
-static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, int n) {
+/* Row number i of those wanted: by an index, or of one data set after the other. */
+typedef struct wanted {
+    const kh_dataset *from, *then;
+    const int *index; /* NULL: all of `from`, then all of `then` */
+    int n;
+} wanted;
+
+static const kh_row *wanted_row(const wanted *w, int i) {
+    if (w->index)
+        return &w->from->row[w->index[i]];
+    return i < w->from->n_row ? &w->from->row[i] : &w->then->row[i - w->from->n_row];
+}
+
+static int copy_rows(kh_dataset *d, const wanted *w) {
     size_t total = 0;
-    for (int i = 0; i < n; i++)
-        total += from->row[index[i]].n_a + from->row[index[i]].n_b;
+    for (int i = 0; i < w->n; i++)
+        total += wanted_row(w, i)->n_a + wanted_row(w, i)->n_b;
     d->bytes = kh_buf_init(KH_BUF_MAX);
-    if (!kh_buf_reserve(&d->bytes, total) || !kh_grow(&d->row, &d->cap, (size_t)n, sizeof *d->row))
+    if (!kh_buf_reserve(&d->bytes, total) ||
+        !kh_grow(&d->row, &d->cap, (size_t)w->n, sizeof *d->row))
         return KH_ENOMEM;
-    for (int i = 0; i < n; i++) {
-        kh_row row = from->row[index[i]];
+    for (int i = 0; i < w->n; i++) {
+        kh_row row = *wanted_row(w, i);
         row.a = keep_text(&d->bytes, row.a, row.n_a);
         row.b = row.b ? keep_text(&d->bytes, row.b, row.n_b) : NULL;
         d->row[d->n_row++] = row;
@@ -544,8 +586,8 @@ static int copy_rows(kh_dataset *d, const kh_dataset *from, const int *index, in
     return 0;
 }
 
-int kh_dataset_select(
-    kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+static int copy_of(kh_dataset **out, const wanted *w, kh_err *err) {
+    const kh_dataset *from = w->from;
     *out = NULL;
     kh_dataset *d = new_dataset(from->path, err);
     if (!d)
@@ -554,7 +596,7 @@ int kh_dataset_select(
     d->pairs = from->pairs;
     d->n_label = from->n_label;
     d->label = kh_arena_array(&d->arena, (size_t)d->n_label, sizeof *d->label);
-    int rc = d->label ? copy_rows(d, from, index, n) : KH_ENOMEM;
+    int rc = d->label ? copy_rows(d, w) : KH_ENOMEM;
     for (int k = 0; k < d->n_label && rc == 0; k++)
         if (from->label[k] &&
             (d->label[k] = kh_arena_strndup(&d->arena, from->label[k], strlen(from->label[k]))) ==
@@ -566,6 +608,15 @@ int kh_dataset_select(
     }
     *out = d;
     return 0;
+}
+
+int kh_dataset_select(
+    kh_dataset **out, const kh_dataset *from, const int *index, int n, kh_err *err) {
+    return copy_of(out, &(wanted){ .from = from, .index = index ? index : &n, .n = n }, err);
+}
+
+int kh_dataset_join(kh_dataset **out, const kh_dataset *a, const kh_dataset *b, kh_err *err) {
+    return copy_of(out, &(wanted){ .from = a, .then = b, .n = a->n_row + b->n_row }, err);
 }
 
 void kh_dataset_close(kh_dataset *d) {

@@ -27,6 +27,9 @@ const char *kh_format_name(kh_format);
  */
 void kh_dataset_count(const kh_dataset *, int *count);
 
+/* The rows of both, which have the same labels, in one. */
+int kh_dataset_join(kh_dataset **out, const kh_dataset *, const kh_dataset *, kh_err *err);
+
 /* Writes rows as TSV with the header "label text" or "label text_a text_b"; labels as numbers, an
  * unknown one as "-". Tabs and line breaks inside texts become spaces. */
 int kh_dataset_write(const kh_dataset *, const char *path, kh_err *err);

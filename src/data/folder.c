@@ -61,7 +61,7 @@ static int find_parts(const char *dir, const char *prefix, kh_folder *out, kh_er
 int kh_folder_find(const char *dir, kh_folder *out, kh_err *err) {
     *out = (kh_folder){ 0 };
     if (!kh_dir_exists(dir))
-        return kh_fail(err, KH_EMISSING, "%s: there is no such folder", dir);
+        return kh_fail(err, KH_EMISSING, "%s: there is no such file or folder", dir);
     return find_parts(dir, "", out, err);
 }
 
@@ -229,7 +229,7 @@ int kh_folder_split(
     const char *dir, const kh_task *task, int shots, uint64_t seed, kh_folder *out, kh_err *err) {
     *out = (kh_folder){ 0 };
     if (!kh_dir_exists(dir))
-        return kh_fail(err, KH_EMISSING, "%s: there is no such folder", dir);
+        return kh_fail(err, KH_EMISSING, "%s: there is no such file or folder", dir);
     int found = 0, rc = is_split(dir, shots, seed, err);
     if (rc < 0)
         return rc;

@@ -235,7 +235,7 @@ int kh_labels_read(
         return kh_fail_at(err, KH_EFORMAT, path, line, "the label is empty");
     int32_t at;
     int value = number(s, n);
-    bool name = value < 0 || (l->list && kh_map_get(&l->index, s, n, &at));
+    bool name = value < 0 || l->names_only || (l->list && kh_map_get(&l->index, s, n, &at));
     if (l->kind != KH_LABELS_NONE && name != (l->kind == KH_LABELS_NAMES))
         return kh_fail_at(err, KH_EFORMAT, path, line,
             "label \"%.*s\" is a %s, but the labels before it are %s", n > 80 ? 80 : (int)n, s,

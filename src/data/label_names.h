@@ -24,6 +24,7 @@ typedef struct kh_labels {
     int *order;       /* [n] number in `name` -> label; NULL: the same */
     const char *list; /* where the names come from, for messages; NULL: found in the file */
     bool from_one;    /* set by the reader: numbers count from 1, unless a 0 is among them */
+    bool names_only;  /* set by the reader: digits are names too */
     enum { KH_LABELS_NONE, KH_LABELS_NUMBERS, KH_LABELS_NAMES } kind;
     int least; /* of the numbers read */
 } kh_labels;

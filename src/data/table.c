@@ -28,9 +28,6 @@ int kh_row_check(const char *s, size_t n, const char *path, long line, kh_err *e
     size_t valid = kh_utf8_prefix(s, n);
     if (valid == n)
         return 0;
-    if (line == 1 && n >= 2 && (memcmp(s, "\xFF\xFE", 2) == 0 || memcmp(s, "\xFE\xFF", 2) == 0))
-        return kh_fail_at(
-            err, KH_EFORMAT, path, line, "the file is UTF-16; a data file must be UTF-8");
     return kh_fail_at(err, KH_EFORMAT, path, line,
         "not valid UTF-8: byte 0x%02X, %zu bytes after the start of the row",
         (unsigned)(unsigned char)s[valid], valid);

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,28 +18,40 @@ enum { N_NAMES = sizeof names / sizeof names[0] };
 
 const char *kh_calibration_name(kh_calibration method) { return names[method]; }
 
-static void put_list(kh_buf *out, const char *key, const double *x, int n) {
-    kh_buf_printf(out, ",\n \"%s\": [", key);
+static void put_list(kh_json_out *j, const char *key, const double *x, int n) {
+    kh_json_gap(j, "\n ");
+    kh_json_open_array(j, key);
     for (int k = 0; k < n; k++)
-        kh_buf_printf(out, "%s%.17g", k ? ", " : "", x[k]);
-    kh_buf_char(out, ']');
+        kh_json_put_number(j, NULL, x[k], 17);
+    kh_json_close(j);
+}
+
+static void put_one(kh_json_out *j, const char *key, double x) {
+    kh_json_gap(j, "\n ");
+    kh_json_put_number(j, key, x, 17);
 }
 
 void kh_calibrator_json(const kh_calibrator *c, kh_buf *out) {
-    kh_buf_printf(out,
-        "{\"format\": \"%s\", \"version\": 1, \"method\": \"%s\",\n \"n_label\": %d, \"rows\": %d",
-        FORMAT, names[c->method], c->n_label, c->n);
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "format", FORMAT);
+    kh_json_put_int(&j, "version", 1);
+    kh_json_put_string(&j, "method", names[c->method]);
+    kh_json_gap(&j, "\n ");
+    kh_json_put_int(&j, "n_label", c->n_label);
+    kh_json_put_int(&j, "rows", c->n);
     if (!kh_calibration_per_class(c->method))
-        kh_buf_printf(out, ",\n \"temperature\": %.17g", c->temperature);
+        put_one(&j, "temperature", c->temperature);
     if (c->method == KH_CALIBRATE_VOTES)
-        kh_buf_printf(out, ",\n \"alpha\": %.17g", c->alpha);
+        put_one(&j, "alpha", c->alpha);
     if (c->method == KH_CALIBRATE_AFFINE)
-        kh_buf_printf(out, ",\n \"strength\": %.17g", c->strength);
+        put_one(&j, "strength", c->strength);
     if (kh_calibration_per_class(c->method)) {
-        put_list(out, "weight", c->weight, c->n_label);
-        put_list(out, "bias", c->bias, c->n_label);
+        put_list(&j, "weight", c->weight, c->n_label);
+        put_list(&j, "bias", c->bias, c->n_label);
     }
-    kh_buf_text(out, "}\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 int kh_calibrator_save(const kh_calibrator *c, const char *path, kh_err *err) {

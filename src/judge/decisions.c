@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 2, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
+enum { VERSION = 3, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 
 static const struct {
     const char *name, *title;
@@ -30,7 +30,7 @@ const char *kh_score_title(kh_score s) { return SCORES[s].title; }
 kh_decision_opts kh_decision_defaults(void) {
     return (kh_decision_opts){ .score = KH_SCORE_MAXP,
         .foreign = KH_SCORE_ENERGY,
-        .max_risk = 0.1,
+        .max_risk = KH_RISK_LADDER,
         .delta = 0.1,
         .alpha = 0.1,
         .keep = 0.95 };
@@ -52,6 +52,29 @@ static int fit_foreign(
     return kh_ood_threshold(&out->ood, u, dev->n, out->opts.keep, err);
 }
 
+/* By the risk that was asked for, or by the ladder. */
+static int fit_selector(
+    kh_decisions *out, const double *u, const bool *good, int n, double max_risk, kh_err *err) {
+    int rc = max_risk < 0
+        ? kh_selector_ladder(&out->selector, u, good, n, out->opts.delta, err)
+        : kh_selector_fit(&out->selector, u, good, n, max_risk, out->opts.delta, err);
+    out->by_ladder = max_risk < 0;
+    out->opts.max_risk = out->selector.max_risk;
+    return rc;
+}
+
+static int scores_and_rights(
+    const kh_answers *a, kh_score score, double **u, bool **good, kh_err *err) {
+    *u = kh_malloc((size_t)a->n * sizeof **u);
+    *good = kh_malloc((size_t)a->n * sizeof **good);
+    for (int i = 0; i < a->n && *u && *good; i++) {
+        const double *p = a->p + (size_t)i * (size_t)a->n_label;
+        (*u)[i] = kh_uncertainty(score, p, a->n_label);
+        (*good)[i] = kh_predicted(p, a->n_label) == a->label[i];
+    }
+    return *u && *good ? 0 : kh_fail_memory(err);
+}
+
 int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
     const kh_decision_opts *o, kh_err *err) {
     *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
@@ -64,20 +87,30 @@ int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *ene
             "entropy do");
     if (rc != 0)
         return rc;
-    double *u = kh_malloc((size_t)dev->n * sizeof *u);
-    bool *good = kh_malloc((size_t)dev->n * sizeof *good);
-    rc = u && good ? 0 : kh_fail_memory(err);
-    for (int i = 0; i < dev->n && rc == 0; i++) {
-        const double *p = dev->p + (size_t)i * (size_t)dev->n_label;
-        u[i] = kh_uncertainty(o->score, p, dev->n_label);
-        good[i] = kh_predicted(p, dev->n_label) == dev->label[i];
-    }
-    if (rc == 0 && o->max_risk > 0)
-        rc = kh_selector_fit(&out->selector, u, good, dev->n, o->max_risk, o->delta, err);
+    double *u;
+    bool *good;
+    rc = scores_and_rights(dev, o->score, &u, &good, err);
+    if (rc == 0 && o->max_risk != 0)
+        rc = fit_selector(out, u, good, dev->n, o->max_risk, err);
     if (rc == 0 && o->alpha > 0)
         rc = kh_conformal_fit(&out->conformal, dev, o->alpha, o->per_class, err);
     if (rc == 0)
         rc = fit_foreign(out, dev, energy, u, err);
+    kh_free(u);
+    kh_free(good);
+    return rc;
+}
+
+int kh_decisions_select(kh_decisions *d, const kh_answers *rows, kh_err *err) {
+    double *u;
+    bool *good;
+    double asked = d->by_ladder ? KH_RISK_LADDER : d->opts.max_risk;
+    int rc = kh_answers_check(rows, err);
+    if (rc != 0 || d->opts.max_risk == 0)
+        return rc;
+    rc = scores_and_rights(rows, d->opts.score, &u, &good, err);
+    if (rc == 0)
+        rc = fit_selector(d, u, good, rows->n, asked, err);
     kh_free(u);
     kh_free(good);
     return rc;
@@ -129,8 +162,9 @@ static void put_number(kh_buf *b, const char *key, double x) {
 }
 
 static void put_selector(kh_buf *b, const kh_selector *s) {
-    kh_buf_printf(b, "{\"max_risk\": %.17g, \"delta\": %.17g, \"answers\": \"%s\", ", s->max_risk,
-        s->delta, kh_selector_answers(s));
+    kh_buf_printf(b,
+        "{\"max_risk\": %.17g, \"delta\": %.17g, \"estimate\": %s, \"answers\": \"%s\", ",
+        s->max_risk, s->delta, s->estimate ? "true" : "false", kh_selector_answers(s));
     put_number(b, "threshold", s->threshold);
     kh_buf_printf(b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n,
         s->n_accepted, s->n_wrong, s->n_needed);
@@ -172,6 +206,10 @@ void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
         kh_score_name(d->opts.foreign), d->opts.keep);
     put_number(b, "threshold", d->ood);
     kh_buf_char(b, '}');
+    if (d->warning[0]) {
+        kh_buf_text(b, ",\n  \"warning\": ");
+        kh_json_quote(b, d->warning, strlen(d->warning));
+    }
 }
 
 void kh_decisions_file(const kh_decisions *d, uint64_t stamp, kh_buf *out) {
@@ -206,6 +244,8 @@ static int read_selector(reader *r, const json_t *o) {
     if (rc == 0)
         rc = kh_json_number(o, "delta", &s->delta, r->name, r->err);
     if (rc == 0)
+        rc = kh_json_bool_opt(o, "estimate", &s->estimate, r->name, r->err);
+    if (rc == 0)
         rc = kh_json_string(o, "answers", &answers, r->name, r->err);
     struct {
         const char *key;
@@ -226,7 +266,7 @@ static int read_selector(reader *r, const json_t *o) {
         rc = read_threshold(
             r, o, "threshold", s->n_accepted > 0 ? INFINITY : -INFINITY, &s->threshold);
     if (rc == 0 &&
-        (!(s->max_risk > 0 && s->max_risk < 1) || strcmp(answers, kh_selector_answers(s)) != 0))
+        (!(s->max_risk > 0 && s->max_risk <= 1) || strcmp(answers, kh_selector_answers(s)) != 0))
         rc = kh_fail(r->err, KH_EFORMAT,
             "%s: \"selector\" contradicts itself: it answers \"%s\"; \"keyhole eval\" writes it "
             "anew",
@@ -362,6 +402,10 @@ int kh_decisions_parse(
         rc = read_score(&r, ood, KH_SCORE_ENERGY, &out->opts.foreign);
     if (rc == 0)
         rc = read_threshold(&r, ood, "threshold", INFINITY, &out->ood);
+    const char *warning = "";
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "warning", &warning, name, err);
+    snprintf(out->warning, sizeof out->warning, "%s", warning);
     json_decref(root);
     return rc;
 }

@@ -26,6 +26,9 @@
 #include <string.h>
 
 enum { N_STEP = 20 };
+/* Four risks are tried on the same rows, so each is tried at a part of delta: doc/judging.md,
+ * [20a]. */
+static const double LADDER_SHARE = 0.75;
 
 /* ------------------------------------------------------------------------------------ binomial */
 
@@ -132,6 +135,18 @@ static void search(kh_selector *s, const kh_ranked *row) {
     *s = best;
 }
 
+/* What to expect of the threshold that was found. */
+static void describe(kh_selector *s) {
+    int m = s->n_accepted, n = s->n;
+    s->coverage = (double)m / n;
+    s->coverage_high = kh_binomial_upper(m, n, s->delta / 2);
+    s->coverage_low = 1 - kh_binomial_upper(n - m, n, s->delta / 2);
+    if (m > 0) {
+        s->risk = (double)s->n_wrong / m;
+        s->risk_bound = kh_binomial_upper(s->n_wrong, m, s->delta);
+    }
+}
+
 int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, double max_risk,
     double delta, kh_err *err) {
     *out = (kh_selector){ .max_risk = max_risk,
@@ -150,14 +165,50 @@ int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, 
     out->n_needed = rows_needed(max_risk, delta);
     search(out, row);
     kh_free(row);
-    int m = out->n_accepted;
-    out->coverage = (double)m / n;
-    out->coverage_high = kh_binomial_upper(m, n, delta / 2);
-    out->coverage_low = 1 - kh_binomial_upper(n - m, n, delta / 2);
-    if (m > 0) {
-        out->risk = (double)out->n_wrong / m;
-        out->risk_bound = kh_binomial_upper(out->n_wrong, m, delta);
+    describe(out);
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------------- ladder */
+
+static const double LADDER[] = { 0.05, 0.1, 0.2, 0.3 };
+enum { N_LADDER = sizeof LADDER / sizeof *LADDER };
+
+/* [20b]: the widest threshold whose share of wrong answers, counted as (wrong + 1/2) / (m + 1), is
+ * at most a step of the ladder, the tightest step that has one; at least a quarter of the rows. If
+ * none has, every row is answered. */
+static void estimate(kh_selector *s, const kh_ranked *row) {
+    int least = s->n / 4 > 4 ? s->n / 4 : 4;
+    least = least < s->n ? least : s->n;
+    for (int k = 0; k < N_LADDER; k++)
+        for (int rank = s->n; rank >= least; rank--) {
+            kh_selector t = accept_first(s, row, rank);
+            if (t.n_accepted != rank || (t.n_wrong + 0.5) / (rank + 1) > LADDER[k])
+                continue;
+            *s = t;
+            s->max_risk = LADDER[k];
+            return;
+        }
+    *s = accept_first(s, row, s->n);
+    s->max_risk = (s->n_wrong + 0.5) / (s->n + 1);
+}
+
+int kh_selector_ladder(
+    kh_selector *out, const double *u, const bool *good, int n, double delta, kh_err *err) {
+    for (int k = 0; k < N_LADDER; k++) {
+        int rc = kh_selector_fit(out, u, good, n, LADDER[k], delta * LADDER_SHARE, err);
+        out->delta = delta;
+        if (rc != 0 || out->n_accepted > 0)
+            return rc;
     }
+    kh_ranked *row;
+    int rc = kh_rank_rows(&row, u, good, n, err);
+    if (rc != 0)
+        return rc;
+    out->estimate = true;
+    estimate(out, row);
+    kh_free(row);
+    describe(out);
     return 0;
 }
 

@@ -24,6 +24,8 @@ const kh_architecture kh_architecture_table[] = {
     { "gemma3_text", KH_FAMILY_GEMMA3, "Gemma3ForCausalLM", .causal = true,
         .norm = KH_NORM_RMS_PLUS, .place = KH_NORM_AROUND, .position = KH_POSITION_ROTARY,
         .gated = true, .qk_norm = true, .scaled_words = true },
+    { "electra", KH_FAMILY_ELECTRA, "ElectraForMaskedLM", ENCODER },
+    { "albert", KH_FAMILY_ALBERT, "AlbertForMaskedLM", ENCODER },
     { 0 },
 };
 

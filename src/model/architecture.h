@@ -17,6 +17,8 @@ typedef enum kh_family {
     KH_FAMILY_GPT2,
     KH_FAMILY_LLAMA, /* and Mistral and Qwen */
     KH_FAMILY_GEMMA3,
+    KH_FAMILY_ELECTRA,
+    KH_FAMILY_ALBERT, /* all its layers are one */
     KH_FAMILY_COUNT
 } kh_family;
 

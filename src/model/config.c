@@ -113,10 +113,29 @@ static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err
     return rc;
 }
 
+/* ELECTRA and ALBERT: embeddings of a width of their own. ALBERT may have groups of layers; only
+ * one of one layer, which is all of them, is computed. */
+static int read_factored(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    int groups = 1, inner = 1;
+    if (c->arch->family != KH_FAMILY_ELECTRA && c->arch->family != KH_FAMILY_ALBERT)
+        return 0;
+    int rc = kh_json_int(root, "embedding_size", 1, 1 << 16, &c->embed, name, err);
+    if (rc == 0)
+        rc = kh_json_int_opt(root, "num_hidden_groups", 1, 1024, &groups, name, err);
+    if (rc == 0)
+        rc = kh_json_int_opt(root, "inner_group_num", 1, 1024, &inner, name, err);
+    if (rc == 0 && c->arch->family == KH_FAMILY_ALBERT && (groups != 1 || inner != 1))
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "%s: \"num_hidden_groups\" is %d and \"inner_group_num\" %d; only 1 and 1 are computed",
+            name, groups, inner);
+    return rc;
+}
+
 /* The activation that a config without one means. */
 static const char *usual_act(const kh_config *c) {
     switch (c->arch->family) {
-    case KH_FAMILY_GPT2: return "gelu_new";
+    case KH_FAMILY_GPT2:
+    case KH_FAMILY_ALBERT: return "gelu_new";
     case KH_FAMILY_LLAMA: return "silu";
     case KH_FAMILY_GEMMA3: return "gelu_pytorch_tanh";
     default: return "gelu";
@@ -131,7 +150,9 @@ static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *
     for (int i = 0; i < N_ACTS; i++)
         if (strcmp(act_table[i].name, act) == 0) {
             c->act = act_table[i].act;
-            c->head_act = c->arch->family == KH_FAMILY_ROBERTA ? KH_ACT_GELU : c->act;
+            bool fixed =
+                c->arch->family == KH_FAMILY_ROBERTA || c->arch->family == KH_FAMILY_ELECTRA;
+            c->head_act = fixed ? KH_ACT_GELU : c->act;
             return 0;
         }
     return kh_fail(err, KH_EUNSUPPORTED,
@@ -471,7 +492,8 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
     if (rc == 0 && !json_is_object(root))
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
-        (rc = read_sizes(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
+        (rc = read_sizes(c, root, name, err)) == 0 &&
+        (rc = read_factored(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
         (rc = read_rest(c, root, name, err)) == 0 &&
         (rc = refuse_unknown(c, root, name, err)) == 0 &&
         (rc = read_seen(c, root, name, err)) == 0 &&
@@ -536,6 +558,8 @@ void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
         kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], a->family),
             *(const int *)((const char *)c + size_table[i].offset));
     kh_buf_printf(out, "  \"%s\": \"%s\",\n", act_key(c), act_table[act].name);
+    if (c->embed > 0)
+        kh_buf_printf(out, "  \"embedding_size\": %d,\n", c->embed);
     if (c->types > 0)
         kh_buf_printf(out, "  \"type_vocab_size\": %d,\n", c->types);
     if (a->family != KH_FAMILY_DISTILBERT)

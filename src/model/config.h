@@ -30,6 +30,7 @@ typedef struct kh_config {
     const kh_architecture *arch;
     int layers;         /* L */
     int hidden;         /* H */
+    int embed;          /* E, width of the embeddings, which a matrix then makes H; 0: H */
     int heads;          /* A */
     int kv_heads;       /* heads of keys and values, divides A; 0: A */
     int head_width;     /* D, numbers of a head; 0: H / A */
@@ -68,6 +69,9 @@ bool kh_name_is_listed(const char *list, const char *name);
 int kh_config_add_seen(kh_config *, const char *task, kh_err *err);
 
 /* What 0 stands for above. */
+static inline int kh_config_embed(const kh_config *c) {
+    return c->embed > 0 ? c->embed : c->hidden;
+}
 static inline int kh_config_kv_heads(const kh_config *c) {
     return c->kv_heads > 0 ? c->kv_heads : c->heads;
 }

@@ -146,8 +146,8 @@ static void run_layers(
 static void run_head(const kh_engine *e, const float *x, int rows, work *w) {
     kh_dense_apply(
         e, &e->head, x, rows, NULL, kh_epilogue_of(e->model->config.head_act), w->y, w->scratch);
-    e->kernels->layer_norm(w->y, rows, e->model->config.hidden, (float)e->model->config.eps,
-        e->head_ln_g, e->head_ln_b, w->y);
+    e->kernels->layer_norm(
+        w->y, rows, e->head.n, (float)e->model->config.eps, e->head_ln_g, e->head_ln_b, w->y);
 }
 
 /* -------------------------------------------------------------------------------------- pieces */
@@ -165,7 +165,7 @@ typedef struct piece {
 static void embed_row(
     const kh_engine *e, int32_t id, const float *row, int position, float *out, float *other) {
     const kh_weights *w = &e->model->w;
-    int H = e->model->config.hidden;
+    int H = w->word.cols;
     if (row)
         memcpy(out, row, (size_t)H * sizeof *out);
     else
@@ -182,10 +182,11 @@ static void embed_row(
 
 /* Embedding output of a piece. Positions count the rows of the sequence; RoBERTa leaves padding out
  * of the count. */
-static void embed_piece(const kh_engine *e, const kh_question *ask, const piece *p, float *other) {
+static void embed_piece(const kh_engine *e, const kh_question *ask, const piece *p, work *k) {
     const kh_config *g = &e->model->config;
     const kh_batch *b = ask->batch;
-    size_t H = (size_t)g->hidden;
+    size_t H = (size_t)g->hidden, E = (size_t)kh_config_embed(g);
+    float *x = e->project.w ? k->inner : p->x; /* [rows, E] */
     const int32_t *id = b->id + b->start[p->seq];
     const float *prompt =
         p->prompt >= 0 ? ask->prompt + (size_t)p->prompt * (size_t)b->n_slot * H : NULL;
@@ -197,10 +198,12 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
         if (in_slot != (prompt != NULL))
             continue;
         embed_row(e, id[t], prompt && embedded ? prompt + (size_t)r * H : NULL, position,
-            p->x + (size_t)r * H, other);
+            x + (size_t)r * E, k->y);
         r++;
     }
-    e->kernels->layer_norm(p->x, p->rows, (int)H, (float)g->eps, e->ln_g, e->ln_b, p->x);
+    e->kernels->layer_norm(x, p->rows, (int)E, (float)g->eps, e->ln_g, e->ln_b, x);
+    if (e->project.w)
+        kh_dense_apply(e, &e->project, x, p->rows, NULL, KH_PLAIN, p->x, k->scratch);
     if (prompt && !embedded)
         for (size_t i = 0; i < (size_t)p->rows * H; i++)
             p->x[i] += prompt[i];
@@ -209,7 +212,7 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
 static void compute_piece(const kh_engine *e, const kh_question *ask, const piece *p, work *w) {
     if (p->rows == 0) /* slots from the first place to the last leave no text */
         return;
-    embed_piece(e, ask, p, w->y);
+    embed_piece(e, ask, p, w);
     kh_dense_apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
     kh_dense_apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
 }
@@ -394,11 +397,13 @@ static int round_end(int from, int n, const size_t *start, size_t each) {
 static bool work_new(const call *c, int rows, work *w) {
     const kh_config *g = &c->e->model->config;
     int slots = c->prefix ? c->prefix->slots : 0;
-    size_t n = (size_t)rows, H = (size_t)g->hidden,
+    size_t n = (size_t)rows, E = (size_t)kh_config_embed(g), H = (size_t)g->hidden,
            I = (size_t)(c->wide > g->inner ? c->wide : g->inner);
+    H = E > H ? E : H; /* rows of the head may be wider than the hidden states */
+    I = E > I ? E : I;
     size_t joined = slots > 0 ? (size_t)(slots + c->ask->batch->max_len) * 2 * H : 0;
     float *block = kh_aligned((n * (6 * H + I) + joined) * sizeof *block);
-    w->scratch = kh_aligned(kh_kernels_scratch(rows + slots, (int)H / g->heads));
+    w->scratch = kh_aligned(kh_kernels_scratch(rows + slots, g->hidden / g->heads));
     *w = (work){ block, block, block, block, block, block, block, c->prefix, w->scratch };
     if (!block || !w->scratch)
         return false;
@@ -473,6 +478,10 @@ int kh_engine_check(const kh_engine *e, const kh_question *ask, kh_err *err) {
             "a %s model does not normalise its embeddings, so post-ln-add has no place in it; take "
             "embed-inplace or embed-prefix",
             g->arch->type);
+    if (b->n_slot > 0 && ask->inject != KH_INJECT_POST_LN_ADD && g->embed > 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "models of type %s have word embeddings of a width of their own; take post-ln-add",
+            g->arch->type);
     if (b->max_len > kh_config_max_tokens(g))
         return kh_fail(err, KH_ELIMIT,
             "a sequence of %d tokens is longer than the %d that the model can take", b->max_len,
@@ -507,7 +516,7 @@ static void take_multiple(
     call *c, const pair *p, const span *s, int n, const float *rows, work *w) {
     const kh_words *words = c->ask->words;
     const kh_batch *b = c->ask->batch;
-    size_t H = (size_t)c->e->model->config.hidden;
+    size_t H = (size_t)c->e->decoder.k;
     for (int i = 0; i < n; i++) {
         size_t prompt = p[i].prompt ? (size_t)p[i].prompt->prompt : 0,
                row = (size_t)(p[i].text->seq / b->n_variant);

@@ -77,6 +77,10 @@ int kh_input_check(const kh_model *m, const kh_input *in, kh_err *err) {
                 "token id %d is outside the model's vocabulary of %d; does the tokenizer belong to "
                 "the model?",
                 in->id[i], m->config.vocab);
+    if (is_embedded(in) && m->config.embed > 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "models of type %s have word embeddings of a width of their own; take post-ln-add",
+            m->config.arch->type);
     return check_prompt(m, in, err);
 }
 

@@ -273,7 +273,8 @@ static int load_weights(loader *l, kh_err *err) {
             int rc = load_weight(l, row, layer, t, err);
             if (rc != 0)
                 return rc;
-            m->params += (size_t)t->rows * (size_t)t->cols;
+            if (layer == 0 || !kh_weight_shared(row, &m->config))
+                m->params += (size_t)t->rows * (size_t)t->cols;
         }
     }
     for (const kh_weight *row = kh_weight_table; row->cols && m->config.tied; row++) {
@@ -390,6 +391,8 @@ static void hash_config(loader *l) {
     XXH3_64bits_reset(&l->hash);
     XXH3_64bits_update(&l->hash, sizes, sizeof sizes);
     XXH3_64bits_update(&l->hash, &c->eps, sizeof c->eps);
+    if (c->embed > 0)
+        XXH3_64bits_update(&l->hash, &c->embed, sizeof c->embed);
     if (!c->arch->causal) /* fingerprints of encoders are as they were before there were decoders */
         return;
     const int32_t more[] = { (int)(c->arch - kh_architecture_table), kh_config_kv_heads(c),

@@ -29,16 +29,18 @@ typedef struct kh_layer {
 } kh_layer;
 
 typedef struct kh_weights {
-    kh_tensor word;                 /* [V, H] */
-    kh_tensor position;             /* [P, H]; absent where positions are rotary */
-    kh_tensor type;                 /* [T, H]; absent in DistilBERT and in decoders */
-    kh_tensor ln_g, ln_b;           /* [H], [H]: LayerNorm of the embeddings; absent in decoders */
+    kh_tensor word;                 /* [V, E]; E is H in most */
+    kh_tensor position;             /* [P, E]; absent where positions are rotary */
+    kh_tensor type;                 /* [T, E]; absent in DistilBERT and in decoders */
+    kh_tensor ln_g, ln_b;           /* [E], [E]: LayerNorm of the embeddings; absent in decoders */
     kh_layer *layer;                /* [L] */
-    kh_tensor head_w, head_b;       /* [H, H], [H]: the head; absent in a model without one */
-    kh_tensor head_ln_g, head_ln_b; /* [H], [H] */
-    kh_tensor decoder_w;            /* [V, H]; the same memory as `word` if tied */
+    kh_tensor head_w, head_b;       /* [E, H], [E]: the head; absent in a model without one */
+    kh_tensor head_ln_g, head_ln_b; /* [E], [E] */
+    kh_tensor decoder_w;            /* [V, E]; the same memory as `word` if tied */
     kh_tensor decoder_b;            /* [V]; absent in decoders */
-    kh_tensor final_g, final_b;     /* [H], [H]: norm after the last layer */
+    kh_tensor project_w,
+        project_b;              /* [H, E], [H]: from embeddings to hidden states; mostly absent */
+    kh_tensor final_g, final_b; /* [H], [H]: norm after the last layer */
 } kh_weights;
 
 struct kh_model {

@@ -108,6 +108,9 @@ static bool head_pack(kh_engine *e) {
         pack_vector(e, &e->ln_b, &w->ln_b, false) &&
         pack_vector(e, &e->final_g, &w->final_g, true) &&
         pack_vector(e, &e->final_b, &w->final_b, false);
+    if (ok && w->project_w.data)
+        ok = kh_dense_pack(e, KH_F32, &e->project, (const kh_tensor *[2]){ &w->project_w },
+            (const kh_tensor *[2]){ &w->project_b });
     if (!ok || !w->head_w.data)
         return ok;
     return kh_dense_pack(e, KH_F32, &e->head, (const kh_tensor *[2]){ &w->head_w },
@@ -159,6 +162,7 @@ void kh_engine_free(kh_engine *e) {
         e->turns[0].table, e->turns[1].table };
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         kh_free(vectors[i]);
+    kh_dense_free(&e->project);
     kh_dense_free(&e->head);
     kh_dense_free(&e->decoder);
     kh_causal_free(e);
@@ -210,7 +214,7 @@ int kh_decoder_pack(kh_engine *e, kh_err *err) {
 
 int kh_labels_pack(kh_engine *e, const kh_words *words, kh_dense *d, kh_err *err) {
     const kh_weights *w = &e->model->w;
-    int H = e->model->config.hidden;
+    int H = w->decoder_w.cols;
     bool biased = w->decoder_b.data;
     float *row = kh_aligned((size_t)words->n_word * (size_t)H * sizeof *row);
     float *bias = biased ? kh_tensor_floats(&w->decoder_b) : NULL;

@@ -35,6 +35,7 @@ struct kh_engine {
     kh_precision precision;
     kh_packed_layer *layer; /* [L] */
     float *ln_g, *ln_b;     /* of the embeddings */
+    kh_dense project;       /* from embeddings to hidden states; empty in most models */
     kh_dense head;          /* f32: it is one row per mask, and the logits hang on it */
     float *head_ln_g, *head_ln_b;
     float *final_g, *final_b;  /* after the last layer, in decoders */

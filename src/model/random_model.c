@@ -96,7 +96,7 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     for (const kh_weight *row = kh_weight_table; row->cols; row++)
         for (int layer = 0;
              kh_weight_wanted(row, c, true) && layer < (row->layered ? c->layers : 1); layer++) {
-            if (kh_weight_spelling(row, c)->part > 0)
+            if (kh_weight_spelling(row, c)->part > 0 || (layer > 0 && kh_weight_shared(row, c)))
                 continue;
             char name[256];
             kh_weight_name(row, c, true, layer, 0, name, sizeof name);

@@ -27,6 +27,7 @@ typedef struct run_state {
     double *turn;     /* [D / 2] radians a position, of the layer */
     float *score;     /* [T] attention of one token in one head */
     float *row;       /* [max(H, I)] a row of weights */
+    float *embedded;  /* [T, E] where E is not H */
 } run_state;
 
 /* Four running sums, because one would make the additions wait for each other. */
@@ -130,28 +131,31 @@ static void add_to(float *x, const float *y, size_t n) {
 /* word + position + type -> LayerNorm -> + prompt where it is added; what is absent is left out */
 static void embed(const kh_model *m, const kh_input *in, int n_token, run_state *s) {
     const kh_weights *w = &m->w;
-    size_t hidden = (size_t)m->config.hidden;
+    size_t hidden = (size_t)m->config.hidden, wide = (size_t)kh_config_embed(&m->config);
+    float *e = w->project_w.data ? s->embedded : s->x; /* [T, E] */
     float scale = kh_config_word_scale(&m->config);
     kh_input_slots(m, in, s->slot);
     for (size_t t = 0; t < (size_t)n_token; t++) {
-        float *x = s->x + t * hidden;
+        float *x = e + t * wide;
         if (s->slot[t].embedded >= 0)
-            memcpy(x, in->prompt + (size_t)s->slot[t].embedded * hidden, hidden * sizeof *x);
+            memcpy(x, in->prompt + (size_t)s->slot[t].embedded * wide, wide * sizeof *x);
         else
             kh_tensor_row(&w->word, s->slot[t].id, x);
-        for (size_t i = 0; i < hidden && s->slot[t].embedded < 0; i++)
+        for (size_t i = 0; i < wide && s->slot[t].embedded < 0; i++)
             x[i] *= scale;
         if (w->type.data) {
             kh_tensor_row(&w->type, 0, s->row);
-            add_to(x, s->row, hidden);
+            add_to(x, s->row, wide);
         }
         if (w->position.data) {
             kh_tensor_row(&w->position, s->slot[t].position, s->row);
-            add_to(x, s->row, hidden);
+            add_to(x, s->row, wide);
         }
     }
     if (m->config.arch->embed_norm)
-        norm(&m->config, s->x, n_token, &w->ln_g, &w->ln_b);
+        norm(&m->config, e, n_token, &w->ln_g, &w->ln_b);
+    if (w->project_w.data)
+        linear(e, n_token, &w->project_w, &w->project_b, s->row, s->x);
     for (size_t t = 0; t < (size_t)n_token; t++)
         if (s->slot[t].added >= 0)
             add_to(s->x + t * hidden, in->prompt + (size_t)s->slot[t].added * hidden, hidden);
@@ -274,7 +278,7 @@ static void run_transform(const kh_model *m, const float *x, run_state *s) {
         return;
     }
     linear(x, 1, &w->head_w, &w->head_b, s->row, s->y);
-    activate_all(m->config.head_act, s->y, (size_t)m->config.hidden);
+    activate_all(m->config.head_act, s->y, (size_t)w->head_w.rows);
     layer_norm(s->y, 1, &w->head_ln_g, &w->head_ln_b, m->config.eps);
 }
 
@@ -291,7 +295,7 @@ static void run_head(const kh_model *m, const kh_output *out, run_state *s) {
             int token = out->token ? out->token[j] : j;
             kh_tensor_row(&w->decoder_w, token, s->row);
             out->logits[a * (size_t)n_token + (size_t)j] =
-                (float)(dot(s->y, s->row, m->config.hidden) + (bias ? (double)bias[token] : 0));
+                (float)(dot(s->y, s->row, w->decoder_w.cols) + (bias ? (double)bias[token] : 0));
         }
     }
 }
@@ -319,7 +323,8 @@ static float *floats(size_t a, size_t b) {
 static bool state_new(run_state *s, const kh_config *c, int n_token) {
     size_t tokens = (size_t)n_token, hidden = (size_t)c->hidden, inner = (size_t)c->inner;
     size_t q = (size_t)kh_config_q_width(c), kv = (size_t)kh_config_kv_width(c);
-    size_t widest = hidden > inner ? hidden : inner;
+    size_t widest = hidden > inner ? hidden : inner, wide = (size_t)kh_config_embed(c);
+    widest = wide > widest ? wide : widest;
     *s = (run_state){
         .slot = kh_calloc(tokens, sizeof *s->slot),
         .x = floats(tokens, hidden),
@@ -327,7 +332,8 @@ static bool state_new(run_state *s, const kh_config *c, int n_token) {
         .k = floats(tokens, kv),
         .v = floats(tokens, kv),
         .mix = floats(tokens, q),
-        .y = floats(tokens, hidden),
+        .y = floats(tokens, hidden > wide ? hidden : wide),
+        .embedded = floats(c->embed > 0 ? tokens : 1, wide),
         .up = floats(tokens, inner),
         .gate = floats(c->arch->gated ? tokens : 1, inner),
         .score = floats(tokens, 1),
@@ -335,11 +341,12 @@ static bool state_new(run_state *s, const kh_config *c, int n_token) {
         .turn = kh_calloc((size_t)kh_config_head_width(c) / 2 + 1, sizeof *s->turn),
     };
     return s->slot && s->x && s->q && s->k && s->v && s->mix && s->y && s->up && s->gate &&
-        s->score && s->row && s->turn;
+        s->score && s->row && s->turn && s->embedded;
 }
 
 static void state_free(run_state *s) {
-    float *all[] = { s->x, s->q, s->k, s->v, s->mix, s->y, s->up, s->gate, s->score, s->row };
+    float *all[] = { s->x, s->q, s->k, s->v, s->mix, s->y, s->up, s->gate, s->score, s->row,
+        s->embedded };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         kh_free(all[i]);
     kh_free(s->slot);

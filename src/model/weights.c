@@ -16,116 +16,135 @@
 #define GPT2 [KH_FAMILY_GPT2] =
 #define LLAMA [KH_FAMILY_LLAMA] =
 #define GEMMA3 [KH_FAMILY_GEMMA3] =
+#define ELECTRA [KH_FAMILY_ELECTRA] =
+#define ALBERT [KH_FAMILY_ALBERT] =
+#define SHARED "encoder.albert_layer_groups.0.albert_layers.0."
 
 /* Old TensorFlow exports call LayerNorm's weight and bias gamma and beta. The decoder's bias is
  * saved under either of two names, which are one parameter. Fingerprints and random models count
  * the rows: new ones go to the end. */
 const kh_weight kh_weight_table[] = {
-    { W(word), 'V', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
+    { W(word), 'V', 'E', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "embeddings.word_embeddings.weight" }, GPT2{ "wte.weight" },
             LLAMA{ "embed_tokens.weight" } } },
-    { W(position), 'P', 'H', KH_NEED_POSITIONS, KH_FILL_NORMAL,
+    { W(position), 'P', 'E', KH_NEED_POSITIONS, KH_FILL_NORMAL,
         { BERT{ "embeddings.position_embeddings.weight" }, GPT2{ "wpe.weight" } } },
-    { W(type), 'T', 'H', KH_NEED_TYPES, KH_FILL_NORMAL,
+    { W(type), 'T', 'E', KH_NEED_TYPES, KH_FILL_NORMAL,
         { BERT{ "embeddings.token_type_embeddings.weight" } } },
-    { W(ln_g), 0, 'H', KH_NEED_EMBED_NORM, KH_FILL_ONE,
+    { W(ln_g), 0, 'E', KH_NEED_EMBED_NORM, KH_FILL_ONE,
         { BERT{ "embeddings.LayerNorm.weight|embeddings.LayerNorm.gamma" } } },
-    { W(ln_b), 0, 'H', KH_NEED_EMBED_NORM, KH_FILL_ZERO,
+    { W(ln_b), 0, 'E', KH_NEED_EMBED_NORM, KH_FILL_ZERO,
         { BERT{ "embeddings.LayerNorm.bias|embeddings.LayerNorm.beta" } } },
     { L(q_w), 'Q', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.attention.self.query.weight" },
             DISTILBERT{ "transformer.layer.#.attention.q_lin.weight" },
-            GPT2{ "h.#.attn.c_attn.weight", 0, 3, true },
+            ALBERT{ SHARED "attention.query.weight" }, GPT2{ "h.#.attn.c_attn.weight", 0, 3, true },
             LLAMA{ "layers.#.self_attn.q_proj.weight" } } },
     { L(q_b), 0, 'Q', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.attention.self.query.bias" },
             DISTILBERT{ "transformer.layer.#.attention.q_lin.bias" },
-            GPT2{ "h.#.attn.c_attn.bias", 0, 3 }, LLAMA{ "layers.#.self_attn.q_proj.bias" } } },
+            ALBERT{ SHARED "attention.query.bias" }, GPT2{ "h.#.attn.c_attn.bias", 0, 3 },
+            LLAMA{ "layers.#.self_attn.q_proj.bias" } } },
     { L(k_w), 'K', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.attention.self.key.weight" },
             DISTILBERT{ "transformer.layer.#.attention.k_lin.weight" },
-            GPT2{ "h.#.attn.c_attn.weight", 1, 3, true },
+            ALBERT{ SHARED "attention.key.weight" }, GPT2{ "h.#.attn.c_attn.weight", 1, 3, true },
             LLAMA{ "layers.#.self_attn.k_proj.weight" } } },
     { L(k_b), 0, 'K', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.attention.self.key.bias" },
             DISTILBERT{ "transformer.layer.#.attention.k_lin.bias" },
-            GPT2{ "h.#.attn.c_attn.bias", 1, 3 }, LLAMA{ "layers.#.self_attn.k_proj.bias" } } },
+            ALBERT{ SHARED "attention.key.bias" }, GPT2{ "h.#.attn.c_attn.bias", 1, 3 },
+            LLAMA{ "layers.#.self_attn.k_proj.bias" } } },
     { L(v_w), 'K', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.attention.self.value.weight" },
             DISTILBERT{ "transformer.layer.#.attention.v_lin.weight" },
-            GPT2{ "h.#.attn.c_attn.weight", 2, 3, true },
+            ALBERT{ SHARED "attention.value.weight" }, GPT2{ "h.#.attn.c_attn.weight", 2, 3, true },
             LLAMA{ "layers.#.self_attn.v_proj.weight" } } },
     { L(v_b), 0, 'K', KH_NEED_QKV_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.attention.self.value.bias" },
             DISTILBERT{ "transformer.layer.#.attention.v_lin.bias" },
-            GPT2{ "h.#.attn.c_attn.bias", 2, 3 }, LLAMA{ "layers.#.self_attn.v_proj.bias" } } },
+            ALBERT{ SHARED "attention.value.bias" }, GPT2{ "h.#.attn.c_attn.bias", 2, 3 },
+            LLAMA{ "layers.#.self_attn.v_proj.bias" } } },
     { L(o_w), 'H', 'Q', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.attention.output.dense.weight" },
             DISTILBERT{ "transformer.layer.#.attention.out_lin.weight" },
-            GPT2{ "h.#.attn.c_proj.weight", 0, 1, true },
+            ALBERT{ SHARED "attention.dense.weight" }, GPT2{ "h.#.attn.c_proj.weight", 0, 1, true },
             LLAMA{ "layers.#.self_attn.o_proj.weight" } } },
     { L(o_b), 0, 'H', KH_NEED_OUT_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.attention.output.dense.bias" },
             DISTILBERT{ "transformer.layer.#.attention.out_lin.bias" },
-            GPT2{ "h.#.attn.c_proj.bias" }, LLAMA{ "layers.#.self_attn.o_proj.bias" } } },
+            ALBERT{ SHARED "attention.dense.bias" }, GPT2{ "h.#.attn.c_proj.bias" },
+            LLAMA{ "layers.#.self_attn.o_proj.bias" } } },
     { L(ln1_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
         { BERT{ "encoder.layer.#.attention.output.LayerNorm.weight|encoder.layer.#.attention."
                 "output.LayerNorm.gamma" },
-            DISTILBERT{ "transformer.layer.#.sa_layer_norm.weight" }, GPT2{ "h.#.ln_1.weight" },
+            DISTILBERT{ "transformer.layer.#.sa_layer_norm.weight" },
+            ALBERT{ SHARED "attention.LayerNorm.weight" }, GPT2{ "h.#.ln_1.weight" },
             LLAMA{ "layers.#.input_layernorm.weight" } } },
     { L(ln1_b), 0, 'H', KH_NEED_NORM_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.attention.output.LayerNorm.bias|encoder.layer.#.attention.output."
                 "LayerNorm.beta" },
-            DISTILBERT{ "transformer.layer.#.sa_layer_norm.bias" }, GPT2{ "h.#.ln_1.bias" } } },
+            DISTILBERT{ "transformer.layer.#.sa_layer_norm.bias" },
+            ALBERT{ SHARED "attention.LayerNorm.bias" }, GPT2{ "h.#.ln_1.bias" } } },
     { L(up_w), 'I', 'H', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.intermediate.dense.weight" },
-            DISTILBERT{ "transformer.layer.#.ffn.lin1.weight" },
+            DISTILBERT{ "transformer.layer.#.ffn.lin1.weight" }, ALBERT{ SHARED "ffn.weight" },
             GPT2{ "h.#.mlp.c_fc.weight", 0, 1, true }, LLAMA{ "layers.#.mlp.up_proj.weight" } } },
     { L(up_b), 0, 'I', KH_NEED_MLP_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.intermediate.dense.bias" },
-            DISTILBERT{ "transformer.layer.#.ffn.lin1.bias" }, GPT2{ "h.#.mlp.c_fc.bias" },
-            LLAMA{ "layers.#.mlp.up_proj.bias" } } },
+            DISTILBERT{ "transformer.layer.#.ffn.lin1.bias" }, ALBERT{ SHARED "ffn.bias" },
+            GPT2{ "h.#.mlp.c_fc.bias" }, LLAMA{ "layers.#.mlp.up_proj.bias" } } },
     { L(down_w), 'H', 'I', KH_NEED_ALWAYS, KH_FILL_NORMAL,
         { BERT{ "encoder.layer.#.output.dense.weight" },
             DISTILBERT{ "transformer.layer.#.ffn.lin2.weight" },
-            GPT2{ "h.#.mlp.c_proj.weight", 0, 1, true },
+            ALBERT{ SHARED "ffn_output.weight" }, GPT2{ "h.#.mlp.c_proj.weight", 0, 1, true },
             LLAMA{ "layers.#.mlp.down_proj.weight" } } },
     { L(down_b), 0, 'H', KH_NEED_MLP_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.output.dense.bias" },
-            DISTILBERT{ "transformer.layer.#.ffn.lin2.bias" }, GPT2{ "h.#.mlp.c_proj.bias" },
-            LLAMA{ "layers.#.mlp.down_proj.bias" } } },
+            DISTILBERT{ "transformer.layer.#.ffn.lin2.bias" }, ALBERT{ SHARED "ffn_output.bias" },
+            GPT2{ "h.#.mlp.c_proj.bias" }, LLAMA{ "layers.#.mlp.down_proj.bias" } } },
     { L(ln2_g), 0, 'H', KH_NEED_ALWAYS, KH_FILL_ONE,
         { BERT{ "encoder.layer.#.output.LayerNorm.weight|encoder.layer.#.output.LayerNorm.gamma" },
-            DISTILBERT{ "transformer.layer.#.output_layer_norm.weight" }, GPT2{ "h.#.ln_2.weight" },
+            DISTILBERT{ "transformer.layer.#.output_layer_norm.weight" },
+            ALBERT{ SHARED "full_layer_layer_norm.weight" }, GPT2{ "h.#.ln_2.weight" },
             LLAMA{ "layers.#.post_attention_layernorm.weight" },
             GEMMA3{ "layers.#.pre_feedforward_layernorm.weight" } } },
     { L(ln2_b), 0, 'H', KH_NEED_NORM_BIAS, KH_FILL_ZERO,
         { BERT{ "encoder.layer.#.output.LayerNorm.bias|encoder.layer.#.output.LayerNorm.beta" },
-            DISTILBERT{ "transformer.layer.#.output_layer_norm.bias" }, GPT2{ "h.#.ln_2.bias" } } },
-    { W(head_w), 'H', 'H', KH_NEED_HEAD, KH_FILL_NORMAL,
+            DISTILBERT{ "transformer.layer.#.output_layer_norm.bias" },
+            ALBERT{ SHARED "full_layer_layer_norm.bias" }, GPT2{ "h.#.ln_2.bias" } } },
+    { W(head_w), 'E', 'H', KH_NEED_HEAD, KH_FILL_NORMAL,
         { BERT{ "cls.predictions.transform.dense.weight" }, ROBERTA{ "lm_head.dense.weight" },
-            DISTILBERT{ "vocab_transform.weight" } } },
-    { W(head_b), 0, 'H', KH_NEED_HEAD, KH_FILL_ZERO,
+            DISTILBERT{ "vocab_transform.weight" }, ELECTRA{ "generator_predictions.dense.weight" },
+            ALBERT{ "predictions.dense.weight" } } },
+    { W(head_b), 0, 'E', KH_NEED_HEAD, KH_FILL_ZERO,
         { BERT{ "cls.predictions.transform.dense.bias" }, ROBERTA{ "lm_head.dense.bias" },
-            DISTILBERT{ "vocab_transform.bias" } } },
-    { W(head_ln_g), 0, 'H', KH_NEED_HEAD, KH_FILL_ONE,
+            DISTILBERT{ "vocab_transform.bias" }, ELECTRA{ "generator_predictions.dense.bias" },
+            ALBERT{ "predictions.dense.bias" } } },
+    { W(head_ln_g), 0, 'E', KH_NEED_HEAD, KH_FILL_ONE,
         { BERT{ "cls.predictions.transform.LayerNorm.weight|cls.predictions.transform.LayerNorm."
                 "gamma" },
             ROBERTA{ "lm_head.layer_norm.weight|lm_head.layer_norm.gamma" },
-            DISTILBERT{ "vocab_layer_norm.weight" } } },
-    { W(head_ln_b), 0, 'H', KH_NEED_HEAD, KH_FILL_ZERO,
+            DISTILBERT{ "vocab_layer_norm.weight" },
+            ELECTRA{ "generator_predictions.LayerNorm.weight" },
+            ALBERT{ "predictions.LayerNorm.weight" } } },
+    { W(head_ln_b), 0, 'E', KH_NEED_HEAD, KH_FILL_ZERO,
         { BERT{
               "cls.predictions.transform.LayerNorm.bias|cls.predictions.transform.LayerNorm.beta" },
             ROBERTA{ "lm_head.layer_norm.bias|lm_head.layer_norm.beta" },
-            DISTILBERT{ "vocab_layer_norm.bias" } } },
-    { W(decoder_w), 'V', 'H', KH_NEED_DECODER, KH_FILL_NORMAL,
+            DISTILBERT{ "vocab_layer_norm.bias" },
+            ELECTRA{ "generator_predictions.LayerNorm.bias" },
+            ALBERT{ "predictions.LayerNorm.bias" } } },
+    { W(decoder_w), 'V', 'E', KH_NEED_DECODER, KH_FILL_NORMAL,
         { BERT{ "cls.predictions.decoder.weight" }, ROBERTA{ "lm_head.decoder.weight" },
-            DISTILBERT{ "vocab_projector.weight" }, GPT2{ "lm_head.weight" },
+            DISTILBERT{ "vocab_projector.weight" }, ELECTRA{ "generator_lm_head.weight" },
+            ALBERT{ "predictions.decoder.weight" }, GPT2{ "lm_head.weight" },
             LLAMA{ "lm_head.weight" } } },
     { W(decoder_b), 0, 'V', KH_NEED_HEAD, KH_FILL_ZERO,
         { BERT{ "cls.predictions.bias|cls.predictions.decoder.bias" },
-            ROBERTA{ "lm_head.bias|lm_head.decoder.bias" },
-            DISTILBERT{ "vocab_projector.bias" } } },
+            ROBERTA{ "lm_head.bias|lm_head.decoder.bias" }, DISTILBERT{ "vocab_projector.bias" },
+            ELECTRA{ "generator_lm_head.bias" },
+            ALBERT{ "predictions.bias|predictions.decoder.bias" } } },
 
     { W(final_g), 0, 'H', KH_NEED_FINAL_NORM, KH_FILL_ONE,
         { GPT2{ "ln_f.weight" }, LLAMA{ "norm.weight" } } },
@@ -142,6 +161,12 @@ const kh_weight kh_weight_table[] = {
         { GEMMA3{ "layers.#.post_attention_layernorm.weight" } } },
     { L(post2_g), 0, 'H', KH_NEED_POST_NORM, KH_FILL_ONE,
         { GEMMA3{ "layers.#.post_feedforward_layernorm.weight" } } },
+    { W(project_w), 'H', 'E', KH_NEED_PROJECTION, KH_FILL_NORMAL,
+        { ELECTRA{ "embeddings_project.weight" },
+            ALBERT{ "encoder.embedding_hidden_mapping_in.weight" } } },
+    { W(project_b), 0, 'H', KH_NEED_PROJECTION, KH_FILL_ZERO,
+        { ELECTRA{ "embeddings_project.bias" },
+            ALBERT{ "encoder.embedding_hidden_mapping_in.bias" } } },
     { 0 },
 };
 
@@ -158,6 +183,7 @@ static const struct letter_row {
     { 'Q', 0, "num_attention_heads x head_dim" },
     { 'K', 0, "num_key_value_heads x head_dim" },
     { 'D', 0, "head_dim" },
+    { 'E', 0, "embedding_size" },
 };
 
 static const struct letter_row *find_letter(char letter) {
@@ -172,6 +198,7 @@ int kh_weight_size(const kh_config *c, char letter) {
     case 'Q': return kh_config_q_width(c);
     case 'K': return kh_config_kv_width(c);
     case 'D': return kh_config_head_width(c);
+    case 'E': return kh_config_embed(c);
     default: return *(const int *)((const char *)c + find_letter(letter)->offset);
     }
 }
@@ -179,6 +206,8 @@ int kh_weight_size(const kh_config *c, char letter) {
 /* Where heads divide the hidden size, config.json has no other word for their width. */
 const char *kh_weight_key(const kh_config *c, char letter) {
     bool plain = c->kv_heads == 0 && c->head_width == 0;
+    if (letter == 'E' && c->embed == 0)
+        letter = 'H';
     return find_letter(plain && (letter == 'Q' || letter == 'K') ? 'H' : letter)->key;
 }
 
@@ -202,6 +231,9 @@ bool kh_weight_wanted(const kh_weight *row, const kh_config *c, bool head) {
     case KH_NEED_GATE_BIAS: return a->gated && kh_config_has_bias(c, KH_BIAS_MLP);
     case KH_NEED_QK_NORM: return a->qk_norm;
     case KH_NEED_POST_NORM: return a->place == KH_NORM_AROUND;
+    /* ELECTRA has it only where the widths differ. */
+    case KH_NEED_PROJECTION:
+        return c->embed > 0 && (c->embed != c->hidden || a->family == KH_FAMILY_ALBERT);
     }
     return false;
 }
@@ -216,6 +248,8 @@ static const struct family_row {
     [KH_FAMILY_GPT2] = { "transformer.", KH_FAMILY_GPT2 },
     [KH_FAMILY_LLAMA] = { "model.", KH_FAMILY_LLAMA },
     [KH_FAMILY_GEMMA3] = { "model.", KH_FAMILY_LLAMA },
+    [KH_FAMILY_ELECTRA] = { "electra.", KH_FAMILY_BERT },
+    [KH_FAMILY_ALBERT] = { "albert.", KH_FAMILY_BERT },
 };
 
 const char *kh_family_prefix(kh_family family) { return family_table[family].prefix; }
@@ -223,6 +257,11 @@ const char *kh_family_prefix(kh_family family) { return family_table[family].pre
 const kh_spelling *kh_weight_spelling(const kh_weight *row, const kh_config *c) {
     kh_family family = c->arch->family;
     return &row->name[row->name[family].name ? family : family_table[family].base];
+}
+
+bool kh_weight_shared(const kh_weight *row, const kh_config *c) {
+    const char *name = kh_weight_spelling(row, c)->name;
+    return row->layered && name && !strchr(name, '#');
 }
 
 bool kh_weight_name(const kh_weight *row, const kh_config *c, bool prefixed, int layer, int n,

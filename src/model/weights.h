@@ -21,8 +21,9 @@ typedef enum kh_need {
     KH_NEED_FINAL_BIAS,
     KH_NEED_GATE, /* if the feed-forward part has a gate */
     KH_NEED_GATE_BIAS,
-    KH_NEED_QK_NORM,   /* if queries and keys are normalised */
-    KH_NEED_POST_NORM, /* if what a layer adds is normalised */
+    KH_NEED_QK_NORM,    /* if queries and keys are normalised */
+    KH_NEED_POST_NORM,  /* if what a layer adds is normalised */
+    KH_NEED_PROJECTION, /* if embeddings have a width of their own */
 } kh_need;
 
 typedef enum kh_fill {
@@ -58,6 +59,8 @@ bool kh_weight_wanted(const kh_weight *, const kh_config *, bool head);
 bool kh_weight_name(
     const kh_weight *, const kh_config *, bool prefixed, int layer, int n, char *out, size_t cap);
 const kh_spelling *kh_weight_spelling(const kh_weight *, const kh_config *);
+/* Whether all layers have one tensor. */
+bool kh_weight_shared(const kh_weight *, const kh_config *);
 const char *kh_family_prefix(kh_family);
 /* The size that a letter of the table stands for, and the config key that sets it. */
 int kh_weight_size(const kh_config *, char letter);

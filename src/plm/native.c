@@ -29,20 +29,57 @@ static void describe(const void *self, kh_plm_info *info) {
     info->seen_tasks = m.seen_tasks;
 }
 
+/* What a row of a soft prompt stands for: a word embedding as the layers see it, so that rows have
+ * the width of hidden states also where embeddings have one of their own. */
+typedef struct word_rows {
+    const kh_model *model;
+    float *project; /* [H, E], or NULL */
+    float *word;    /* [E] */
+} word_rows;
+
+static bool rows_open(word_rows *r, const kh_engine *e) {
+    const kh_model *m = kh_engine_model(e);
+    const kh_tensor *p = &m->w.project_w;
+    *r = (word_rows){ .model = m,
+        .word = kh_malloc((size_t)m->w.word.cols * sizeof(float)),
+        .project = p->data ? kh_malloc((size_t)p->rows * (size_t)p->cols * sizeof(float)) : NULL };
+    for (int h = 0; p->data && r->project && h < p->rows; h++)
+        kh_tensor_row(p, h, r->project + (size_t)h * (size_t)p->cols);
+    return r->word && (!p->data || r->project);
+}
+
+static void rows_close(word_rows *r) {
+    kh_free(r->word);
+    kh_free(r->project);
+}
+
+static void rows_get(const word_rows *r, int32_t id, float *out) {
+    size_t E = (size_t)r->model->w.word.cols, H = (size_t)r->model->config.hidden;
+    float scale = kh_config_word_scale(&r->model->config);
+    kh_tensor_row(&r->model->w.word, id, r->project ? r->word : out);
+    for (size_t h = 0; h < H && r->project; h++) {
+        double sum = 0;
+        for (size_t i = 0; i < E; i++)
+            sum += (double)r->word[i] * (double)r->project[h * E + i];
+        out[h] = (float)sum;
+    }
+    for (size_t h = 0; h < H; h++)
+        out[h] *= scale;
+}
+
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.
  */
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
-    const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
-    float *row = kh_malloc((size_t)word->cols * sizeof *row);
-    float scale = kh_config_word_scale(&kh_engine_model(((native *)self)->engine)->config);
-    double sum = 0, squares = 0, n = (double)word->rows * (double)word->cols;
-    if (!row)
-        return kh_fail_memory(err);
-    for (int r = 0; r < word->rows; r++) {
+    const kh_model *m = kh_engine_model(((native *)self)->engine);
+    int H = m->config.hidden;
+    double sum = 0, squares = 0, n = (double)m->config.vocab * (double)H;
+    float *row = kh_malloc((size_t)H * sizeof *row);
+    word_rows r;
+    bool ok = rows_open(&r, ((native *)self)->engine) && row;
+    for (int w = 0; w < m->config.vocab && ok; w++) {
         double row_sum = 0, row_squares = 0;
-        kh_tensor_row(word, r, row);
-        for (int i = 0; i < word->cols; i++) {
-            row[i] *= scale;
+        rows_get(&r, w, row);
+        for (int i = 0; i < H; i++) {
             row_sum += (double)row[i];
             row_squares += (double)row[i] * (double)row[i];
         }
@@ -50,21 +87,23 @@ static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
         squares += row_squares;
     }
     kh_free(row);
+    rows_close(&r);
     *mean = sum / n;
     *std = sqrt(squares / n - *mean * *mean);
-    return 0;
+    return ok ? 0 : kh_fail_memory(err);
 }
 
 static int embedding_row(void *self, int32_t id, float *row, kh_err *err) {
-    const kh_tensor *word = &kh_engine_model(((native *)self)->engine)->w.word;
-    if (id < 0 || id >= word->rows)
+    const kh_model *m = kh_engine_model(((native *)self)->engine);
+    word_rows r;
+    if (id < 0 || id >= m->config.vocab)
         return kh_fail(err, KH_EARG, "token id %d is outside the model's vocabulary of %d", (int)id,
-            word->rows);
-    kh_tensor_row(word, id, row);
-    float scale = kh_config_word_scale(&kh_engine_model(((native *)self)->engine)->config);
-    for (int i = 0; i < word->cols; i++)
-        row[i] *= scale; /* what a row of a soft prompt stands for */
-    return 0;
+            m->config.vocab);
+    bool ok = rows_open(&r, ((native *)self)->engine);
+    if (ok)
+        rows_get(&r, id, row);
+    rows_close(&r);
+    return ok ? 0 : kh_fail_memory(err);
 }
 
 static void close_native(void *self) {

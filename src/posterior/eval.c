@@ -13,10 +13,15 @@
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
 #include "judge/pca.h"
+#include "judge/predictions.h"
+#include "judge/verdict.h"
+#include "data/folder.h"
+#include "data/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { ROWS_AT_ONCE = 64 };
 
@@ -53,6 +58,8 @@ static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *i
     return kh_decide(
         &e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
 }
+
+enum { MOST_LEFT_OUT = 32 }; /* fits of the calibrator: one for each row, or for a share of them */
 
 /* ------------------------------------------------------------------------------------ the rows */
 
@@ -133,6 +140,21 @@ static int labels_of(const kh_judged *j, int **out, kh_err *err) {
 
 /* ---------------------------------------------------------------------------- what to judge on */
 
+/* A file that is not the one of tuning: all of its rows are to judge on. */
+static bool is_other_file(const kh_eval *e) {
+    struct stat a, b;
+    if (!e->o->data || !kh_file_exists(e->o->data))
+        return false;
+    bool same = e->post->data && stat(e->post->data, &a) == 0 && stat(e->o->data, &b) == 0 &&
+        a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return !same;
+}
+
+/* Where the rows of tuning are. */
+static const char *tuning_data(const kh_eval *e) {
+    return is_other_file(e) && !e->o->test ? e->post->data : e->data;
+}
+
 /* The caller's rows, as a data set of our own. */
 static int take_all(kh_dataset **out, const kh_dataset *theirs, kh_err *err) {
     int n = kh_dataset_size(theirs);
@@ -155,11 +177,13 @@ static int open_rows(kh_eval *e, kh_err *err) {
     int rc;
     if (o->test)
         rc = take_all(&data, o->test, err);
+    else if (is_other_file(e))
+        rc = kh_dataset_open(&data, e->data, &read, err);
     else if (o->split == KH_EVAL_TEST)
         rc = kh_test_open(&data, e->data, post->shots, post->seed, &read, err);
     else
         rc = kh_split_open(&split, e->data, post->shots, post->seed, &read, err);
-    if (rc == 0 && !o->test && o->split != KH_EVAL_TEST) {
+    if (rc == 0 && !data) {
         kh_dataset **from = o->split == KH_EVAL_DEV ? &split.dev : &split.train;
         data = *from;
         *from = NULL;
@@ -175,11 +199,12 @@ static int open_dev(kh_eval *e, kh_err *err) {
     kh_dataset_opts read = { .task = e->post->task, .hooks = e->o->hooks };
     kh_split split = { 0 };
     kh_err own = { 0 };
+    const char *where = tuning_data(e);
     int rc;
     if (e->o->dev)
         rc = take_all(&split.dev, e->o->dev, &own);
-    else if (e->data)
-        rc = kh_split_open(&split, e->data, e->post->shots, e->post->seed, &read, &own);
+    else if (where)
+        rc = kh_split_open(&split, where, e->post->shots, e->post->seed, &read, &own);
     else
         rc = kh_fail(&own, KH_EMISSING, "no dev rows were given");
     if (rc == KH_EMISSING) {
@@ -192,6 +217,12 @@ static int open_dev(kh_eval *e, kh_err *err) {
         return rc;
     }
     e->decided = true;
+    if (e->o->split != KH_EVAL_TRAIN && e->o->split != KH_EVAL_DEV)
+        rc = split.train ? kh_dataset_overlap(split.train, e->rows.data, &e->n_known, err) : 0;
+    if (rc != 0) {
+        kh_split_close(&split);
+        return rc;
+    }
     rc = judged_open(&e->dev, "dev", split.dev, 0, 0, err);
     split.dev = NULL;
     kh_split_close(&split);
@@ -217,8 +248,50 @@ static int drop_last_class(kh_dataset **data, kh_err *err) {
     return rc;
 }
 
-/* A folder alone: its rows take the template of the classifier, as they would if someone sent them
- * there. */
+/* The lines of a text file as rows. */
+static int open_lines(kh_dataset **out, const char *path, kh_dataset_opts *read, kh_err *err) {
+    kh_buf bytes, rows = kh_buf_init(KH_BUF_MAX);
+    int rc = kh_file_read(path, (size_t)1 << 30, &bytes, err);
+    for (size_t at = 0; rc == 0 && at < bytes.len;) {
+        const char *s = bytes.data + at, *stop = memchr(s, '\n', bytes.len - at);
+        size_t n = stop ? (size_t)(stop - s) : bytes.len - at;
+        at += n + 1;
+        if (n > 0 && strspn(s, " \t\r") < n) {
+            kh_buf_text(&rows, "{\"text\": ");
+            kh_json_quote(&rows, s, n);
+            kh_buf_text(&rows, "}\n");
+        }
+    }
+    read->format = KH_FORMAT_JSONL;
+    if (rc == 0)
+        rc = kh_buf_failed(&rows) ? kh_fail_memory(err)
+                                  : kh_dataset_parse(out, rows.data, rows.len, path, read, err);
+    kh_buf_free(&bytes);
+    kh_buf_free(&rows);
+    return rc;
+}
+
+/* All rows of a file; of a folder those of test, or else of train or dev. */
+static int open_any(kh_dataset **out, const char *path, kh_dataset_opts *read, kh_err *err) {
+    kh_folder parts = { 0 };
+    size_t n = strlen(path);
+    if (kh_file_exists(path))
+        return n > 4 && strcmp(path + n - 4, ".txt") == 0 ? open_lines(out, path, read, err)
+                                                          : kh_dataset_open(out, path, read, err);
+    int rc = kh_folder_find(path, &parts, err);
+    const char *file = parts.test ? parts.test : parts.train ? parts.train : parts.dev;
+    if (rc == 0)
+        rc = file ? kh_dataset_open(out, file, read, err)
+                  : kh_fail(err, KH_EMISSING,
+                        "%s: no test, train or dev (.tsv, .csv or .jsonl) in it; a file can be "
+                        "named itself",
+                        path);
+    kh_folder_free(&parts);
+    return rc;
+}
+
+/* A folder or a file alone: its rows take the template of the classifier, as they would if someone
+ * sent them there. */
 static int open_strangers(const kh_eval *e, kh_ood_rows *out, const char *dir, kh_err *err) {
     kh_dataset_opts read = {
         .task = e->post->task, .unlabelled = true, .ignore_labels = true, .hooks = e->o->hooks
@@ -228,8 +301,7 @@ static int open_strangers(const kh_eval *e, kh_ood_rows *out, const char *dir, k
     while (n > 1 && dir[n - 1] == '/')
         n--;
     char *name = kh_strndup(dir, n);
-    int rc = name ? kh_test_open(&data, dir, e->post->shots, e->post->seed, &read, err)
-                  : kh_fail_memory(err);
+    int rc = name ? open_any(&data, dir, &read, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = judged_open(&out->rows, kh_path_base(name), data, e->o->rows, e->o->seed, err);
     kh_free(name);
@@ -238,7 +310,7 @@ static int open_strangers(const kh_eval *e, kh_ood_rows *out, const char *dir, k
 
 /* "NAME=DIR": the task NAME, whose template the rows in DIR take; or a folder. */
 static int open_outside(const kh_eval *e, kh_ood_rows *out, const char *pair, kh_err *err) {
-    if (kh_dir_exists(pair))
+    if (kh_dir_exists(pair) || kh_file_exists(pair))
         return open_strangers(e, out, pair, err);
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair || !equals[1])
@@ -308,6 +380,63 @@ static int make_plane(kh_eval *e, const kh_predictor *predictor, kh_err *err) {
         size, e->xy, e->share, err);
 }
 
+/* The accuracy of the template alone on the rows. */
+static int ask_template(kh_eval *e, kh_plm *plm, kh_err *err) {
+    kh_posterior *plain = NULL;
+    kh_predictor *predictor = NULL;
+    double *p = kh_malloc((size_t)e->rows.n * (size_t)e->n_label * sizeof *p);
+    int right = 0;
+    int rc = p ? kh_posterior_new(&plain, "manual", plm, e->post->task, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_posterior_add(plain, NULL, 0, err);
+    if (rc == 0)
+        rc = kh_predictor_new(&predictor, plain, plm, NULL, err);
+    if (rc == 0)
+        rc = kh_predictor_run(predictor, e->rows.row, e->rows.n, p, err);
+    for (int i = 0; i < e->rows.n && rc == 0; i++)
+        right += kh_predicted(p + (size_t)i * (size_t)e->n_label, e->n_label) == e->label[i];
+    if (rc == 0)
+        e->template_accuracy = (double)right / e->rows.n;
+    kh_predictor_free(predictor);
+    kh_posterior_free(plain);
+    kh_free(p);
+    return rc;
+}
+
+/* Whether the rows that decisions are fitted on have taught the calibrator, too. */
+static bool taught(const kh_eval *e) {
+    return e->post->calibrated && e->post->calibrator.n == e->dev.n && e->dev.n > 1;
+}
+
+/* The dev rows for the decisions. Rows that the calibrator was fitted on look better calibrated
+ * than new ones are, and thresholds taken from them would not hold; so each of them is calibrated
+ * by a fit to the others (doc/judging.md, [33]). No row is lost to a split, and none is asked
+ * twice. */
+static int ask_dev(kh_eval *e, kh_plm *plm, kh_predictor *predictor, kh_err *err) {
+    if (!taught(e))
+        return judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
+    kh_posterior plain = *e->post;
+    kh_predictor *raw = NULL;
+    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
+    plain.calibrated = false;
+    int rc = kh_predictor_new(&raw, &plain, plm, NULL, err);
+    if (rc == 0)
+        rc = judged_ask(&e->dev, raw, e->n_label, e->o->hooks, err);
+    kh_predictor_free(raw);
+    double *x = rc == 0 ? kh_malloc(size * sizeof *x) : NULL;
+    if (rc == 0 && !x)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        kh_calibration method = e->post->calibrator.method;
+        memcpy(x, e->dev.p, size * sizeof *x);
+        kh_calibration_input(method == KH_CALIBRATE_VOTES, e->post->n, x, size);
+        rc = kh_calibrator_crossfit(method, x, e->dev_label, e->dev.n, e->n_label,
+            e->dev.n < MOST_LEFT_OUT ? e->dev.n : MOST_LEFT_OUT, e->dev.p, err);
+    }
+    kh_free(x);
+    return rc;
+}
+
 static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     long long before = kh_plm_meter(plm).queries;
     kh_predictor *predictor;
@@ -316,9 +445,11 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
     if (rc == 0 && e->decided)
-        rc = judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
+        rc = ask_dev(e, plm, predictor, err);
     if (rc == 0)
         rc = make_plane(e, predictor, err);
+    if (rc == 0 && e->o->compare)
+        rc = ask_template(e, plm, err);
     kh_predictor_free(predictor);
     for (int i = 0; i < e->n_outside && rc == 0; i++)
         rc = ask_outside(e, &e->outside[i], plm, err);
@@ -343,6 +474,28 @@ static void unknown(kh_metrics *m) {
         x[i] = NAN;
 }
 
+/* The mean of the classes' F1; a class that is neither said nor true has none. */
+static double macro_f1(const int *confusion, int n) {
+    double sum = 0;
+    int classes = 0;
+    for (int k = 0; k < n; k++) {
+        int said = 0, is = 0, both = confusion[k * n + k];
+        for (int j = 0; j < n; j++) {
+            said += confusion[j * n + k];
+            is += confusion[k * n + j];
+        }
+        if (said + is > 0) {
+            sum += 2.0 * both / (said + is);
+            classes++;
+        }
+    }
+    return classes ? sum / classes : NAN;
+}
+
+static const char *class_name(const void *task, int k) {
+    return ((const kh_task *)task)->label[k].name;
+}
+
 static int compute_inside(kh_eval *e, kh_err *err) {
     kh_answers a = kh_eval_answers(e);
     size_t k = (size_t)e->n_label;
@@ -363,6 +516,11 @@ static int compute_inside(kh_eval *e, kh_err *err) {
         kh_decomposition parts = kh_judged_parts(&e->rows, i, e->n_label);
         e->ambiguity += parts.ambiguity / a.n;
         e->disagreement += parts.disagreement / a.n;
+    }
+    if (rc == 0) {
+        e->macro_f1 = macro_f1(e->confusion, e->n_label);
+        kh_verdict(
+            &a, e->template_accuracy, class_name, e->post->task, e->warning, sizeof e->warning);
     }
     for (int s = 0; s < 2 && rc == 0; s++) {
         double *u = scores_of(&e->rows, (kh_score)s, e->n_label);
@@ -394,6 +552,33 @@ static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     return rc;
 }
 
+/* When to abstain is chosen again on cross-fitted answers, if the run has them: there are more. */
+static int select_by_crossfit(kh_eval *e, kh_err *err) {
+    static const kh_evidence PROBS[] = { KH_PROBS };
+    char *path = e->o->run ? kh_path_join(e->o->run, "crossfit.jsonl") : NULL;
+    kh_buf bytes = kh_buf_init(0);
+    kh_predictions rows = { 0 };
+    int rc = 0;
+    if (!path || !kh_file_exists(path))
+        goto done;
+    rc = kh_file_read(path, (size_t)1 << 28, &bytes, err);
+    if (rc == 0)
+        rc = kh_predictions_parse(&rows, bytes.data, bytes.len, path, PROBS, 1, err);
+    if (rc == 0 && (rows.n_label != e->n_label || rows.n_known != rows.n))
+        rc = kh_fail(err, KH_EMISMATCH,
+            "%s: %d classes and %d of %d rows with a label; tune again to write it anew", path,
+            rows.n_label, rows.n_known, rows.n);
+    if (rc == 0)
+        rc = kh_decisions_select(
+            &e->decisions, &(kh_answers){ rows.x, rows.label, rows.n, rows.n_label }, err);
+    e->n_cross = rc == 0 ? rows.n : 0;
+done:
+    kh_predictions_free(&rows);
+    kh_buf_free(&bytes);
+    kh_free(path);
+    return rc;
+}
+
 /* Fits on dev, tries on the rows. */
 static int compute_decisions(kh_eval *e, kh_err *err) {
     e->coverage = e->risk = e->covered = e->set_size = e->empty = e->flagged = NAN;
@@ -403,6 +588,9 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
     int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err)
                 : kh_fail_memory(err);
+    if (rc == 0)
+        rc = select_by_crossfit(e, err);
+    snprintf(e->decisions.warning, sizeof e->decisions.warning, "%s", e->warning);
     int given = 0, wrong = 0, covered = 0, empty = 0, foreign = 0;
     long long size = 0;
     for (int i = 0; i < a.n && rc == 0; i++) {
@@ -419,7 +607,7 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
     if (rc != 0)
         return rc;
     e->flagged = (double)foreign / a.n;
-    if (e->o->decide.max_risk > 0) {
+    if (e->decisions.opts.max_risk > 0) {
         e->coverage = (double)given / a.n;
         e->risk = given ? (double)wrong / given : NAN;
     }
@@ -433,9 +621,11 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
 
 int kh_eval_run(
     kh_eval *out, const kh_posterior *post, kh_plm *plm, const kh_eval_opts *o, kh_err *err) {
-    *out = (kh_eval){
-        .post = post, .o = o, .data = o->data ? o->data : post->data, .n_label = post->task->n_label
-    };
+    *out = (kh_eval){ .post = post,
+        .o = o,
+        .data = o->data ? o->data : post->data,
+        .n_label = post->task->n_label,
+        .template_accuracy = NAN };
     if (o->test && !o->data)
         out->data = NULL; /* nothing is read from a folder that was not named */
     if (!out->data && !o->test)

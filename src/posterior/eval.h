@@ -52,7 +52,12 @@ struct kh_eval {
     bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
     kh_decisions decisions;
-    double coverage, risk; /* of the rows under the decisions; NaN without */
+    int n_cross;     /* rows of cross-fitted answers that say when to abstain; 0: the dev rows do */
+    double macro_f1; /* the mean over classes */
+    double template_accuracy; /* of the template alone on the same rows; NaN: not asked */
+    int n_known;              /* rows judged on that stand among the train rows, too */
+    char warning[512];        /* why the classifier is of no use; empty: it is of some */
+    double coverage, risk;    /* of the rows under the decisions; NaN without */
     double covered, set_size,
         empty;      /* of their conformal sets: hold the true class, mean size, empty */
     double flagged; /* share of the rows called foreign */

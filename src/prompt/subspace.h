@@ -33,8 +33,7 @@
         { "placement", KH_OPT_CHOICE, offsetof(S, m.placement), "template", \
             .arg = "template|after-text", \
             .help = \
-                "where the slots stand: as the soft template says, or right after the text; a " \
-                "decoder then reads each text once a run" }, \
+                "slots stand as the soft template says, or after the text (decoders: one read)" }, \
         { "projection", KH_OPT_CHOICE, offsetof(S, m.projection), "normal", \
             .arg = "normal|uniform", .help = "entries of the matrix A" }, \
         { "p0", KH_OPT_CHOICE, offsetof(S, m.p0), "ids", .arg = "ids|random|text", \

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -227,38 +228,31 @@ void kh_comparison_put(const kh_comparison *c, kh_grid_format format, bool colou
     kh_grid_free(&t);
 }
 
-static void put_number(kh_buf *b, const char *key, double x) {
-    if (isfinite(x))
-        kh_buf_printf(b, "\"%s\": %.12g", key, x);
-    else
-        kh_buf_printf(b, "\"%s\": null", key);
-}
-
 void kh_comparison_json(const kh_comparison *c, kh_buf *b) {
-    kh_buf_text(b, "[");
+    kh_json_out j = kh_json_out_init(b, KH_JSON_SPACED);
+    kh_json_open_array(&j, NULL);
     for (int i = 0; i < c->n; i++) {
         const kh_group *g = &c->group[i];
-        struct {
-            const char *key, *value;
-        } names[] = { { "model", g->first->model }, { "task", g->first->task },
-            { "method", g->first->method } };
-        kh_buf_text(b, i ? ",\n {" : "\n {");
-        for (size_t k = 0; k < 3; k++) {
-            kh_buf_printf(b, "\"%s\": ", names[k].key);
-            kh_json_quote(b, names[k].value, strlen(names[k].value));
-            kh_buf_text(b, ", ");
-        }
-        kh_buf_printf(b, "\"options\": %s, \"seeds\": %d, \"metrics\": {", g->first->options, g->n);
+        kh_json_gap(&j, "\n ");
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "model", g->first->model);
+        kh_json_put_string(&j, "task", g->first->task);
+        kh_json_put_string(&j, "method", g->first->method);
+        kh_json_put_json(&j, "options", g->first->options, strlen(g->first->options));
+        kh_json_put_int(&j, "seeds", g->n);
+        kh_json_open_object(&j, "metrics");
         for (int m = 0; m < c->n_metric; m++) {
-            kh_buf_text(b, m ? ",\n   " : "\n   ");
-            kh_json_quote(b, c->metric[m], strlen(c->metric[m]));
-            kh_buf_text(b, ": {");
-            put_number(b, "mean", g->mean[m]);
-            kh_buf_text(b, ", ");
-            put_number(b, "sd", g->sd[m]);
-            kh_buf_printf(b, ", \"best\": %s}", g->best[m] ? "true" : "false");
+            kh_json_gap(&j, "\n   ");
+            kh_json_open_object(&j, c->metric[m]);
+            kh_json_put_number(&j, "mean", g->mean[m], 12);
+            kh_json_put_number(&j, "sd", g->sd[m], 12);
+            kh_json_put_bool(&j, "best", g->best[m]);
+            kh_json_close(&j);
         }
-        kh_buf_text(b, "}}");
+        kh_json_close(&j);
+        kh_json_close(&j);
     }
-    kh_buf_text(b, "\n]\n");
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(b, '\n');
 }

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <string.h>
 
@@ -53,12 +54,17 @@ int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
 int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
     kh_buf b = kh_buf_init(RECEIPT_MAX);
     char *path = kh_path_join(dir, KH_MANIFEST_NAME);
-    kh_buf_text(&b, "{\"terms\": ");
-    kh_json_quote(&b, r->terms, strlen(r->terms));
-    kh_buf_printf(&b,
-        ",\n \"queries\": %lld, \"tokens\": %lld, \"seconds\": %.3f, \"eval_queries\": %lld, "
-        "\"eval_seconds\": %.3f}\n",
-        r->queries, r->tokens, r->seconds, r->eval_queries, r->eval_seconds);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "terms", r->terms);
+    kh_json_gap(&j, "\n ");
+    kh_json_put_int(&j, "queries", r->queries);
+    kh_json_put_int(&j, "tokens", r->tokens);
+    kh_json_put_fixed(&j, "seconds", r->seconds, 3);
+    kh_json_put_int(&j, "eval_queries", r->eval_queries);
+    kh_json_put_fixed(&j, "eval_seconds", r->eval_seconds, 3);
+    kh_json_close(&j);
+    kh_buf_char(&b, '\n');
     int rc =
         !path || kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
     kh_buf_free(&b);

@@ -36,8 +36,11 @@ struct kh_gradient {
 
 int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned wrt, int n_prompt,
     int n_prefix, kh_err *err) {
-    kh_gradient *g = kh_calloc(1, sizeof *g);
     *out = NULL;
+    if (p->config.embed > 0)
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "gradients of %s models are not computed", p->config.arch->type);
+    kh_gradient *g = kh_calloc(1, sizeof *g);
     if (!g)
         return kh_fail_memory(err);
     size_t h = (size_t)p->config.hidden;

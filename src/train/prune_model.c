@@ -233,6 +233,11 @@ int kh_model_prune(kh_pruned *out, const kh_prune_opts *o, kh_err *err) {
         rc = kh_model_open(&p.model, o->model, &(kh_model_opts){ .hooks = o->corpus.hooks }, err);
     if (rc != 0)
         goto done;
+    if (p.model->config.embed > 0) {
+        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: words of %s models are not taken away", o->model,
+            p.model->config.arch->type);
+        goto done;
+    }
     p.n = kh_tokenizer_size(p.tokenizer);
     if (p.n > p.model->config.vocab) {
         rc = kh_fail(err, KH_EMISMATCH,

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "model/safetensors.h"
 
 #include <dirent.h>
@@ -55,23 +56,39 @@ static int save_vectors(kh_training *t, const char *path, kh_err *err) {
 }
 
 static void put_json(const kh_training *t, kh_buf *b) {
+    static const char LINE[] = "\n  ";
     char name[NAME];
     state_name(t->step, name);
-    kh_buf_printf(b,
-        "{\n  \"version\": %d,\n  \"state\": \"%s\",\n  \"step\": %ld,\n  \"phase\": %d,\n",
-        STATE_VERSION, name, t->step, t->phase);
-    kh_buf_printf(b,
-        "  \"tokens\": %lld,\n  \"seconds\": %.3f,\n  \"loss_sum\": %.17g,\n  \"loss_weight\": "
-        "%.17g,\n",
-        t->tokens, t->seconds, t->loss_sum, t->loss_weight);
-    kh_buf_text(b, "  \"drawn\": [");
+    kh_json_out j = kh_json_out_init(b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "version", STATE_VERSION);
+    kh_json_gap(&j, LINE);
+    kh_json_put_string(&j, "state", name);
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "step", t->step);
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "phase", t->phase);
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "tokens", t->tokens);
+    kh_json_gap(&j, LINE);
+    kh_json_put_fixed(&j, "seconds", t->seconds, 3);
+    kh_json_gap(&j, LINE);
+    kh_json_put_number(&j, "loss_sum", t->loss_sum, 17);
+    kh_json_gap(&j, LINE);
+    kh_json_put_number(&j, "loss_weight", t->loss_weight, 17);
+    kh_json_gap(&j, LINE);
+    kh_json_open_array(&j, "drawn");
     for (int i = 0; i < t->corpus.n_file; i++)
-        kh_buf_printf(b, "%s%llu", i ? ", " : "", (unsigned long long)t->sampler.drawn[i]);
-    kh_buf_text(b, "],\n  \"recipe\": ");
-    kh_json_quote(b, t->recipe.data, t->recipe.len);
-    kh_buf_text(b, ",\n  \"schedule\": ");
-    kh_json_quote(b, t->schedule.data, t->schedule.len);
-    kh_buf_text(b, "\n}\n");
+        kh_json_put_int(&j, NULL, (long long)t->sampler.drawn[i]);
+    kh_json_close(&j);
+    kh_json_gap(&j, LINE);
+    kh_json_put_text(&j, "recipe", t->recipe.data, t->recipe.len);
+    kh_json_gap(&j, LINE);
+    kh_json_put_text(&j, "schedule", t->schedule.data, t->schedule.len);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(b, '\n');
 }
 
 /* Removes states other than this one, and what a kill left of one. */

@@ -1,0 +1,79 @@
+#!/bin/bash
+# tune FILE: from one file to a judged classifier; what goes wrong on the way, said in one sentence; texts as arguments.
+. tests/tap.sh
+model=$here/model csv=$here/sub.dir/boats.csv
+err_has() { grep -qF -- "$1" "$here/err"; }
+run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
+mkdir "$here/sub.dir"
+{
+    echo "text,label"
+    for i in $(seq 30); do
+        echo "the boats number $i were green,up"
+        echo "an old lower house number $i,down"
+    done
+} >"$csv"
+small=(--model "$model" --method feature-mlp --epochs 5)
+
+# ---- one file in, a classifier out
+whole() {
+    run 0 tune "$csv" "${small[@]}" --out "$here/a/b/run" && err_has "2 classes (down, up); 36 rows to learn from, 12 to choose on, 12 held out" &&
+        out_has "on 12 held-out rows" && out_has "keyhole predict $here/a/b/run" && out_has "promise" && out_has "examples"
+}
+ok "one file is enough, and parents of --out are made" whole
+parts() { for f in task.json posterior.json decisions.json crossfit.jsonl results.json report.html; do [ -s "$here/a/b/run/$f" ] || return 1; done; }
+ok "the folder holds task, posterior, decisions, report" parts
+ok "every row of train and dev is cross-fitted" test "$(wc -l <"$here/a/b/run/crossfit.jsonl")" -eq 48
+case $KEYHOLE in /*) program=$KEYHOLE ;; *) program=$PWD/$KEYHOLE ;; esac
+named() { (cd "$here" && "$program" tune sub.dir/boats.csv "${small[@]}" --no-eval >out 2>err && [ -s boats-run/task.json ] && [ ! -e boats-run/results.json ]); }
+ok "without --out the run is named after the file" named
+same() { run 0 tune "$csv" "${small[@]}" --out "$here/again" --threads 1 && cmp "$here/again/posterior.safetensors" "$here/a/b/run/posterior.safetensors" &&
+    cmp "$here/again/task.json" "$here/a/b/run/task.json" && cmp "$here/again/crossfit.jsonl" "$here/a/b/run/crossfit.jsonl"; }
+ok "the same bits with one thread" same
+travels() { (cd / && "$program" eval "$here/again" --no-report >"$here/out" 2>"$here/err"); }
+ok "a run opened from another folder finds its model and data" travels
+
+# ---- judged on other files
+ok "eval takes another file, whole" run 0 eval "$here/again" --data "$csv" --no-report
+cp "$csv" "$here/copy.csv"
+flatter() { run 0 eval "$here/again" --data "$here/copy.csv" --no-report && out_has "60 test rows" && out_has "36 of these rows are among the rows it learned from"; }
+ok "rows that were learned from are noticed" flatter
+printf 'one text\n\nanother text\n' >"$here/other.txt"
+foreign() { run 0 eval "$here/again" --ood "$here/other.txt" "$csv" --no-report && out_has "against 2 rows of other.txt" && out_has "against 60 rows of boats.csv"; }
+ok "--ood takes files, labels ignored" foreign
+first() { run 0 eval "$here/again" --no-report && ! out_has ece_classwise && out_has "ece: calibration error" && out_has "--all prints the other metrics"; }
+ok "five metrics first, explained" first
+ok "--all prints the rest" eval 'run 0 eval "$here/again" --no-report --all && out_has ece_classwise'
+
+# ---- predict and tokenize take texts
+ok "predict takes texts" eval 'run 0 predict "$here/again" "the boats" "an old house" && [ "$(wc -l <"$here/out")" -eq 2 ]'
+ok "and by --text" eval 'run 0 predict "$here/again" --text "the boats" --with-text && out_has "\"text\":\"the boats\""'
+ok "a file that is not there is not a text" eval 'run 1 predict "$here/again" nowhere.csv && err_has "nowhere.csv"'
+ok "tokenize takes texts" eval 'run 0 tokenize --model "$model" "the boats" "green" && [ "$(wc -l <"$here/out")" -eq 2 ]'
+
+# ---- sentences
+says() { run "$1" "${@:3}" && err_has "$2"; }
+ok "no data" says 2 "data is needed: a file of labelled texts" tune
+ok "no such file" says 1 "nothing.csv: there is no such file or folder" tune "$here/nothing.csv" --model "$model"
+ok "an unknown command" says 2 'did you mean "keyhole predict"?' predit
+ok "a file instead of a command" says 2 "keyhole tune $csv" "$csv"
+ok "an unknown option" says 2 "did you mean --model?" tune "$csv" --modle x
+ok "an unknown method" says 2 "did you mean feature-mlp?" tune "$csv" --method feature-mpl
+ok "-h" eval 'run 0 -h && out_has "usage: keyhole COMMAND" && run 0 tune -h && out_has "usage: keyhole tune"'
+ok "all that is missing at once" eval 'says 2 "--corpus" pretrain && err_has "--tokenizer" && err_has "--out"'
+printf 'PK\003\004rest' >"$here/x.xlsx"
+ok "an Excel workbook" says 1 'export the sheet as "CSV UTF-8"' tune "$here/x.xlsx" --model "$model"
+printf '\377\376l\0a\0' >"$here/u.csv"
+ok "UTF-16" says 1 "iconv -f UTF-16 -t UTF-8" tune "$here/u.csv" --model "$model"
+tr , ';' <"$csv" >"$here/semicolon.csv"
+ok "semicolons" says 0 "2 classes (down, up)" tune "$here/semicolon.csv" "${small[@]}" --no-eval --out "$here/semicolon"
+tail -n +2 "$csv" >"$here/headless.csv"
+ok "no header, text first" says 0 "2 classes (down, up)" tune "$here/headless.csv" "${small[@]}" --no-eval --out "$here/headless"
+sed 's/^text,label/complaint,office/' "$csv" >"$here/named.csv"
+ok "columns of other names" says 0 "2 classes (down, up)" tune "$here/named.csv" "${small[@]}" --no-eval --out "$here/named"
+sed 's/up$/1/; s/down$/2/' "$csv" >"$here/digits.csv"
+ok "labels of digits" says 0 "2 classes (1, 2)" tune "$here/digits.csv" "${small[@]}" --no-eval --out "$here/digits"
+ok "too few rows name --shots" says 1 "--shots 15 would do" tune "$csv" --model "$model" --shots 16
+head -3 "$csv" >"$here/three.csv"
+ok "a class with too few rows" says 1 "train, dev and test need one each" tune "$here/three.csv" --model "$model"
+echo "1..$n"
+exit $failed
