@@ -37,6 +37,17 @@ ok features both 0 '"features":[' features --model "$model" --json "the boats"
 ok task_show both 0 'asked by       a continuation' task show sst2 --model "$model"
 
 predicts() { printf 'text\nthe boats were green\n' >"$here/rows.tsv" && run 0 predict "$here/$1" "$here/rows.tsv" && [ -s "$here/out" ]; }
+# ---- task files
+refused() { # WHAT KEY VALUE
+    sed "s/\"decoder_template\": [^,]*/\"$2\": \"$3\"/" "$task" >"$here/wrong.json" && says 1 "$1" task check "$here/wrong.json"
+}
+ok template_that_goes_on refused 'must end with {mask}' decoder_template '{text} It was {mask} .'
+ok template_of_pairs refused 'must hold the same texts' decoder_template '{text_a} {text_b} {mask}'
+ok template_with_a_prompt refused 'must not hold {prompt}' decoder_template '{prompt} {text} {mask}'
+ok soft_template_alone refused 'needs a "decoder_template"' decoder_soft_template '{prompt} {text} {mask}'
+ok word_score_of_an_unknown_kind refused 'it is sum or mean' word_score median
+ok chat_format_of_an_unknown_kind refused 'is not known' chat smalltalk
+
 # ---- every method, then what is done with its result
 ends() { whole "$1" && predicts "$1"; }
 for method in bbt ensemble elbo smc abc-smc manual icl; do
