@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "judge/calibrate.h"
+#include "judge/leave_one_out.h"
 #include "prediction_file.h"
 
 #include <stdlib.h>
@@ -15,8 +16,11 @@
 typedef struct calibrate_opts {
     const char *fit, *apply, *out;
     int method;
+    double sets; /* 0: none */
     bool json;
 } calibrate_opts;
+
+enum { AUTO = KH_CALIBRATE_AFFINE + 1 }; /* of the words of --method, the last */
 
 static const kh_opt calibrate_table[] = {
     { "fit", KH_OPT_TEXT, offsetof(calibrate_opts, fit), .arg = "FILE",
@@ -24,7 +28,12 @@ static const kh_opt calibrate_table[] = {
     { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE",
         .help = "fit nothing: use parameters that --out wrote" },
     { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature",
-        .arg = "temperature|vector|votes|affine", .help = "what to fit" },
+        .arg = "temperature|vector|votes|affine|auto",
+        .help =
+            "what to fit; auto: temperature, vector, affine or nothing, by cross-validated NLL" },
+    { "sets", KH_OPT_NUMBER, offsetof(calibrate_opts, sets), .max = 0.5, .arg = "A",
+        .help =
+            "add a \"set\" of classes to each line: leave-one-out sets of level 1 - A; 0: none" },
     { "out", KH_OPT_TEXT, offsetof(calibrate_opts, out), .arg = "FILE",
         .help = "write the parameters as JSON" },
     { "json", KH_OPT_FLAG, offsetof(calibrate_opts, json),
@@ -134,22 +143,39 @@ static void keep_known(const cli_predictions *r, double *x) {
             memmove(x + (size_t)m++ * k, x + (size_t)i * k, k * sizeof *x);
 }
 
-static int fit(
-    kh_calibrator *c, kh_calibration method, const cli_predictions *r, table *t, kh_err *err) {
+/* auto: whichever map cross-validation prefers. No change is affine at its strongest pull. */
+static int choose(int *method, const double *x, const kh_answers *a, kh_err *err) {
+    bool none = false;
+    kh_calibration best = KH_CALIBRATE_AFFINE;
+    int rc = *method == AUTO
+        ? kh_calibration_choose(&best, &none, x, a->label, a->n, a->n_label, err)
+        : 0;
+    if (*method == AUTO)
+        *method = none ? (int)KH_CALIBRATE_AFFINE : (int)best;
+    return rc;
+}
+
+static int fit(kh_calibrator *c, kh_loo *loo, const calibrate_opts *o, const cli_predictions *r,
+    table *t, kh_err *err) {
     const kh_answers *a = &r->known;
+    int method = o->method;
     double *x = NULL, *p = NULL;
     if (a->n == 0)
         return kh_fail(err, KH_EFORMAT,
             "%s: no line has a \"label\" to fit on; --fit names a file that has, --apply "
             "parameters",
             r->name);
-    int rc = scores_of(r, method, &x, err), n_fold = a->n < 5 ? a->n : 5;
+    int rc = scores_of(r, c->method, &x, err), n_fold = a->n < 5 ? a->n : 5;
     if (rc != 0)
         goto done;
     warn_of_one_class(r);
     keep_known(r, x);
     p = kh_malloc((size_t)a->n * (size_t)a->n_label * sizeof *p);
-    rc = p ? kh_calibrator_fit(c, method, x, a->label, a->n, a->n_label, err) : kh_fail_memory(err);
+    rc = p ? choose(&method, x, a, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_calibrator_fit(c, (kh_calibration)method, x, a->label, a->n, a->n_label, err);
+    if (rc == 0 && o->sets > 0)
+        rc = kh_loo_fit(loo, (kh_calibration)method, x, a->label, a->n, a->n_label, o->sets, err);
     if (rc == 0)
         rc = add_line(t, r->name, "before", a->p, a->label, a->n, a->n_label, err);
     if (rc == 0) {
@@ -157,7 +183,8 @@ static int fit(
         rc = add_line(t, r->name, "after, rows fitted on", p, a->label, a->n, a->n_label, err);
     }
     if (rc == 0 && a->n > 1) {
-        rc = kh_calibrator_crossfit(method, x, a->label, a->n, a->n_label, n_fold, p, err);
+        rc = kh_calibrator_crossfit(
+            (kh_calibration)method, x, a->label, a->n, a->n_label, n_fold, p, err);
         if (rc == 0)
             rc = add_line(
                 t, r->name, "after, by cross-validation", p, a->label, a->n, a->n_label, err);
@@ -170,10 +197,19 @@ done:
 
 /* ------------------------------------------------------------------------------------ applying */
 
+/* A set as the numbers of its classes; in NULL: none was asked for. */
+static int put_set(json_t *root, const bool *in, int n_label) {
+    json_t *list = in ? json_array() : NULL;
+    for (int k = 0; list && k < n_label; k++)
+        if (in[k])
+            json_array_append_new(list, json_integer(k));
+    return !in || (list && json_object_set_new(root, "set", list) == 0) ? 0 : -1;
+}
+
 /* The line as it stands, but "probs" are these, and "logits" and "votes" are gone: a line says one
  * thing. */
-static int print_line(
-    const char *text, size_t n, const cli_predictions *r, int row, const double *p, kh_err *err) {
+static int print_line(const char *text, size_t n, const cli_predictions *r, int row,
+    const double *p, const bool *in, kh_err *err) {
     json_t *root, *list = json_array();
     int rc = kh_json_parse_line(text, n, r->name, r->rows.line[row], &root, err);
     if (rc == 0 && list) {
@@ -185,7 +221,7 @@ static int print_line(
     char *out = NULL;
     if (rc == 0 &&
         (!list || json_array_size(list) != (size_t)r->rows.n_label ||
-            json_object_set(root, "probs", list) != 0 ||
+            json_object_set(root, "probs", list) != 0 || put_set(root, in, r->rows.n_label) != 0 ||
             !(out = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15)))))
         rc = kh_fail_memory(err);
     if (rc == 0)
@@ -196,7 +232,8 @@ static int print_line(
     return rc;
 }
 
-static int print_lines(const cli_predictions *r, const double *p, kh_err *err) {
+/* sets [n, n_label], or NULL. */
+static int print_lines(const cli_predictions *r, const double *p, const bool *sets, kh_err *err) {
     const char *at = r->bytes.data, *end = r->bytes.data + r->bytes.len;
     long number = 1;
     if (r->bytes.len >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
@@ -206,8 +243,9 @@ static int print_lines(const cli_predictions *r, const double *p, kh_err *err) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         if (number == r->rows.line[i]) {
-            rc = print_line(
-                at, (size_t)(stop - at), r, i, p + (size_t)i * (size_t)r->rows.n_label, err);
+            size_t cell = (size_t)i * (size_t)r->rows.n_label;
+            rc =
+                print_line(at, (size_t)(stop - at), r, i, p + cell, sets ? sets + cell : NULL, err);
             i++;
         }
         at = stop;
@@ -215,19 +253,47 @@ static int print_lines(const cli_predictions *r, const double *p, kh_err *err) {
     return rc;
 }
 
+/* The sets of all rows, and what is promised of them. */
+static int make_sets(const kh_loo *loo, const cli_predictions *r, const double *x, bool held_out,
+    bool **out, kh_err *err) {
+    size_t k = (size_t)r->rows.n_label;
+    int covered = 0;
+    long long size = 0;
+    *out = kh_calloc((size_t)r->rows.n * k, sizeof **out);
+    if (!*out)
+        return kh_fail_memory(err);
+    for (int i = 0; i < r->rows.n; i++) {
+        bool *in = *out + (size_t)i * k;
+        size += kh_loo_set(loo, x + (size_t)i * k, in);
+        covered += r->rows.label[i] >= 0 && in[r->rows.label[i]];
+    }
+    fprintf(stderr,
+        "sets: leave-one-out on %d rows (jackknife+): a new row's set holds its true class with\n"
+        "      probability >= %g whatever the classifier, and about %g in practice; mean size "
+        "%.2f\n",
+        loo->n, 1 - 2 * loo->alpha, 1 - loo->alpha, (double)size / r->rows.n);
+    if (held_out && r->rows.n_known > 0)
+        fprintf(stderr, "      of %d labelled rows here, %.4f of the sets hold the true class\n",
+            r->rows.n_known, (double)covered / r->rows.n_known);
+    return 0;
+}
+
 /* held_out: the parameters come from other rows, so the rows of r are worth a before and after of
  * their own. */
-static int apply(
-    const kh_calibrator *c, const cli_predictions *r, bool held_out, table *t, kh_err *err) {
+static int apply(const kh_calibrator *c, const kh_loo *loo, const cli_predictions *r, bool held_out,
+    table *t, kh_err *err) {
     const kh_answers *a = &r->known;
     double *x = NULL;
+    bool *sets = NULL;
     if (c->n_label != r->rows.n_label)
         return kh_fail(err, KH_EMISMATCH, "%s: rows of %d classes, but the calibrator is for %d",
             r->name, r->rows.n_label, c->n_label);
     int rc = scores_of(r, c->method, &x, err);
+    if (rc == 0 && loo->n > 0)
+        rc = make_sets(loo, r, x, held_out, &sets, err);
     if (rc == 0) {
         kh_calibrator_apply(c, x, r->rows.n, x);
-        rc = print_lines(r, x, err);
+        rc = print_lines(r, x, sets, err);
     }
     if (rc == 0 && held_out && a->n > 0) {
         keep_known(r, x);
@@ -235,6 +301,7 @@ static int apply(
         if (rc == 0)
             rc = add_line(t, r->name, "after", x, a->label, a->n, a->n_label, err);
     }
+    kh_free(sets);
     kh_free(x);
     return rc;
 }
@@ -249,7 +316,12 @@ static int run_calibrate(void *opts, int n_args, char **args, kh_err *err) {
     if (o->fit && strcmp(o->fit, "-") == 0 && strcmp(args[0], "-") == 0)
         return kh_fail(err, CLI_USAGE,
             "standard input cannot be both the rows to fit on and the rows to calibrate");
-    kh_calibrator c = { .method = (kh_calibration)o->method };
+    if (o->apply && o->sets > 0)
+        return kh_fail(err, CLI_USAGE,
+            "--sets needs the labelled rows: --fit names them, --apply has parameters only");
+    kh_calibrator c = { .method =
+                            o->method == AUTO ? KH_CALIBRATE_AFFINE : (kh_calibration)o->method };
+    kh_loo loo = { 0 };
     cli_predictions rows = { 0 }, dev = { 0 };
     table t = { 0 };
     int rc = o->apply ? kh_calibrator_open(&c, o->apply, err) : 0;
@@ -258,16 +330,17 @@ static int run_calibrate(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0 && o->fit)
         rc = read_rows(&dev, o->fit, c.method, err);
     if (rc == 0 && !o->apply)
-        rc = fit(&c, c.method, o->fit ? &dev : &rows, &t, err);
+        rc = fit(&c, &loo, o, o->fit ? &dev : &rows, &t, err);
     if (rc == 0 && o->out)
         rc = kh_calibrator_save(&c, o->out, err);
     if (rc == 0)
-        rc = apply(&c, &rows, o->fit || o->apply, &t, err);
+        rc = apply(&c, &loo, &rows, o->fit || o->apply, &t, err);
     if (rc == 0 && o->json)
         rc = print_json(&t, &c, err);
     else if (rc == 0)
         print_table(&t);
     kh_calibrator_free(&c);
+    kh_loo_free(&loo);
     cli_predictions_free(&rows);
     cli_predictions_free(&dev);
     return rc;
@@ -290,10 +363,12 @@ const cli_command cmd_calibrate = {
         "  temperature  softmax(logits / T): one number, never changes the answer\n"
         "  vector       softmax(w * logits + b): two numbers a class, can undo a bias\n"
         "  affine       the same, as far as cross-validation shows that it helps\n"
-        "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n\n"
+        "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n"
+        "  auto         whichever of the first three, or nothing, cross-validation prefers\n\n"
         "Few rows, separable rows and rows of one class are fine: priors hold the parameters.\n\n"
         "  keyhole calibrate test.jsonl --fit dev.jsonl --out cal.json > calibrated.jsonl\n"
         "  keyhole calibrate new.jsonl --apply cal.json > calibrated.jsonl\n"
+        "  keyhole calibrate new.jsonl --fit few.jsonl --method auto --sets 0.1 > out.jsonl\n"
         "  keyhole calibrate dev.jsonl --method votes --json > /dev/null",
     .opts = calibrate_table,
     .opts_size = sizeof(calibrate_opts),

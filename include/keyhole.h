@@ -185,8 +185,8 @@ KH_API void kh_ids_free(kh_ids *);
 
 enum kh_encode_flags {
     KH_ENCODE_FRAME = 1, /* add what the post-processor adds: <s> ... </s>, [CLS] ... [SEP] */
-    KH_ENCODE_PLAIN =
-        2, /* special tokens inside the text are ordinary characters: for text from strangers */
+    KH_ENCODE_PLAIN = 2, /* special tokens inside the text are ordinary characters: for text that is
+                            not trusted */
 };
 
 /* Appends the ids of text (at most 1 GB) to *out; nothing is appended on failure. */
@@ -295,10 +295,10 @@ typedef struct kh_dataset_opts { /* {0} is the default */
                             refused */
     bool ignore_labels; /* with unlabelled: a column of labels is passed over, whatever stands in it
                          */
-    bool label_names;   /* labels are names even where they are digits, unless the file or labels.txt
-                           names the numbers */
-    long lines_before;  /* for a part of a file: lines left out between the header, if there is one,
-                           and the rows */
+    bool label_names;  /* labels are names even where they are digits, unless the file or labels.txt
+                          names the numbers */
+    long lines_before; /* for a part of a file: lines left out between the header, if there is one,
+                          and the rows */
     bool newline_escape; /* as the task's */
     bool
         skip_bad_rows; /* leave malformed rows out and count them instead of failing at the first */
@@ -597,7 +597,7 @@ KH_API int kh_ranks_open(
 KH_API int kh_ranks_rank(const kh_ranks *);
 KH_API int kh_ranks_size(const kh_ranks *);
 KH_API bool kh_ranks_idle(
-    const kh_ranks *); /* no model was opened on them, and nobody was told why */
+    const kh_ranks *); /* no model was opened on them, and no warning was issued */
 /* Sets how many threads each rank uses, and this one from now on; 0: a share of the machine's
  * cores. */
 KH_API void kh_ranks_set_threads(kh_ranks *, int n);
@@ -845,7 +845,7 @@ KH_API int kh_predictor_explain(
  * them (kh_plm_info.energy). The answers of a head beside the model have none. */
 KH_API bool kh_predictor_energy(const kh_predictor *);
 
-/* For rows of another task, which are none of the classifier's business: the template of that task
+/* For rows of another task, which are out-of-distribution: the template of that task
  * (which must outlive the predictor) with the posterior's label words. */
 KH_API int kh_predictor_foreign(
     kh_predictor **out, const kh_posterior *, kh_plm *, const kh_task *template_of, kh_err *err);
@@ -976,14 +976,14 @@ typedef struct kh_curve_point {
 KH_API int kh_risk_coverage(
     const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err);
 
-/* Scores of rows from the distribution and from outside. */
+/* Scores of rows of the distribution, and of out-of-distribution rows. */
 #define KH_OOD_METRICS(X) \
-    X(auroc, 1, "chance that an outside row is less certain than an inside one") \
-    X(aupr_in, 1, "average precision, inside rows positive") \
-    X(aupr_out, 1, "average precision, outside rows positive") \
-    X(fpr95, -1, "share of outside rows let in when 95 % of inside rows are") \
+    X(auroc, 1, "chance that an out-of-distribution row is less certain than another") \
+    X(aupr_in, 1, "average precision, rows of the distribution positive") \
+    X(aupr_out, 1, "average precision, out-of-distribution rows positive") \
+    X(fpr95, -1, "share of out-of-distribution rows let in when 95 % of the others are") \
     X(aurrrc, -1, "area under the risk-rejection-rate curve of pooled rows (UQ360)") \
-    X(aurrrc_oracle, 0, "the same by an oracle that says inside or outside")
+    X(aurrrc_oracle, 0, "the same by an oracle that knows which rows are out-of-distribution")
 
 typedef struct kh_ood {
     KH_OOD_METRICS(KH_METRIC_FIELD)
@@ -1017,7 +1017,7 @@ typedef struct kh_compared {
 KH_API int kh_metrics_compare(kh_compared *out, const kh_answers *a, const kh_answers *b, int n_bin,
     const kh_bootstrap_opts *, kh_err *err);
 
-/* -- decisions: when to answer, which classes to name, what is none of our business -- */
+/* -- decisions: when to abstain, which classes to name, what is out-of-distribution -- */
 
 /* P(X <= k) for X binomial (n, p), and the Clopper-Pearson bound: the largest p for which that is
  * still at least delta. */
@@ -1035,16 +1035,16 @@ typedef struct kh_selector {
         risk_bound;  /* n_wrong / n_accepted, and its upper bound; NaN if nothing is accepted */
     double coverage; /* what to expect: n_accepted / n, */
     double coverage_low, coverage_high; /* and its Clopper-Pearson interval of level 1 - delta */
-    int n_needed; /* the fewest accepted rows, all right, that could show max_risk */
+    int n_needed;  /* the fewest accepted rows, all right, that could show max_risk */
     bool estimate; /* max_risk is no promise: it is what the rows suggest (kh_selector_ladder) */
 } kh_selector;
 KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n,
     double max_risk, double delta, kh_err *err);
 
-/* The tightest of the risks 5, 10, 20 and 30 % that the rows can promise: with probability 1 - delta
- * the promise that is made holds, the choice among risks included. Where none can be promised, the
- * threshold that the rows suggest, marked as an estimate: it answers something, and max_risk is what
- * to expect. doc/judging.md, [20a]. */
+/* The tightest of the risks 5, 10, 20 and 30 % that the rows can promise: with probability 1 -
+ * delta the promise that is made holds, the choice among risks included. Where none can be
+ * promised, the threshold that the rows suggest, marked as an estimate: it answers something, and
+ * max_risk is what to expect. doc/judging.md, [20a]. */
 KH_API int kh_selector_ladder(
     kh_selector *out, const double *u, const bool *good, int n, double delta, kh_err *err);
 
@@ -1079,13 +1079,13 @@ enum { KH_RISK_LADDER = -1 };
 
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
-    kh_score foreign; /* what decides what is foreign; KH_SCORE_ENERGY: that, where energies are
-                         known, and else `score` */
+    kh_score foreign; /* what decides what is out-of-distribution; KH_SCORE_ENERGY: that,
+                         where energies are known, and else `score` */
     double max_risk;  /* 0: no threshold for abstaining; KH_RISK_LADDER: the tightest of a ladder */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
     bool per_class;   /* their promise holds within every class */
-    double keep;      /* share of rows of the distribution that are not to be called foreign */
+    double keep;      /* share of rows of the distribution that are to be recognised as such */
     uint64_t seed;    /* of ties in conformal sets */
 } kh_decision_opts;
 KH_API kh_decision_opts kh_decision_defaults(
@@ -1096,9 +1096,9 @@ typedef struct kh_decisions {
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
-    double ood; /* foreign where opts.foreign is above it; INFINITY: too few rows to say */
-    bool by_ladder;    /* max_risk was not asked for */
-    char warning[512]; /* why the classifier is of no use; empty: it is of some */
+    double ood;             /* the threshold of opts.foreign; INFINITY: too few rows to say */
+    bool by_ladder;         /* max_risk was not asked for */
+    char warning[512];      /* why the classifier is of no use; empty: it is of some */
 } kh_decisions;
 
 /* energy [dev->n] of the same rows; NULL: not known. */
@@ -1115,14 +1115,15 @@ KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
 
 typedef struct kh_decision {
     double score;     /* the uncertainty that decided when to abstain, */
-    double ood_score; /* and what is foreign */
+    double ood_score; /* and what is out-of-distribution */
     bool abstain;     /* false without a selector */
-    bool foreign;     /* not of the distribution */
+    bool foreign;     /* out-of-distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
 /* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies
- * (opts.foreign) do not call it foreign. in [n_label] (NULL: not wanted) gets the conformal set.
- * Ties are decided by the text of the row: the same text always gets the same set. */
+ * (opts.foreign) do not call it out-of-distribution. in [n_label] (NULL: not wanted) gets the
+ * conformal set. Ties are decided by the text of the row: the same text always gets the same set.
+ */
 KH_API kh_decision kh_decide(
     const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
 
@@ -1193,16 +1194,17 @@ typedef enum kh_eval_split { KH_EVAL_TEST, KH_EVAL_DEV, KH_EVAL_TRAIN } kh_eval_
 
 typedef struct kh_eval_opts {
     /* The rows, labelled: of a data folder or a file (NULL: that of tuning, and of a file the rows
-     * held out; of another file all), or of memory. `dev` are the rows that decisions are fitted on;
-     * without them there are no decisions. */
+     * held out; of another file all), or of memory. `dev` are the rows that decisions are fitted
+     * on; without them there are no decisions. */
     const char *data;
     const char *run; /* the posterior's folder, for cross-fitted answers; NULL: none */
     bool compare;    /* ask the template alone, too, to tell whether the classifier is worse */
     const kh_dataset *test, *dev; /* not NULL: `data` is not read for these */
     int split;                    /* kh_eval_split: which rows of the folder are judged */
     int rows;                     /* judge at most so many, drawn by the seed; 0: all */
-    kh_strings ood; /* out-of-distribution rows: NAME=DIR, a task and where its rows are; or a folder
-                       or file, rows for the template of the classifier, whatever their labels */
+    kh_strings
+        ood; /* out-of-distribution rows: NAME=DIR, a task and where its rows are; or a folder
+                or file, rows for the template of the classifier, whatever their labels */
     kh_decision_opts decide;
     kh_bootstrap_opts bootstrap; /* n_resample 0: no intervals */
     uint64_t seed;               /* of rows drawn */

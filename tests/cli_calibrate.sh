@@ -127,5 +127,26 @@ ok "classes must agree" says 1 "three.jsonl has 3 classes, but $here/dev.jsonl h
 ok "a malformed line" says 1 'bad.jsonl:2: "probs" add up to 1.1, expected 1' metrics "$here/bad.jsonl"
 ok "a risk out of range" says 2 "--max-risk takes a number from 0 to 0.999" metrics "$here/dev.jsonl" --max-risk 2
 ok "help teaches" both 0 "keyhole metrics test.jsonl --dev dev.jsonl --max-risk 0.05" metrics --help
+
+# ---- leave-one-out sets, and the map that cross-validation prefers
+few() { # 32 rows of three classes by a service that leans to the first
+    awk 'BEGIN { srand(4); for (i = 0; i < '"$1"'; i++) { c = i % 3; for (k = 0; k < 3; k++) z[k] = 3 * ((k == c) + 1.2 * rand()) + 3 * (1 - k);
+        printf "{\"logits\": [%.4f, %.4f, %.4f], \"label\": %d}\n", z[0], z[1], z[2], c } }'
+}
+few 32 >"$here/few.jsonl"; few 300 >"$here/many.jsonl"
+sets() {
+    run 0 calibrate "$here/many.jsonl" --fit "$here/few.jsonl" --method auto --sets 0.1 && err_has "leave-one-out on 32 rows (jackknife+)" &&
+        err_has "probability >= 0.8 whatever the classifier, and about 0.9 in practice" && err_has "of 300 labelled rows here" &&
+        python3 -c 'import json,sys
+rows = [json.loads(l) for l in open(sys.argv[1])]
+assert len(rows) == 300 and all(set(r["set"]) <= {0, 1, 2} for r in rows)
+assert sum(r["label"] in r["set"] for r in rows) >= 0.8 * len(rows)' "$here/out"
+}
+ok "leave-one-out sets" sets
+same_twice() { cp "$here/out" "$here/first" && run 0 calibrate "$here/many.jsonl" --fit "$here/few.jsonl" --method auto --sets 0.1 && cmp -s "$here/out" "$here/first"; }
+ok "the same twice" same_twice
+auto_of_biased() { run 0 calibrate "$here/few.jsonl" --method auto --json && grep -qE '"method": "(affine|vector)"' "$here/err"; }
+ok "a bias is not taken for a temperature" auto_of_biased
+ok "sets need rows" says 2 "--sets needs the labelled rows" calibrate "$here/few.jsonl" --apply x --sets 0.1
 echo "1..$n"
 exit $failed

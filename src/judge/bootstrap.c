@@ -225,7 +225,8 @@ typedef struct two_samples {
     int n_in, n_out;
 } two_samples;
 
-/* Inside and outside rows are drawn apart: how many there are of each is a choice, not chance. */
+/* Rows of the distribution and others are drawn apart: how many there are of each is a choice, not
+ * chance. */
 static int resample_ood(
     const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
     const two_samples *d = data;

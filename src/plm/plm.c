@@ -308,13 +308,12 @@ int kh_plm_trainable(kh_plm *p, kh_engine **out, kh_err *err) {
     *out = kh_plm_engine(p);
     if (!*out)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "this needs the inside of a model, and that behind the %s backend shows none; give the "
-            "folder of the model",
+            "this needs the weights of a model, which the %s backend does not expose; pass a model "
+            "folder",
             p->backend->name);
     return p->access >= KH_ACCESS_WEIGHTS
         ? 0
-        : kh_fail(err, KH_EUNSUPPORTED,
-              "this needs the inside of a model: access level weights; the box was opened at %s",
+        : kh_fail(err, KH_EUNSUPPORTED, "this needs access level weights; the box was opened at %s",
               kh_access_name(p->access));
 }
 

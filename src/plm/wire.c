@@ -568,8 +568,8 @@ static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *
         const json_t *v = json_array_get(labels, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= w->n_label)
             return kh_fail(err, KH_EFORMAT,
-                "%s: answered prompt %zu, row %zu with what is none of the %d labels", who,
-                i / (size_t)w->n_row, i % (size_t)w->n_row, w->n_label);
+                "%s: answered prompt %zu, row %zu with a label outside 0..%d", who,
+                i / (size_t)w->n_row, i % (size_t)w->n_row, w->n_label - 1);
         w->label[i] = (int)json_integer_value(v);
     }
     return 0;

@@ -59,6 +59,8 @@ static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *i
         &e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
 }
 
+enum { MOST_LEFT_OUT = 32 }; /* fits of the calibrator: one for each row, or for a share of them */
+
 /* ------------------------------------------------------------------------------------ the rows */
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -401,6 +403,40 @@ static int ask_template(kh_eval *e, kh_plm *plm, kh_err *err) {
     return rc;
 }
 
+/* Whether the rows that decisions are fitted on have taught the calibrator, too. */
+static bool taught(const kh_eval *e) {
+    return e->post->calibrated && e->post->calibrator.n == e->dev.n && e->dev.n > 1;
+}
+
+/* The dev rows for the decisions. Rows that the calibrator was fitted on look better calibrated
+ * than new ones are, and thresholds taken from them would not hold; so each of them is calibrated
+ * by a fit to the others (doc/judging.md, [33]). No row is lost to a split, and none is asked
+ * twice. */
+static int ask_dev(kh_eval *e, kh_plm *plm, kh_predictor *predictor, kh_err *err) {
+    if (!taught(e))
+        return judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
+    kh_posterior plain = *e->post;
+    kh_predictor *raw = NULL;
+    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
+    plain.calibrated = false;
+    int rc = kh_predictor_new(&raw, &plain, plm, NULL, err);
+    if (rc == 0)
+        rc = judged_ask(&e->dev, raw, e->n_label, e->o->hooks, err);
+    kh_predictor_free(raw);
+    double *x = rc == 0 ? kh_malloc(size * sizeof *x) : NULL;
+    if (rc == 0 && !x)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        kh_calibration method = e->post->calibrator.method;
+        memcpy(x, e->dev.p, size * sizeof *x);
+        kh_calibration_input(method == KH_CALIBRATE_VOTES, e->post->n, x, size);
+        rc = kh_calibrator_crossfit(method, x, e->dev_label, e->dev.n, e->n_label,
+            e->dev.n < MOST_LEFT_OUT ? e->dev.n : MOST_LEFT_OUT, e->dev.p, err);
+    }
+    kh_free(x);
+    return rc;
+}
+
 static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     long long before = kh_plm_meter(plm).queries;
     kh_predictor *predictor;
@@ -409,7 +445,7 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
     if (rc == 0 && e->decided)
-        rc = judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
+        rc = ask_dev(e, plm, predictor, err);
     if (rc == 0)
         rc = make_plane(e, predictor, err);
     if (rc == 0 && e->o->compare)

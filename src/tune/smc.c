@@ -599,7 +599,7 @@ static void exact(void *opts) {
 
 const kh_method kh_method_smc = {
     .name = "smc",
-    .summary = "labels only: sequential Monte Carlo that works in many dimensions; the one to take",
+    .summary = "labels only: sequential Monte Carlo that works in many dimensions; recommended",
     .access = KH_ACCESS_LABELS,
     .soft = true,
     .holds = true,
