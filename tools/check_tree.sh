@@ -7,8 +7,8 @@ bad=0
 wrong() { echo "$*"; bad=1; }
 
 rooms=$(sed -n 's/^ROOMS *:= *//p' Makefile)
-code=$(git ls-files 'src/*.[ch]' 'cli/*.[ch]' 'server/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'fuzz/*.c' 'examples/*.c' 2>/dev/null ||
-    find src cli server include tests fuzz examples -name '*.[ch]')
+code=$({ git ls-files 'src/*.[ch]' 'cli/*.[ch]' 'server/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'fuzz/*.c' 'examples/*.c' 2>/dev/null ||
+    find src cli server include tests fuzz examples -name '*.[ch]'; } | sort -u)
 
 includes() { # a file includes headers of its own room and of rooms above it
     local above="" room file name
