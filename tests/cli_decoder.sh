@@ -97,6 +97,12 @@ if ! "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohtt
             --placement after-text --budget-generations 6 --pop 10 --out "$here/served" &&
             cmp "$here/after/posterior.safetensors" "$here/served/posterior.safetensors"
         local status=$?
+        # one token of a completion is the best of keyhole next
+        if command -v curl >/dev/null; then
+            curl -s --json '{"model":"m","prompt":"the boats","max_tokens":1,"logprobs":1}' "$url/v1/completions" >"$here/completion"
+            "$KEYHOLE" next --model "$model" --top 1 --json "the boats" >"$here/out"
+            grep -qF -- "$(grep -o '"logprob":-[0-9]*\.[0-9]\{3\}' "$here/out" | sed 's/"logprob"://')" "$here/completion" || status=1
+        fi
         kill -TERM "$server" && wait "$server"
         server=
         return $status
