@@ -36,8 +36,8 @@ static int put_words(FILE *out, const char *text, size_t n, int column, int inde
  * behind it stands on a line of its own. */
 static void put_example(FILE *out, const char *line, size_t n) {
     size_t remark = 0;
-    for (size_t i = 4; n > COLUMNS && i + 3 < n && !remark; i++)
-        if (line[i] != ' ' && memcmp(line + i + 1, "   ", 3) == 0)
+    for (size_t i = 4; n > COLUMNS && i + 2 < n && !remark; i++)
+        if (line[i] != ' ' && memcmp(line + i + 1, "  ", 2) == 0)
             remark = i + 1;
     if (remark) {
         size_t at = remark;
