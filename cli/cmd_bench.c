@@ -64,12 +64,25 @@ static int run_tokenize(void *opts, int n_args, char **args, kh_err *err) {
     }
     if (rc == 0) {
         double mb = (double)text.len / 1e6;
-        const char *format = o->json ? "{\"megabytes\":%.3f,\"tokens\":%ld,\"passes\":%d,\"open_"
-                                       "seconds\":%.4f,\"best_seconds\":%.6f,"
-                                       "\"megabytes_per_second\":%.2f,\"tokens_per_second\":%.0f}\n"
-                                     : "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f "
-                                       "s\nbest pass %.6f s: %.2f MB/s, %.0f tokens/s\n";
-        printf(format, mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
+        kh_buf out = kh_buf_init(1 << 12);
+        kh_json_out j = kh_json_out_init(&out, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_fixed(&j, "megabytes", mb, 3);
+        kh_json_put_int(&j, "tokens", tokens);
+        kh_json_put_int(&j, "passes", passes);
+        kh_json_put_fixed(&j, "open_seconds", opened, 4);
+        kh_json_put_fixed(&j, "best_seconds", best, 6);
+        kh_json_put_fixed(&j, "megabytes_per_second", mb / best, 2);
+        kh_json_put_fixed(&j, "tokens_per_second", (double)tokens / best, 0);
+        kh_json_close(&j);
+        if (o->json)
+            rc = cli_print_json(&j, stdout, err);
+        else
+            printf(
+                "%.3f MB, %ld tokens, %d passes on one core; opened in %.4f s\nbest pass %.6f s: "
+                "%.2f MB/s, %.0f tokens/s\n",
+                mb, tokens, passes, opened, best, mb / best, (double)tokens / best);
+        kh_buf_free(&out);
     }
     kh_ids_free(&ids);
     kh_buf_free(&text);

@@ -197,15 +197,30 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
     }
     if (rc == 0) {
         double work = shard_products(&b, 0, false) * o->shards, speed = b.tokens / best;
-        printf(o->json ? "{\"layers\":%d,\"hidden\":%d,\"seq\":%d,\"batch\":%d,\"threads\":%d,"
-                         "\"tokens_per_second\":%.0f,"
-                         "\"gflops\":%.1f,\"sgemm_gflops\":%.1f,\"share_of_sgemm\":%.3f}\n"
-                       : "%d x %d, sequences of %d, %d a step, %d threads: %.0f tokens/s, %.1f "
-                         "GFLOP/s in products with weights;\n"
-                         "the same products alone: %.1f GFLOP/s, so training runs at %.3f of their "
-                         "speed\n",
-            o->layers, o->hidden, o->seq, o->batch, kh_threads(), speed, work / best * 1e-9,
-            work / alone * 1e-9, alone / best);
+        double gflops = work / best * 1e-9, most = work / alone * 1e-9;
+        kh_buf out = kh_buf_init(1 << 12);
+        kh_json_out j = kh_json_out_init(&out, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_int(&j, "layers", o->layers);
+        kh_json_put_int(&j, "hidden", o->hidden);
+        kh_json_put_int(&j, "seq", o->seq);
+        kh_json_put_int(&j, "batch", o->batch);
+        kh_json_put_int(&j, "threads", kh_threads());
+        kh_json_put_fixed(&j, "tokens_per_second", speed, 0);
+        kh_json_put_fixed(&j, "gflops", gflops, 1);
+        kh_json_put_fixed(&j, "sgemm_gflops", most, 1);
+        kh_json_put_fixed(&j, "share_of_sgemm", alone / best, 3);
+        kh_json_close(&j);
+        if (o->json)
+            rc = cli_print_json(&j, stdout, err);
+        else
+            printf(
+                "%d x %d, sequences of %d, %d a step, %d threads: %.0f tokens/s, %.1f GFLOP/s in "
+                "products with weights;\n"
+                "the same products alone: %.1f GFLOP/s, so training runs at %.3f of their speed\n",
+                o->layers, o->hidden, o->seq, o->batch, kh_threads(), speed, gflops, most,
+                alone / best);
+        kh_buf_free(&out);
     }
     bench_free(&b);
     return rc;

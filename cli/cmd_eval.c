@@ -47,10 +47,12 @@ static const kh_opt eval_table[] = {
         .help = "share of its own texts that are not to be called foreign" },
     { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "energy",
-        .arg = "maxp|entropy|energy",
-        .help = "what decides what is foreign; energy: where the box shows logits, elsewhere as "
-                "--score" },
+    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "distance",
+        .arg = "maxp|entropy|energy|distance",
+        .help =
+            "what decides what is foreign; distance: to the texts of tuning, where RUN has their "
+            "features; energy: where the box shows logits; elsewhere as "
+            "--score" },
     { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0,
         .max = 1000000, .arg = "N", .help = "resamples for intervals; 0: none" },
     { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5,
@@ -140,14 +142,18 @@ static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
     kh_grid_add(&t, "metric");
-    for (int s = 0; s < e->n_score; s++) {
+    for (int s = 0; s < KH_N_SCORE; s++) {
+        if (!e->known[s])
+            continue;
         kh_grid_add(&t, "%s", kh_score_title((kh_score)s));
         if (interval)
             kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
     }
     for (int i = 0; kh_ood_name(i); i++) {
         kh_grid_add(&t, "%s", kh_ood_name(i));
-        for (int s = 0; s < e->n_score; s++) {
+        for (int s = 0; s < KH_N_SCORE; s++) {
+            if (!e->known[s])
+                continue;
             add_number(&t, kh_ood_value(&o->value[s], i));
             add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
         }

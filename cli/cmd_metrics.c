@@ -173,7 +173,8 @@ static int compute_keep(found *f, kh_err *err) {
 static int compute_ood(found *f, kh_err *err) {
     kh_bootstrap_opts b = bootstrap_of(f->o);
     int n = f->rows.rows.n, n_out = f->ood.rows.n, rc = 0;
-    f->n_score = has_energy(&f->rows) && has_energy(&f->ood) ? KH_N_SCORE : KH_SCORE_ENERGY;
+    f->n_score =
+        has_energy(&f->rows) && has_energy(&f->ood) ? KH_SCORE_ENERGY + 1 : KH_SCORE_ENERGY;
     for (int s = 0; s < f->n_score && rc == 0; s++) {
         double *in = NULL, *out = NULL;
         rc = uncertainties(&in, &f->rows, (kh_score)s, err);

@@ -54,7 +54,7 @@ typedef struct predict {
     bool decides; /* there is a decisions.json */
     kh_decisions decisions;
     kh_explained said; /* of the rows at hand */
-    size_t cap_p, cap_votes, cap_ambiguity, cap_energy;
+    size_t cap_p, cap_votes, cap_ambiguity, cap_energy, cap_distance;
     bool *in;   /* [n_label] a conformal set */
     int output; /* OUT_... */
     long n_row; /* written so far */
@@ -118,7 +118,8 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
     if (!kh_grow(&u->said.p, &u->cap_p, need, sizeof *u->said.p) ||
         !kh_grow(&u->said.votes, &u->cap_votes, need, sizeof *u->said.votes) ||
         !kh_grow(&u->said.ambiguity, &u->cap_ambiguity, (size_t)n, sizeof *u->said.ambiguity) ||
-        !kh_grow(&u->said.energy, &u->cap_energy, (size_t)n, sizeof *u->said.energy))
+        !kh_grow(&u->said.energy, &u->cap_energy, (size_t)n, sizeof *u->said.energy) ||
+        !kh_grow(&u->said.distance, &u->cap_distance, (size_t)n, sizeof *u->said.distance))
         return kh_fail_memory(err);
     int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
     static void (*const PUT[])(
@@ -243,6 +244,7 @@ static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
     kh_free(u.said.votes);
     kh_free(u.said.ambiguity);
     kh_free(u.said.energy);
+    kh_free(u.said.distance);
     kh_free(u.in);
     kh_buf_free(&u.out);
     return rc;

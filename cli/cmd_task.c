@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-static void put_string(kh_buf *b, const char *s) { kh_json_quote(b, s, strlen(s)); }
-
 static int print_buf(kh_buf *b, kh_err *err) {
     int rc = kh_buf_failed(b) ? kh_fail_memory(err) : 0;
     if (rc == 0)
@@ -284,50 +282,50 @@ static const kh_opt check_table[] = {
     { 0 },
 };
 
-static void put_lines(kh_buf *b, const char *key, const kh_buf *lines) {
-    kh_buf_printf(b, ", \"%s\": [", key);
+static void put_lines(kh_json_out *j, const char *key, const kh_buf *lines) {
+    kh_json_open_array(j, key);
     for (const char *at = lines->len ? lines->data : ""; *at;) {
         size_t n = strcspn(at, "\n");
-        kh_buf_text(b, at > lines->data ? ", " : "");
-        kh_json_quote(b, at, n);
+        kh_json_put_text(j, NULL, at, n);
         at += n + (at[n] == '\n');
     }
-    kh_buf_char(b, ']');
+    kh_json_close(j);
 }
 
-static void put_words(kh_buf *b, const view *v) {
-    kh_buf_text(b, ", \"words\": [");
+static void put_words(kh_json_out *j, const view *v) {
+    kh_json_open_array(j, "words");
     for (int i = 0; i < v->words->n_word; i++) {
         const kh_word *word = &v->words->word[i];
-        kh_buf_text(b, i ? ", {\"word\": " : "{\"word\": ");
-        put_string(b, word->text);
-        kh_buf_text(b, ", \"label\": ");
-        put_string(b, v->task->label[word->label].name);
-        kh_buf_text(b, ", \"ids\": [");
+        kh_json_open_object(j, NULL);
+        kh_json_put_string(j, "word", word->text);
+        kh_json_put_string(j, "label", v->task->label[word->label].name);
+        kh_json_open_array(j, "ids");
         for (int t = 0; t < word->n_id; t++)
-            kh_buf_printf(b, "%s%d", t ? ", " : "", word->id[t]);
-        kh_buf_text(b, "], \"tokens\": [");
+            kh_json_put_int(j, NULL, word->id[t]);
+        kh_json_close(j);
+        kh_json_open_array(j, "tokens");
         for (int t = 0; t < word->n_id; t++) {
             const char *token = kh_tokenizer_token(v->tok, word->id[t]);
-            kh_buf_text(b, t ? ", " : "");
-            put_string(b, token ? token : "?");
+            kh_json_put_string(j, NULL, token ? token : "?");
         }
-        kh_buf_text(b, "]}");
+        kh_json_close(j);
+        kh_json_close(j);
     }
-    kh_buf_char(b, ']');
+    kh_json_close(j);
 }
 
 static int check_json(const view *v, int n, const kh_buf *bad, const kh_buf *good, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"task\": ");
-    put_string(&b, v->task->name);
-    kh_buf_printf(&b, ", \"usable\": %s", n ? "false" : "true");
-    put_lines(&b, "problems", bad);
-    put_lines(&b, "notes", good);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "task", v->task->name);
+    kh_json_put_bool(&j, "usable", n == 0);
+    put_lines(&j, "problems", bad);
+    put_lines(&j, "notes", good);
     if (v->words)
-        put_words(&b, v);
-    kh_buf_text(&b, "}\n");
-    return print_buf(&b, err);
+        put_words(&j, v);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int run_check(void *opts, int n_args, char **args, kh_err *err) {

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 typedef struct tune_opts {
-    const char *method, *model, *task, *data, *out;
+    const char *method, *model, *task, *data, *out, *features;
     void *method_opts;
     kh_space_opts space;
     kh_http_opts http;
@@ -81,6 +81,9 @@ static const kh_opt tune_table[] = {
     { "calibrate", KH_OPT_CHOICE, offsetof(tune_opts, calibrate), "auto", .arg = "auto|none",
         .help = "turn answers into probabilities that mean what they say, by rows not learned "
                 "from" },
+    { "features-model", KH_OPT_TEXT, offsetof(tune_opts, features), "builtin", .arg = "DIR|none",
+        .help = "a model on this machine whose features tell foreign texts by their distance to "
+                "the train rows" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
@@ -505,6 +508,7 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .seed = o->seed,
         .paper_exact = o->paper_exact,
         .uncalibrated = o->calibrate != 0,
+        .features_model = strcmp(o->features, "none") == 0 ? NULL : o->features,
         .max_queries = o->max_queries,
         .max_seconds = o->max_seconds,
         .groups = o->groups,

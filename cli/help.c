@@ -6,22 +6,102 @@
 
 #include <string.h>
 
+/* ---------------------------------------------------------------------------------- 80 columns */
+
+/* A terminal's usual width; where the help of options, and of commands, starts. */
+enum { COLUMNS = 80, HELP_AT = 28, NAME_AT = 19 };
+
+/* Words of a text from `column` on, in lines that start at `indent`; returns where the last ends.
+ */
+static int put_words(FILE *out, const char *text, size_t n, int column, int indent) {
+    for (size_t i = 0; i < n;) {
+        size_t word = 0;
+        while (i + word < n && text[i + word] != ' ' && text[i + word] != '\n')
+            word++;
+        bool first = column <= indent;
+        if (!first && column + 1 + (int)word > COLUMNS) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        fprintf(out, "%s%.*s", first ? "" : " ", (int)word, text + i);
+        column += (int)word + !first;
+        for (i += word; i < n && (text[i] == ' ' || text[i] == '\n');)
+            i++;
+    }
+    return column;
+}
+
+/* A line of an example that is too long goes on in the next one, as a shell reads it; a remark
+ * behind it stands on a line of its own. */
+static void put_example(FILE *out, const char *line, size_t n) {
+    size_t remark = 0;
+    for (size_t i = 4; n > COLUMNS && i + 2 < n && !remark; i++)
+        if (line[i] != ' ' && memcmp(line + i + 1, "  ", 2) == 0)
+            remark = i + 1;
+    if (remark) {
+        size_t at = remark;
+        while (at < n && line[at] == ' ')
+            at++;
+        put_example(out, line, remark);
+        fputs("      ", out);
+        put_words(out, line + at, n - at, 6, 6);
+        fputc('\n', out);
+        return;
+    }
+    for (size_t cut = COLUMNS - 2; n > COLUMNS; cut = COLUMNS - 8) {
+        while (cut > 8 && line[cut] != ' ')
+            cut--;
+        if (cut <= 8)
+            break;
+        fprintf(out, "%.*s \\\n      ", (int)cut, line);
+        line += cut + 1;
+        n -= cut + 1;
+    }
+    fprintf(out, "%.*s\n", (int)n, line);
+}
+
+/* The text of a command: paragraphs are filled; lines that start with a space are examples and
+ * stay lines. */
+static void put_text(FILE *out, const char *text) {
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        if (n == 0 || *text == ' ') {
+            put_example(out, text, n);
+            text += n + (text[n] == '\n');
+            continue;
+        }
+        while (text[n] == '\n' && text[n + 1] && text[n + 1] != '\n' && text[n + 1] != ' ')
+            n += 1 + strcspn(text + n + 1, "\n");
+        put_words(out, text, n, 0, 0);
+        fputc('\n', out);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the help */
+
+static void put_summary(FILE *out, const cli_command *c) {
+    fprintf(out, "  %-16s ", c->name);
+    put_words(out, c->summary, strlen(c->summary), NAME_AT, NAME_AT);
+    fputc('\n', out);
+}
+
 static size_t first_word(const char *name) { return strcspn(name, " "); }
 
 void cli_print_overview(FILE *out) {
-    fputs("keyhole: a trustworthy text classifier from a frozen language model that is only asked, "
-          "never opened.\n\n"
-          "usage: keyhole COMMAND [options]\n\n",
-        out);
+    put_text(out,
+        "keyhole: a trustworthy text classifier from a frozen language model that is only asked, "
+        "never opened.\n\n"
+        "usage: keyhole COMMAND [options]\n\n");
     for (const cli_command *const *c = cli_commands; *c; c++)
-        fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
-    fputs(
+        put_summary(out, *c);
+    put_text(out,
         "\n\"keyhole demo\" shows all of it in a minute or two, with the model that comes with "
         "keyhole: --model builtin.\n"
         "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
         "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 "
-        "failed, 2 wrong usage.\n",
-        out);
+        "failed, 2 wrong usage.\n");
 }
 
 void cli_print_family(FILE *out, const char *word) {
@@ -29,7 +109,7 @@ void cli_print_family(FILE *out, const char *word) {
     fprintf(out, "usage: keyhole %s COMMAND [options]\n\n", word);
     for (const cli_command *const *c = cli_commands; *c; c++)
         if (first_word((*c)->name) == n && memcmp((*c)->name, word, n) == 0)
-            fprintf(out, "  %-16s %s\n", (*c)->name, (*c)->summary);
+            put_summary(out, *c);
     fprintf(out, "\n\"keyhole %s COMMAND --help\" explains one.\n", word);
 }
 
@@ -51,11 +131,11 @@ static int option_words(const kh_opt *row, char *out, size_t cap) {
 
 /* The choices, separated by commas, in lines that fit behind an indent of 28. */
 static void print_choices(FILE *out, const char *choices) {
-    int column = 200; /* force a new line at once */
+    int column = COLUMNS; /* force a new line at once */
     for (const char *at = choices; *at; at += *at == '|') {
         size_t n = strcspn(at, "|");
         column += (int)n + 2;
-        if (column > 100) {
+        if (column > COLUMNS) {
             fprintf(out, "\n%28s", "");
             column = 28 + (int)n + 2;
         }
@@ -80,11 +160,13 @@ static bool has_default(const kh_opt *row) {
 
 static void print_option(FILE *out, const kh_opt *row) {
     print_words(out, row);
-    fputs(row->help, out);
+    int column = put_words(out, row->help, strlen(row->help), HELP_AT, HELP_AT);
+    char value[256] = "";
     if (row->required)
-        fputs(" (needed)", out);
+        snprintf(value, sizeof value, "(needed)");
     else if (has_default(row))
-        fprintf(out, " (%s)", row->value);
+        snprintf(value, sizeof value, "(%s)", row->value);
+    put_words(out, value, strlen(value), column, HELP_AT);
     if (many_choices(row))
         print_choices(out, row->arg);
     fputc('\n', out);
@@ -103,17 +185,17 @@ static bool seen_before(const cli_variants *v, int i, const char *option) {
 static void print_shared_option(FILE *out, const cli_variants *v, const kh_opt *row) {
     cli_variant each;
     print_words(out, row);
-    fputs(row->help, out);
-    int width = 28 + (int)strlen(row->help) + 2, n = 0;
-    for (int j = 0; v->at(j, &each); j++)
-        if (kh_opts_find(each.opts, row->name, strlen(row->name)))
-            width += (int)strlen(each.name) + 2;
-    if (width > 132)
-        fprintf(out, "\n%27s", "");
-    for (int j = 0; v->at(j, &each); j++)
-        if (kh_opts_find(each.opts, row->name, strlen(row->name)))
-            fprintf(out, "%s%s", n++ ? ", " : " [", each.name);
-    fputs("]\n", out);
+    int column = put_words(out, row->help, strlen(row->help), HELP_AT, HELP_AT), n = 0;
+    char names[512] = "";
+    size_t len = 0;
+    for (int j = 0; v->at(j, &each) && len < sizeof names; j++)
+        if (kh_opts_find(each.opts, row->name, strlen(row->name))) {
+            snprintf(names + len, sizeof names - len, "%s%s", n++ ? ", " : "[", each.name);
+            len = strlen(names);
+        }
+    snprintf(names + len, sizeof names - len, "]");
+    put_words(out, names, strlen(names), column, HELP_AT);
+    fputc('\n', out);
 }
 
 /* The list of variants and all their options, or the options of the chosen one. */
@@ -121,15 +203,21 @@ static void print_variants(FILE *out, const cli_command *cmd, const cli_variant 
     const cli_variants *v = cmd->variants;
     cli_variant each;
     if (chosen) {
-        fprintf(out, "\noptions of --%s %s (%s):\n", v->option, chosen->name, chosen->summary);
+        char head[512];
+        snprintf(head, sizeof head, "\noptions of --%s %s (%s):\n", v->option, chosen->name,
+            chosen->summary);
+        put_text(out, head);
         for (const kh_opt *row = chosen->opts; row && row->name; row++)
             print_option(out, row);
         return;
     }
     fprintf(out, "\nvalues of --%s:\n", v->option);
-    for (int i = 0; v->at(i, &each); i++)
-        fprintf(out, "  %-24s  %s\n", each.name, each.summary);
-    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has the defaults:\n",
+    for (int i = 0; v->at(i, &each); i++) {
+        fprintf(out, "  %-24s  ", each.name);
+        put_words(out, each.summary, strlen(each.summary), HELP_AT, HELP_AT);
+        fputc('\n', out);
+    }
+    fprintf(out, "\noptions of some of them; \"keyhole %s --%s NAME --help\" has defaults:\n",
         cmd->name, v->option);
     for (int i = 0; v->at(i, &each); i++)
         for (const kh_opt *row = each.opts; row && row->name; row++)
@@ -138,8 +226,12 @@ static void print_variants(FILE *out, const cli_command *cmd, const cli_variant 
 }
 
 void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen) {
-    fprintf(out, "usage: keyhole %s%s%s [options]\n\n%s.\n\n%s\n\noptions:\n", cmd->name,
-        *cmd->args ? " " : "", cmd->args, cmd->summary, cmd->text);
+    char head[512];
+    snprintf(head, sizeof head, "usage: keyhole %s%s%s [options]\n\n%s.\n\n", cmd->name,
+        *cmd->args ? " " : "", cmd->args, cmd->summary);
+    put_text(out, head);
+    put_text(out, cmd->text);
+    fputs("\noptions:\n", out);
     for (const kh_opt *row = cmd->opts; row && row->name; row++)
         print_option(out, row);
     fputs("  --threads N               threads to use; 0 means one for each core (0)\n"

@@ -837,6 +837,8 @@ typedef struct kh_explained {
                           samples only vote */
     double *energy; /* [n] the weighted mean of the samples' energies, NaN where they are not known;
                        NULL: not wanted */
+    double *distance; /* [n] how far the text is from the texts of tuning, NaN where that is not
+                         known; NULL: not wanted */
 } kh_explained;
 KH_API int kh_predictor_explain(
     kh_predictor *, const kh_row *rows, int n, const kh_explained *out, kh_err *err);
@@ -844,6 +846,10 @@ KH_API int kh_predictor_explain(
 /* Whether energies are known: the samples were asked for log-probabilities, of a box that shows
  * them (kh_plm_info.energy). The answers of a head beside the model have none. */
 KH_API bool kh_predictor_energy(const kh_predictor *);
+
+/* Whether distances are: the posterior holds features of the texts of tuning, and the encoder that
+ * made them can be opened. Opens it when first asked. */
+KH_API bool kh_predictor_distance(kh_predictor *);
 
 /* For rows of another task, which are out-of-distribution: the template of that task
  * (which must outlive the predictor) with the posterior's label words. */
@@ -872,13 +878,16 @@ KH_API int kh_predicted(const double *p, int n_label);
  * energy says how little the row is of the kind that the label words are for, and nothing of right
  * or wrong (Liu et al. 2020, "Energy-based out-of-distribution detection"). */
 typedef enum kh_score {
-    KH_SCORE_MAXP,    /* 1 - max p */
-    KH_SCORE_ENTROPY, /* -sum p log p, in nats */
-    KH_SCORE_ENERGY,  /* -log sum exp of the label logits: not to be had of p, but from
-                         kh_predictor_explain */
+    KH_SCORE_MAXP,     /* 1 - max p */
+    KH_SCORE_ENTROPY,  /* -sum p log p, in nats */
+    KH_SCORE_ENERGY,   /* -log sum exp of the label logits: not to be had of p, but from
+                          kh_predictor_explain */
+    KH_SCORE_DISTANCE, /* of the text to the nearest texts of tuning, by a local encoder: likewise
+                        */
 } kh_score;
-enum { KH_N_SCORE = 3 };
-KH_API double kh_uncertainty(kh_score, const double *p, int n_label); /* NaN for KH_SCORE_ENERGY */
+enum { KH_N_SCORE = 4 };
+/* NaN for KH_SCORE_ENERGY and KH_SCORE_DISTANCE. */
+KH_API double kh_uncertainty(kh_score, const double *p, int n_label);
 
 /* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its
  * members to one row, weight [n_sample] their weights (NULL: equal). total = entropy of the mean;
@@ -1079,8 +1088,8 @@ enum { KH_RISK_LADDER = -1 };
 
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
-    kh_score foreign; /* what decides what is out-of-distribution; KH_SCORE_ENERGY: that,
-                         where energies are known, and else `score` */
+    kh_score foreign; /* what decides what is out-of-distribution: KH_SCORE_ENERGY and
+                         KH_SCORE_DISTANCE where they are known, and else `score` */
     double max_risk;  /* 0: no threshold for abstaining; KH_RISK_LADDER: the tightest of a ladder */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
@@ -1101,8 +1110,9 @@ typedef struct kh_decisions {
     char warning[512];      /* why the classifier is of no use; empty: it is of some */
 } kh_decisions;
 
-/* energy [dev->n] of the same rows; NULL: not known. */
-KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
+/* outside [dev->n]: the energies or distances of the same rows, whichever opts.foreign names; NULL:
+ * not known. */
+KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *outside,
     const kh_decision_opts *, kh_err *err);
 /* Fits the threshold for abstaining again, on answers to other rows that were not learned from. */
 KH_API int kh_decisions_select(kh_decisions *, const kh_answers *, kh_err *err);
@@ -1120,12 +1130,12 @@ typedef struct kh_decision {
     bool foreign;     /* out-of-distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
-/* energy: the row's; NaN if it is not known, and then decisions that were fitted with energies
- * (opts.foreign) do not call it out-of-distribution. in [n_label] (NULL: not wanted) gets the
- * conformal set. Ties are decided by the text of the row: the same text always gets the same set.
- */
+/* outside: the row's energy or distance, whichever opts.foreign names; NaN if it is not known, and
+ * then decisions that were fitted with them do not call it out-of-distribution. in [n_label] (NULL:
+ * not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always
+ * gets the same set. */
 KH_API kh_decision kh_decide(
-    const kh_decisions *, const kh_row *, const double *p, double energy, bool *in);
+    const kh_decisions *, const kh_row *, const double *p, double outside, bool *in);
 
 /* -- a run folder as one classifier -- */
 
@@ -1355,10 +1365,12 @@ typedef struct kh_tune_opts {
     kh_label_prior label_prior;
     uint64_t
         seed; /* the same seed gives the same posterior, bit for bit, with any number of threads */
-    bool paper_exact;      /* the published code's ways where they differ from ours */
-    bool uncalibrated;     /* answers stay as they are; so they do with paper_exact */
-    long long max_queries; /* stop before asking more; 0: no limit */
-    double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
+    bool paper_exact;           /* the published code's ways where they differ from ours */
+    const char *features_model; /* the local encoder by which texts are compared with those of
+                                   tuning (KH_SCORE_DISTANCE): a folder or "builtin"; NULL: none */
+    bool uncalibrated;          /* answers stay as they are; so they do with paper_exact */
+    long long max_queries;      /* stop before asking more; 0: no limit */
+    double max_seconds; /* stop after the generation in which they have passed; 0: no limit */
     int groups; /* members of an ensemble that go side by side, in one question: more for many ranks
                    to do; same result. 0: one */
     const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is

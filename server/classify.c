@@ -92,10 +92,10 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     for (int i = 0; i < n; i++)
         total += (size_t)((const texts *)calls[i]->parsed)->n;
     kh_row *rows = kh_calloc(total, sizeof *rows);
-    double *p = kh_calloc(total * (2 * n_label + 2), sizeof *p),
+    double *p = kh_calloc(total * (2 * n_label + 3), sizeof *p),
            *votes = p ? p + total * n_label : NULL, *ambiguity = p ? votes + total * n_label : NULL,
-           *energy = p ? ambiguity + total : NULL;
-    kh_explained said = { p, votes, ambiguity, energy };
+           *energy = p ? ambiguity + total : NULL, *distance = p ? energy + total : NULL;
+    kh_explained said = { p, votes, ambiguity, energy, distance };
     bool *in = kh_calloc(n_label, sizeof *in);
     int rc = rows && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++) {

@@ -444,13 +444,13 @@ static int ask_tuned(kh_server *s, kh_tuned *by, kh_call **calls, int n, kh_err 
     kh_posterior_info info = kh_posterior_describe(by->what.posterior);
     size_t k = (size_t)info.task->n_label, rows = (size_t)n;
     kh_row *row = kh_calloc(rows, sizeof *row);
-    double *p = kh_calloc(rows * (2 * k + 2), sizeof *p);
+    double *p = kh_calloc(rows * (2 * k + 3), sizeof *p);
     bool *in = kh_calloc(k, sizeof *in);
     int rc = row && p && in ? 0 : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++)
         row[i] = ((const decide *)calls[i]->parsed)->row;
     kh_explained said = { p, p ? p + rows * k : NULL, p ? p + 2 * rows * k : NULL,
-        p ? p + 2 * rows * k + rows : NULL };
+        p ? p + 2 * rows * k + rows : NULL, p ? p + 2 * rows * (k + 1) : NULL };
     if (rc == 0)
         rc = kh_predictor_explain(by->predictor, row, n, &said, err);
     for (int i = 0; i < n && rc == 0; i++) {

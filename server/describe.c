@@ -27,19 +27,33 @@ static int describe_model(kh_server *s, const kh_model_info *m, kh_err *err) {
     int rc = kh_plm_embedding_stats(s->what.plm, &mean, &std, err);
     if (rc != 0)
         return rc;
-    kh_buf_text(&b, "{\"name\":");
-    kh_json_quote(&b, s->what.name, strlen(s->what.name));
-    kh_buf_printf(&b,
-        ",\"keyhole\":\"%s\",\"access\":\"%s\",\"backend\":\"%s\",\"precision\":\"%s\",\"kernels\":"
-        "\"%s\",\"hidden\":%d,\"max_"
-        "len\":%d,"
-        "\"vocab\":%d,\"fingerprint\":\"%016" PRIx64
-        "\",\"embeddings\":{\"mean\":%.17g,\"std\":%.17g},\"energy\":%s,%s",
-        kh_version(), access_name(s), info.backend, info.precision, info.kernels, info.hidden,
-        info.max_len, m->vocab, m->fingerprint, mean, std,
-        info.energy && s->scorer ? "true" : "false", info.next ? "\"next\":true," : "");
-    kh_buf_printf(&b, "\"limits\":{\"body\":%lld,\"prompts\":%d,\"rows\":%d,\"tokens\":%lld}}\n",
-        (long long)s->o.body_mb << 20, s->limits.prompts, s->limits.rows, s->limits.tokens);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "name", s->what.name);
+    kh_json_put_string(&j, "keyhole", kh_version());
+    kh_json_put_string(&j, "access", access_name(s));
+    kh_json_put_string(&j, "backend", info.backend);
+    kh_json_put_string(&j, "precision", info.precision);
+    kh_json_put_string(&j, "kernels", info.kernels);
+    kh_json_put_int(&j, "hidden", info.hidden);
+    kh_json_put_int(&j, "max_len", info.max_len);
+    kh_json_put_int(&j, "vocab", m->vocab);
+    kh_json_put_hex(&j, "fingerprint", m->fingerprint);
+    kh_json_open_object(&j, "embeddings");
+    kh_json_put_number(&j, "mean", mean, 17);
+    kh_json_put_number(&j, "std", std, 17);
+    kh_json_close(&j);
+    kh_json_put_bool(&j, "energy", info.energy && s->scorer);
+    if (info.next)
+        kh_json_put_bool(&j, "next", true);
+    kh_json_open_object(&j, "limits");
+    kh_json_put_int(&j, "body", (long long)s->o.body_mb << 20);
+    kh_json_put_int(&j, "prompts", s->limits.prompts);
+    kh_json_put_int(&j, "rows", s->limits.rows);
+    kh_json_put_int(&j, "tokens", s->limits.tokens);
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&b, '\n');
     s->model_json = kh_buf_take(&b, NULL);
     return s->model_json ? 0 : kh_fail_memory(err);
 }
@@ -49,23 +63,17 @@ static int describe_tokenizer(kh_server *s, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     int rc = kh_tokenizer_files_read(&f, s->what.dir, err);
     if (rc == 0) {
-        const char *main = kh_path_base(f.file[KH_FILE_MAIN].path), *comma = "";
-        kh_buf_text(&b, "{\"main\":");
-        kh_json_quote(&b, main, strlen(main));
-        kh_buf_text(&b, ",\"files\":{");
-        for (int i = 0; i < KH_N_TOKENIZER_FILE; i++) {
-            const kh_tokenizer_file *one = &f.file[i];
-            if (!one->there)
-                continue;
-            const char *name = kh_path_base(one->path);
-            kh_buf_text(&b, comma);
-            kh_json_quote(&b, name, strlen(name));
-            kh_buf_text(&b, ":\"");
-            kh_base64_put(&b, one->bytes.data, one->bytes.len);
-            kh_buf_char(&b, '"');
-            comma = ",";
-        }
-        kh_buf_text(&b, "}}\n");
+        kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "main", kh_path_base(f.file[KH_FILE_MAIN].path));
+        kh_json_open_object(&j, "files");
+        for (int i = 0; i < KH_N_TOKENIZER_FILE; i++)
+            if (f.file[i].there)
+                kh_json_put_base64(
+                    &j, kh_path_base(f.file[i].path), f.file[i].bytes.data, f.file[i].bytes.len);
+        kh_json_close(&j);
+        kh_json_close(&j);
+        kh_buf_char(&b, '\n');
         s->tokenizer_json = kh_buf_take(&b, NULL);
         rc = s->tokenizer_json ? 0 : kh_fail_memory(err);
     }

@@ -37,6 +37,17 @@ ok features both 0 '"features":[' features --model "$model" --json "the boats"
 ok task_show both 0 'asked by       a continuation' task show sst2 --model "$model"
 
 predicts() { printf 'text\nthe boats were green\n' >"$here/rows.tsv" && run 0 predict "$here/$1" "$here/rows.tsv" && [ -s "$here/out" ]; }
+# ---- task files
+refused() { # WHAT KEY VALUE
+    sed "s/\"decoder_template\": [^,]*/\"$2\": \"$3\"/" "$task" >"$here/wrong.json" && says 1 "$1" task check "$here/wrong.json"
+}
+ok template_that_goes_on refused 'must end with {mask}' decoder_template '{text} It was {mask} .'
+ok template_of_pairs refused 'must hold the same texts' decoder_template '{text_a} {text_b} {mask}'
+ok template_with_a_prompt refused 'must not hold {prompt}' decoder_template '{prompt} {text} {mask}'
+ok soft_template_alone refused 'needs a "decoder_template"' decoder_soft_template '{prompt} {text} {mask}'
+ok word_score_of_an_unknown_kind refused 'it is sum or mean' word_score median
+ok chat_format_of_an_unknown_kind refused 'is not known' chat smalltalk
+
 # ---- every method, then what is done with its result
 ends() { whole "$1" && predicts "$1"; }
 for method in bbt ensemble elbo smc abc-smc manual icl; do
@@ -86,6 +97,12 @@ if ! "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohtt
             --placement after-text --budget-generations 6 --pop 10 --out "$here/served" &&
             cmp "$here/after/posterior.safetensors" "$here/served/posterior.safetensors"
         local status=$?
+        # one token of a completion is the best of keyhole next
+        if command -v curl >/dev/null; then
+            curl -s --json '{"model":"m","prompt":"the boats","max_tokens":1,"logprobs":1}' "$url/v1/completions" >"$here/completion"
+            "$KEYHOLE" next --model "$model" --top 1 --json "the boats" >"$here/out"
+            grep -qF -- "$(grep -o '"logprob":-[0-9]*\.[0-9]\{3\}' "$here/out" | sed 's/"logprob"://')" "$here/completion" || status=1
+        fi
         kill -TERM "$server" && wait "$server"
         server=
         return $status
@@ -109,6 +126,8 @@ learns() { run 0 tune --method prompt-tuning "${single[@]}" --slots 5 --p0 rando
 ok prompt_tuning learns
 ok prompt_tuning_with_long_words says 1 'has several tokens' tune --method prompt-tuning "${common[@]}" --out "$here/no"
 ok model_tuning says 1 'gradients are computed for soft prompts only' tune --method model-tuning "${single[@]}" --out "$here/other"
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$model/config.json"
+ok missing_tensors says 1 'the decoder of a llama model with 3 layers needs it' inspect "$model"
 sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/' "$model/config.json"
 ok wrong_heads says 1 'cannot share 3 heads' inspect "$model"
 echo "1..$n"

@@ -77,7 +77,7 @@ while IFS='|' read -r name opts; do
     ok "keyhole $name --help teaches every option" '
         gives 0 $name --help && out "usage: keyhole $name" && quiet err &&
         all_explained $opts'
-    ok "keyhole $name --help has an example and fits 132 columns" 'out "  keyhole ${name%% *}" && [ "$(wc -L <$dir/out)" -le 132 ]'
+    ok "keyhole $name --help has an example and fits 80 columns" 'out "  keyhole ${name%% *}" && [ "$(wc -L <$dir/out)" -le 80 ]'
     ok "the overview names keyhole $name" 'gives 0 help && out "  $name "'
     ok "the man page holds keyhole $name" 'sed "s/\\\\-/-/g" $dir/keyhole.1 | grep -qF "SS \"keyhole $name"'
 done <"$dir/commands"

@@ -34,7 +34,7 @@ cp "$data/train.tsv" "$data/test.tsv"
 run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 ok a_tiny_model $?
 
-common=(--model "$model" --task "$task" --data "$data" --shots 4 --dim 12 --slots 5 --p0 random)
+common=(--model "$model" --task "$task" --data "$data" --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
 small=(--budget-generations 4 --dev-every 2 --pop 5)
 
 # ---- every method, tuned and used

@@ -317,7 +317,7 @@ static void every_malformed_file_has_its_sentence(void **state) {
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":1}", "\"ood\" must be an object" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,"
                "\"threshold\":1}}",
-            "\"score\" must be maxp, entropy or energy, not \"luck\"" },
+            "\"score\" must be maxp, entropy, energy or distance, not \"luck\"" },
         { "{\"schema\":\"keyhole-decisions\",\"version\":2,\"posterior\":\"0\",\"rows\":1,"
           "\"classes\":2,\"score\":\"energy\"}",
             "\"score\" must be maxp or entropy, not \"energy\"" },

@@ -555,7 +555,7 @@ static void the_journal_answers_in_sql(void **state) {
             "SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"),
         1);
     assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"),
-        6); /* budgets, --label-prior, --calibrate */
+        7); /* budgets, --label-prior, --calibrate, --features-model */
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }

@@ -7,8 +7,8 @@ bad=0
 wrong() { echo "$*"; bad=1; }
 
 rooms=$(sed -n 's/^ROOMS *:= *//p' Makefile)
-code=$(git ls-files 'src/*.[ch]' 'cli/*.[ch]' 'server/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'fuzz/*.c' 'examples/*.c' 2>/dev/null ||
-    find src cli server include tests fuzz examples -name '*.[ch]')
+code=$({ git ls-files 'src/*.[ch]' 'cli/*.[ch]' 'server/*.[ch]' 'include/*.h' 'tests/*.[ch]' 'fuzz/*.c' 'examples/*.c' 2>/dev/null ||
+    find src cli server include tests fuzz examples -name '*.[ch]'; } | sort -u)
 
 includes() { # a file includes headers of its own room and of rooms above it
     local above="" room file name
@@ -25,6 +25,14 @@ includes() { # a file includes headers of its own room and of rooms above it
         case " $rooms mpi " in *" $room "*) ;; *) wrong "src/$room: is not in the Makefile's list of rooms" ;; esac
     done
     grep -nE '^#include "(cli|server)/' src/*/*.[ch] && wrong "a room includes cli or server"
+}
+
+internals() { # what cli takes from inside stands in cli/internal.h, with the reason
+    local name
+    for name in $(sed -n 's|^#include "\([a-z]*/[a-z_0-9]*\.h\)".*|\1|p' cli/*.[ch] | sort -u); do
+        case $name in server/*) continue ;; esac
+        grep -q "^ \* $name " cli/internal.h || wrong "cli includes $name, which cli/internal.h does not list"
+    done
 }
 
 names() {
@@ -61,6 +69,6 @@ if [ "$1" = format ]; then
 elif [ -n "$1" ]; then
     "$1"
 else
-    includes; names; types; columns
+    includes; internals; names; types; columns
 fi
 exit $bad

@@ -21,8 +21,8 @@ enum { VERSION = 3, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 
 static const struct {
     const char *name, *title;
-} SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" },
-    { "energy", "energy" } };
+} SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" }, { "energy", "energy" },
+    { "distance", "distance" } };
 
 const char *kh_score_name(kh_score s) { return SCORES[s].name; }
 const char *kh_score_title(kh_score s) { return SCORES[s].title; }
@@ -39,16 +39,16 @@ kh_decision_opts kh_decision_defaults(void) {
 /* ------------------------------------------------------------------------------------- fitting */
 
 /* A row's score, by which one it may be. */
-static double score_of(kh_score s, const double *p, int n_label, double energy) {
-    return s == KH_SCORE_ENERGY ? energy : kh_uncertainty(s, p, n_label);
+static double score_of(kh_score s, const double *p, int n_label, double outside) {
+    return s > KH_SCORE_ENTROPY ? outside : kh_uncertainty(s, p, n_label);
 }
 
 /* The threshold of what is foreign, by opts.foreign. u [n] is scratch. */
 static int fit_foreign(
-    kh_decisions *out, const kh_answers *dev, const double *energy, double *u, kh_err *err) {
+    kh_decisions *out, const kh_answers *dev, const double *outside, double *u, kh_err *err) {
     for (int i = 0; i < dev->n; i++)
         u[i] = score_of(out->opts.foreign, dev->p + (size_t)i * (size_t)dev->n_label, dev->n_label,
-            energy ? energy[i] : NAN);
+            outside ? outside[i] : NAN);
     return kh_ood_threshold(&out->ood, u, dev->n, out->opts.keep, err);
 }
 
@@ -75,16 +75,17 @@ static int scores_and_rights(
     return *u && *good ? 0 : kh_fail_memory(err);
 }
 
-int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *energy,
+int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *outside,
     const kh_decision_opts *o, kh_err *err) {
     *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
-    if (o->foreign == KH_SCORE_ENERGY && !energy)
+    if (o->foreign > KH_SCORE_ENTROPY && !outside)
         out->opts.foreign = o->score;
     int rc = kh_answers_check(dev, err);
-    if (rc == 0 && o->score == KH_SCORE_ENERGY)
+    if (rc == 0 && o->score > KH_SCORE_ENTROPY)
         rc = kh_fail(err, KH_EARG,
-            "energy cannot decide when to abstain: it says nothing of right or wrong; maxp and "
-            "entropy do");
+            "%s cannot decide when to abstain: it says nothing of right or wrong; maxp and "
+            "entropy do",
+            kh_score_name(o->score));
     if (rc != 0)
         return rc;
     double *u;
@@ -95,7 +96,7 @@ int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *ene
     if (rc == 0 && o->alpha > 0)
         rc = kh_conformal_fit(&out->conformal, dev, o->alpha, o->per_class, err);
     if (rc == 0)
-        rc = fit_foreign(out, dev, energy, u, err);
+        rc = fit_foreign(out, dev, outside, u, err);
     kh_free(u);
     kh_free(good);
     return rc;
@@ -127,7 +128,12 @@ static int row_number(const kh_row *row) {
 }
 
 int kh_decisions_check(
-    const kh_decisions *d, const kh_predictor *predictor, const char *run, kh_err *err) {
+    const kh_decisions *d, kh_predictor *predictor, const char *run, kh_err *err) {
+    if (d->opts.foreign == KH_SCORE_DISTANCE && !kh_predictor_distance(predictor))
+        return kh_fail(err, KH_EMISMATCH,
+            "%s: its decisions go by distances to the texts of tuning, and the encoder of those is "
+            "not to be had or has changed; \"keyhole eval %s\" makes them anew",
+            run, run);
     if (d->opts.foreign != KH_SCORE_ENERGY || kh_predictor_energy(predictor))
         return 0;
     return kh_fail(err, KH_EMISMATCH,
@@ -137,9 +143,9 @@ int kh_decisions_check(
 }
 
 kh_decision kh_decide(
-    const kh_decisions *d, const kh_row *row, const double *p, double energy, bool *in) {
+    const kh_decisions *d, const kh_row *row, const double *p, double outside, bool *in) {
     kh_decision out = { .score = kh_uncertainty(d->opts.score, p, d->n_label), .set_size = -1 };
-    out.ood_score = score_of(d->opts.foreign, p, d->n_label, energy);
+    out.ood_score = score_of(d->opts.foreign, p, d->n_label, outside);
     out.abstain = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
     out.foreign = out.ood_score > d->ood;
     if (d->opts.alpha > 0 && in)
@@ -336,7 +342,8 @@ static int read_score(reader *r, const json_t *o, kh_score last, kh_score *out) 
         s++;
     if (s > (int)last)
         return kh_fail(r->err, KH_EFORMAT, "%s: \"score\" must be %s, not \"%s\"", r->name,
-            last == KH_SCORE_ENERGY ? "maxp, entropy or energy" : "maxp or entropy", score);
+            last == KH_SCORE_DISTANCE ? "maxp, entropy, energy or distance" : "maxp or entropy",
+            score);
     *out = (kh_score)s;
     return 0;
 }
@@ -399,7 +406,7 @@ int kh_decisions_parse(
                                  : kh_fail(err, KH_EFORMAT, "%s: \"ood\" must be an object", name);
     out->opts.foreign = out->opts.score; /* version 1 had one score for both */
     if (rc == 0 && json_object_get(ood, "score"))
-        rc = read_score(&r, ood, KH_SCORE_ENERGY, &out->opts.foreign);
+        rc = read_score(&r, ood, KH_SCORE_DISTANCE, &out->opts.foreign);
     if (rc == 0)
         rc = read_threshold(&r, ood, "threshold", INFINITY, &out->ood);
     const char *warning = "";

@@ -11,8 +11,9 @@ const char *kh_score_name(
     kh_score); /* "maxp", "entropy", "energy": the words of options and files */
 const char *kh_score_title(kh_score); /* "1 - max p", ...: for people */
 
-/* Refuses decisions of `run` that go by energies, for a classifier that does not know them. */
-int kh_decisions_check(const kh_decisions *, const kh_predictor *, const char *run, kh_err *err);
+/* Refuses decisions of `run` that go by energies or distances, for a classifier that does not know
+ * them. */
+int kh_decisions_check(const kh_decisions *, kh_predictor *, const char *run, kh_err *err);
 
 /* Appends them as the members of a JSON object, without its braces. */
 void kh_decisions_json(const kh_decisions *, kh_buf *out);

@@ -88,7 +88,7 @@ static double entropy(const double *p, int n_label) {
  * another order of classes are equally certain, and the last bits of a sum must not say otherwise,
  * because ties count. */
 double kh_uncertainty(kh_score score, const double *p, int n_label) {
-    if (score == KH_SCORE_ENERGY)
+    if (score > KH_SCORE_ENTROPY)
         return NAN;
     if (score == KH_SCORE_MAXP)
         return 1 - p[kh_predicted(p, n_label)];

@@ -96,7 +96,7 @@ bool kh_classifier_decides(const kh_classifier *c) { return c->decides; }
 
 /* One row, of which p and energy are known. */
 static kh_classified classified_as(
-    const kh_classifier *c, const kh_row *row, const double *p, double energy, bool *set) {
+    const kh_classifier *c, const kh_row *row, const double *p, double outside, bool *set) {
     int n_label = c->posterior->task->n_label, best = kh_predicted(p, n_label);
     kh_classified o = { .label = best, .confidence = p[best], .set_size = -1 };
     if (!c->decides) {
@@ -104,7 +104,7 @@ static kh_classified classified_as(
             set[k] = k == best;
         return o;
     }
-    kh_decision d = kh_decide(&c->decisions, row, p, energy, set);
+    kh_decision d = kh_decide(&c->decisions, row, p, outside, set);
     o.abstain = d.abstain;
     o.out_of_distribution = d.foreign;
     o.set_size = d.set_size;
@@ -114,21 +114,23 @@ static kh_classified classified_as(
 int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_classified *out, double *p,
     bool *set, kh_err *err) {
     size_t n_label = (size_t)c->posterior->task->n_label, size = (size_t)n * n_label;
-    double *own = p ? NULL : kh_malloc((size + 1) * sizeof *own), *energy = NULL;
+    double *own = p ? NULL : kh_malloc((size + 1) * sizeof *own), *outside = NULL;
     if (!p && !own)
         return kh_fail_memory(err);
     kh_explained said = { .p = p ? p : own };
     int rc = 0;
-    if (kh_predictor_energy(c->predictor)) {
-        said.energy = energy = kh_malloc(((size_t)n + 1) * sizeof *energy);
-        rc = energy ? 0 : kh_fail_memory(err);
+    bool far = c->decides && c->decisions.opts.foreign == KH_SCORE_DISTANCE;
+    if (far || kh_predictor_energy(c->predictor)) {
+        outside = kh_malloc(((size_t)n + 1) * sizeof *outside);
+        *(far ? &said.distance : &said.energy) = outside;
+        rc = outside ? 0 : kh_fail_memory(err);
     }
     if (rc == 0)
         rc = kh_predictor_explain(c->predictor, rows, n, &said, err);
     for (size_t i = 0; rc == 0 && i < (size_t)n; i++)
-        out[i] = classified_as(c, &rows[i], said.p + i * n_label, energy ? energy[i] : NAN,
+        out[i] = classified_as(c, &rows[i], said.p + i * n_label, outside ? outside[i] : NAN,
             set ? set + i * n_label : NULL);
     kh_free(own);
-    kh_free(energy);
+    kh_free(outside);
     return rc;
 }

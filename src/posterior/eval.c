@@ -36,27 +36,34 @@ kh_answers kh_eval_answers(const kh_eval *e) {
 
 kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
     return kh_explained_parts(
-        &(kh_explained){ j->p, j->votes, j->ambiguity, j->energy }, row, n_label);
+        &(kh_explained){ j->p, j->votes, j->ambiguity, j->energy, j->distance }, row, n_label);
 }
 
 double kh_judged_score(const kh_judged *j, int row, kh_score score, int n_label) {
-    return score == KH_SCORE_ENERGY
-        ? j->energy[row]
-        : kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
+    if (score > KH_SCORE_ENTROPY)
+        return score == KH_SCORE_ENERGY ? j->energy[row] : j->distance[row];
+    return kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
 }
 
 kh_score kh_eval_foreign(const kh_eval *e) {
     kh_score s = e->o->decide.foreign;
-    return (int)s < e->n_score ? s : e->o->decide.score;
+    if (s == KH_SCORE_DISTANCE && !e->known[s])
+        s = KH_SCORE_ENERGY;
+    return e->known[s] ? s : e->o->decide.score;
 }
 
-static const double *energies_of(const kh_eval *e, const kh_judged *j) {
-    return e->n_score > KH_SCORE_ENERGY ? j->energy : NULL;
+/* Energies or distances, whichever decides what is foreign; NULL: neither. */
+static const double *outside_of(const kh_eval *e, const kh_judged *j) {
+    kh_score s = kh_eval_foreign(e);
+    if (s <= KH_SCORE_ENTROPY)
+        return NULL;
+    return s == KH_SCORE_ENERGY ? j->energy : j->distance;
 }
 
 static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
-    return kh_decide(
-        &e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label, j->energy[row], in);
+    const double *outside = outside_of(e, j);
+    return kh_decide(&e->decisions, &j->row[row], j->p + (size_t)row * (size_t)e->n_label,
+        outside ? outside[row] : NAN, in);
 }
 
 enum { MOST_LEFT_OUT = 32 }; /* fits of the calibrator: one for each row, or for a share of them */
@@ -106,6 +113,7 @@ static void judged_free(kh_judged *j) {
     kh_free(j->votes);
     kh_free(j->ambiguity);
     kh_free(j->energy);
+    kh_free(j->distance);
 }
 
 static int judged_ask(
@@ -117,11 +125,12 @@ static int judged_ask(
     j->votes = kh_malloc((size_t)j->n * k * sizeof *j->votes);
     j->ambiguity = kh_malloc((size_t)j->n * sizeof *j->ambiguity);
     j->energy = kh_malloc((size_t)j->n * sizeof *j->energy);
-    int rc = j->p && j->votes && j->ambiguity && j->energy ? 0 : kh_fail_memory(err);
+    j->distance = kh_malloc((size_t)j->n * sizeof *j->distance);
+    int rc = j->p && j->votes && j->ambiguity && j->energy && j->distance ? 0 : kh_fail_memory(err);
     for (int i = 0, n; i < j->n && rc == 0; i += n) {
         n = j->n - i < ROWS_AT_ONCE ? j->n - i : ROWS_AT_ONCE;
         kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i,
-            j->energy + i };
+            j->energy + i, j->distance + i };
         rc = kh_predictor_explain(predictor, j->row + i, n, &part, err);
         if (rc == 0 && kh_report_progress(hooks, phase, i + n, j->n, NULL) != 0)
             rc = kh_fail(err, KH_STOPPED, "stopped on request");
@@ -441,7 +450,11 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     long long before = kh_plm_meter(plm).queries;
     kh_predictor *predictor;
     int rc = kh_predictor_new(&predictor, e->post, plm, NULL, err);
-    e->n_score = rc == 0 && kh_predictor_energy(predictor) ? KH_N_SCORE : KH_SCORE_ENERGY;
+    e->known[KH_SCORE_MAXP] = e->known[KH_SCORE_ENTROPY] = true;
+    e->known[KH_SCORE_ENERGY] = rc == 0 && kh_predictor_energy(predictor);
+    e->known[KH_SCORE_DISTANCE] = rc == 0 && kh_predictor_distance(predictor);
+    for (int s = 0; s < KH_N_SCORE; s++)
+        e->n_score += e->known[s];
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
     if (rc == 0 && e->decided)
@@ -535,7 +548,9 @@ static int compute_inside(kh_eval *e, kh_err *err) {
 
 static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     int rc = 0, foreign = 0;
-    for (int s = 0; s < e->n_score && rc == 0; s++) {
+    for (int s = 0; s < KH_N_SCORE && rc == 0; s++) {
+        if (!e->known[s])
+            continue;
         double *in = scores_of(&e->rows, (kh_score)s, e->n_label),
                *u = scores_of(&out->rows, (kh_score)s, e->n_label);
         rc = in && u ? kh_ood_compute(&out->value[s], in, e->rows.n, u, out->rows.n, err)
@@ -586,7 +601,9 @@ static int compute_decisions(kh_eval *e, kh_err *err) {
         return 0;
     kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label }, a = kh_eval_answers(e);
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
-    int rc = in ? kh_decisions_fit(&e->decisions, &dev, energies_of(e, &e->dev), &e->o->decide, err)
+    kh_decision_opts how = e->o->decide;
+    how.foreign = kh_eval_foreign(e);
+    int rc = in ? kh_decisions_fit(&e->decisions, &dev, outside_of(e, &e->dev), &how, err)
                 : kh_fail_memory(err);
     if (rc == 0)
         rc = select_by_crossfit(e, err);
@@ -663,7 +680,7 @@ void kh_eval_clear(kh_eval *e) {
 /* ---------------------------------------------------------------------------------- row by row */
 
 static void put_rows(const kh_eval *e, const kh_judged *j, bool labelled, bool *in, kh_buf *b) {
-    kh_explained said = { j->p, j->votes, j->ambiguity, j->energy };
+    kh_explained said = { j->p, j->votes, j->ambiguity, j->energy, j->distance };
     for (int i = 0; i < j->n; i++) {
         kh_json_out line = kh_json_out_init(b, KH_JSON_COMPACT);
         kh_prediction a = kh_prediction_of(

@@ -18,9 +18,10 @@ enum { KH_EVAL_PLANE = 500 };
 typedef struct kh_judged {
     char *name; /* "test", or that of a task */
     kh_dataset *data;
-    const kh_row *row;                      /* [n], of data */
-    int n, of;                              /* rows judged, and rows there are */
-    double *p, *votes, *ambiguity, *energy; /* energies are NaN where they are not known */
+    const kh_row *row; /* [n], of data */
+    int n, of;         /* rows judged, and rows there are */
+    double *p, *votes, *ambiguity, *energy,
+        *distance; /* the last two NaN where they are not known */
 } kh_judged;
 
 /* Rows that are out-of-distribution. */
@@ -28,7 +29,7 @@ typedef struct kh_ood_rows {
     const kh_task *task; /* whose template they take; NULL: the classifier's own */
     kh_judged rows;
     kh_ood value[KH_N_SCORE], low[KH_N_SCORE],
-        high[KH_N_SCORE]; /* by kh_score, the first n_score of them */
+        high[KH_N_SCORE]; /* by kh_score, those that are known */
     double flagged;       /* share called foreign by the decisions; NaN without */
 } kh_ood_rows;
 
@@ -41,8 +42,9 @@ struct kh_eval {
     int *label, *dev_label;  /* true classes */
     kh_metrics m, low, high; /* without bootstrap low and high are NaN */
     kh_bin bin[KH_BINS];
-    int n_score; /* scores that texts from elsewhere are told apart by: all, or without energies
-                    those of p */
+    bool known[KH_N_SCORE]; /* scores that texts from elsewhere are told apart by: those of p,
+                               energy and distance where they are known */
+    int n_score;            /* how many */
     kh_curve_point
         *point[2]; /* risk against coverage, by kh_score: energies say nothing of right or wrong */
     int n_point[2];

@@ -67,6 +67,7 @@ void kh_posterior_free(kh_posterior *p) {
     kh_free(p->weight);
     kh_free(p->projection);
     kh_free(p->adapter.x);
+    kh_free(p->features);
     kh_calibrator_free(&p->calibrator);
     kh_space_free(&p->space);
     kh_task_close(p->task);
@@ -135,16 +136,22 @@ static size_t z_bytes(const kh_posterior *p) {
 }
 static size_t weight_bytes(const kh_posterior *p) { return (size_t)p->n * sizeof *p->weight; }
 
+static size_t features_bytes(const kh_posterior *p) {
+    return (size_t)p->n_features * (size_t)p->features_size * sizeof *p->features;
+}
+
 static uint64_t hash_samples(const kh_posterior *p) {
     uint64_t h = kh_hash64_more(
         kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
+    if (p->features)
+        h = kh_hash64_more(h, p->features, features_bytes(p));
     return p->adapter.x
         ? kh_hash64_more(h, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x)
         : h;
 }
 
 static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
-    kh_array plan[2 + KH_ADAPTER_PARTS] = {
+    kh_array plan[3 + KH_ADAPTER_PARTS] = {
         { .name = "weights", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { (size_t)p->n } },
         { .name = "z",
             .dtype = KH_DTYPE_F32,
@@ -158,8 +165,13 @@ static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
         *a = (kh_array){ .name = part[i].name, .dtype = KH_DTYPE_F32, .rank = part[i].rank };
         memcpy(a->shape, part[i].shape, sizeof part[i].shape);
     }
+    if (p->features)
+        plan[2 + n_part] = (kh_array){ .name = "features",
+            .dtype = KH_DTYPE_F32,
+            .rank = 2,
+            .shape = { (size_t)p->n_features, (size_t)p->features_size } };
     kh_safetensors_writer *w;
-    int rc = kh_safetensors_create(&w, path, plan, 2 + n_part, err);
+    int rc = kh_safetensors_create(&w, path, plan, 2 + n_part + (p->features != NULL), err);
     if (rc == 0)
         rc = kh_safetensors_put(w, p->weight, weight_bytes(p), err);
     if (rc == 0)
@@ -167,6 +179,8 @@ static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
     if (rc == 0 && n_part > 0) /* the parts lie in x in the order of the plan */
         rc = kh_safetensors_put(
             w, p->adapter.x, kh_adapter_size(&p->adapter) * sizeof *p->adapter.x, err);
+    if (rc == 0 && p->features)
+        rc = kh_safetensors_put(w, p->features, features_bytes(p), err);
     int finished = kh_safetensors_finish(w, rc == 0, rc == 0 ? err : NULL);
     return rc ? rc : finished;
 }
@@ -263,6 +277,10 @@ static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
     for (size_t i = 0; i < z_bytes(p) / sizeof *p->z; i++)
         if (!isfinite(p->z[i]))
             return kh_fail(err, KH_EFORMAT, "%s: number %zu of z is not finite", path, i);
+    for (size_t i = 0; p->features && i < features_bytes(p) / sizeof *p->features; i++)
+        if (!isfinite(p->features[i]))
+            return kh_fail(
+                err, KH_EFORMAT, "%s: number %zu of the features is not finite", path, i);
     for (size_t i = 0; p->adapter.x && i < kh_adapter_size(&p->adapter); i++)
         if (!isfinite(p->adapter.x[i]))
             return kh_fail(err, KH_EFORMAT, "%s: number %zu of the %s is not finite", path, i,
@@ -281,6 +299,9 @@ static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err
         rc = read_array(f, "z", 2, shape, &p->z, err);
     if (rc == 0)
         rc = read_graft(p, f, err);
+    size_t features[] = { (size_t)p->n_features, (size_t)p->features_size };
+    if (rc == 0 && p->n_features > 0)
+        rc = read_array(f, "features", 2, features, &p->features, err);
     if (rc == 0 && hash_samples(p) != hash)
         rc = kh_fail(err, KH_EMISMATCH,
             "%s: does not belong to the " JSON_NAME " beside it; one of them was replaced", path);

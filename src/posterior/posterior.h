@@ -43,6 +43,12 @@ struct kh_posterior {
     double *log_prior; /* [n, n_label], or NULL: none */
     int prior_rows;    /* that it was learned from */
 
+    /* Features of the train rows, vectors of length one by a local encoder (distance.h). */
+    float *features; /* [n_features, features_size], or NULL: none */
+    int n_features, features_size;
+    const char *features_model;    /* the encoder, */
+    uint64_t features_fingerprint; /* and which weights it had */
+
     /* What it belongs to. */
     const kh_task *task; /* owned */
     const char *model, *backend, *precision, *kernels;

@@ -165,6 +165,12 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_calibration(out, &p->calibrator);
     if (p->log_prior)
         put_label_prior(out, p);
+    if (p->features) {
+        kh_buf_text(out, "  \"features\": {");
+        put_pair(out, "model", p->features_model);
+        kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"rows\": %d, \"size\": %d},\n",
+            p->features_fingerprint, p->n_features, p->features_size);
+    }
     kh_buf_text(out, "  \"model\": {");
     put_pair(out, "path", p->model);
     kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ",
@@ -615,6 +621,22 @@ static int read_label_prior(reader *r, const json_t *root) {
     return rc;
 }
 
+static int read_features(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    const json_t *o;
+    if (!json_object_get(root, "features"))
+        return 0;
+    int rc = get_object(r, root, "features", &o);
+    if (rc == 0)
+        rc = keep_string(r, o, "model", &p->features_model);
+    if (rc == 0)
+        rc = read_u64(
+            r, json_object_get(o, "fingerprint"), "fingerprint", 16, &p->features_fingerprint);
+    if (rc == 0)
+        rc = kh_json_int(o, "rows", 1, MAX_ROWS, &p->n_features, r->name, r->err);
+    return rc == 0 ? kh_json_int(o, "size", 1, MAX_HIDDEN, &p->features_size, r->name, r->err) : rc;
+}
+
 static int read_model(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *o;
@@ -734,8 +756,8 @@ int kh_posterior_parse(
     if (rc == 0)
         rc = read_head(&r, root, samples);
     int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
-        read_demos, read_graft, read_calibration, read_label_prior, read_model, read_costs,
-        read_tried };
+        read_demos, read_graft, read_calibration, read_label_prior, read_features, read_model,
+        read_costs, read_tried };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

@@ -10,8 +10,10 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/task.h"
+#include "posterior/distance.h"
 #include "posterior/features.h"
 #include "posterior/posterior.h"
+#include "plm/http.h"
 #include "prompt/target.h"
 
 #include <inttypes.h>
@@ -36,8 +38,10 @@ struct kh_predictor {
     kh_labeler *labeler;
     kh_words *words;
     kh_batch_opts batch;
-    float *prompts; /* [n, slots, hidden] */
-    kh_head *head;  /* if the adapter is one */
+    float *prompts;      /* [n, slots, hidden] */
+    kh_head *head;       /* if the adapter is one */
+    kh_encoder *encoder; /* of distances, opened when they are first wanted; */
+    bool no_encoder;     /* it cannot be */
     int *
         tokens; /* demonstrations: [n_order, n_shown + 1] what the first k of them take in tokens */
 };
@@ -478,12 +482,46 @@ bool kh_predictor_energy(const kh_predictor *p) {
     return p->scorer && !p->head && kh_plm_describe(p->plm).energy;
 }
 
+/* A folder may come from somebody else: the encoder that it names is opened only if that is a
+ * local model, and used only if its weights are those that made the features. */
+bool kh_predictor_distance(kh_predictor *p) {
+    const kh_posterior *post = p->post;
+    if (!post->features || !post->features_model || p->no_encoder)
+        return false;
+    if (p->encoder)
+        return true;
+    int rc = kh_is_url(post->features_model)
+        ? KH_EUNSUPPORTED
+        : kh_encoder_open(&p->encoder, post->features_model, NULL);
+    if (rc == 0 &&
+        (kh_encoder_fingerprint(p->encoder) != post->features_fingerprint ||
+            kh_encoder_size(p->encoder) != post->features_size)) {
+        kh_encoder_close(p->encoder);
+        p->encoder = NULL;
+    }
+    p->no_encoder = !p->encoder;
+    return !p->no_encoder;
+}
+
+static int measure_distances(
+    kh_predictor *p, const kh_row *rows, int n, double *distance, kh_err *err) {
+    const kh_posterior *post = p->post;
+    float *x = kh_malloc((size_t)n * (size_t)post->features_size * sizeof *x);
+    int rc = x ? kh_encoder_features(p->encoder, rows, n, x, err) : kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++)
+        distance[i] = kh_nearest_distance(post->features, post->n_features,
+            x + (size_t)i * (size_t)post->features_size, post->features_size, KH_NEIGHBOURS, -1);
+    kh_free(x);
+    return rc;
+}
+
 void kh_predictor_free(kh_predictor *p) {
     if (!p)
         return;
     kh_words_free(p->words);
     kh_free(p->prompts);
     kh_head_free(p->head);
+    kh_encoder_close(p->encoder);
     kh_free(p->tokens);
     kh_free(p);
 }
@@ -567,6 +605,11 @@ int kh_predictor_explain(
         out->ambiguity[i] = NAN;
     for (int i = 0; out->energy && !energy && i < n; i++)
         out->energy[i] = NAN;
+    bool near = out->distance && rc == 0 && kh_predictor_distance(p);
+    for (int i = 0; out->distance && !near && i < n; i++)
+        out->distance[i] = NAN;
+    if (near)
+        rc = measure_distances(p, rows, n, out->distance, err);
     return rc;
 }
 

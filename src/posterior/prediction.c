@@ -20,14 +20,16 @@ kh_prediction kh_prediction_of(const kh_task *task, const kh_row *row, const kh_
         .ambiguity = parts.ambiguity,
         .disagreement = parts.disagreement,
         .energy = said->energy ? said->energy[i] : NAN,
+        .distance = said->distance ? said->distance[i] : NAN,
         .in = in };
     a.best = kh_predicted(a.p, task->n_label);
     a.confidence = a.p[a.best];
     /* Without decisions there is still a score to sort by. */
-    a.d =
-        (kh_decision){ .ood_score = isnan(a.energy) ? 1 - a.confidence : a.energy, .set_size = -1 };
+    double outside = isnan(a.distance) ? a.energy : a.distance;
+    a.d = (kh_decision){ .ood_score = isnan(outside) ? 1 - a.confidence : outside, .set_size = -1 };
     if (decisions) {
-        a.d = kh_decide(decisions, row, a.p, a.energy, in);
+        a.d = kh_decide(decisions, row, a.p,
+            decisions->opts.foreign == KH_SCORE_DISTANCE ? a.distance : a.energy, in);
         a.knows_abstain = decisions->opts.max_risk > 0;
         a.knows_set = a.d.set_size >= 0;
         a.knows_ood = isfinite(decisions->ood);

@@ -16,8 +16,8 @@ typedef struct kh_prediction {
     const double *p, *votes; /* [n_label]; votes NULL: not known */
     int best;                /* the predicted label */
     double confidence, entropy;
-    double ambiguity, disagreement, energy;   /* NaN: not known */
-    bool knows_abstain, knows_set, knows_ood; /* the decisions say so; false: null */
+    double ambiguity, disagreement, energy, distance; /* NaN: not known */
+    bool knows_abstain, knows_set, knows_ood;         /* the decisions say so; false: null */
     kh_decision d;
     const bool *in; /* [n_label] the conformal set, if knows_set */
 } kh_prediction;    /* borrows everything */

@@ -119,14 +119,15 @@ typedef struct range {
 /* Of the scores of p all that are possible; energies have no bounds. */
 static range range_of(const kh_eval *e, const kh_ood_rows *o, kh_score score) {
     range r = { 0, score == KH_SCORE_MAXP ? 1 - 1.0 / e->n_label : log(e->n_label) };
-    if (score != KH_SCORE_ENERGY)
+    if (score <= KH_SCORE_ENTROPY)
         return r;
     r = (range){ INFINITY, -INFINITY };
     const kh_judged *both[] = { &e->rows, &o->rows };
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < both[k]->n; i++) {
-            r.low = fmin(r.low, both[k]->energy[i]);
-            r.high = fmax(r.high, both[k]->energy[i]);
+            double u = kh_judged_score(both[k], i, score, e->n_label);
+            r.low = fmin(r.low, u);
+            r.high = fmax(r.high, u);
         }
     return r.high > r.low ? r : (range){ r.low - 0.5, r.low + 0.5 };
 }
@@ -148,7 +149,8 @@ static void put_histogram(
 int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err) {
     const kh_eval *e = g->eval;
     static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p",
-        "uncertainty: entropy in nats", "energy: -log sum exp of the label logits" };
+        "uncertainty: entropy in nats", "energy: -log sum exp of the label logits",
+        "distance to the texts of tuning" };
     kh_score score = kh_eval_foreign(e);
     range r = range_of(e, o, score);
     kh_buf s = kh_buf_init(1 << 20), caption = kh_buf_init(1 << 16);
@@ -172,7 +174,7 @@ int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err
     kh_buf_printf(&caption,
         " beside %d of its own. Texts that are none of its business should be the %s ones, to the "
         "right.",
-        e->rows.n, score == KH_SCORE_ENERGY ? "less expected" : "less certain");
+        e->rows.n, score > KH_SCORE_ENTROPY ? "less expected" : "less certain");
     return finish(g, &s, "Uncertainty here and elsewhere",
         "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out,
         err);

@@ -80,13 +80,15 @@ static void put_tile(
     kh_buf_text(b, "</dd></div>\n");
 }
 
-/* The last of the scores that texts from elsewhere are told apart by: energy, or entropy where
- * energies are not known. */
+/* The last of the scores that texts from elsewhere are told apart by. */
 static int last_score(const kh_eval *e) {
-    return e->n_score > KH_SCORE_ENERGY ? KH_SCORE_ENERGY : KH_SCORE_ENTROPY;
+    int last = KH_N_SCORE - 1;
+    while (!e->known[last])
+        last--;
+    return last;
 }
 
-static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy" };
+static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy", "distance" };
 
 static void put_tiles(kh_buf *b, const kh_eval *e) {
     bool i = has_intervals(e), f1 = e->post->task->metric == KH_METRIC_F1;
@@ -294,12 +296,17 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     int last = last_score(e);
-    open_table(b, NULL,
-        last == KH_SCORE_ENERGY ? "Told apart by 1 − max p, entropy and energy"
-                                : "Told apart by 1 − max p and by entropy");
+    static const char *const CAPTION[2][2] = {
+        { "Told apart by 1 − max p and by entropy",
+            "Told apart by 1 − max p, entropy and distance" },
+        { "Told apart by 1 − max p, entropy and energy",
+            "Told apart by 1 − max p, entropy, energy and distance" },
+    };
+    open_table(b, NULL, CAPTION[e->known[KH_SCORE_ENERGY]][e->known[KH_SCORE_DISTANCE]]);
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
-        kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
+        if (e->known[s])
+            kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
     if (has_intervals(e))
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>",
             100 * e->o->bootstrap.level);
@@ -308,6 +315,8 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
         kh_buf_printf(
             b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
         for (int s = 0; s <= last; s++) {
+            if (!e->known[s])
+                continue;
             kh_buf_text(b, "<td class=\"n\">");
             put_value(b, kh_ood_value(&o->value[s], i));
             kh_buf_text(b, "</td>");
@@ -338,7 +347,11 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         "<p>Rows of other kinds, in the template of their own task if they have one, with the "
         "label words of this one. "
         "A classifier that knows its limits is less certain of them.");
-    if (e->n_score > KH_SCORE_ENERGY)
+    if (e->known[KH_SCORE_DISTANCE])
+        kh_buf_text(b,
+            " Distance is that of the text to the nearest texts of tuning, by the features of a "
+            "local encoder.");
+    if (e->known[KH_SCORE_ENERGY])
         kh_buf_text(b,
             " 1 − max p and entropy are about how it divides its probability between the label "
             "words. Energy, "
@@ -444,7 +457,8 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
             k + 1 < n ? ", " : "");
     }
     if (e->decided) {
-        kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p, e->rows.energy[i], NULL);
+        kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p,
+            kh_judged_score(&e->rows, i, kh_eval_foreign(e), e->n_label), NULL);
         kh_buf_text(b, d.foreign ? "; called foreign" : "");
         kh_buf_text(
             b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");

@@ -153,7 +153,9 @@ static void put_outside(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     put_string(b, "data", kh_dataset_path(o->rows.data));
     kh_buf_printf(b, ", \"rows\": %d, \"of\": %d, ", o->rows.n, o->rows.of);
     put_number(b, "flagged", o->flagged);
-    for (int s = 0; s < e->n_score; s++) {
+    for (int s = 0; s < KH_N_SCORE; s++) {
+        if (!e->known[s])
+            continue;
         kh_buf_printf(b, ",\n      \"%s\": {", kh_score_name((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++) {
             kh_buf_text(b, i ? ",\n        " : "");
@@ -246,7 +248,7 @@ static int add_outside(reader *r, const json_t *o) {
     int rc = kh_json_string(o, "name", &name, r->name, r->err);
     for (int s = 0; s < KH_N_SCORE && rc == 0; s++) {
         const char *score = kh_score_name((kh_score)s);
-        if (s == KH_SCORE_ENERGY && !json_object_get(o, score))
+        if (s > KH_SCORE_ENTROPY && !json_object_get(o, score))
             continue;
         kh_buf prefix = kh_buf_init(KH_BUF_MAX);
         kh_buf_printf(&prefix, "ood.%s.%s.", name, score);

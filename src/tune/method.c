@@ -3,7 +3,11 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/hooks.h"
+#include "base/place.h"
 #include "data/dataset.h"
+#include "plm/http.h"
+#include "posterior/distance.h"
 #include "tune/likelihood_free.h"
 
 #include <string.h>
@@ -198,6 +202,34 @@ static int find_result(
     return rc == 0 ? kh_tuning_calibrate(t, p, err) : rc;
 }
 
+/* What later texts are compared with, by an encoder on this machine. Without the built-in model
+ * there are no distances, and that is no failure. */
+static int keep_features(kh_tuning *t, kh_posterior *p, kh_err *err) {
+    kh_encoder *e = NULL;
+    const char *name = t->o->features_model;
+    kh_err why = { 0 };
+    int rc = kh_is_url(name)
+        ? kh_fail(err, KH_EUNSUPPORTED,
+              "--features-model %s: features need a model on this machine", name)
+        : kh_encoder_open(&e, name, &why);
+    if (rc == KH_EMISSING && strcmp(name, KH_BUILTIN) == 0) {
+        kh_log(t->o->hooks, KH_WARN, "no distances for foreign texts: %s", why.msg);
+        return 0;
+    }
+    if (rc != 0)
+        return why.code ? kh_fail(err, rc, "%s", why.msg) : rc;
+    p->features_size = kh_encoder_size(e);
+    p->features_fingerprint = kh_encoder_fingerprint(e);
+    p->features_model = kh_posterior_keep(p, name);
+    p->n_features = t->n_train;
+    p->features = kh_malloc((size_t)t->n_train * (size_t)p->features_size * sizeof *p->features);
+    rc = p->features && p->features_model
+        ? kh_encoder_features(e, t->train_row, t->n_train, p->features, err)
+        : kh_fail_memory(err);
+    kh_encoder_close(e);
+    return rc;
+}
+
 /* Between the first line of the journal and the last. */
 static int run_method(
     kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
@@ -213,6 +245,8 @@ static int run_method(
     if (rc == 0)
         rc = find_result(t, m, opts, p, &why);
     kh_plm_set_cache(t->plm, NULL);
+    if (rc == 0 && t->o->features_model)
+        rc = keep_features(t, p, &why);
     if (rc == 0)
         rc = sign(p, t, m, opts, &why);
     if (begun) {

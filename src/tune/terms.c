@@ -114,6 +114,7 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */
     add(t, "--calibrate", kh_tuning_calibrates(u) ? "auto" : "none", true); /* likewise */
+    add(t, "--features-model", o->features_model ? o->features_model : "none", true);
     add_number(t, "--groups", o->groups > 1 ? o->groups : 1,
         true); /* as a budget: it decides only in which order questions come */
 }

@@ -1,0 +1,115 @@
+/* distance.c - see distance.h.
+ *
+ * A text goes to the encoder as it is, in a template that is the same for all texts, so that what
+ * is compared is the text and not the template of a task. Deep nearest neighbours (Sun et al. 2022,
+ * "Out-of-distribution detection with deep nearest neighbors") on unit vectors; no distribution of
+ * the features is supposed, which 32 rows could not show. */
+#include "posterior/distance.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "posterior/features.h"
+
+#include <math.h>
+#include <string.h>
+
+struct kh_encoder {
+    kh_plm *plm;
+    kh_words *words;
+    kh_batch_opts batch;
+    int size;
+};
+
+/* The label words stand for nothing: a batch must have some. */
+static const char *const WORDS[] = { "a", "the" };
+static const kh_label LABELS[] = { { "0", &WORDS[0], 1 }, { "1", &WORDS[1], 1 } };
+static const kh_task ONE = { .name = "text",
+    .plain = "{text} {mask}",
+    .soft = "{prompt} {text} {mask}",
+    .label = LABELS,
+    .n_label = 2 };
+static const kh_task PAIR = { .name = "pair",
+    .plain = "{text_a} {text_b} {mask}",
+    .soft = "{prompt} {text_a} {text_b} {mask}",
+    .label = LABELS,
+    .n_label = 2,
+    .pair = true };
+
+int kh_encoder_open(kh_encoder **out, const char *model, kh_err *err) {
+    kh_encoder *e = *out = kh_calloc(1, sizeof *e);
+    if (!e)
+        return kh_fail_memory(err);
+    int rc = kh_plm_open(
+        &e->plm, model, &(kh_plm_opts){ .access = KH_ACCESS_WEIGHTS, .precision = KH_INT8 }, err);
+    if (rc == 0) {
+        kh_plm_info box = kh_plm_describe(e->plm);
+        e->size = box.hidden;
+        e->batch = (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
+        rc = kh_words_new(&e->words, &ONE, kh_plm_tokenizer(e->plm), false, err);
+    }
+    if (rc != 0) {
+        kh_encoder_close(e);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void kh_encoder_close(kh_encoder *e) {
+    if (!e)
+        return;
+    kh_words_free(e->words);
+    kh_plm_close(e->plm);
+    kh_free(e);
+}
+
+int kh_encoder_size(const kh_encoder *e) { return e->size; }
+
+uint64_t kh_encoder_fingerprint(const kh_encoder *e) { return kh_plm_describe(e->plm).fingerprint; }
+
+static void unit(const float *x, int n, float *out) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    double scale = sum > 0 ? 1 / sqrt(sum) : 0;
+    for (int i = 0; i < n; i++)
+        out[i] = (float)((double)x[i] * scale);
+}
+
+int kh_encoder_features(kh_encoder *e, const kh_row *rows, int n, float *out, kh_err *err) {
+    kh_features f = { 0 };
+    const kh_task *task = n > 0 && rows[0].b ? &PAIR : &ONE;
+    kh_row *plain = kh_malloc((size_t)n * sizeof *plain + 1);
+    int rc = plain ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++) {
+        plain[i] = rows[i];
+        plain[i].label = -1; /* of another task */
+    }
+    if (rc == 0 && n > 0)
+        rc = kh_features_read(&f, e->plm, task, e->words, &e->batch, KH_POOL_MEAN, plain, n, err);
+    for (int i = 0; i < n && rc == 0; i++)
+        unit(f.row[i].state, e->size, out + (size_t)i * (size_t)e->size);
+    kh_features_free(&f);
+    kh_free(plain);
+    return rc;
+}
+
+double kh_nearest_distance(
+    const float *reference, int n, const float *x, int size, int k, int leave) {
+    double nearest[KH_NEIGHBOURS], sum = 0;
+    int found = 0;
+    for (int j = 0; j < n; j++) {
+        double dot = 0;
+        for (int i = 0; i < size; i++)
+            dot += (double)reference[(size_t)j * (size_t)size + (size_t)i] * (double)x[i];
+        double d = 1 - dot;
+        if (j == leave || (found == k && d >= nearest[k - 1]))
+            continue;
+        int at = found < k ? found++ : k - 1; /* insertion among the nearest so far */
+        for (; at > 0 && nearest[at - 1] > d; at--)
+            nearest[at] = nearest[at - 1];
+        nearest[at] = d;
+    }
+    for (int i = 0; i < found; i++)
+        sum += nearest[i];
+    return found > 0 ? sum / found : NAN;
+}
