@@ -14,6 +14,7 @@
 #include "posterior/posterior.h"
 #include "prompt/subspace.h"
 #include "reproduce/reproduction.h"
+#include "tune/simulator.h"
 #include "launcher.h"
 #include "monitor.h"
 
@@ -393,16 +394,19 @@ static int option_value(const kh_method *m, const void *opts, const char *name) 
         : 0;
 }
 
-/* How many prompts the posterior will have; smc's 0 means a hundred or what a budget allows. */
+/* How many prompts the posterior will have; a sampler that chooses by itself is asked. */
 static int samples_of(const kh_variant *v, kh_preset preset) {
     const kh_method *m;
     void *opts;
     if (kh_repro_plan_options(&opts, &m, v, preset, NULL) != 0)
         return 1;
+    if (m->sampler && m->sampler->fit)
+        m->sampler->fit(opts, 0, 1);
     int samples = option_value(m, opts, "samples"), members = option_value(m, opts, "members");
-    bool labels = v->family == KH_METHODS_LABELS;
     kh_repro_plan_options_free(opts, m);
-    return samples > 0 ? samples : members > 0 ? members : labels ? 100 : 1;
+    if (samples > 0)
+        return samples;
+    return members > 0 ? members : 1;
 }
 
 static long long rows_of(const char *task, const char *dir, int most, int shots, uint64_t seed) {

@@ -1,10 +1,11 @@
 /* completions.c - POST /v1/completions as vLLM has it, for one token: prompts as text, as token
  * ids, or as word embeddings (prompt_embeds: base64 of a file of torch.save).
  *
- * The models here are masked ones, so "the next token" is the one at the mask: the last mask token
- * of a text, or the last row that is the mask's own word embedding. Log-probabilities are those of
- * the whole vocabulary. At access level labels a token comes out and no number; a bias on tokens,
- * which would let probabilities be measured, is never taken. */
+ * Of a decoder it is the next token. Other models are masked ones, where "the next token" is the
+ * one at the mask: the last mask token of a text, or the last row that is the mask's own word
+ * embedding. Log-probabilities are those of the whole vocabulary. At access level labels a token
+ * comes out and no number; a bias on tokens, which would let probabilities be measured, is never
+ * taken. */
 #include "server/server_parts.h"
 
 #include "base/alloc.h"
@@ -77,8 +78,8 @@ static int add_item(reader *r, item it) {
 
 static int last_mask(const reader *r, const int32_t *id, int n) {
     int32_t mask = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_MASK);
-    int at = -1;
-    for (int i = 0; i < n; i++)
+    int at = r->s->limits.next ? n - 1 : -1;
+    for (int i = 0; i < n && !r->s->limits.next; i++)
         at = id[i] == mask ? i : at;
     return at;
 }
@@ -94,6 +95,9 @@ static int add_text(reader *r, const json_t *v) {
         rc = kh_fail_memory(r->err);
     else
         rc = read_ids(r, v, "prompt", (size_t)r->s->limits.max_len, ids.id, &ids.n);
+    int32_t eos = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_EOS);
+    if (rc == 0 && text && r->s->limits.next && ids.n > 1 && ids.id[ids.n - 1] == eos)
+        ids.n--; /* a text that goes on has no end */
     if (rc == 0 && (ids.n < 1 || ids.n > r->s->limits.max_len))
         rc = kh_fail(r->err, KH_ELIMIT, "a prompt of %d tokens; the model takes 1 to %d", ids.n,
             r->s->limits.max_len);
@@ -107,6 +111,10 @@ static int add_text(reader *r, const json_t *v) {
  * half precision; or -1. */
 static int find_mask_row(const reader *r, const float *rows, int n, int *at) {
     size_t h = (size_t)r->s->limits.hidden;
+    if (r->s->limits.next) {
+        *at = n - 1;
+        return 0;
+    }
     float *mask = kh_malloc(3 * h * sizeof *mask);
     int32_t id = kh_tokenizer_special(kh_plm_tokenizer(r->s->what.plm), KH_TOKEN_MASK);
     int rc = mask ? 0 : kh_fail_memory(r->err);

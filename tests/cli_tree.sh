@@ -4,6 +4,7 @@
 : >"$here/err"
 check() { tools/check_tree.sh "$1" >"$here/out" 2>"$here/err"; }
 ok "includes follow the list of rooms in the Makefile" check includes
+ok "what cli takes from inside is listed" check internals
 ok "file names are unique" check names
 ok "no type is defined in two headers" check types
 ok "lines have at most 100 columns" check columns

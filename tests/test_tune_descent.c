@@ -367,8 +367,7 @@ static void broken_grafts(void **state) {
     kh_err err;
     kh_plm *closed = tiny_open(KH_ACCESS_LOGPROBS);
     assert_int_equal(kh_predictor_new(&predictor, p, closed, NULL, &err), KH_EUNSUPPORTED);
-    assert_says(&err,
-        "this needs access level weights; the box was opened at logprobs");
+    assert_says(&err, "this needs access level weights; the box was opened at logprobs");
     kh_plm_close(closed);
     p->adapter.hidden = 31;
     assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, &err), KH_EMISMATCH);

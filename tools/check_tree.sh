@@ -27,6 +27,14 @@ includes() { # a file includes headers of its own room and of rooms above it
     grep -nE '^#include "(cli|server)/' src/*/*.[ch] && wrong "a room includes cli or server"
 }
 
+internals() { # what cli takes from inside stands in cli/internal.h, with the reason
+    local name
+    for name in $(sed -n 's|^#include "\([a-z]*/[a-z_0-9]*\.h\)".*|\1|p' cli/*.[ch] | sort -u); do
+        case $name in server/*) continue ;; esac
+        grep -q "^ \* $name " cli/internal.h || wrong "cli includes $name, which cli/internal.h does not list"
+    done
+}
+
 names() {
     local twice
     twice=$(echo "$code" | grep -E '^(src|cli|server)/' | sed 's|.*/||' | sort | uniq -d)
@@ -61,6 +69,6 @@ if [ "$1" = format ]; then
 elif [ -n "$1" ]; then
     "$1"
 else
-    includes; names; types; columns
+    includes; internals; names; types; columns
 fi
 exit $bad

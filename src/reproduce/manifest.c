@@ -5,35 +5,31 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_in.h"
 #include "base/json_out.h"
 
 #include <string.h>
 
 enum { RECEIPT_MAX = 1 << 20 };
 
+static double get_count(kh_json_in *in, const json_t *root, const char *key) {
+    double x = kh_json_get_number(in, root, key);
+    if (!(x >= 0 && x < 9e15))
+        kh_json_refuse(in, KH_EFORMAT, "\"%s\" is %g, expected a count", key, x);
+    return in->rc == 0 ? x : 0;
+}
+
 static int parse(kh_manifest *r, const json_t *root, const char *path, kh_err *err) {
-    const char *terms;
-    double queries, tokens, judged;
-    int rc = kh_json_string(root, "terms", &terms, path, err);
-    if (rc == 0 && !(r->terms = kh_strdup(terms)))
-        rc = kh_fail_memory(err);
-    struct {
-        const char *key;
-        double *out;
-    } number[] = { { "queries", &queries }, { "tokens", &tokens }, { "eval_queries", &judged },
-        { "seconds", &r->seconds }, { "eval_seconds", &r->eval_seconds } };
-    for (size_t i = 0; i < sizeof number / sizeof number[0] && rc == 0; i++) {
-        rc = kh_json_number(root, number[i].key, number[i].out, path, err);
-        if (rc == 0 && !(*number[i].out >= 0 && *number[i].out < 9e15))
-            rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a count", path, number[i].key,
-                *number[i].out);
-    }
-    if (rc == 0) {
-        r->queries = (long long)queries;
-        r->tokens = (long long)tokens;
-        r->eval_queries = (long long)judged;
-    }
-    return rc;
+    kh_json_in in = { path, err, 0 };
+    const char *terms = kh_json_get_string(&in, root, "terms");
+    r->queries = (long long)get_count(&in, root, "queries");
+    r->tokens = (long long)get_count(&in, root, "tokens");
+    r->eval_queries = (long long)get_count(&in, root, "eval_queries");
+    r->seconds = get_count(&in, root, "seconds");
+    r->eval_seconds = get_count(&in, root, "eval_seconds");
+    if (in.rc == 0 && !(r->terms = kh_strdup(terms)))
+        in.rc = kh_fail_memory(err);
+    return in.rc;
 }
 
 int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
+#include "base/json_in.h"
 #include "base/json_out.h"
 #include "model/safetensors.h"
 
@@ -165,56 +166,50 @@ static int load_log(kh_training *t, kh_err *err) {
     return rc;
 }
 
-static int check_text(const json_t *root, const char *key, const kh_buf *now, const char *path,
-    bool strict, const kh_hooks *hooks, kh_err *err) {
-    const char *then;
-    int rc = kh_json_string(root, key, &then, path, err);
-    if (rc != 0 || strcmp(then, now->data) == 0)
-        return rc;
+static void check_text(kh_json_in *r, const json_t *root, const char *key, const kh_buf *now,
+    bool strict, const kh_hooks *hooks) {
+    const char *then = kh_json_get_string(r, root, key);
+    if (r->rc != 0 || strcmp(then, now->data) == 0)
+        return;
     if (strict)
-        return kh_fail(err, KH_EMISMATCH,
-            "%s: the run was started with \"%.380s\" and cannot go on with \"%.380s\"", path, then,
+        kh_json_refuse(r, KH_EMISMATCH,
+            "the run was started with \"%.380s\" and cannot go on with \"%.380s\"", then,
             now->data);
-    kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"", path,
-        then, now->data);
-    return 0;
+    else
+        kh_log(hooks, KH_INFO, "%s: the run was started with \"%s\" and goes on with \"%s\"",
+            r->name, then, now->data);
 }
 
-static int read_number(
-    const json_t *root, const char *key, double *out, const char *path, kh_err *err) {
-    int rc = kh_json_number(root, key, out, path, err);
-    if (rc == 0 && !(*out >= 0 && *out < 1e15))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a number from 0 to 1e15", path, key);
-    return rc;
+static double get_count(kh_json_in *r, const json_t *root, const char *key) {
+    double x = kh_json_get_number(r, root, key);
+    if (!(x >= 0 && x < 1e15))
+        kh_json_refuse(r, KH_EFORMAT, "\"%s\" must be a number from 0 to 1e15", key);
+    return x;
 }
 
 static int load_json(
     kh_training *t, const json_t *root, const char *path, char name[NAME], kh_err *err) {
-    const char *state;
-    int version;
-    double step, tokens;
-    int rc = kh_json_int(root, "version", 1, STATE_VERSION, &version, path, err);
-    if (rc != 0 ||
-        (rc = check_text(root, "recipe", &t->recipe, path, true, t->o->hooks, err)) != 0 ||
-        (rc = check_text(root, "schedule", &t->schedule, path, false, t->o->hooks, err)) != 0 ||
-        (rc = kh_json_string(root, "state", &state, path, err)) != 0 ||
-        (rc = read_number(root, "step", &step, path, err)) != 0 ||
-        (rc = kh_json_int(root, "phase", 0, t->o->n_phase - 1, &t->phase, path, err)) != 0 ||
-        (rc = read_number(root, "tokens", &tokens, path, err)) != 0 ||
-        (rc = read_number(root, "seconds", &t->seconds, path, err)) != 0 ||
-        (rc = read_number(root, "loss_sum", &t->loss_sum, path, err)) != 0 ||
-        (rc = read_number(root, "loss_weight", &t->loss_weight, path, err)) != 0)
-        return rc;
+    kh_json_in r = { path, err, 0 };
+    kh_json_get_int(&r, root, "version", 1, STATE_VERSION);
+    check_text(&r, root, "recipe", &t->recipe, true, t->o->hooks);
+    check_text(&r, root, "schedule", &t->schedule, false, t->o->hooks);
+    const char *state = kh_json_get_string(&r, root, "state");
+    double step = get_count(&r, root, "step");
+    t->phase = kh_json_get_int(&r, root, "phase", 0, t->o->n_phase - 1);
+    double tokens = get_count(&r, root, "tokens");
+    t->seconds = get_count(&r, root, "seconds");
+    t->loss_sum = get_count(&r, root, "loss_sum");
+    t->loss_weight = get_count(&r, root, "loss_weight");
     if (strlen(state) >= NAME || strchr(state, '/'))
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"state\" must be the name of a file in the same folder", path);
+        kh_json_refuse(&r, KH_EFORMAT, "\"state\" must be the name of a file in the same folder");
+    const json_t *drawn = json_object_get(root, "drawn");
+    if (!json_is_array(drawn) || json_array_size(drawn) != (size_t)t->corpus.n_file)
+        kh_json_refuse(&r, KH_EFORMAT, "\"drawn\" must be a list of %d numbers", t->corpus.n_file);
+    if (r.rc != 0)
+        return r.rc;
     snprintf(name, NAME, "%s", state);
     t->step = t->adamw.step = (long)step;
     t->tokens = (long long)tokens;
-    const json_t *drawn = json_object_get(root, "drawn");
-    if (!json_is_array(drawn) || json_array_size(drawn) != (size_t)t->corpus.n_file)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"drawn\" must be a list of %d numbers", path, t->corpus.n_file);
     for (int i = 0; i < t->corpus.n_file; i++) {
         json_int_t n = json_integer_value(json_array_get(drawn, (size_t)i));
         t->drawn[i] = n > 0 ? (uint64_t)n : 0;
