@@ -826,7 +826,7 @@ static void what_is_not_a_journal_is_refused(void **state) {
     kh_err err;
     assert_int_equal(kh_run_info_read(&i, dir, &err), KH_EUNSUPPORTED);
     assert_says(&err,
-        "run.sqlite: of an older keyhole (schema 0, now 1); resuming the run brings it up to date");
+        "run.sqlite: of an older keyhole (schema 0, now 2); resuming the run brings it up to date");
     unlink(path);
     do_journal("PRAGMA application_id = 7");
     refuse(&a, KH_EFORMAT, "run.sqlite: a database of another program, not of a run");
