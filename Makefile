@@ -290,7 +290,7 @@ install: all
 	install -m 644 include/keyhole.h $(DESTDIR)$(PREFIX)/include/keyhole.h
 	install -m 644 $(OUT)/keyhole.1 $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1
 	install -m 644 $(OUT)/keyhole.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tools/keyhole.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' tools/keyhole.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc
 	if [ -f models/builtin/config.json ]; then cp -R models/builtin $(DESTDIR)$(PREFIX)/share/keyhole/models/; fi
 	cp -R examples $(DESTDIR)$(PREFIX)/share/keyhole/
 

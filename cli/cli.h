@@ -89,6 +89,9 @@ int cli_make_parents(const char *path, kh_err *err);
 /* The path from the root, for files and folders that are there; otherwise, and for URLs and names
  * such as builtin, as it stands. In fresh memory (kh_free), NULL: out of memory. */
 char *cli_absolute(const char *path);
+/* Whether a name can be a model: names that nothing has, files that are parts of a model, and
+ * pointers of git-LFS are refused with the remedy. What may be one is left to those who open it. */
+int cli_check_model(const char *model, kh_err *err);
 /* "dir/tickets.csv" -> "tickets-run", in fresh memory. */
 char *cli_run_name(const char *data);
 /* "dir/tickets.csv" -> "tickets", in fresh memory. */

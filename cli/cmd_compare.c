@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "report/compare.h"
 
 #include <string.h>
@@ -80,6 +81,14 @@ static int want_list(wanted *w, const char *list, const kh_result *runs, int n, 
     return rc;
 }
 
+/* "keyhole compare runs/x" means the runs among what is there. */
+static bool is_judged(const char *dir) {
+    char *path = kh_path_join(dir, "results.json");
+    bool there = path && kh_file_exists(path);
+    kh_free(path);
+    return there;
+}
+
 static int run_compare(void *opts, int n_args, char **args, kh_err *err) {
     const compare_opts *o = opts;
     kh_result *runs = kh_calloc((size_t)n_args, sizeof *runs);
@@ -87,12 +96,18 @@ static int run_compare(void *opts, int n_args, char **args, kh_err *err) {
     kh_comparison c = { 0 };
     kh_buf out = kh_buf_init(KH_BUF_MAX);
     int rc = runs ? 0 : kh_fail_memory(err), opened = 0;
-    for (; opened < n_args && rc == 0; opened++)
-        rc = kh_result_open(&runs[opened], args[opened], err);
+    for (int i = 0; i < n_args && rc == 0; i++)
+        if (n_args > 1 && !is_judged(args[i]))
+            fprintf(stderr, "keyhole: %s: not a judged run, passed over\n", args[i]);
+        else
+            rc = kh_result_open(&runs[opened++], args[i], err);
+    if (rc == 0 && opened == 0)
+        rc = kh_fail(err, KH_EMISSING,
+            "none of the %d arguments is a judged run; \"keyhole eval RUN\" judges one", n_args);
     if (rc == 0)
-        rc = want_list(&w, o->metrics ? o->metrics : USUAL, runs, n_args, err);
+        rc = want_list(&w, o->metrics ? o->metrics : USUAL, runs, opened, err);
     if (rc == 0)
-        rc = kh_comparison_make(&c, runs, n_args, w.name, w.n, err);
+        rc = kh_comparison_make(&c, runs, opened, w.name, w.n, err);
     if (rc == 0 && o->json)
         kh_comparison_json(&c, &out);
     else if (rc == 0)

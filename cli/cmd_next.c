@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/engine.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct next_opts {
@@ -69,6 +70,11 @@ static int put_result(nexter *x, const cli_chunk *c, int text, kh_err *err) {
     int vocab = kh_engine_model(x->engine)->config.vocab,
         top = x->opts->top < vocab ? x->opts->top : vocab, rc = 0;
     const float *logprob = x->logprob + (size_t)text * (size_t)vocab;
+    for (int k = 0; k < vocab; k++)
+        if (isnan(logprob[k]))
+            return kh_fail(err, KH_EFORMAT,
+                "%s: its answer is not a number: are its weights too large, or damaged?",
+                x->opts->model);
     kh_buf_reset(&x->out);
     kh_buf_text(&x->out, json ? "{\"text\":" : "");
     kh_json_quote(&x->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);

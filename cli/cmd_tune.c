@@ -415,6 +415,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     };
     int rc = check_options(o, m, err);
     if (rc == 0)
+        rc = cli_check_model(o->model, err);
+    if (rc == 0)
         rc = open_task(u, err);
     if (rc == 0 && u->opened)
         rc = take_task(u, err);

@@ -342,6 +342,37 @@ static void completion_options(FILE *out, const kh_opt *rows) {
         fprintf(out, " --%s%s", row->type == KH_OPT_FLAG && row->value ? "no-" : "", row->name);
 }
 
+/* The values of choices, by option; of an option that several commands have, those of all. */
+static void completion_values(FILE *out, const kh_opt *rows) {
+    for (const kh_opt *row = rows; row && row->name; row++) {
+        if (row->type != KH_OPT_CHOICE)
+            continue;
+        fprintf(out, "        --%s) values=\"$values ", row->name);
+        for (const char *at = row->arg; *at; at++)
+            fputc(*at == '|' ? ' ' : *at, out);
+        fputs("\" ;;&\n", out);
+    }
+}
+
+static void completion_choices(FILE *out) {
+    cli_variant v;
+    fputs("    local values= before=${COMP_WORDS[COMP_CWORD-1]}\n    case \"$before\" in\n", out);
+    for (const cli_command *const *c = cli_commands; *c; c++) {
+        completion_values(out, (*c)->opts);
+        if (!(*c)->variants)
+            continue;
+        fprintf(out, "        --%s) values=\"$values", (*c)->variants->option);
+        for (int i = 0; (*c)->variants->at(i, &v); i++)
+            fprintf(out, " %s", v.name);
+        fputs("\" ;;&\n", out);
+        for (int i = 0; (*c)->variants->at(i, &v); i++)
+            completion_values(out, v.opts);
+    }
+    fputs("    esac\n    if [ -n \"$values\" ]; then\n"
+          "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n        return\n    fi\n",
+        out);
+}
+
 static void completion_case(FILE *out, const cli_command *cmd) {
     cli_variant v;
     fprintf(out, "        \"%s\") opts=\"--help --threads", cmd->name);
@@ -373,7 +404,9 @@ static void print_completion(FILE *out) {
         out);
     for (const cli_command *const *c = cli_commands; *c; c++)
         completion_case(out, *c);
-    fputs("    esac\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"", out);
+    fputs("    esac\n", out);
+    completion_choices(out);
+    fputs("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"", out);
     for (const cli_command *const *c = cli_commands; *c; c++) {
         size_t n = first_word((*c)->name);
         if (c == cli_commands || strncmp(c[-1]->name, (*c)->name, n) != 0 ||

@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
@@ -74,6 +75,30 @@ static bool is_due(const kh_progress *p) {
     return true;
 }
 
+static int terminal_width(void) {
+    struct winsize w;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+/* One line that fits: phase, bar and percent first, then as much of the note as there is room for;
+ * a narrow terminal gets a shorter bar. The last column stays free, or terminals would wrap. */
+static void draw_line(const kh_progress *p, const char *note, int columns) {
+    static const char HASHES[] = "####################", DOTS[] = "....................";
+    char line[512];
+    int bar = columns >= 60 ? 20 : columns >= 40 ? 10 : 0, n;
+    double share = p->total > 0 ? (double)p->done / (double)p->total : 0;
+    int filled = share < 1 ? (int)(share * bar) : bar;
+    if (p->total > 0 && bar > 0)
+        n = snprintf(line, sizeof line, "%s [%.*s%.*s] %3.0f%% %s", p->phase, filled, HASHES,
+            bar - filled, DOTS, share * 100, note);
+    else if (p->total > 0)
+        n = snprintf(line, sizeof line, "%s %3.0f%% %s", p->phase, share * 100, note);
+    else
+        n = snprintf(line, sizeof line, "%s %ld %s", p->phase, p->done, note);
+    n = n < (int)sizeof line ? n : (int)sizeof line - 1;
+    fprintf(stderr, "\r\033[K%.*s", n < columns ? n : columns - 1, line);
+}
+
 static int show_progress(void *user, const kh_progress *p) {
     (void)user;
     const char *note = p->note ? p->note : "";
@@ -83,13 +108,7 @@ static int show_progress(void *user, const kh_progress *p) {
                 *note ? " " : "", note);
         return 0;
     }
-    if (p->total > 0) {
-        int width = 30, filled = (int)((double)p->done / (double)p->total * width);
-        fprintf(stderr, "\r\033[K%s [%.*s%.*s] %3.0f%% %s", p->phase, filled,
-            "##############################", width - filled, "..............................",
-            (double)p->done / (double)p->total * 100, note);
-    } else
-        fprintf(stderr, "\r\033[K%s %ld %s", p->phase, p->done, note);
+    draw_line(p, note, terminal_width());
     bar_open = true;
     if (p->done == p->total)
         close_bar();

@@ -51,18 +51,37 @@ static double seconds_left(const cli_monitor *w, kh_meter m, double speed) {
 
 /* ------------------------------------------------------------------------------------- showing */
 
+/* The two numbers that matter of a line of facts: the best loss so far, and dev. */
+static void put_numbers(const char *facts, char *out, size_t cap) {
+    static const char *const KEYS[] = { "dev=", "best=", "score=", "eps=" };
+    size_t used = 0;
+    int put = 0;
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && put < 2; i++) {
+        const char *at = strstr(facts, KEYS[i]);
+        if (!at || (at > facts && at[-1] != ' '))
+            continue;
+        int n = (int)strcspn(at, " ");
+        used += (size_t)snprintf(out + used, cap - used, "%s%.*s", put++ ? " " : "", n, at);
+    }
+    if (put == 0)
+        snprintf(out, cap, "%s", facts);
+}
+
 static void draw_bar(cli_monitor *w) {
     char note[768], left[32];
     kh_meter m = kh_plm_meter(w->plm);
     double speed = rate(w, m), remain = seconds_left(w, m, speed);
-    int n = snprintf(note, sizeof note, "%s", w->note);
-    if (speed > 0)
-        n += snprintf(note + n, sizeof note - (size_t)n, " | %.0f queries/s", speed);
-    if (w->price > 0)
-        n += snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
+    /* What matters first: the line is cut at the terminal's width. */
+    int n = 0;
+    note[0] = '\0';
     if (remain >= 0)
-        snprintf(
-            note + n, sizeof note - (size_t)n, ", %s left", kh_duration(remain, left, sizeof left));
+        n += snprintf(note, sizeof note, "%s left, ", kh_duration(remain, left, sizeof left));
+    put_numbers(w->note, note + n, sizeof note - (size_t)n);
+    n = (int)strlen(note);
+    if (speed > 0)
+        n += snprintf(note + n, sizeof note - (size_t)n, ", %.0f queries/s", speed);
+    if (w->price > 0)
+        snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
     cli_hooks.progress(NULL, &(kh_progress){ w->phase, w->done, w->total, note });
     w->drawn = kh_clock();
 }

@@ -191,6 +191,10 @@ static void put_run(kh_tuned *t, kh_buf *b) {
     kh_json_put_string(&j, "metric", kh_metric_name(info.task->metric));
     kh_json_put_number(&j, "dev", info.dev, 9);
     kh_json_put_bool(&j, "decides", t->decides);
+    if (t->decides && t->decisions.warning[0])
+        kh_json_put_string(&j, "warning", t->decisions.warning);
+    if (t->decides)
+        kh_json_put_bool(&j, "estimate", t->decisions.selector.estimate);
     kh_json_put_bool(&j, "report", t->report != NULL);
     kh_json_put_bool(&j, "pair", info.task->pair);
     kh_json_put_string(&j, "task", info.task->name);

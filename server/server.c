@@ -426,9 +426,10 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
             NULL },
         { MHD_OPTION_THREAD_POOL_SIZE, READ_THREADS, NULL },
         { MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, s },
-        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s },
-        { MHD_OPTION_LISTENING_ADDRESS_REUSE, 1, NULL } };
-    int n = 10;
+        { MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, s } };
+    /* Without MHD_OPTION_LISTENING_ADDRESS_REUSE a port that has just been left can be taken
+     * (SO_REUSEADDR); with it, two servers would share one port and its requests (SO_REUSEPORT). */
+    int n = 9;
     if (cert) {
         options[n++] =
             (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert };

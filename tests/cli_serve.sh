@@ -134,6 +134,26 @@ if command -v openssl >/dev/null; then
     ok https_works https
     ok ends_with_https stop
 fi
+ok starts_with_probabilities start --model "$model" --access logprobs
+by_questions() { # through /v1/decisions and /v1/systemone: the same calibration, digit for digit, as beside the model
+    run 0 tune --method manual "${common[@]}" --model "$model" --out "$here/beside" || return 1
+    for b in decisions systemone; do
+        run 0 tune --method manual "${common[@]}" --model "$url" --backend $b --out "$here/$b" &&
+            python3 -c 'import json,sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+assert a["calibration"] == b["calibration"] and a["score"] == b["score"] and a["dev"] == b["dev"]' \
+                "$here/beside/posterior.json" "$here/$b/posterior.json" &&
+            echo "the boats" >"$here/text" &&
+            "$KEYHOLE" predict "$here/$b" --model "$url" --backend $b --output probs <"$here/text" >"$here/out" 2>"$here/err" &&
+            "$KEYHOLE" predict "$here/beside" --output probs <"$here/text" 2>"$here/err" | sed 's/,"energy":[^,}]*//' | cmp - "$here/out" ||
+            return 1
+    done
+}
+ok asks_closed_questions by_questions
+priced() { run 0 tune --method manual "${common[@]}" --model "$url" --backend decisions --dry-run --price-per-1k-tokens 1 \
+    --out "$here/none" && grep -E "tokens.*cost|cost" "$here/out" | grep -vq "cost 0$"; }
+ok a_price_is_told priced
+ok ends_with_probabilities stop
 ok starts_with_a_run start --run "$here/a"
 classify() { curl -s --json '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" |
     grep -q '<h1>keyhole</h1>'; }

@@ -60,6 +60,19 @@ ok "an unknown option" says 2 "did you mean --model?" tune "$csv" --modle x
 ok "an unknown method" says 2 "did you mean feature-mlp?" tune "$csv" --method feature-mpl
 ok "-h" eval 'run 0 -h && out_has "usage: keyhole COMMAND" && run 0 tune -h && out_has "usage: keyhole tune"'
 ok "all that is missing at once" eval 'says 2 "--corpus" pretrain && err_has "--tokenizer" && err_has "--out"'
+ok "a model of a mistyped name" says 1 "did you mean builtin?" tune "$csv" --model bultin --out "$here/x"
+ok "a model that is not there" says 1 "keyhole pull roberta-base" tune "$csv" --model roberta-base --out "$here/x"
+ok "a part of a model" says 1 "name the folder that it is in" tune "$csv" --model "$model/model.safetensors" --out "$here/x"
+: >"$here/pytorch_model.bin"
+ok "pickled weights" says 1 "are not read, because they can run code" tune "$csv" --model "$here/pytorch_model.bin" --out "$here/x"
+mkdir "$here/lfs" && printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n' >"$here/lfs/model.safetensors"
+ok "a pointer of git-LFS" says 1 '"git lfs pull" in its folder' tune "$csv" --model "$here/lfs" --out "$here/x"
+ok "a method that needs more than labels" says 1 "smc, abc-smc, snpe and manual do with labels" tune "$csv" --model "$model" --method bbt \
+    --access labels --out "$here/labels"
+passed_over() { run 0 compare "$here/again" "$here/sub.dir" && err_has "sub.dir: not a judged run, passed over"; }
+ok "compare passes over what is not a run" passed_over
+values() { run 0 help --bash-completion && bash -c 'source "$1"; COMP_WORDS=(keyhole tune --access l); COMP_CWORD=3; _keyhole; [[ " ${COMPREPLY[*]} " == *" labels "* ]]' - "$here/out"; }
+ok "completion knows the values of choices" values
 printf 'PK\003\004rest' >"$here/x.xlsx"
 ok "an Excel workbook" says 1 'export the sheet as "CSV UTF-8"' tune "$here/x.xlsx" --model "$model"
 printf '\377\376l\0a\0' >"$here/u.csv"

@@ -3,6 +3,7 @@
 #include "model_vectors.h"
 
 #include "model/engine.h"
+#include "model/kv_cache.h"
 #include "model/reference.h"
 
 #define DECODERS "tests/vectors/decoders/"
@@ -293,6 +294,32 @@ static void questions_that_are_refused(void **state) {
     kh_engine_free(e);
 }
 
+/* First come stays, what nobody asks for makes way, and what was not computed is forgotten. */
+static void texts_that_are_kept(void **state) {
+    (void)state;
+    kh_kv_cache *c = kh_kv_cache_new(256);
+    const int32_t a[] = { 1, 2 }, b[] = { 1, 3 }, d[] = { 1, 4 };
+    bool known;
+    kh_kv_cache_begin(c);
+    float *first = kh_kv_cache_get(c, a, 2, 128, &known);
+    assert_true(first && !known);
+    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first); /* twice in one question */
+    assert_true(known);
+    assert_non_null(kh_kv_cache_get(c, b, 2, 128, &known));
+    assert_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* full */
+    kh_kv_cache_settle(c, true);
+    for (int i = 0; i < 65; i++) {
+        kh_kv_cache_begin(c);
+        assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+    }
+    assert_non_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* in the place of b */
+    assert_false(known);
+    kh_kv_cache_settle(c, false);
+    assert_int_equal(kh_kv_cache_held(c), 128);
+    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+    kh_kv_cache_free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hidden_states_are_pytorchs),
@@ -300,6 +327,7 @@ int main(void) {
         cmocka_unit_test(bits_depend_on_nothing_else),
         cmocka_unit_test(precisions_agree),
         cmocka_unit_test(questions_that_are_refused),
+        cmocka_unit_test(texts_that_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

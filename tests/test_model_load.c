@@ -213,6 +213,36 @@ static void configs_survive_a_round_trip(void **state) {
     assert_null(kh_arch_find("gpt-2"));
 }
 
+static void decoders_survive_a_round_trip(void **state) {
+    (void)state;
+    static const char *const NAMES[] = { "gpt2", "llama", "llama-linear", "llama3", "mistral",
+        "qwen2", "qwen3", "gemma3" };
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        char path[256];
+        kh_config c, back;
+        kh_buf text = kh_buf_init(1 << 16);
+        snprintf(path, sizeof path, "tests/vectors/decoders/%s/config.json", NAMES[i]);
+        assert_int_equal(kh_config_read(&c, path, NULL), 0);
+        kh_config_put(&c, KH_DTYPE_F32, &text);
+        assert_int_equal(kh_config_parse(&back, text.data, text.len, "c", NULL), 0);
+        assert_ptr_equal(back.arch, c.arch);
+        assert_int_equal(kh_config_q_width(&back), kh_config_q_width(&c));
+        assert_int_equal(kh_config_kv_width(&back), kh_config_kv_width(&c));
+        assert_int_equal(back.bias, c.bias);
+        assert_true(back.tied == c.tied && back.act == c.act && back.eps == c.eps);
+        assert_true(kh_config_attention_scale(&back) == kh_config_attention_scale(&c));
+        for (int l = 0; l < c.layers && c.arch->position == KH_POSITION_ROTARY; l++) {
+            double f[8], g[8];
+            int half = kh_config_head_width(&c) / 2;
+            kh_config_frequencies(&c, l, f);
+            kh_config_frequencies(&back, l, g);
+            assert_memory_equal(f, g, (size_t)half * sizeof *f);
+            assert_int_equal(kh_config_window(&back, l), kh_config_window(&c, l));
+        }
+        kh_buf_free(&text);
+    }
+}
+
 /* ------------------------------------------------------------------ folders, one thing changed */
 
 /* What is done to tests/vectors/models/roberta on its way into a scratch folder. */
@@ -646,6 +676,7 @@ int main(void) {
         cmocka_unit_test(decoders_that_are_refused),
         cmocka_unit_test(configs_that_are_understood),
         cmocka_unit_test(configs_survive_a_round_trip),
+        cmocka_unit_test(decoders_survive_a_round_trip),
         in_scratch(tensors_that_are_wrong),
         in_scratch(tensors_of_a_wrong_type),
         in_scratch(variants_that_load),

@@ -257,7 +257,7 @@ static void labels_must_be_labels(void **state) {
     static const struct {
         script_fn *script;
         const char *says;
-    } CASES[] = { { label_seven, "none of the 2 labels" },
+    } CASES[] = { { label_seven, "with a label outside 0..1" },
         { two_labels, "answered with 2 labels to 1 prompts x 1 rows" } };
     for (int i = 0; i < 2; i++) {
         evil *e = evil_new(CASES[i].script, NULL);

@@ -407,10 +407,17 @@ static void hash_config(loader *l) {
 static int load(loader *l, kh_err *err) {
     kh_model *m = l->m;
     bool gguf = kh_is_gguf(m->dir);
+    if (!gguf && kh_file_exists(m->dir))
+        return kh_fail(err, KH_EFORMAT,
+            "%s: is a file; a model is the folder that holds it, with config.json, "
+            "model.safetensors and tokenizer.json (a pytorch_model.bin must be converted to "
+            "safetensors), or a GGUF file",
+            m->dir);
     if (!gguf && !kh_dir_exists(m->dir))
         return kh_fail(err, KH_EMISSING,
             "%s: there is no such folder; a model is a folder with config.json and "
-            "model.safetensors, or a GGUF file",
+            "model.safetensors, or a GGUF file; builtin is the one that comes with keyhole, and "
+            "\"keyhole pull NAME\" fetches others",
             m->dir);
     int rc = gguf ? kh_checkpoint_open(&l->files, m->dir, err) : read_config(l, err);
     if (rc == 0)

@@ -34,6 +34,9 @@ typedef struct kh_backend {
     /* After score or answer has failed: which of the pairs [n_prompt, n_row] were answered; NULL: a
      * backend that answers all or nothing. */
     const unsigned char *(*answered)(const void *self);
+    /* Services that read text have a tokenizer of bytes here: so many count as one of their tokens;
+     * 0: tokens are tokens. */
+    int bytes_a_token;
     /* Fills in what only the backend knows; access and backend are the caller's. */
     void (*describe)(const void *self, kh_plm_info *);
     /* The word-embedding matrix: mean and standard deviation of all its numbers; one row, [hidden].
@@ -44,6 +47,9 @@ typedef struct kh_backend {
     struct kh_engine *(*engine)(void *self);
     void (*close)(void *self);
 } kh_backend;
+
+/* The tokens of a batch as the box's owner would count them. */
+long long kh_plm_tokens(const kh_plm *, const kh_batch *);
 
 /* Whether the box tells of rows one by one; if so, to whom from now on. */
 bool kh_plm_watch(kh_plm *, const kh_row_watch *);

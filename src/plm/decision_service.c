@@ -420,6 +420,7 @@ static void close_service(void *self) {
 static const kh_backend DECISIONS = { .name = "decisions",
     .score = score,
     .normalised = true,
+    .bytes_a_token = 4, /* of English text, as byte-pair encodings have it */
     .answer = answer,
     .watch = watch,
     .describe = describe,

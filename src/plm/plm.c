@@ -168,12 +168,19 @@ int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
 
 /* -------------------------------------------------------------------------------------- asking */
 
+long long kh_plm_tokens(const kh_plm *p, const kh_batch *b) {
+    long long n = (long long)(b->start[b->n_seq] - b->start[0]);
+    int each = p->backend->bytes_a_token;
+    /* a text goes out once, however many lengths label words have */
+    return each > 0 ? n / b->n_variant / each : n;
+}
+
 static void count(kh_plm *p, const kh_question *q, double seconds) {
     const kh_batch *b = q->batch;
     long long n = kh_question_prompts(q);
     p->meter.prompts += n;
     p->meter.queries += n * b->n_row;
-    p->meter.tokens += n * (long long)(b->start[b->n_seq] - b->start[0]);
+    p->meter.tokens += n * kh_plm_tokens(p, b);
     p->meter.seconds += seconds;
 }
 

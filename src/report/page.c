@@ -138,6 +138,11 @@ static void put_top(kh_buf *b, const kh_page *g) {
     put_name(b, p->method);
     kh_buf_text(b, "</h1>\n");
     put_lede(b, e);
+    if (e->warning[0]) {
+        kh_buf_text(b, "<p class=\"lede\"><strong>Warning: ");
+        put_foreign(b, e->warning);
+        kh_buf_text(b, ".</strong></p>\n");
+    }
     put_tiles(b, e);
     kh_buf_text(b, "<nav aria-label=\"Sections\">\n<ul>\n");
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
@@ -224,19 +229,27 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
 
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
-    kh_buf_printf(b,
-        "<h3>Abstaining</h3>\n<p>Wanted: of the answers given, at most %g&nbsp;%% wrong, with "
-        "probability %g&nbsp;%%. ",
-        100 * s->max_risk, 100 * (1 - s->delta));
+    const char *rows = e->n_cross > 0 ? "cross-fitted" : "dev";
+    if (s->estimate)
+        kh_buf_printf(b,
+            "<h3>Abstaining</h3>\n<p>Nothing can be promised by %d %s rows. <strong>Estimate, not "
+            "a "
+            "promise</strong>: about %.0f&nbsp;%% of the answers wrong. ",
+            s->n, rows, 100 * s->max_risk);
+    else
+        kh_buf_printf(b,
+            "<h3>Abstaining</h3>\n<p>%s: of the answers given, at most %g&nbsp;%% wrong, with "
+            "probability %g&nbsp;%%. ",
+            s->n_accepted > 0 ? "Promised" : "Wanted", 100 * s->max_risk, 100 * (1 - s->delta));
     if (s->n_accepted == 0) {
         kh_buf_printf(b,
-            "The %d dev rows cannot show it, so it would abstain always; it takes at least %d "
+            "The %d rows cannot show it, so it would abstain always; it takes at least %d "
             "answers, all right.</p>\n",
             s->n, s->n_needed);
         return;
     }
-    kh_buf_printf(
-        b, "Chosen on %d dev rows: answer %s", s->n, isinf(s->threshold) ? "always" : "where ");
+    kh_buf_printf(b, "Chosen on %d %s rows: answer %s", s->n, rows,
+        isinf(s->threshold) ? "always" : "where ");
     if (!isinf(s->threshold))
         kh_buf_printf(b, "%s is below %.4g",
             e->decisions.opts.score == KH_SCORE_MAXP ? "1 − max p" : "the entropy", s->threshold);

@@ -681,8 +681,13 @@ static int put_questions(const writer *w, kh_err *err) {
             put_finding(w, &f[i], i + 1);
             against++;
         }
+    int answered = 0;
+    for (int i = 0; i < KH_QUESTIONS; i++)
+        answered += f[i].agrees != 0;
     if (!against)
-        para(w, "None of the questions below was answered otherwise than in the paper.");
+        para(w,
+            answered ? "None of the questions below was answered otherwise than in the paper."
+                     : "None of the questions below could be answered by these runs.");
     heading(w, 2, "The other questions");
     for (int i = 0; i < KH_QUESTIONS; i++)
         if (f[i].agrees >= 0)

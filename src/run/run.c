@@ -119,9 +119,10 @@ static int check_folder(const kh_run *r, kh_err *err) {
         return rc;
     if (strcmp(i.state, "finished") == 0)
         rc = kh_fail(err, KH_EARG,
-            "%s: holds a posterior already, of a finished run of %s; --force writes over it, "
-            "--resume with a larger budget goes on",
-            r->dir, i.method);
+            "%s: holds a posterior already, of a finished run of %s; --force writes over it, %s",
+            r->dir, i.method,
+            strcmp(i.method, "manual") == 0 ? "another --out keeps it"
+                                            : "--resume with a larger budget goes on");
     else
         rc = kh_fail(err, KH_EARG,
             "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, "

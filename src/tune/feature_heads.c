@@ -135,7 +135,7 @@ static long long all_once(const kh_tuning *t, const void *opts) {
 
 static void plan_once(const kh_tuning *t, const void *opts, kh_plan *most) {
     (void)opts;
-    *most = (kh_plan){ 1, t->n_train, t->n_dev };
+    *most = (kh_plan){ .candidates = 1, .train = t->n_train, .dev = t->n_dev };
 }
 
 const kh_method kh_method_feature_mlp = {

@@ -10,8 +10,26 @@
 
 enum { WARM_ROWS = 8 };
 
-static double tokens_of(const kh_batch *b) {
-    return b && b->n_row > 0 ? (double)b->start[b->n_seq] / b->n_row : 0;
+static double tokens_of(const kh_tuning *t, const kh_batch *b) {
+    return b && b->n_row > 0 ? (double)kh_plm_tokens(t->plm, b) / b->n_row : 0;
+}
+
+/* Methods without a soft prompt encode rows when they ask. A demonstration is as long as a row, and
+ * no sequence is longer than the model reads. */
+static int plain_tokens(const kh_tuning *t, int shown, double *tokens, kh_err *err) {
+    kh_plm_info info = kh_plm_describe(t->plm);
+    kh_batch_opts o = {
+        .max_len = info.max_len, .paper_exact = t->o->paper_exact, .next = info.next
+    };
+    kh_batch *b;
+    int rc = kh_batch_encode(
+        &b, kh_plm_tokenizer(t->plm), t->task, t->words, t->dev_row, t->n_dev, &o, err);
+    if (rc == 0)
+        *tokens = tokens_of(t, b) * (1 + shown);
+    if (rc == 0 && *tokens > (double)info.max_len * t->words->n_variant)
+        *tokens = (double)info.max_len * t->words->n_variant;
+    kh_batch_free(b);
+    return rc;
 }
 
 /* Two questions of a few rows, with no prompt but P0; the second is timed. */
@@ -43,16 +61,18 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     f.candidates = most.candidates;
     f.queries = most.train + most.dev + (most.candidates > 0 ? t->reserve : 0);
     f.row_tokens =
-        (tokens_of(t->train) * (double)most.train + tokens_of(t->dev) * (double)most.dev) /
+        (tokens_of(t, t->train) * (double)most.train + tokens_of(t, t->dev) * (double)most.dev) /
         (double)(f.queries ? f.queries : 1);
     if (o->max_queries > 0 && (f.queries == 0 || f.queries > o->max_queries))
         f.queries = o->max_queries;
     if (f.row_tokens == 0)
-        f.row_tokens = tokens_of(t->train);
+        f.row_tokens = tokens_of(t, t->train);
+    if (f.row_tokens == 0 && t->words && t->n_dev > 0)
+        rc = plain_tokens(t, most.shown, &f.row_tokens, err);
     f.tokens = (long long)(f.row_tokens * (double)f.queries + 0.5);
     if (o->run && kh_run_resumed(o->run) && kh_run_rate(o->run) > 0)
         f.query_seconds = 1 / kh_run_rate(o->run);
-    else if (t->train) {
+    else if (rc == 0 && t->train) {
         rc = warm_up(t, &f, err);
         char text[64];
         snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up,

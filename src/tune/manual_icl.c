@@ -61,6 +61,7 @@ static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
 
 static void all_of_icl(const kh_tuning *t, const void *opts, kh_plan *most) {
     most->candidates = ((const icl_opts *)opts)->orders;
+    most->shown = ((const icl_opts *)opts)->demos;
     most->dev = dev_for_each_order(t, opts);
 }
 

@@ -59,8 +59,9 @@ static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
     return have >= m->access
         ? 0
         : kh_fail(err, KH_EUNSUPPORTED,
-              "method %s needs a box that lets out %s; this one was opened at access level %s",
-              m->name, kh_access_name(m->access), kh_access_name(have));
+              "method %s needs a box that lets out %s; this one was opened at access level %s%s",
+              m->name, kh_access_name(m->access), kh_access_name(have),
+              have == KH_ACCESS_LABELS ? "; smc, abc-smc, snpe and manual do with labels" : "");
 }
 
 /* Methods whose samples vote see nothing that could be corrected; those with gradients have it

@@ -12,6 +12,7 @@
 typedef struct kh_plan {
     long long candidates;
     long long train, dev; /* queries on these rows */
+    int shown;            /* demonstrations in front of a row, at most */
 } kh_plan;
 
 /* Options whose names start with "budget-" may change when a run is resumed: all that they may
