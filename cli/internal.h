@@ -17,7 +17,6 @@
  * base/place.h         where the built-in model is
  * base/rng.h           benchmarks and drawn rows
  * base/utf8.h          tokenize --json shows pieces
- * base/zip.h           export --format npz
  *
  * -- commands that show the inside, which a program would not --
  * data/dataset.h       data check: every problem of a file, not the first
@@ -33,7 +32,6 @@
  * model/engine.h       fill-mask, next, features, bench engine: the engine itself
  * model/model.h        inspect: tensors
  * model/random_model.h model random, bench: random weights
- * model/safetensors.h  export: writes tensors
  * model/weights.h      inspect: the table of tensors
  * train/adamw.h        bench train
  * train/convert.h      model convert
@@ -47,12 +45,10 @@
  * judge/decisions.h    eval, predict: names of scores, the tables of decisions
  * judge/leave_one_out.h  tune FILE: answers that a row itself did not calibrate
  * judge/predictions.h  metrics: files of predictions
- * plm/backend.h        export: the engine of a box, for PEFT's configuration
  * plm/http.h           options of a service, as rows of a table
  * plm/hub.h            pull
  * posterior/eval.h     eval: every number of an evaluation, for tables
  * posterior/posterior.h  export, inspect: fields that kh_posterior_info has not
- * posterior/predict.h  export: the prompts of all samples at once
  * posterior/prediction.h  predict: the record of a prediction
  * prompt/subspace.h    tune: options of the space, as rows of a table
  * report/compare.h     compare

@@ -223,6 +223,22 @@ KH_API bool kh_tokenizer_strips(const kh_tokenizer *, int32_t id, bool left);
 /* Changes whenever encoding could change: a hash over the files. */
 KH_API uint64_t kh_tokenizer_fingerprint(const kh_tokenizer *);
 
+/* -- a vocabulary of one's own -- */
+
+typedef struct kh_tokenizer_train_opts {
+    const char *const *file; /* [n_file] plain UTF-8, one text per line */
+    int n_file;
+    int vocab;         /* tokens in all: special tokens, the 256 bytes, merges */
+    int min_frequency; /* a pair that occurs less often is not merged */
+    bool gpt2;         /* nothing around texts; otherwise RoBERTa's <s> ... </s> and <mask> */
+    bool prefix_space, lowercase;
+    const kh_hooks *hooks;
+} kh_tokenizer_train_opts;
+KH_API kh_tokenizer_train_opts kh_tokenizer_train_defaults(void); /* 30,000 tokens, twice */
+/* Learns a byte-level BPE vocabulary and writes it as `out`, a tokenizer.json. The same files give
+ * the same bytes, with any number of threads. */
+KH_API int kh_tokenizer_train(const kh_tokenizer_train_opts *, const char *out, kh_err *err);
+
 /* ---------------------------------------------------------- rows -> encoded batches (src/data) */
 
 /* -- tasks: a template with a mask, and words that stand for classes -- */
@@ -815,6 +831,18 @@ KH_API const float *kh_posterior_weights(const kh_posterior *);
  * the posterior's model; it is asked nothing. */
 KH_API int kh_posterior_prompt(
     const kh_posterior *, kh_plm *, int sample, float *prompt, kh_err *err);
+
+/* The soft prompts of all samples for other tools: PEFT (a folder for each sample; prompts tuned as
+ * embed-prefix only), NumPy's npz, one JSON object a line, safetensors. */
+typedef enum kh_export_format {
+    KH_EXPORT_PEFT,
+    KH_EXPORT_NPZ,
+    KH_EXPORT_JSONL,
+    KH_EXPORT_SAFETENSORS
+} kh_export_format;
+/* task_type: what PEFT is told; NULL: CAUSAL_LM for decoders, else FEATURE_EXTRACTION. */
+KH_API int kh_posterior_export(const kh_posterior *, kh_plm *, kh_export_format, const char *path,
+    const char *task_type, kh_err *err);
 
 /* A classifier made of a posterior and the box it belongs to. Another model, or another task (NULL:
  * the posterior's own), is refused with a sentence that names what differs. Posterior, box and task

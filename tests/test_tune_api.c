@@ -51,9 +51,13 @@ static void a_posterior_is_read(void **state) {
     assert_true(fabs(sum - 1) < 1e-5);
     for (int k = 0; k < i.samples * i.dim; k++)
         assert_true(isfinite(z[k]));
+    kh_err err;
+    assert_int_equal(kh_posterior_export(p, plm, KH_EXPORT_JSONL, run_dir, NULL, &err), 0);
+    assert_int_equal(unlink(run_dir), 0);
+    assert_int_equal(
+        kh_posterior_export(p, plm, KH_EXPORT_PEFT, run_dir, NULL, &err), KH_EUNSUPPORTED);
     float *prompt = kh_malloc((size_t)i.slots * (size_t)i.hidden * sizeof *prompt);
     assert_int_equal(kh_posterior_prompt(p, plm, i.samples - 1, prompt, NULL), 0);
-    kh_err err;
     assert_int_equal(kh_posterior_prompt(p, plm, i.samples, prompt, &err), KH_EARG);
     assert_says(&err, "the posterior has samples 0 to");
     kh_free(prompt);
@@ -311,6 +315,24 @@ static void problems_are_checked(void **state) {
     assert_null(s.z);
 }
 
+static void a_vocabulary_is_learned(void **state) {
+    (void)state;
+    char out[120];
+    static const char *const FILES[] = { "README.md" };
+    kh_tokenizer_train_opts o = kh_tokenizer_train_defaults();
+    kh_tokenizer *t;
+    kh_err err;
+    snprintf(out, sizeof out, "%s.json", run_dir);
+    assert_int_equal(kh_tokenizer_train(&o, out, &err), KH_EARG);
+    assert_says(&err, "from at least one file");
+    o.file = FILES, o.n_file = 1, o.vocab = 400;
+    assert_int_equal(kh_tokenizer_train(&o, out, &err), 0);
+    assert_int_equal(kh_tokenizer_open(&t, out, &err), 0);
+    assert_int_equal(kh_tokenizer_size(t), 400);
+    kh_tokenizer_close(t);
+    unlink(out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_listed),
@@ -321,6 +343,7 @@ int main(void) {
         cmocka_unit_test(samplers_find_a_gaussian),
         cmocka_unit_test(samplers_take_labels),
         cmocka_unit_test(problems_are_checked),
+        cmocka_unit_test(a_vocabulary_is_learned),
     };
     return cmocka_run_group_tests(tests, open_all, tune_teardown);
 }

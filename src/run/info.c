@@ -16,7 +16,9 @@ static const char SELECT_RUN[] = "SELECT method, task, model, data, seed, access
 
 /* The numbers that grow while a run goes on. The dev metric of the last generation that has one. */
 static const char SELECT_REST[] =
-    "SELECT (SELECT coalesce(sum(rows), 0) FROM answers), (SELECT count(*) FROM answers),"
+    /* rows of a question that failed ("part:") are counted with the question once it is whole */
+    "SELECT (SELECT coalesce(sum(rows), 0) FROM answers WHERE kind NOT LIKE 'part:%'),"
+    " (SELECT count(*) FROM answers WHERE kind NOT LIKE 'part:%'),"
     "  (SELECT done FROM generations ORDER BY n DESC LIMIT 1), (SELECT total FROM generations "
     "ORDER BY n DESC LIMIT 1),"
     "  (SELECT json_extract(facts, '$.dev') FROM generations WHERE json_extract(facts, '$.dev') IS "
