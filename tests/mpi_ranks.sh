@@ -13,6 +13,8 @@ skip_all() {
 command -v mpirun >/dev/null || skip_all "there is no mpirun; install openmpi-bin"
 [ -e "$(dirname "$KEYHOLE")/keyhole-mpi.so" ] || skip_all "keyhole was built without MPI; install libopenmpi-dev"
 . tests/kill.sh
+# Ranks find a model by its word; what else they would read is the same for all.
+common+=(--features-model none)
 
 # ranks N ARGUMENTS...: mpirun, quietly; like run, fails unless the job ends with status $want
 want=0
