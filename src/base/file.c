@@ -249,6 +249,23 @@ bool kh_file_exists(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+int kh_file_read_at(int fd, const char *path, size_t from, void *out, size_t n, kh_err *err) {
+    char *to = out;
+    while (n > 0) {
+        ssize_t got = pread(fd, to, n, (off_t)from);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return kh_fail_errno(err, path, "cannot read");
+        if (got == 0)
+            return kh_fail(err, KH_EIO, "%s: became shorter while it was read", path);
+        to += got;
+        from += (size_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
 bool kh_dir_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

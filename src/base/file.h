@@ -29,6 +29,10 @@ int kh_file_writer_close(kh_file_writer *, bool keep, kh_err *err);
 int kh_file_open_own(const char *path, int flags, int *fd, kh_err *err);
 
 bool kh_file_exists(const char *path); /* a regular file */
+/* Exactly n bytes of an open file, from byte `from` on; a file that ends before is an error. `path`
+ * is for the sentence. */
+int kh_file_read_at(int fd, const char *path, size_t from, void *out, size_t n, kh_err *err);
+
 bool kh_dir_exists(const char *path);
 int kh_dir_make(
     const char *path, kh_err *err); /* the last component only; an existing folder is fine */

@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/size.h"
 
@@ -405,20 +406,7 @@ static int check_layout(kh_gguf *f, size_t end_of_header, kh_err *err) {
 /* --------------------------------------------------------------------------------------- file */
 
 static int read_at(const kh_gguf *f, size_t from, void *out, size_t n, kh_err *err) {
-    char *to = out;
-    while (n > 0) {
-        ssize_t got = pread(f->fd, to, n, (off_t)from);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return kh_fail_errno(err, f->path, "cannot read");
-        if (got == 0)
-            return kh_fail(err, KH_EIO, "%s: became shorter while it was read", f->path);
-        to += got;
-        from += (size_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
+    return kh_file_read_at(f->fd, f->path, from, out, n, err);
 }
 
 static int check_version(const kh_gguf *f, uint64_t version, kh_err *err) {

@@ -260,20 +260,7 @@ static int check_layout(kh_safetensors *f, size_t data_bytes, kh_err *err) {
 /* --------------------------------------------------------------------------------------- files */
 
 static int read_at(const kh_safetensors *f, size_t from, void *out, size_t n, kh_err *err) {
-    char *to = out;
-    while (n > 0) {
-        ssize_t got = pread(f->fd, to, n, (off_t)from);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return kh_fail_errno(err, f->path, "cannot read");
-        if (got == 0)
-            return kh_fail(err, KH_EIO, "%s: became shorter while it was read", f->path);
-        to += got;
-        from += (size_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
+    return kh_file_read_at(f->fd, f->path, from, out, n, err);
 }
 
 static int open_file(kh_safetensors *f, kh_err *err) {
