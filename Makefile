@@ -178,7 +178,7 @@ chosen = $(if $1,$(foreach t,$2,$(if $(findstring $1,$(notdir $t)),$t)),$2)
 
 # tests/run.sh prints one line a test and ends in "N passed, N failed, N skipped".
 test: setup
-	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(MPI_PLUGIN) $(TESTS)
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(MPI_PLUGIN) $(call chosen,$(T),$(TESTS))
 	@KEYHOLE=$(OUT)/keyhole tests/run.sh $(call chosen,$(T),$(TESTS) $(CLI_TESTS))
 
 # Several ranks on this machine; skipped, with the reason, where there is no mpirun.
