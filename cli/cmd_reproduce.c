@@ -1,7 +1,7 @@
 /* cmd_reproduce.c - keyhole reproduce: the paper's experiments from beginning to end, and its
  * tables beside ours.
  *
- * The plan (src/report/plan.h) says what is to be run. Each run is an ordinary run folder: it is
+ * The plan (src/reproduce/plan.h) says what is to be run. Each run is an ordinary run folder: it is
  * tuned with a journal, judged, and gets a manifest; one that has a manifest is passed over, one
  * that was interrupted is resumed. */
 #include "cli.h"
@@ -22,11 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fifty candidates find something in a space of fifty dimensions, and short prompts are cheap. */
-enum { PAPER_DIM = 500, PAPER_SLOTS = 50, FAST_DIM = 50, FAST_SLOTS = 5 };
+enum { MAX_BESIDE = 8 };
 
 typedef struct reproduce_opts {
-    const char *model, *data, *out, *published;
+    const char *model, *data, *out, *published, *beside;
     kh_repro_plan_opts plan;
     int preset, precision, groups;
     kh_space_opts space;
@@ -50,26 +49,27 @@ static const kh_opt reproduce_table[] = {
     { "seeds", KH_OPT_TEXT, offsetof(reproduce_opts, plan.seeds), "13,21,42", .arg = "LIST",
         .help = "each run is made with each" },
     { "preset", KH_OPT_CHOICE, offsetof(reproduce_opts, preset), "paper", .arg = KH_PRESETS,
-        .help = "the paper's budgets, or some that take about an hour with a small model" },
+        .help = "the paper's budgets, or some that take an hour or a night with a small model" },
     { "rows", KH_OPT_INT, offsetof(reproduce_opts, plan.rows), "-1", .min = -1, .max = 1e9,
         .arg = "N", .help = "judge on N rows of each set; 0: on all; -1: as the preset has it" },
     { "shots", KH_OPT_INT, offsetof(reproduce_opts, plan.shots), "-1", .min = -1, .max = 1000000,
         .arg = "K",
-        .help = "rows of each class, for train and for dev; -1: 16, if fast 32 of all classes "
-                "together" },
+        .help = "rows of each class, for train and for dev; -1: 16, but of all classes together "
+                "at most 32 if fast, 64 if standard" },
     { "budget-time", KH_OPT_NUMBER, offsetof(reproduce_opts, hours), .min = 1e-6, .max = 1e6,
         .arg = "H", .help = "stop after H hours, write what is known; the same command goes on" },
     { "published", KH_OPT_TEXT, offsetof(reproduce_opts, published), .arg = "FILE",
         .help = "published numbers to show beside ours" },
+    { "beside", KH_OPT_TEXT, offsetof(reproduce_opts, beside), .arg = "DIR,...",
+        .help = "other --out folders, of other models: their numbers stand in the same cells" },
     { "dim", KH_OPT_INT, offsetof(reproduce_opts, space.dim), "0", .min = 0, .max = 1 << 20,
-        .arg = "N", .help = "dimension of z; 0: as the preset has it, 500 or, if fast, 50" },
+        .arg = "N", .help = "dimension of z; 0: as the preset has it, 500, 50 or 100" },
     { "slots", KH_OPT_INT, offsetof(reproduce_opts, space.slots), "0", .min = 0, .max = 1 << 16,
-        .arg = "N",
-        .help = "vectors of the soft prompt; 0: as the preset has it, 50 or, if fast, 5" },
+        .arg = "N", .help = "vectors of the soft prompt; 0: as the preset has it, 50, 5 or 10" },
     KH_SPACE_KIND_ROWS(reproduce_opts, space),
     { "precision", KH_OPT_CHOICE, offsetof(reproduce_opts, precision), "preset",
         .arg = "preset|f32|bf16|int8|auto",
-        .help = "of the model; preset: int8 for fast, except where gradients are taken, else f32" },
+        .help = "of the model; preset: f32 for paper and where gradients are taken, else int8" },
     { "groups", KH_OPT_INT, offsetof(reproduce_opts, groups), "1", .min = 1, .max = 1 << 16,
         .arg = "G",
         .help = "members of an ensemble that go side by side, for many ranks; the results are the "
@@ -125,16 +125,18 @@ static int on_progress(void *user, const kh_progress *p) {
 /* ------------------------------------------------------------------------------------- one run */
 
 static kh_precision precision_of(const job *j, kh_access access) {
-    bool fast = j->o->preset == KH_PRESET_FAST && access != KH_ACCESS_WEIGHTS;
-    return j->o->precision > 0 ? (kh_precision)(j->o->precision - 1) : fast ? KH_INT8 : KH_F32;
+    if (j->o->precision > 0)
+        return (kh_precision)(j->o->precision - 1);
+    bool int8 = kh_preset_describe((kh_preset)j->o->preset)->int8;
+    return int8 && access != KH_ACCESS_WEIGHTS ? KH_INT8 : KH_F32;
 }
 
 /* What is searched: as it was given, or as the preset has it. */
 static kh_space_opts space_of(const job *j) {
     kh_space_opts s = j->o->space;
-    bool fast = j->o->preset == KH_PRESET_FAST;
-    s.dim = s.dim ? s.dim : fast ? FAST_DIM : PAPER_DIM;
-    s.slots = s.slots ? s.slots : fast ? FAST_SLOTS : PAPER_SLOTS;
+    const kh_preset_info *p = kh_preset_describe((kh_preset)j->o->preset);
+    s.dim = s.dim ? s.dim : p->dim;
+    s.slots = s.slots ? s.slots : p->slots;
     return s;
 }
 
@@ -161,12 +163,13 @@ static int tune(job *j, const kh_planned *r, const char *dir,
     kh_run *run = NULL;
     kh_posterior *post = NULL;
     kh_run_opts keep = { .resume = true, .stop = must_stop, .user = j };
-    int rc = kh_repro_plan_options(&opts, &m, r->variant, (kh_preset)j->o->preset, err);
-    if (rc == 0)
-        rc = kh_task_open(&task, r->on->task, err);
+    int rc = kh_task_open(&task, r->on->task, err);
     if (rc == 0)
         rc = kh_split_open(&split, r->data, r->shots, r->seed,
             &(kh_dataset_opts){ .task = task, .hooks = &cli_hooks }, err);
+    if (rc == 0)
+        rc = kh_repro_plan_options(
+            &opts, &m, r->variant, (kh_preset)j->o->preset, kh_dataset_size(split.train), err);
     if (rc == 0)
         rc = get_box(j, m->access, &plm, err);
     if (rc == 0 && j->noted != r->on->task && kh_plm_has_seen(plm, task, &cli_hooks))
@@ -359,23 +362,81 @@ static int run_all(job *j, kh_err *err) {
     return rc;
 }
 
-static int write_tables(job *j, kh_err *err) {
+/* The grids of other models, by the same plan. */
+typedef struct others {
+    kh_backbone of[MAX_BESIDE];
+    kh_reproduction r[MAX_BESIDE];
+    const kh_reproduction *list[MAX_BESIDE];
+    char *runs[MAX_BESIDE];
+    int n;
+} others;
+
+static int open_other(job *j, others *o, const char *dir, kh_err *err) {
+    int i = o->n;
+    if (i == MAX_BESIDE)
+        return kh_fail(err, KH_EARG, "--beside names more than %d folders", MAX_BESIDE);
+    o->n++;
+    o->list[i] = &o->r[i];
+    o->runs[i] = kh_path_join(dir, "runs");
+    int rc = o->runs[i] ? kh_backbone_read(&o->of[i], dir, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_reproduction_open(
+            &o->r[i], &j->plan, &j->published, o->runs[i], o->of[i].model, o->of[i].common, err);
+    return rc;
+}
+
+static int open_others(job *j, others *o, kh_err *err) {
+    int rc = 0;
+    const char *words = j->o->beside ? j->o->beside : "";
+    for (size_t n; *words && rc == 0; words += n + (words[n] == ',')) {
+        n = strcspn(words, ",");
+        char *dir = n > 0 ? kh_arena_strndup(&j->memory, words, n) : NULL;
+        if (n > 0)
+            rc = dir ? open_other(j, o, dir, err) : kh_fail_memory(err);
+    }
+    return rc;
+}
+
+static void close_others(others *o) {
+    for (int i = 0; i < o->n; i++) {
+        kh_reproduction_free(&o->r[i]);
+        kh_backbone_free(&o->of[i]);
+        kh_free(o->runs[i]);
+    }
+}
+
+static int write_pages(job *j, const kh_reproduction *r, kh_err *err) {
     static const struct {
         kh_grid_format format;
         const char *name;
     } FILES[] = { { KH_GRID_MARKDOWN, "reproduction.md" }, { KH_GRID_HTML, "reproduction.html" } };
+    int rc = 0;
+    for (size_t i = 0; i < 2 && rc == 0; i++) {
+        kh_buf page = kh_buf_init(KH_BUF_MAX);
+        rc = kh_reproduction_put(r, FILES[i].format, &page, err);
+        if (rc == 0)
+            rc = write_file(j->o->out, FILES[i].name, &page, err);
+        kh_buf_free(&page);
+    }
+    return rc;
+}
+
+static int write_tables(job *j, kh_err *err) {
+    others o = { .n = 0 };
     kh_reproduction r;
     int rc = kh_reproduction_open(
         &r, &j->plan, &j->published, j->runs, j->o->model, j->common.data, err);
     for (int i = 0; i < j->plan.n && rc == 0; i++)
         r.outcome[i].why = j->why[i];
-    for (size_t i = 0; i < 2 && rc == 0; i++) {
-        kh_buf page = kh_buf_init(KH_BUF_MAX);
-        rc = kh_reproduction_put(&r, FILES[i].format, &page, err);
-        if (rc == 0)
-            rc = write_file(j->o->out, FILES[i].name, &page, err);
-        kh_buf_free(&page);
-    }
+    if (rc == 0 && j->n_done > 0)
+        rc = kh_backbone_write(j->o->out, j->o->model, j->common.data, err);
+    if (rc == 0)
+        rc = open_others(j, &o, err);
+    r.beside = o.list;
+    r.n_beside = o.n;
+    if (rc == 0)
+        rc = write_pages(j, &r, err);
+    close_others(&o);
     kh_reproduction_free(&r);
     return rc;
 }
@@ -398,7 +459,7 @@ static int option_value(const kh_method *m, const void *opts, const char *name) 
 static int samples_of(const kh_variant *v, kh_preset preset) {
     const kh_method *m;
     void *opts;
-    if (kh_repro_plan_options(&opts, &m, v, preset, NULL) != 0)
+    if (kh_repro_plan_options(&opts, &m, v, preset, 0, NULL) != 0)
         return 1;
     if (m->sampler && m->sampler->fit)
         m->sampler->fit(opts, 0, 1);
@@ -481,8 +542,9 @@ static int dry_run(job *j, kh_err *err) {
     char time[32];
     for (int i = 0; i < 7; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
-    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at += j->plan.n_seed)
-        rc = forecast_group(j, &j->plan.run[j->at], &rate, &length, &sum, &t, err);
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at++)
+        if (j->plan.run[j->at].seed == j->plan.seed[0])
+            rc = forecast_group(j, &j->plan.run[j->at], &rate, &length, &sum, &t, err);
     kh_buf out = kh_buf_init(KH_BUF_MAX);
     kh_grid_put(&t, KH_GRID_TEXT, &out);
     if (rc == 0)
@@ -598,8 +660,12 @@ const cli_command cmd_reproduce = {
             "What is done is not done again: a second call only writes the tables. Ctrl-C, a\n"
             "signal or --budget-time end it in good order; the same command goes on, inside a\n"
             "run, too. Folders of tasks that are not there are left out, and the page says so.\n"
-            "Another backbone is another --model with another --out. doc/reproduce.md has more.\n\n"
+            "Another backbone is another --model with another --out; --beside shows it in the\n"
+            "same cells. A grid goes seed by seed, the main tables first, so that one that is\n"
+            "stopped has tables to show. doc/reproduce.md has more.\n\n"
             "  keyhole reproduce --model builtin --data data --preset fast\n"
+            "  keyhole reproduce --model builtin --data data --preset standard --out out\n"
+            "  keyhole reproduce --model DIR --data data --out out2 --beside out\n"
             "  keyhole reproduce --model DIR --data data --out out --dry-run\n"
             "  keyhole reproduce ... --tables 1,2 --tasks sst2,rte --methods bbt,ensemble,smc\n"
             "  keyhole reproduce ... --budget-time 8\n"

@@ -51,8 +51,10 @@ mean_is_right() { # of the table against the results of the two runs
 }
 ok "the mean is that of the runs" mean_is_right
 
-ok "what the paper found and we do not comes first" [ "$(grep -n '^## ' "$page" | sed -n 1p | cut -d: -f2-)" \
-    = "## What the paper found and we do not" ]
+ok "the questions come first" [ "$(grep '^## ' "$page" | sed -n 1p)" = "## The six questions" ]
+ok "then what the paper found and we do not" [ "$(grep '^## ' "$page" | sed -n 2p)" = "## What the paper found and we do not" ]
+verdicts() { [ "$(sed -n '/^## The six/,/^## What/p' "$page" | grep -cE '^\| [1-6]\. .* \| (yes|no|cannot tell) \|$')" -eq 6 ]; }
+ok "each answered by yes, no or cannot tell" verdicts
 ok "conformal sets on and off" grep -qE '^\| BBT \| (\*\*)?[0-9.]+ \| [0-9.]+ \| [0-9.]+ \|$' "$page"
 ok "queries to reach a dev accuracy" grep -qE '^\| SMC \(ours\) \| [0-9]+ \([1-4] of 4\)' "$page"
 ok "fast asks in int8" grep -q '"precision": "int8"' "$here/out1/runs/sst2-bbt-13/results.json"
@@ -102,6 +104,29 @@ killed() { # SIGNAL STATUS: some kills, then to the end; the posteriors are thos
 }
 ok "killed, it goes on to the same bits" killed KILL 137 2>/dev/null
 ok "so it does after Ctrl-C" killed INT 130
+without_time() { # the page but for the seconds that runs took
+    sed -E '/^## Cost of a run/,/^## /s/^(\| [^|]+ \| [0-9]+ \| [0-9]+ \| [0-9]+ \|) [0-9.]+ (\| [0-9]+ \|) [0-9.]+ \|$/\1 \2/' "$1"
+}
+same_tables() {
+    run 0 "${one[@]}" --out "$here/whole" && without_time "$here/whole/reproduction.md" >"$here/a" &&
+        without_time "$here/cut/reproduction.md" | cmp - "$here/a"
+}
+ok "and to the same tables, all but the seconds" same_tables
+standard=("${common[@]}" --preset standard --tasks sst2 --methods manual,bbt,smc-10 --seeds 13 --tables 1,2,samples)
+twice() { # two folders, and a second call in the first
+    run 0 "${standard[@]}" --out "$here/st1" && run 0 "${standard[@]}" --out "$here/st2" || return 1
+    local f
+    for f in manual-13 bbt-13 smc-10-13; do
+        cmp "$here/st1/runs/sst2-$f/posterior.json" "$here/st2/runs/sst2-$f/posterior.json" &&
+            cmp "$here/st1/runs/sst2-$f/answers.jsonl" "$here/st2/runs/sst2-$f/answers.jsonl" || return 1
+    done
+    without_time "$here/st1/reproduction.md" >"$here/a" && without_time "$here/st2/reproduction.md" | cmp - "$here/a" || return 1
+    hashes "$here/st1" >"$here/before" && cp "$here/st1/reproduction.html" "$here/page.html" &&
+        run 0 "${standard[@]}" --out "$here/st1" && out_has "3 of them done, 0 now" && hashes "$here/st1" | cmp - "$here/before" &&
+        cmp "$here/st1/reproduction.html" "$here/page.html"
+}
+ok "the standard preset gives the same bits twice" twice
+ok "and says what it is" grep -qF "Preset: standard." "$here/st1/reproduction.md"
 interrupted() {
     "$KEYHOLE" "${common[@]}" --tasks sst2 --methods bbt --preset paper --seeds 13 --tables 1 \
         --out "$here/int" >"$here/out" 2>"$here/err" &
@@ -138,6 +163,17 @@ ok "a run that fails is written down, the others go on" broken
     --out "$here/third" >/dev/null
 ok "another model in the same folder" says 1 "the model's fingerprint was" "${common[@]}" --model "$here/third" --tasks sst2 \
     --methods elbo --seeds 13 --tables 1 --out "$here/whole"
+
+# ---- several backbones
+beside() {
+    run 0 "${standard[@]}" --model "$here/third" --out "$here/st3" --beside "$here/st1" &&
+        grep -qF '| question | the paper | third | model |' "$here/st3/reproduction.md" &&
+        grep -qE '^\| Manual Prompt \| (\*\*)?[0-9.]+ \([0-9.]+\)' "$here/st3/reproduction.md" &&
+        grep -qF "Line 2 of a cell is model: 3 of 3 runs are done." "$here/st3/reproduction.md"
+}
+ok "another model's numbers stand in the same cells" beside
+ok "a folder that is no grid" says 1 "grid.json: not there; --beside takes the --out of another" "${standard[@]}" \
+    --out "$here/st1" --beside "$here/model"
 
 # ---- published numbers
 cat >"$here/published.json" <<'END'

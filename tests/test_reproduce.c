@@ -68,13 +68,13 @@ static int count(const kh_repro_plan *a, const char *variant, const char *task) 
 static void every_variant_has_options_that_fit(void **state) {
     (void)state;
     for (int i = 0; kh_variant_at(i); i++)
-        for (int preset = 0; preset < 2; preset++) {
+        for (int preset = 0; preset < 3; preset++) {
             const kh_method *m;
             void *opts;
             kh_err err = { 0 };
             if (kh_method_find(&m, kh_variant_at(i)->method, NULL) != 0)
                 continue;
-            if (kh_repro_plan_options(&opts, &m, kh_variant_at(i), (kh_preset)preset, &err) != 0)
+            if (kh_repro_plan_options(&opts, &m, kh_variant_at(i), (kh_preset)preset, 0, &err) != 0)
                 fail_msg("%s: %s", kh_variant_at(i)->name, err.msg);
             kh_repro_plan_options_free(opts, m);
         }
@@ -124,19 +124,98 @@ static void fast_is_smaller(void **state) {
     kh_repro_plan_free(&a);
 }
 
+static void standard_lies_between(void **state) {
+    (void)state;
+    kh_repro_plan a =
+        make((kh_repro_plan_opts){ .rows = -1, .shots = -1, .preset = KH_PRESET_STANDARD });
+    assert_int_equal(count(&a, "smc-300", NULL), 0);
+    assert_int_equal(count(&a, "smc-100", "sst2"), 3);
+    assert_int_equal(count(&a, "abc-smc-importance", "agnews"), 3);
+    for (int i = 0; i < a.n; i++) {
+        const kh_planned *r = &a.run[i];
+        bool sst2 = strcmp(r->on->task, "sst2") == 0;
+        assert_int_equal(r->rows, 300);
+        assert_int_equal(r->n_ood, sst2 && (r->tables & KH_TABLE_OOD) ? 2 : 0);
+        assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) <= 20000);
+        if (r->variant->family == KH_METHODS_LOGITS)
+            assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) == 20000);
+    }
+    kh_repro_plan_free(&a);
+}
+
+/* What a stopped grid has: the main tables of the first seed on all tasks, then the rest of it. */
+static void the_first_seed_comes_first(void **state) {
+    (void)state;
+    for (int preset = 0; preset < 3; preset++) {
+        kh_repro_plan a = make((kh_repro_plan_opts){ .rows = -1,
+            .shots = -1,
+            .preset = (kh_preset)preset,
+            .seeds = "7,5",
+            .methods = "smc-10,manual,smc" });
+        static const char *const ORDER[] = { "sst2-manual-7", "sst2-smc-7", "agnews-manual-7",
+            "agnews-smc-7", "rte-manual-7", "rte-smc-7", "sst2-smc-10-7" };
+        for (int i = 0; i < 7; i++)
+            assert_string_equal(a.run[i].name, ORDER[i]);
+        assert_true(a.n % 2 == 0);
+        assert_string_equal(a.run[a.n / 2].name, "sst2-manual-5");
+        kh_repro_plan_free(&a);
+    }
+}
+
+static int option_of(const char *variant, const char *name, int train_rows) {
+    const kh_method *m;
+    void *opts;
+    int i = 0;
+    while (strcmp(kh_variant_at(i)->name, variant) != 0)
+        i++;
+    assert_int_equal(
+        kh_repro_plan_options(&opts, &m, kh_variant_at(i), KH_PRESET_STANDARD, train_rows, NULL),
+        0);
+    const kh_opt *row = kh_opts_find(m->opts, name, strlen(name));
+    int value = *(const int *)(const void *)((const char *)opts + row->offset);
+    kh_repro_plan_options_free(opts, m);
+    return value;
+}
+
+/* members x generations x population x rows, and what is asked about dev, must fit the budget, or
+ * the last members would be left out. */
+static void standard_budgets_fit_every_number_of_rows(void **state) {
+    (void)state;
+    static const int ROWS[] = { 28, 32, 48, 56, 64 };
+    for (size_t i = 0; i < 5; i++) {
+        int rows = ROWS[i];
+        int generations = option_of("ensemble", "budget-generations", rows),
+            members = option_of("ensemble", "members", rows);
+        int looks = generations / option_of("ensemble", "dev-every", rows) + 1;
+        assert_true(
+            members * (generations * option_of("ensemble", "pop", rows) + looks) * rows <= 20000);
+        assert_true(generations >= 3);
+        assert_true(
+            option_of("bbt", "budget-generations", rows) * option_of("bbt", "pop", rows) * rows <=
+            20000);
+        assert_true(option_of("elbo", "budget-generations", rows) * option_of("elbo", "pop", rows) *
+                option_of("elbo", "draws", rows) * rows <=
+            20000);
+        assert_true(option_of("snpe", "budget-rounds", rows) *
+                option_of("snpe", "simulations", rows) * rows <=
+            20000);
+    }
+}
+
 static void fast_takes_fewer_rows_of_many_classes(void **state) {
     (void)state;
     char path[160];
     snprintf(path, sizeof path, "%s/dbpedia", data_dir());
     mkdir(path, 0755);
-    for (int preset = 0; preset < 2; preset++) {
+    static const int AGNEWS[] = { 16, 8, 16 }, DBPEDIA[] = { 16, 2, 4 };
+    for (int preset = 0; preset < 3; preset++) {
         kh_repro_plan a = make((kh_repro_plan_opts){ .rows = -1,
             .shots = -1,
             .preset = (kh_preset)preset,
             .tasks = "agnews,dbpedia",
             .methods = "bbt" });
-        assert_int_equal(a.run[0].shots, preset == KH_PRESET_FAST ? 8 : 16);
-        assert_int_equal(a.run[a.n - 1].shots, preset == KH_PRESET_FAST ? 2 : 16);
+        assert_int_equal(a.run[0].shots, AGNEWS[preset]);
+        assert_int_equal(a.run[a.n - 1].shots, DBPEDIA[preset]);
         kh_repro_plan_free(&a);
         a = make((kh_repro_plan_opts){ .rows = -1,
             .shots = 8,
@@ -271,6 +350,14 @@ static void a_receipt_that_is_none_is_refused(void **state) {
     kh_free(path);
 }
 
+static int run_at(const kh_repro_plan *a, const char *variant, uint64_t seed) {
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->run[i].variant->name, variant) == 0 && (!seed || a->run[i].seed == seed))
+            return i;
+    fail_msg("no run of %s", variant);
+    return -1;
+}
+
 static void put_page(const kh_repro_plan *a, kh_grid_format format, kh_buf *page) {
     kh_published p;
     kh_reproduction r;
@@ -286,9 +373,9 @@ static void put_page(const kh_repro_plan *a, kh_grid_format format, kh_buf *page
 static void tables_hold_means_and_deviations(void **state) {
     (void)state;
     kh_repro_plan a = small_plan();
-    leave_run(&a, 0, 0.8, 0.1);
-    leave_run(&a, 1, 0.9, 0.3);
-    leave_run(&a, 2, 0.7, 0.05);
+    leave_run(&a, run_at(&a, "bbt", 1), 0.8, 0.1);
+    leave_run(&a, run_at(&a, "bbt", 2), 0.9, 0.3);
+    leave_run(&a, run_at(&a, "ensemble", 1), 0.7, 0.05);
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_MARKDOWN, &page);
     assert_non_null(strstr(page.data, "| BBT | **85.0 ± 7.1 (86.9 · 74.8)** | **85.0 (72.9)** |"));
@@ -328,12 +415,18 @@ static void what_disagrees_comes_first(void **state) {
         leave_run(&a, i, SCORE[i], ECE[i]);
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     put_page(&a, KH_GRID_MARKDOWN, &page);
+    assert_true(place_of(&page, "## The six questions") <
+        place_of(&page, "## What the paper found and we do not"));
+    place_of(&page,
+        "| 1. Do ensembles beat BBT in accuracy, and does ELBO improve ECE? | both, in Tables 1 "
+        "and 2 | no |");
+    place_of(&page, "| they are, and are recommended | cannot tell |");
     int first = place_of(&page, "## What the paper found and we do not"),
         others = place_of(&page, "## The other questions");
     assert_true(first < place_of(&page, "### 1. Do ensembles beat BBT") &&
         place_of(&page, "### 1. Do ensembles") < others);
     assert_true(others < place_of(&page, "### 3. Are uniform weights"));
-    assert_true(others < place_of(&page, "### 5. How many queries") &&
+    assert_true(others < place_of(&page, "### 5. Does smc with early rejection need") &&
         others < place_of(&page, "## Table 1"));
     place_of(&page,
         "Not so here. Over 1 task: accuracy of Ensembles 70.0 against 80.0 of BBT; ECE of "
@@ -357,13 +450,7 @@ static void what_disagrees_comes_first(void **state) {
     kh_repro_plan_free(&a);
 }
 
-static int run_of(const kh_repro_plan *a, const char *variant) {
-    for (int i = 0; i < a->n; i++)
-        if (strcmp(a->run[i].variant->name, variant) == 0)
-            return i;
-    fail_msg("no run of %s", variant);
-    return -1;
-}
+static int run_of(const kh_repro_plan *a, const char *variant) { return run_at(a, variant, 0); }
 
 /* A run that was judged against mrpc, too, with the same AUROC but for a hundredth by entropy. */
 static void leave_judged_run(
@@ -458,7 +545,10 @@ static void every_question_is_answered(void **state) {
     place_of(&page,
         "In 1 pair of runs, to the best dev accuracy that both reach (0.500 on average): smc, "
         "which asks dev after every level, 150 queries on "
-        "average, abc-smc 300 (2.00 times as many); smc is first in 1.");
+        "average, abc-smc 300 (2.00 times as many); smc is first in 1. By pairs, abc-smc asks 2.00 "
+        "times as many (2.00 to 2.00).");
+    place_of(&page, "| does not ask this | cannot tell |"); /* one pair is no interval */
+    place_of(&page, "| both, in Tables 1 and 2 | yes |");
     place_of(&page,
         "AUROC by entropy less that by MaxP, on pairs of tasks with more than two classes: bbt "
         "+0.010 (+0.010 to +0.010)");
@@ -495,6 +585,52 @@ static void every_allocation_of_the_tables_may_fail(void **state) {
         kh_published_free(&p);
         kh_buf_free(&page);
     }
+    kh_repro_plan_free(&a);
+}
+
+/* Another model by the same plan: its numbers in the cells, its answers beside. */
+static void backbones_stand_in_one_cell(void **state) {
+    (void)state;
+    kh_repro_plan a = make((kh_repro_plan_opts){ .rows = -1,
+        .shots = -1,
+        .tasks = "sst2",
+        .methods = "bbt,ensemble,elbo",
+        .seeds = "8",
+        .tables = "1,2" });
+    kh_published p;
+    kh_reproduction r, other;
+    kh_backbone b;
+    kh_err err = { 0 };
+    for (int i = 0; i < 3; i++)
+        leave_run(&a, i, 0.5 + 0.1 * i, 0.3 - 0.1 * i);
+    assert_int_equal(kh_backbone_read(&b, root, &err), KH_EMISSING);
+    assert_says(&err, "--beside takes the --out of another");
+    assert_int_equal(kh_backbone_write(root, "there/minilm", "model=m", NULL), 0);
+    assert_int_equal(kh_backbone_read(&b, root, NULL), 0);
+    assert_string_equal(b.common, "model=m");
+    assert_int_equal(kh_published_init(&p, NULL), 0);
+    assert_int_equal(
+        kh_reproduction_open(&r, &a, &p, runs_dir(), "here/ours", "model=other", NULL), 0);
+    assert_int_equal(kh_reproduction_open(&other, &a, &p, runs_dir(), b.model, b.common, NULL), 0);
+    const kh_reproduction *beside[] = { &other };
+    r.beside = beside;
+    r.n_beside = 1;
+    kh_buf page = kh_buf_init(KH_BUF_MAX);
+    assert_int_equal(kh_reproduction_put(&r, KH_GRID_MARKDOWN, &page, NULL), 0);
+    place_of(&page, "| BBT | – (50.0; 86.9 · 74.8) | – (50.0; 72.9) |");
+    place_of(&page, "| question | the paper | ours | minilm |");
+    place_of(&page, "| both, in Tables 1 and 2 | cannot tell | yes |");
+    place_of(&page, "minilm: So it is here. Over 1 task: accuracy of Ensembles 60.0");
+    place_of(&page, "Line 2 of a cell is minilm: 3 of 3 runs are done.");
+    kh_buf_reset(&page);
+    assert_int_equal(kh_reproduction_put(&r, KH_GRID_HTML, &page, NULL), 0);
+    place_of(&page, "–<small>50.0</small><small>86.9 · 74.8</small>");
+    place_of(&page, "<td class=\"n yes\">yes</td>");
+    kh_buf_free(&page);
+    kh_reproduction_free(&r);
+    kh_reproduction_free(&other);
+    kh_published_free(&p);
+    kh_backbone_free(&b);
     kh_repro_plan_free(&a);
 }
 
@@ -557,6 +693,9 @@ int main(void) {
         cmocka_unit_test(runs_are_shared_between_tables),
         cmocka_unit_test(the_paper_judges_on_all_rows_and_both_pairs),
         cmocka_unit_test(fast_is_smaller),
+        cmocka_unit_test(standard_lies_between),
+        cmocka_unit_test(the_first_seed_comes_first),
+        cmocka_unit_test(standard_budgets_fit_every_number_of_rows),
         cmocka_unit_test(fast_takes_fewer_rows_of_many_classes),
         cmocka_unit_test(without_table_4_nothing_is_judged_against),
         cmocka_unit_test(what_is_missing_is_said_once),
@@ -567,6 +706,7 @@ int main(void) {
         cmocka_unit_test(what_disagrees_comes_first),
         cmocka_unit_test(every_question_is_answered),
         cmocka_unit_test(every_allocation_of_the_tables_may_fail),
+        cmocka_unit_test(backbones_stand_in_one_cell),
         cmocka_unit_test(intervals_are_those_of_theory),
         cmocka_unit_test(published_numbers_are_found),
     };

@@ -40,13 +40,23 @@ void kh_grid_note(kh_grid *t, int tone, const char *fmt, ...) {
     if (t->failed || t->n == 0)
         return;
     kh_cell *c = &t->cell[t->n - 1];
-    size_t n = strlen(c->main) + strlen(note) + 4;
-    char *both = kh_arena_alloc(&t->arena, n);
-    t->failed = !both;
-    if (!both)
+    const char *before = c->note ? c->note : "";
+    size_t n = strlen(c->text) + strlen(before) + strlen(note) + 5, text = strlen(c->text);
+    char *both = kh_arena_alloc(&t->arena, n), *lines = kh_arena_alloc(&t->arena, n);
+    t->failed = !both || !lines;
+    if (t->failed)
         return;
-    snprintf(both, n, "%s (%s)", c->main, note);
-    *c = (kh_cell){ both, c->main, note, c->strong, tone };
+    if (c->note) /* "main (first" and what closes it */
+        snprintf(both, n, "%.*s; %s)", (int)text - 1, c->text, note);
+    else
+        snprintf(both, n, "%s (%s)", c->text, note);
+    snprintf(lines, n, "%s%s%s", before, c->note ? "\n" : "", note);
+    *c = (kh_cell){ both, c->main, lines, c->strong, tone };
+}
+
+void kh_grid_tone(kh_grid *t, int tone) {
+    if (t->n > 0)
+        t->cell[t->n - 1].tone = tone;
 }
 
 void kh_grid_strong(kh_grid *t) {
@@ -226,9 +236,10 @@ static void put_html(const kh_grid *t, kh_buf *out) {
         kh_buf_text(out, c->strong ? "<strong>" : "");
         kh_html_text(out, c->main, strlen(c->main));
         kh_buf_text(out, c->strong ? "</strong>" : "");
-        if (c->note) {
+        for (const char *line = c->note; line; line = strchr(line, '\n')) {
+            line += *line == '\n';
             kh_buf_text(out, "<small>");
-            kh_html_text(out, c->note, strlen(c->note));
+            kh_html_text(out, line, strcspn(line, "\n"));
             kh_buf_text(out, "</small>");
         }
         kh_buf_printf(out, "</%s>%s", tag, col + 1 == t->n_col ? "</tr>\n" : "");

@@ -24,7 +24,7 @@ typedef enum kh_grid_format {
 
 typedef struct kh_cell {
     const char *text;        /* with its note in parentheses, if it has one */
-    const char *main, *note; /* for pages: the text, and a smaller second line; NULL: no note */
+    const char *main, *note; /* for pages: the text, and smaller lines below; NULL: none */
     bool strong;             /* the best of its column */
     int tone;                /* of the page: 1 agrees, -1 disagrees, 0 says neither */
 } kh_cell;
@@ -44,7 +44,9 @@ typedef struct kh_grid {
 void kh_grid_add(kh_grid *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Of the last cell. */
 void kh_grid_strong(kh_grid *);
+/* A line more below; where there are no lines, it follows in parentheses. The last tone counts. */
 void kh_grid_note(kh_grid *, int tone, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void kh_grid_tone(kh_grid *, int tone);
 void kh_grid_put(const kh_grid *, kh_grid_format, kh_buf *out);
 void kh_grid_free(kh_grid *);
 

@@ -15,7 +15,8 @@ enum { KH_QUESTIONS = 6 };
 typedef struct kh_finding {
     const char *question;
     const char *paper; /* what the paper says; NULL: nothing */
-    int agrees; /* 1: here, too; -1: not here; 0: it cannot be told, or the paper does not say */
+    int agrees; /* 1: here, too; -1: not here; 0: it cannot be told. Where the paper does not ask, 1
+                   is for ours */
     char text[1800];
 } kh_finding;
 

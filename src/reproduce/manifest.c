@@ -1,4 +1,4 @@
-/* manifest.c - what a run of an plan leaves behind when it is done; see reproduction.h. */
+/* manifest.c - what a run of a plan, and a whole grid, leave behind; see reproduction.h. */
 #include "reproduce/reproduction.h"
 
 #include "base/alloc.h"
@@ -8,6 +8,7 @@
 #include "base/json_in.h"
 #include "base/json_out.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { RECEIPT_MAX = 1 << 20 };
@@ -47,9 +48,18 @@ int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
     return rc;
 }
 
+/* Frees the bytes. */
+static int save(kh_buf *b, const char *dir, const char *name, kh_err *err) {
+    char *path = kh_path_join(dir, name);
+    int rc =
+        !path || kh_buf_failed(b) ? kh_fail_memory(err) : kh_file_write(path, b->data, b->len, err);
+    kh_buf_free(b);
+    kh_free(path);
+    return rc;
+}
+
 int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
     kh_buf b = kh_buf_init(RECEIPT_MAX);
-    char *path = kh_path_join(dir, KH_MANIFEST_NAME);
     kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
     kh_json_open_object(&j, NULL);
     kh_json_put_string(&j, "terms", r->terms);
@@ -61,16 +71,54 @@ int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
     kh_json_put_fixed(&j, "eval_seconds", r->eval_seconds, 3);
     kh_json_close(&j);
     kh_buf_char(&b, '\n');
-    int rc =
-        !path || kh_buf_failed(&b) ? kh_fail_memory(err) : kh_file_write(path, b.data, b.len, err);
-    kh_buf_free(&b);
-    kh_free(path);
-    return rc;
+    return save(&b, dir, KH_MANIFEST_NAME, err);
 }
 
 void kh_manifest_free(kh_manifest *r) {
     kh_free(r->terms);
     *r = (kh_manifest){ 0 };
+}
+
+int kh_backbone_read(kh_backbone *b, const char *dir, kh_err *err) {
+    *b = (kh_backbone){ 0 };
+    json_t *root = NULL;
+    char *path = kh_path_join(dir, KH_BACKBONE_NAME);
+    int rc = path ? 0 : kh_fail_memory(err);
+    if (rc == 0 && !kh_file_exists(path))
+        rc = kh_fail(err, KH_EMISSING,
+            "%s: not there; --beside takes the --out of another \"keyhole reproduce\" that has "
+            "done a run",
+            path);
+    if (rc == 0)
+        rc = kh_json_read(path, RECEIPT_MAX, &root, err);
+    if (rc == 0) {
+        kh_json_in in = { path, err, 0 };
+        const char *model = kh_json_get_string(&in, root, "model"),
+                   *common = kh_json_get_string(&in, root, "common");
+        rc = in.rc;
+        if (rc == 0 && (!(b->model = kh_strdup(model)) || !(b->common = kh_strdup(common))))
+            rc = kh_fail_memory(err);
+    }
+    json_decref(root);
+    kh_free(path);
+    return rc;
+}
+
+int kh_backbone_write(const char *dir, const char *model, const char *common, kh_err *err) {
+    kh_buf b = kh_buf_init(RECEIPT_MAX);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "model", model);
+    kh_json_put_string(&j, "common", common);
+    kh_json_close(&j);
+    kh_buf_char(&b, '\n');
+    return save(&b, dir, KH_BACKBONE_NAME, err);
+}
+
+void kh_backbone_free(kh_backbone *b) {
+    kh_free(b->model);
+    kh_free(b->common);
+    *b = (kh_backbone){ 0 };
 }
 
 void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common, kh_buf *out) {
@@ -82,6 +130,9 @@ void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common,
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)
         kh_buf_printf(out, " fast %s candidates=%d", v->fast ? v->fast : "", v->candidates);
+    if (preset == KH_PRESET_STANDARD)
+        kh_buf_printf(out, " standard %s queries=%lld", v->standard ? v->standard : "",
+            kh_variant_queries(v, preset, INT_MAX));
     kh_buf_printf(out, " | rows=%d", r->rows);
     for (int i = 0; i < r->n_ood; i++)
         kh_buf_printf(out, " ood=%s", r->ood[i]);

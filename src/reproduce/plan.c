@@ -16,8 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FAST_TRAIN_ROWS: of all classes together, so that tasks of many do not take most of the hour. */
-enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
+enum { SHOTS = 16, MAX_SEEDS = 1000 };
+
+/* Train rows are limited so that tasks of many classes do not take most of the time. standard: 300
+ * rows are three points of standard error for one seed, and 20,000 questions are what "tune" takes
+ * for a normal effort; the space is a fifth of the paper's, since 600 candidates find little in 500
+ * dimensions and 50 vectors more than double the time. */
+static const kh_preset_info PRESETS[] = {
+    [KH_PRESET_PAPER] = { "paper", 500, 50, 0, 0, 0, 2, 0, false, NULL },
+    [KH_PRESET_FAST] = { "fast", 50, 5, 48, 32, 0, 1, 1, true,
+        "The fast preset has far smaller budgets than the paper and judges on fewer rows: it shows "
+        "that all works, and its numbers say little about the paper's." },
+    [KH_PRESET_STANDARD] = { "standard", 100, 10, 300, 64, 20000, 2, 2, true,
+        "The standard preset judges on 300 rows of each set and lets a method ask 20,000 questions "
+        "about at most 64 rows; the paper asks 192,000 to 1,920,000 and judges on all." },
+};
+
+/* What the options of the standard preset are made for: 16 rows of two classes. */
+enum { STANDARD_ROWS = 32 };
 
 /* A tenth of the vectors: ten times the prior's variance pushes the model about as far, and the
  * kernel grows with it. */
@@ -28,71 +44,93 @@ enum { SHOTS = 16, FAST_ROWS = 48, FAST_TRAIN_ROWS = 32, MAX_SEEDS = 1000 };
                                                                ones */
 #define ABC_FAST "samples=10 first-draws=3 kernel-mean=100 " WIDE_PRIOR
 #define ENSEMBLE_FAST "members=3 budget-generations=3 pop=8 sigma=6 dev-every=3"
+/* A fifth of the vectors: five times the prior's variance, for searches, too, whose steps grow with
+ * its root. Twenty prompts to judge with are 18,000 questions, as many as tuning takes. */
+#define STANDARD_PRIOR "prior-variance=250"
+#define STANDARD_STEP "sigma=2.2"
+#define SMC_STANDARD "samples=20 " STANDARD_PRIOR
+#define SMC_ONE_LEVEL_STANDARD "first-draws=8 budget-levels=1 max-moves=2 " STANDARD_PRIOR
+#define ABC_STANDARD "samples=20 kernel-mean=50 " STANDARD_PRIOR
+#define ENSEMBLE_STANDARD "members=5 budget-generations=6 pop=20 dev-every=3 " STANDARD_STEP
+#define ELBO_STANDARD \
+    "budget-generations=36 pop=8 draws=2 dev-every=9 samples=20 " STANDARD_STEP " " STANDARD_PRIOR
+#define GENERATIONS "budget-generations"
 #define ABLATED KH_TABLE_ABLATIONS
 
 static const kh_variant VARIANTS[] = {
     { "manual", "Manual Prompt", "manual", KH_TABLE_MAIN | ABLATED, KH_METHODS_UNTUNED,
         .paper = true, .weight = 1 },
     { "icl", "In-Context Learning", "icl", KH_TABLE_MAIN, KH_METHODS_UNTUNED, .paper = true,
-        .code = true, .fast = "demos=8", .weight = 4 },
+        .code = true, .fast = "demos=8", .standard = "demos=8", .weight = 4 },
     { "feature-mlp", "Feature-MLP", "feature-mlp", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
         .paper = true, .weight = 2 },
     { "feature-bilstm", "Feature-BiLSTM", "feature-bilstm", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
         .paper = true, .weight = 2 },
     { "prompt-tuning", "Prompt Tuning", "prompt-tuning", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
-        .paper = true, .fast = "epochs=5", .weight = 10 },
+        .paper = true, .fast = "epochs=5", .standard = "epochs=50", .weight = 10 },
     { "p-tuning-v2", "P-Tuning v2", "p-tuning-v2", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
-        .paper = true, .fast = "epochs=5", .weight = 10 },
+        .paper = true, .fast = "epochs=5", .standard = "epochs=50", .weight = 10 },
     { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
-        .paper = true, .fast = "epochs=5", .weight = 10 },
+        .paper = true, .fast = "epochs=5", .standard = "epochs=50", .weight = 10 },
     { "bbt", "BBT", "bbt", KH_TABLE_MAIN, KH_METHODS_LOGITS, .paper = true, .code = true,
-        .fast = "budget-generations=7 pop=8 sigma=6 dev-every=1", .candidates = 64, .weight = 20 },
+        .fast = "budget-generations=7 pop=8 sigma=6 dev-every=1",
+        .standard = "budget-generations=30 pop=20 dev-every=5 " STANDARD_STEP, .fit = GENERATIONS,
+        .candidates = 64, .weight = 20 },
     { "ensemble", "Ensembles", "ensemble", KH_TABLE_MAIN | ABLATED, KH_METHODS_LOGITS,
-        .paper = true, .code = true, .fast = ENSEMBLE_FAST, .candidates = 80, .weight = 60 },
+        .paper = true, .code = true, .fast = ENSEMBLE_FAST, .standard = ENSEMBLE_STANDARD,
+        .fit = GENERATIONS, .candidates = 80, .weight = 60 },
     { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED, KH_METHODS_LOGITS, .paper = true,
         .code = true,
         .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 dev-all=false samples=8",
-        .candidates = 80, .weight = 60 },
-    { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED,
-        KH_METHODS_LABELS, .paper = true, .code = true, .fast = ABC_FAST, .candidates = 120,
+        .standard = "dev-all=false " ELBO_STANDARD, .fit = GENERATIONS, .candidates = 80,
         .weight = 60 },
+    { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED,
+        KH_METHODS_LABELS, .paper = true, .code = true, .fast = ABC_FAST, .standard = ABC_STANDARD,
+        .candidates = 120, .weight = 60 },
     { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_METHODS_LABELS, .paper = true, .code = true,
         .fast = "budget-rounds=2 simulations=32 samples=10 transforms=2 max-epochs=20 " WIDE_PRIOR,
-        .weight = 60 },
+        .standard =
+            "budget-rounds=2 simulations=300 samples=20 transforms=4 max-epochs=50 " STANDARD_PRIOR,
+        .fit = "simulations", .weight = 60 },
     { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_METHODS_LABELS, .calibrated = true,
-        .fast = SMC_FAST, .candidates = 120, .weight = 60 },
+        .fast = SMC_FAST, .standard = SMC_STANDARD, .candidates = 120, .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_METHODS_LABELS,
         .paper = true, .code = true, .set = "weights=importance", .fast = ABC_FAST,
-        .candidates = 120, .weight = 60 },
+        .standard = ABC_STANDARD, .candidates = 120, .weight = 60 },
 
     { "smc-10", "SMC, 10 samples", "smc", KH_TABLE_SAMPLES, KH_METHODS_LABELS, .calibrated = true,
-        .set = "samples=10", .fast = SMC_ONE_LEVEL, .candidates = 80, .weight = 40 },
+        .set = "samples=10", .fast = SMC_ONE_LEVEL, .standard = SMC_ONE_LEVEL_STANDARD,
+        .candidates = 80, .weight = 40 },
     { "smc-30", "SMC, 30 samples", "smc", KH_TABLE_SAMPLES, KH_METHODS_LABELS, .calibrated = true,
-        .set = "samples=30", .fast = SMC_ONE_LEVEL, .candidates = 200, .weight = 60 },
+        .set = "samples=30", .fast = SMC_ONE_LEVEL, .standard = SMC_ONE_LEVEL_STANDARD,
+        .candidates = 200, .weight = 60 },
     { "smc-100", "SMC, 100 samples", "smc", KH_TABLE_SAMPLES, KH_METHODS_LABELS, .calibrated = true,
-        .set = "samples=100", .fast = SMC_ONE_LEVEL, .candidates = 640, .weight = 200 },
+        .set = "samples=100", .fast = SMC_ONE_LEVEL, .standard = SMC_ONE_LEVEL_STANDARD,
+        .candidates = 640, .weight = 200 },
     { "smc-300", "SMC, 300 samples", "smc", KH_TABLE_SAMPLES, KH_METHODS_LABELS, .calibrated = true,
         .set = "samples=300", .slow = true, .weight = 300 },
 
     { "abc-smc-votes", "ABC-SMC, calibrated votes", "abc-smc", ABLATED, KH_METHODS_LABELS,
-        .code = true, .calibrated = true, .fast = ABC_FAST, .candidates = 120, .weight = 60 },
-    { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_METHODS_LABELS, .fast = SMC_FAST,
+        .code = true, .calibrated = true, .fast = ABC_FAST, .standard = ABC_STANDARD,
         .candidates = 120, .weight = 60 },
+    { "smc-raw", "SMC, votes as they are", "smc", ABLATED, KH_METHODS_LABELS, .fast = SMC_FAST,
+        .standard = SMC_STANDARD, .candidates = 120, .weight = 60 },
     { "smc-soft", "SMC, soft acceptance", "smc", ABLATED, KH_METHODS_LABELS, .calibrated = true,
-        .set = "accept=soft", .fast = SMC_FAST, .candidates = 120, .weight = 60 },
+        .set = "accept=soft", .fast = SMC_FAST, .standard = SMC_STANDARD, .candidates = 120,
+        .weight = 60 },
     { "smc-patient", "SMC, no early rejection", "smc", ABLATED, KH_METHODS_LABELS,
-        .calibrated = true, .set = "early-rejection=off", .fast = SMC_FAST, .candidates = 120,
-        .weight = 90 },
+        .calibrated = true, .set = "early-rejection=off", .fast = SMC_FAST,
+        .standard = SMC_STANDARD, .candidates = 120, .weight = 90 },
     { "smc-watched", "SMC, dev asked after every level", "smc", ABLATED, KH_METHODS_LABELS,
-        .calibrated = true, .set = "dev-every=1", .fast = SMC_FAST, .candidates = 120,
-        .weight = 60 },
+        .calibrated = true, .set = "dev-every=1", .fast = SMC_FAST, .standard = SMC_STANDARD,
+        .candidates = 120, .weight = 60 },
     { "ensemble-fresh", "Ensembles, a projection each", "ensemble", ABLATED, KH_METHODS_LOGITS,
-        .code = true, .set = "share-projection=false", .fast = ENSEMBLE_FAST, .candidates = 80,
-        .weight = 60 },
+        .code = true, .set = "share-projection=false", .fast = ENSEMBLE_FAST,
+        .standard = ENSEMBLE_STANDARD, .fit = GENERATIONS, .candidates = 80, .weight = 60 },
     { "elbo-text", "ELBO as in the text", "elbo", ABLATED, KH_METHODS_LOGITS,
-        .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 samples=8", .candidates = 80,
-        .weight = 60 },
+        .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 samples=8",
+        .standard = ELBO_STANDARD, .fit = GENERATIONS, .candidates = 80, .weight = 60 },
     { "manual-exact", "Manual Prompt, the code's words", "manual", ABLATED, KH_METHODS_UNTUNED,
         .exact = true, .weight = 1 },
 };
@@ -122,9 +160,20 @@ enum { N_TABLE = sizeof TABLES / sizeof TABLES[0] };
 
 const kh_variant *kh_variant_at(int i) { return i >= 0 && i < N_VARIANT ? &VARIANTS[i] : NULL; }
 
+const kh_preset_info *kh_preset_describe(kh_preset preset) { return &PRESETS[preset]; }
+
+/* Fast counts by candidates, and so does the table of samples, where more samples get more of them;
+ * many classes must not take all the time. */
 long long kh_variant_queries(const kh_variant *v, kh_preset preset, int train_rows) {
-    int rows = train_rows < FAST_TRAIN_ROWS ? train_rows : FAST_TRAIN_ROWS;
-    return preset == KH_PRESET_FAST ? (long long)v->candidates * rows : 0;
+    const kh_preset_info *p = &PRESETS[preset];
+    int rows = train_rows < STANDARD_ROWS ? train_rows : STANDARD_ROWS;
+    long long by_candidates = (long long)v->candidates * rows;
+    if (preset == KH_PRESET_FAST)
+        return by_candidates;
+    bool asks = v->family == KH_METHODS_LOGITS || v->family == KH_METHODS_LABELS;
+    if (v->tables == KH_TABLE_SAMPLES && by_candidates < p->queries)
+        return by_candidates;
+    return asks ? p->queries : 0;
 }
 
 const kh_experiment *kh_experiment_at(int i) {
@@ -237,12 +286,11 @@ static int find_folder(
 
 static int find_outside(
     kh_repro_plan *a, const kh_experiment *x, const char ***ood, int *n, kh_err *err) {
-    bool fast = a->o.preset == KH_PRESET_FAST;
+    int most = PRESETS[a->o.preset].n_outside;
     *n = 0;
     *ood = kh_arena_array(&a->arena, 2, sizeof **ood);
     int rc = *ood ? 0 : kh_fail_memory(err);
-    for (int i = 0;
-         i < (fast ? 1 : 2) && rc == 0 && x->outside[i].task && (a->tables & KH_TABLE_OOD); i++) {
+    for (int i = 0; i < most && rc == 0 && x->outside[i].task && (a->tables & KH_TABLE_OOD); i++) {
         const char *task = x->outside[i].task, *dir;
         rc = find_folder(a, task, "nothing is judged against its rows", &dir, err);
         if (rc == 0 && dir && !((*ood)[(*n)++] = print(a, "%s=%s", task, dir)))
@@ -251,14 +299,15 @@ static int find_outside(
     return rc;
 }
 
-/* Rows that several tables share are there once. In the fast preset samples and ablations are tried
- * on one task; weights on all, because few of its runs come to a second generation, where there are
+/* Rows that several tables share are there once. nth: of the tasks that are there. Weights are
+ * tried on all, because few runs of the fast preset come to a second generation, where there are
  * any. */
-static unsigned tables_of(const kh_repro_plan *a, const kh_variant *v, bool first) {
+static unsigned tables_of(const kh_repro_plan *a, const kh_variant *v, int nth) {
+    int tried = PRESETS[a->o.preset].n_tried;
     unsigned tables = v->tables & a->tables;
-    if (a->o.preset == KH_PRESET_FAST && !first)
+    if (tried > 0 && nth >= tried)
         tables &= KH_TABLE_MAIN | KH_TABLE_WEIGHTS;
-    return a->o.preset == KH_PRESET_FAST && v->slow ? 0 : tables;
+    return a->o.preset != KH_PRESET_PAPER && v->slow ? 0 : tables;
 }
 
 static int add_run(kh_repro_plan *a, const kh_planned *like, uint64_t seed, kh_err *err) {
@@ -271,31 +320,69 @@ static int add_run(kh_repro_plan *a, const kh_planned *like, uint64_t seed, kh_e
     return 0;
 }
 
-static int add_task(
-    kh_repro_plan *a, const kh_experiment *x, bool first, const bool *chosen, kh_err *err) {
-    bool fast = a->o.preset == KH_PRESET_FAST;
-    kh_planned r = { .on = x, .rows = a->o.rows >= 0 ? a->o.rows : fast ? FAST_ROWS : 0 };
+static int shots_of(const kh_repro_plan *a, int classes) {
+    int most = PRESETS[a->o.preset].train_rows;
+    if (a->o.shots >= 0)
+        return a->o.shots;
+    return most > 0 && classes * SHOTS > most ? most / classes : SHOTS;
+}
+
+/* What a grid is about comes before what it tries besides. */
+typedef enum stage { STAGE_MAIN, STAGE_REST, N_STAGE } stage;
+
+typedef struct round {
+    uint64_t seed;
+    stage stage;
+    int nth; /* of the tasks that are there */
+} round;
+
+static int add_methods(
+    kh_repro_plan *a, const kh_planned *like, const round *at, const bool *chosen, kh_err *err) {
+    int rc = 0;
+    for (int i = 0; i < N_VARIANT && rc == 0; i++) {
+        kh_planned r = *like;
+        const kh_method *m;
+        r.variant = &VARIANTS[i];
+        r.tables = chosen[i] ? tables_of(a, r.variant, at->nth) : 0;
+        r.weight *= r.variant->weight;
+        if (!r.tables || ((r.tables & KH_TABLE_MAIN) != 0) != (at->stage == STAGE_MAIN))
+            continue;
+        /* Prompts that are many, or of no table of rows from elsewhere, are not asked about them.
+         */
+        if (a->o.preset == KH_PRESET_STANDARD && !(r.tables & KH_TABLE_OOD))
+            r.n_ood = 0;
+        if (kh_method_find(&m, r.variant->method, NULL) != 0)
+            rc = miss(
+                a, print(a, "%s: this keyhole has no method of that name", r.variant->name), err);
+        else
+            rc = add_run(a, &r, at->seed, err);
+    }
+    return rc;
+}
+
+static int add_task(kh_repro_plan *a, const kh_experiment *x, const round *at, const bool *chosen,
+    bool *there, kh_err *err) {
+    kh_planned r = { .on = x, .rows = a->o.rows >= 0 ? a->o.rows : PRESETS[a->o.preset].rows };
     int rc = find_folder(a, x->task, "its columns are empty", &r.data, err);
+    *there = r.data;
     if (rc != 0 || !r.data)
         return rc;
     rc = find_outside(a, x, &r.ood, &r.n_ood, err);
     const kh_task *task;
     int classes = rc == 0 && kh_task_open(&task, x->task, NULL) == 0 ? task->n_label : 2;
-    r.shots = a->o.shots >= 0                       ? a->o.shots
-        : fast && classes * SHOTS > FAST_TRAIN_ROWS ? FAST_TRAIN_ROWS / classes
-                                                    : SHOTS;
-    for (int i = 0; i < N_VARIANT && rc == 0; i++) {
-        r.variant = &VARIANTS[i];
-        r.tables = chosen[i] ? tables_of(a, r.variant, first) : 0;
-        r.weight = (double)r.variant->weight * classes;
-        const kh_method *m;
-        if (r.tables && kh_method_find(&m, r.variant->method, NULL) != 0) {
-            rc = miss(
-                a, print(a, "%s: this keyhole has no method of that name", r.variant->name), err);
-            continue;
-        }
-        for (int s = 0; s < a->n_seed && r.tables && rc == 0; s++)
-            rc = add_run(a, &r, a->seed[s], err);
+    r.shots = shots_of(a, classes);
+    r.weight = classes;
+    return rc == 0 ? add_methods(a, &r, at, chosen, err) : rc;
+}
+
+static int add_round(
+    kh_repro_plan *a, round at, const bool *tasks, const bool *variants, kh_err *err) {
+    int rc = 0;
+    for (int i = 0; i < N_EXPERIMENT && rc == 0; i++) {
+        bool there = false;
+        if (tasks[i])
+            rc = add_task(a, &EXPERIMENTS[i], &at, variants, &there, err);
+        at.nth += there;
     }
     return rc;
 }
@@ -318,13 +405,9 @@ int kh_repro_plan_make(kh_repro_plan *a, const kh_repro_plan_opts *o, kh_err *er
             o->data);
     for (int i = 0; i < N_TABLE && rc == 0; i++)
         a->tables |= tables[i] ? TABLES[i].bit : 0;
-    bool first = true;
-    for (int i = 0; i < N_EXPERIMENT && rc == 0; i++) {
-        int before = a->n;
-        if (tasks[i])
-            rc = add_task(a, &EXPERIMENTS[i], first, variants, err);
-        first &= a->n == before;
-    }
+    for (int s = 0; s < a->n_seed && rc == 0; s++)
+        for (stage at = STAGE_MAIN; at < N_STAGE && rc == 0; at++)
+            rc = add_round(a, (round){ a->seed[s], at, 0 }, tasks, variants, err);
     if (rc == 0 && a->n == 0)
         rc = kh_fail(err, KH_EMISSING, "nothing to run: %s",
             a->n_missing ? a->missing[0]
@@ -358,8 +441,21 @@ static int set_all(const kh_method *m, void *opts, const char *words, kh_err *er
     return rc;
 }
 
-int kh_repro_plan_options(
-    void **out, const kh_method **method, const kh_variant *v, kh_preset preset, kh_err *err) {
+/* As many candidates fewer as there are more rows, so that all of them fit into the budget. */
+static void fit_rows(const kh_method *m, void *opts, const char *name, int train_rows) {
+    const kh_opt *row = name ? kh_opts_find(m->opts, name, strlen(name)) : NULL;
+    if (!row || row->type != KH_OPT_INT || train_rows <= STANDARD_ROWS)
+        return;
+    int *value = (int *)(void *)((char *)opts + row->offset);
+    int less = *value * STANDARD_ROWS / train_rows;
+    *value = less > 1 ? less : 1;
+}
+
+int kh_repro_plan_options(void **out, const kh_method **method, const kh_variant *v,
+    kh_preset preset, int train_rows, kh_err *err) {
+    const char *const more[] = {
+        [KH_PRESET_PAPER] = NULL, [KH_PRESET_FAST] = v->fast, [KH_PRESET_STANDARD] = v->standard
+    };
     *out = NULL;
     int rc = kh_method_find(method, v->method, err);
     if (rc != 0)
@@ -372,8 +468,10 @@ int kh_repro_plan_options(
     if ((v->code || v->exact) && m->exact)
         m->exact(opts);
     rc = set_all(m, opts, v->set, err);
-    if (rc == 0 && preset == KH_PRESET_FAST)
-        rc = set_all(m, opts, v->fast, err);
+    if (rc == 0)
+        rc = set_all(m, opts, more[preset], err);
+    if (rc == 0 && preset == KH_PRESET_STANDARD)
+        fit_rows(m, opts, v->fit, train_rows);
     if (rc != 0)
         kh_repro_plan_options_free(opts, m);
     else

@@ -14,8 +14,23 @@
 #include "keyhole.h"
 #include "tune/method.h"
 
-#define KH_PRESETS "paper|fast"
-typedef enum kh_preset { KH_PRESET_PAPER, KH_PRESET_FAST } kh_preset;
+#define KH_PRESETS "paper|fast|standard"
+typedef enum kh_preset { KH_PRESET_PAPER, KH_PRESET_FAST, KH_PRESET_STANDARD } kh_preset;
+
+/* What a preset has, where the command line does not say otherwise. */
+typedef struct kh_preset_info {
+    const char *name;
+    int dim, slots;   /* of z and of the soft prompt */
+    int rows;         /* to judge on, of each set; 0: all */
+    int train_rows;   /* of all classes together, at most; 0: as many as the shots are */
+    int queries;      /* to tune, at most; 0: as the methods have it */
+    int n_outside;    /* sets from elsewhere that a task is judged against */
+    int n_tried;      /* tasks on which samples and ablations are tried; 0: all */
+    bool int8;        /* except where gradients are taken */
+    const char *note; /* for the page: what its numbers are worth; NULL: nothing to say */
+} kh_preset_info;
+
+const kh_preset_info *kh_preset_describe(kh_preset);
 
 /* Tables, as bits. */
 enum {
@@ -48,18 +63,19 @@ typedef struct kh_variant {
     bool paper; /* the paper has it */
     bool code;  /* the method's options are those of the published code */
     bool exact; /* everything is as in the published code, label words included: --paper-exact */
-    bool calibrated;  /* as keyhole does by default; the paper's methods are not */
-    bool slow;        /* left out of the fast preset */
-    const char *set;  /* options, "name=value name=value" */
-    const char *fast; /* more of them for the fast preset */
-    int candidates;   /* fast: stop before asking more than so many prompts about the train rows; 0:
-                         the options decide */
-    int weight;       /* rough cost, for the time left */
+    bool calibrated;      /* as keyhole does by default; the paper's methods are not */
+    bool slow;            /* of the paper preset only */
+    const char *set;      /* options, "name=value name=value" */
+    const char *fast;     /* more of them for the fast preset */
+    const char *standard; /* and for the standard one, with STANDARD_ROWS train rows */
+    const char *fit;      /* standard: the option that shrinks where there are more; NULL: none */
+    int candidates; /* fast: stop before asking more than so many prompts about the train rows; 0:
+                       the options decide */
+    int weight;     /* rough cost, for the time left */
 } kh_variant;
 
 const kh_variant *kh_variant_at(int i); /* NULL after the last */
-/* The most queries that tuning may take with so many train rows; 0: no limit. Many classes must not
- * take all the time. */
+/* The most queries that tuning may take with so many train rows; 0: no limit. */
 long long kh_variant_queries(const kh_variant *, kh_preset, int train_rows);
 
 typedef struct kh_foreign_set {
@@ -101,7 +117,8 @@ typedef struct kh_repro_plan_opts {
 typedef struct kh_repro_plan {
     kh_repro_plan_opts o;
     unsigned tables;
-    kh_planned *run; /* task after task, method after method, seed after seed */
+    kh_planned *run; /* seed after seed; first the main tables, task after task, then the rest: a
+                        grid that is stopped has whole tables of its first seeds */
     int n;
     size_t cap;
     const char **missing; /* [n_missing] a sentence each */
@@ -117,9 +134,10 @@ typedef struct kh_repro_plan {
 int kh_repro_plan_make(kh_repro_plan *out, const kh_repro_plan_opts *, kh_err *err);
 void kh_repro_plan_free(kh_repro_plan *);
 
-/* The method's options: a fresh struct (kh_repro_plan_options_free). */
-int kh_repro_plan_options(
-    void **opts, const kh_method **method, const kh_variant *, kh_preset, kh_err *err);
+/* The method's options for so many train rows (0: the fewest): a fresh struct
+ * (kh_repro_plan_options_free). */
+int kh_repro_plan_options(void **opts, const kh_method **method, const kh_variant *, kh_preset,
+    int train_rows, kh_err *err);
 void kh_repro_plan_options_free(void *opts, const kh_method *);
 
 #endif

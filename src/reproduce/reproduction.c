@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TASKS = 16, PAPER_SEEDS = 3 };
+enum { MAX_TASKS = 16, PAPER_SEEDS = 3, MAX_BACKBONES = 8 };
 
 /* What other methods are held against when their signs are compared with the paper's. */
 #define BASELINE "bbt"
@@ -161,14 +161,20 @@ static void put_grid(const writer *w, kh_grid *t) {
 }
 
 /* How a metric is shown: the first table counts in per cent. */
-static void add_value(kh_grid *t, double mean, double sd, bool percent) {
+static const char *value_text(double mean, double sd, bool percent, char *out, size_t n) {
     double scale = percent ? 100 : 1;
     if (isnan(mean))
-        kh_grid_add(t, "–");
+        snprintf(out, n, "–");
     else if (isnan(sd))
-        kh_grid_add(t, percent ? "%.1f" : "%.3f", scale * mean);
+        snprintf(out, n, percent ? "%.1f" : "%.3f", scale * mean);
     else
-        kh_grid_add(t, percent ? "%.1f ± %.1f" : "%.3f ± %.3f", scale * mean, scale * sd);
+        snprintf(out, n, percent ? "%.1f ± %.1f" : "%.3f ± %.3f", scale * mean, scale * sd);
+    return out;
+}
+
+static void add_value(kh_grid *t, double mean, double sd, bool percent) {
+    char text[64];
+    kh_grid_add(t, "%s", value_text(mean, sd, percent, text, sizeof text));
 }
 
 /* ----------------------------------------------------------------- methods x tasks, one metric */
@@ -200,6 +206,13 @@ static bool is_best(const kh_reproduction *r, const sheet *s, const kh_experimen
     return s->better != 0 && !isnan(mean) && fabs(mean - best) < 5e-7;
 }
 
+static const kh_variant *baseline(void) {
+    int i = 0;
+    while (strcmp(kh_variant_at(i)->name, BASELINE) != 0)
+        i++;
+    return kh_variant_at(i);
+}
+
 /* Which way a method differs from the baseline; 0 if by no more than the seeds do. */
 static int sign_of(double x, double base, double sd, double base_sd, int n) {
     double noise = sqrt((sd * sd + base_sd * base_sd) / (n > 0 ? n : 1));
@@ -208,26 +221,56 @@ static int sign_of(double x, double base, double sd, double base_sd, int n) {
     return x > base ? 1 : -1;
 }
 
-/* What the paper has in this place, on its two backbones, as the cell's second line. The cell has a
- * tone if method and baseline differ, by more than the seeds do, here and in the paper: agreement
- * is about the sign, since the level belongs to the model. ours, base: mean and deviation here. */
+/* A place of a table, here and in the paper. */
 typedef struct place {
-    const char *table, *method, *task, *ood, *score;
+    const char *table, *method, *task, *ood, *score; /* as the paper's; table NULL: it has none */
+    const kh_variant *variant;                       /* NULL: the lower bound */
+    const kh_experiment *on;                         /* NULL: the average over the tasks */
+    unsigned tables;                                 /* of the average */
+    const char *metric;
 } place;
 
-static void add_published(
-    const writer *w, kh_grid *t, const place *at, const double ours[2], const double base[2]) {
+/* Mean and deviation over seeds; a mean over tasks has no deviation. */
+static void measure(const kh_reproduction *r, const place *at, const kh_variant *v, double out[2]) {
+    out[1] = NAN;
+    if (at->on)
+        kh_reproduction_mean(r, v, at->on, at->metric, &out[0], &out[1]);
+    else
+        out[0] = average(r, v, at->tables, at->metric);
+}
+
+/* What the other backbones have in this place, a line each. */
+static void note_beside(const writer *w, kh_grid *t, const place *at) {
+    for (int i = 0; i < w->r->n_beside && at->variant; i++) {
+        double x[2];
+        char text[64];
+        measure(w->r->beside[i], at, at->variant, x);
+        kh_grid_note(t, 0, "%s",
+            value_text(x[0], x[1], strcmp(at->metric, "score") == 0, text, sizeof text));
+    }
+}
+
+/* What the paper has in this place, on its two backbones, as the cell's last line. The cell has a
+ * tone if method and baseline differ, by more than the seeds do, here and in the paper: agreement
+ * is about the sign, since the level belongs to the model. */
+static void note_published(const writer *w, kh_grid *t, const place *at) {
     static const char *const MODEL[] = { KH_PAPER_MODEL, KH_PAPER_MODEL_2 };
     const kh_published_value *p[2], *b;
+    if (!at->table)
+        return;
     for (int i = 0; i < 2; i++)
         p[i] = kh_published_find(
             w->r->published, MODEL[i], at->table, at->method, at->task, at->ood, at->score);
     b = kh_published_find(
         w->r->published, MODEL[0], at->table, BASELINE, at->task, at->ood, at->score);
     int seeds = w->r->a->n_seed, tone = 0;
-    if (p[0] && b)
+    if (p[0] && b && at->variant && at->on) {
+        double ours[2], base[2];
+        measure(w->r, at, at->variant, ours);
+        measure(w->r, at, baseline(), base);
         tone = sign_of(p[0]->value, b->value, p[0]->sd, b->sd, PAPER_SEEDS) *
             sign_of(ours[0], base[0], ours[1], base[1], seeds);
+    }
     const char *fmt = at->table[0] == '1' ? "%.1f" : "%.3f";
     char text[2][32] = { "", "" };
     for (int i = 0; i < 2; i++)
@@ -237,6 +280,17 @@ static void add_published(
         kh_grid_note(t, tone, "%s%s%s", text[0], p[1] ? " · " : "", text[1]);
 }
 
+/* A cell: here, the other backbones, the paper. */
+static void add_place(const writer *w, kh_grid *t, const place *at, bool best) {
+    double ours[2];
+    measure(w->r, at, at->variant, ours);
+    add_value(t, ours[0], ours[1], strcmp(at->metric, "score") == 0);
+    if (best)
+        kh_grid_strong(t);
+    note_beside(w, t, at);
+    note_published(w, t, at);
+}
+
 /* The row of what an oracle would reach, here and there. */
 static void add_lower_bound(
     const writer *w, const sheet *s, const kh_experiment *const *task, int n, kh_grid *t) {
@@ -244,28 +298,21 @@ static void add_lower_bound(
     kh_grid_add(t, "lower bound");
     for (int i = 0; i <= n; i++) {
         double mean = NAN, sd;
-        for (int k = 0; i < n && kh_variant_at(k) && isnan(mean); k++)
-            if (strcmp(kh_variant_at(k)->name, BASELINE) == 0)
-                kh_reproduction_mean(w->r, kh_variant_at(k), task[i], "aurrrc_oracle", &mean, &sd);
+        if (i < n)
+            kh_reproduction_mean(w->r, baseline(), task[i], "aurrrc_oracle", &mean, &sd);
         sum += i < n ? mean : 0;
-        place at = { s->published, "lower-bound", i < n ? task[i]->task : "average", NULL, NULL };
+        place at = { .table = s->published,
+            .method = "lower-bound",
+            .task = i < n ? task[i]->task : "average" };
         add_value(t, i < n ? mean : sum / n, NAN, false);
-        add_published(w, t, &at, (double[]){ NAN, NAN }, (double[]){ NAN, NAN });
+        note_published(w, t, &at);
     }
-}
-
-static const kh_variant *baseline(void) {
-    int i = 0;
-    while (strcmp(kh_variant_at(i)->name, BASELINE) != 0)
-        i++;
-    return kh_variant_at(i);
 }
 
 static void put_sheet(const writer *w, const sheet *s) {
     const kh_experiment *task[MAX_TASKS];
     int n = tasks_of(w->r, s->table, task);
     kh_grid t = { .caption = s->caption, .n_col = n + 2, .n_left = 1 };
-    bool percent = strcmp(s->metric, "score") == 0;
     kh_grid_add(&t, "method");
     for (int i = 0; i < n; i++)
         kh_grid_add(&t, "%s", task[i]->task);
@@ -276,18 +323,11 @@ static void put_sheet(const writer *w, const sheet *s) {
             continue;
         kh_grid_add(&t, "%s", v->title);
         for (int i = 0; i <= n; i++) {
-            double ours[2] = { NAN, NAN }, base[2] = { NAN, NAN };
-            if (i < n) {
-                kh_reproduction_mean(w->r, v, task[i], s->metric, &ours[0], &ours[1]);
-                kh_reproduction_mean(w->r, baseline(), task[i], s->metric, &base[0], &base[1]);
-            } else
-                ours[0] = average(w->r, v, s->table, s->metric);
-            add_value(&t, ours[0], ours[1], percent);
-            if (is_best(w->r, s, i < n ? task[i] : NULL, ours[0]))
-                kh_grid_strong(&t);
-            place at = { s->published, v->name, i < n ? task[i]->task : "average", NULL, s->score };
-            if (s->published)
-                add_published(w, &t, &at, ours, base);
+            place at = { s->published, v->name, i < n ? task[i]->task : "average", NULL, s->score,
+                v, i < n ? task[i] : NULL, s->table, s->metric };
+            double ours[2];
+            measure(w->r, &at, v, ours);
+            add_place(w, &t, &at, is_best(w->r, s, at.on, ours[0]));
         }
     }
     if (s->bound)
@@ -341,14 +381,10 @@ static void put_ood(
         kh_grid_add(&t, "%s", v->title);
         for (int i = 0; i < n_pair; i++) {
             char name[128];
-            double ours[2], base[2];
             snprintf(name, sizeof name, "ood.%s.%s.%s", pair[i].task, score, metric);
-            kh_reproduction_mean(w->r, v, pair[i].on, name, &ours[0], &ours[1]);
-            kh_reproduction_mean(w->r, baseline(), pair[i].on, name, &base[0], &base[1]);
-            add_value(&t, ours[0], ours[1], false);
-            place at = { "4", v->name, pair[i].on->task, pair[i].task, score };
-            if (known)
-                add_published(w, &t, &at, ours, base);
+            place at = { known ? "4" : NULL, v->name, pair[i].on->task, pair[i].task, score, v,
+                pair[i].on, 0, name };
+            add_place(w, &t, &at, false);
         }
     }
     kh_grid_add(&t, known ? "lower bound" : "");
@@ -358,10 +394,12 @@ static void put_ood(
         snprintf(name, sizeof name, "ood.%s.%s.aurrrc_oracle", pair[i].task, score);
         for (int k = 0; kh_variant_at(k) && isnan(mean) && known; k++)
             kh_reproduction_mean(w->r, kh_variant_at(k), pair[i].on, name, &mean, &sd);
-        place at = { "4", "lower-bound", pair[i].on->task, pair[i].task, NULL };
+        place at = {
+            .table = "4", .method = "lower-bound", .task = pair[i].on->task, .ood = pair[i].task
+        };
         if (known) {
             add_value(&t, mean, NAN, false);
-            add_published(w, &t, &at, (double[]){ NAN, NAN }, (double[]){ NAN, NAN });
+            note_published(w, &t, &at);
         } else
             kh_grid_add(&t, "%s", "");
     }
@@ -659,41 +697,99 @@ static int put_reach(const writer *w, kh_err *err) {
     return rc;
 }
 
-static void put_finding(const writer *w, const kh_finding *f, int number) {
+/* ------------------------------------------------------------------------------- the questions */
+
+/* The name of a backbone: the last part of its path. */
+static const char *short_name(const char *model) {
+    const char *at = strrchr(model, '/');
+    return at && at[1] ? at + 1 : model;
+}
+
+/* All backbones: [0] is the page's own. */
+typedef struct answers {
+    kh_finding f[1 + MAX_BACKBONES][KH_QUESTIONS];
+    const char *model[1 + MAX_BACKBONES];
+    int n;
+} answers;
+
+static int answer_all(const writer *w, answers *a, kh_err *err) {
+    int rc = kh_questions_answer(w->r, a->f[0], err);
+    a->model[0] = short_name(w->r->model);
+    for (a->n = 1; a->n <= w->r->n_beside && a->n <= MAX_BACKBONES && rc == 0; a->n++) {
+        const kh_reproduction *r = w->r->beside[a->n - 1];
+        a->model[a->n] = short_name(r->model);
+        rc = kh_questions_answer(r, a->f[a->n], err);
+    }
+    return rc;
+}
+
+/* What is asked, what the paper says, and yes, no or cannot tell for every backbone. */
+static void put_verdicts(const writer *w, const answers *a) {
+    static const char *const SAID[] = { "no", "cannot tell", "yes" };
+    kh_grid t = { .n_col = 2 + a->n, .n_left = 2 };
+    kh_grid_add(&t, "question");
+    kh_grid_add(&t, "the paper");
+    for (int k = 0; k < a->n; k++)
+        kh_grid_add(&t, "%s", a->model[k]);
+    for (int i = 0; i < KH_QUESTIONS; i++) {
+        const kh_finding *f = &a->f[0][i];
+        kh_grid_add(&t, "%d. %s", i + 1, f->question);
+        kh_grid_add(&t, "%s", f->paper ? f->paper : "does not ask this");
+        for (int k = 0; k < a->n; k++) {
+            kh_grid_add(&t, "%s", SAID[a->f[k][i].agrees + 1]);
+            kh_grid_tone(&t, a->f[k][i].agrees);
+        }
+    }
+    heading(w, 2, "The six questions");
+    para(w,
+        "Yes: as the paper has it, here too; no: otherwise; both only if an interval of 95 %% says "
+        "so. The sentences below have the intervals.");
+    put_grid(w, &t);
+}
+
+static void put_finding(const writer *w, const answers *a, int i) {
     static const char *const HOW[] = { "Not so here.", "Here it cannot be told.",
         "So it is here." };
+    const kh_finding *f = &a->f[0][i];
     char title[160];
-    snprintf(title, sizeof title, "%d. %s", number, f->question);
+    snprintf(title, sizeof title, "%d. %s", i + 1, f->question);
     heading(w, 3, title);
     if (f->paper)
         para(w, "The paper: %s. %s %s", f->paper, HOW[f->agrees + 1], f->text);
     else
         para(w, "The paper does not ask this. %s", f->text);
+    for (int k = 1; k < a->n; k++)
+        para(w, "%s: %s %s", a->model[k], HOW[a->f[k][i].agrees + 1], a->f[k][i].text);
 }
 
-/* What does not agree comes first. */
-static int put_questions(const writer *w, kh_err *err) {
-    kh_finding f[KH_QUESTIONS];
-    int rc = kh_questions_answer(w->r, f, err), against = 0;
+/* After the verdicts, what does not agree comes first. */
+static void put_findings(const writer *w, const answers *a) {
+    int against = 0, answered = 0;
+    put_verdicts(w, a);
     heading(w, 2, "What the paper found and we do not");
-    for (int i = 0; i < KH_QUESTIONS; i++)
-        if (f[i].agrees < 0) {
-            put_finding(w, &f[i], i + 1);
-            against++;
-        }
-    int answered = 0;
-    for (int i = 0; i < KH_QUESTIONS; i++)
-        answered += f[i].agrees != 0;
+    for (int i = 0; i < KH_QUESTIONS; i++) {
+        bool not_so = a->f[0][i].paper && a->f[0][i].agrees < 0;
+        if (not_so)
+            put_finding(w, a, i);
+        against += not_so;
+        answered += a->f[0][i].paper && a->f[0][i].agrees != 0;
+    }
     if (!against)
         para(w,
             answered ? "None of the questions below was answered otherwise than in the paper."
                      : "None of the questions below could be answered by these runs.");
     heading(w, 2, "The other questions");
     for (int i = 0; i < KH_QUESTIONS; i++)
-        if (f[i].agrees >= 0)
-            put_finding(w, &f[i], i + 1);
-    if (against == KH_QUESTIONS)
-        para(w, "There are none left.");
+        if (!a->f[0][i].paper || a->f[0][i].agrees >= 0)
+            put_finding(w, a, i);
+}
+
+static int put_questions(const writer *w, kh_err *err) {
+    answers *a = kh_calloc(1, sizeof *a);
+    int rc = a ? answer_all(w, a, err) : kh_fail_memory(err);
+    if (rc == 0)
+        put_findings(w, a);
+    kh_free(a);
     return rc;
 }
 
@@ -721,11 +817,30 @@ static void put_missing(const writer *w) {
         kh_grid_free(&t);
 }
 
+static int count_done(const kh_reproduction *r) {
+    int done = 0;
+    for (int i = 0; i < r->a->n; i++)
+        done += r->outcome[i].done;
+    return done;
+}
+
+/* Which line of a cell is whose. */
+static void put_legend(const writer *w) {
+    const kh_reproduction *r = w->r;
+    for (int i = 0; i < r->n_beside; i++)
+        para(w, "Line %d of a cell is %s: %d of %d runs are done.", i + 2,
+            short_name(r->beside[i]->model), count_done(r->beside[i]), r->a->n);
+    para(w,
+        "The %s line of a cell is what the paper has there, on RoBERTa-large and, after the "
+        "dot, on BERT-large. What should carry over to another model is the order of the methods, "
+        "not the level: a cell is coloured if its method differs from BBT by more than the seeds "
+        "do, both here and on RoBERTa-large; blue if the sign is the same, red if it is not. "
+        "--published FILE adds numbers (doc/reproduce.md).",
+        r->n_beside ? "last" : "second");
+}
+
 static void put_head(const writer *w) {
     const kh_repro_plan *a = w->r->a;
-    int done = 0;
-    for (int i = 0; i < a->n; i++)
-        done += w->r->outcome[i].done;
     if (w->format == KH_GRID_HTML)
         kh_buf_printf(w->out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
@@ -746,20 +861,11 @@ static void put_head(const writer *w) {
         "Model: %s. Preset: %s. Seeds: %s. %d of %d runs are done. Numbers are mean ± standard "
         "deviation over seeds; the best "
         "of a column is bold.",
-        w->r->model, a->o.preset == KH_PRESET_FAST ? "fast" : "paper", seeds.data ? seeds.data : "",
-        done, a->n);
+        w->r->model, kh_preset_describe(a->o.preset)->name, seeds.data ? seeds.data : "",
+        count_done(w->r), a->n);
     kh_buf_free(&seeds);
-    if (a->o.preset == KH_PRESET_FAST)
-        para(w,
-            "The fast preset has far smaller budgets than the paper and judges on fewer rows: it "
-            "shows that all works, and its "
-            "numbers say little about the paper's.");
-    para(w,
-        "The second line of a cell is what the paper has there, on RoBERTa-large and, after the "
-        "dot, on BERT-large. What should carry over to another model is the order of the methods, "
-        "not the level: a cell is coloured if its method differs from BBT by more than the seeds "
-        "do, both here and on RoBERTa-large; blue if the sign is the same, red if it is not. "
-        "--published FILE adds numbers (doc/reproduce.md).");
+    if (kh_preset_describe(a->o.preset)->note)
+        para(w, "%s", kh_preset_describe(a->o.preset)->note);
 }
 
 int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf *out, kh_err *err) {
@@ -796,6 +902,8 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
     };
     put_head(&w);
     int rc = put_questions(&w, err);
+    heading(&w, 2, "How to read the tables");
+    put_legend(&w);
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
         if (!(r->a->tables & PARTS[i].table))
             continue;
@@ -817,11 +925,9 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
     put_ranks(&w);
     heading(&w, 2, "Significance");
     para(&w,
-        "First method minus second, by a paired bootstrap over the rows of all seeds (%d "
-        "resamples): 95 %% intervals and "
-        "two-sided p; bold where p is below 0.05. Rows of different seeds count as different rows, "
-        "and no correction is made for "
-        "the number of tests.",
+        "First method minus second, by a paired bootstrap over seeds and, for each seed, rows (%d "
+        "resamples): 95 %% intervals; bold where zero is outside. No correction is made for the "
+        "number of tests.",
         r->n_resample);
     if (rc == 0)
         rc = put_significance(&w, err);

@@ -50,12 +50,25 @@ typedef struct kh_outcome {
     const char *why; /* of a run that failed, borrowed; NULL: it has not been tried */
 } kh_outcome;
 
+/* What the grid in OUT was made with, for pages that show it beside others: OUT/grid.json. */
+#define KH_BACKBONE_NAME "grid.json"
+typedef struct kh_backbone {
+    char *model, *common; /* common: as for kh_planned_state */
+} kh_backbone;
+
+/* Free it, failed ones too. */
+int kh_backbone_read(kh_backbone *out, const char *dir, kh_err *err);
+int kh_backbone_write(const char *dir, const char *model, const char *common, kh_err *err);
+void kh_backbone_free(kh_backbone *);
+
 typedef struct kh_reproduction {
     const kh_repro_plan *a;
     const kh_published *published;
     const char *runs, *model;
-    int n_resample;      /* of the paired bootstrap */
-    kh_outcome *outcome; /* [a->n] */
+    int n_resample;                              /* of the paired bootstrap */
+    kh_outcome *outcome;                         /* [a->n] */
+    const struct kh_reproduction *const *beside; /* [n_beside] other models, same plan; borrowed */
+    int n_beside;
 } kh_reproduction;
 
 /* common: as for kh_planned_state. Free it, failed ones too. */
