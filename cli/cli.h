@@ -22,11 +22,18 @@ typedef struct cli_variant {
         void *opts); /* changes the defaults if the preset flag is given; NULL: does not */
 } cli_variant;
 
+/* What the parser leaves of a variant's options: filled in the variant's own struct, and as the
+ * user gave them, "name=value", for those who pass them on by name. */
+typedef struct cli_chosen {
+    void *opts;
+    const char *const *set; /* ends in NULL; the later of two counts */
+} cli_chosen;
+
 typedef struct cli_variants {
     const char
         *option; /* whose value is the name of a variant: a text of the command's own options */
     const char *preset; /* a flag of the command that changes the variant's defaults; NULL: none */
-    size_t offset; /* of the void * in the command's options that will point to the variant's */
+    size_t offset;      /* of the cli_chosen in the command's options */
     bool (*at)(int i, cli_variant *out); /* variant number i; false after the last */
     const char *standard; /* the variant if none is named; NULL: there are no options of one then */
 } cli_variants;

@@ -18,7 +18,7 @@ static const char *const PROBLEMS[] = { "linear-gaussian", "signs", "two-moons" 
 typedef struct bench_opts {
     int problem, dim, max_queries;
     const char *method, *samples_out;
-    void *method_opts;
+    cli_chosen method_opts;
     uint64_t seed, problem_seed;
     bool paper_exact, trace, json;
 } bench_opts;
@@ -140,7 +140,7 @@ static int take_samples(bench *b, kh_err *err) {
 static int run_method(bench *b, kh_err *err) {
     const kh_sampler *m = find_method(b->o->method);
     if (m == &reference) {
-        b->n = ((const exact_opts *)b->o->method_opts)->samples;
+        b->n = ((const exact_opts *)b->o->method_opts.opts)->samples;
         b->theta = kh_malloc((size_t)b->n * (size_t)b->o->dim * sizeof *b->theta);
         if (!b->theta)
             return kh_fail_memory(err);
@@ -150,7 +150,7 @@ static int run_method(bench *b, kh_err *err) {
     }
     if (m->steps)
         kh_toy_carry_noise(b->toy);
-    int rc = m->run(&b->out, b->sim, b->o->method_opts, b->o->seed, &b->watch, err);
+    int rc = m->run(&b->out, b->sim, b->o->method_opts.opts, b->o->seed, &b->watch, err);
     return rc == 0 ? take_samples(b, err) : rc;
 }
 

@@ -368,7 +368,7 @@ static int open_all(demo *d, kh_err *err) {
     if (rc == 0 && !path)
         rc = kh_fail_memory(err);
     if (rc == 0)
-        rc = cli_open_log(path, &d->log, err);
+        rc = kh_file_open_log(path, &d->log, err);
     kh_free(path);
     return rc;
 }

@@ -27,7 +27,7 @@
 
 typedef struct tune_opts {
     const char *method, *model, *task, *data, *out, *features;
-    void *method_opts;
+    cli_chosen method_opts;
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
@@ -129,36 +129,9 @@ typedef struct tune {
     kh_posterior *posterior;
     kh_run *run;
     cli_monitor watch;
-    FILE *log;
-    bool log_failed;
 } tune;
 
-/* ----------------------------------------------------------------------- log, progress, Ctrl-C */
-
-static int log_open(tune *u, kh_err *err) {
-    char *path = kh_path_join(u->o->out, "log.txt");
-    int rc = path ? cli_open_log(path, &u->log, err) : kh_fail_memory(err);
-    kh_free(path);
-    return rc;
-}
-
-/* The file is made with the first line, so that a run that is refused leaves none. */
-static void record(void *user, const char *line) {
-    tune *u = user;
-    if (!u->log && !u->log_failed)
-        u->log_failed = log_open(u, NULL) != 0;
-    if (u->log)
-        u->log_failed |= fprintf(u->log, "%s\n", line) < 0 || fflush(u->log) != 0;
-}
-
-static int log_close(tune *u, bool wanted, kh_err *err) {
-    int rc = !u->log && !u->log_failed && wanted ? log_open(u, err) : 0;
-    bool bad = u->log_failed | (u->log && fclose(u->log) != 0);
-    u->log = NULL;
-    return rc != 0 ? rc
-        : bad      ? kh_fail(err, KH_EIO, "%s/log.txt: cannot write; is the disk full?", u->o->out)
-                   : 0;
-}
+/* ---------------------------------------------------------------------------- progress, Ctrl-C */
 
 /* Before each piece of a question: draws the bar, and stops when a signal has come. */
 static int between_pieces(void *user) {
@@ -501,7 +474,7 @@ static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
     return rc;
 }
 
-static int run_method(tune *u, const kh_method *m, kh_err *err) {
+static int run_method(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
     kh_hooks hooks = { .progress = cli_monitor_progress, .log = cli_hooks.log, .user = &u->watch };
@@ -515,7 +488,6 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .max_seconds = o->max_seconds,
         .groups = o->groups,
         .hooks = &hooks,
-        .record = record,
         .user = u,
         .model = u->model,
         .data = u->data,
@@ -524,11 +496,8 @@ static int run_method(tune *u, const kh_method *m, kh_err *err) {
         .run = u->run,
         .forecast = on_forecast };
     cli_monitor_signals();
-    int rc = kh_method_run(
-        &u->posterior, m, o->method_opts, u->plm, &u->task, u->split.train, u->split.dev, &t, err);
-    int closed = log_close(u, rc == 0, rc == 0 ? err : NULL);
-    if (rc == 0)
-        rc = closed;
+    int rc = kh_tune(&u->posterior, o->method, o->method_opts.set, u->plm, &u->task, u->split.train,
+        u->split.dev, &t, err);
     if (rc == KH_STOPPED)
         return o->dry ? rc : say_interrupted(u, err);
     if (rc == 0)
@@ -564,7 +533,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     if (rc == 0)
         rc = open_all(&u, m, err);
     if (rc == 0)
-        rc = run_method(&u, m, err);
+        rc = run_method(&u, err);
     if (rc == 0)
         rc = judge(&u, err);
     if (rc == 0)

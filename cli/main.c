@@ -180,7 +180,8 @@ typedef struct parsed {
     void *opts;
     cli_variant variant; /* name NULL: none */
     void *variant_opts;
-    bool named; /* the variant was named, not the standard one */
+    kh_strings set; /* its options as they were given, in memory of their own; then NULL */
+    bool named;     /* the variant was named, not the standard one */
     common_opts common;
     char **args; /* positional ones, moved to the front of argv */
     int n_args;
@@ -240,7 +241,32 @@ static int choose_variant(parsed *p, char **argv, int argc, kh_err *err) {
     kh_opts_init(p->variant.opts, p->variant_opts);
     if (v->preset && p->variant.preset && peek(v->preset, true, argv, argc))
         p->variant.preset(p->variant_opts);
-    memcpy((char *)p->opts + v->offset, &p->variant_opts, sizeof p->variant_opts);
+    return 0;
+}
+
+/* Tells the command what was found for its variant. */
+static int hand_over_variant(parsed *p, kh_err *err) {
+    if (!p->variant_opts)
+        return 0;
+    if (!kh_strings_add(&p->set, NULL))
+        return kh_fail_memory(err);
+    cli_chosen chosen = { p->variant_opts, p->set.item };
+    memcpy((char *)p->opts + p->cmd->variants->offset, &chosen, sizeof chosen);
+    return 0;
+}
+
+/* Sets an option; one of the variant is also noted as "name=value". */
+static int set_option(parsed *p, const kh_opt *row, void *into, const char *value, kh_err *err) {
+    int rc = kh_opts_set(row, into, value, err);
+    if (rc != 0 || into != p->variant_opts)
+        return rc;
+    size_t n = strlen(row->name) + strlen(value) + 2;
+    char *word = kh_malloc(n);
+    if (!word || !kh_strings_add(&p->set, word)) {
+        kh_free(word);
+        return kh_fail_memory(err);
+    }
+    snprintf(word, n, "%s=%s", row->name, value);
     return 0;
 }
 
@@ -307,10 +333,10 @@ static int parse_option(parsed *p, char **argv, int argc, int *i, kh_err *err) {
             return kh_fail(err, CLI_USAGE, "--%s needs a value: %s", row->name, row->arg);
         value = argv[++*i];
     }
-    int rc = kh_opts_set(row, into, value, err);
+    int rc = set_option(p, row, into, value, err);
     while (
         rc == 0 && row->type == KH_OPT_LIST && !equals && *i + 1 < argc && !is_option(argv[*i + 1]))
-        rc = kh_opts_set(row, into, argv[++*i], err);
+        rc = set_option(p, row, into, argv[++*i], err);
     if (rc == KH_EARG && err)
         err->code = rc = CLI_USAGE;
     return rc;
@@ -390,6 +416,8 @@ int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) 
     }
     if (rc == 0)
         rc = check_complete(&p, err);
+    if (rc == 0)
+        rc = hand_over_variant(&p, err);
     if (rc != 0)
         goto done;
     kh_threads_set(p.common.threads);
@@ -402,6 +430,9 @@ done:
     if (p.variant_opts)
         kh_opts_free(p.variant.opts, p.variant_opts);
     kh_opts_free(cmd->opts, p.opts);
+    for (int i = 0; i < p.set.n; i++)
+        kh_free((void *)p.set.item[i]);
+    kh_free(p.set.item);
     kh_free(p.variant_opts);
     kh_free(p.opts);
     return rc;

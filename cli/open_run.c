@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "plm/http.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,18 +63,4 @@ void cli_run_free(cli_run *r) {
     if (!r->shared)
         kh_plm_close(r->plm);
     kh_posterior_free(r->posterior);
-}
-
-int cli_open_log(const char *path, FILE **out, kh_err *err) {
-    int fd;
-    *out = NULL;
-    unlink(path);
-    int rc = kh_file_open_own(path, O_WRONLY | O_CREAT | O_EXCL, &fd, err);
-    if (rc != 0)
-        return rc;
-    if (!(*out = fdopen(fd, "w"))) {
-        close(fd);
-        return kh_fail_memory(err);
-    }
-    return 0;
 }

@@ -4,8 +4,6 @@
 
 #include "cli.h"
 
-#include <stdio.h>
-
 /* The words of --precision. */
 #define CLI_RUN_PRECISIONS "as-tuned|f32|bf16|int8|auto"
 
@@ -25,9 +23,5 @@ int cli_run_open(cli_run *, const char *dir, const char *model, int precision, k
 int cli_run_read(cli_run *, const char *dir, kh_err *err);
 int cli_run_box(cli_run *, const char *model, int precision, kh_err *err);
 void cli_run_free(cli_run *);
-
-/* A log in a run folder, begun anew: whatever stands under the name is removed first, a link that
- * leads elsewhere among it. */
-int cli_open_log(const char *path, FILE **out, kh_err *err);
 
 #endif

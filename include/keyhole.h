@@ -1312,7 +1312,7 @@ typedef struct kh_run_opts {
 } kh_run_opts;
 
 /* Takes hold of the folder, which is made if it is not there. kh_tune, given the run, does the
- * rest. */
+ * rest: the journal, and log.txt with a line for each generation. */
 KH_API int kh_run_open(kh_run **out, const char *dir, const kh_run_opts *, kh_err *err);
 /* The results are saved: the run is done. */
 KH_API int kh_run_finish(kh_run *, kh_err *err);

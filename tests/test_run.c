@@ -34,7 +34,7 @@ static int open_all(void **state) {
 
 static void clear(void) {
     static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm",
-        "run.lock", "posterior.json", "posterior.safetensors", NULL };
+        "run.lock", "log.txt", "posterior.json", "posterior.safetensors", NULL };
     tiny_remove(dir, FILES);
 }
 
@@ -160,6 +160,17 @@ typedef struct result {
     long long queries, asked; /* asked: without those that the journal answered */
 } result;
 
+/* log.txt has the lines that the caller was told, however often the run was interrupted. */
+static void check_log(const attempt *a) {
+    kh_buf log;
+    char *path = kh_path_join(dir, "log.txt");
+    assert_int_equal(kh_file_read(path, 1 << 20, &log, NULL), 0);
+    assert_int_equal(log.len, a->lines.len);
+    assert_memory_equal(log.data, a->lines.data, log.len);
+    kh_buf_free(&log);
+    kh_free(path);
+}
+
 static result result_of(attempt *a) {
     result r = { .lines = kh_buf_init(KH_BUF_MAX),
         .queries = a->used.queries,
@@ -169,6 +180,7 @@ static result result_of(attempt *a) {
     assert_int_equal(kh_file_read(json, 1 << 20, &r.json, NULL), 0);
     assert_int_equal(kh_file_read(samples, 1 << 20, &r.samples, NULL), 0);
     kh_buf_bytes(&r.lines, a->lines.data, a->lines.len);
+    check_log(a);
     kh_free(json);
     kh_free(samples);
     return r;

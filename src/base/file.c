@@ -201,6 +201,20 @@ int kh_file_open_own(const char *path, int flags, int *out, kh_err *err) {
     return rc;
 }
 
+int kh_file_open_log(const char *path, FILE **out, kh_err *err) {
+    int fd;
+    *out = NULL;
+    unlink(path);
+    int rc = kh_file_open_own(path, O_WRONLY | O_CREAT | O_EXCL, &fd, err);
+    if (rc != 0)
+        return rc;
+    if (!(*out = fdopen(fd, "w"))) {
+        close(fd);
+        return kh_fail_memory(err);
+    }
+    return 0;
+}
+
 int kh_file_writer_put(kh_file_writer *w, const void *bytes, size_t n, kh_err *err) {
     const char *at = bytes;
     while (n > 0) {

@@ -5,6 +5,8 @@
 #include "base/buf.h"
 #include "keyhole.h"
 
+#include <stdio.h>
+
 /* Reads a regular file of at most `max` bytes into *out (initialised here; free it with
  * kh_buf_free, also on failure). */
 int kh_file_read(const char *path, size_t max, kh_buf *out, kh_err *err);
@@ -27,6 +29,9 @@ int kh_file_writer_close(kh_file_writer *, bool keep, kh_err *err);
 /* Opens a file that is written in place, such as a log or a lock: flags are open's. A link, a pipe
  * and a second name of another file are refused before anything is cut or written. */
 int kh_file_open_own(const char *path, int flags, int *fd, kh_err *err);
+/* A log, begun anew: whatever stands under the name is removed first, a link that leads elsewhere
+ * among it. */
+int kh_file_open_log(const char *path, FILE **out, kh_err *err);
 
 bool kh_file_exists(const char *path); /* a regular file */
 /* Exactly n bytes of an open file, from byte `from` on; a file that ends before is an error. `path`

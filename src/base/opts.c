@@ -89,11 +89,11 @@ static int set_choice(const kh_opt *row, int *out, const char *value, kh_err *er
     }
 }
 
-static int add_string(kh_strings *list, const char *value, kh_err *err) {
+bool kh_strings_add(kh_strings *list, const char *value) {
     if (!kh_grow(&list->item, &list->cap, (size_t)list->n + 1, sizeof *list->item))
-        return kh_fail_memory(err);
+        return false;
     list->item[list->n++] = value;
-    return 0;
+    return true;
 }
 
 int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err) {
@@ -105,7 +105,7 @@ int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err) {
     case KH_OPT_NUMBER: return set_number(row, out, value, err);
     case KH_OPT_TEXT: *(const char **)out = value; return 0;
     case KH_OPT_CHOICE: return set_choice(row, out, value, err);
-    case KH_OPT_LIST: return add_string(out, value, err);
+    case KH_OPT_LIST: return kh_strings_add(out, value) ? 0 : kh_fail_memory(err);
     }
     return kh_fail(err, KH_EARG, "--%s has no type", row->name);
 }

@@ -41,6 +41,9 @@ typedef struct kh_opt {
 void kh_opts_init(const kh_opt *table, void *opts);
 void kh_opts_free(const kh_opt *table, void *opts);
 
+/* Adds to the end, borrowed; false: out of memory. */
+bool kh_strings_add(kh_strings *, const char *value);
+
 /* The row called name (n bytes), or NULL. */
 const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n);
 

@@ -85,13 +85,55 @@ struct kh_run {
     bool careful; /* commits wait for the disk */
 
     int n_generation;
-    kh_buf columns; /* of the view "log": names of facts, each with a newline after it */
+    kh_buf columns;  /* of the view "log": names of facts, each with a newline after it */
+    FILE *log;       /* log.txt; NULL before the first line */
+    kh_err unlogged; /* what went wrong with it first */
 };
 
 static double wall(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ------------------------------------------------------------------------------------- log.txt */
+
+/* The lines of the journal's generations for people and their tools: what is told here is what the
+ * table holds. A resumed run writes the file from its beginning, as it passes all generations
+ * again, so that it is the same as if nobody had interrupted it. */
+
+static int log_open(kh_run *r, kh_err *err) {
+    char *path = kh_path_join(r->dir, "log.txt");
+    int rc = path ? kh_file_open_log(path, &r->log, err) : kh_fail_memory(err);
+    kh_free(path);
+    return rc;
+}
+
+static void log_failed(kh_run *r) {
+    kh_fail(&r->unlogged, KH_EIO, "%s/log.txt: cannot write; is the disk full?", r->dir);
+}
+
+/* The file is made with the first line, so that a run that is refused leaves none. A failure is
+ * told at the end: the journal has the line too. */
+static void log_line(kh_run *r, const char *line) {
+    if (r->unlogged.code || (!r->log && log_open(r, &r->unlogged) != 0))
+        return;
+    if (fprintf(r->log, "%s\n", line) < 0 || fflush(r->log) != 0)
+        log_failed(r);
+}
+
+static void log_close(kh_run *r) {
+    if (r->log && fclose(r->log) != 0 && !r->unlogged.code)
+        log_failed(r);
+    r->log = NULL;
+}
+
+/* A run that has come to its end has a log, if only an empty one. */
+static int log_finish(kh_run *r, kh_err *err) {
+    if (!r->log && !r->unlogged.code)
+        log_open(r, &r->unlogged);
+    log_close(r);
+    return r->unlogged.code ? kh_fail(err, r->unlogged.code, "%s", r->unlogged.msg) : 0;
 }
 
 /* --------------------------------------------------------------------------------- open, close */
@@ -163,6 +205,7 @@ void kh_run_close(kh_run *r) {
     for (int i = 0; i < N_STATEMENT; i++)
         sqlite3_finalize(r->stmt[i]);
     kh_journal_close(&r->j);
+    log_close(r);
     kh_lock_release(&r->lock);
     if (r->made && !r->begun && r->dir)
         rmdir(r->dir);
@@ -612,6 +655,7 @@ void kh_run_generation(kh_run *r, const char *phase, long done, long total, cons
             facts.data);
     if (rc == 0 && fresh)
         rc = make_view(r, &r->failed);
+    log_line(r, line);
     r->n_generation++;
     kh_buf_free(&facts);
 }
@@ -651,6 +695,8 @@ static int report_lines(
         kh_buf facts = kh_buf_init(1 << 16);
         facts_of(r, text ? text : "", &facts); /* the view has columns for these already */
         kh_buf_free(&facts);
+        if (text)
+            log_line(r, text);
         if (line && text)
             line(user, text);
         rc = 0;
@@ -732,7 +778,8 @@ int kh_run_end(kh_run *r, const kh_run_result *result, const kh_err *why, kh_err
                             : write_result(r, result, err);
     } else if (rc == 0)
         rc = write_end(r, why->code == KH_STOPPED ? "interrupted" : "failed", why->msg, err);
-    return settle(r, rc, err);
+    rc = settle(r, rc, err);
+    return rc == 0 && result ? log_finish(r, err) : rc;
 }
 
 int kh_run_finish(kh_run *r, kh_err *err) {

@@ -60,8 +60,9 @@ double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
 /* Queries a second, from what the journal holds of earlier processes; 0: nothing yet. */
 double kh_run_rate(const kh_run *);
 
-/* Generations count from 0 in the order of these calls. A failure is told by the next answer or by
- * kh_run_end. */
+/* One line of key=value pairs, for the journal and for log.txt: both are told here and nowhere
+ * else. Generations count from 0 in the order of these calls. A failure is told by the next answer
+ * or by kh_run_end. */
 void kh_run_generation(kh_run *, const char *phase, long done, long total, const char *line);
 void kh_run_event(kh_run *, const char *what, const char *text);
 
