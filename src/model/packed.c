@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { PACK_FLOATS = 1 << 20 }; /* 4 MB of floats: enough for one call of pack to be worth it */
+
 static kh_precision resolve(kh_precision p, const kh_kernels *k) {
     if (p != KH_PRECISION_AUTO)
         return p;
@@ -33,27 +35,35 @@ void kh_dense_free(kh_dense *d) {
     *d = (kh_dense){ 0 };
 }
 
+/* Rows of a matrix that are expanded at a time, in whole panels: a whole one would be many times
+ * what it is packed into (262 MB for the vocabulary of a small Llama). */
+static int rows_at_once(const kh_engine *e, int k, int n) {
+    int columns = e->kernels->columns, panels = PACK_FLOATS / columns / k;
+    int rows = panels > 0 ? panels * columns : columns;
+    return rows < n ? rows : n;
+}
+
 bool kh_dense_pack(kh_engine *e, kh_precision precision, kh_dense *d, const kh_tensor *w[2],
     const kh_tensor *b[2]) {
-    int parts = w[1] ? 2 : 1;
+    int parts = w[1] ? 2 : 1, rows = w[0]->rows, step = rows_at_once(e, w[0]->cols, rows * parts);
     bool biased = b[0] && b[0]->data;
     d->k = w[0]->cols;
-    d->n = w[0]->rows * parts;
+    d->n = rows * parts;
     d->precision = precision;
     d->w = kh_aligned(kh_packed_bytes(e->kernels, precision, d->k, d->n));
     d->bias = biased ? kh_aligned((size_t)d->n * sizeof *d->bias) : NULL;
-    float *all = kh_aligned((size_t)d->n * (size_t)d->k * sizeof *all);
-    bool ok = d->w && (d->bias || !biased) && all;
-    for (int p = 0; ok && p < parts; p++) {
-        for (int r = 0; r < w[p]->rows; r++)
-            kh_tensor_row(
-                w[p], r, all + ((size_t)p * (size_t)w[p]->rows + (size_t)r) * (size_t)d->k);
-        if (biased)
-            kh_tensor_row(b[p], 0, d->bias + p * w[p]->rows);
+    float *piece = kh_aligned((size_t)step * (size_t)d->k * sizeof *piece);
+    bool ok = d->w && (d->bias || !biased) && piece;
+    for (int p = 0; ok && biased && p < parts; p++)
+        kh_tensor_row(b[p], 0, d->bias + p * rows);
+    for (int at = 0; ok && at < d->n; at += step) {
+        int many = d->n - at < step ? d->n - at : step;
+        for (int r = 0; r < many; r++)
+            kh_tensor_row(w[(at + r) / rows], (at + r) % rows, piece + (size_t)r * (size_t)d->k);
+        e->kernels->pack(precision, piece, d->k, many,
+            (char *)d->w + kh_packed_bytes(e->kernels, precision, d->k, at));
     }
-    if (ok)
-        e->kernels->pack(precision, all, d->k, d->n, d->w);
-    kh_free(all);
+    kh_free(piece);
     return ok;
 }
 
