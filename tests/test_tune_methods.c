@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "posterior/posterior.h"
 #include "tune/method.h"
+#include "tune/tuning.h"
 
 #include <math.h>
 
@@ -301,6 +302,30 @@ static void a_time_budget_ends_the_run(void **state) {
     kh_posterior_free(p);
 }
 
+/* A hundred queries in a hundred seconds: what would end after the limit is not begun, and what the
+ * end of the run will ask counts. */
+static void a_time_budget_looks_ahead(void **state) {
+    (void)state;
+    static const struct {
+        long long queries, reserve;
+        double limit;
+        const char *stopped;
+    } CASES[] = { { 40, 0, 150, "" }, { 40, 5, 150, "" },
+        { 60, 0, 150, "the next generation would exceed the budget of 150 seconds" },
+        { 40, 15, 150, "the next generation would exceed the budget of 150 seconds" },
+        { 0, 0, 99, "the budget of 99 seconds is used up" }, { 1000, 0, 0, "" } };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        kh_tune_opts o = { .max_seconds = CASES[i].limit };
+        kh_tuning t = { .plm = plm, .o = &o, .reserve = CASES[i].reserve };
+        kh_tuning_begin(&t);
+        t.start.queries -= 100;
+        t.started -= 100;
+        assert_true(kh_tuning_may(&t, CASES[i].queries, false)); /* nothing to return yet */
+        assert_int_equal(kh_tuning_may(&t, CASES[i].queries, true), CASES[i].stopped[0] == '\0');
+        assert_string_equal(t.stopped, CASES[i].stopped);
+    }
+}
+
 static int stop_at_three(void *user, const kh_progress *p) {
     (void)user;
     assert_string_equal(p->phase, "elbo");
@@ -497,6 +522,7 @@ int main(void) {
         cmocka_unit_test(every_injection_mode_works),
         cmocka_unit_test(a_query_budget_is_never_exceeded),
         cmocka_unit_test(a_time_budget_ends_the_run),
+        cmocka_unit_test(a_time_budget_looks_ahead),
         cmocka_unit_test(progress_may_stop_the_run),
         cmocka_unit_test(reasons_are_reported),
         cmocka_unit_test(bad_input_is_refused_before_any_query),

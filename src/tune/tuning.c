@@ -43,6 +43,20 @@ bool kh_tuning_interrupted(const kh_tuning *t) {
     return cache && cache->stop(cache->self);
 }
 
+/* Seconds that so many queries will take, by what those before them took. */
+static double seconds_for(const kh_tuning *t, long long queries) {
+    long long asked = kh_tuning_queries(t);
+    return asked > 0 ? kh_tuning_seconds(t) / (double)asked * (double)queries : 0;
+}
+
+static void look_at_clock(kh_tuning *t, long long queries) {
+    double limit = t->o->max_seconds, now = kh_tuning_seconds(t);
+    if (now >= limit)
+        kh_tuning_stop(t, "the budget of %g seconds is used up", limit);
+    else if (now + seconds_for(t, queries + t->reserve) > limit)
+        kh_tuning_stop(t, "the next generation would exceed the budget of %g seconds", limit);
+}
+
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     const kh_tune_opts *o = t->o;
     if (t->stopped[0])
@@ -50,9 +64,8 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries + t->reserve > o->max_queries)
         kh_tuning_stop(
             t, "the next generation would exceed the budget of %lld queries", o->max_queries);
-    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)) &&
-        kh_tuning_seconds(t) >= o->max_seconds)
-        kh_tuning_stop(t, "the budget of %g seconds is used up", o->max_seconds);
+    else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)))
+        look_at_clock(t, queries);
     return !t->stopped[0];
 }
 

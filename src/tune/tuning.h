@@ -45,7 +45,8 @@ double kh_tuning_seconds(
     const kh_tuning *); /* worked since the start, by this process and those before it */
 
 /* Whether `queries` more, of the next generation, are within the budget; if not, t->stopped says
- * so. The clock is looked at only when something is there to return (`have`). */
+ * so. The clock is looked at only when something is there to return (`have`); they take as long as
+ * those before them did, and so does what the end of the run will ask. */
 bool kh_tuning_may(kh_tuning *, long long queries, bool have);
 /* Whether the caller wants the run to be left as it is, to be resumed: for methods that compute
  * long without asking. */
