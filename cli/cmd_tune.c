@@ -120,6 +120,7 @@ static const cli_variants methods = { "method", "paper-exact", offsetof(tune_opt
 typedef struct tune {
     tune_opts *o;
     char *model, *data, *out; /* from the root; the run's name */
+    char *system;             /* what the model's chat format says first */
     bool made;                /* the task was made from the labels */
     cli_judged judged;
     const kh_task *opened; /* the task as it was read or made, */
@@ -288,9 +289,11 @@ static int find_chat(tune *u, kh_err *err) {
     const kh_chat *chat;
     if (kh_is_url(u->o->model))
         return kh_fail(err, CLI_USAGE, "--chat needs the folder of the model, not a service");
-    int rc = kh_chat_find(&chat, u->o->model, err);
-    if (rc == 0)
+    int rc = kh_chat_find(&chat, &u->system, u->o->model, err);
+    if (rc == 0) {
         u->task.chat = chat->name;
+        u->task.chat_system = u->system;
+    }
     return rc;
 }
 
@@ -540,6 +543,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
         rc = print_summary(&u, err);
     cli_judged_free(&u.judged);
     kh_free(u.model);
+    kh_free(u.system);
     kh_free(u.data);
     kh_free(u.out);
     kh_run_close(u.run);

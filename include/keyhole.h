@@ -261,7 +261,9 @@ typedef struct kh_task {
      */
     const char *next_plain, *next_soft;
     const char *chat; /* the chat format that these are wrapped in, see data/chat.h; NULL: none */
-    bool mean;        /* words of several tokens count by the mean of their log-probabilities */
+    const char *chat_system; /* what the model's format says before the first message; NULL: nothing
+                              */
+    bool mean; /* words of several tokens count by the mean of their log-probabilities */
     const kh_label *label;
     int n_label;
     kh_metric metric;

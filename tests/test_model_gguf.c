@@ -3,6 +3,7 @@
 #include "gguf_file.h"
 #include "same_weights.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "data/chat.h"
 
@@ -132,7 +133,9 @@ static void chat_formats(void **state) {
         const char *path = test_file("chat.gguf", g.byte, g.n);
         const kh_chat *chat;
         kh_err err;
-        int rc = kh_chat_find(&chat, path, &err);
+        char *system;
+        int rc = kh_chat_find(&chat, &system, path, &err);
+        kh_free(system);
         assert_int_equal(rc == 0, cases[i].name != NULL);
         if (rc == 0)
             assert_string_equal(chat->name, cases[i].name);

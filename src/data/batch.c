@@ -7,6 +7,9 @@
  *
  *     front  [slots]  piece  [masks]  piece  back
  *
+ * A chat's markup is encoded as one with the piece that it stands beside, as Hugging Face's library
+ * does with the text that a chat template gives; it writes the start token itself, or none.
+ *
  * A row that is too long is filled in again with less of its texts: `keep` characters of each at
  * most. The largest keep that fits is found by doubling and halving, because the tokens of a text
  * cannot be counted without encoding it. */
@@ -18,6 +21,7 @@
 #include "data/chat.h"
 #include "data/task.h"
 #include "data/template.h"
+#include "text/tokenizer.h"
 #include "text/unicode.h"
 
 #include <limits.h>
@@ -26,12 +30,13 @@
 
 enum { FIRST_SLOT = 1000 }; /* the published code's slots hold vocabulary ids 1000, 1001, ... */
 enum { CHUNK_ROWS = 32 };   /* rows that one thread takes at a time */
-enum { MAX_ITEMS = 5 };     /* mask and slots, and pieces of text around them */
+enum { MAX_ITEMS = 7 };     /* mask and slots, pieces of text around them, and a chat's two ends */
 
 typedef struct item {
     enum { ITEM_TEXT, ITEM_MASK, ITEM_SLOTS } kind;
     int from, to;                 /* text: parts of the template */
     bool strip_left, strip_right; /* text: the neighbour takes the white space on this side */
+    bool front, back;             /* text: the chat's markup stands on this side */
 } item;
 
 /* What is the same for all rows. */
@@ -43,9 +48,10 @@ typedef struct plan {
     kh_template template;
     item item[MAX_ITEMS];
     int n_item;
-    kh_ids frame;   /* of the empty text */
-    int n_front;    /* how much of it stands in front */
-    kh_ids chat[2]; /* in a chat: what stands before a message, and between it and the answer */
+    kh_ids frame;        /* of the empty text */
+    int n_front;         /* how much of it stands in front */
+    const kh_chat *chat; /* NULL: none */
+    kh_buf chat_front;   /* what stands before a chat's message */
     int32_t mask_id;
     int32_t *slot; /* [o->n_slot] */
     int most_masks;
@@ -106,15 +112,45 @@ static int find_frame(plan *p, kh_err *err) {
     return rc;
 }
 
+/* The markup in front of a message. A chat has no frame: it writes its own start. */
 static int find_chat(plan *p, kh_err *err) {
-    const kh_chat *c = p->task->chat && p->o->next ? kh_chat_named(p->task->chat) : NULL;
-    if (!p->task->chat || !p->o->next)
+    const kh_task *task = p->task;
+    if (!task->chat || !p->o->next)
         return 0;
+    const kh_chat *c = p->chat = kh_chat_named(task->chat);
     if (!c)
         return kh_fail(err, KH_EUNSUPPORTED, "task \"%s\": the chat format \"%s\" is not known",
-            p->task->name, p->task->chat);
-    int rc = kh_tokenizer_encode(p->tok, c->front, strlen(c->front), 0, &p->chat[0], err);
-    return rc ? rc : kh_tokenizer_encode(p->tok, c->back, strlen(c->back), 0, &p->chat[1], err);
+            task->name, task->chat);
+    const char *bos = kh_tokenizer_token(p->tok, kh_tokenizer_special(p->tok, KH_TOKEN_BOS));
+    if (c->bos && bos)
+        kh_buf_text(&p->chat_front, bos);
+    if (c->system[0] && task->chat_system)
+        kh_buf_printf(&p->chat_front, "%s%s%s", c->system[0], task->chat_system, c->system[1]);
+    kh_buf_text(&p->chat_front, c->front);
+    p->frame.n = p->n_front = 0;
+    return kh_buf_failed(&p->chat_front) ? kh_fail_memory(err) : 0;
+}
+
+/* The text at a place of the items: the one that is there, or a new, empty one. */
+static item *text_at(plan *p, int at, bool there) {
+    if (!there) {
+        memmove(&p->item[at + 1], &p->item[at], (size_t)(p->n_item++ - at) * sizeof *p->item);
+        p->item[at] = (item){ .kind = ITEM_TEXT };
+    }
+    return &p->item[at];
+}
+
+/* Gives the markup of a chat to the texts beside it: the first one, and the last before the answer.
+ */
+static void wrap_items(plan *p) {
+    item *first = text_at(p, 0, p->item[0].kind == ITEM_TEXT);
+    first->front = true;
+    first->strip_left = p->chat->trim;
+    int mask = 0;
+    while (p->item[mask].kind != ITEM_MASK)
+        mask++;
+    bool there = p->item[mask - 1].kind == ITEM_TEXT;
+    text_at(p, there ? mask - 1 : mask, there)->back = true;
 }
 
 static int find_slots(plan *p, kh_err *err) {
@@ -245,9 +281,13 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
         const char *text = s->text.data;
         size_t n = it->strip_right ? without_space_behind(text, s->text.len) : s->text.len;
         size_t skip = it->strip_left ? space_in_front(text, n) : 0;
-        int rc = n > skip
-            ? kh_tokenizer_encode(p->tok, text + skip, n - skip, KH_ENCODE_PLAIN, &s->ids, err)
-            : 0;
+        skip = skip < n ? skip : n;
+        int rc = 0;
+        if (it->front || it->back)
+            rc = kh_tokenizer_encode_between(p->tok, it->front ? p->chat_front.data : "",
+                n > skip ? text + skip : "", n - skip, it->back ? p->chat->back : "", &s->ids, err);
+        else if (n > skip)
+            rc = kh_tokenizer_encode(p->tok, text + skip, n - skip, KH_ENCODE_PLAIN, &s->ids, err);
         if (rc != 0)
             return rc;
         s->end[i] = s->ids.n;
@@ -257,7 +297,7 @@ static int encode_pieces(const plan *p, const kh_row *row, size_t keep, scratch 
 
 /* The length of the row's longest sequence. */
 static long sequence_length(const plan *p, const scratch *s) {
-    return (long)p->frame.n + p->chat[0].n + p->chat[1].n + p->o->n_slot + s->ids.n + p->most_masks;
+    return (long)p->frame.n + p->o->n_slot + s->ids.n + p->most_masks;
 }
 
 /* Fills s with the most of the row's texts that fits; nothing of them always does. */
@@ -304,7 +344,7 @@ static int check_order(const plan *p, kh_err *err) {
 /* Appends the sequence with n_mask masks to out; `next`: what stands in front of them. */
 static int assemble(
     const plan *p, const scratch *s, int n_mask, kh_ids *out, int *mask, int *slot, kh_err *err) {
-    int need = p->frame.n + p->chat[0].n + p->chat[1].n + p->o->n_slot + s->ids.n + n_mask;
+    int need = p->frame.n + p->o->n_slot + s->ids.n + n_mask;
     if (out->n > INT_MAX - need)
         return kh_fail(err, KH_ELIMIT, "rows of more than %d tokens together", INT_MAX);
     if (!kh_grow(&out->id, &out->cap, (size_t)out->n + (size_t)need, sizeof *out->id))
@@ -319,8 +359,6 @@ static int assemble(
     }
     for (int i = 0; i < p->n_front; i++)
         *at++ = p->frame.id[i];
-    for (int i = 0; i < p->chat[0].n; i++)
-        *at++ = p->chat[0].id[i];
     for (int i = 0; i < p->n_item; i++)
         switch (p->item[i].kind) {
         case ITEM_TEXT:
@@ -328,8 +366,6 @@ static int assemble(
                 *at++ = s->ids.id[k];
             break;
         case ITEM_MASK:
-            for (int k = 0; k < p->chat[1].n; k++)
-                *at++ = p->chat[1].id[k];
             *mask = (int)(at - start);
             if (p->o->next) {
                 out->n += *mask;
@@ -521,6 +557,7 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
         .task = task,
         .words = words,
         .o = opts,
+        .chat_front = kh_buf_init(KH_BUF_MAX),
         .mask_id = kh_tokenizer_special(tok, KH_TOKEN_MASK) };
     bool soft = opts->n_slot > 0 && opts->placement == KH_SLOTS_TEMPLATE;
     batch_memory *m = kh_calloc(1, sizeof *m);
@@ -544,16 +581,16 @@ int kh_batch_encode(kh_batch **out, const kh_tokenizer *tok, const kh_task *task
         if (opts->n_slot > 0 && opts->placement == KH_SLOTS_AFTER)
             put_slots_after(&p.template);
         find_items(&p);
+        if (p.chat)
+            wrap_items(&p);
         rc = check_order(&p, err);
     }
-    if (rc == 0) {
+    if (rc == 0)
         rc = check_room(&p, err);
-    }
     if (rc == 0)
         rc = encode_rows(m, &p, rows, n, err);
     kh_ids_free(&p.frame);
-    kh_ids_free(&p.chat[0]);
-    kh_ids_free(&p.chat[1]);
+    kh_buf_free(&p.chat_front);
     kh_free(p.slot);
     if (rc == 0) {
         m->batch.memory = m;

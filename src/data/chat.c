@@ -14,13 +14,16 @@
 
 /* Marks are looked for in this order: Zephyr's would also be found in longer ones. */
 static const kh_chat table[] = {
-    { "chatml", "<|im_start|>", "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n" },
-    { "llama3", "<|start_header_id|>", "<|start_header_id|>user<|end_header_id|>\n\n",
-        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" },
-    { "gemma", "<start_of_turn>", "<start_of_turn>user\n",
-        "<end_of_turn>\n<start_of_turn>model\n" },
-    { "zephyr", "<|user|>", "<|user|>\n", "</s>\n<|assistant|>\n" },
-    { "llama2", "[INST]", "[INST] ", " [/INST]" },
+    { "chatml", "<|im_start|>", false, false, { "<|im_start|>system\n", "<|im_end|>\n" },
+        "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n", { "\n", "" } },
+    { "llama3", "<|start_header_id|>", true, true, { NULL },
+        "<|start_header_id|>user<|end_header_id|>\n\n",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", { "\n\n", "" } },
+    { "gemma", "<start_of_turn>", true, true, { NULL }, "<start_of_turn>user\n",
+        "<end_of_turn>\n<start_of_turn>model\n", { "\n", "" } },
+    { "zephyr", "<|user|>", false, false, { NULL }, "<|user|>\n", "</s>\n<|assistant|>\n",
+        { "\n", "" } },
+    { "llama2", "[INST]", true, true, { NULL }, "[INST] ", " [/INST]", { "]", " " } },
 };
 enum { N_CHATS = sizeof table / sizeof *table, FILE_MAX = 1 << 22 };
 
@@ -81,10 +84,39 @@ static int read_config(json_t **root, const char *path, kh_err *err) {
     return rc;
 }
 
-int kh_chat_find(const kh_chat **out, const char *model, kh_err *err) {
+/* A line break as a template has it in its strings: itself, or written as \n. Where the text goes
+ * on behind what is there of `lines`, or NULL. */
+static const char *after_lines(const char *at, const char *lines) {
+    for (; *lines; lines++)
+        if (*at == *lines)
+            at++;
+        else if (*lines == '\n' && at[0] == '\\' && at[1] == 'n')
+            at += 2;
+        else
+            return NULL;
+    return at;
+}
+
+/* The message that a template writes where none is given: plain text between the two marks. Quotes,
+ * braces or a backslash between them belong to a program, and what it computes is not this. */
+static int find_system(char **out, const kh_chat *c, const char *template, kh_err *err) {
+    *out = NULL;
+    for (const char *at = template; c->system[0] && *at; at++) {
+        const char *text = after_lines(at, c->system[0]);
+        size_t n = text ? strcspn(text, "'\"{}\\<") : 0;
+        if (n == 0 || !after_lines(text + n, c->system[1]))
+            continue;
+        *out = kh_strndup(text, n);
+        return *out ? 0 : kh_fail_memory(err);
+    }
+    return 0;
+}
+
+int kh_chat_find(const kh_chat **out, char **system, const char *model, kh_err *err) {
     char *path;
     json_t *root = NULL;
     *out = NULL;
+    *system = NULL;
     int rc = kh_place_model(&path, model, err);
     if (rc == 0)
         rc = read_config(&root, path, err);
@@ -97,6 +129,8 @@ int kh_chat_find(const kh_chat **out, const char *model, kh_err *err) {
             *out = &table[i];
     if (rc == 0 && !*out)
         rc = unknown(path, err);
+    if (rc == 0)
+        rc = find_system(system, *out, text, err);
     json_decref(root);
     kh_free(path);
     return rc;

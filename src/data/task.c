@@ -7,8 +7,8 @@
  * "words": ["great"] } ], "metric": "accuracy" }
  *
  * with "soft_template" and "newline_escape" if needed, and for models that continue texts
- * "decoder_template" and "decoder_soft_template", which end with {mask}, "chat" and "word_score".
- * One template is enough: a template with
+ * "decoder_template" and "decoder_soft_template", which end with {mask}, "chat", "chat_system"
+ * and "word_score". One template is enough: a template with
  * {prompt} is the soft one, and the plain one is it without {prompt} and the space after; otherwise
  * the soft one is "{prompt} . " and the template.
  *
@@ -304,14 +304,16 @@ static int read_next(task_reader *r, const char *key, const char *s, bool soft, 
     return keep(r, s, soft ? &r->m->task.next_soft : &r->m->task.next_plain, err);
 }
 
-/* "decoder_template", "decoder_soft_template", "chat" and "word_score". */
+/* "decoder_template", "decoder_soft_template", "chat", "chat_system" and "word_score". */
 static int read_continuation(task_reader *r, const json_t *root, kh_err *err) {
-    const char *plain = NULL, *soft = NULL, *chat = NULL, *score = "sum";
+    const char *plain = NULL, *soft = NULL, *chat = NULL, *system = NULL, *score = "sum";
     int rc = kh_json_string_opt(root, "decoder_template", &plain, r->file, err);
     if (rc == 0)
         rc = kh_json_string_opt(root, "decoder_soft_template", &soft, r->file, err);
     if (rc == 0)
         rc = kh_json_string_opt(root, "chat", &chat, r->file, err);
+    if (rc == 0)
+        rc = kh_json_string_opt(root, "chat_system", &system, r->file, err);
     if (rc == 0)
         rc = kh_json_string_opt(root, "word_score", &score, r->file, err);
     if (rc == 0 && plain)
@@ -330,6 +332,8 @@ static int read_continuation(task_reader *r, const json_t *root, kh_err *err) {
         rc = kh_fail(err, KH_EFORMAT, "%s: the chat format \"%.40s\" is not known", r->file, chat);
     if (rc == 0 && chat)
         rc = keep(r, chat, &r->m->task.chat, err);
+    if (rc == 0 && system)
+        rc = keep(r, system, &r->m->task.chat_system, err);
     r->m->task.mean = strcmp(score, "mean") == 0;
     if (rc == 0 && !r->m->task.mean && strcmp(score, "sum") != 0)
         rc = kh_fail(
@@ -413,8 +417,8 @@ static int read_variants(task_reader *r, const json_t *root, kh_err *err) {
 
 static int read_task(task_reader *r, const json_t *root, kh_err *err) {
     static const char *const known[] = { "name", "template", "soft_template", "labels", "metric",
-        "newline_escape", "decoder_template", "decoder_soft_template", "chat", "word_score",
-        "variants", NULL };
+        "newline_escape", "decoder_template", "decoder_soft_template", "chat", "chat_system",
+        "word_score", "variants", NULL };
     const char *name;
     if (!json_is_object(root))
         return kh_fail(err, KH_EFORMAT, "%s: a task file must hold one JSON object", r->file);
@@ -544,6 +548,8 @@ void kh_task_json(const kh_task *t, kh_buf *out) {
     }
     if (t->chat)
         put_pair(out, "chat", t->chat);
+    if (t->chat && t->chat_system)
+        put_pair(out, "chat_system", t->chat_system);
     if (t->mean)
         put_pair(out, "word_score", "mean");
     kh_buf_text(out, "  \"labels\": [\n");

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/map.h"
+#include "data/chat.h"
 #include "keyhole.h"
 
 #include <stdlib.h>
@@ -47,13 +48,13 @@ static int encode_behind(const kh_tokenizer *tok, const char *before, const char
 }
 
 static int encode_word(words_memory *m, const kh_tokenizer *tok, const char *text, bool exact,
-    bool chat, kh_word *out, kh_err *err) {
+    const kh_chat *chat, kh_word *out, kh_err *err) {
     kh_ids ids = { 0 };
     int rc;
     if (exact)
         rc = kh_tokenizer_encode(tok, text, strlen(text), KH_ENCODE_PLAIN, &ids, err);
-    else if (chat) /* an answer begins on a line of its own */
-        rc = encode_behind(tok, "\n", "", text, &ids, err);
+    else if (chat)
+        rc = encode_behind(tok, chat->lead[0], chat->lead[1], text, &ids, err);
     else
         rc = encode_behind(tok, "a", " ", text, &ids, err);
     if (rc != 0)
@@ -150,6 +151,7 @@ int kh_words_new(
     w->n_label = task->n_label;
     w->paper_exact = paper_exact;
     w->mean = task->mean;
+    const kh_chat *chat = task->chat ? kh_chat_named(task->chat) : NULL;
     int n = 0, rc = 0;
     for (int k = 0; k < task->n_label; k++)
         n += task->label[k].n_word;
@@ -161,7 +163,7 @@ int kh_words_new(
         for (int i = 0; i < task->label[k].n_word && rc == 0; i++) {
             word[w->n_word].label = k;
             rc = encode_word(
-                m, tok, task->label[k].word[i], paper_exact, task->chat, &word[w->n_word++], err);
+                m, tok, task->label[k].word[i], paper_exact, chat, &word[w->n_word++], err);
         }
     if (rc == 0)
         rc = mark_clashes(word, n, err);

@@ -105,8 +105,8 @@ static size_t after_spaces(space_run *run, const char *s, size_t n, size_t at) {
 
 /* Cuts one piece at the members of the trie. What a token took by rstrip is still searched for the
  * next token, as in the library that we follow; a token found there goes back behind it. */
-static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, const kh_piece *from,
-    bool plain, kh_err *err) {
+static int split_piece(
+    const kh_added *a, const kh_trie *trie, kh_pieces *p, const kh_piece *from, kh_err *err) {
     const char *s = p->text + from->at;
     size_t n = from->len, done = 0, at = 0;
     space_run run = { 1, 0 };
@@ -116,8 +116,11 @@ static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, con
         const kh_added_token *t = &a->token[m.value];
         size_t start = m.start, end = m.end;
         at = m.end;
-        if (plain && t->special)
+        if (t->special && start < from->plain_to && end > from->plain_from) {
+            if (end > from->plain_to) /* what follows the plain part may hold a token of its own */
+                at = from->plain_to;
             continue;
+        }
         if (t->single_word) {
             size_t before = start > 0 ? kh_char_before(s, start) : 0;
             if (is_word_at(s + before, start - before) || is_word_at(s + end, n - end))
@@ -136,15 +139,33 @@ static int split_piece(const kh_added *a, const kh_trie *trie, kh_pieces *p, con
     return rc ? rc : kh_pieces_cut(p, from, done, n, err);
 }
 
-static int split_pieces(
-    const kh_added *a, const kh_trie *trie, kh_pieces *p, bool plain, kh_err *err) {
+static int split_pieces(const kh_added *a, const kh_trie *trie, kh_pieces *p, kh_err *err) {
     int rc = 0;
     if (trie->n_edge == 0)
         return 0;
     for (int i = 0; i < p->n && rc == 0; i++)
         rc = p->list[i].id >= 0 ? kh_pieces_keep(p, &p->list[i], err)
-                                : split_piece(a, trie, p, &p->list[i], plain, err);
+                                : split_piece(a, trie, p, &p->list[i], err);
     kh_pieces_swap(p);
+    return rc;
+}
+
+/* Where the plain part of a piece stands in the normalized one: behind all that comes of what is in
+ * front of it, and before all that comes of what is behind it. */
+static int normalize_plain(const kh_chain *normalizers, const char *s, const kh_piece *from,
+    kh_norm *norm, size_t *before, size_t *behind, kh_err *err) {
+    int rc = 0;
+    *before = *behind = 0;
+    if (from->plain_from > 0) {
+        kh_norm_start(norm, s, from->plain_from, from->first);
+        rc = kh_chain_run(normalizers, norm, err);
+        *before = norm->n;
+    }
+    if (rc == 0 && from->plain_to < from->len) {
+        kh_norm_start(norm, s + from->plain_to, from->len - from->plain_to, 0);
+        rc = kh_chain_run(normalizers, norm, err);
+        *behind = norm->n;
+    }
     return rc;
 }
 
@@ -154,9 +175,16 @@ static int normalize_pieces(const kh_chain *normalizers, kh_pieces *p, kh_norm *
     int rc = 0;
     for (int i = 0; i < p->n && rc == 0; i++) {
         kh_piece to = p->list[i];
+        size_t before = 0, behind = 0;
+        if (to.plain_from < to.plain_to)
+            rc = normalize_plain(normalizers, p->text + to.at, &to, norm, &before, &behind, err);
         kh_norm_start(norm, p->text + to.at, to.len, to.first);
-        if (to.id < 0)
+        if (to.id < 0 && rc == 0)
             rc = kh_chain_run(normalizers, norm, err);
+        if (to.plain_from < to.plain_to) {
+            to.plain_from = (uint32_t)(before < norm->n ? before : norm->n);
+            to.plain_to = (uint32_t)(behind < norm->n ? norm->n - behind : 0);
+        }
         to.at = (uint32_t)out->len;
         to.len = (uint32_t)norm->n;
         to.first = (uint32_t)norm->first;
@@ -170,10 +198,10 @@ static int normalize_pieces(const kh_chain *normalizers, kh_pieces *p, kh_norm *
     return rc ? rc : kh_pieces_end_text(p, err);
 }
 
-int kh_added_split(const kh_added *a, const kh_chain *normalizers, kh_pieces *p, kh_norm *norm,
-    bool plain, kh_err *err) {
-    int rc = split_pieces(a, &a->raw, p, plain, err);
+int kh_added_split(
+    const kh_added *a, const kh_chain *normalizers, kh_pieces *p, kh_norm *norm, kh_err *err) {
+    int rc = split_pieces(a, &a->raw, p, err);
     if (rc == 0 && normalizers->n > 0)
         rc = normalize_pieces(normalizers, p, norm, err);
-    return rc ? rc : split_pieces(a, &a->normalized, p, plain, err);
+    return rc ? rc : split_pieces(a, &a->normalized, p, err);
 }

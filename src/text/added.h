@@ -40,9 +40,9 @@ void kh_added_free(kh_added *);
 const kh_added_token *kh_added_find(const kh_added *, const char *content, size_t n); /* or NULL */
 const kh_added_token *kh_added_by_id(const kh_added *, int32_t id);                   /* or NULL */
 
-/* Takes a fresh kh_pieces through both searches and the normalizers. plain: special tokens are not
- * recognised. */
+/* Takes a fresh kh_pieces through both searches and the normalizers. Special tokens are not
+ * recognised where they touch what a piece has that is plain. */
 int kh_added_split(
-    const kh_added *, const kh_chain *normalizers, kh_pieces *, kh_norm *, bool plain, kh_err *err);
+    const kh_added *, const kh_chain *normalizers, kh_pieces *, kh_norm *, kh_err *err);
 
 #endif

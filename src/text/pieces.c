@@ -56,6 +56,13 @@ int kh_pieces_keep(kh_pieces *p, const kh_piece *piece, kh_err *err) {
     return 0;
 }
 
+/* A place of a piece, in the part of it from start to end. */
+static uint32_t within(uint32_t place, size_t start, size_t end) {
+    if (place <= start)
+        return 0;
+    return (uint32_t)((place < end ? place : end) - start);
+}
+
 int kh_pieces_cut(kh_pieces *p, const kh_piece *from, size_t start, size_t end, kh_err *err) {
     if (start >= end)
         return 0;
@@ -63,6 +70,8 @@ int kh_pieces_cut(kh_pieces *p, const kh_piece *from, size_t start, size_t end, 
     cut.starts = from->starts && start < from->first;
     size_t first = from->first < end ? from->first : end;
     cut.first = first > start ? (uint32_t)(first - start) : 0;
+    cut.plain_from = within(from->plain_from, start, end);
+    cut.plain_to = within(from->plain_to, start, end);
     return kh_pieces_keep(p, &cut, err);
 }
 

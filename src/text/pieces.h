@@ -14,10 +14,12 @@
 typedef struct kh_piece {
     uint32_t at, len; /* bytes of kh_pieces.text */
     uint32_t
-        first;   /* how many of them stem from the first character of the original of this piece */
-    int32_t id;  /* an added token, whose characters are no longer wanted: len is 0; -1: characters
-                    for the model */
-    bool starts; /* whether the original of this piece is the start of the text */
+        first;  /* how many of them stem from the first character of the original of this piece */
+    int32_t id; /* an added token, whose characters are no longer wanted: len is 0; -1: characters
+                   for the model */
+    uint32_t plain_from, plain_to; /* bytes of the piece in which special tokens are ordinary
+                                      characters; equal: there are none */
+    bool starts;                   /* whether the original of this piece is the start of the text */
 } kh_piece;
 
 typedef struct kh_pieces {

@@ -395,17 +395,18 @@ static int encode_piece(
     }
 }
 
-/* Appends the ids of one text, without special tokens around it. */
-static int encode_text(
-    const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
-    work w = { .bpe = kh_bpe_scratch_init() };
-    kh_pieces *p = &w.pieces;
-    int rc = mend(&w, &text, &n, err);
+/* Appends the ids of one text of valid UTF-8, without special tokens around it; from and to: where
+ * special tokens inside it are ordinary characters. */
+static int encode_valid(const kh_tokenizer *t, const char *text, size_t n, size_t from, size_t to,
+    work *w, kh_ids *out, kh_err *err) {
+    kh_pieces *p = &w->pieces;
+    int rc = kh_pieces_start(p, text, n, err);
+    if (rc == 0 && p->n > 0) {
+        p->list[0].plain_from = (uint32_t)from;
+        p->list[0].plain_to = (uint32_t)to;
+    }
     if (rc == 0)
-        rc = kh_pieces_start(p, text, n, err);
-    if (rc == 0)
-        rc = kh_added_split(
-            &t->added, &t->normalizers, p, &w.norm, (flags & KH_ENCODE_PLAIN) != 0, err);
+        rc = kh_added_split(&t->added, &t->normalizers, p, &w->norm, err);
     if (rc == 0)
         rc = kh_chain_run(&t->pretokenizers, p, err);
     if (rc == 0)
@@ -415,8 +416,36 @@ static int encode_text(
         if (piece->id >= 0)
             rc = kh_ids_push(out, piece->id, err);
         else
-            rc = encode_piece(t, p->text + piece->at, piece->len, &w, out, err);
+            rc = encode_piece(t, p->text + piece->at, piece->len, w, out, err);
     }
+    return rc;
+}
+
+/* Appends the ids of one text, without special tokens around it. */
+static int encode_text(
+    const kh_tokenizer *t, const char *text, size_t n, unsigned flags, kh_ids *out, kh_err *err) {
+    work w = { .bpe = kh_bpe_scratch_init() };
+    int rc = mend(&w, &text, &n, err);
+    if (rc == 0)
+        rc = encode_valid(t, text, n, 0, flags & KH_ENCODE_PLAIN ? n : 0, &w, out, err);
+    free_work(&w);
+    return rc;
+}
+
+int kh_tokenizer_encode_between(const kh_tokenizer *t, const char *front, const char *text,
+    size_t n, const char *back, kh_ids *out, kh_err *err) {
+    work w = { .bpe = kh_bpe_scratch_init() };
+    kh_buf all = kh_buf_init(KH_TEXT_MAX);
+    int rc = mend(&w, &text, &n, err);
+    if (rc == 0) {
+        kh_buf_text(&all, front);
+        kh_buf_bytes(&all, text, n);
+        kh_buf_text(&all, back);
+        rc = kh_buf_failed(&all) ? kh_fail_memory(err) : 0;
+    }
+    if (rc == 0 && all.len > 0)
+        rc = encode_valid(t, all.data, all.len, strlen(front), strlen(front) + n, &w, out, err);
+    kh_buf_free(&all);
     free_work(&w);
     return rc;
 }

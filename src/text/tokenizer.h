@@ -89,7 +89,12 @@ void kh_beside_close(kh_beside *);
 int kh_beside_role(
     const kh_beside *, const char *role, const char **token, const json_t **flags, kh_err *err);
 
-/* tokenizer.c: the id of a token, added or not, or -1. */
+/* tokenizer.c: appends the ids of front, text and back, encoded as one. Special tokens are
+ * recognised in front and back, which are somebody's format, and never in the text, which is
+ * anybody's. */
+int kh_tokenizer_encode_between(const kh_tokenizer *, const char *front, const char *text, size_t n,
+    const char *back, kh_ids *out, kh_err *err);
+/* The id of a token, added or not, or -1. */
 int32_t kh_tokenizer_find(const kh_tokenizer *, const char *token, size_t n);
 /* Makes an added token findable; one whose content the model knows has the model's id, another gets
  * token->id. */
