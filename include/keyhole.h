@@ -737,7 +737,7 @@ KH_API int kh_plm_score(kh_scorer *, const kh_question *, float *logprob, kh_err
 KH_API int kh_plm_score_energy(
     kh_scorer *, const kh_question *, float *logprob, float *energy, kh_err *err);
 
-/* label [n_prompt, n_row]: the most probable label; the first of equals. */
+/* label [n_prompt, n_row]: the most probable; the first of equals; -1: a service refused. */
 KH_API int kh_plm_answer(kh_labeler *, const kh_question *, int *label, kh_err *err);
 
 /* Early rejection. Rows are asked `chunk` at a time; a prompt that has made more errors against
@@ -1183,8 +1183,8 @@ KH_API kh_plm *kh_classifier_box(kh_classifier *);
 KH_API bool kh_classifier_decides(const kh_classifier *);
 
 typedef struct kh_classified {
-    int label;                /* the most probable class */
-    double confidence;        /* its probability */
+    int label;                /* the most probable class; -1: a service refused the text */
+    double confidence;        /* its probability; then NaN */
     bool abstain;             /* better not answer: the promised risk would not hold */
     bool out_of_distribution; /* not the kind of text it was tuned for */
     int set_size;             /* classes in the conformal set; -1 without decisions */

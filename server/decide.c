@@ -456,7 +456,9 @@ static int ask_tuned(kh_server *s, kh_tuned *by, kh_call **calls, int n, kh_err 
     for (int i = 0; i < n && rc == 0; i++) {
         decide *d = calls[i]->parsed;
         for (int a = 0; a < d->q.n; a++)
-            if (!d->verdict[a].why)
+            if (isnan(p[(size_t)i * k]))
+                d->verdict[a].why = "the service behind this classifier refused to answer";
+            else if (!d->verdict[a].why)
                 answer_by_labels(&d->q.ask[a], &d->verdict[a], p + (size_t)i * k);
         for (int a = 0; a < d->q.n && !by->probabilities; a++)
             d->verdict[a].p = NULL;

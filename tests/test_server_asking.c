@@ -5,6 +5,9 @@
 #include "site.h"
 
 #include "base/json.h"
+#include "plm/backend.h"
+#include "plm/together.h"
+#include "posterior/posterior.h"
 
 #include <math.h>
 
@@ -185,7 +188,165 @@ static void refusals_are_missing_answers(void **state) {
     ask_stranger(busy_once, "decisions", KH_ACCESS_LOGPROBS, 5, 0, NULL, 2);
     said = ANSWER("{\"type\":\"refusal\",\"name\":\"q\"}");
     ask_stranger(say, "decisions", KH_ACCESS_LOGPROBS, 9, KH_EIO,
-        "refused to answer about the row at line 7 (\"the boats\"), in 3 tries", 3);
+        "answered nothing, and refused even the row at line 7 (\"the boats\")", 3);
+}
+
+/* ------------------------------------------------------------------------------ several prompts */
+
+enum { PROMPTS = 3, TEXTS = 9 };
+
+/* The tiny task under other templates. */
+static const char *const TEMPLATES[PROMPTS] = { "{text} , the {mask} .", "the {mask} : {text}",
+    "{text} ? {mask}" };
+
+typedef struct prompts {
+    const kh_task *task;
+    kh_task own[PROMPTS];
+    kh_words *words;
+    kh_batch *batch[PROMPTS];
+    kh_question q[PROMPTS];
+    kh_row row[TEXTS];
+    kh_dataset *data;
+} prompts;
+
+static void prompts_open(prompts *x, kh_plm *box) {
+    const kh_tokenizer *tok = kh_plm_tokenizer(box);
+    kh_batch_opts o = { .max_len = kh_plm_describe(box).max_len };
+    *x = (prompts){ .task = tiny_task(), .data = tiny_rows(TEXTS, 5, -1) };
+    memcpy(x->row, kh_dataset_rows(x->data), sizeof x->row);
+    assert_int_equal(kh_words_new(&x->words, x->task, tok, false, NULL), 0);
+    for (int k = 0; k < PROMPTS; k++) {
+        x->own[k] = *x->task;
+        x->own[k].plain = TEMPLATES[k];
+        assert_int_equal(
+            kh_batch_encode(&x->batch[k], tok, &x->own[k], x->words, x->row, TEXTS, &o, NULL), 0);
+        x->q[k] = (kh_question){ x->batch[k], x->words, KH_INJECT_NONE, NULL, 1 };
+    }
+}
+
+static void prompts_close(prompts *x) {
+    for (int k = 0; k < PROMPTS; k++)
+        kh_batch_free(x->batch[k]);
+    kh_words_free(x->words);
+    kh_dataset_close(x->data);
+    kh_task_close(x->task);
+}
+
+static void prompts_share_a_request_and_keep_the_bits(void **state) {
+    (void)state;
+    enum { CELLS = PROMPTS * TEXTS * 2 };
+    site s = site_open(KH_ACCESS_LOGPROBS, NULL);
+    float here[CELLS], there[CELLS];
+    int label[PROMPTS * TEXTS];
+    prompts x;
+    kh_err err = { 0 };
+    prompts_open(&x, s.plm);
+    assert_false(kh_plm_shares(s.plm));
+    assert_int_equal(
+        kh_plm_score_together(kh_plm_scorer(s.plm, NULL), x.q, PROMPTS, here, NULL), 0);
+    prompts_close(&x);
+    for (int b = 0; b < 2; b++) {
+        kh_plm *box = open_at(s.url, BACKENDS[b], KH_ACCESS_LOGPROBS, 0, &err);
+        assert_true(kh_plm_shares(box));
+        prompts_open(&x, box);
+        if (kh_plm_score_together(kh_plm_scorer(box, NULL), x.q, PROMPTS, there, &err) != 0 ||
+            kh_plm_answer_together(kh_plm_labeler(box, NULL), x.q, PROMPTS, label, &err) != 0)
+            fail_msg("%s: %s", BACKENDS[b], err.msg);
+        assert_memory_equal(here, there, sizeof here);
+        for (int i = 0; i < PROMPTS * TEXTS; i++)
+            assert_int_equal(label[i], here[2 * i + 1] > here[2 * i]);
+        assert_int_equal(kh_plm_meter(box).queries, 2 * PROMPTS * TEXTS);
+        assert_int_equal(kh_plm_meter(box).calls, 2);
+        kh_batch *first = x.batch[1]; /* other rows: not to be asked together */
+        kh_batch part = kh_batch_part(first, 1, TEXTS - 1);
+        x.q[1].batch = &part;
+        assert_int_equal(
+            kh_plm_score_together(kh_plm_scorer(box, NULL), x.q, PROMPTS, there, &err), KH_EARG);
+        assert_says(&err, "must be about the same rows");
+        prompts_close(&x);
+        kh_plm_close(box);
+    }
+    site_close(&s);
+}
+
+/* How often a text stands in the body that came last. */
+static int times(const char *what) {
+    int n = 0;
+    const char *at = strstr(evil_request, "\r\n\r\n");
+    for (; at && (at = strstr(at, what)) != NULL; at += strlen(what))
+        n++;
+    return n;
+}
+
+/* A good answer to each question of the request, but a refusal to those that `refuses` says. */
+static const char *answer_all(bool (*refuses)(int question)) {
+    static char body[1 << 16];
+    int n = times("\"type\":\"choice\"");
+    size_t at = (size_t)snprintf(body, sizeof body, "{\"model\":\"m\",\"answers\":[");
+    for (int k = 0; k < n; k++) {
+        char name[16];
+        snprintf(name, sizeof name, k > 0 ? "q%d" : "q", k + 1);
+        if (refuses && refuses(k))
+            at += (size_t)snprintf(body + at, sizeof body - at,
+                "%s{\"type\":\"refusal\",\"name\":\"%s\"}", k ? "," : "", name);
+        else
+            at += (size_t)snprintf(body + at, sizeof body - at,
+                "%s{\"type\":\"choice\",\"name\":\"%s\",\"choice\":\"better\","
+                "\"probabilities\":[" P("lower", "0.25") "," P("better", "0.75") "]}",
+                k ? "," : "", name);
+    }
+    snprintf(body + at, sizeof body - at, "]}");
+    return wrap(body);
+}
+
+static int asked_of[32]; /* questions of each request */
+static bool second(int k) { return k == 1; }
+static bool every(int k) { return k >= 0; }
+
+/* The first request has its second question refused; so is it alone, twice; row 3 is refused
+ * altogether. */
+static const char *refuses_some(int n) {
+    asked_of[n < 32 ? n : 31] = times("\"type\":\"choice\"");
+    if (n == 0)
+        return answer_all(second);
+    return answer_all(n < 3 || (n > 4 && n < 8) ? every : NULL);
+}
+static const char *refuses_all(int n) { return n >= 0 ? answer_all(every) : NULL; }
+
+static void a_refused_row_is_left_out(void **state) {
+    (void)state;
+    evil *e = evil_new(refuses_some, NULL);
+    char url[64];
+    kh_err err = { 0 };
+    float got[PROMPTS * TEXTS * 2];
+    prompts x;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+    kh_plm *box = open_at(url, "decisions", KH_ACCESS_LOGPROBS, 5, &err);
+    prompts_open(&x, box);
+    if (kh_plm_score_together(kh_plm_scorer(box, NULL), x.q, PROMPTS, got, &err) != 0)
+        fail_msg("%s", err.msg);
+    /* row 0 in three requests, of 3, 1 and 1 questions; row 3 in three of 3; the others in one */
+    assert_int_equal(atomic_load(&e->scores), 3 + 2 + 3 + (TEXTS - 4));
+    assert_true(asked_of[0] == 3 && asked_of[1] == 1 && asked_of[2] == 1 && asked_of[3] == 3);
+    for (int k = 0; k < PROMPTS; k++)
+        for (int i = 0; i < TEXTS; i++) {
+            const float *p = got + 2 * (k * TEXTS + i);
+            bool none = i == 3 || (i == 0 && k == 1);
+            if (none != kh_is_missing(p) || (!none && fabsf(expf(p[0]) - 0.25f) > 1e-6f))
+                fail_msg("prompt %d, row %d: %g", k, i, (double)p[0]);
+        }
+    kh_plm_close(box);
+    evil_free(e);
+    e = evil_new(refuses_all, NULL);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+    box = open_at(url, "decisions", KH_ACCESS_LOGPROBS, 0, &err);
+    assert_int_equal(
+        kh_plm_score_together(kh_plm_scorer(box, NULL), x.q, PROMPTS, got, &err), KH_EIO);
+    assert_says(&err, "in 1 tries, like every other row so far");
+    assert_int_equal(atomic_load(&e->scores), 8);
+    prompts_close(&x);
+    kh_plm_close(box);
+    evil_free(e);
 }
 
 /* ------------------------------------------------------------------------------------- the journal
@@ -195,23 +356,24 @@ static atomic_int ends_after; /* answers, and then nothing but closed connection
 static char *seen[400];
 static int n_seen;
 
+static bool with_refusals;
+
 static const char *answers_some(int n) {
     (void)n;
     if (atomic_fetch_sub(&ends_after, 1) <= 0)
         return NULL;
     const char *body = strstr(evil_request, "\r\n\r\n");
     seen[n_seen++] = strdup(body ? body : "");
-    return wrap(CHOICE(P("lower", "0.25") "," P("better", "0.75")));
+    return answer_all(with_refusals && n_seen % 10 == 7 ? every : NULL);
 }
 
-static void nothing_is_paid_for_twice(void **state) {
-    (void)state;
+/* A run that the service leaves twice, and that goes on each time; answers of one round. */
+static kh_posterior *three_turns(const char *method, const char *dir) {
     evil *e = evil_new(answers_some, NULL);
-    char url[64], dir[80];
+    char url[64];
     const kh_task *task = tiny_task();
     kh_dataset *train = tiny_rows(8, 1, -1), *dev = tiny_rows(40, 2, -1);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
-    snprintf(dir, sizeof dir, "/tmp/keyhole-test-asking-%ld", (long)getpid());
     kh_posterior *p = NULL;
     static const int LASTS[] = { 13, 9, 100 };
     for (int turn = 0, rc; turn < 3; turn++) {
@@ -222,19 +384,12 @@ static void nothing_is_paid_for_twice(void **state) {
         atomic_store(&ends_after, LASTS[turn]);
         assert_int_equal(kh_run_open(&run, dir, &(kh_run_opts){ .resume = turn > 0 }, &err), 0);
         o.run = run;
-        rc = kh_tune(&p, "manual", NULL, box, task, train, dev, &o, &err);
+        rc = kh_tune(&p, method, NULL, box, task, train, dev, &o, &err);
         if ((rc == 0) != (turn == 2))
             fail_msg("turn %d: %d, %s", turn, rc, err.msg);
         kh_run_close(run);
         kh_plm_close(box);
     }
-    assert_int_equal(n_seen, 40);
-    for (int i = 0; i < n_seen; i++)
-        for (int k = 0; k < i; k++)
-            assert_string_not_equal(seen[i], seen[k]);
-    for (int i = 0; i < n_seen; i++)
-        free(seen[i]);
-    kh_posterior_free(p);
     kh_dataset_close(train);
     kh_dataset_close(dev);
     kh_task_close(task);
@@ -242,6 +397,28 @@ static void nothing_is_paid_for_twice(void **state) {
     tiny_remove(dir,
         (const char *const[]){
             "run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "lock", "run.lock", NULL });
+    return p;
+}
+
+static void nothing_is_paid_for_twice(void **state) {
+    (void)state;
+    char dir[80];
+    snprintf(dir, sizeof dir, "/tmp/keyhole-test-asking-%ld", (long)getpid());
+    for (int way = 0; way < 2; way++) {
+        with_refusals = way == 1;
+        n_seen = 0;
+        kh_posterior *p = three_turns("manual", dir);
+        /* refused in turns 0, 1 and 2: rows 6 and 16 of what was seen, and two more; each left out
+         */
+        assert_int_equal(n_seen, 40);
+        assert_int_equal(p->calibrator.n, way == 0 ? 40 : 36);
+        for (int i = 0; i < n_seen; i++)
+            for (int k = 0; k < i; k++)
+                assert_string_not_equal(seen[i], seen[k]);
+        for (int i = 0; i < n_seen; i++)
+            free(seen[i]);
+        kh_posterior_free(p);
+    }
 }
 
 static void soft_prompts_are_refused(void **state) {
@@ -263,6 +440,8 @@ int main(void) {
         cmocka_unit_test(the_wire_keeps_the_bits),
         cmocka_unit_test(strangers_are_not_believed),
         cmocka_unit_test(refusals_are_missing_answers),
+        cmocka_unit_test(prompts_share_a_request_and_keep_the_bits),
+        cmocka_unit_test(a_refused_row_is_left_out),
         cmocka_unit_test(nothing_is_paid_for_twice),
         cmocka_unit_test(soft_prompts_are_refused),
     };

@@ -1,6 +1,7 @@
 /* answer_cache.c - questions in units and pieces; see answer_cache.h. */
 #include "plm/backend.h"
 #include "plm/answer_cache.h"
+#include "plm/together.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -149,10 +150,13 @@ static void encode(const kh_cells *c, size_t rows, size_t n_label, unsigned char
     }
 }
 
+/* No label of so few: a row that a service refused. */
+static int label_of(uint32_t bits, size_t n_label) { return bits < n_label ? (int)bits : -1; }
+
 static void decode(const unsigned char *in, size_t rows, size_t n_label, const kh_cells *c) {
     for (size_t r = 0; r < rows; r++) {
         if (c->label)
-            c->label[r] = (int)take(&in, 2);
+            c->label[r] = label_of(take(&in, 2), n_label);
         for (size_t k = 0; c->logprob && k < n_label; k++)
             c->logprob[r * n_label + k] = take_float(&in);
         if (c->energy)
@@ -413,31 +417,39 @@ static void free_room(asking *a) {
 
 /* ---------------------------------------------------------------------------------- row by row */
 
-/* Services that are paid for by the row tell of each answer as it comes. Every row is a unit of its
- * own and is written down at once: whatever ends the process, no answer that came is asked for
- * again. Answers come in any order, so the rows that are missing may lie anywhere. */
-typedef struct rows_asked {
+/* Services that are paid for by the row tell of each answer as it comes. Every pair of a question
+ * and a row is a unit of its own and is written down at once: whatever ends the process, no answer
+ * that came is asked for again. Answers come in any order, so what is missing may lie anywhere. */
+typedef struct pairs_asked {
     const kh_answer_cache *cache;
+    kh_plm *plm;
     kh_answer_kind kind;
-    const kh_batch *batch; /* the rows under way */
-    kh_answer_key *key;    /* [n_row] of them */
+    const kh_question *q;
+    int n, n_row;
+    kh_answer_key *key; /* [n, n_row] */
+    bool *known;        /* [n, n_row] */
     kh_cells out;
     size_t n_label;
     unsigned char *bytes; /* of one row */
     double since;
-} rows_asked;
+} pairs_asked;
 
-static int record_row(void *user, int row, kh_err *err) {
-    rows_asked *a = user;
-    kh_cells cells = cells_from(&a->out, (size_t)row, a->n_label);
+static size_t pair_at(const pairs_asked *a, int question, int row) {
+    return (size_t)question * (size_t)a->n_row + (size_t)row;
+}
+
+static int record_pair(void *user, int question, int row, kh_err *err) {
+    pairs_asked *a = user;
+    const kh_batch *b = a->q[question].batch;
+    size_t pair = pair_at(a, question, row);
+    kh_cells cells = cells_from(&a->out, pair, a->n_label);
     double now = kh_clock();
     encode(&cells, 1, a->n_label, a->bytes);
-    size_t first = (size_t)row * (size_t)a->batch->n_variant,
-           end = first + (size_t)a->batch->n_variant;
-    kh_answer_unit unit = { .key = a->key[row],
+    size_t first = (size_t)row * (size_t)b->n_variant, end = first + (size_t)b->n_variant;
+    kh_answer_unit unit = { .key = a->key[pair],
         .kind = a->kind,
         .n_row = 1,
-        .tokens = (long long)(a->batch->start[end] - a->batch->start[first]),
+        .tokens = (long long)(b->start[end] - b->start[first]),
         .seconds = now - a->since,
         .bytes = a->bytes,
         .n = row_bytes(&a->out, a->n_label) };
@@ -445,76 +457,95 @@ static int record_row(void *user, int row, kh_err *err) {
     return a->cache->record(a->cache->self, &unit, 1, err);
 }
 
-/* Rows [first, first + n), none of which the cache knows. */
-static int ask_rows(
-    kh_plm *plm, const kh_question *q, rows_asked a, int first, int n, kh_err *err) {
-    kh_batch part = kh_batch_part(q->batch, first, n);
-    kh_question some = { &part, q->words, q->inject, NULL, 1 };
-    a.batch = &part;
-    a.key += first;
-    a.out = cells_from(&a.out, (size_t)first, a.n_label);
-    a.since = kh_clock();
-    kh_plm_watch(plm, &(kh_row_watch){ record_row, &a });
-    int rc = kh_plm_ask_box(plm, &some, &a.out, err);
-    kh_plm_watch(plm, NULL);
-    return rc;
+static void key_pairs(pairs_asked *a) {
+    for (int k = 0; k < a->n; k++)
+        for (int row = 0; row < a->n_row; row++) {
+            kh_question one = a->q[k];
+            kh_batch part = kh_batch_part(a->q[k].batch, row, 1);
+            one.batch = &part;
+            a->key[pair_at(a, k, row)] = key_of(hash_rows(&one, a->kind), NULL, 0);
+        }
 }
 
-/* The row from the cache: 1 if it was there. `sure`: it must be, or the journal is another's. */
-static int recall_row(
-    kh_plm *plm, const kh_question *q, rows_asked *a, int row, bool sure, kh_err *err) {
+/* The answer from the cache: 1 if it was there. `sure`: it must be, or the journal is another's. */
+static int recall_pair(pairs_asked *a, int question, int row, bool sure, kh_err *err) {
     double seconds = 0;
-    kh_batch one = kh_batch_part(q->batch, row, 1);
-    kh_question some = { &one, q->words, q->inject, NULL, 1 };
-    XXH128_hash_t h = hash_rows(&some, a->kind);
-    a->key[row] = key_of(h, NULL, 0);
-    if (!sure && !a->cache->known(a->cache->self, &a->key[row]))
+    size_t pair = pair_at(a, question, row);
+    if (!sure && !a->cache->known(a->cache->self, &a->key[pair]))
         return 0;
     int rc = a->cache->recall(
-        a->cache->self, &a->key[row], a->bytes, row_bytes(&a->out, a->n_label), &seconds, err);
+        a->cache->self, &a->key[pair], a->bytes, row_bytes(&a->out, a->n_label), &seconds, err);
     if (rc == 1) {
-        kh_cells to = cells_from(&a->out, (size_t)row, a->n_label);
+        kh_cells to = cells_from(&a->out, pair, a->n_label);
         decode(a->bytes, 1, a->n_label, &to);
-        kh_plm_count(plm, &some, seconds);
+        kh_plm_count_pair(a->plm, &a->q[question], question, row, seconds, true);
+        a->known[pair] = true;
     }
     return rc;
 }
 
-static int ask_by_row(const kh_answer_cache *cache, kh_plm *plm, const kh_question *q,
+/* The first question of a row whose answer is not known, or -1. */
+static int first_unknown(const pairs_asked *a, int row) {
+    for (int k = 0; k < a->n; k++)
+        if (!a->known[pair_at(a, k, row)])
+            return k;
+    return -1;
+}
+
+/* Rows from `first` on, until enough of them have something to ask; *end: the first that was not
+ * looked at. */
+static int ask_some_rows(pairs_asked *a, int first, int *end, kh_err *err) {
+    int asked = 0, rc = 0;
+    for (*end = first; *end < a->n_row && asked < ROWS_AT_ONCE && rc == 0; ++*end) {
+        int k = first_unknown(a, *end);
+        if (k < 0)
+            continue;
+        if (asked++ == 0 && a->cache->stop(a->cache->self))
+            rc = kh_fail(err, KH_STOPPED, "stopped on request");
+        else if (asked == 1) /* complains if answers are left over */
+            rc = recall_pair(a, k, *end, true, err);
+    }
+    if (rc != 0 || asked == 0)
+        return rc;
+    kh_shared x = { .q = a->q,
+        .n = a->n,
+        .out = a->out,
+        .first = first,
+        .end = *end,
+        .known = a->known,
+        .watch = { record_pair, a } };
+    a->since = kh_clock();
+    return kh_plm_share_box(a->plm, &x, err);
+}
+
+int kh_answer_cache_share(const kh_answer_cache *cache, kh_plm *plm, const kh_question *q, int n,
     const kh_cells *out, kh_err *err) {
     int n_row = q->batch->n_row, rc = 0;
-    rows_asked a = { .cache = cache,
+    size_t pairs = (size_t)n * (size_t)n_row;
+    pairs_asked a = { .cache = cache,
+        .plm = plm,
         .kind = kh_answer_kind_of(out->label, out->energy),
-        .key = kh_calloc((size_t)n_row, sizeof *a.key),
+        .q = q,
+        .n = n,
+        .n_row = n_row,
+        .key = kh_calloc(pairs, sizeof *a.key),
+        .known = kh_calloc(pairs, sizeof *a.known),
         .out = *out,
         .n_label = (size_t)q->words->n_label };
     a.bytes = kh_calloc(1, row_bytes(out, a.n_label));
-    bool *there = kh_calloc((size_t)n_row, sizeof *there);
-    if (!a.key || !a.bytes || !there)
+    if (a.key && a.known && a.bytes)
+        key_pairs(&a);
+    else
         rc = kh_fail_memory(err);
-    for (int i = 0; i < n_row && rc >= 0; i++) {
-        rc = recall_row(plm, q, &a, i, false, err);
-        there[i] = rc == 1;
-    }
+    for (int k = 0; k < n; k++)
+        for (int row = 0; row < n_row && rc >= 0; row++)
+            rc = recall_pair(&a, k, row, false, err);
     rc = rc > 0 ? 0 : rc;
-    for (int i = 0, n; i < n_row && rc == 0; i += n) {
-        for (n = 1; there[i] && i + n < n_row && there[i + n];)
-            n++;
-        if (there[i])
-            continue;
-        if (cache->stop(cache->self)) {
-            rc = kh_fail(err, KH_STOPPED, "stopped on request");
-            break;
-        }
-        rc = recall_row(plm, q, &a, i, true, err); /* complains if answers are left over */
-        while (i + n < n_row && n < ROWS_AT_ONCE && !there[i + n])
-            n++;
-        if (rc == 0)
-            rc = ask_rows(plm, q, a, i, n, err);
-    }
+    for (int first = 0, end; first < n_row && rc == 0; first = end)
+        rc = ask_some_rows(&a, first, &end, err);
     kh_free(a.key);
+    kh_free(a.known);
     kh_free(a.bytes);
-    kh_free(there);
     return rc;
 }
 
@@ -525,8 +556,8 @@ int kh_answer_cache_ask(const kh_answer_cache *cache, kh_plm *plm, const kh_ques
     if (n_prompt < 1 || b->n_row == 0)
         return kh_plm_ask_box(plm, q, out, err);
     assert(q->words->n_label <= 65536);
-    if (b->n_slot == 0 && kh_plm_watch(plm, NULL))
-        return ask_by_row(cache, plm, q, out, err);
+    if (b->n_slot == 0 && kh_plm_shares(plm))
+        return kh_answer_cache_share(cache, plm, q, 1, out, err);
     kh_plm_info info = kh_plm_describe(plm);
     asking a = { .cache = cache,
         .plm = plm,

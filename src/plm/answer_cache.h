@@ -62,6 +62,14 @@ int kh_plm_ask_box(kh_plm *, const kh_question *, const kh_cells *out, kh_err *e
  */
 int kh_answer_cache_ask(const kh_answer_cache *, kh_plm *, const kh_question *, const kh_cells *out,
     double *rate, kh_err *err);
+/* The same for questions that share their requests; kh_plm_shares says whether they can. */
+struct kh_shared;
+int kh_plm_share_box(kh_plm *, const struct kh_shared *, kh_err *err);
+int kh_answer_cache_share(const kh_answer_cache *, kh_plm *, const kh_question *q, int n,
+    const kh_cells *out, kh_err *err);
+/* Counts one pair of them. */
+void kh_plm_count_pair(
+    kh_plm *, const kh_question *, int question, int row, double seconds, bool replayed);
 /* After a question that failed: which of its pairs, [n_prompt, n_row], have their answers in the
  * cells all the same; NULL: none. */
 const unsigned char *kh_plm_answered(const kh_plm *);

@@ -5,16 +5,29 @@
 #ifndef KH_PLM_BACKEND_H
 #define KH_PLM_BACKEND_H
 
-#include "keyhole.h"
+#include "plm/answer_kind.h"
 
 struct kh_engine;
 
-/* Told of every row as soon as its answer, final to the last bit, is in its place; a failure ends
- * the question. */
+/* So many questions about a row share one request, at most. */
+enum { KH_SHARED_MOST = 64 };
+
+/* Told of a row as soon as its answer to a question, final to the last bit, is in its place; a
+ * failure ends the question. NULL: nobody is told. */
 typedef struct kh_row_watch {
-    int (*done)(void *user, int row, kh_err *err);
+    int (*done)(void *user, int question, int row, kh_err *err);
     void *user;
 } kh_row_watch;
+
+/* Several questions without slots about the same rows, whose answers may come together. */
+typedef struct kh_shared {
+    const kh_question *q; /* [n] of as many labels each */
+    int n;
+    kh_cells out;      /* of [n, n_row] pairs */
+    int first, end;    /* rows first .. end - 1 are asked about, */
+    const bool *known; /* [n, n_row] but not where the answer is there already; NULL: nowhere */
+    kh_row_watch watch;
+} kh_shared;
 
 typedef struct kh_backend {
     const char *name;
@@ -28,9 +41,11 @@ typedef struct kh_backend {
     /* label [n_prompt, n_row]: for services that give no more than labels, or give them for less;
      * NULL: the best of score. */
     int (*answer)(void *self, const kh_question *, int *label, kh_err *err);
-    /* For services without soft prompts that are paid for by the row: who is told from now on;
-     * NULL: nobody. A backend without this answers all rows at a time. */
-    void (*watch)(void *self, const kh_row_watch *);
+    /* For services without soft prompts that are paid for by the row: questions of several prompts
+     * go out together, and each answer is told of as it comes. A row that the service refuses has
+     * NaN for log-probabilities, or -1 for a label. A backend without this answers one question at
+     * a time, all rows of it. */
+    int (*share)(void *self, const kh_shared *, kh_err *err);
     /* After score or answer has failed: which of the pairs [n_prompt, n_row] were answered; NULL: a
      * backend that answers all or nothing. */
     const unsigned char *(*answered)(const void *self);
@@ -50,9 +65,6 @@ typedef struct kh_backend {
 
 /* The tokens of a batch as the box's owner would count them. */
 long long kh_plm_tokens(const kh_plm *, const kh_batch *);
-
-/* Whether the box tells of rows one by one; if so, to whom from now on. */
-bool kh_plm_watch(kh_plm *, const kh_row_watch *);
 
 /* Rows [first, first + n) of a batch, borrowed. */
 kh_batch kh_batch_part(const kh_batch *, int first, int n);

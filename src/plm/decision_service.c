@@ -8,11 +8,15 @@
  * template for what it is and scores the words in place of the mask: the answers are those of the
  * model beside it, to the last bit wherever a probability survives its way through text.
  *
+ * A request has one input, and questions of several prompts about it go together: a row costs one
+ * input and as many questions as there are prompts.
+ *
  * A service is a stranger: answers must be as many as questions, under their names, with every
  * option once and probabilities that are some. A refusal is an answer that is missing: it is asked
- * for again, and then the row is named. Zeros, which services that round send, have no logarithm:
- * they count as FLOOR, and that is said. Rows are recorded one by one as they are answered
- * (kh_row_watch), since every answer may have been paid for. */
+ * for again, alone, and then the row is named and left out, unless nothing else was ever answered.
+ * Zeros, which services that round send, have no logarithm: they count as FLOOR, and that is said.
+ * Answers are recorded one by one as they come (kh_row_watch), since each may have been paid for.
+ */
 #include "plm/services.h"
 
 #include "base/alloc.h"
@@ -31,21 +35,21 @@
 
 enum {
     MAX_LEN = 1 << 20, /* bytes of a row: the service cuts what is too long for it */
-    ANSWER_MAX = 1 << 20,
-    MASK = 256, /* the id after those of the bytes */
+    ANSWER_MAX = 1 << 22,
+    MASK = 256,              /* the id after those of the bytes */
+    TEMPLATES_MAX = 1 << 18, /* bytes of the templates in one request, unless one alone has more */
+    REFUSALS_MAX = 8, /* rows refused before any answer: this service will not answer at all */
 };
 
 static const double FLOOR = 1e-6; /* what a probability of 0 counts as */
-
-static const char QUESTION[] = "q";
 
 typedef struct service {
     bool systemone;
     kh_http *http;
     const kh_hooks *hooks;
     char *model;
-    kh_row_watch watch;
     bool told_zero;
+    bool answered; /* anything at all, ever */
 } service;
 
 static const char *name_of(const service *s) { return s->systemone ? "systemone" : "decisions"; }
@@ -99,16 +103,38 @@ static int open_tokenizer(kh_tokenizer **out, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------ requests */
 
+/* One request: a row with some of the questions. */
+typedef struct job {
+    int row, first, n; /* questions first .. first + n - 1, as far as they are OPEN */
+} job;
+
+/* What is known of the answer to a question about a row: nothing; all, and the watch was told;
+ * that there is none, which is told when anything else was answered. */
+typedef enum progress { OPEN, TOLD, MISSING } progress;
+
 typedef struct asking {
     service *s;
-    const kh_question *q;
-    int *label;
-    float *logprob;
+    const kh_shared *shared;
+    const kh_question *q; /* the one that a request is being made, or an answer read, for */
+    job *job;             /* [n_job] */
+    int n_job;
+    unsigned char *state; /* [questions, rows] */
+    double *word;         /* [label words] of one answer */
+    int n_row, refused;   /* rows in all; those that were given up */
 } asking;
 
-static const kh_row *row_of(const asking *a, int i) {
-    const kh_batch *b = a->q->batch;
-    return &b->given[b->row[i]];
+static unsigned char *state_of(const asking *a, int question, int row) {
+    return &a->state[(size_t)question * (size_t)a->n_row + (size_t)row];
+}
+
+static const kh_row *row_of(const kh_question *q, int i) {
+    return &q->batch->given[q->batch->row[i]];
+}
+
+/* What the k-th question of a request is called. */
+static const char *question_name(int k, char name[16]) {
+    snprintf(name, 16, k > 0 ? "q%d" : "q", k + 1);
+    return name;
 }
 
 static void put_pair(kh_json_out *j, const char *key, const kh_row *row) {
@@ -176,30 +202,40 @@ static void put_instructions(kh_json_out *j, const asking *a, kh_buf *scratch) {
         kh_json_put_text(j, "instructions", scratch->data, scratch->len);
 }
 
-static int make_request(void *user, int i, const char **path, kh_buf *body, kh_err *err) {
-    const asking *a = user;
-    kh_json_out j = kh_json_out_init(body, KH_JSON_COMPACT);
+static void put_question(kh_json_out *j, const asking *a, const char *name) {
     kh_buf text = kh_buf_init(KH_BUF_MAX);
+    kh_json_open_object(j, a->s->systemone ? name : NULL);
+    if (!a->s->systemone)
+        kh_json_put_string(j, "name", name);
+    kh_json_put_string(j, "type", "choice");
+    put_instructions(j, a, &text);
+    put_options(j, a);
+    kh_json_close(j);
+    kh_buf_free(&text);
+}
+
+static int make_request(void *user, int i, const char **path, kh_buf *body, kh_err *err) {
+    asking *a = user;
+    const job *j = &a->job[i];
+    kh_json_out out = kh_json_out_init(body, KH_JSON_COMPACT);
+    char name[16];
+    int asked = 0;
     (void)err;
     *path = a->s->systemone ? "/v1/systemone" : "/v1/decisions";
-    kh_json_open_object(&j, NULL);
-    kh_json_put_string(&j, "model", a->s->model);
-    put_input(&j, a, row_of(a, i));
-    if (a->s->systemone) {
-        kh_json_open_object(&j, "questions");
-        kh_json_open_object(&j, QUESTION);
-    } else {
-        kh_json_open_array(&j, "questions");
-        kh_json_open_object(&j, NULL);
-        kh_json_put_string(&j, "name", QUESTION);
-    }
-    kh_json_put_string(&j, "type", "choice");
-    put_instructions(&j, a, &text);
-    put_options(&j, a);
-    kh_json_close(&j);
-    kh_json_close(&j);
-    kh_json_close(&j);
-    kh_buf_free(&text);
+    kh_json_open_object(&out, NULL);
+    kh_json_put_string(&out, "model", a->s->model);
+    put_input(&out, a, row_of(a->shared->q, j->row));
+    if (a->s->systemone)
+        kh_json_open_object(&out, "questions");
+    else
+        kh_json_open_array(&out, "questions");
+    for (int k = j->first; k < j->first + j->n; k++)
+        if (*state_of(a, k, j->row) == OPEN) {
+            a->q = &a->shared->q[k];
+            put_question(&out, a, question_name(asked++, name));
+        }
+    kh_json_close(&out);
+    kh_json_close(&out);
     return 0;
 }
 
@@ -207,7 +243,7 @@ static int make_request(void *user, int i, const char **path, kh_buf *body, kh_e
 
 /* Where a row stands, for sentences: the line of its file and how it begins. */
 static void place_of(const asking *a, int i, char *out, size_t cap) {
-    const kh_row *row = row_of(a, i);
+    const kh_row *row = row_of(a->shared->q, i);
     int n = row->n_a < 40 ? (int)row->n_a : 40;
     while (n > 0 && n < (int)row->n_a && ((unsigned char)row->a[n] & 0xC0) == 0x80)
         n--;
@@ -272,9 +308,8 @@ static const char *read_probabilities(const asking *a, const json_t *list, doubl
 }
 
 /* Log-probabilities of the labels, normalised. */
-static void place_logprobs(const asking *a, int row, const double *word) {
+static void place_logprobs(const asking *a, const double *word, float *out) {
     const kh_words *w = a->q->words;
-    float *out = a->logprob + (size_t)row * (size_t)w->n_label;
     double total = 0;
     bool zero = false;
     for (int pass = 0; pass < 2; pass++)
@@ -296,92 +331,231 @@ static void place_logprobs(const asking *a, int row, const double *word) {
     a->s->told_zero |= zero;
 }
 
-static int place_label(const asking *a, int row, const json_t *answer, kh_err *err) {
+/* The label that was chosen, or what is wrong. */
+static const char *place_label(const asking *a, const json_t *answer, int *label) {
     int word = find_word(a->q->words, json_string_value(json_object_get(answer, "choice")));
     if (word < 0)
-        return complain(
-            a, row, KH_EFORMAT, err, "chose an option that was not asked for, in its answer about");
-    a->label[row] = a->q->words->word[word].label;
-    return 0;
+        return "chose an option that was not asked for, in its answer about";
+    *label = a->q->words->word[word].label;
+    return NULL;
 }
 
-/* The answer to our one question; NULL: *wrong says why there is none. */
-static const json_t *find_answer(const asking *a, const json_t *root, const char **wrong) {
-    const json_t *answers = json_object_get(root, "answers"), *one;
+/* The answer to the k-th question of a request; NULL: *wrong says why there is none. */
+static const json_t *find_answer(
+    const asking *a, const json_t *answers, int k, const char **wrong) {
+    char asked[16];
     bool object = a->s->systemone;
-    size_t n = object ? json_object_size(answers) : json_array_size(answers);
-    *wrong = NULL;
-    if (object ? !json_is_object(answers) : !json_is_array(answers))
-        *wrong = "sent no \"answers\" about";
-    else if (n != 1)
-        *wrong = "sent another number of answers than there were questions about";
-    one = object ? json_object_get(answers, QUESTION) : json_array_get(answers, 0);
-    const json_t *name = json_object_get(one, "name");
-    bool named = object || !name || json_is_null(name) ||
-        (json_is_string(name) && strcmp(json_string_value(name), QUESTION) == 0);
-    if (!*wrong && (!json_is_object(one) || !named))
-        *wrong = "sent an answer under another question's name about";
+    const char *name = question_name(k, asked);
+    const json_t *one =
+        object ? json_object_get(answers, name) : json_array_get(answers, (size_t)k);
+    const json_t *said = json_object_get(one, "name");
+    bool named = object || !said || json_is_null(said) ||
+        (json_is_string(said) && strcmp(json_string_value(said), name) == 0);
+    *wrong =
+        json_is_object(one) && named ? NULL : "sent an answer under another question's name about";
     return *wrong ? NULL : one;
 }
 
+/* One answer into its place. *refused: there is none. NULL, or what is wrong. */
+static const char *place_answer(const asking *a, const json_t *answer, size_t pair, bool *refused) {
+    const kh_cells *out = &a->shared->out;
+    const char *type = json_string_value(json_object_get(answer, "type"));
+    *refused = type && strcmp(type, "refusal") == 0;
+    if (*refused)
+        return NULL;
+    if (!type || strcmp(type, "choice") != 0)
+        return "sent an answer that is no choice about";
+    if (out->label)
+        return place_label(a, answer, &out->label[pair]);
+    const char *wrong = read_probabilities(a, json_object_get(answer, "probabilities"), a->word);
+    if (!wrong)
+        place_logprobs(a, a->word, out->logprob + pair * (size_t)a->q->words->n_label);
+    return wrong;
+}
+
+static int tell(const asking *a, int question, int row, kh_err *err) {
+    const kh_row_watch *w = &a->shared->watch;
+    *state_of(a, question, row) = TOLD;
+    return w->done ? w->done(w->user, question, row, err) : 0;
+}
+
+/* Every answer that is one is kept, whatever its neighbours are. */
+static int take_answers(asking *a, const job *j, const json_t *answers, kh_err *err) {
+    const char *wrong = NULL;
+    bool refused = false;
+    int asked = 0, rc = 0;
+    for (int k = j->first; k < j->first + j->n && rc == 0; k++) {
+        const char *amiss;
+        bool none = false;
+        if (*state_of(a, k, j->row) != OPEN)
+            continue;
+        a->q = &a->shared->q[k];
+        const json_t *one = find_answer(a, answers, asked++, &amiss);
+        if (!amiss)
+            amiss = place_answer(a, one, (size_t)k * (size_t)a->n_row + (size_t)j->row, &none);
+        if (!amiss && !none)
+            rc = tell(a, k, j->row, err);
+        a->s->answered |= !amiss && !none;
+        refused |= none;
+        wrong = wrong ? wrong : amiss;
+    }
+    if (rc == 0 && wrong)
+        rc = complain(a, j->row, KH_EFORMAT, err, wrong);
+    if (rc == 0 && refused)
+        rc = complain(a, j->row, KH_RETRY, err, "refused to answer about");
+    return rc;
+}
+
 static int take_answer(void *user, int i, const char *body, size_t n, kh_err *err) {
-    const asking *a = user;
-    const char *wrong, *type;
+    asking *a = user;
+    const job *j = &a->job[i];
+    bool object = a->s->systemone;
     json_t *root;
-    double *word = NULL;
+    size_t open = 0;
+    for (int k = j->first; k < j->first + j->n; k++)
+        open += *state_of(a, k, j->row) == OPEN;
     int rc = kh_json_parse(body, n, kh_http_url(a->s->http), &root, err);
     if (rc != 0)
         return rc;
-    const json_t *answer = find_answer(a, root, &wrong);
-    type = json_string_value(json_object_get(answer, "type"));
-    if (!wrong && type && strcmp(type, "refusal") == 0)
-        rc = complain(a, i, KH_RETRY, err, "refused to answer about");
-    else if (!wrong && (!type || strcmp(type, "choice") != 0))
-        wrong = "sent an answer that is no choice about";
-    else if (!wrong && a->label)
-        rc = place_label(a, i, answer, err);
-    else if (!wrong && !(word = kh_malloc((size_t)a->q->words->n_word * sizeof *word)))
-        rc = kh_fail_memory(err);
-    else if (!wrong)
-        wrong = read_probabilities(a, json_object_get(answer, "probabilities"), word);
-    if (wrong)
-        rc = complain(a, i, KH_EFORMAT, err, wrong);
-    if (rc == 0 && a->logprob)
-        place_logprobs(a, i, word);
-    if (rc == 0 && a->s->watch.done)
-        rc = a->s->watch.done(a->s->watch.user, i, err);
-    kh_free(word);
+    const json_t *answers = json_object_get(root, "answers");
+    if (object ? !json_is_object(answers) : !json_is_array(answers))
+        rc = complain(a, j->row, KH_EFORMAT, err, "sent no \"answers\" about");
+    else if ((object ? json_object_size(answers) : json_array_size(answers)) != open)
+        rc = complain(a, j->row, KH_EFORMAT, err,
+            "sent another number of answers than there were questions about");
+    else
+        rc = take_answers(a, j, answers, err);
     json_decref(root);
+    return rc;
+}
+
+/* The row stays without some of its answers. */
+static int give_up(void *user, int i, int tries, const kh_err *why, kh_err *err) {
+    asking *a = user;
+    const job *j = &a->job[i];
+    const kh_cells *out = &a->shared->out;
+    int n_label = a->shared->q->words->n_label, rc = 0;
+    if (!a->s->answered && ++a->refused >= REFUSALS_MAX)
+        return kh_fail(
+            err, KH_EIO, "%s, in %d tries, like every other row so far", why->msg, tries);
+    kh_log(a->s->hooks, KH_WARN, "%s, in %d tries; the row is left out", why->msg, tries);
+    for (int k = j->first; k < j->first + j->n && rc == 0; k++) {
+        size_t pair = (size_t)k * (size_t)a->n_row + (size_t)j->row;
+        if (*state_of(a, k, j->row) != OPEN)
+            continue;
+        *state_of(a, k, j->row) = MISSING;
+        if (out->label)
+            out->label[pair] = -1;
+        for (int c = 0; out->logprob && c < n_label; c++)
+            out->logprob[pair * (size_t)n_label + (size_t)c] = NAN;
+        if (a->s->answered)
+            rc = tell(a, k, j->row, err);
+    }
     return rc;
 }
 
 /* -------------------------------------------------------------------------------------- asking */
 
-static int ask(service *s, const kh_question *q, float *logprob, int *label, kh_err *err) {
-    asking a = { s, q, label, logprob };
-    if (q->batch->n_slot > 0)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "a service of the kind \"%s\" takes texts and no soft prompts; methods manual and icl "
-            "do without",
-            name_of(s));
-    if (!q->batch->given || !q->batch->task)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "a service of the kind \"%s\" takes texts, and these rows are tokens only", name_of(s));
-    return kh_http_run(s->http,
-        &(kh_http_jobs){ q->batch->n_row, make_request, take_answer, &a, ANSWER_MAX }, err);
+/* How many questions go into a request: KH_SHARED_MOST, or fewer if their templates are long. */
+static int questions_a_request(const kh_shared *x) {
+    size_t longest = 1;
+    for (int k = 0; k < x->n; k++) {
+        size_t n = strlen(x->q[k].batch->task->plain);
+        longest = n > longest ? n : longest;
+    }
+    size_t most = TEMPLATES_MAX / longest;
+    if (most > KH_SHARED_MOST)
+        return KH_SHARED_MOST;
+    return most > 0 ? (int)most : 1;
+}
+
+/* The requests that are to be made: no row without an open question. */
+static void list_jobs(asking *a) {
+    int each = questions_a_request(a->shared), n = a->shared->n;
+    for (int row = a->shared->first; row < a->shared->end; row++)
+        for (int first = 0; first < n; first += each) {
+            job j = { row, first, n - first < each ? n - first : each };
+            bool any = false;
+            for (int k = first; k < first + j.n; k++)
+                any |= *state_of(a, k, row) == OPEN;
+            if (any)
+                a->job[a->n_job++] = j;
+        }
+}
+
+/* Refusals that came before the first answer. A service that answers nothing at all leaves none of
+ * them behind as if it were an answer. */
+static int tell_missing(const asking *a, kh_err *err) {
+    int rc = 0;
+    for (int k = 0; k < a->shared->n; k++)
+        for (int row = 0; row < a->n_row && rc == 0; row++)
+            if (*state_of(a, k, row) == MISSING) {
+                if (!a->s->answered)
+                    return complain(a, row, KH_EIO, err, "answered nothing, and refused even");
+                rc = tell(a, k, row, err);
+            }
+    return rc;
+}
+
+static int check(const service *s, const kh_shared *x, kh_err *err) {
+    for (int k = 0; k < x->n; k++) {
+        const kh_batch *b = x->q[k].batch;
+        if (b->n_slot > 0)
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "a service of the kind \"%s\" takes texts and no soft prompts; methods manual and "
+                "icl do without",
+                name_of(s));
+        if (!b->given || !b->task)
+            return kh_fail(err, KH_EUNSUPPORTED,
+                "a service of the kind \"%s\" takes texts, and these rows are tokens only",
+                name_of(s));
+    }
+    return 0;
+}
+
+static int share(void *self, const kh_shared *x, kh_err *err) {
+    service *s = self;
+    asking a = { .s = s, .shared = x, .n_row = x->q->batch->n_row };
+    size_t pairs = (size_t)x->n * (size_t)a.n_row, words = 1;
+    int rc = check(s, x, err);
+    if (rc != 0)
+        return rc;
+    for (int k = 0; k < x->n; k++)
+        words = (size_t)x->q[k].words->n_word > words ? (size_t)x->q[k].words->n_word : words;
+    a.state = kh_calloc(pairs + 1, 1);
+    a.job = kh_calloc(pairs + 1, sizeof *a.job);
+    a.word = kh_malloc(words * sizeof *a.word);
+    if (!a.state || !a.job || !a.word)
+        rc = kh_fail_memory(err);
+    for (size_t i = 0; i < pairs && rc == 0 && x->known; i++)
+        if (x->known[i]) {
+            a.state[i] = TOLD;
+            s->answered = true;
+        }
+    if (rc == 0) {
+        list_jobs(&a);
+        rc = kh_http_run(s->http,
+            &(kh_http_jobs){ a.n_job, make_request, take_answer, &a, ANSWER_MAX, give_up }, err);
+    }
+    if (rc == 0)
+        rc = tell_missing(&a, err);
+    kh_free(a.state);
+    kh_free(a.job);
+    kh_free(a.word);
+    return rc;
+}
+
+static int ask(service *s, const kh_question *q, const kh_cells *out, kh_err *err) {
+    return share(s, &(kh_shared){ .q = q, .n = 1, .out = *out, .end = q->batch->n_row }, err);
 }
 
 static int score(void *self, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     (void)energy;
-    return ask(self, q, logprob, NULL, err);
+    return ask(self, q, &(kh_cells){ .logprob = logprob }, err);
 }
 
 static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
-    return ask(self, q, NULL, label, err);
-}
-
-static void watch(void *self, const kh_row_watch *w) {
-    ((service *)self)->watch = w ? *w : (kh_row_watch){ 0 };
+    return ask(self, q, &(kh_cells){ .label = label }, err);
 }
 
 static void describe(const void *self, kh_plm_info *info) {
@@ -422,7 +596,7 @@ static const kh_backend DECISIONS = { .name = "decisions",
     .normalised = true,
     .bytes_a_token = 4, /* of English text, as byte-pair encodings have it */
     .answer = answer,
-    .watch = watch,
+    .share = share,
     .describe = describe,
     .embedding_stats = no_embeddings,
     .embedding_row = no_embedding,

@@ -313,13 +313,12 @@ static int start(kh_http *h, slot *s, kh_err *err) {
     return 0;
 }
 
-static int begin(kh_http *h, slot *s, const kh_http_jobs *jobs, int index, kh_err *err) {
+/* The request as it is now: what was answered in part asks for the rest only. */
+static int make(kh_http *h, slot *s, const kh_http_jobs *jobs, kh_err *err) {
     const char *path = "/";
-    s->index = index;
-    s->attempt = 0;
     kh_buf_reset(&s->body);
     kh_buf_reset(&h->path);
-    int rc = jobs->make(jobs->user, index, &path, &s->body, err);
+    int rc = jobs->make(jobs->user, s->index, &path, &s->body, err);
     if (rc != 0)
         return rc;
     kh_buf_printf(&h->path, "%s%s", h->url, path);
@@ -332,7 +331,14 @@ static int begin(kh_http *h, slot *s, const kh_http_jobs *jobs, int index, kh_er
             curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len);
     else
         bad = bad || curl_easy_setopt(s->easy, CURLOPT_HTTPGET, 1L);
-    return bad ? kh_fail_memory(err) : start(h, s, err);
+    return bad ? kh_fail_memory(err) : 0;
+}
+
+static int begin(kh_http *h, slot *s, const kh_http_jobs *jobs, int index, kh_err *err) {
+    s->index = index;
+    s->attempt = 0;
+    int rc = make(h, s, jobs, err);
+    return rc == 0 ? start(h, s, err) : rc;
 }
 
 /* What a service says about a refusal: {"error":{"message":"..."}}, {"error":"..."},
@@ -412,6 +418,27 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
         "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause, s->attempt, h->retries);
 }
 
+/* An answer has come. */
+static int hand_over(kh_http *h, slot *s, const kh_http_jobs *jobs, int *done, kh_err *err) {
+    kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
+    if (kh_buf_failed(&s->answer))
+        return kh_fail_memory(err);
+    kh_err wrong = { 0 };
+    int rc = jobs->take(jobs->user, s->index, s->answer.data, s->answer.len, &wrong);
+    if (rc == KH_RETRY && s->attempt < h->retries && s->attempt < MISSING_TRIES) {
+        wait_to_retry(h, s, wrong.msg);
+        return make(h, s, jobs, err);
+    }
+    ++*done;
+    if (rc == KH_RETRY && jobs->give_up)
+        return jobs->give_up(jobs->user, s->index, s->attempt + 1, &wrong, err);
+    if (rc != 0 && err)
+        *err = wrong;
+    if (rc == KH_RETRY)
+        rc = kh_fail(err, KH_EIO, "%s, in %d tries", wrong.msg, s->attempt + 1);
+    return rc;
+}
+
 static int finish(
     kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
     long status = 0;
@@ -426,23 +453,8 @@ static int finish(
         return kh_fail_memory(err);
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
     h->reached |= status > 0;
-    if (result == CURLE_OK && status >= 200 && status < 300) {
-        kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
-        if (kh_buf_failed(&s->answer))
-            return kh_fail_memory(err);
-        kh_err wrong = { 0 };
-        int rc = jobs->take(jobs->user, s->index, s->answer.data, s->answer.len, &wrong);
-        if (rc == KH_RETRY && s->attempt < h->retries && s->attempt < MISSING_TRIES) {
-            wait_to_retry(h, s, wrong.msg);
-            return 0;
-        }
-        ++*done;
-        if (rc != 0 && err)
-            *err = wrong;
-        if (rc == KH_RETRY)
-            rc = kh_fail(err, KH_EIO, "%s, in %d tries", wrong.msg, s->attempt + 1);
-        return rc;
-    }
+    if (result == CURLE_OK && status >= 200 && status < 300)
+        return hand_over(h, s, jobs, done, err);
     if (result == CURLE_OUT_OF_MEMORY)
         return kh_fail_memory(err);
     if (result == CURLE_OK)
@@ -611,5 +623,6 @@ int kh_http_ask(kh_http *h, const char *path, const kh_buf *body, size_t max_ans
     kh_err *err) {
     *answer = kh_buf_init(KH_BUF_MAX);
     single s = { path, body, answer };
-    return kh_http_run(h, &(kh_http_jobs){ 1, make_single, take_single, &s, max_answer }, err);
+    return kh_http_run(
+        h, &(kh_http_jobs){ 1, make_single, take_single, &s, max_answer, NULL }, err);
 }

@@ -63,11 +63,14 @@ typedef struct kh_http_jobs {
     int n;
     /* Request i: *path (borrowed, starts with '/') and the body, which is empty for a GET. */
     int (*make)(void *user, int i, const char **path, kh_buf *body, kh_err *err);
-    /* The body of a 2xx answer to request i, NUL-terminated. KH_RETRY, with a sentence: it is as
-     * good as none, and the request is made again, but not often. */
+    /* The body of a 2xx answer to request i, NUL-terminated. KH_RETRY, with a sentence: something
+     * is missing in it; the request is made anew (`make`) and sent again, but not often. */
     int (*take)(void *user, int i, const char *body, size_t n, kh_err *err);
     void *user;
     size_t max_answer; /* bytes */
+    /* Request i has been sent `tries` times, and something is still missing, as `why` says: 0 goes
+     * on without. NULL: that is a failure. */
+    int (*give_up)(void *user, int i, int tries, const kh_err *why, kh_err *err);
 } kh_http_jobs;
 
 /* Ends at the first failure: of make, of take, or of a request that is refused or has been tried

@@ -5,6 +5,7 @@
 #include "plm/trainable.h"
 #include "plm/ranks.h"
 #include "plm/services.h"
+#include "plm/together.h"
 #include "plm/answer_cache.h"
 
 #include "base/alloc.h"
@@ -131,11 +132,7 @@ kh_engine *kh_plm_engine(kh_plm *p) {
 }
 
 const kh_tokenizer *kh_plm_tokenizer(const kh_plm *p) { return p->tokenizer; }
-bool kh_plm_watch(kh_plm *p, const kh_row_watch *w) {
-    if (p->backend->watch)
-        p->backend->watch(p->self, w);
-    return p->backend->watch != NULL;
-}
+bool kh_plm_shares(const kh_plm *p) { return p->backend->share != NULL; }
 kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
 void kh_plm_set_cache(kh_plm *p, const kh_answer_cache *cache) { p->cache = cache; }
 
@@ -197,9 +194,33 @@ void kh_plm_count_replayed(kh_plm *p, const kh_meter *before) {
     p->meter.replayed += before->queries;
 }
 
-static int check_finite(const float *x, size_t n, int n_row, int n_label, kh_err *err) {
+/* What one pair of shared questions takes: the text of its row comes with the first of a request.
+ */
+static long long pair_tokens(const kh_plm *p, const kh_question *q, int question, int row) {
+    kh_batch one = kh_batch_part(q->batch, row, 1);
+    long long n = kh_plm_tokens(p, &one);
+    int each = p->backend->bytes_a_token;
+    if (question % KH_SHARED_MOST == 0 || each == 0 || !one.given)
+        return n;
+    const kh_row *text = &one.given[one.row[0]];
+    long long shared = (long long)(text->n_a + text->n_b) / each;
+    return n > shared ? n - shared : 0;
+}
+
+void kh_plm_count_pair(
+    kh_plm *p, const kh_question *q, int question, int row, double seconds, bool replayed) {
+    p->meter.prompts += row == 0;
+    p->meter.queries++;
+    p->meter.tokens += pair_tokens(p, q, question, row);
+    p->meter.seconds += seconds;
+    p->meter.replayed += replayed;
+}
+
+/* missing_ok: a whole row may be NaN, which is one that a service refused. */
+static int check_finite(
+    const float *x, size_t n, int n_row, int n_label, bool missing_ok, kh_err *err) {
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) {
+        if (!isfinite(x[i]) && !(missing_ok && isnan(x[i]))) {
             size_t pair = i / (size_t)n_label;
             return kh_fail(err, KH_EFORMAT,
                 "the model's answer to prompt %zu, row %zu is not a number: are its weights, or "
@@ -225,9 +246,9 @@ static int ask(
         return rc;
     p->meter.calls++;
     count(p, q, kh_clock() - start);
-    return label
-        ? 0
-        : check_finite(logits, kh_question_pairs(q) * (size_t)n_label, n_row, n_label, err);
+    return label ? 0
+                 : check_finite(logits, kh_question_pairs(q) * (size_t)n_label, n_row, n_label,
+                       kh_plm_shares(p), err);
 }
 
 /* energy [pairs] of what x was before; NULL: not wanted. */
@@ -285,6 +306,21 @@ int kh_plm_ask_box(kh_plm *p, const kh_question *q, const kh_cells *out, kh_err 
                       : ask_both(p, q, out->logprob, out->energy, err);
 }
 
+int kh_plm_share_box(kh_plm *p, const kh_shared *x, kh_err *err) {
+    int n_row = x->q->batch->n_row;
+    double start = kh_clock();
+    int rc = p->backend->share(p->self, x, err);
+    if (rc != 0)
+        return rc;
+    p->meter.calls++;
+    p->meter.seconds += kh_clock() - start;
+    for (int k = 0; k < x->n; k++)
+        for (int row = x->first; row < x->end; row++)
+            if (!x->known || !x->known[(size_t)k * (size_t)n_row + (size_t)row])
+                kh_plm_count_pair(p, &x->q[k], k, row, 0, false);
+    return 0;
+}
+
 /* From the cache what it knows, the rest from the box. */
 static int ask_cached(kh_plm *p, const kh_question *q, kh_cells out, kh_err *err) {
     return p->cache ? kh_answer_cache_ask(p->cache, p, q, &out, &p->rate, err)
@@ -307,6 +343,59 @@ int kh_plm_score_energy(
 
 int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) {
     return ask_cached((kh_plm *)l, q, (kh_cells){ .label = label }, err);
+}
+
+/* ------------------------------------------------------------------------------ asking together */
+
+static bool same_text(const char *a, size_t n_a, const char *b, size_t n_b) {
+    return !a == !b && n_a == n_b && (!a || a == b || memcmp(a, b, n_a) == 0);
+}
+
+/* Whether the questions are of one shape and about the same rows. */
+static bool fit_together(const kh_question *q, int n) {
+    const kh_batch *x = q[0].batch;
+    for (int k = 0; k < n; k++) {
+        const kh_batch *y = q[k].batch;
+        if (y->n_slot > 0 || y->n_row != x->n_row || q[k].words->n_label != q[0].words->n_label ||
+            !y->given != !x->given)
+            return false;
+        for (int i = 0; x->given && k > 0 && i < x->n_row; i++) {
+            const kh_row *a = &x->given[x->row[i]], *b = &y->given[y->row[i]];
+            if (!same_text(a->a, a->n_a, b->a, b->n_a) || !same_text(a->b, a->n_b, b->b, b->n_b))
+                return false;
+        }
+    }
+    return true;
+}
+
+static int ask_together(kh_plm *p, const kh_question *q, int n, kh_cells out, kh_err *err) {
+    if (n == 0 || q->batch->n_row == 0)
+        return 0;
+    if (!fit_together(q, n))
+        return kh_fail(err, KH_EARG,
+            "questions that are asked together must be about the same rows and labels, without "
+            "soft prompts");
+    size_t rows = (size_t)q->batch->n_row, cells = rows * (size_t)q->words->n_label;
+    int rc = 0;
+    if (kh_plm_shares(p)) {
+        kh_shared x = { .q = q, .n = n, .out = out, .end = q->batch->n_row };
+        return p->cache ? kh_answer_cache_share(p->cache, p, q, n, &out, err)
+                        : kh_plm_share_box(p, &x, err);
+    }
+    for (int k = 0; k < n && rc == 0; k++)
+        rc = ask_cached(p, &q[k],
+            (kh_cells){ .label = out.label ? out.label + (size_t)k * rows : NULL,
+                .logprob = out.logprob ? out.logprob + (size_t)k * cells : NULL },
+            err);
+    return rc;
+}
+
+int kh_plm_score_together(kh_scorer *s, const kh_question *q, int n, float *logprob, kh_err *err) {
+    return ask_together((kh_plm *)s, q, n, (kh_cells){ .logprob = logprob }, err);
+}
+
+int kh_plm_answer_together(kh_labeler *l, const kh_question *q, int n, int *label, kh_err *err) {
+    return ask_together((kh_plm *)l, q, n, (kh_cells){ .label = label }, err);
 }
 
 /* -------------------------------------------------------------------------------- the open box */
@@ -358,7 +447,7 @@ int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_adapter *g, 
     p->meter.calls++;
     count(p, q, kh_clock() - start);
     size_t pairs = kh_question_pairs(q);
-    rc = check_finite(logprob, pairs * (size_t)n_label, n_row, n_label, err);
+    rc = check_finite(logprob, pairs * (size_t)n_label, n_row, n_label, false, err);
     if (rc == 0)
         normalise(logprob, pairs, n_label, energy);
     return rc;

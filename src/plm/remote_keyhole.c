@@ -178,7 +178,8 @@ static int ask(
         size_t each = label ? 1 : (size_t)q->words->n_label + (energy ? 1 : 0);
         size_t numbers = (size_t)(p->p1 - p->p0) * (size_t)(p->r1 - p->r0) * each;
         rc = kh_http_run(r->http,
-            &(kh_http_jobs){ a.n_part, make_request, take_answer, &a, numbers * 16 + (1 << 16) },
+            &(kh_http_jobs){
+                a.n_part, make_request, take_answer, &a, numbers * 16 + (1 << 16), NULL },
             err);
     }
     kh_free(a.part);

@@ -488,9 +488,9 @@ static int ask(outside *o, const kh_question *q, float *logits, int *label, kh_e
     if (!kh_grow(&o->answered, &o->cap, (size_t)n, 1))
         return kh_fail_memory(err);
     memset(o->answered, 0, (size_t)n);
-    return rc == 0
-        ? kh_http_run(o->http, &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX }, err)
-        : rc;
+    return rc == 0 ? kh_http_run(o->http,
+                         &(kh_http_jobs){ n, make_request, take_answer, &a, ANSWER_MAX, NULL }, err)
+                   : rc;
 }
 
 static int score(void *self, const kh_question *q, float *logits, float *energy, kh_err *err) {

@@ -98,6 +98,11 @@ bool kh_classifier_decides(const kh_classifier *c) { return c->decides; }
 static kh_classified classified_as(
     const kh_classifier *c, const kh_row *row, const double *p, double outside, bool *set) {
     int n_label = c->posterior->task->n_label, best = kh_predicted(p, n_label);
+    if (isnan(p[0])) { /* a service refused: any class may be the true one */
+        for (int k = 0; set && k < n_label; k++)
+            set[k] = true;
+        return (kh_classified){ .label = -1, .confidence = NAN, .set_size = -1, .abstain = true };
+    }
     kh_classified o = { .label = best, .confidence = p[best], .set_size = -1 };
     if (!c->decides) {
         for (int k = 0; set && k < n_label; k++)

@@ -16,6 +16,7 @@
 #include "judge/predictions.h"
 #include "judge/verdict.h"
 #include "data/folder.h"
+#include "plm/together.h"
 #include "data/stats.h"
 
 #include <math.h>
@@ -116,6 +117,40 @@ static void judged_free(kh_judged *j) {
     kh_free(j->distance);
 }
 
+/* Rows that a service refused are left out, as if they had not been there. */
+static int leave_refused(kh_judged *j, size_t k, const kh_hooks *hooks, kh_err *err) {
+    int kept = 0;
+    int *index = kh_malloc((size_t)j->n * sizeof *index);
+    if (!index)
+        return kh_fail_memory(err);
+    for (int i = 0; i < j->n; i++) {
+        if (isnan(j->p[(size_t)i * k]))
+            continue;
+        memmove(j->p + (size_t)kept * k, j->p + (size_t)i * k, k * sizeof *j->p);
+        memmove(j->votes + (size_t)kept * k, j->votes + (size_t)i * k, k * sizeof *j->votes);
+        j->ambiguity[kept] = j->ambiguity[i];
+        j->energy[kept] = j->energy[i];
+        j->distance[kept] = j->distance[i];
+        index[kept++] = i;
+    }
+    int refused = j->n - kept, rc = 0;
+    kh_dataset *some = NULL;
+    if (kept == 0)
+        rc = kh_fail(err, KH_EIO, "%s: the service answered none of the %d rows", j->name, j->n);
+    if (refused > 0 && rc == 0)
+        rc = kh_dataset_select(&some, j->data, index, kept, err);
+    if (refused > 0 && rc == 0) {
+        kh_log(hooks, KH_WARN, "%s: %d of %d rows were refused by the service and are left out",
+            j->name, refused, j->n);
+        kh_dataset_close(j->data);
+        j->data = some;
+        j->row = kh_dataset_rows(some);
+        j->n = kept;
+    }
+    kh_free(index);
+    return rc;
+}
+
 static int judged_ask(
     kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
     size_t k = (size_t)n_label;
@@ -135,15 +170,19 @@ static int judged_ask(
         if (rc == 0 && kh_report_progress(hooks, phase, i + n, j->n, NULL) != 0)
             rc = kh_fail(err, KH_STOPPED, "stopped on request");
     }
-    return rc;
+    return rc == 0 ? leave_refused(j, k, hooks, err) : rc;
+}
+
+static void read_labels(const kh_judged *j, int *label) {
+    for (int i = 0; i < j->n; i++)
+        label[i] = j->row[i].label;
 }
 
 static int labels_of(const kh_judged *j, int **out, kh_err *err) {
     *out = kh_malloc((size_t)j->n * sizeof **out);
     if (!*out)
         return kh_fail_memory(err);
-    for (int i = 0; i < j->n; i++)
-        (*out)[i] = j->row[i].label;
+    read_labels(j, *out);
     return 0;
 }
 
@@ -412,9 +451,12 @@ static int ask_template(kh_eval *e, kh_plm *plm, kh_err *err) {
     return rc;
 }
 
-/* Whether the rows that decisions are fitted on have taught the calibrator, too. */
-static bool taught(const kh_eval *e) {
-    return e->post->calibrated && e->post->calibrator.n == e->dev.n && e->dev.n > 1;
+/* Whether the rows that decisions are fitted on have taught the calibrator, too. A service may have
+ * refused some of them. */
+static bool taught(const kh_eval *e, const kh_plm *plm) {
+    int n = e->post->calibrator.n;
+    bool all = n == e->dev.n || (n < e->dev.n && kh_plm_shares(plm));
+    return e->post->calibrated && all && e->dev.n > 1;
 }
 
 /* The dev rows for the decisions. Rows that the calibrator was fitted on look better calibrated
@@ -422,16 +464,17 @@ static bool taught(const kh_eval *e) {
  * by a fit to the others (doc/judging.md, [33]). No row is lost to a split, and none is asked
  * twice. */
 static int ask_dev(kh_eval *e, kh_plm *plm, kh_predictor *predictor, kh_err *err) {
-    if (!taught(e))
+    if (!taught(e, plm))
         return judged_ask(&e->dev, predictor, e->n_label, e->o->hooks, err);
     kh_posterior plain = *e->post;
     kh_predictor *raw = NULL;
-    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
     plain.calibrated = false;
     int rc = kh_predictor_new(&raw, &plain, plm, NULL, err);
     if (rc == 0)
         rc = judged_ask(&e->dev, raw, e->n_label, e->o->hooks, err);
     kh_predictor_free(raw);
+    read_labels(&e->dev, e->dev_label);
+    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
     double *x = rc == 0 ? kh_malloc(size * sizeof *x) : NULL;
     if (rc == 0 && !x)
         rc = kh_fail_memory(err);
@@ -457,8 +500,12 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
         e->n_score += e->known[s];
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
+    if (rc == 0)
+        read_labels(&e->rows, e->label);
     if (rc == 0 && e->decided)
         rc = ask_dev(e, plm, predictor, err);
+    if (rc == 0 && e->decided)
+        read_labels(&e->dev, e->dev_label);
     if (rc == 0)
         rc = make_plane(e, predictor, err);
     if (rc == 0 && e->o->compare)

@@ -14,6 +14,7 @@
 #include "posterior/features.h"
 #include "posterior/posterior.h"
 #include "plm/http.h"
+#include "plm/together.h"
 #include "prompt/target.h"
 
 #include <inttypes.h>
@@ -24,7 +25,8 @@
 enum {
     ROWS_AT_ONCE = 64,
     PROMPTS_AT_ONCE = 32,
-    HEAD_SHARDS = 8, /* threads that a head can use; its answers do not depend on it */
+    ORDERS_AT_ONCE = 64, /* of demonstrations: as many as a request to a service carries */
+    HEAD_SHARDS = 8,     /* threads that a head can use; its answers do not depend on it */
 };
 
 static const double LEAST_P = 1e-12; /* logarithms for a calibrator end here */
@@ -50,10 +52,11 @@ struct kh_predictor {
 
 void kh_mixture_add(
     double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
-    size_t n = (size_t)n_row * (size_t)n_label;
     for (int s = 0; s < n_sample; s++)
-        for (size_t i = 0; i < n; i++)
-            p[i] += (double)weight[s] * exp((double)logprob[(size_t)s * n + i]);
+        for (int i = 0; i < n_row; i++, logprob += n_label)
+            for (int k = 0; k < n_label && !kh_is_missing(logprob); k++)
+                p[(size_t)i * (size_t)n_label + (size_t)k] +=
+                    (double)weight[s] * exp((double)logprob[k]);
 }
 
 void kh_mixture_finish(double *p, int n_row, int n_label) {
@@ -62,7 +65,7 @@ void kh_mixture_finish(double *p, int n_row, int n_label) {
         for (int k = 0; k < n_label; k++)
             total += p[k];
         for (int k = 0; k < n_label; k++)
-            p[k] /= total;
+            p[k] = total > 0 ? p[k] / total : NAN;
     }
 }
 
@@ -96,6 +99,8 @@ void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, co
         for (int i = 0; i < n_row; i++, logprob += n_label) {
             int best = 0;
             double entropy = 0;
+            if (kh_is_missing(logprob))
+                continue;
             for (int k = 0; k < n_label; k++) {
                 best = logprob[k] > logprob[best] ? k : best;
                 entropy -= isinf(logprob[k]) ? 0 : exp((double)logprob[k]) * (double)logprob[k];
@@ -103,6 +108,18 @@ void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, co
             votes[(size_t)i * (size_t)n_label + (size_t)best] += (double)weight[s];
             ambiguity[i] += (double)weight[s] * entropy;
         }
+}
+
+/* Shares are of the samples that a service answered; if that was none, nothing is known. */
+static void of_those_who_spoke(double *votes, double *ambiguity, int n_label) {
+    double spoke = 0;
+    for (int k = 0; k < n_label; k++)
+        spoke += votes[k];
+    if (spoke > 1 - 1e-3) /* all of them; weights are rounded */
+        return;
+    for (int k = 0; k < n_label; k++)
+        votes[k] = spoke > 0 ? votes[k] / spoke : NAN;
+    *ambiguity = spoke > 0 ? *ambiguity / spoke : NAN;
 }
 
 /* Samples from `first` on. What they say need not stay what it is. */
@@ -383,6 +400,60 @@ static bool has_room(const kh_predictor *p, const int *tokens, int k, int more) 
     return k == 0 || (tokens[k] <= p->batch.max_len && tokens[k] + more <= p->batch.max_len);
 }
 
+/* Whether every order has room for all of its demonstrations in front of each row. */
+static bool all_fit(const kh_predictor *p, const int *more, int n) {
+    const kh_demos *d = &p->post->demos;
+    for (int o = 0; o < d->n_order; o++)
+        for (int i = 0; i < n; i++)
+            if (!has_room(p, p->tokens + (size_t)o * ((size_t)d->n_shown + 1), d->n_shown, more[i]))
+                return false;
+    return true;
+}
+
+/* Orders [first, first + n) with all demonstrations each, in one question: answers [n, n_row,
+ * n_label]. */
+static int ask_orders(
+    kh_predictor *p, const kh_row *rows, int n_row, int first, int n, float *answer, kh_err *err) {
+    kh_buf text[ORDERS_AT_ONCE];
+    kh_task task[ORDERS_AT_ONCE];
+    kh_batch *batch[ORDERS_AT_ONCE] = { NULL };
+    kh_question q[ORDERS_AT_ONCE];
+    int made = 0, rc = 0;
+    for (; made < n && rc == 0; made++) {
+        rc = shown(p, first + made, p->post->demos.n_shown, &text[made], &task[made], err);
+        if (rc == 0)
+            rc = kh_batch_encode(&batch[made], kh_plm_tokenizer(p->plm), &task[made], p->words,
+                rows, n_row, &p->batch, err);
+        q[made] = (kh_question){ batch[made], p->words, KH_INJECT_NONE, NULL, 1 };
+    }
+    if (rc == 0)
+        rc = kh_ask_together(p->scorer, p->labeler, q, n, answer, err);
+    for (int i = 0; i < made; i++) {
+        kh_batch_free(batch[i]);
+        kh_buf_free(&text[i]);
+    }
+    return rc;
+}
+
+/* All orders, several of them in one question: a service that takes texts gets each row once. */
+static int ask_all_orders(
+    kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
+    const kh_demos *d = &p->post->demos;
+    size_t size = (size_t)n * (size_t)p->task->n_label;
+    int rc = 0;
+    float *answer = kh_malloc(ORDERS_AT_ONCE * size * sizeof *answer);
+    if (!answer)
+        return kh_fail_memory(err);
+    for (int o = 0, some; o < d->n_order && rc == 0; o += some) {
+        some = d->n_order - o < ORDERS_AT_ONCE ? d->n_order - o : ORDERS_AT_ONCE;
+        rc = ask_orders(p, rows, n, o, some, answer, err);
+        if (rc == 0)
+            add_samples(p, out, &(said){ .logprob = answer }, o, some, n);
+    }
+    kh_free(answer);
+    return rc;
+}
+
 /* One chunk of rows with every order. A row's tokens are counted behind one demonstration, as its
  * first word may be cut otherwise at the start of a text; behind more of them it takes as many.
  * Should a tokenizer not add up like that, the row turns out too long and moves on to fewer
@@ -395,6 +466,8 @@ static int ask_demos(
         rc = measure(p, 0, d->n_shown > 0, &rows[i], &more[i], err);
         more[i] -= p->tokens[d->n_shown > 0];
     }
+    if (rc == 0 && d->n_order > 1 && kh_plm_shares(p->plm) && all_fit(p, more, n))
+        return ask_all_orders(p, rows, n, out, err);
     for (int o = 0; o < d->n_order && rc == 0; o++) {
         const int *tokens = p->tokens + (size_t)o * ((size_t)d->n_shown + 1);
         group g = { .n = 0 };
@@ -529,7 +602,8 @@ void kh_predictor_free(kh_predictor *p) {
 /* What a calibrator takes: numbers of votes of shares, logarithms of probabilities. */
 void kh_calibration_input(bool votes, int samples, double *p, size_t n) {
     for (size_t i = 0; i < n; i++)
-        p[i] = votes ? p[i] * samples : log(p[i] > LEAST_P ? p[i] : LEAST_P);
+        if (!isnan(p[i])) /* of a row that a service refused */
+            p[i] = votes ? p[i] * samples : log(p[i] > LEAST_P ? p[i] : LEAST_P);
 }
 
 /* Answers into probabilities that mean what they say. */
@@ -538,7 +612,9 @@ static void calibrate(const kh_posterior *post, double *p, int n) {
         return;
     kh_calibration_input(post->calibrator.method == KH_CALIBRATE_VOTES, post->n, p,
         (size_t)n * (size_t)post->calibrator.n_label);
-    kh_calibrator_apply(&post->calibrator, p, n, p);
+    for (int i = 0; i < n; i++, p += post->calibrator.n_label)
+        if (!isnan(*p))
+            kh_calibrator_apply(&post->calibrator, p, 1, p);
 }
 
 int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
@@ -600,6 +676,9 @@ int kh_predictor_explain(
         .ambiguity = out->ambiguity,
         .energy = energy ? out->energy : NULL };
     int rc = ask_all(p, rows, n, &all, err);
+    for (int i = 0; rc == 0 && out->votes && i < n; i++)
+        of_those_who_spoke(out->votes + (size_t)i * (size_t)p->task->n_label, &out->ambiguity[i],
+            p->task->n_label);
     for (int i = 0; out->votes && !p->scorer && i < n;
          i++) /* a vote says nothing of what its voter saw */
         out->ambiguity[i] = NAN;

@@ -22,12 +22,15 @@ kh_prediction kh_prediction_of(const kh_task *task, const kh_row *row, const kh_
         .energy = said->energy ? said->energy[i] : NAN,
         .distance = said->distance ? said->distance[i] : NAN,
         .in = in };
-    a.best = kh_predicted(a.p, task->n_label);
-    a.confidence = a.p[a.best];
+    bool refused = isnan(a.p[0]);
+    a.best = refused ? -1 : kh_predicted(a.p, task->n_label);
+    a.confidence = refused ? NAN : a.p[a.best];
     /* Without decisions there is still a score to sort by. */
     double outside = isnan(a.distance) ? a.energy : a.distance;
     a.d = (kh_decision){ .ood_score = isnan(outside) ? 1 - a.confidence : outside, .set_size = -1 };
-    if (decisions) {
+    if (refused)
+        a.votes = NULL;
+    if (decisions && !refused) {
         a.d = kh_decide(decisions, row, a.p,
             decisions->opts.foreign == KH_SCORE_DISTANCE ? a.distance : a.energy, in);
         a.knows_abstain = decisions->opts.max_risk > 0;
@@ -97,7 +100,7 @@ void kh_prediction_members(const kh_prediction *a, const kh_prediction_view *v, 
     put_set(j, a);
     put_number(j, "ood_score", a->d.ood_score);
     put_flag(j, "ood", a->knows_ood, a->d.foreign);
-    put_classes(j, "distribution", a, a->p);
+    put_classes(j, "distribution", a, a->best < 0 ? NULL : a->p);
     put_classes(j, "votes", a, a->votes);
     if (v->text)
         kh_json_put_text(j, a->row->b ? "text_a" : "text", a->row->a, a->row->n_a);
@@ -147,7 +150,7 @@ void kh_prediction_tsv_head(const kh_task *task, const kh_prediction_view *v, kh
 
 void kh_prediction_tsv(const kh_prediction *a, const kh_prediction_view *v, kh_buf *b) {
     const double before[] = { a->confidence, a->entropy, a->ambiguity, a->disagreement };
-    kh_buf_printf(b, "%ld\t%s", a->row->line, label_name(a, a->best));
+    kh_buf_printf(b, "%ld\t%s", a->row->line, a->best < 0 ? "" : label_name(a, a->best));
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
         put_cell(b, before[i]);
     put_yes(b, a->knows_abstain, a->d.abstain);

@@ -14,7 +14,7 @@ typedef struct kh_prediction {
     const kh_task *task; /* whose labels they are */
     const kh_row *row;
     const double *p, *votes; /* [n_label]; votes NULL: not known */
-    int best;                /* the predicted label */
+    int best;                /* the predicted label; -1: a service refused, nothing is known */
     double confidence, entropy;
     double ambiguity, disagreement, energy, distance; /* NaN: not known */
     bool knows_abstain, knows_set, knows_ood;         /* the decisions say so; false: null */

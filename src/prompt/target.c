@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "model/question.h"
+#include "plm/together.h"
 
 #include <math.h>
 
@@ -84,20 +85,45 @@ int kh_targets_score(
     return ask_all(t, n_target, z, n, &(wanted){ .logprob = logprob }, err);
 }
 
+/* A label as a log-probability of class k; no label, of a row that a service refused, is none. */
+static float vote(int label, int k) {
+    if (label < 0)
+        return NAN;
+    return label == k ? 0 : -INFINITY;
+}
+
+/* Labels [n] as votes [n, n_label]. */
+static void put_votes(const int *label, size_t n, int n_label, float *logprob) {
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < n_label; k++)
+            logprob[i * (size_t)n_label + (size_t)k] = vote(label[i], k);
+}
+
 int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob,
     float *energy, kh_err *err) {
     if (scorer)
         return energy ? kh_plm_score_energy(scorer, q, logprob, energy, err)
                       : kh_plm_score(scorer, q, logprob, err);
-    int n_label = q->words->n_label;
     size_t pairs = kh_question_pairs(q);
     int *label = kh_calloc(pairs + 1, sizeof *label);
     int rc = label ? kh_plm_answer(labeler, q, label, err) : kh_fail_memory(err);
     for (size_t i = 0; rc == 0 && energy && i < pairs; i++)
         energy[i] = NAN; /* a label says nothing of it */
-    for (size_t i = 0; rc == 0 && i < pairs; i++)
-        for (int k = 0; k < n_label; k++)
-            logprob[i * (size_t)n_label + (size_t)k] = label[i] == k ? 0 : -INFINITY;
+    if (rc == 0)
+        put_votes(label, pairs, q->words->n_label, logprob);
+    kh_free(label);
+    return rc;
+}
+
+int kh_ask_together(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, int n,
+    float *logprob, kh_err *err) {
+    if (scorer)
+        return kh_plm_score_together(scorer, q, n, logprob, err);
+    size_t pairs = (size_t)n * (size_t)q->batch->n_row;
+    int *label = kh_calloc(pairs + 1, sizeof *label);
+    int rc = label ? kh_plm_answer_together(labeler, q, n, label, err) : kh_fail_memory(err);
+    if (rc == 0)
+        put_votes(label, pairs, q->words->n_label, logprob);
     kh_free(label);
     return rc;
 }

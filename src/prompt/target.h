@@ -35,5 +35,9 @@ int kh_targets_score(
  * NaN where it is not known; NULL: not wanted. For code that weighs answers of either kind. */
 int kh_ask(
     kh_scorer *, kh_labeler *, const kh_question *, float *logprob, float *energy, kh_err *err);
+/* The same of several text prompts about the same rows, asked together (plm/together.h): logprob
+ * [n, n_row, n_label], NaN where a service refused. */
+int kh_ask_together(
+    kh_scorer *, kh_labeler *, const kh_question *q, int n, float *logprob, kh_err *err);
 
 #endif

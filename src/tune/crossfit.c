@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "data/dataset.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LEAST_OF_CLASS = 6, DEV_EVERY = 4 };
@@ -82,6 +83,8 @@ static int put_answers(kh_buf *out, const kh_posterior *post, kh_plm *plm, const
     if (rc == 0)
         rc = kh_predictor_run(predictor, kh_dataset_rows(rows), n, p, err);
     for (int i = 0; i < n && rc == 0; i++) {
+        if (isnan(p[(size_t)i * (size_t)n_label])) /* a service refused it */
+            continue;
         kh_buf_text(out, "{\"probs\": [");
         for (int k = 0; k < n_label; k++)
             kh_buf_printf(out, "%s%.9g", k ? ", " : "", p[(size_t)i * (size_t)n_label + (size_t)k]);

@@ -28,15 +28,21 @@ int kh_tuning_hold(kh_tuning *t, const double *p, const int *label, int n, kh_er
     size_t k = (size_t)t->task->n_label;
     kh_free(t->held);
     kh_free(t->held_label);
-    t->n_held = n;
+    t->n_held = 0;
     t->held = kh_malloc((size_t)n * k * sizeof *t->held);
     t->held_label = kh_malloc((size_t)n * sizeof *t->held_label);
     if (!t->held || !t->held_label)
         return kh_fail_memory(err);
-    memcpy(t->held, p, (size_t)n * k * sizeof *p);
-    memcpy(t->held_label, label, (size_t)n * sizeof *label);
-    kh_mixture_finish(t->held, n, t->task->n_label);
-    return 0;
+    for (int i = 0; i < n; i++) {
+        if (isnan(p[(size_t)i * k])) /* a service refused it */
+            continue;
+        memcpy(t->held + (size_t)t->n_held * k, p + (size_t)i * k, k * sizeof *p);
+        t->held_label[t->n_held++] = label[i];
+    }
+    kh_mixture_finish(t->held, t->n_held, t->task->n_label);
+    return t->n_held > 0 || n == 0
+        ? 0
+        : kh_fail(err, KH_EIO, "the service answered none of the %d rows to judge on", n);
 }
 
 static double mean_nll(const double *p, const int *label, int n, int n_label) {

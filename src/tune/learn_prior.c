@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "plm/together.h"
 #include "posterior/predict.h"
 
 #include <string.h>
@@ -94,6 +95,17 @@ static int ask(answers *a, kh_tuning *t, const kh_posterior *post, kh_err *err) 
     return rc;
 }
 
+/* Moves the rows that were answered to the front; a service may have refused some. */
+static int answered(float *x, int n, int n_label) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        const float *row = x + (size_t)i * (size_t)n_label;
+        if (!kh_is_missing(row))
+            memmove(x + (size_t)kept++ * (size_t)n_label, row, (size_t)n_label * sizeof *x);
+    }
+    return kept;
+}
+
 /* The prior of a sample, and what it then says on dev. */
 static int learn_one(
     answers *a, const kh_tuning *t, const kh_posterior *post, int sample, kh_err *err) {
@@ -103,7 +115,8 @@ static int learn_one(
     double *prior = post->log_prior + (size_t)sample * (size_t)n_label;
     memcpy(a->one, a->asked + (size_t)sample * asked, asked * sizeof *a->one);
     memcpy(a->one + asked, own, dev * sizeof *a->one);
-    int rc = kh_label_prior_fit(t->o->label_prior, a->one, post->prior_rows, n_label, prior, err);
+    int rc = kh_label_prior_fit(t->o->label_prior, a->one,
+        answered(a->one, post->prior_rows, n_label), n_label, prior, err);
     if (rc == 0) {
         kh_label_prior_correct(prior, own, t->n_dev, n_label);
         kh_mixture_add(a->p, own, &post->weight[sample], 1, t->n_dev, n_label);
@@ -125,9 +138,11 @@ int kh_tuning_learn_prior(kh_tuning *t, kh_posterior *post, kh_err *err) {
         rc = learn_one(&a, t, post, s, err);
     if (rc == 0) {
         kh_mixture_finish(a.p, t->n_dev, t->task->n_label);
-        post->dev = kh_metric_of_p(t->task->metric, a.p, a.label, t->n_dev, t->task->n_label);
         rc = kh_tuning_hold(t, a.p, a.label, t->n_dev, err);
     }
+    if (rc == 0)
+        post->dev =
+            kh_metric_of_p(t->task->metric, t->held, t->held_label, t->n_held, t->task->n_label);
     answers_free(&a);
     return rc;
 }

@@ -256,11 +256,11 @@ int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
         rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
     for (int i = 0; i < t->n_dev && rc == 0; i++)
         label[i] = t->dev_row[i].label;
-    if (rc == 0)
-        p->dev = kh_metric_of_p(t->task->metric, answer, label, t->n_dev, n_label);
     t->dev_queries += kh_tuning_queries(t) - before;
     if (rc == 0)
         rc = kh_tuning_hold(t, answer, label, t->n_dev, err);
+    if (rc == 0)
+        p->dev = kh_metric_of_p(t->task->metric, t->held, t->held_label, t->n_held, n_label);
     kh_predictor_free(predictor);
     kh_free(answer);
     kh_free(label);

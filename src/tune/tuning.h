@@ -123,7 +123,8 @@ size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
 int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
 /* For methods that know them when they end: the result's answers to n rows that it was not learned
- * from, p [n, n_label] up to a factor for each row. Copies; replaces what was there. */
+ * from, p [n, n_label] up to a factor for each row. Copies; replaces what was there. Rows of NaN,
+ * which a service refused, are left out. */
 int kh_tuning_hold(kh_tuning *, const double *p, const int *label, int n, kh_err *err);
 /* The last step of a run (finish.c): answers become probabilities that mean what they say. Asks the
  * posterior about the dev rows if nobody has. */
