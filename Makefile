@@ -165,8 +165,8 @@ FUZZ_OBJ := $(patsubst fuzz/%.c,$(OUT)/fuzz/%.o,$(sort $(wildcard fuzz/fuzz_*.c)
 ifneq ($(MODE),fuzz)
 $(FUZZ_OBJ): CPPFLAGS += -DLLVMFuzzerTestOneInput=$(basename $(notdir $@))
 endif
-$(OUT)/tests/test_fuzz: $(FUZZ_OBJ) $(SERVER_OBJ)
-$(OUT)/tests/test_fuzz: EXTRA = $(FUZZ_OBJ) $(SERVER_OBJ) $(SERVER_LIBS)
+$(OUT)/tests/test_fuzz: $(FUZZ_OBJ) $(OUT)/fuzz/mutators.o $(SERVER_OBJ)
+$(OUT)/tests/test_fuzz: EXTRA = $(FUZZ_OBJ) $(OUT)/fuzz/mutators.o $(SERVER_OBJ) $(SERVER_LIBS)
 
 # ---- tests -------------------------------------------------------------------------------------------------------------
 $(TESTS) $(filter $(OUT)/%,$(SLOW_TESTS)): %: %.o $(OUT)/libkeyhole.a
@@ -256,9 +256,16 @@ fuzz:
 fuzz-run: $(call chosen,$(F),$(FUZZERS))
 	@tools/fuzz.sh $(SECONDS) $^
 
+# Targets whose input has a structure that libFuzzer alone seldom keeps; the others are for its own mutations.
+JSON_FUZZERS := $(foreach t,config decisions request_answer request_questions request_score task tokenizer_json,$(BUILD)/fuzz/fuzz/fuzz_$t)
+$(BUILD)/fuzz/fuzz/fuzz_gguf: MUTATOR = $(OUT)/fuzz/custom_gguf.o $(OUT)/fuzz/mutators.o
+$(BUILD)/fuzz/fuzz/fuzz_gguf: $(OUT)/fuzz/custom_gguf.o $(OUT)/fuzz/mutators.o
+$(JSON_FUZZERS): MUTATOR = $(OUT)/fuzz/custom_json.o $(OUT)/fuzz/mutators.o
+$(JSON_FUZZERS): $(OUT)/fuzz/custom_json.o $(OUT)/fuzz/mutators.o
+
 $(BUILD)/fuzz/fuzz/%: $(OUT)/fuzz/%.o $(SERVER_OBJ) $(OUT)/libkeyhole.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(SERVER_OBJ) $(OUT)/libkeyhole.a $(SERVER_LIBS) $(LIBS)
+	$(Q)$(CC) $(KH_LDFLAGS) -fsanitize=fuzzer -o $@ $< $(MUTATOR) $(SERVER_OBJ) $(OUT)/libkeyhole.a $(SERVER_LIBS) $(LIBS)
 
 # ---- demo, bench, install ------------------------------------------------------------------------------------------------
 demo: all

@@ -5,7 +5,9 @@
 #include "test.h"
 
 #include "base/file.h"
+#include "base/gguf.h"
 #include "base/rng.h"
+#include "fuzz/mutators.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -276,9 +278,71 @@ static void every_target_is_replayed(void **state) {
     closedir(d);
 }
 
+/* ---------------------------------------------------------------------------- the mutators */
+
+enum { TRIES = 400, ROOM = 64 };
+
+typedef size_t mutator(uint8_t *bytes, size_t n, size_t max, unsigned seed);
+
+/* Mutants of a seed, in a buffer of the very size: how many differ, and how many of those are
+ * still what they were. */
+static void mutate(const char *path, mutator *change, bool (*good)(const uint8_t *, size_t),
+    target *one, int *differ, int *accepted) {
+    kh_buf bytes;
+    kh_err err;
+    if (kh_file_read(path, 1 << 24, &bytes, &err) != 0)
+        fail_msg("%s", err.msg);
+    size_t max = bytes.len + ROOM;
+    *differ = *accepted = 0;
+    for (unsigned i = 0; i < TRIES; i++) {
+        uint8_t *copy = malloc(max), *again = malloc(max);
+        memcpy(copy, bytes.data, bytes.len);
+        memcpy(again, bytes.data, bytes.len);
+        size_t n = change(copy, bytes.len, max, i);
+        assert_true(n > 0 && n <= max);
+        assert_true(n == change(again, bytes.len, max, i) && memcmp(copy, again, n) == 0);
+        bool other = n != bytes.len || memcmp(copy, bytes.data, n) != 0;
+        *differ += other;
+        *accepted += other && good(copy, n);
+        give(one, (const char *)copy, n);
+        free(copy);
+        free(again);
+    }
+    kh_buf_free(&bytes);
+}
+
+static bool is_gguf(const uint8_t *bytes, size_t n) {
+    kh_gguf *f;
+    bool good = kh_gguf_parse(&f, bytes, n, "mutant", NULL) == 0;
+    if (good)
+        kh_gguf_close(f);
+    return good;
+}
+
+static bool is_json(const uint8_t *bytes, size_t n) {
+    json_t *root = json_loadb((const char *)bytes, n, 0, NULL);
+    json_decref(root);
+    return root;
+}
+
+/* Most mutants of plain damage end at the first check; of these, many get behind it. */
+static void mutants_are_often_well_formed(void **state) {
+    (void)state;
+    int differ, accepted;
+    mutate("fuzz/corpus/fuzz_gguf/llama", kh_mutate_gguf, is_gguf, fuzz_gguf, &differ, &accepted);
+    printf("# GGUF: %d of %d mutants differ, %d are read\n", differ, TRIES, accepted);
+    assert_true(differ > TRIES * 8 / 10 && accepted > differ / 5);
+    mutate("fuzz/corpus/fuzz_config/llama3.json", kh_mutate_json, is_json, fuzz_config, &differ,
+        &accepted);
+    printf("# JSON: %d of %d mutants differ, %d are read\n", differ, TRIES, accepted);
+    assert_true(differ > TRIES * 8 / 10 && accepted > differ / 3);
+    assert_true(kh_mutate_gguf((uint8_t[]){ 1, 2 }, 2, 2, 7) == 0);
+    assert_true(kh_mutate_json((uint8_t[]){ ' ', ',' }, 2, 2, 7) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_target_is_replayed),
 #define ROW(name, slow) cmocka_unit_test(test_##name),
-        TARGETS(ROW) };
+        TARGETS(ROW) cmocka_unit_test(mutants_are_often_well_formed) };
     return cmocka_run_group_tests_name("fuzz", tests, NULL, NULL);
 }
