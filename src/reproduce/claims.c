@@ -248,6 +248,11 @@ int kh_claim_units(const double *d, int n, int n_resample, kh_difference *out, k
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++)
         mean += d[i] / n;
+    if (n == 1) { /* every resample is the one: a point, which would exclude zero */
+        *out = (kh_difference){ mean, NAN, NAN };
+        kh_free(drawn);
+        return 0;
+    }
     for (int r = 0; r < n_resample; r++) {
         kh_rng rng = kh_rng_stream(0, KH_RNG_BOOTSTRAP, (uint32_t)r, 0);
         drawn[r] = 0;

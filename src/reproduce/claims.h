@@ -24,7 +24,8 @@ typedef struct kh_claim {
 int kh_claim_compare(const kh_reproduction *, const char *first, const char *second,
     const kh_experiment *x, kh_claim *out, kh_err *err);
 
-/* The same for numbers that each run has one of: d[i] of unit i, drawn with replacement. */
+/* The same for numbers that each run has one of: d[i] of unit i, drawn with replacement. One unit
+ * has a mean and no interval. */
 int kh_claim_units(const double *d, int n, int n_resample, kh_difference *out, kh_err *err);
 
 /* 1: the interval lies above zero, -1: below, 0: it holds zero or is not known. */

@@ -306,12 +306,13 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
     say(f,
         "In %d pair%s of runs, to the best dev accuracy that both reach (%.3f on average): "
         "smc, which asks dev %s, %.0f "
-        "queries on average, abc-smc %.0f (%.2f times as many); smc is first in %d. By pairs, "
-        "abc-smc asks %.2f times as many (%.2f to %.2f).",
+        "queries on average, abc-smc %.0f (%.2f times as many); smc is first in %d.",
         pairs, plural(pairs), level / pairs, watched ? "after every level" : "at its end only",
-        sum[1] / pairs, sum[0] / pairs, sum[0] / sum[1], first, exp(c.mean), exp(c.low),
-        exp(c.high));
-    f->agrees = pairs > 1 ? kh_claim_sign(&c) : 0; /* one pair has no interval */
+        sum[1] / pairs, sum[0] / pairs, sum[0] / sum[1], first);
+    if (pairs > 1)
+        say(f, " By pairs, abc-smc asks %.2f times as many (%.2f to %.2f).", exp(c.mean),
+            exp(c.low), exp(c.high));
+    f->agrees = kh_claim_sign(&c);
     return rc;
 }
 
@@ -353,11 +354,15 @@ static int against_maxp(const kh_reproduction *r, kh_finding *f, kh_err *err) {
         rc = kh_claim_units(d, n, r->n_resample, &c, err);
         if (rc != 0 || n == 0)
             continue;
-        say(f, "%s%s %+.3f (%+.3f to %+.3f)",
+        say(f, "%s%s %+.3f",
             methods ? ", "
                     : "AUROC by entropy less that by MaxP, on pairs of tasks with more than two "
                       "classes: ",
-            kh_variant_at(k)->name, c.mean, c.low, c.high);
+            kh_variant_at(k)->name, c.mean);
+        if (n > 1)
+            say(f, " (%+.3f to %+.3f)", c.low, c.high);
+        else
+            say(f, " (one run)");
         methods++;
         better += kh_claim_sign(&c) > 0;
         worse += kh_claim_sign(&c) < 0;

@@ -737,13 +737,14 @@ static void put_verdicts(const writer *w, const answers *a) {
         kh_grid_add(&t, "%s", f->paper ? f->paper : "does not ask this");
         for (int k = 0; k < a->n; k++) {
             kh_grid_add(&t, "%s", SAID[a->f[k][i].agrees + 1]);
-            kh_grid_tone(&t, a->f[k][i].agrees);
+            kh_grid_tone(&t, f->paper ? a->f[k][i].agrees : 0);
         }
     }
     heading(w, 2, "The six questions");
     para(w,
         "Yes: as the paper has it, here too; no: otherwise; both only if an interval of 95 %% says "
-        "so. The sentences below have the intervals.");
+        "so. The sentences below have the intervals; where one seed is done, they know of the rows "
+        "only.");
     put_grid(w, &t);
 }
 
