@@ -21,7 +21,7 @@ mkdir "$here/data"
 awk -F'\t' 'NR == 1 || length($0) > 150' ../shared/data/sst2/train.tsv | head -400 >"$here/data/train.tsv"
 generations=${GENERATIONS:-3}
 for placement in template after-text; do
-    "$KEYHOLE" tune --method bbt --model "$model" --precision "$precision" --task sst2 --data "$here/data" --shots 16 --dim 50 --slots 10 \
+    "$KEYHOLE" tune --effort paper --method bbt --model "$model" --precision "$precision" --task sst2 --data "$here/data" --shots 16 --dim 50 --slots 10 \
         --p0 random --pop 20 --budget-generations "$generations" --placement "$placement" --out "$here/$placement" --json >"$here/$placement.json"
     awk -v p="$placement" -v g="$generations" 'match($0, /"seconds": *[0-9.]+/) {
         s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); printf "%-12s %8.2f s  %6.2f candidates a second\n", p, s, 20 * g / s }' \

@@ -33,7 +33,7 @@ one() {
     [ -s "$run/metrics.json" ] || [ "${methods/ $1 /}" = "$methods" ] && return
     shift
     echo "$run" >&2
-    "$keyhole" tune "$@" --access labels --model "$model" --task "$task" --data "$data/$task" --shots "${shots[i]}" --seed "$seed" \
+    "$keyhole" tune "$@" --effort paper --access labels --model "$model" --task "$task" --data "$data/$task" --shots "${shots[i]}" --seed "$seed" \
         "${common[@]}" --budget-queries "${budgets[i]}" --out "$run" --force --json >"$run.tune" 2>/dev/null ||
         { echo "$run: tuning failed" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>/dev/null &&

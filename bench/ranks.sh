@@ -36,7 +36,7 @@ timed() {
     local start end
     rm -rf "$here/run"
     start=$(date +%s%N)
-    mpirun -q --bind-to none --oversubscribe -n "$3" "$keyhole" tune --method bbt --model "$here/$1" --precision "$2" \
+    mpirun -q --bind-to none --oversubscribe -n "$3" "$keyhole" tune --effort paper --method bbt --model "$here/$1" --precision "$2" \
         --task "$here/task.json" \
         --data "$here/data" --shots 8 --pop 8 --slots "$([ "$1" = tiny ] && echo 20 || echo 50)" --dim 100 --p0 random \
         --variant separable --dev-every 1000000 \

@@ -35,7 +35,7 @@ if [ -z "$model" ]; then
 fi
 tune() { # tune MODEL -> queries a second while asking
     rm -rf "$work/run"
-    "$keyhole" tune --method bbt --model "$1" --task "$task" --data "$work/data" --shots 16 --dim 100 --slots 20 --p0 random \
+    "$keyhole" tune --effort paper --method bbt --model "$1" --task "$task" --data "$work/data" --shots 16 --dim 100 --slots 20 --p0 random \
         --pop 64 \
         --budget-generations ${GENERATIONS:-5} --dev-every 1000 --out "$work/run" --json 2>/dev/null |
         sed 's/.*"queries":\([0-9]*\).*"seconds":\([0-9.]*\).*/\1 \2/' | awk '{ printf "%.1f\n", $1 / $2 }'

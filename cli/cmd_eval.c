@@ -17,7 +17,7 @@
 
 typedef struct eval_opts {
     kh_eval_opts e;
-    const char *model, *out, *rows_out;
+    const char *model, *out, *rows_out, *class_prior;
     int precision, score, foreign;
     bool report, json, all;
 } eval_opts;
@@ -61,6 +61,7 @@ static const kh_opt eval_table[] = {
         .help = "of --rows, the bootstrap and ties in conformal sets" },
     { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
+    CLI_CLASS_PRIOR_ROW(eval_opts),
     { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned",
         .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
@@ -322,6 +323,8 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
            results = kh_buf_init(KH_BUF_MAX);
     settle(o, args[0]);
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
+    if (rc == 0 && o->class_prior)
+        rc = kh_posterior_set_class_prior(run.posterior, o->class_prior, err);
     if (rc == 0)
         kh_plm_has_seen(run.plm, kh_posterior_describe(run.posterior).task, &cli_hooks);
     if (rc == 0 && (rc = kh_eval_run(&e, run.posterior, run.plm, &o->e, err)) == KH_EARG)

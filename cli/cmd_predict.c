@@ -16,7 +16,7 @@
 enum { OUT_JSONL, OUT_JSON, OUT_TSV, OUT_PROBS };
 
 typedef struct predict_opts {
-    const char *model, *task;
+    const char *model, *task, *class_prior;
     int format, output, precision;
     bool text, json, jsonl, tsv;
     kh_strings texts;
@@ -40,6 +40,7 @@ static const kh_opt predict_table[] = {
         .help = "texts to classify, as arguments after RUN are" },
     { "with-text", KH_OPT_FLAG, offsetof(predict_opts, text),
         .help = "repeat the text in the output" },
+    CLI_CLASS_PRIOR_ROW(predict_opts),
     { "precision", KH_OPT_CHOICE, offsetof(predict_opts, precision), "as-tuned",
         .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     KH_HTTP_ROWS(predict_opts, http),
@@ -157,6 +158,8 @@ static int open_decisions(predict *u, kh_err *err) {
 static int open_all(predict *u, const char *run, kh_err *err) {
     u->run.http = &u->o->http;
     int rc = cli_run_open(&u->run, run, u->o->model, u->o->precision, err);
+    if (rc == 0 && u->o->class_prior)
+        rc = kh_posterior_set_class_prior(u->run.posterior, u->o->class_prior, err);
     if (rc == 0 && u->o->task)
         rc = kh_task_open(&u->given, u->o->task, err);
     if (rc != 0)

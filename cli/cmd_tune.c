@@ -14,6 +14,7 @@
 #include "plm/http.h"
 #include "tune/method.h"
 #include "tune/crossfit.h"
+#include "tune/effort.h"
 #include "tune/task_search.h"
 #include "judged.h"
 #include "launcher.h"
@@ -26,13 +27,13 @@
 #include <unistd.h>
 
 typedef struct tune_opts {
-    const char *method, *model, *task, *data, *out, *features;
+    const char *method, *model, *task, *data, *out, *features, *class_prior;
     cli_chosen method_opts;
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
     int shots, precision, access, max_queries, groups, label_prior, calibrate;
-    int word_score;
+    int word_score, effort, search_rows, fallback;
     double max_seconds, price, cache;
     bool chat, paper_exact, force, resume, dry, json, json_progress, skip, eval;
 } tune_opts;
@@ -54,6 +55,13 @@ static const kh_opt tune_table[] = {
             "rows of each class, for train and for dev; 0: all (16 of a folder, all of a file)" },
     { "seed", KH_OPT_SEED, offsetof(tune_opts, seed), "13", .arg = "N",
         .help = "of the few-shot split and of all random numbers" },
+    { "effort", KH_OPT_CHOICE, offsetof(tune_opts, effort), "normal", .arg = KH_EFFORT_NAMES,
+        .help = "budget, size of the prompt, samples and settings together: 3,000, 20,000, 120,000 "
+                "queries, or as in the paper; options given beside it win" },
+    { "search-rows", KH_OPT_INT, offsetof(tune_opts, search_rows), "0", .min = -1, .max = 1 << 30,
+        .arg = "N",
+        .help = "train rows that a search asks each candidate about; 0: as --effort says; -1: "
+                "all" },
     { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647,
         .arg = "N",
         .help = "stop before asking the model more than N questions (one prompt, one row)" },
@@ -76,11 +84,17 @@ static const kh_opt tune_table[] = {
         .help = "what the model may let out; methods with gradients raise it to weights" },
     KH_HTTP_ROWS(tune_opts, http),
     { "label-prior", KH_OPT_CHOICE, offsetof(tune_opts, label_prior), "none",
-        .arg = KH_LABEL_PRIOR_NAMES,
-        .help = "correct for label words that the model says whatever the text is" },
+        .arg = KH_LABEL_PRIOR_NAMES "|inside",
+        .help = "correct for label words that the model says whatever the text is; inside: batch, "
+                "and inside the search" },
+    { "class-prior", KH_OPT_TEXT, offsetof(tune_opts, class_prior), .arg = "P1,P2,...|train",
+        .help = "how frequent the classes are among texts to come, in the order of the labels" },
     { "calibrate", KH_OPT_CHOICE, offsetof(tune_opts, calibrate), "auto", .arg = "auto|none",
         .help = "turn answers into probabilities that mean what they say, by rows not learned "
                 "from" },
+    { "fallback", KH_OPT_CHOICE, offsetof(tune_opts, fallback), "auto", .arg = "auto|template|none",
+        .help = "return the template where the result is not surely better; auto: so, except with "
+                "--effort paper and --paper-exact" },
     { "features-model", KH_OPT_TEXT, offsetof(tune_opts, features), "builtin", .arg = "DIR|none",
         .help = "a model on this machine whose features tell foreign texts by their distance to "
                 "the train rows" },
@@ -146,7 +160,9 @@ static int on_forecast(void *user, const kh_forecast *f) {
     u->watch.known = true;
     if (u->o->dry)
         cli_monitor_forecast(f, u->o->price, u->o->json, stdout);
-    else if (!u->o->json_progress)
+    if (u->o->dry && !u->o->json)
+        cli_monitor_efforts(f, stdout);
+    if (!u->o->dry && !u->o->json_progress)
         cli_monitor_forecast(f, u->o->price, false, stderr);
     return u->o->dry;
 }
@@ -265,7 +281,7 @@ static int settle(tune *u, int n_args, char **args, kh_err *err) {
             "or a folder with train.tsv, as in \"keyhole tune tickets.csv\"; --model (builtin), "
             "--method (" DEFAULT_METHOD "), --task (made from the labels) and --out (named after "
             "the data) may follow");
-    if (!o->task && !o->max_queries && !o->method)
+    if (!o->task && !o->max_queries && !o->method && o->effort == KH_EFFORT_NORMAL)
         o->max_queries = FILE_QUERIES;
     if (o->shots < 0)
         o->shots = kh_file_exists(o->data) ? 0 : 16;
@@ -308,6 +324,11 @@ static int check_options(const tune_opts *o, const kh_method *m, kh_err *err) {
     if (o->resume && o->force)
         return kh_fail(err, CLI_USAGE,
             "--resume goes on with a run and --force writes over it; give one of them");
+    if (o->paper_exact && o->effort != KH_EFFORT_NORMAL && o->effort != KH_EFFORT_PAPER)
+        return kh_fail(err, CLI_USAGE,
+            "--paper-exact takes the paper's settings; leave --effort %s out, or give single "
+            "options",
+            kh_effort_name((kh_effort)o->effort));
     if (o->groups > 1 && m != &kh_method_ensemble)
         return kh_fail(err, CLI_USAGE,
             "--groups lets members of an ensemble go side by side; --method %s has none", m->name);
@@ -479,12 +500,18 @@ static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
 
 static int run_method(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
+    bool inside = o->label_prior > KH_LABEL_PRIOR_CONTEXTUAL; /* the word after those of the enum */
     u->watch = (cli_monitor){ .plm = u->plm, .price = o->price, .json = o->json_progress };
     kh_hooks hooks = { .progress = cli_monitor_progress, .log = cli_hooks.log, .user = &u->watch };
     kh_tune_opts t = { .space = o->space,
-        .label_prior = (kh_label_prior)o->label_prior,
+        .effort = (kh_effort)o->effort,
+        .search_rows = o->search_rows,
+        .label_prior = inside ? KH_LABEL_PRIOR_BATCH : (kh_label_prior)o->label_prior,
+        .prior_inside = inside,
+        .class_prior = o->class_prior,
         .seed = o->seed,
         .paper_exact = o->paper_exact,
+        .fallback = (kh_fallback)o->fallback,
         .uncalibrated = o->calibrate != 0,
         .features_model = strcmp(o->features, "none") == 0 ? NULL : o->features,
         .max_queries = o->max_queries,
@@ -565,13 +592,15 @@ const cli_command cmd_tune = {
         "judged on them. All else has a default.\n\n"
         "  keyhole tune tickets.csv                       makes the folder tickets-run\n\n"
         "The model is asked, never opened: no gradients, except by prompt-tuning,\n"
-        "p-tuning-v2, model-tuning, feature-mlp and feature-bilstm, which show what the\n"
-        "closed box costs. What comes out is a posterior, one or many soft prompts with\n"
+        "p-tuning-v2, model-tuning and the feature- methods, which show what the closed box\n"
+        "costs. What comes out is a posterior, one or many soft prompts with\n"
         "weights or what was put on the model instead, in the folder RUN: posterior.json,\n"
         "posterior.safetensors, run.sqlite, log.txt with a line a generation. \"keyhole\n"
         "predict RUN\" uses it. The same seed gives the same posterior, bit for bit, with any "
         "number of\n"
-        "threads. Every run ends: after its generations, or when a budget is used up.\n\n"
+        "threads. Every run ends: after its generations, or when a budget is used up.\n"
+        "What a search finds is returned if it is surely better than the plain template;\n"
+        "otherwise the template is, and \"stopped\" says so (--fallback).\n\n"
         "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
         "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
         "when the same command is given with --resume, asks nothing twice and ends in the\n"
@@ -580,6 +609,7 @@ const cli_command cmd_tune = {
         "one at once.\n\n"
         "  keyhole tune --method auto --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
+        "  keyhole tune --method bbt --effort quick ...   3,000 questions instead of 20,000\n"
         "  keyhole tune --method ensemble --members 5 --budget-generations 100 ...\n"
         "  keyhole tune --method elbo --budget-time 600 ...\n"
         "  keyhole tune --method smc --access labels ...  the box gives labels, nothing else\n"

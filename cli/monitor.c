@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_out.h"
+#include "tune/effort.h"
 
 #include <signal.h>
 #include <string.h>
@@ -134,6 +135,31 @@ void cli_monitor_tick(cli_monitor *w) {
         draw_bar(w);
 }
 
+static void put_efforts(const kh_forecast *f, kh_json_out *j) {
+    kh_json_open_object(j, "efforts");
+    for (int e = 0; e < KH_EFFORTS; e++) {
+        kh_json_open_object(j, kh_effort_name((kh_effort)e));
+        kh_json_put_int(j, "queries", f->effort[e].queries);
+        if (f->effort[e].seconds > 0)
+            kh_json_put_number(j, "seconds", f->effort[e].seconds, 6);
+        kh_json_close(j);
+    }
+    kh_json_close(j);
+}
+
+void cli_monitor_efforts(const kh_forecast *f, FILE *out) {
+    char time[32];
+    for (int e = 0; e < KH_EFFORTS; e++) {
+        if (f->effort[e].queries == 0)
+            continue;
+        fprintf(out, "--effort %-9s at most %lld queries", kh_effort_name((kh_effort)e),
+            f->effort[e].queries);
+        if (f->effort[e].seconds > 0)
+            fprintf(out, ", about %s", kh_duration(f->effort[e].seconds, time, sizeof time));
+        fprintf(out, "\n");
+    }
+}
+
 void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *out) {
     char time[32];
     double seconds = f->query_seconds * (double)f->queries;
@@ -151,6 +177,7 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
             kh_json_put_number(&j, "seconds", seconds, 6);
         if (price > 0)
             kh_json_put_number(&j, "cost", cost(price, f->tokens), 9);
+        put_efforts(f, &j);
         kh_json_close(&j);
         cli_print_json(&j, out, NULL);
         return;

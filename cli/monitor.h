@@ -30,6 +30,8 @@ int cli_monitor_progress(void *watch, const kh_progress *);
 void cli_monitor_tick(cli_monitor *);
 /* The forecast as one sentence (json: as an object), with a newline. */
 void cli_monitor_forecast(const kh_forecast *, double price, bool json, FILE *out);
+/* What each effort would take: a line each. */
+void cli_monitor_efforts(const kh_forecast *, FILE *out);
 
 /* From now on SIGINT and SIGTERM are noticed; a second one ends the program at once. */
 void cli_monitor_signals(void);

@@ -7,6 +7,15 @@
 /* The words of --precision. */
 #define CLI_RUN_PRECISIONS "as-tuned|f32|bf16|int8|auto"
 
+/* The row of an option whose value is for kh_posterior_set_class_prior. */
+#define CLI_CLASS_PRIOR_ROW(S) \
+    { \
+        "class-prior", KH_OPT_TEXT, offsetof(S, class_prior), \
+            .arg = "P1,P2,...", \
+            .help = "how frequent the classes are here, in the order of the labels, if not as " \
+                    "when tuning" \
+    }
+
 typedef struct cli_run {
     const char *dir;
     kh_posterior *posterior;

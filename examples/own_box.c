@@ -67,6 +67,7 @@ int main(int argc, char **argv) {
     kh_tune_opts o = kh_tune_defaults();
     o.seed = 13, o.space.dim = 10, o.space.slots = 2, o.max_queries = 20000;
     o.space.p0 = KH_P0_RANDOM;
+    o.fallback = KH_FALLBACK_NONE; /* samples are to be seen, better than the template or not */
     snprintf(file, sizeof file, "%s/task.json", data);
     int rc = kh_plm_new(&plm, &box, &questions, &err) || kh_task_open(&task, file, &err) ||
         kh_split_open(&rows, data, 0, 0, &(kh_dataset_opts){ .task = task }, &err) ||

@@ -827,6 +827,9 @@ KH_API kh_posterior_info kh_posterior_describe(
 
 /* Its samples: z [samples, dim] (NULL with dim 0), and weights [samples] that add up to one. They
  * live as long as the posterior. */
+/* How frequent the classes are among the texts to come, "P1,P2,..." in the order of the labels,
+ * where that is not as among the rows of tuning; NULL: as there. Answers change from now on. */
+KH_API int kh_posterior_set_class_prior(kh_posterior *, const char *prior, kh_err *err);
 KH_API const float *kh_posterior_z(const kh_posterior *);
 KH_API const float *kh_posterior_weights(const kh_posterior *);
 /* The soft prompt that a sample stands for, A z + P0: prompt [slots, hidden]. The box must be of
@@ -1372,6 +1375,16 @@ typedef struct kh_option {
 KH_API bool kh_method_option(const char *method, int i, kh_option *out);
 
 /* Numbers are upper limits: a run may stop before. */
+/* How much is asked of the box for a result: budget, size of the soft prompt, samples and the
+ * method's own settings together (doc/methods.md has the table). What is set by hand wins. */
+typedef enum kh_effort {
+    KH_EFFORT_PAPER,   /* the paper's settings, no budget: a day on two cores for some methods */
+    KH_EFFORT_QUICK,   /* at most 3,000 questions */
+    KH_EFFORT_NORMAL,  /* at most 20,000 */
+    KH_EFFORT_THOROUGH /* at most 120,000 */
+} kh_effort;
+enum { KH_EFFORTS = 4 };
+
 typedef struct kh_forecast {
     long long candidates, queries, tokens; /* 0: the method cannot tell */
     int train_rows, dev_rows;
@@ -1379,6 +1392,12 @@ typedef struct kh_forecast {
     double query_seconds; /* from a question or two to warm up, which nothing else counts; 0: not
                              tried */
     long long warm_up;    /* queries that it took */
+    /* What each effort would take of the same method, by its own settings; queries 0: cannot be
+     * told, seconds 0: not tried. */
+    struct {
+        long long queries;
+        double seconds;
+    } effort[KH_EFFORTS];
 } kh_forecast;
 
 /* What is done about label words that the model says more readily than others, whatever the text is
@@ -1390,17 +1409,31 @@ typedef enum kh_label_prior {
     KH_LABEL_PRIOR_CONTEXTUAL
 } kh_label_prior;
 
+/* What is returned where a search has found nothing that is surely better than the plain template:
+ * auto: the template, but with the paper's effort or paper_exact what was found. */
+typedef enum kh_fallback { KH_FALLBACK_AUTO, KH_FALLBACK_TEMPLATE, KH_FALLBACK_NONE } kh_fallback;
+
 typedef struct kh_tune_opts {
-    kh_space_opts space;
+    kh_space_opts space; /* dim, slots 0: as the effort says */
+    kh_effort effort;    /* paper_exact: the paper's, whatever stands here */
+    int search_rows;     /* train rows at most that a search asks each candidate about, as many of
+                            each class; 0: as the effort says; -1: all */
     kh_label_prior label_prior;
+    bool prior_inside; /* batch: a search's losses, too, are taken after a candidate's own prior is
+                          removed; no question more */
+    const char *class_prior; /* how frequent the classes are among the texts to come: "P1,P2,..." in
+                                the order of the labels; "train": as among the rows of tuning; NULL:
+                                a label prior makes them even, otherwise as "train" */
     uint64_t
         seed; /* the same seed gives the same posterior, bit for bit, with any number of threads */
     bool paper_exact;           /* the published code's ways where they differ from ours */
     const char *features_model; /* the local encoder by which texts are compared with those of
                                    tuning (KH_SCORE_DISTANCE): a folder or "builtin"; NULL: none */
-    bool uncalibrated;          /* answers stay as they are; so they do with paper_exact */
-    long long max_queries;      /* stop before asking more; 0: no limit */
-    double max_seconds; /* stop after the generation in which they have passed; 0: no limit */
+    kh_fallback fallback;
+    bool uncalibrated;     /* answers stay as they are; so they do with paper_exact */
+    long long max_queries; /* stop before asking more; 0: as the effort says, unless options
+                              of the method or max_seconds set a budget */
+    double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
     int groups; /* members of an ensemble that go side by side, in one question: more for many ranks
                    to do; same result. 0: one */
     const kh_hooks *hooks; /* progress that returns non-zero ends the run, and what was found is
@@ -1419,7 +1452,7 @@ typedef struct kh_tune_opts {
      * KH_STOPPED. NULL: not wanted. */
     int (*forecast)(void *user, const struct kh_forecast *);
 } kh_tune_opts;
-KH_API kh_tune_opts kh_tune_defaults(void);
+KH_API kh_tune_opts kh_tune_defaults(void); /* effort normal, no labels' prior, calibrated */
 
 /* Tunes on the rows of train and chooses on those of dev. set: options of the method as
  * "name=value" strings, ending in NULL; NULL: its defaults ("keyhole tune --method NAME --help"

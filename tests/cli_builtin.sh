@@ -75,7 +75,7 @@ cat >"$here/toy.json" <<'TASK'
   "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
 TASK
 tune() { # tune MODEL OUT
-    run 0 tune --method bbt --model "$1" --task "$here/toy.json" --data $data --shots 4 --dim 5 --slots 3 --p0 random --pop 4 \
+    run 0 tune --method bbt --model "$1" --task "$here/toy.json" --data $data --effort paper --shots 4 --dim 5 --slots 3 --p0 random --pop 4 \
         --budget-generations 2 \
         --dev-every 1 --out "$here/$2"
 }

@@ -55,7 +55,7 @@ for method in bbt ensemble elbo smc abc-smc manual icl; do
 done
 ok feature_mlp run 0 tune --method feature-mlp --model "$model" --task "$task" --data "$data" --shots 8 --epochs 3 --out "$here/mlp"
 ok predict_by_feature_mlp predicts mlp
-ok gpt2 run 0 tune --method bbt --model "$here/gpt2" --task "$task" --data "$data" --shots 8 --dim 12 --slots 5 --p0 random \
+ok gpt2 run 0 tune --method bbt --model "$here/gpt2" --task "$task" --data "$data" --effort paper --shots 8 --dim 12 --slots 5 --p0 random \
     --budget-generations 5 --out "$here/by-gpt2"
 cp "$data/train.tsv" "$data/test.tsv"
 ok eval both 0 accuracy eval "$here/bbt" --data "$data"
@@ -94,7 +94,7 @@ if ! "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohtt
         server=$!
         for _ in $(seq 200); do [ -s "$here/port" ] && break; sleep 0.05; done
         url=$(sed 's/.* at //' "$here/port")
-        run 0 tune --method bbt --model "$url" --task "$task" --data "$data" --shots 8 --dim 12 --slots 5 --p0 random \
+        run 0 tune --method bbt --model "$url" --task "$task" --data "$data" --effort paper --shots 8 --dim 12 --slots 5 --p0 random \
             --placement after-text --budget-generations 6 --pop 10 --out "$here/served" &&
             cmp "$here/after/posterior.safetensors" "$here/served/posterior.safetensors"
         local status=$?
@@ -122,7 +122,7 @@ ok chat chat
 ok after_text_with_embed_prefix says 1 'after-text goes with' tune --method bbt "${common[@]}" --inject embed-prefix --placement after-text \
     --out "$here/no"
 sed 's/, "lower boats"//' "$task" >"$here/single.json"
-single=(--model "$model" --task "$here/single.json" --data "$data" --shots 8)
+single=(--model "$model" --task "$here/single.json" --data "$data" --effort paper --shots 8)
 learns() { run 0 tune --method prompt-tuning "${single[@]}" --slots 5 --p0 random --epochs 3 --out "$here/tuned" && predicts tuned; }
 ok prompt_tuning learns
 ok prompt_tuning_with_long_words says 1 'has several tokens' tune --method prompt-tuning "${common[@]}" --out "$here/no"

@@ -32,7 +32,7 @@ END
 random_model() {
     run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 }
-common=(--model "$model" --task "$toy" --data "$data" --shots 16 --dim 12 --slots 5 --p0 random --features-model "$model")
+common=(--model "$model" --task "$toy" --data "$data" --effort paper --shots 16 --dim 12 --slots 5 --p0 random --features-model "$model")
 tune() { # tune NAME METHOD SEED OPTIONS...
     run 0 tune --method "$2" "${common[@]}" --seed "$3" --out "$here/$1" "${@:4}"
 }

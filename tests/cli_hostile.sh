@@ -28,7 +28,7 @@ random_model() {
     run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 }
 ok a_tiny_model random_model
-common=(--task "$here/toy.json" --data "$here/data" --shots 4 --features-model none)
+common=(--task "$here/toy.json" --data "$here/data" --effort paper --shots 4 --features-model none)
 manual=(tune --method manual "${common[@]}")
 ok a_run run 0 "${manual[@]}" --model "$model" --out "$here/run"
 

@@ -41,7 +41,7 @@ random_model() {
     run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 }
 ok a_tiny_model random_model
-common=(--task "$here/toy.json" --data "$here/data" --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
+common=(--task "$here/toy.json" --data "$here/data" --effort paper --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
 bbt=(--method bbt --budget-generations 4 --pop 5)
 
 # ---- the same files through the wire

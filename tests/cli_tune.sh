@@ -34,12 +34,12 @@ cp "$data/train.tsv" "$data/test.tsv"
 run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
 ok a_tiny_model $?
 
-common=(--model "$model" --task "$task" --data "$data" --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
+common=(--model "$model" --task "$task" --data "$data" --effort paper --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
 small=(--budget-generations 4 --dev-every 2 --pop 5)
 
 # ---- every method, tuned and used
 echo "the boats were small" >"$work/in"
-for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc prompt-tuning p-tuning-v2 model-tuning feature-mlp feature-bilstm; do
+for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc prompt-tuning p-tuning-v2 model-tuning feature-mlp feature-bilstm feature-logistic; do
     opts=()
     case $method in
     bbt) opts=("${small[@]}") ;;
@@ -48,6 +48,7 @@ for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc prompt-tuni
     abc-rejection) opts=(--access labels --samples 5) ;;
     abc-smc) opts=(--access labels --samples 5 --budget-generations 2) ;;
     smc) opts=(--access labels --samples 5 --budget-levels 2) ;;
+    feature-logistic) ;;
     *-tuning* | feature-*) opts=(--epochs 2) ;;
     esac
     run 0 tune --method $method "${common[@]}" "${opts[@]}" --out "$work/$method" && says out "dev       accuracy" &&

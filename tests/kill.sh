@@ -15,7 +15,7 @@ tiny_model() { # DIR SEED
         --out "$1" >/dev/null
 }
 tiny_model "$model" 3 || { echo "not ok 1 - a tiny model"; exit 1; }
-common=(--model "$model" --task "$task" --data "$data" --shots 8 --dim 12 --slots 5 --p0 random)
+common=(--model "$model" --task "$task" --data "$data" --effort paper --shots 8 --dim 12 --slots 5 --p0 random)
 
 # A run of each method that takes a second or so; what is not named here takes its defaults.
 options_of() { # METHOD

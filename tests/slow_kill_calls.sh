@@ -28,7 +28,7 @@ ok a_tiny_model random_model
 sweep() {
     local name=$1 n total bad=0 killed=0
     shift
-    tune=("$KEYHOLE" tune "$@" --model "$model" --task "$here/toy.json" --data "$here/data" --shots 4)
+    tune=("$KEYHOLE" tune "$@" --model "$model" --task "$here/toy.json" --data "$here/data" --shots 4 --effort paper)
     rm -rf "$here/ref"
     KILL_COUNT=$here/count LD_PRELOAD=$shim "${tune[@]}" --out "$here/ref" >"$here/out" 2>"$here/err" || return 1
     total=$(cat "$here/count")

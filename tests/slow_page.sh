@@ -25,7 +25,7 @@ END
 } >"$work/data/train.tsv"
 "$KEYHOLE" model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json \
     --out "$work/model" >/dev/null &&
-    "$KEYHOLE" tune --method ensemble --members 4 --budget-generations 3 --pop 5 --model "$work/model" --task "$work/toy.json" \
+    "$KEYHOLE" tune --effort paper --method ensemble --members 4 --budget-generations 3 --pop 5 --model "$work/model" --task "$work/toy.json" \
     --data "$work/data" \
         --shots 4 --dim 12 --slots 5 --p0 random --out "$work/run" >/dev/null 2>&1 ||
         { echo "not ok 1 - a classifier to look at"; exit 1; }

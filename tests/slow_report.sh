@@ -37,7 +37,7 @@ END
 cp "$data/test.tsv" "$here/far/"
 make_report() {
     run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$here/model" &&
-        run 0 tune --method elbo --model "$here/model" --task "$toy" --data "$data" --dim 12 --slots 5 --p0 random \
+        run 0 tune --effort paper --method elbo --model "$here/model" --task "$toy" --data "$data" --dim 12 --slots 5 --p0 random \
         --budget-generations 4 --dev-every 2 \
             --pop 5 --draws 2 --samples 8 --out "$here/run" &&
         run 0 eval "$here/run" --ood "$toy=$here/far" sst2="$here/far" --bootstrap 100 &&

@@ -116,6 +116,7 @@ static attempt attempt_of(const char *method) {
         .method = method, .set = small(method), .o = kh_tune_defaults(), .box = plm, .pieces = -1
     };
     a.o.space = tiny_space();
+    a.o.effort = KH_EFFORT_PAPER; /* the methods' own settings, and what they find as it is */
     a.o.seed = 13;
     a.o.max_queries = strcmp(method, "auto") == 0 ? 400 : 0; /* it has no other budget */
     a.lines = kh_buf_init(KH_BUF_MAX);
@@ -568,7 +569,7 @@ static void the_journal_answers_in_sql(void **state) {
             "SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"),
         1);
     assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"),
-        7); /* budgets, --label-prior, --calibrate, --features-model */
+        9); /* budgets, --label-prior, --class-prior, --calibrate, --fallback, --features-model */
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }

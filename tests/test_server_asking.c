@@ -380,6 +380,7 @@ static kh_posterior *three_turns(const char *method, const char *dir) {
         kh_err err = { 0 };
         kh_run *run;
         kh_tune_opts o = kh_tune_defaults();
+        o.effort = KH_EFFORT_PAPER; /* the dev rows alone */
         kh_plm *box = open_at(url, "decisions", KH_ACCESS_LOGPROBS, 0, &err);
         atomic_store(&ends_after, LASTS[turn]);
         assert_int_equal(kh_run_open(&run, dir, &(kh_run_opts){ .resume = turn > 0 }, &err), 0);

@@ -4,12 +4,14 @@
 #include "tiny_tune.h"
 
 #include "base/json.h"
+#include "judge/class_prior.h"
 #include "judge/label_prior.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
 #include "tune/method.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { TRAIN = 8, DEV = 6, K = 2, CONTENT_FREE = 3 };
 
@@ -77,7 +79,8 @@ static void a_prior_by_texts_that_say_nothing_is_their_mean(void **state) {
     double prior[3];
     for (int i = 0; i < 9; i++)
         logprob[i] = (float)log(P[i / 3][i % 3]);
-    assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_CONTEXTUAL, logprob, 3, 3, prior, NULL), 0);
+    assert_int_equal(
+        kh_label_prior_fit(KH_LABEL_PRIOR_CONTEXTUAL, logprob, 3, 3, NULL, prior, NULL), 0);
     assert_true(fabs(exp(prior[0]) - 0.6) < 1e-6 && fabs(exp(prior[1]) - 0.3) < 1e-6 &&
         fabs(exp(prior[2]) - 0.1) < 1e-6);
     kh_label_prior_correct(prior, logprob, 1, 3); /* 0.7 / 0.6 : 0.2 / 0.3 : 0.1 / 0.1 */
@@ -95,7 +98,7 @@ static void a_prior_by_a_batch_makes_the_mean_even(void **state) {
     for (int i = 0; i < 4; i++)
         logprob[i] =
             (float)log(i % 2 == 0 ? odds[i / 2] / (1 + odds[i / 2]) : 1 / (1 + odds[i / 2]));
-    assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, 2, 2, prior, NULL), 0);
+    assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, 2, 2, NULL, prior, NULL), 0);
     assert_true(fabs(prior[0] - prior[1] - 0.5 * log(9 * 400)) < 1e-3);
     kh_label_prior_correct(prior, logprob, 2, 2);
     assert_true(logprob[0] < logprob[1] &&
@@ -105,7 +108,7 @@ static void a_prior_by_a_batch_makes_the_mean_even(void **state) {
     for (int i = 0; i < 40; i++)
         for (int k = 0; k < 3; k++)
             rows[3 * i + k] = (float)(4 * kh_rng_normal(&r) - 6 * k);
-    assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, rows, 40, 3, three, NULL), 0);
+    assert_int_equal(kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, rows, 40, 3, NULL, three, NULL), 0);
     kh_label_prior_correct(three, rows, 40, 3);
     for (int i = 0; i < 120; i++)
         mean[i % 3] += exp(rows[i]) / 40;
@@ -122,7 +125,8 @@ static void a_prior_is_finite_whatever_the_answers(void **state) {
         for (int i = 0; i < 2; i++) {
             double prior[2];
             assert_int_equal(
-                kh_label_prior_fit((kh_label_prior)kind, i ? same : sure, 3, 2, prior, NULL), 0);
+                kh_label_prior_fit((kh_label_prior)kind, i ? same : sure, 3, 2, NULL, prior, NULL),
+                0);
             assert_true(isfinite(prior[0]) && isfinite(prior[1]) &&
                 fabs(exp(prior[0]) + exp(prior[1]) - 1) < 1e-9);
         }
@@ -389,6 +393,91 @@ static void memory_may_run_out_anywhere(void **state) {
     kh_threads_set(0);
 }
 
+/* --------------------------------------------------------------- shares of classes, and inside */
+
+/* T16 with shares: the corrected answers have them as their mean. */
+static void batch_aims_at_the_shares(void **state) {
+    (void)state;
+    enum { N = 12 };
+    float logprob[3 * N];
+    double share[3] = { 0.5, 0.3, 0.2 }, prior[3], mean[3] = { 0 };
+    kh_rng r = kh_rng_stream(3, KH_RNG_TEST, 4, 0);
+    for (int i = 0; i < 3 * N; i++)
+        logprob[i] = (float)(2 * kh_rng_normal(&r));
+    assert_int_equal(
+        kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, N, 3, share, prior, NULL), 0);
+    kh_label_prior_correct(prior, logprob, N, 3);
+    for (int i = 0; i < 3 * N; i++)
+        mean[i % 3] += exp((double)logprob[i]) / N;
+    for (int k = 0; k < 3; k++)
+        assert_true(fabs(mean[k] - share[k]) < 1e-5);
+}
+
+/* T21 in closed form. */
+static void a_class_prior_is_a_factor(void **state) {
+    (void)state;
+    double p[4] = { 0.5, 0.5, 0.6, 0.4 }, prior[2], share[2] = { 0.75, 0.25 };
+    assert_int_equal(kh_class_prior_parse(prior, "9,1", 2, NULL), 0);
+    assert_true(fabs(prior[0] - 0.9) < 1e-12 && fabs(prior[1] - 0.1) < 1e-12);
+    kh_class_prior_apply(prior, NULL, p, 1, 2);
+    assert_true(fabs(p[0] - 0.9) < 1e-12);
+    kh_class_prior_apply(prior, share, p + 2, 1, 2); /* 0.6 0.9 / 0.75 to 0.4 0.1 / 0.25 */
+    assert_true(fabs(p[2] - 0.72 / 0.88) < 1e-12 && fabs(p[2] + p[3] - 1) < 1e-12);
+    kh_class_prior_apply(share, share, p + 2, 1, 2); /* the same shares change nothing */
+    assert_true(fabs(p[2] - 0.72 / 0.88) < 1e-12);
+}
+
+/* A box that leans to label 1 by 10, whatever is asked, and is right by 1 besides. */
+static int leaning(void *self, const kh_question *q, float *logits, kh_err *err) {
+    (void)self, (void)err;
+    int n = q->batch->n_row, prompts = q->batch->n_slot > 0 ? q->n_prompt : 1;
+    for (int i = 0; i < prompts * n; i++) {
+        logits[2 * i] = 0;
+        logits[2 * i + 1] = 10 + (q->batch->label[i % n] ? 0.5f : -0.5f);
+    }
+    return 0;
+}
+
+static double first_loss;
+static void take_loss(void *user, const char *line) {
+    (void)user;
+    const char *at = strstr(line, "loss=");
+    if (at && isnan(first_loss))
+        first_loss = atof(at + strlen("loss="));
+}
+
+/* T20: the search sees what is left when the leaning is gone, ln(1 + e^-0.5). */
+static void a_search_does_not_see_the_leaning(void **state) {
+    (void)state;
+    kh_box box = { .name = "leaning",
+        .access = KH_ACCESS_LOGPROBS,
+        .tokenizer = TINY_TOKENIZER,
+        .hidden = 4,
+        .max_len = 64,
+        .fingerprint = 7,
+        .score = leaning };
+    kh_plm *one;
+    assert_int_equal(kh_plm_new(&one, &box, NULL, NULL), 0);
+    for (int inside = 0; inside < 2; inside++) {
+        kh_tune_opts o = options(KH_LABEL_PRIOR_NONE);
+        kh_posterior *p;
+        kh_err err;
+        o.space.dim = 4, o.space.slots = 2;
+        o.prior_inside = inside;
+        o.record = take_loss;
+        first_loss = NAN;
+        if (kh_tune(&p, "bbt", SET("budget-generations=1", "pop=4"), one, task, train, dev, &o,
+                &err) != 0)
+            fail_msg("%s", err.msg);
+        double want = inside ? log(1 + exp(-0.5)) : (log(1 + exp(9.5)) + log(1 + exp(-10.5))) / 2;
+        assert_true(fabs(first_loss - want) < 1e-5);
+        assert_int_equal(p->label_prior, inside ? KH_LABEL_PRIOR_BATCH : KH_LABEL_PRIOR_NONE);
+        assert_true(inside ? p->dev == 1 : p->dev == 0.5);
+        kh_posterior_free(p);
+    }
+    kh_plm_close(one);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prior_by_texts_that_say_nothing_is_their_mean),
@@ -406,6 +495,9 @@ int main(void) {
         cmocka_unit_test(a_budget_keeps_room_for_it),
         cmocka_unit_test(labels_and_gradients_have_nothing_to_correct),
         cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(batch_aims_at_the_shares),
+        cmocka_unit_test(a_class_prior_is_a_factor),
+        cmocka_unit_test(a_search_does_not_see_the_leaning),
     };
     return cmocka_run_group_tests_name("label prior", tests, open_all, tune_teardown);
 }

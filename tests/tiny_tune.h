@@ -34,10 +34,11 @@ static inline int tune_teardown(void **state) {
     return tiny_teardown(state);
 }
 
-/* Answers stay as the searches leave them; test_tune_finish.c has what is done to them afterwards.
- */
+/* The methods' own defaults, and answers as the searches leave them; test_tune_effort.c and
+ * test_tune_finish.c have what is done before and afterwards. */
 static inline kh_tune_opts tune_options(void) {
     kh_tune_opts o = kh_tune_defaults();
+    o.effort = KH_EFFORT_PAPER;
     o.uncalibrated = true;
     o.space = tiny_space();
     o.seed = 13;

@@ -34,7 +34,7 @@ for set in train test; do
     { printf 'label\ttext\n'; i=0; while [ $i -lt 80 ]; do printf '%d\tthe %s box number %d\n' \
         $((i % 2)) $set $i; i=$((i + 1)); done; } >"$dir/data/$set.tsv"
 done
-"$keyhole" tune --method elbo --model "$dir/model" --task sst2 --data "$dir/data" --shots 8 --dim 50 --slots 10 --p0 random \
+"$keyhole" tune --effort paper --method elbo --model "$dir/model" --task sst2 --data "$dir/data" --shots 8 --dim 50 --slots 10 --p0 random \
     --budget-generations 4 --dev-every 2 --pop 4 \
     --draws 1 --samples 6 --out "$dir/run" 2>/dev/null
 "$keyhole" eval "$dir/run" --bootstrap 200 --out "${TMPDIR:-/tmp}/keyhole-demo" 2>/dev/null |

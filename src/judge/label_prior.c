@@ -13,7 +13,7 @@
 #include <math.h>
 
 static const double DEEPEST = -100; /* logarithms end here: e^-100 is as good as never */
-static const double EVEN = 1e-6;    /* means this close to 1 / n_label are even */
+static const double EVEN = 1e-6;    /* means this close to 1 / n_label, or the shares, will do */
 
 enum { MAX_ROUNDS = 500 };
 
@@ -46,15 +46,15 @@ static void mean_answer(
     }
 }
 
-static bool is_even(const double *mean, int n) {
+static bool is_even(const double *mean, const double *share, int n) {
     for (int k = 0; k < n; k++)
-        if (fabs(mean[k] - 1.0 / n) > EVEN)
+        if (fabs(mean[k] - (share ? share[k] : 1.0 / n)) > EVEN)
             return false;
     return true;
 }
 
-int kh_label_prior_fit(
-    kh_label_prior kind, const float *logprob, int n_row, int n_label, double *prior, kh_err *err) {
+int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int n_label,
+    const double *share, double *prior, kh_err *err) {
     double *mean = kh_calloc(2 * (size_t)n_label, sizeof *mean);
     if (!mean)
         return kh_fail_memory(err);
@@ -64,10 +64,10 @@ int kh_label_prior_fit(
         prior[k] = 0;
     for (int r = 0; r < rounds; r++) {
         mean_answer(prior, logprob, n_row, n_label, v, mean);
-        if (is_even(mean, n_label))
+        if (is_even(mean, share, n_label))
             break;
         for (int k = 0; k < n_label; k++)
-            prior[k] += log(mean[k]);
+            prior[k] += share ? log(mean[k] / share[k]) : log(mean[k]);
     }
     double total = log_sum(prior, n_label);
     for (int k = 0; k < n_label; k++)

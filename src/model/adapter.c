@@ -21,6 +21,7 @@ static const row PARTS[KH_ADAPTER_COUNT][KH_ADAPTER_PARTS + 1] = {
         { "backward.weight_ih", { INNER4, HIDDEN } }, { "backward.weight_hh", { INNER4, INNER } },
         { "backward.bias", { INNER4 } }, { "out.weight", { LABELS, INNER2 } },
         { "out.bias", { LABELS } } },
+    [KH_ADAPTER_LINEAR] = { { "out.weight", { LABELS, HIDDEN } }, { "out.bias", { LABELS } } },
     [KH_ADAPTER_PREFIX] = { { "prefix", { LAYERS, TWO, SLOTS, HIDDEN } } },
 };
 
@@ -57,7 +58,7 @@ size_t kh_adapter_size(const kh_adapter *g) {
     return n > 0 ? part[n - 1].at + part[n - 1].n : 0;
 }
 
-static const char *const KINDS[KH_ADAPTER_COUNT] = { "none", "mlp", "bilstm", "prefix" };
+static const char *const KINDS[KH_ADAPTER_COUNT] = { "none", "mlp", "bilstm", "prefix", "linear" };
 static const char *const POOLS[KH_POOL_COUNT] = { "mask", "mean", "first", "all" };
 
 const char *kh_adapter_name(kh_adapter_kind k) { return KINDS[k]; }
@@ -70,7 +71,8 @@ int kh_adapter_find(kh_adapter_kind *out, const char *name, kh_err *err) {
             return 0;
         }
     return kh_fail(err, KH_EFORMAT,
-        "\"%.60s\" is nothing that can be put on a model; there are mlp, bilstm and prefix", name);
+        "\"%.60s\" is nothing that can be put on a model; there are mlp, bilstm, prefix and linear",
+        name);
 }
 
 int kh_pool_find(kh_pool *out, const char *name, kh_err *err) {

@@ -16,6 +16,7 @@ typedef enum kh_adapter_kind {
     KH_ADAPTER_MLP,
     KH_ADAPTER_BILSTM,
     KH_ADAPTER_PREFIX,
+    KH_ADAPTER_LINEAR,
     KH_ADAPTER_COUNT
 } kh_adapter_kind;
 
@@ -35,7 +36,7 @@ typedef struct kh_adapter {
     kh_adapter_kind kind;
     kh_pool pool;      /* heads; KH_POOL_ALL for a BiLSTM and for no other */
     int hidden;        /* H */
-    int inner, labels; /* heads: N units (of each direction), K */
+    int inner, labels; /* heads: N units (of each direction; none if linear), K */
     int layers, slots; /* prefixes: L, M */
     float *x;          /* [kh_adapter_size] */
 } kh_adapter;
@@ -51,7 +52,7 @@ typedef struct kh_adapter_part {
 int kh_adapter_parts(const kh_adapter *, kh_adapter_part out[KH_ADAPTER_PARTS]);
 size_t kh_adapter_size(const kh_adapter *);
 
-const char *kh_adapter_name(kh_adapter_kind); /* "mlp", "bilstm", "prefix" */
+const char *kh_adapter_name(kh_adapter_kind); /* "mlp", "bilstm", "prefix", "linear" */
 const char *kh_pool_name(kh_pool);            /* "mask", "mean", "first", "all" */
 int kh_adapter_find(kh_adapter_kind *out, const char *name, kh_err *err);
 int kh_pool_find(kh_pool *out, const char *name, kh_err *err);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "data/task.h"
+#include "judge/class_prior.h"
 #include "model/safetensors.h"
 
 #include <math.h>
@@ -94,6 +95,21 @@ int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_er
     for (int i = 0; i < p->n; i++)
         p->weight[i] = (float)(1.0 / p->n);
     return 0;
+}
+
+int kh_posterior_set_class_prior(kh_posterior *p, const char *prior, kh_err *err) {
+    int n_label = p->task->n_label;
+    if (!prior) {
+        p->class_prior = NULL;
+        return 0;
+    }
+    double *x = kh_arena_array(&p->arena, (size_t)n_label, sizeof *x);
+    if (!x)
+        return kh_fail_memory(err);
+    int rc = kh_class_prior_parse(x, prior, n_label, err);
+    if (rc == 0)
+        p->class_prior = x;
+    return rc;
 }
 
 int kh_posterior_set_adapter(kh_posterior *p, const kh_adapter *g, kh_err *err) {

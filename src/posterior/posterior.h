@@ -43,6 +43,10 @@ struct kh_posterior {
     double *log_prior; /* [n, n_label], or NULL: none */
     int prior_rows;    /* that it was learned from */
 
+    /* Shares of the classes among the rows of tuning (NULL: even), and among the texts to come
+     * (NULL: the same); [n_label] each. */
+    double *class_share, *class_prior;
+
     /* Features of the train rows, vectors of length one by a local encoder (distance.h). */
     float *features; /* [n_features, features_size], or NULL: none */
     int n_features, features_size;

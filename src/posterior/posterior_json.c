@@ -100,6 +100,9 @@ static void put_graft(kh_buf *out, const kh_adapter *g) {
         g->hidden);
     if (g->kind == KH_ADAPTER_PREFIX)
         kh_buf_printf(out, "\"layers\": %d, \"slots\": %d},\n", g->layers, g->slots);
+    else if (g->kind == KH_ADAPTER_LINEAR)
+        kh_buf_printf(
+            out, "\"states\": \"%s\", \"labels\": %d},\n", kh_pool_name(g->pool), g->labels);
     else
         kh_buf_printf(out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n",
             kh_pool_name(g->pool), g->inner, g->labels);
@@ -121,7 +124,8 @@ static void put_label_prior(kh_buf *out, const kh_posterior *p) {
 
 /* Parts that the first format does not know. */
 static bool later_parts(const kh_posterior *p) {
-    return p->log_prior || (p->calibrated && p->calibrator.method == KH_CALIBRATE_AFFINE);
+    return p->log_prior || p->class_prior ||
+        (p->calibrated && p->calibrator.method == KH_CALIBRATE_AFFINE);
 }
 
 static void put_list(kh_buf *out, const char *key, const double *x, int n) {
@@ -145,6 +149,15 @@ static void put_calibration(kh_buf *out, const kh_calibrator *c) {
     kh_buf_text(out, "},\n");
 }
 
+static void put_classes(kh_buf *out, const kh_posterior *p) {
+    kh_buf_printf(out, "  \"classes\": {\"labels\": %d", p->task->n_label);
+    if (p->class_share)
+        put_list(out, "share", p->class_share, p->task->n_label);
+    if (p->class_prior)
+        put_list(out, "prior", p->class_prior, p->task->n_label);
+    kh_buf_text(out, "},\n");
+}
+
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
     kh_buf_printf(out, "{\n  \"format\": %d, ", later_parts(p) ? FORMAT : PLAIN_FORMAT);
     put_pair(out, "keyhole", p->version);
@@ -165,6 +178,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_calibration(out, &p->calibrator);
     if (p->log_prior)
         put_label_prior(out, p);
+    if (p->class_share || p->class_prior)
+        put_classes(out, p);
     if (p->features) {
         kh_buf_text(out, "  \"features\": {");
         put_pair(out, "model", p->features_model);
@@ -447,7 +462,7 @@ static int read_graft(reader *r, const json_t *root) {
         rc = kh_json_string(o, "states", &pool, r->name, r->err);
     if (rc == 0 && (rc = kh_pool_find(&g->pool, pool, r->err)) != 0)
         return kh_err_prefix(r->err, "%s", r->name);
-    if (rc == 0)
+    if (rc == 0 && g->kind != KH_ADAPTER_LINEAR)
         rc = kh_json_int(o, "inner", 1, MAX_HIDDEN, &g->inner, r->name, r->err);
     if (rc == 0)
         rc = kh_json_int(
@@ -621,6 +636,39 @@ static int read_label_prior(reader *r, const json_t *root) {
     return rc;
 }
 
+/* Positive numbers that add up to one; NULL if they are not there. */
+static int read_shares(reader *r, const json_t *o, const char *key, double **out) {
+    int n = r->p->task->n_label;
+    const json_t *list = json_object_get(o, key);
+    double sum = 0;
+    if (!list)
+        return 0;
+    *out = kh_arena_array(&r->p->arena, (size_t)n, sizeof **out);
+    if (!*out)
+        return kh_fail_memory(r->err);
+    bool good = json_is_array(list) && json_array_size(list) == (size_t)n;
+    for (int k = 0; k < n && good; k++) {
+        (*out)[k] = json_number_value(json_array_get(list, (size_t)k));
+        good = (*out)[k] > 0;
+        sum += (*out)[k];
+    }
+    return good && fabs(sum - 1) < 1e-6 ? 0
+                                        : kh_fail(r->err, KH_EFORMAT,
+                                              "%s: \"%s\" of \"classes\" must be %d positive "
+                                              "numbers that add up to one",
+                                              r->name, key, n);
+}
+
+static int read_classes(reader *r, const json_t *root) {
+    const json_t *o;
+    if (!json_object_get(root, "classes"))
+        return 0;
+    int rc = get_object(r, root, "classes", &o);
+    if (rc == 0)
+        rc = read_shares(r, o, "share", &r->p->class_share);
+    return rc == 0 ? read_shares(r, o, "prior", &r->p->class_prior) : rc;
+}
+
 static int read_features(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     const json_t *o;
@@ -756,8 +804,8 @@ int kh_posterior_parse(
     if (rc == 0)
         rc = read_head(&r, root, samples);
     int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
-        read_demos, read_graft, read_calibration, read_label_prior, read_features, read_model,
-        read_costs, read_tried };
+        read_demos, read_graft, read_calibration, read_label_prior, read_classes, read_features,
+        read_model, read_costs, read_tried };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

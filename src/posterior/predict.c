@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/task.h"
+#include "judge/class_prior.h"
 #include "posterior/distance.h"
 #include "posterior/features.h"
 #include "posterior/posterior.h"
@@ -527,8 +528,7 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
     }
     if (rc == 0 && post->soft)
         rc = make_prompts(p, err);
-    if (rc == 0 &&
-        (post->adapter.kind == KH_ADAPTER_MLP || post->adapter.kind == KH_ADAPTER_BILSTM))
+    if (rc == 0 && post->adapter.kind != KH_ADAPTER_NONE && post->adapter.kind != KH_ADAPTER_PREFIX)
         rc = kh_head_new(&p->head, &post->adapter, HEAD_SHARDS, err);
     if (rc == 0 && post->demos.n_order > 0)
         rc = measure_demos(p, err);
@@ -617,6 +617,12 @@ static void calibrate(const kh_posterior *post, double *p, int n) {
             kh_calibrator_apply(&post->calibrator, p, 1, p);
 }
 
+/* Answers for texts among which classes are as frequent as the caller says. */
+static void reweigh(const kh_posterior *post, double *p, int n) {
+    if (post->class_prior)
+        kh_class_prior_apply(post->class_prior, post->class_share, p, n, post->task->n_label);
+}
+
 int kh_predictor_run(kh_predictor *p, const kh_row *rows, int n, double *out, kh_err *err) {
     return kh_predictor_explain(p, rows, n, &(kh_explained){ .p = out }, err);
 }
@@ -657,6 +663,7 @@ static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, 
         if (rc == 0 && part.p) {
             kh_mixture_finish(part.p, some, n_label);
             calibrate(p->post, part.p, some);
+            reweigh(p->post, part.p, some);
         }
     }
     kh_free(x.logprob);

@@ -15,6 +15,7 @@ static const char *const projection_names[] = {
 };
 
 enum { N_PROJECTION = sizeof projection_names / sizeof projection_names[0] };
+enum { PAPER_DIM = 500, PAPER_SLOTS = 50 };
 enum { FIRST_ID = 1000 }; /* the published code's slots hold vocabulary ids 1000, 1001, ... */
 
 const char *kh_projection_name(kh_projection p) { return projection_names[p]; }
@@ -37,6 +38,8 @@ static const kh_opt space_table[] = { KH_SPACE_ROWS(alone, o), { 0 } };
 kh_space_opts kh_space_defaults(void) {
     kh_space_opts o = { 0 };
     kh_opts_init(space_table, &o);
+    o.dim = PAPER_DIM;
+    o.slots = PAPER_SLOTS;
     return o;
 }
 

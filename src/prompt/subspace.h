@@ -21,10 +21,10 @@
 /* The rows of a kh_space_opts called m in a struct S, for a table of options: what decides its
  * size, and the rest. */
 #define KH_SPACE_ROWS(S, m) \
-    { "dim", KH_OPT_INT, offsetof(S, m.dim), "500", .min = 1, .max = 1 << 20, .arg = "N", \
-        .help = "dimension of z" }, \
-        { "slots", KH_OPT_INT, offsetof(S, m.slots), "50", .min = 1, .max = 1 << 16, .arg = "N", \
-            .help = "vectors of the soft prompt" }, \
+    { "dim", KH_OPT_INT, offsetof(S, m.dim), "0", .min = 0, .max = 1 << 20, .arg = "N", \
+        .help = "dimension of z; 0: as --effort says, 500 in the paper" }, \
+        { "slots", KH_OPT_INT, offsetof(S, m.slots), "0", .min = 0, .max = 1 << 16, .arg = "N", \
+            .help = "vectors of the soft prompt; 0: as --effort says, 50 in the paper" }, \
         KH_SPACE_KIND_ROWS(S, m)
 #define KH_SPACE_KIND_ROWS(S, m) \
     { "inject", KH_OPT_CHOICE, offsetof(S, m.inject), "post-ln-add", \

@@ -163,6 +163,21 @@ static void mlp(const task *t) {
     affine_back(weights(t, 0), x, da, units, hidden, slopes(t, 0), slopes(t, 1), NULL);
 }
 
+/* -------------------------------------------------------------------------------------- linear */
+
+static size_t linear_room(const kh_adapter *g) { return (size_t)g->hidden + (size_t)g->labels; }
+
+static void linear(const task *t) {
+    const kh_adapter *g = &t->h->g;
+    size_t hidden = (size_t)g->hidden, labels = (size_t)g->labels;
+    double *x = t->s->memory, *logit = x + hidden;
+    widen(t->row->state, hidden, x);
+    affine(weights(t, 0), weights(t, 1), x, labels, hidden, logit);
+    t->s->loss += loss_of(logit, g->labels, t->row->label, t->scale, t->logprob);
+    if (t->gradients)
+        affine_back(weights(t, 0), x, logit, labels, hidden, slopes(t, 0), slopes(t, 1), NULL);
+}
+
 /* -------------------------------------------------------------------------------------- BiLSTM */
 
 /* One direction of one row, in the order in which it reads. */
@@ -282,6 +297,16 @@ static void bilstm(const task *t) {
 
 /* ---------------------------------------------------------------------------------------- rows */
 
+static void (*const HEADS[KH_ADAPTER_COUNT])(const task *) = {
+    [KH_ADAPTER_MLP] = mlp, [KH_ADAPTER_BILSTM] = bilstm, [KH_ADAPTER_LINEAR] = linear
+};
+
+static size_t room_of(const kh_adapter *g, int n) {
+    if (g->kind == KH_ADAPTER_BILSTM)
+        return bilstm_room(g, n);
+    return g->kind == KH_ADAPTER_MLP ? mlp_room(g) : linear_room(g);
+}
+
 static void run_shard(const kh_head *h, shard *s, const kh_head_row *row, int n, double scale,
     bool gradients, float *logprob) {
     s->loss = 0;
@@ -289,13 +314,12 @@ static void run_shard(const kh_head *h, shard *s, const kh_head_row *row, int n,
     if (gradients)
         memset(s->d, 0, h->size * sizeof *s->d);
     for (int i = 0; i < n && !s->failed; i++) {
-        bool one = h->g.kind == KH_ADAPTER_MLP;
-        size_t room = one ? mlp_room(&h->g) : bilstm_room(&h->g, row[i].n);
+        size_t room = room_of(&h->g, row[i].n);
         task t = { h, s, &row[i], scale, gradients,
             logprob ? logprob + (size_t)i * (size_t)h->g.labels : NULL };
         s->failed = !kh_grow(&s->memory, &s->cap, room, sizeof *s->memory);
         if (!s->failed)
-            (one ? mlp : bilstm)(&t);
+            HEADS[h->g.kind](&t);
     }
 }
 

@@ -1,15 +1,18 @@
 /* auto.c - several methods in turn, and the best of what they found.
  *
- * Candidates are tried from cheap to dear, as the box's access level allows: the template, then
- * demonstrations, heads on hidden states of an open model, then a search for soft prompts with log-
- * probabilities (bbt) or with labels only (smc). Each result is calibrated, and its cross-validated
- * mean of -log p over the dev rows (finish.c) is what they are compared by: a score that few rows
- * can bear, where accuracy is too coarse. The least wins, of equals the cheaper one, which came
- * first.
+ * Candidates are tried from cheap to dear, as the box's access level allows: the template, a
+ * logistic regression on hidden states of an open model, demonstrations, then a search for soft
+ * prompts with log-probabilities (bbt) or with labels only (smc). Each result is calibrated, and
+ * judged by -log p of rows that it was not learned from, each calibrated by others (finish.c): a
+ * score that few rows can bear, where accuracy is too coarse. For the template and the regression
+ * these are all labelled rows, for the others the dev rows. A candidate takes the place of the best
+ * so far if it does better on the rows that both know: a search, whose dev rows have chosen it, by
+ * two standard errors of the rows' differences (fallback.c says why).
  *
  * What is tried, and how long, is decided by questions, which are the same wherever the run is
  * made. A budget of seconds, if one is given, is looked at between candidates and within searches,
  * as by every method, and never while a resumed run replays its journal. */
+#include "tune/fallback.h"
 #include "tune/method.h"
 
 #include "base/alloc.h"
@@ -26,24 +29,25 @@ typedef struct candidate {
     const kh_method *method;
     kh_access from, to; /* levels at which it is tried */
     const char *const *set;
-    int share; /* percent of the budget that it may take; 0: as much as it needs */
+    int share;     /* percent of the budget that it may take; 0: as much as it needs */
+    double margin; /* standard errors by which it must be better than the best before it */
 } candidate;
 
 #define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 static const candidate CANDIDATES[] = {
-    { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0 },
-    { &kh_method_feature_mlp, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, SET("states=mean"), 0 },
-    { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10 },
+    { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0 },
+    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0 },
+    { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
-        SET("pop=10", "sigma=6", "dev-every=2"), 60 },
-    { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, SET("first-draws=12"), 80 },
+        SET("pop=10", "sigma=6", "dev-every=2"), 60, 2 },
+    { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, SET("first-draws=12"), 80, 2 },
 };
 enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 
 /* The soft prompts of its searches: few vectors and dimensions, so that questions are short and a
  * few thousand of them get somewhere. */
-enum { SLOTS = 5, DIM = 50 };
+enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64 };
 
 static bool allowed(const candidate *c, const kh_plm *plm) {
     kh_access have = kh_plm_describe(plm).access;
@@ -58,7 +62,8 @@ static long long budget_of(const kh_tuning *t) {
 typedef struct trials {
     kh_tuning *t;
     kh_posterior *best;
-    kh_buf json; /* the table, as an array */
+    kh_row_scores scores; /* of the best */
+    kh_buf json;          /* the table, as an array */
     int n;
 } trials;
 
@@ -84,6 +89,7 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
     long long before = kh_tuning_queries(t), left = budget_of(t) - before;
     o.space.slots = SLOTS;
     o.space.dim = DIM;
+    o.search_rows = SEARCH_ROWS;
     o.uncalibrated = false;
     o.max_queries = c->share > 0 ? budget_of(t) * c->share / 100 : 0;
     if (t->o->max_queries > 0 && (o.max_queries == 0 || o.max_queries > left))
@@ -93,17 +99,24 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
     kh_err why = { 0 };
     if (o.max_queries < 0 || (t->o->max_queries > 0 && left == 0))
         return 0;
-    int rc = kh_method_try(t, c->method, c->set, &o, &p, &why);
+    o.fallback = KH_FALLBACK_NONE; /* the template is one of the candidates */
+    kh_row_scores scores = { 0 };
+    kh_trial how = { .set = c->set, .o = &o, .scores = &scores };
+    int rc = kh_method_try(t, c->method, &how, &p, &why);
     if (rc == KH_EARG && x->n > 0) /* what is left of the budget is too small for it */
         return 0;
     if (rc != 0)
         return kh_fail(err, rc, "%s", why.msg);
     note(x, p, kh_tuning_queries(t) - before);
-    if (!x->best || p->score < x->best->score) {
-        kh_posterior_free(x->best);
-        x->best = p;
-    } else
-        kh_posterior_free(p);
+    double mean, by = x->best ? kh_scores_apart(&x->scores, &scores, &mean) : INFINITY;
+    if (by > 0 && by >= c->margin) {
+        kh_posterior *beaten = x->best;
+        kh_row_scores old = x->scores;
+        x->best = p, p = beaten;
+        x->scores = scores, scores = old;
+    }
+    kh_posterior_free(p);
+    kh_row_scores_free(&scores);
     return 0;
 }
 
@@ -127,6 +140,7 @@ static int run_auto(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
         rc = p->tried ? 0 : kh_fail_memory(err);
     }
     kh_posterior_free(x.best);
+    kh_row_scores_free(&x.scores);
     kh_buf_free(&x.json);
     return rc;
 }

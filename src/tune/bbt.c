@@ -10,6 +10,8 @@
  * at a time. What is written down must not show it: a member's lines wait until the members before
  * it are done, and count the queries that would have been asked by then. */
 #include "tune/cmaes.h"
+#include "tune/fallback.h"
+#include "tune/fallback.h"
 #include "tune/method.h"
 
 #include "base/alloc.h"
@@ -64,17 +66,18 @@ typedef struct search {
     kh_subspace *space;
     int dim, gen;
     kh_cmaes *es;
-    double *x, *f;   /* [pop, dim], [pop]: the generation's candidates and losses */
-    float *z;        /* [pop, dim]: the candidates as prompts are made of them */
-    int top;         /* the best of them */
-    double best;     /* the least loss so far */
-    float *chosen;   /* [dim]: the best on dev so far, */
-    double *answers; /* [dev rows, labels] with these answers there */
-    double dev;      /* and this metric; NaN: none yet */
-    double *scratch; /* as answers */
-    int judged;      /* the last generation that dev was asked about */
-    long long queries;
-    note *note; /* [n_note] */
+    double *x, *f;            /* [pop, dim], [pop]: the generation's candidates and losses */
+    float *z;                 /* [pop, dim]: the candidates as prompts are made of them */
+    int top;                  /* the best of them */
+    double best;              /* the least loss so far */
+    float *chosen;            /* [dim]: the best on dev so far, */
+    double *answers;          /* [dev rows, labels] with these answers there */
+    double dev;               /* and this metric, */
+    double worth;             /* and worth so much (kh_tuning_worth); NaN: none yet */
+    double *scratch;          /* as answers */
+    int judged;               /* the last generation that dev was asked about */
+    long long queries, share; /* asked, and may be asked at most; share 0: no limit of its own */
+    note *note;               /* [n_note] */
     int n_note;
     size_t cap_note;
 } search;
@@ -88,6 +91,25 @@ typedef struct group {
     long long base; /* queries before them */
     const char *phase;
 } group;
+
+static long long one_generation(const kh_tuning *t, const void *opts) {
+    return (long long)((const bbt_opts *)opts)->pop * t->train->n_row + t->dev->n_row;
+}
+
+/* How many members the budget pays for, a generation each at least. The paper's effort spends it on
+ * the first ones, as version 0.1 did; otherwise all have the same share. */
+static bool shares(const kh_tuning *t, const bbt_opts *o) {
+    return o->members > 1 && t->o->effort != KH_EFFORT_PAPER && t->o->max_queries > 0;
+}
+
+static int paid_members(const kh_tuning *t, const bbt_opts *o) {
+    long long n = (t->o->max_queries - t->reserve) / one_generation(t, o);
+    return !shares(t, o) || n > o->members ? o->members : n > 1 ? (int)n : 1;
+}
+
+static long long member_share(const kh_tuning *t, const bbt_opts *o) {
+    return shares(t, o) ? (t->o->max_queries - t->reserve) / paid_members(t, o) : 0;
+}
 
 /* like: whose subspace it shares, or NULL. */
 static int search_new(search *s, group *g, int member, uint64_t seed, uint64_t projection,
@@ -113,8 +135,10 @@ static int search_new(search *s, group *g, int member, uint64_t seed, uint64_t p
         .chosen = kh_calloc((size_t)dim, sizeof *s->chosen),
         .answers = kh_calloc(kh_dev_size(t), sizeof *s->answers),
         .scratch = kh_calloc(kh_dev_size(t), sizeof *s->scratch),
+        .share = member_share(t, o),
         .best = INFINITY,
-        .dev = NAN };
+        .dev = NAN,
+        .worth = NAN };
     if (!s->x || !s->f || !s->z || !s->chosen || !s->answers || !s->scratch)
         return kh_fail_memory(err);
     int rc = s->space ? 0 : kh_subspace_new(&s->space, &t->space, t->plm, projection, err);
@@ -138,8 +162,10 @@ static void group_free(group *g) {
     kh_free(g->s);
 }
 
-static bool search_goes_on(const search *s) {
-    return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING;
+/* cost: of a generation and the look at dev that must follow the last one. */
+static bool search_goes_on(const search *s, long long cost) {
+    return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING &&
+        (s->share == 0 || s->queries + cost <= s->share);
 }
 
 static void search_tell(search *s) {
@@ -212,11 +238,14 @@ static int judge_all(group *g, selection *p, kh_err *err) {
     int rc = p->n > 0 ? kh_tuning_dev_each(t, p->space, p->z, p->n, p->out, err) : 0;
     for (int i = 0; i < p->n && rc == 0; i++) {
         search *s = p->of[i];
-        double dev = kh_dev_metric(t, s->scratch);
-        if (!(dev < s->dev)) { /* later wins ties, and anything wins against none */
+        double worth = kh_tuning_worth(t, s->scratch, false, 1, err);
+        if (isnan(worth))
+            return err ? err->code : KH_ENOMEM;
+        if (!(worth < s->worth)) { /* later wins ties, and anything wins against none */
             memcpy(s->chosen, p->z[i], (size_t)s->dim * sizeof *s->chosen);
             memcpy(s->answers, s->scratch, kh_dev_size(t) * sizeof *s->answers);
-            s->dev = dev;
+            s->dev = kh_dev_metric(t, s->scratch);
+            s->worth = worth;
         }
         s->judged = s->gen;
         s->queries += t->dev->n_row;
@@ -262,7 +291,7 @@ static void report_waiting(const group *g) {
 
 typedef struct saved {
     int gen, judged, n_note;
-    double best, dev;
+    double best, dev, worth;
     long long queries;
     size_t optimiser; /* bytes of it */
 } saved;
@@ -272,8 +301,8 @@ typedef struct saved {
 static int put_search(const search *s, const kh_tuning *t, bool goes_on, kh_buf *out, kh_err *err) {
     kh_buf es = kh_buf_init(KH_BUF_MAX);
     int rc = goes_on ? kh_cmaes_save(s->es, &es, err) : 0;
-    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->queries,
-        es.len };
+    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->worth,
+        s->queries, es.len };
     kh_buf_bytes(out, &head, sizeof head);
     kh_buf_bytes(out, s->chosen, (size_t)s->dim * sizeof *s->chosen);
     kh_buf_bytes(out, s->z + (size_t)s->top * (size_t)s->dim, (size_t)s->dim * sizeof *s->z);
@@ -319,6 +348,7 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
     if (head.n_note > 0)
         memcpy(s->note, part[3], (size_t)head.n_note * sizeof *s->note);
     s->gen = head.gen, s->judged = head.judged, s->best = head.best, s->dev = head.dev;
+    s->worth = head.worth;
     s->queries = head.queries, s->n_note = head.n_note;
     s->top = 0;
     kh_cmaes *es = NULL;
@@ -382,7 +412,7 @@ static int one_round(group *g, selection *p, kh_err *err) {
     for (int i = 0; i < n && rc == 0; i++)
         rc = take_down(g, p->of[i], err);
     if (rc == 0 && kh_tuning_due(g->t))
-        rc = keep_group(g, "searches", true, err);
+        rc = keep_group(g, "searches/2", true, err);
     return rc;
 }
 
@@ -390,15 +420,15 @@ static int one_round(group *g, selection *p, kh_err *err) {
  * dev included. */
 static int run_group(group *g, kh_err *err) {
     kh_tuning *t = g->t;
-    long long cost = (long long)g->o->pop * t->train->n_row + t->dev->n_row;
+    long long cost = one_generation(t, g->o);
     selection p;
     int rc = selection_new(&p, g->n, err);
-    int known = rc == 0 ? recall_group(g, "searches", err) : rc;
+    int known = rc == 0 ? recall_group(g, "searches/2", err) : rc;
     rc = known < 0 ? known : 0;
     while (rc == 0) {
         p.n = 0;
         for (int i = 0; i < g->n; i++)
-            if (search_goes_on(&g->s[i]))
+            if (search_goes_on(&g->s[i], cost))
                 p.of[p.n++] = &g->s[i];
         if (p.n == 0 || !kh_tuning_may(t, p.n * cost, g->s->gen > 0))
             break;
@@ -427,10 +457,6 @@ static void search_reason(const search *s, kh_tuning *t) {
             kh_cmaes_stop_name(kh_cmaes_stop(s->es)));
 }
 
-static long long one_generation(const kh_tuning *t, const void *opts) {
-    return (long long)((const bbt_opts *)opts)->pop * t->train->n_row + t->dev->n_row;
-}
-
 static void all_searches(const kh_tuning *t, const bbt_opts *o, int members, kh_plan *most) {
     long long looks = (o->generations + o->dev_every - 1) / o->dev_every;
     most->candidates = (long long)members * o->generations * o->pop;
@@ -454,7 +480,7 @@ static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err)
         p->dev = g.s->dev;
         rc = kh_posterior_add(p, g.s->chosen, t->o->seed, err);
         if (rc == 0)
-            rc = kh_tuning_hold(t, g.s->answers, t->dev->label, t->dev->n_row, err);
+            rc = kh_tuning_hold(t, g.s->answers, t->dev->label, NULL, t->dev->n_row, err);
     }
     group_free(&g);
     return rc;
@@ -488,7 +514,7 @@ static int group_size(const kh_tuning *t, const bbt_opts *o, int left) {
     kh_plan most;
     int n = t->o->groups < 1 ? 1 : t->o->groups < left ? t->o->groups : left;
     all_searches(t, o, 1, &most);
-    long long fit = t->o->max_queries > 0
+    long long fit = t->o->max_queries > 0 && !shares(t, o)
         ? (t->o->max_queries - t->reserve - kh_tuning_queries(t)) / (most.train + most.dev)
         : n;
     return fit >= n ? n : fit > 1 ? (int)fit : 1;
@@ -505,14 +531,14 @@ static int new_members(group *g, int first, kh_err *err) {
     return rc;
 }
 
-/* Runs members from *next on and counts them there, adds their samples to the posterior and their
- * answers on dev to `sum`. */
-static int run_members(
-    kh_tuning *t, const bbt_opts *o, int *next, kh_posterior *p, double *sum, kh_err *err) {
+/* Runs members of so many from *next on and counts them there, adds their samples to the posterior
+ * and their answers on dev to `sum`. */
+static int run_members(kh_tuning *t, const bbt_opts *o, int members, int *next, kh_posterior *p,
+    double *sum, kh_err *err) {
     int first = *next;
     group g = { .t = t,
         .o = o,
-        .n = group_size(t, o, o->members - first),
+        .n = group_size(t, o, members - first),
         .base = kh_tuning_queries(t),
         .phase = "ensemble" };
     g.s = kh_calloc((size_t)g.n, sizeof *g.s);
@@ -549,13 +575,17 @@ static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     const bbt_opts *o = opts;
     double *sum = kh_calloc(kh_dev_size(t), sizeof *sum);
     int rc = sum ? 0 : kh_fail_memory(err);
-    for (int next = 0; next < o->members && rc == 0 && !t->stopped[0];)
-        rc = run_members(t, o, &next, p, sum, err);
+    int members = paid_members(t, o);
+    for (int next = 0; next < members && rc == 0 && !t->stopped[0];)
+        rc = run_members(t, o, members, &next, p, sum, err);
     if (rc == 0 && !t->stopped[0])
-        kh_tuning_stop(t, "all %d members are done", o->members);
+        kh_tuning_stop(t,
+            shares(t, o) ? "all %d members have had their share of the budget"
+                         : "all %d members are done",
+            members);
     if (rc == 0) {
         p->dev = kh_dev_metric(t, sum); /* the mean's, whose largest are the sum's */
-        rc = kh_tuning_hold(t, sum, t->dev->label, t->dev->n_row, err);
+        rc = kh_tuning_hold(t, sum, t->dev->label, NULL, t->dev->n_row, err);
     }
     kh_free(sum);
     return rc;

@@ -102,6 +102,7 @@ int kh_crossfit(kh_buf *out, const kh_method *m, const void *opts, kh_plm *plm, 
     crossfit c = { 0 };
     kh_tune_opts quiet = *o;
     quiet.run = NULL;
+    quiet.fallback = KH_FALLBACK_NONE; /* the answers of the method itself are wanted */
     quiet.folder = NULL;
     quiet.hooks = NULL;
     quiet.record = NULL;

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "tune/cmaes.h"
+#include "tune/fallback.h"
 #include "tune/method.h"
 
 #include <math.h>
@@ -174,13 +175,13 @@ static void draw_returned(const kh_elbo *e, const double *lambda, float *z) {
             lambda, e->dim, e->seed, RETURNED, (uint32_t)s, z + (size_t)s * (size_t)e->dim);
 }
 
-/* Scores one candidate by n draws of it, and keeps it if none was better. */
+/* Scores a Gaussian by n draws of it, and keeps it if none was better. */
 static int consider(choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e,
-    int candidate, const float *z, int n, kh_err *err) {
+    const double *lambda, const float *z, int n, kh_err *err) {
     int rc = kh_tuning_dev(t, space, z, n, c->answers, err);
     double ce = rc == 0 ? kh_dev_ce(t, c->answers) : 0;
     if (rc == 0 && !(ce > c->ce)) { /* later wins ties, and anything wins against none */
-        memcpy(c->lambda, kh_elbo_candidate(e, candidate), 2 * (size_t)e->dim * sizeof *c->lambda);
+        memcpy(c->lambda, lambda, 2 * (size_t)e->dim * sizeof *c->lambda);
         c->ce = ce;
         c->dev = kh_dev_metric(t, c->answers);
     }
@@ -195,11 +196,25 @@ static int look_at_dev(
     int rc = 0, draws = e->o->draws;
     if (!e->o->dev_all) {
         draw_returned(e, kh_elbo_candidate(e, e->top), c->z);
-        return consider(c, t, space, e, e->top, c->z, e->o->samples, err);
+        return consider(c, t, space, e, kh_elbo_candidate(e, e->top), c->z, e->o->samples, err);
     }
     for (int k = 0; k < e->o->pop && rc == 0; k++)
-        rc = consider(
-            c, t, space, e, k, e->z + (size_t)k * (size_t)draws * (size_t)e->dim, draws, err);
+        rc = consider(c, t, space, e, kh_elbo_candidate(e, k),
+            e->z + (size_t)k * (size_t)draws * (size_t)e->dim, draws, err);
+    return rc;
+}
+
+/* The prior itself: what is returned if no fit is better on dev. Not in the paper. */
+static int look_at_prior(
+    choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, kh_err *err) {
+    double *lambda = kh_calloc(2 * (size_t)e->dim, sizeof *lambda);
+    if (!lambda)
+        return kh_fail_memory(err);
+    for (int i = 0; i < e->dim; i++)
+        lambda[e->dim + i] = e->o->prior;
+    draw_returned(e, lambda, c->z);
+    int rc = consider(c, t, space, e, lambda, c->z, e->o->samples, err);
+    kh_free(lambda);
     return rc;
 }
 
@@ -210,6 +225,14 @@ static long long dev_cost(const kh_tuning *t, const kh_elbo_opts *o) {
 static long long one_generation(const kh_tuning *t, const void *opts) {
     const kh_elbo_opts *o = opts;
     return (long long)o->pop * o->draws * t->train->n_row + dev_cost(t, o);
+}
+
+static long long prior_cost(const kh_tuning *t, const kh_elbo_opts *o) {
+    return kh_tuning_guards(t) ? (long long)t->dev->n_row * o->samples : 0;
+}
+
+static long long least_of_elbo(const kh_tuning *t, const void *opts) {
+    return one_generation(t, opts) + prior_cost(t, opts);
 }
 
 /* ---- the state of a fit as bytes that the same run reads again */
@@ -267,7 +290,7 @@ static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most)
         o->dev_all ? o->generations : (o->generations + o->dev_every - 1) / o->dev_every;
     most->candidates = (long long)o->pop * o->generations;
     most->train = most->candidates * o->draws * t->train->n_row;
-    most->dev = looks * dev_cost(t, o);
+    most->dev = looks * dev_cost(t, o) + prior_cost(t, o);
 }
 
 static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh_err *err) {
@@ -276,6 +299,8 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
     likelihood.scale = t->train->n_row; /* N times the mean cross-entropy is -log p(data | z) */
     kh_objective nll = kh_objective_of(&likelihood);
     int rc = recall_fit(e, c, t, err);
+    if (rc == 0 && e->gen == 0 && kh_tuning_guards(t) && kh_tuning_may(t, prior_cost(t, o), false))
+        rc = look_at_prior(c, t, space, e, err);
     while (rc == 0 && e->gen < o->generations && kh_cmaes_stop(e->es) == KH_CMAES_GOING &&
         kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
         rc = kh_elbo_step(e, &nll, err);
@@ -347,7 +372,7 @@ const kh_method kh_method_elbo = {
     .opts_size = sizeof(kh_elbo_opts),
     .exact = elbo_exact,
     .samples = samples_of,
-    .least = one_generation,
+    .least = least_of_elbo,
     .most = all_generations,
     .run = run_elbo,
 };

@@ -24,19 +24,29 @@ long long kh_tuning_calibrate_cost(const kh_tuning *t, int samples, bool holds) 
     return kh_tuning_calibrates(t) && !holds ? (long long)samples * t->n_dev : 0;
 }
 
-int kh_tuning_hold(kh_tuning *t, const double *p, const int *label, int n, kh_err *err) {
+void kh_row_scores_free(kh_row_scores *s) {
+    kh_free(s->nll);
+    kh_free(s->row);
+    *s = (kh_row_scores){ 0 };
+}
+
+int kh_tuning_hold(
+    kh_tuning *t, const double *p, const int *label, const int *row, int n, kh_err *err) {
     size_t k = (size_t)t->task->n_label;
     kh_free(t->held);
     kh_free(t->held_label);
+    kh_free(t->held_row);
     t->n_held = 0;
+    t->held_row = kh_malloc((size_t)n * sizeof *t->held_row);
     t->held = kh_malloc((size_t)n * k * sizeof *t->held);
     t->held_label = kh_malloc((size_t)n * sizeof *t->held_label);
-    if (!t->held || !t->held_label)
+    if (!t->held || !t->held_label || !t->held_row)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {
         if (isnan(p[(size_t)i * k])) /* a service refused it */
             continue;
         memcpy(t->held + (size_t)t->n_held * k, p + (size_t)i * k, k * sizeof *p);
+        t->held_row[t->n_held] = row ? row[i] : i;
         t->held_label[t->n_held++] = label[i];
     }
     kh_mixture_finish(t->held, t->n_held, t->task->n_label);
@@ -45,11 +55,31 @@ int kh_tuning_hold(kh_tuning *t, const double *p, const int *label, int n, kh_er
         : kh_fail(err, KH_EIO, "the service answered none of the %d rows to judge on", n);
 }
 
-static double mean_nll(const double *p, const int *label, int n, int n_label) {
+double kh_tuning_held_metric(const kh_tuning *t) {
+    int n = 0; /* the dev rows come first */
+    while (n < t->n_held && t->held_row[n] < t->n_dev)
+        n++;
+    return kh_metric_of_p(t->task->metric, t->held, t->held_label, n, t->task->n_label);
+}
+
+/* How the result did on each row, and their mean as its score. */
+static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err *err) {
+    int n = t->n_held;
     double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum -= log(fmax(p[(size_t)i * (size_t)n_label + (size_t)label[i]], 1e-15));
-    return sum / n;
+    kh_row_scores_free(&t->scores);
+    t->scores = (kh_row_scores){ .nll = kh_malloc((size_t)n * sizeof(double)),
+        .row = kh_malloc((size_t)n * sizeof(int)),
+        .n = n };
+    if (!t->scores.nll || !t->scores.row)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++) {
+        double own = p[(size_t)i * (size_t)t->task->n_label + (size_t)t->held_label[i]];
+        sum += t->scores.nll[i] = -log(fmax(own, 1e-15));
+        t->scores.row[i] = t->held_row[i];
+    }
+    post->score = sum / n;
+    post->score_rows = n;
+    return 0;
 }
 
 int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
@@ -71,10 +101,8 @@ int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     }
     if (rc == 0 && n_fold > 1)
         rc = kh_calibrator_crossfit(kind, x, t->held_label, n, n_label, n_fold, fresh, err);
-    if (rc == 0 && n_fold > 1) {
-        p->score = mean_nll(fresh, t->held_label, n, n_label);
-        p->score_rows = n;
-    }
+    if (rc == 0 && n_fold > 1)
+        rc = score_rows(t, p, fresh, err);
     kh_free(x);
     return rc;
 }

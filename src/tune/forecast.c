@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "plm/backend.h"
+#include "tune/effort.h"
+#include "tune/fallback.h"
 
 #include <stdio.h>
 #include <time.h>
@@ -48,6 +50,42 @@ static int warm_up(const kh_tuning *t, kh_forecast *f, kh_err *err) {
     return rc;
 }
 
+/* What the method would take at another effort, by that effort's own settings. A row is as long as
+ * now, but for the slots. */
+static int at_effort(
+    const kh_tuning *t, const kh_method *m, kh_effort e, kh_forecast *f, kh_err *err) {
+    kh_tuning like = *t;
+    kh_batch rows = t->train ? *t->train : (kh_batch){ 0 };
+    kh_plan most = { 0 };
+    void *opts = kh_calloc(1, m->opts_size + 1);
+    if (!opts)
+        return kh_fail_memory(err);
+    kh_opts_init(m->opts, opts);
+    int rc = kh_effort_set(e, m, opts, err);
+    like.filled = (kh_tune_opts){ .effort = e, .label_prior = t->o->label_prior };
+    like.o = &like.filled;
+    if (rc == 0)
+        rc = kh_effort_fill(&like.filled, m, opts, t->space.hidden, err);
+    if (t->train) {
+        int part = like.filled.search_rows;
+        rows.n_row = part > 0 && part < t->n_train ? part : t->n_train;
+        like.train = &rows;
+    }
+    if (rc >= 0 && m->most)
+        m->most(&like, opts, &most);
+    long long reserve = t->reserve - kh_tuning_net_cost(t, m) + kh_tuning_net_cost(&like, m),
+              queries = most.train + most.dev + (most.candidates > 0 ? reserve : 0);
+    if (like.filled.max_queries > 0 && (queries == 0 || queries > like.filled.max_queries))
+        queries = like.filled.max_queries;
+    double longer = t->train ? like.filled.space.slots - t->space.slots : 0,
+           tokens = f->row_tokens > 0 ? (f->row_tokens + longer) / f->row_tokens : 1;
+    f->effort[e].queries = queries;
+    f->effort[e].seconds = f->query_seconds * tokens * (double)queries;
+    kh_opts_free(m->opts, opts);
+    kh_free(opts);
+    return rc < 0 ? rc : 0;
+}
+
 int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     if (!o->forecast)
@@ -80,7 +118,10 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
         if (rc == 0 && o->run)
             kh_run_event(o->run, "warm-up", text);
     }
-    return rc != 0                      ? rc
-        : o->forecast(o->user, &f) != 0 ? kh_fail(err, KH_STOPPED, "stopped after the forecast")
-                                        : 0;
+    for (int e = 0; e < KH_EFFORTS && rc == 0; e++)
+        rc = at_effort(t, m, (kh_effort)e, &f, err);
+    if (rc != 0)
+        return rc;
+    return o->forecast(o->user, &f) != 0 ? kh_fail(err, KH_STOPPED, "stopped after the forecast")
+                                         : 0;
 }

@@ -47,12 +47,24 @@ static kh_row row_at(const kh_tuning *t, int i) {
 typedef struct answers {
     kh_row *row; /* [n_asked] */
     int n_asked, n_row;
-    float *asked; /* [samples, n_asked, n_label] */
-    float *dev;   /* [samples, n_dev, n_label] */
-    float *one;   /* [n_row, n_label] of one sample */
-    double *p;    /* [n_dev, n_label] */
-    int *label;   /* [n_dev] */
+    float *asked;  /* [samples, n_asked, n_label] */
+    float *dev;    /* [samples, n_dev, n_label] */
+    float *one;    /* [n_row, n_label] of one sample */
+    double *p;     /* [n_row, n_label] what comes out: dev, then those asked about */
+    int *label;    /* [n_row] */
+    double *share; /* [n_label] of the classes among all these rows; NULL: they count as even */
 } answers;
+
+static int count_classes(answers *a, const kh_tuning *t, kh_err *err) {
+    a->share = kh_calloc((size_t)t->task->n_label, sizeof *a->share);
+    if (!a->share)
+        return kh_fail_memory(err);
+    for (int i = 0; i < a->n_asked; i++)
+        a->share[a->row[i].label] += 1.0 / a->n_row;
+    for (int i = 0; i < t->n_dev; i++)
+        a->share[t->dev_row[i].label] += 1.0 / a->n_row;
+    return 0;
+}
 
 static int answers_new(answers *a, const kh_tuning *t, int samples, kh_err *err) {
     size_t n_label = (size_t)t->task->n_label, n = (size_t)samples * n_label;
@@ -62,15 +74,15 @@ static int answers_new(answers *a, const kh_tuning *t, int samples, kh_err *err)
     a->asked = kh_calloc(n * (size_t)a->n_asked, sizeof *a->asked);
     a->dev = kh_calloc(n * (size_t)t->n_dev, sizeof *a->dev);
     a->one = kh_calloc(n_label * (size_t)a->n_row, sizeof *a->one);
-    a->p = kh_calloc(n_label * (size_t)t->n_dev, sizeof *a->p);
-    a->label = kh_calloc((size_t)t->n_dev, sizeof *a->label);
+    a->p = kh_calloc(n_label * (size_t)a->n_row, sizeof *a->p);
+    a->label = kh_calloc((size_t)a->n_row, sizeof *a->label);
     if (!a->row || !a->asked || !a->dev || !a->one || !a->p || !a->label)
         return kh_fail_memory(err);
     for (int i = 0; i < a->n_asked; i++)
         a->row[i] = row_at(t, i);
-    for (int i = 0; i < t->n_dev; i++)
-        a->label[i] = t->dev_row[i].label;
-    return 0;
+    for (int i = 0; i < a->n_row; i++)
+        a->label[i] = i < t->n_dev ? t->dev_row[i].label : a->row[i - t->n_dev].label;
+    return in_batch(t) && (t->o->class_prior || t->o->prior_inside) ? count_classes(a, t, err) : 0;
 }
 
 static void answers_free(answers *a) {
@@ -80,6 +92,7 @@ static void answers_free(answers *a) {
     kh_free(a->one);
     kh_free(a->p);
     kh_free(a->label);
+    kh_free(a->share);
 }
 
 static int ask(answers *a, kh_tuning *t, const kh_posterior *post, kh_err *err) {
@@ -106,20 +119,22 @@ static int answered(float *x, int n, int n_label) {
     return kept;
 }
 
-/* The prior of a sample, and what it then says on dev. */
+/* The prior of a sample, and what it then says. */
 static int learn_one(
     answers *a, const kh_tuning *t, const kh_posterior *post, int sample, kh_err *err) {
     int n_label = t->task->n_label;
     size_t asked = (size_t)a->n_asked * (size_t)n_label, dev = (size_t)t->n_dev * (size_t)n_label;
-    float *own = a->dev + (size_t)sample * dev;
+    float *own = a->dev + (size_t)sample * dev, *rest = a->asked + (size_t)sample * asked;
     double *prior = post->log_prior + (size_t)sample * (size_t)n_label;
-    memcpy(a->one, a->asked + (size_t)sample * asked, asked * sizeof *a->one);
+    memcpy(a->one, rest, asked * sizeof *a->one);
     memcpy(a->one + asked, own, dev * sizeof *a->one);
-    int rc = kh_label_prior_fit(t->o->label_prior, a->one,
-        answered(a->one, post->prior_rows, n_label), n_label, prior, err);
+    int n = answered(a->one, post->prior_rows, n_label);
+    int rc = kh_label_prior_fit(t->o->label_prior, a->one, n, n_label, a->share, prior, err);
     if (rc == 0) {
         kh_label_prior_correct(prior, own, t->n_dev, n_label);
         kh_mixture_add(a->p, own, &post->weight[sample], 1, t->n_dev, n_label);
+        kh_label_prior_correct(prior, rest, a->n_asked, n_label);
+        kh_mixture_add(a->p + dev, rest, &post->weight[sample], 1, a->n_asked, n_label);
     }
     return rc;
 }
@@ -137,12 +152,12 @@ int kh_tuning_learn_prior(kh_tuning *t, kh_posterior *post, kh_err *err) {
     for (int s = 0; s < post->n && rc == 0; s++)
         rc = learn_one(&a, t, post, s, err);
     if (rc == 0) {
-        kh_mixture_finish(a.p, t->n_dev, t->task->n_label);
-        rc = kh_tuning_hold(t, a.p, a.label, t->n_dev, err);
+        kh_mixture_finish(a.p, a.n_row, t->task->n_label);
+        bool all = t->unlearned && in_batch(t) && a.n_asked == t->n_train;
+        rc = kh_tuning_hold(t, a.p, a.label, NULL, all ? a.n_row : t->n_dev, err);
     }
     if (rc == 0)
-        post->dev =
-            kh_metric_of_p(t->task->metric, t->held, t->held_label, t->n_held, t->task->n_label);
+        post->dev = kh_tuning_held_metric(t);
     answers_free(&a);
     return rc;
 }

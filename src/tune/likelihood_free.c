@@ -15,6 +15,7 @@
 #include "base/hooks.h"
 #include "base/map.h"
 #include "judge/calibrate.h"
+#include "tune/fallback.h"
 
 #include <math.h>
 #include <string.h>
@@ -157,7 +158,8 @@ typedef struct dev_monitor {
     double told;        /* and when */
     kh_population best; /* on dev, the later of equals, */
     double *best_votes; /* with these votes */
-    double dev;         /* and this metric; NaN: none yet */
+    double dev;         /* and this metric, */
+    double worth;       /* and worth so much (kh_tuning_worth); NaN: none yet */
 } dev_monitor;
 
 static long long dev_cost(const kh_tuning *t, int samples) {
@@ -175,7 +177,8 @@ static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_subspace *spac
         .which = kh_malloc((size_t)samples * sizeof *l->which),
         .votes = kh_malloc(kh_dev_size(t) * sizeof *l->votes),
         .best_votes = kh_malloc(kh_dev_size(t) * sizeof *l->best_votes),
-        .dev = NAN };
+        .dev = NAN,
+        .worth = NAN };
     return l->label && l->z && l->which && l->votes && l->best_votes ? 0 : kh_fail_memory(err);
 }
 
@@ -237,15 +240,18 @@ static int vote(dev_monitor *l, const kh_population *p, kh_err *err) {
 
 static int judge(dev_monitor *l, const kh_population *p, kh_err *err) {
     int rc = vote(l, p, err);
-    double dev = rc == 0 ? kh_dev_metric(l->t, l->votes) : 0;
-    if (rc == 0 && !(dev < l->dev)) { /* later wins ties, and anything wins against none */
+    double worth = rc == 0 ? kh_tuning_worth(l->t, l->votes, true, p->n, err) : 0;
+    if (isnan(worth))
+        return err ? err->code : KH_ENOMEM;
+    if (rc == 0 && !(worth < l->worth)) { /* later wins ties, and anything wins against none */
         if (!l->best.z)
             rc = kh_population_new(&l->best, l->samples,
                 &(kh_simulator){ .dim = p->dim, .n_answer = p->n_answer }, err);
         if (rc == 0) {
             kh_population_copy(&l->best, p);
             memcpy(l->best_votes, l->votes, kh_dev_size(l->t) * sizeof *l->votes);
-            l->dev = dev;
+            l->dev = kh_dev_metric(l->t, l->votes);
+            l->worth = worth;
         }
     }
     return rc;
@@ -331,15 +337,20 @@ static int hold_votes(const dev_monitor *l, kh_err *err) {
     int n_label = t->words->n_label, n = t->dev->n_row;
     size_t rows = (size_t)n + (size_t)t->train->n_row;
     double *votes = kh_malloc(rows * (size_t)n_label * sizeof *votes);
-    int *label = kh_malloc(rows * sizeof *label);
+    int *label = kh_malloc(2 * rows * sizeof *label), *row = label ? label + rows : NULL;
     int rc = votes && label ? 0 : kh_fail_memory(err);
     if (rc == 0) {
+        for (int i = 0; i < n; i++)
+            row[i] = i;
         memcpy(votes, l->best_votes, kh_dev_size(t) * sizeof *votes);
         memcpy(label, t->dev->label, (size_t)n * sizeof *label);
         for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
-            if (votes_without(p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label))
+            if (votes_without(
+                    p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label)) {
+                row[n] = t->dev->n_row + (t->search_row ? t->search_row[i] : i);
                 label[n++] = t->train->label[i];
-        rc = kh_tuning_hold(t, votes, label, n, err);
+            }
+        rc = kh_tuning_hold(t, votes, label, row, n, err);
     }
     kh_free(votes);
     kh_free(label);

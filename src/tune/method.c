@@ -6,10 +6,15 @@
 #include "base/hooks.h"
 #include "base/place.h"
 #include "data/dataset.h"
+#include "judge/class_prior.h"
 #include "plm/http.h"
 #include "posterior/distance.h"
+#include "tune/effort.h"
+#include "tune/fallback.h"
 #include "tune/likelihood_free.h"
+#include "tune/search_rows.h"
 
+#include <math.h>
 #include <string.h>
 
 static const kh_method *const METHODS[] = {
@@ -28,6 +33,7 @@ static const kh_method *const METHODS[] = {
     &kh_method_model_tuning,
     &kh_method_feature_mlp,
     &kh_method_feature_bilstm,
+    &kh_method_feature_logistic,
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -79,6 +85,17 @@ static int check_label_prior(const kh_method *m, const kh_tuning *t, kh_err *err
         kh_label_prior_name(t->o->label_prior), m->name);
 }
 
+/* Before the first query, not after the last. */
+static int check_class_prior(const kh_tuning *t, kh_err *err) {
+    const char *prior = t->o->class_prior;
+    if (!prior || strcmp(prior, "train") == 0)
+        return 0;
+    double *x = kh_malloc((size_t)t->task->n_label * sizeof *x);
+    int rc = x ? kh_class_prior_parse(x, prior, t->task->n_label, err) : kh_fail_memory(err);
+    kh_free(x);
+    return rc;
+}
+
 /* Every class must be seen, both to learn it and to choose by it. */
 static int check_classes(
     const kh_row *row, int n, const kh_task *task, const char *part, kh_err *err) {
@@ -98,11 +115,13 @@ static int check_classes(
     return 0;
 }
 
-static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+static int check_budget(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     if (o->max_queries < 0 || o->max_seconds < 0)
         return kh_fail(err, KH_EARG, "a budget cannot be negative");
     long long least = (m->least ? m->least(t, opts) : 0) + t->reserve;
+    if (t->effort_budget && t->filled.max_queries < least)
+        t->filled.max_queries = least;
     return o->max_queries == 0 || o->max_queries >= least
         ? 0
         : kh_fail(err, KH_EARG,
@@ -111,23 +130,64 @@ static int check_budget(const kh_tuning *t, const kh_method *m, const void *opts
               o->max_queries, m->name, least);
 }
 
+/* How frequent the classes are in the rows that a search sees. A class without a row, which a
+ * dropped row may leave, gets half of one: a share must be positive. */
+static void shares_of(const kh_batch *b, int n_label, double *share) {
+    double sum = 0;
+    for (int i = 0; i < b->n_row; i++)
+        share[b->label[i]]++;
+    for (int k = 0; k < n_label; k++)
+        sum += share[k] = share[k] > 0 ? share[k] : 0.5;
+    for (int k = 0; k < n_label; k++)
+        share[k] /= sum;
+}
+
+static int find_shares(kh_tuning *t, kh_err *err) {
+    size_t n = (size_t)t->task->n_label;
+    t->train_share = kh_calloc(2 * n, sizeof *t->train_share);
+    if (!t->train_share)
+        return kh_fail_memory(err);
+    t->dev_share = t->train_share + n;
+    shares_of(t->train, (int)n, t->train_share);
+    shares_of(t->dev, (int)n, t->dev_share);
+    return 0;
+}
+
 static int encode(kh_tuning *t, kh_err *err) {
     kh_batch_opts o = kh_space_batch(&t->space, t->plm, t->o->paper_exact);
     const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
-    int rc = kh_batch_encode(&t->train, tok, t->task, t->words, t->train_row, t->n_train, &o, err);
+    kh_row *part = NULL; /* of the train rows, if the search does not ask about all */
+    int rc = kh_search_rows(t, &part, err);
+    if (rc == 0)
+        rc = kh_batch_encode(&t->train, tok, t->task, t->words, part ? part : t->train_row,
+            part ? t->n_search : t->n_train, &o, err);
+    kh_free(part);
     if (rc == 0)
         rc = kh_batch_encode(&t->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
     if (rc == 0 && (t->train->n_row == 0 || t->dev->n_row == 0))
         rc = kh_fail(err, KH_EFORMAT, "no %s row is short enough for the model",
             t->train->n_row == 0 ? "train" : "dev");
+    if (rc == 0 && t->o->prior_inside)
+        rc = find_shares(t, err);
     return rc;
 }
 
 /* Fills t; what it holds is freed by tuning_free, also on failure. */
-static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+static int prepare(
+    kh_tuning *t, const kh_method *m, const void *opts, const kh_tune_opts *o, kh_err *err) {
+    t->filled = *o;
+    t->o = &t->filled;
+    if (o->prior_inside) /* what the search takes out must be taken out of its result, too */
+        t->filled.label_prior = KH_LABEL_PRIOR_BATCH;
     int rc = check_access(m, t->plm, err);
     if (rc == 0)
+        rc = kh_effort_fill(&t->filled, m, opts, kh_plm_describe(t->plm).hidden, err);
+    t->effort_budget = rc == 1;
+    rc = rc == 1 ? 0 : rc;
+    if (rc == 0)
         rc = check_label_prior(m, t, err);
+    if (rc == 0)
+        rc = check_class_prior(t, err);
     if (rc == 0)
         rc = check_classes(t->train_row, t->n_train, t->task, "train", err);
     if (rc == 0)
@@ -146,6 +206,7 @@ static int prepare(kh_tuning *t, const kh_method *m, const void *opts, kh_err *e
     int samples = m->samples ? m->samples(opts) : 1;
     t->reserve = t->o->label_prior ? kh_tuning_prior_cost(t, samples)
                                    : kh_tuning_calibrate_cost(t, samples, m->holds);
+    t->reserve += kh_tuning_net_cost(t, m);
     if (rc == 0)
         rc = check_budget(t, m, opts, err);
     t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
@@ -158,11 +219,34 @@ static void tuning_free(kh_tuning *t) {
     kh_batch_free(t->train);
     kh_batch_free(t->dev);
     kh_space_free(&t->space);
+    kh_free(t->search_row);
+    kh_free(t->train_share);
     kh_free(t->held);
     kh_free(t->held_label);
+    kh_free(t->held_row);
+    kh_row_scores_free(&t->scores);
 }
 
 /* -------------------------------------------------------------------------------------- tuning */
+
+/* The shares of the classes among all labelled rows, where they are not even, and among texts to
+ * come. */
+static int set_classes(kh_posterior *p, const kh_tuning *t, kh_err *err) {
+    int n_label = t->task->n_label, n = t->n_train + t->n_dev;
+    bool even = true;
+    double *share = kh_arena_array(&p->arena, (size_t)n_label, sizeof *share);
+    if (!share)
+        return kh_fail_memory(err);
+    for (int k = 0; k < n_label; k++)
+        share[k] = 0;
+    for (int i = 0; i < n; i++)
+        share[i < t->n_train ? t->train_row[i].label : t->dev_row[i - t->n_train].label] += 1.0 / n;
+    for (int k = 0; k < n_label; k++)
+        even = even && fabs(share[k] - 1.0 / n_label) < 1e-9;
+    p->class_share = even ? NULL : share;
+    const char *prior = t->o->class_prior;
+    return prior && strcmp(prior, "train") != 0 ? kh_posterior_set_class_prior(p, prior, err) : 0;
+}
 
 /* What the posterior says of the run, apart from its samples. */
 static int sign(
@@ -180,6 +264,9 @@ static int sign(
     p->stopped = kh_posterior_keep(p, t->stopped);
     if (!p->options || (model && !p->model) || (o->data && !p->data) || !p->stopped)
         return kh_fail_memory(err);
+    int rc = set_classes(p, t, err);
+    if (rc != 0)
+        return rc;
     p->seed = o->seed;
     p->paper_exact = o->paper_exact;
     p->shots = o->shots;
@@ -200,7 +287,9 @@ static int find_result(
         return 0;
     if (rc == 0 && t->o->label_prior)
         rc = kh_tuning_learn_prior(t, p, err);
-    return rc == 0 ? kh_tuning_calibrate(t, p, err) : rc;
+    if (rc == 0)
+        rc = kh_tuning_calibrate(t, p, err);
+    return rc == 0 && kh_tuning_has_net(t, m) ? kh_tuning_fall_back(t, m, p, err) : rc;
 }
 
 /* What later texts are compared with, by an encoder on this machine. Without the built-in model
@@ -274,9 +363,8 @@ int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_p
         .train_row = kh_dataset_rows(train),
         .n_train = kh_dataset_size(train),
         .dev_row = kh_dataset_rows(dev),
-        .n_dev = kh_dataset_size(dev),
-        .o = o };
-    int rc = prepare(&t, m, opts, err);
+        .n_dev = kh_dataset_size(dev) };
+    int rc = prepare(&t, m, opts, o, err);
     if (rc == 0)
         rc = kh_posterior_new(&p, m->name, plm, task, err);
     if (rc == 0 && m->soft)
@@ -306,8 +394,8 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
     return rc;
 }
 
-int kh_method_try(kh_tuning *parent, const kh_method *m, const char *const *set,
-    const kh_tune_opts *o, kh_posterior **out, kh_err *err) {
+int kh_method_try(
+    kh_tuning *parent, const kh_method *m, const kh_trial *how, kh_posterior **out, kh_err *err) {
     kh_posterior *p = NULL;
     kh_tuning t = { .plm = parent->plm,
         .task = parent->task,
@@ -315,15 +403,15 @@ int kh_method_try(kh_tuning *parent, const kh_method *m, const char *const *set,
         .n_train = parent->n_train,
         .dev_row = parent->dev_row,
         .n_dev = parent->n_dev,
-        .o = o };
+        .votes = how->votes };
     void *opts = kh_calloc(1, m->opts_size + 1);
     *out = NULL;
     if (!opts)
         return kh_fail_memory(err);
     kh_opts_init(m->opts, opts);
-    int rc = set_options(m, opts, set, err);
+    int rc = set_options(m, opts, how->set, err);
     if (rc == 0)
-        rc = prepare(&t, m, opts, err);
+        rc = prepare(&t, m, opts, how->o, err);
     if (rc == 0)
         rc = kh_posterior_new(&p, m->name, t.plm, t.task, err);
     if (rc == 0 && m->soft)
@@ -333,6 +421,10 @@ int kh_method_try(kh_tuning *parent, const kh_method *m, const char *const *set,
     if (rc == 0)
         rc = find_result(&t, m, opts, p, err);
     parent->dev_queries += t.dev_queries;
+    if (how->scores) {
+        *how->scores = t.scores;
+        t.scores = (kh_row_scores){ 0 };
+    }
     kh_opts_free(m->opts, opts);
     kh_free(opts);
     tuning_free(&t);
@@ -343,7 +435,11 @@ int kh_method_try(kh_tuning *parent, const kh_method *m, const char *const *set,
     return rc;
 }
 
-kh_tune_opts kh_tune_defaults(void) { return (kh_tune_opts){ .space = kh_space_defaults() }; }
+kh_tune_opts kh_tune_defaults(void) {
+    kh_tune_opts o = { .space = kh_space_defaults(), .effort = KH_EFFORT_NORMAL };
+    o.space.dim = o.space.slots = 0;
+    return o;
+}
 
 int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_plm *plm,
     const kh_task *task, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *o,
@@ -359,7 +455,10 @@ int kh_tune(kh_posterior **out, const char *method, const char *const *set, kh_p
     kh_opts_init(m->opts, opts);
     if (o->paper_exact && m->exact)
         m->exact(opts);
-    rc = set_options(m, opts, set, err);
+    if (!o->paper_exact)
+        rc = kh_effort_set(o->effort, m, opts, err);
+    if (rc == 0)
+        rc = set_options(m, opts, set, err);
     if (rc == 0)
         rc = kh_method_run(out, m, opts, plm, task, train, dev, o, err);
     kh_opts_free(m->opts, opts);

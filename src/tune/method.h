@@ -47,7 +47,7 @@ extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method
     kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
 extern const kh_method kh_method_prompt_tuning, kh_method_p_tuning_v2, kh_method_model_tuning;
-extern const kh_method kh_method_feature_mlp, kh_method_feature_bilstm;
+extern const kh_method kh_method_feature_mlp, kh_method_feature_bilstm, kh_method_feature_logistic;
 
 const kh_method *kh_method_at(int i); /* NULL after the last */
 int kh_method_find(const kh_method **out, const char *name, kh_err *err);
@@ -58,10 +58,17 @@ int kh_tuning_forecast(kh_tuning *, const kh_method *, const void *opts, kh_err 
  * (terms.c). */
 int kh_tuning_begin_run(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
 
-/* For a method that tries others: runs m with options "name=value" beside its defaults, on the rows
- * and the box of t, to a finished posterior. Its questions and its time count as t's. */
-int kh_method_try(kh_tuning *t, const kh_method *m, const char *const *set, const kh_tune_opts *,
-    kh_posterior **out, kh_err *err);
+/* For a method that tries others: runs m on the rows and the box of t, to a finished posterior. Its
+ * questions and its time count as t's. */
+typedef struct kh_trial {
+    const char *const *set; /* options "name=value" beside its defaults, or NULL */
+    const kh_tune_opts *o;
+    bool votes;            /* labels only, whatever the box lets out */
+    kh_row_scores *scores; /* how it did on rows that it was not learned from, to be freed; NULL:
+                              not wanted */
+} kh_trial;
+int kh_method_try(
+    kh_tuning *t, const kh_method *m, const kh_trial *, kh_posterior **out, kh_err *err);
 
 /* kh_tune with options that are already in the method's own struct. */
 int kh_method_run(kh_posterior **out, const kh_method *, const void *opts, kh_plm *,

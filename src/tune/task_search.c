@@ -95,8 +95,9 @@ static int ask(search *s, const kh_task *task, float *logprob, kh_err *err) {
 static int cross_entropy(const search *s, float *logprob, double *out, kh_err *err) {
     size_t n_label = (size_t)s->n_label;
     double *prior = kh_malloc(n_label * sizeof *prior);
-    int rc = prior ? kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, s->n, s->n_label, prior, err)
-                   : kh_fail_memory(err);
+    int rc = prior
+        ? kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, s->n, s->n_label, NULL, prior, err)
+        : kh_fail_memory(err);
     if (rc == 0)
         kh_label_prior_correct(prior, logprob, s->n, s->n_label);
     *out = 0;

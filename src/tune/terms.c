@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "data/task.h"
+#include "tune/fallback.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,12 +109,18 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add(t, "--paper-exact", o->paper_exact ? "true" : "false", false);
     if (m->soft)
         add_space(t, &u->space);
+    if (o->prior_inside)
+        add(t, "--label-prior inside", "true", false);
+    if (u->search_row)
+        add_number(t, "--search-rows", u->n_search, false);
     add_options(t, m->opts, opts);
     add_number(t, "--budget-queries", (double)o->max_queries, true);
     add_number(t, "--budget-time", o->max_seconds, true);
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */
+    add(t, "--class-prior", o->class_prior ? o->class_prior : "none", true);
     add(t, "--calibrate", kh_tuning_calibrates(u) ? "auto" : "none", true); /* likewise */
+    add(t, "--fallback", kh_tuning_guards(u) ? "template" : "none", true);
     add(t, "--features-model", o->features_model ? o->features_model : "none", true);
     add_number(t, "--groups", o->groups > 1 ? o->groups : 1,
         true); /* as a budget: it decides only in which order questions come */

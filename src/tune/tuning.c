@@ -156,7 +156,23 @@ static kh_target target_of(const kh_tuning *t, const kh_subspace *space, const k
 }
 
 kh_train_loss kh_tuning_loss(const kh_tuning *t, const kh_subspace *space, kh_loss loss) {
-    return (kh_train_loss){ target_of(t, space, t->train), loss, t->task->metric, 1 };
+    return (
+        kh_train_loss){ target_of(t, space, t->train), loss, t->task->metric, 1, t->train_share };
+}
+
+/* A sample's own prior over labels goes, by its answers to these rows (doc/methods.md, T20). share
+ * NULL: it stays. */
+static int remove_prior(const double *share, float *logprob, int n_row, int n_label, kh_err *err) {
+    double *prior = share ? kh_malloc((size_t)n_label * sizeof *prior) : NULL;
+    if (!share)
+        return 0;
+    int rc = prior
+        ? kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, logprob, n_row, n_label, share, prior, err)
+        : kh_fail_memory(err);
+    if (rc == 0)
+        kh_label_prior_correct(prior, logprob, n_row, n_label);
+    kh_free(prior);
+    return rc;
 }
 
 int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, int n,
@@ -170,6 +186,8 @@ int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, i
         target[k] = l[k].target;
     if (rc == 0)
         rc = kh_targets_score(target, n_loss, z, n, logprob, err);
+    for (int i = 0; i < n_loss * n && rc == 0; i++)
+        rc = remove_prior(l->share, logprob + (size_t)i * size, n_row, n_label, err);
     for (int i = 0; i < n_loss * n && rc == 0; i++)
         f[i / n][i % n] = l->scale *
             kh_loss_value(l->loss, l->metric, logprob + (size_t)i * size, l->target.batch->label,
@@ -197,6 +215,9 @@ int kh_tuning_dev(
     kh_target target = target_of(t, space, t->dev);
     if (rc == 0)
         rc = kh_target_score(&target, z, n, logprob, err);
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = remove_prior(t->dev_share, logprob + (size_t)i * kh_dev_size(t), t->dev->n_row,
+            t->words->n_label, err);
     if (rc == 0) {
         t->dev_queries += (long long)n * t->dev->n_row;
         for (int i = 0; i < n; i++)
@@ -222,6 +243,9 @@ int kh_tuning_dev_each(kh_tuning *t, const kh_subspace *const *space, const floa
     if (rc == 0)
         rc = kh_targets_score(target, n, z, 1, logprob, err);
     t->dev_queries += rc == 0 ? (long long)n * t->dev->n_row : 0;
+    for (int k = 0; k < n && rc == 0; k++)
+        rc = remove_prior(
+            t->dev_share, logprob + (size_t)k * size, t->dev->n_row, t->words->n_label, err);
     for (int k = 0; k < n && rc == 0; k++) {
         memset(p[k], 0, size * sizeof *p[k]);
         kh_mixture_add(
@@ -244,25 +268,36 @@ double kh_dev_ce(const kh_tuning *t, const double *p) {
     return sum / t->dev->n_row;
 }
 
-int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
+static int judge_rows(kh_tuning *t, kh_posterior *p, kh_plm *plm, bool with_train, kh_err *err) {
     kh_predictor *predictor = NULL;
-    int n_label = t->task->n_label;
+    int n_label = t->task->n_label, n = t->n_dev + (with_train ? t->n_train : 0);
     long long before = kh_tuning_queries(t);
-    double *answer = kh_calloc((size_t)t->n_dev * (size_t)n_label, sizeof *answer);
-    int *label = kh_calloc((size_t)t->n_dev, sizeof *label);
+    double *answer = kh_calloc((size_t)n * (size_t)n_label, sizeof *answer);
+    int *label = kh_calloc((size_t)n, sizeof *label);
     int rc =
         answer && label ? kh_predictor_new(&predictor, p, plm, t->task, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_predictor_run(predictor, t->dev_row, t->n_dev, answer, err);
-    for (int i = 0; i < t->n_dev && rc == 0; i++)
-        label[i] = t->dev_row[i].label;
     t->dev_queries += kh_tuning_queries(t) - before;
+    if (rc == 0 && with_train)
+        rc = kh_predictor_run(
+            predictor, t->train_row, t->n_train, answer + (size_t)t->n_dev * (size_t)n_label, err);
+    for (int i = 0; i < n && rc == 0; i++)
+        label[i] = i < t->n_dev ? t->dev_row[i].label : t->train_row[i - t->n_dev].label;
     if (rc == 0)
-        rc = kh_tuning_hold(t, answer, label, t->n_dev, err);
+        rc = kh_tuning_hold(t, answer, label, NULL, n, err);
     if (rc == 0)
-        p->dev = kh_metric_of_p(t->task->metric, t->held, t->held_label, t->n_held, n_label);
+        p->dev = kh_tuning_held_metric(t);
     kh_predictor_free(predictor);
     kh_free(answer);
     kh_free(label);
     return rc;
+}
+
+int kh_tuning_judge(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
+    return judge_rows(t, p, plm, false, err);
+}
+
+int kh_tuning_judge_all(kh_tuning *t, kh_posterior *p, kh_plm *plm, kh_err *err) {
+    return judge_rows(t, p, plm, true, err);
 }

@@ -11,6 +11,15 @@
 #include "run/run.h"
 #include "tune/loss.h"
 
+/* -log p of the true labels of rows that a result was not learned from, each calibrated by others.
+ * Rows have numbers: the dev rows from 0, the train rows after them. */
+typedef struct kh_row_scores {
+    double *nll; /* [n] */
+    int *row;    /* [n] */
+    int n;
+} kh_row_scores;
+void kh_row_scores_free(kh_row_scores *);
+
 typedef struct kh_tuning {
     /* The question. */
     kh_plm *plm;
@@ -21,12 +30,21 @@ typedef struct kh_tuning {
     const kh_row *train_row, *dev_row;
     int n_train, n_dev;
     kh_space space;        /* methods with a soft prompt: where to search, */
-    kh_batch *train, *dev; /* and the rows encoded for it */
-    const kh_tune_opts *o;
+    kh_batch *train, *dev; /* and the rows encoded for it: of train those in search_row, */
+    double *train_share, *dev_share; /* of the classes among these, if priors are removed inside */
+    int *search_row;                 /* [n_search] which of train_row they are; NULL: all */
+    int n_search;
+    const kh_tune_opts *o; /* filled in where the caller left it to the effort */
+    kh_tune_opts filled;
+    bool effort_budget; /* the budget of queries is the effort's, and yields to what is least */
 
     /* Rows that the result was not learned from, and what it answers there before calibration. */
     double *held; /* [n_held, n_label] distributions, or shares of votes; NULL: not asked yet */
     int *held_label, n_held;
+    int *held_row;        /* [n_held] their numbers (kh_row_scores), dev first */
+    kh_row_scores scores; /* and how it did there, once it is calibrated */
+    bool unlearned;       /* it has learned from no row at all: the train rows are held, too */
+    bool votes;           /* the result may see labels only, whatever the box lets out */
 
     /* The books. */
     kh_meter start;
@@ -102,6 +120,8 @@ typedef struct kh_train_loss {
     kh_loss loss;
     kh_metric metric;
     double scale;
+    const double *share; /* of the classes among the rows: a candidate's own prior over labels is
+                            removed before its loss is taken; NULL: it is not */
 } kh_train_loss;
 kh_train_loss kh_tuning_loss(const kh_tuning *, const kh_subspace *, kh_loss);
 kh_objective kh_objective_of(kh_train_loss *);
@@ -121,11 +141,16 @@ double kh_dev_ce(const kh_tuning *, const double *p);
 size_t kh_dev_size(const kh_tuning *); /* n_row * n_label */
 /* The dev rows by a finished posterior and the box that answers for it: fills p->dev. */
 int kh_tuning_judge(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
+/* The same, and the train rows: for results that have learned from none of them. */
+int kh_tuning_judge_all(kh_tuning *, kh_posterior *, kh_plm *, kh_err *err);
 
 /* For methods that know them when they end: the result's answers to n rows that it was not learned
- * from, p [n, n_label] up to a factor for each row. Copies; replaces what was there. Rows of NaN,
- * which a service refused, are left out. */
-int kh_tuning_hold(kh_tuning *, const double *p, const int *label, int n, kh_err *err);
+ * from, p [n, n_label] up to a factor for each row; row [n]: their numbers (kh_row_scores), dev
+ * rows first; NULL: 0, 1, 2, ... Copies; replaces what was there. Rows of NaN, which a service
+ * refused, are left out. */
+int kh_tuning_hold(
+    kh_tuning *, const double *p, const int *label, const int *row, int n, kh_err *err);
+double kh_tuning_held_metric(const kh_tuning *); /* the task's metric on the dev rows of these */
 /* The last step of a run (finish.c): answers become probabilities that mean what they say. Asks the
  * posterior about the dev rows if nobody has. */
 int kh_tuning_calibrate(kh_tuning *, kh_posterior *, kh_err *err);
