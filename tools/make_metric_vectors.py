@@ -329,6 +329,23 @@ def fit_vector(x, y, strength=1.0):
     return best.x[:k], best.x[k:], loss(best.x)
 
 
+def fit_shared(x, y, strength):
+    """One slope for all classes and a bias for each, shrunk to 1 and 0."""
+    n, k = x.shape
+    z = np.maximum(x - x.max(1, keepdims=True), -100)
+    z = z - z.mean(1, keepdims=True)
+
+    def loss(theta):
+        return nll_of(z * theta[0] + theta[1:], y) + 0.5 * strength * ((theta[0] - 1) ** 2 + np.sum(theta[1:] ** 2))
+
+    def grad(theta):
+        p = softmax(z * theta[0] + theta[1:]) - np.eye(k)[y]
+        return np.r_[(p * z).sum() + strength * (theta[0] - 1), p.sum(0) + strength * theta[1:]]
+
+    best = optimize.minimize(loss, np.r_[1.0, np.zeros(k)], jac=grad, method="BFGS", options={"gtol": 1e-10, "maxiter": 10000})
+    return np.full(k, best.x[0]), best.x[1:]
+
+
 def deal_folds(y):
     n = len(y)
     fold = np.zeros(n, int)
@@ -338,7 +355,7 @@ def deal_folds(y):
 
 
 def fit_affine(x, y):
-    """Vector scaling whose strength has the least cross-validated NLL; 0 stands for no change."""
+    """One slope and biases whose strength has the least cross-validated NLL; 0 stands for no change."""
     n, k = x.shape
     fold = deal_folds(y)
     z = x - x.max(1, keepdims=True)
@@ -348,11 +365,11 @@ def fit_affine(x, y):
         strength = 10 ** (3 - g / 2)
         total = 0
         for f in range(min(5, n)):
-            w, b, _ = fit_vector(x[fold != f], y[fold != f], strength)
+            w, b = fit_shared(x[fold != f], y[fold != f], strength)
             total += nll_of(z[fold == f] * w + b, y[fold == f])
         if total < best[0]:
             best = (total, strength)
-    w, b = fit_vector(x, y, best[1])[:2] if best[1] > 0 else (np.ones(k), np.zeros(k))
+    w, b = fit_shared(x, y, best[1]) if best[1] > 0 else (np.ones(k), np.zeros(k))
     return best[1], w, b
 
 

@@ -1,5 +1,5 @@
-/* calibrate.c - scores into probabilities that mean what they say: temperature, vector scaling,
- * vector scaling whose strength is cross-validated ("affine"), smoothed votes.
+/* calibrate.c - scores into probabilities that mean what they say: temperature, vector scaling, one
+ * slope and a bias for each class whose strength is cross-validated ("affine"), smoothed votes.
  *
  * All of them fit by penalised likelihood: the sum over rows of -log p(true class), plus a standard
  * normal prior on how far the parameters are from "no change" (log T from 0, weights from 1, biases
@@ -8,11 +8,12 @@
  * the temperature runs to 0. With it there always is one, and the parameters are bounded besides.
  *
  * Temperature is one number: a scan over its whole range, then golden section. Vector scaling is
- * convex in its 2K parameters: L-BFGS with a diagonal start. Affine is vector scaling with the
- * prior's precision chosen by cross-validation from a grid that ends in "no change" [30]: what dev
- * rows cannot show to help is not done. Votes: for each alpha of a grid the
- * temperature is fitted on four fifths and scored on the rest, five times; the best alpha then gets
- * its temperature from all rows. No step is random. */
+ * convex in its 2K parameters: L-BFGS with a diagonal start. Affine is the same with one slope for
+ * all classes, K + 1 parameters, since a few rows can tell that a class is named too readily but
+ * not how each class is stretched; the prior's precision is chosen by cross-validation from a grid
+ * that ends in "no change" [30]: what dev rows cannot show to help is not done. Votes: for each
+ * alpha of a grid the temperature is fitted on four fifths and scored on the rest, five times; the
+ * best alpha then gets its temperature from all rows. No step is random. */
 #include "judge/calibrate.h"
 
 #include "base/alloc.h"
@@ -72,7 +73,10 @@ typedef struct sample {
     int held;
     bool only;
     double strength; /* of the prior of vector scaling */
+    bool shared;     /* one slope for all classes */
 } sample;
+
+static int n_slope(const sample *s) { return s->shared ? 1 : s->n_label; }
 
 /* Whether row i counts. */
 static bool counts(const sample *s, int i) {
@@ -197,28 +201,29 @@ static void fit_votes(
 
 /* ------------------------------------------------------------------------------ vector scaling */
 
-/* [27] with its gradient [2K]; theta = (w, b). s->strength is the precision of the prior. */
+/* [27] or [30] with its gradient; theta = (w [slopes], b [K]). s->strength is the precision of the
+ * prior. */
 static double vector_loss(const sample *s, const double *theta, double *grad, double *row) {
-    int m = s->n_label;
-    const double *w = theta, *b = theta + m;
+    int m = s->n_label, slopes = n_slope(s), own = slopes > 1; /* K is at least 2 */
+    const double *w = theta, *b = theta + slopes;
     double loss = 0;
-    for (int k = 0; k < m; k++) {
-        grad[k] = s->strength * (w[k] - 1);
-        grad[m + k] = s->strength * b[k];
-        loss += 0.5 * s->strength * ((w[k] - 1) * (w[k] - 1) + b[k] * b[k]);
+    for (int k = 0; k < slopes + m; k++) {
+        double away = theta[k] - (k < slopes);
+        grad[k] = s->strength * away;
+        loss += 0.5 * s->strength * away * away;
     }
     for (int i = 0; i < s->n; i++) {
         if (!counts(s, i))
             continue;
         const double *z = s->z + (size_t)i * (size_t)m;
         for (int k = 0; k < m; k++)
-            row[k] = w[k] * z[k] + b[k];
+            row[k] = w[own * k] * z[k] + b[k];
         log_softmax(row, m);
         loss -= row[s->label[i]];
         for (int k = 0; k < m; k++) {
             double r = exp(row[k]) - (k == s->label[i]);
-            grad[k] += r * z[k];
-            grad[m + k] += r;
+            grad[own * k] += r * z[k];
+            grad[slopes + k] += r;
         }
     }
     return loss;
@@ -303,22 +308,21 @@ static bool improve(lbfgs *o, const sample *data, double *loss, double *row) {
 
 /* The inverse of a bound on the diagonal of the Hessian: p (1 - p) is at most 1/4. */
 static void start_diagonal(double *diag, const sample *s) {
-    int m = s->n_label;
-    for (int k = 0; k < m; k++)
-        diag[k] = diag[m + k] = s->strength;
+    int m = s->n_label, slopes = n_slope(s), own = slopes > 1;
+    for (int k = 0; k < slopes + m; k++)
+        diag[k] = s->strength;
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < m && counts(s, i); k++) {
             double z = s->z[(size_t)i * (size_t)m + (size_t)k];
-            diag[k] += 0.25 * z * z;
-            diag[m + k] += 0.25;
+            diag[own * k] += 0.25 * z * z;
+            diag[slopes + k] += 0.25;
         }
-    for (int k = 0; k < 2 * m; k++)
+    for (int k = 0; k < slopes + m; k++)
         diag[k] = 1 / diag[k];
 }
 
-/* All memory that a fit of m classes takes, in one piece (kh_free). */
-static double *lbfgs_new(lbfgs *o, int m, double **row) {
-    int d = 2 * m;
+/* All memory that a fit of d parameters to m classes takes, in one piece (kh_free). */
+static double *lbfgs_new(lbfgs *o, int d, int m, double **row) {
     double *memory = kh_calloc((size_t)(6 + 2 * MEMORY) * (size_t)d + (size_t)m, sizeof *memory),
            *at = memory;
     *o = (lbfgs){ .d = d };
@@ -334,13 +338,11 @@ static double *lbfgs_new(lbfgs *o, int m, double **row) {
 /* Leaves the best parameters within their bounds in o->theta: "no change" if the bounds undo all
  * that was gained. */
 static void minimise(lbfgs *o, const sample *data, double *row) {
-    int m = data->n_label;
+    int slopes = n_slope(data);
     o->stored = 0;
     o->newest = MEMORY - 1;
-    for (int k = 0; k < m; k++) {
-        o->theta[k] = 1;
-        o->theta[m + k] = 0;
-    }
+    for (int k = 0; k < o->d; k++)
+        o->theta[k] = k < slopes;
     start_diagonal(o->diag, data);
     double start = vector_loss(data, o->theta, o->grad, row), loss = start;
     for (int i = 0; i < MAX_ITERATION && improve(o, data, &loss, row); i++)
@@ -349,7 +351,7 @@ static void minimise(lbfgs *o, const sample *data, double *row) {
         o->next[k] = bounded(o->theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
     bool better = vector_loss(data, o->next, o->next_grad, row) <= start;
     for (int k = 0; k < o->d; k++)
-        o->theta[k] = better ? o->next[k] : k < m;
+        o->theta[k] = better ? o->next[k] : k < slopes;
 }
 
 /* The NLL of every fold under the parameters of the others; strength 0: under no change. */
@@ -360,7 +362,7 @@ static double crossval_vector(lbfgs *o, sample s, int n_fold, double *row) {
         if (strength > 0)
             minimise(o, &s, row);
         for (int k = 0; k < o->d && strength == 0; k++)
-            o->theta[k] = k < s.n_label;
+            o->theta[k] = k < n_slope(&s);
         s.only = true;
         s.strength = 0; /* the penalty is none of the score's */
         total += vector_loss(&s, o->theta, o->next_grad, row);
@@ -385,11 +387,13 @@ static double choose_strength(lbfgs *o, sample s, int n_fold, double *row) {
     return best;
 }
 
-/* fold NULL: the strength is one; otherwise the folds decide, and 0 stands for no change. */
+/* fold NULL: the strength is one; otherwise the folds decide, there is one slope, and 0 stands for
+ * no change. */
 static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold, kh_err *err) {
-    int m = c->n_label;
+    data.shared = fold != NULL;
+    int m = c->n_label, slopes = n_slope(&data);
     lbfgs o;
-    double *row, *memory = lbfgs_new(&o, m, &row);
+    double *row, *memory = lbfgs_new(&o, slopes + m, m, &row);
     c->weight = kh_malloc((size_t)m * sizeof *c->weight);
     c->bias = kh_malloc((size_t)m * sizeof *c->bias);
     if (!memory || !c->weight || !c->bias) {
@@ -406,8 +410,8 @@ static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold
     if (data.strength > 0)
         minimise(&o, &data, row);
     for (int k = 0; k < m; k++) {
-        c->weight[k] = data.strength > 0 ? o.theta[k] : 1;
-        c->bias[k] = data.strength > 0 ? o.theta[m + k] : 0;
+        c->weight[k] = data.strength > 0 ? o.theta[data.shared ? 0 : k] : 1;
+        c->bias[k] = data.strength > 0 ? o.theta[slopes + k] : 0;
     }
     kh_free(memory);
     return 0;

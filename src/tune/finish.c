@@ -2,10 +2,10 @@
  *
  * A search leaves samples whose mixture is over-confident, timid or biased towards a class, by an
  * amount that rows which it did not learn from can tell: the dev rows, or more where a method knows
- * more of them (kh_tuning_hold). Samples that vote get smoothed votes, others a per-class affine
- * map of log-probabilities; both are pure functions of src/judge, shrunk to "no change". The same
- * rows, each calibrated by the others, give the score by which results of different methods are
- * compared.
+ * more of them (kh_tuning_hold). Samples that vote get smoothed votes, others one slope and a
+ * bias for each class, of log-probabilities; both are pure functions of src/judge, shrunk to "no
+ * change". The same rows, each calibrated by the others, give the score by which results of
+ * different methods are compared.
  */
 #include "tune/tuning.h"
 
