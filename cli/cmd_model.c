@@ -21,19 +21,21 @@ typedef struct random_opts {
     int vocab, layers, hidden, heads, inner, positions;
 } random_opts;
 
-enum { ARCH_TINY = 6 };
+enum { ARCH_TINY = 7 };
 static const char *const arch_name[] = { "roberta-large", "roberta-base", "bert-large", "bert-base",
-    "gpt2", "tinyllama" };
-static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny", "gpt2-tiny", "llama-tiny" };
+    "gpt2", "tinyllama", "modernbert-base" };
+static const char *const tiny_name[] = { "roberta-tiny", "bert-tiny", "gpt2-tiny", "llama-tiny",
+    "modernbert-tiny" };
 
 static const kh_opt random_table[] = {
     { "out", KH_OPT_TEXT, offsetof(random_opts, out), .arg = "DIR", .help = "the folder to write",
         .required = true },
     { "arch", KH_OPT_CHOICE, offsetof(random_opts, arch), "tiny",
-        .arg = "roberta-large|roberta-base|bert-large|bert-base|gpt2|tinyllama|tiny",
+        .arg =
+            "roberta-large|roberta-base|bert-large|bert-base|gpt2|tinyllama|modernbert-base|tiny",
         .help = "whose sizes it has" },
     { "family", KH_OPT_CHOICE, offsetof(random_opts, family), "roberta",
-        .arg = "roberta|bert|gpt2|llama", .help = "what a tiny model is" },
+        .arg = "roberta|bert|gpt2|llama|modernbert", .help = "what a tiny model is" },
     { "dtype", KH_OPT_CHOICE, offsetof(random_opts, dtype), "f32", .arg = "f32|f16|bf16",
         .help = "how numbers are stored" },
     { "seed", KH_OPT_SEED, offsetof(random_opts, seed), "0", .arg = "N",

@@ -119,6 +119,28 @@ run 1 export "$work/feature-mlp" --format peft --out "$work/none" &&
     says err "was made without a soft prompt, so there is nothing to export"
 ok heads_are_not_exported $?
 
+# ---- ModernBERT: from files to predictions, in every mode, with the same bytes for 1 and 3 threads; through a GGUF file
+modern=(--model "$work/modern" --task "$task" --data "$data" --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
+run 0 model random --family modernbert --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$work/modern" &&
+    run 0 inspect "$work/modern" --json && says out '"type":"modernbert"'
+ok a_modernbert $?
+for inject in post-ln-add embed-prefix embed-inplace; do
+    run 0 tune --method bbt "${modern[@]}" "${small[@]}" --inject $inject --threads 1 --out "$work/modern-$inject" &&
+        run 0 tune --method bbt "${modern[@]}" "${small[@]}" --inject $inject --threads 3 --out "$work/modern-$inject-3" &&
+        cmp "$work/modern-$inject/posterior.safetensors" "$work/modern-$inject-3/posterior.safetensors" &&
+        run 0 predict "$work/modern-$inject" && says out '"distribution":{"bad":'
+    ok "modernbert_$inject" $?
+done
+echo "the boats <mask> green" >"$work/in"
+run 0 model convert --model "$work/modern" --format gguf --type f32 --out "$work/modern.gguf" && run 0 fill-mask --model "$work/modern" --json &&
+    cp "$work/out" "$work/folder" && run 0 fill-mask --model "$work/modern.gguf" --json && cmp "$work/out" "$work/folder"
+ok modernbert_as_gguf $?
+run 1 tune --method prompt-tuning "${modern[@]}" --epochs 2 --out "$work/modern-gradient" && says err "gradients of modernbert models are not computed"
+ok modernbert_has_no_gradients $?
+run 1 tune --method p-tuning-v2 "${modern[@]}" --epochs 2 --out "$work/modern-prefix" && says err "modernbert"
+ok modernbert_has_no_prefixes $?
+echo "the boats were small" >"$work/in"
+
 # ---- budgets and refusals
 run 0 tune --method bbt "${common[@]}" --pop 5 --budget-queries 100 --out "$work/budget" &&
     says out "the next generation would exceed the budget of 100 queries"

@@ -151,6 +151,10 @@ static void albert(void **state) {
     (void)state;
     check_model("albert", 4);
 }
+static void modernbert(void **state) {
+    (void)state;
+    check_model("modernbert", 7);
+}
 static void distilbert(void **state) {
     (void)state;
     check_model("distilbert", 1);
@@ -499,6 +503,7 @@ int main(void) {
         cmocka_unit_test(roberta_bf16),
         cmocka_unit_test(distilbert),
         cmocka_unit_test(electra),
+        cmocka_unit_test(modernbert),
         cmocka_unit_test(albert),
         cmocka_unit_test(scores_are_the_reference_s),
         cmocka_unit_test(many_sequences_are_each_of_them),

@@ -53,8 +53,8 @@ static void refuse_config(const char *text, int code, const char *sentence) {
     assert_says(&err, sentence);
 }
 
-/* Embeddings of a width of their own: what is missing, and what ALBERT could be but is not here. */
-static void widths_that_are_refused(void **state) {
+/* What is missing, and what these models could be but are not here. */
+static void newer_encoders_that_are_refused(void **state) {
     (void)state;
     static const char sizes[] = "\"vocab_size\":99,\"hidden_size\":32,\"num_hidden_layers\":2,"
                                 "\"num_attention_heads\":4,\"intermediate_size\":64,"
@@ -69,6 +69,16 @@ static void widths_that_are_refused(void **state) {
         { "\"model_type\":\"albert\",\"embedding_size\":16,\"num_hidden_groups\":2",
             "\"num_hidden_groups\" is 2 and \"inner_group_num\" 1; only 1 and 1 are computed",
             KH_EUNSUPPORTED },
+        { "\"model_type\":\"modernbert\",\"norm_bias\":true",
+            "\"norm_bias\" is true, which is not computed", KH_EUNSUPPORTED },
+        { "\"model_type\":\"modernbert\",\"classifier_bias\":true",
+            "\"classifier_bias\" is true, which is not computed", KH_EUNSUPPORTED },
+        { "\"model_type\":\"modernbert\",\"decoder_bias\":false",
+            "\"decoder_bias\" is false, which is not computed", KH_EUNSUPPORTED },
+        { "\"model_type\":\"modernbert\",\"local_attention\":0",
+            "\"local_attention\" must be a whole", KH_EFORMAT },
+        { "\"model_type\":\"modernbert\",\"classifier_activation\":\"mish\"",
+            "\"classifier_activation\" is \"mish\"", KH_EUNSUPPORTED },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
@@ -213,15 +223,16 @@ static void configs_survive_a_round_trip(void **state) {
     assert_null(kh_arch_find("gpt-2"));
 }
 
-static void decoders_survive_a_round_trip(void **state) {
+static void rotary_models_survive_a_round_trip(void **state) {
     (void)state;
-    static const char *const NAMES[] = { "gpt2", "llama", "llama-linear", "llama3", "mistral",
-        "qwen2", "qwen3", "gemma3" };
+    static const char *const NAMES[] = { "decoders/gpt2", "decoders/llama", "decoders/llama-linear",
+        "decoders/llama3", "decoders/mistral", "decoders/qwen2", "decoders/qwen3",
+        "decoders/gemma3", "models/modernbert" };
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         char path[256];
         kh_config c, back;
         kh_buf text = kh_buf_init(1 << 16);
-        snprintf(path, sizeof path, "tests/vectors/decoders/%s/config.json", NAMES[i]);
+        snprintf(path, sizeof path, "tests/vectors/%s/config.json", NAMES[i]);
         assert_int_equal(kh_config_read(&c, path, NULL), 0);
         kh_config_put(&c, KH_DTYPE_F32, &text);
         assert_int_equal(kh_config_parse(&back, text.data, text.len, "c", NULL), 0);
@@ -230,6 +241,7 @@ static void decoders_survive_a_round_trip(void **state) {
         assert_int_equal(kh_config_kv_width(&back), kh_config_kv_width(&c));
         assert_int_equal(back.bias, c.bias);
         assert_true(back.tied == c.tied && back.act == c.act && back.eps == c.eps);
+        assert_true(back.head_act == c.head_act && back.types == c.types);
         assert_true(kh_config_attention_scale(&back) == kh_config_attention_scale(&c));
         for (int l = 0; l < c.layers && c.arch->position == KH_POSITION_ROTARY; l++) {
             double f[8], g[8];
@@ -672,11 +684,11 @@ static void random_models_that_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_that_are_refused),
-        cmocka_unit_test(widths_that_are_refused),
+        cmocka_unit_test(newer_encoders_that_are_refused),
         cmocka_unit_test(decoders_that_are_refused),
         cmocka_unit_test(configs_that_are_understood),
         cmocka_unit_test(configs_survive_a_round_trip),
-        cmocka_unit_test(decoders_survive_a_round_trip),
+        cmocka_unit_test(rotary_models_survive_a_round_trip),
         in_scratch(tensors_that_are_wrong),
         in_scratch(tensors_of_a_wrong_type),
         in_scratch(variants_that_load),

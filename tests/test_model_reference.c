@@ -142,6 +142,10 @@ static void albert(void **state) {
     (void)state;
     check_model("albert", 4);
 }
+static void modernbert(void **state) {
+    (void)state;
+    check_model("modernbert", 7);
+}
 static void distilbert(void **state) {
     (void)state;
     check_model("distilbert", 1);
@@ -319,6 +323,7 @@ int main(void) {
         cmocka_unit_test(roberta_in_shards),
         cmocka_unit_test(distilbert),
         cmocka_unit_test(electra),
+        cmocka_unit_test(modernbert),
         cmocka_unit_test(albert),
         cmocka_unit_test(logits_of_chosen_tokens_are_those_of_all),
         cmocka_unit_test(prompts_that_change_nothing),

@@ -4,7 +4,7 @@
     /usr/bin/python3 tools/make_model_vectors.py [MINILM_FOLDER]
 
 Writes tests/vectors/models/NAME/{config.json, model.safetensors (or index and shards), expected.txt} for tiny random BERT,
-RoBERTa and DistilBERT models, and with MINILM_FOLDER (a BertForMaskedLM folder with vocab.txt) also
+RoBERTa, DistilBERT, ELECTRA, ALBERT and ModernBERT models, and with MINILM_FOLDER (a BertForMaskedLM folder with vocab.txt) also
 tests/vectors/minilm/expected.txt. The models follow Hugging Face's modeling_bert.py, modeling_roberta.py and
 modeling_distilbert.py; everything is computed in float64 from the stored weights, so the values are exact to f32.
 Nothing here is used by the tests but the files it wrote.
@@ -202,8 +202,9 @@ def numbers(t):
     return " ".join("%.9g" % x for x in t.reshape(-1).tolist())
 
 
-def write_case(f, name, cfg, w, ids, inject="none", prompt=None, at=(), with_hidden=True):
-    states = forward(cfg, w, ids, inject, prompt)
+def write_case(f, name, cfg, w, ids, inject="none", prompt=None, at=(), with_hidden=True, model=None):
+    run, read = model or (forward, head)
+    states = run(cfg, w, ids, inject, prompt)
     print("case", name, file=f)
     print("inject", inject, file=f)
     print("ids", *ids, file=f)
@@ -212,7 +213,7 @@ def write_case(f, name, cfg, w, ids, inject="none", prompt=None, at=(), with_hid
     if with_hidden:
         print("hidden", *states.shape, numbers(states), file=f)
     for place in at:
-        print("logits", place, numbers(head(cfg, w, states[-1][place])), file=f)
+        print("logits", place, numbers(read(cfg, w, states[-1][place])), file=f)
     print("end", file=f)
 
 
@@ -328,6 +329,91 @@ def make_factored(kind, seed, embed, act):
         write_case(f, "post-ln-add", cfg, w, ids(11), "post-ln-add", prompt, at=(8,))
 
 
+# ---- ModernBERT: rotary positions, norms before the parts, GeGLU, attention in windows, hardly any bias ------------------
+
+
+def turned(x, theta):
+    """x [heads, T, D]: numbers i and i + D / 2 of a head are a point that place t turns by t theta^(-2 i / D)."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1], dtype=torch.float64)[:, None] * theta ** (-torch.arange(half, dtype=torch.float64) / half)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def plain_norm(x, g, eps):
+    return F.layer_norm(x, x.shape[-1:], g, None, eps)
+
+
+def modern_forward(cfg, w, ids, inject, prompt):
+    words = w["embeddings.tok_embeddings"][torch.tensor(ids)]
+    if inject == "embed-prefix":
+        words = torch.cat([prompt, words])
+    if inject == "embed-inplace":
+        words = torch.cat([words[:1], prompt, words[1:]])
+    x = plain_norm(words, w["embeddings.norm"], cfg["norm_eps"])
+    if inject == "post-ln-add":
+        x = x.clone()
+        x[1:1 + len(prompt)] += prompt
+    states, heads, places = [x], cfg["num_attention_heads"], torch.arange(len(words))
+    near = (places[:, None] - places[None]).abs() <= cfg["local_attention"] // 2
+    for i in range(cfg["num_hidden_layers"]):
+        everywhere = i % cfg["global_attn_every_n_layers"] == 0
+        y = plain_norm(x, w[f"layers.{i}.attn_norm"], cfg["norm_eps"]) if i > 0 else x
+        q, k, v = (y @ w[f"layers.{i}.attn.Wqkv"].T).reshape(len(x), 3, heads, -1).permute(1, 2, 0, 3)
+        theta = cfg["global_rope_theta" if everywhere else "local_rope_theta"]
+        score = turned(q, theta) @ turned(k, theta).transpose(1, 2) / math.sqrt(q.shape[-1])
+        if not everywhere:
+            score = score.masked_fill(~near, -math.inf)
+        a = (torch.softmax(score, -1) @ v).transpose(0, 1).reshape(len(x), -1)
+        x = x + a @ w[f"layers.{i}.attn.Wo"].T
+        part, gate = (plain_norm(x, w[f"layers.{i}.mlp_norm"], cfg["norm_eps"]) @ w[f"layers.{i}.mlp.Wi"].T).chunk(2, -1)
+        x = x + (ACT[cfg["hidden_activation"]](part) * gate) @ w[f"layers.{i}.mlp.Wo"].T
+        states.append(x)
+    return torch.stack(states)
+
+
+def modern_head(cfg, w, x):
+    x = plain_norm(x, w["final_norm"], cfg["norm_eps"])
+    x = plain_norm(ACT[cfg["classifier_activation"]](x @ w["head.dense"].T), w["head.norm"], cfg["norm_eps"])
+    return x @ w["embeddings.tok_embeddings"].T + w["decoder"]
+
+
+def make_modern(seed):
+    cfg = {"model_type": "modernbert", "vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4,
+           "intermediate_size": 40, "max_position_embeddings": 60, "norm_eps": 1e-5, "hidden_activation": "gelu",
+           "classifier_activation": "relu", "pad_token_id": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
+           "local_attention": 9, "global_attn_every_n_layers": 3, "attention_bias": False, "mlp_bias": False, "norm_bias": False,
+           "classifier_bias": False, "decoder_bias": True, "position_embedding_type": "absolute", "torch_dtype": "float32"}
+    H, I, g = 32, 40, torch.Generator().manual_seed(seed)
+
+    def normal(*shape, std=None, mean=0.0):
+        return mean + (std or 1.2 / math.sqrt(shape[-1])) * torch.randn(*shape, generator=g)
+
+    w = {"embeddings.tok_embeddings": normal(120, H, std=0.6)}
+    for name in ["embeddings.norm", "final_norm", "head.norm"]:
+        w[name] = normal(H, std=0.2, mean=1.0)
+    for i in range(cfg["num_hidden_layers"]):
+        for name in ["attn_norm", "mlp_norm"][i == 0:]:
+            w[f"layers.{i}.{name}"] = normal(H, std=0.2, mean=1.0)
+        for name, rows, cols in (("attn.Wqkv", 3 * H, H), ("attn.Wo", H, H), ("mlp.Wi", 2 * I, H), ("mlp.Wo", H, I)):
+            w[f"layers.{i}.{name}"] = normal(rows, cols)
+    w["head.dense"], w["decoder"] = normal(H, H), normal(120, std=0.3)
+    folder = f"{OUT}/models/modernbert"
+    os.makedirs(folder, exist_ok=True)
+    open(folder + "/config.json", "w").write(json.dumps(cfg, indent=2) + "\n")
+    write_safetensors(folder + "/model.safetensors", {("" if n.startswith(("head", "decoder")) else "model.") + n +
+                                                      (".bias" if n == "decoder" else ".weight"): t for n, t in w.items()})
+    w = {k: t.to(torch.float64) for k, t in w.items()}
+    ids = lambda n: [2] + torch.randint(5, 120, (n - 1,), generator=g).tolist()
+    soft = lambda n: (0.8 * torch.randn(n, H, generator=g)).to(torch.float64)
+    with open(folder + "/expected.txt", "w") as f:
+        for name, n, inject, rows, at, shown in (
+                ("plain-9", 9, "none", 0, (4,), True), ("plain-1", 1, "none", 0, (0,), True), ("plain-5", 5, "none", 0, (2,), True),
+                ("plain-longest", 60, "none", 0, (0, 5, 37, 59), False), ("post-ln-add", 14, "post-ln-add", 5, (8,), True),
+                ("embed-prefix", 6, "embed-prefix", 4, (7,), True), ("embed-inplace", 12, "embed-inplace", 3, (7,), True)):
+            write_case(f, name, cfg, w, ids(n), inject, soft(rows) if rows else None, at, shown, (modern_forward, modern_head))
+
+
 # ---- the real model ---------------------------------------------------------------------------------------------------
 
 SENTENCES = ["the capital of france is [MASK] .", "the movie was great , i really [MASK] it .",
@@ -373,5 +459,6 @@ make("roberta-shards", "roberta", 5, act="relu", prefixed=False, separate=True, 
 make("distilbert", "distilbert", 6, full=False)
 make_factored("electra", 8, 48, "relu")
 make_factored("albert", 9, 20, "gelu_new")
+make_modern(10)
 if len(sys.argv) > 1:
     minilm(sys.argv[1])

@@ -26,6 +26,8 @@ const kh_architecture kh_architecture_table[] = {
         .gated = true, .qk_norm = true, .scaled_words = true },
     { "electra", KH_FAMILY_ELECTRA, "ElectraForMaskedLM", ENCODER },
     { "albert", KH_FAMILY_ALBERT, "AlbertForMaskedLM", ENCODER },
+    { "modernbert", KH_FAMILY_MODERNBERT, "ModernBertForMaskedLM", .embed_norm = true,
+        .place = KH_NORM_BEFORE, .position = KH_POSITION_ROTARY, .gated = true, .lean = true },
     { 0 },
 };
 

@@ -19,6 +19,7 @@ typedef enum kh_family {
     KH_FAMILY_GEMMA3,
     KH_FAMILY_ELECTRA,
     KH_FAMILY_ALBERT, /* all its layers are one */
+    KH_FAMILY_MODERNBERT,
     KH_FAMILY_COUNT
 } kh_family;
 
@@ -60,6 +61,7 @@ typedef struct kh_architecture {
     unsigned bias;     /* kh_bias: always there; config.json may add some */
     bool qk_norm;      /* queries and keys are normalised, each head for itself */
     bool scaled_words; /* word embeddings are multiplied by sqrt(H) */
+    bool lean;         /* norms and the head's matrix have no bias; the first attention no norm */
 } kh_architecture;
 
 extern const kh_architecture kh_architecture_table[]; /* ends with a row whose type is NULL */

@@ -88,29 +88,17 @@ static void embed(const kh_engine *e, const node *n, float *x, float *row) {
     }
 }
 
-/* Turns heads of D numbers by their place: numbers i and i + D / 2 are a point of the plane. */
-static void rotate(const float *turn, float *x, int heads, size_t width) {
-    size_t half = width / 2;
-    for (int h = 0; h < heads; h++, x += width)
-        for (size_t i = 0; i < half; i++) {
-            float a = x[i], b = x[i + half];
-            x[i] = a * turn[i] - b * turn[half + i];
-            x[i + half] = b * turn[i] + a * turn[half + i];
-        }
-}
-
 /* Norm and position of heads: rows that stand `ld` apart, the last `kept` of each node. */
 static void place_heads(const kh_engine *e, int layer, node *const *n, int nodes, bool last_only,
     float *x, size_t ld, int heads, const float *gain) {
     const kh_config *c = &e->model->config;
     size_t width = (size_t)kh_config_head_width(c);
-    const kh_turns *t = &e->turns[kh_config_window(c, layer) > 0];
     for (int i = 0; i < nodes; i++)
         for (int r = last_only ? n[i]->rows - 1 : 0; r < n[i]->rows; r++, x += ld) {
             if (gain)
                 e->kernels->rms_norm(x, width, heads, (int)width, (float)c->eps, gain, x);
             if (c->arch->position == KH_POSITION_ROTARY)
-                rotate(t->table + (size_t)(n[i]->first + r) * width, x, heads, width);
+                kh_turn(e, layer, n[i]->first + r, x, heads);
         }
 }
 
@@ -264,36 +252,6 @@ struct call {
     const struct trie *trie; /* words of several tokens */
     int longest;             /* places of a sequence, words included */
 };
-
-/* Cosines and sines up to so many places. */
-static bool make_turns(kh_engine *e, int places) {
-    const kh_config *c = &e->model->config;
-    size_t width = (size_t)kh_config_head_width(c);
-    if (c->arch->position != KH_POSITION_ROTARY)
-        return true;
-    double *turn = kh_malloc(width * sizeof *turn);
-    bool ok = turn;
-    for (int kind = 0; kind < 2 && ok; kind++) {
-        kh_turns *t = &e->turns[kind];
-        int layer = 0;
-        while (layer < c->layers && (kh_config_window(c, layer) > 0) != kind)
-            layer++;
-        if (layer == c->layers || t->places >= places)
-            continue;
-        kh_free(t->table);
-        t->table = kh_aligned((size_t)places * width * sizeof *t->table);
-        ok = t->table;
-        t->places = ok ? places : 0;
-        kh_config_frequencies(c, layer, turn);
-        for (int p = 0; p < t->places; p++)
-            for (size_t i = 0; i < width / 2; i++) {
-                t->table[(size_t)p * width + i] = (float)cos(p * turn[i]);
-                t->table[(size_t)p * width + width / 2 + i] = (float)sin(p * turn[i]);
-            }
-    }
-    kh_free(turn);
-    return ok;
-}
 
 static void work_free(work *w) {
     kh_free(w->block);
@@ -625,7 +583,7 @@ static int run_tree(call *c, kh_err *err) {
     const kh_batch *b = c->ask->batch;
     if (!e->cache && !(e->cache = kh_kv_cache_new(e->cache_bytes)))
         return kh_fail_memory(err);
-    if (!make_turns(e, c->longest))
+    if (!kh_turns_make(e, c->longest))
         return kh_fail_memory(err);
     shape sh = shape_of(b);
     node root = { .rows = sh.root, .id = ids_of(b, 0), .kv = NULL },
@@ -853,7 +811,7 @@ static int run_plain(call *c, kh_err *err) {
     const kh_batch *b = c->ask->batch;
     node *all = kh_calloc((size_t)b->n_seq + 1, sizeof *all);
     node **list = kh_calloc((size_t)b->n_seq + 1, sizeof *list);
-    int rc = all && list && make_turns(c->e, b->max_len) ? 0 : kh_fail_memory(err);
+    int rc = all && list && kh_turns_make(c->e, b->max_len) ? 0 : kh_fail_memory(err);
     for (int s = 0; s < b->n_seq && rc == 0; s++) {
         all[s] = (node){ .rows = length_of(b, s), .id = ids_of(b, s), .seq = s };
         if (b->n_slot > 0)

@@ -57,7 +57,8 @@ static const char *act_key(const kh_config *c) {
     switch (c->arch->family) {
     case KH_FAMILY_DISTILBERT: return "activation";
     case KH_FAMILY_GPT2: return "activation_function";
-    case KH_FAMILY_GEMMA3: return "hidden_activation";
+    case KH_FAMILY_GEMMA3:
+    case KH_FAMILY_MODERNBERT: return "hidden_activation";
     default: return "hidden_act";
     }
 }
@@ -65,6 +66,8 @@ static const char *act_key(const kh_config *c) {
 static const char *eps_key(const kh_config *c) {
     if (c->arch->family == KH_FAMILY_GPT2)
         return "layer_norm_epsilon";
+    if (c->arch->family == KH_FAMILY_MODERNBERT)
+        return "norm_eps";
     return c->arch->norm == KH_NORM_LAYER ? "layer_norm_eps" : "rms_norm_eps";
 }
 
@@ -104,10 +107,11 @@ static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err
     c->pad = -1;
     if (c->arch->causal)
         return 0;
-    c->types = family == KH_FAMILY_DISTILBERT ? 0 : 2;
+    bool typed = family != KH_FAMILY_DISTILBERT && family != KH_FAMILY_MODERNBERT;
+    c->types = typed ? 2 : 0;
     c->pad = family == KH_FAMILY_ROBERTA ? 1 : 0;
     int rc = kh_json_int_opt(root, "pad_token_id", 0, (1 << 24) - 1, &c->pad, name, err);
-    if (rc == 0 && family != KH_FAMILY_DISTILBERT)
+    if (rc == 0 && typed)
         rc = kh_json_int_opt(root, "type_vocab_size", 1, 1 << 10, &c->types, name, err);
     kh_config_set_pad(c, c->pad);
     return rc;
@@ -142,17 +146,16 @@ static const char *usual_act(const kh_config *c) {
     }
 }
 
-static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    const char *key = act_key(c), *act = usual_act(c);
+/* The activation that a key names, or `usual`. */
+static int read_act(const json_t *root, const char *key, const char *usual, kh_act *out,
+    const char *name, kh_err *err) {
+    const char *act = usual;
     int rc = kh_json_string_opt(root, key, &act, name, err);
     if (rc != 0)
         return rc;
     for (int i = 0; i < N_ACTS; i++)
         if (strcmp(act_table[i].name, act) == 0) {
-            c->act = act_table[i].act;
-            bool fixed =
-                c->arch->family == KH_FAMILY_ROBERTA || c->arch->family == KH_FAMILY_ELECTRA;
-            c->head_act = fixed ? KH_ACT_GELU : c->act;
+            *out = act_table[i].act;
             return 0;
         }
     return kh_fail(err, KH_EUNSUPPORTED,
@@ -160,8 +163,18 @@ static int read_act(kh_config *c, const json_t *root, const char *name, kh_err *
         name, key, act);
 }
 
+static int read_acts(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    kh_family family = c->arch->family;
+    int rc = read_act(root, act_key(c), usual_act(c), &c->act, name, err);
+    bool fixed = family == KH_FAMILY_ROBERTA || family == KH_FAMILY_ELECTRA;
+    c->head_act = fixed ? KH_ACT_GELU : c->act;
+    if (rc == 0 && family == KH_FAMILY_MODERNBERT)
+        rc = read_act(root, "classifier_activation", "gelu", &c->head_act, name, err);
+    return rc;
+}
+
 static double usual_eps(const kh_config *c) {
-    if (c->arch->family == KH_FAMILY_GPT2)
+    if (c->arch->family == KH_FAMILY_GPT2 || c->arch->family == KH_FAMILY_MODERNBERT)
         return 1e-5;
     return c->arch->norm == KH_NORM_LAYER ? 1e-12 : 1e-6; /* RoBERTa's configs say 1e-05 */
 }
@@ -226,12 +239,18 @@ static int read_scaling(kh_rope *r, const json_t *o, const char *place, kh_err *
 static int read_rope(kh_config *c, const json_t *root, const char *name, kh_err *err) {
     static const char *const KEYS[] = { "rope_scaling", "rope_parameters" };
     kh_rope *r = &c->rope;
-    bool gemma = c->arch->family == KH_FAMILY_GEMMA3;
-    r->theta = gemma ? 1e6 : 1e4;
-    r->local_theta = gemma ? 1e4 : 0;
-    int rc = read_positive(root, "rope_theta", &r->theta, false, name, err);
-    if (rc == 0 && gemma)
-        rc = read_positive(root, "rope_local_base_freq", &r->local_theta, false, name, err);
+    bool gemma = c->arch->family == KH_FAMILY_GEMMA3,
+         modern = c->arch->family == KH_FAMILY_MODERNBERT;
+    r->theta = 1e4;
+    if (gemma || modern) {
+        r->theta = gemma ? 1e6 : 160000;
+        r->local_theta = 1e4;
+    }
+    int rc = read_positive(
+        root, modern ? "global_rope_theta" : "rope_theta", &r->theta, false, name, err);
+    if (rc == 0 && (gemma || modern))
+        rc = read_positive(root, modern ? "local_rope_theta" : "rope_local_base_freq",
+            &r->local_theta, false, name, err);
     for (int i = 0; i < 2 && rc == 0; i++) {
         const json_t *o = json_object_get(root, KEYS[i]);
         char place[512];
@@ -272,6 +291,19 @@ static int check_layer_types(
     return 0;
 }
 
+/* ModernBERT: every so-manieth layer sees all, from the first on, the others half of
+ * "local_attention" to each side. */
+static int read_local(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+    int local = 128;
+    c->window_every = 3;
+    int rc = kh_json_int_opt(root, "local_attention", 1, 1 << 28, &local, name, err);
+    if (rc == 0)
+        rc = kh_json_int_opt(
+            root, "global_attn_every_n_layers", 1, 1024, &c->window_every, name, err);
+    c->window = local / 2 * 2 + 1;
+    return rc ? rc : check_layer_types(c, root, name, err);
+}
+
 /* Which layers see only so far back: Mistral's all, Qwen's from one on, Gemma's all but each sixth.
  */
 static int read_window(kh_config *c, const json_t *root, const char *name, kh_err *err) {
@@ -280,6 +312,8 @@ static int read_window(kh_config *c, const json_t *root, const char *name, kh_er
     int rc = 0;
     if (strcmp(c->arch->type, "llama") == 0)
         return 0;
+    if (c->arch->family == KH_FAMILY_MODERNBERT)
+        return read_local(c, root, name, err);
     if (qwen)
         rc = kh_json_bool_opt(root, "use_sliding_window", &used, name, err);
     if (used && !json_object_get(root, "sliding_window"))
@@ -298,7 +332,7 @@ static int read_window(kh_config *c, const json_t *root, const char *name, kh_er
     return rc ? rc : check_layer_types(c, root, name, err);
 }
 
-/* What decoders with rotary positions have beyond sizes. */
+/* What models with rotary positions have beyond sizes. */
 static int read_rotary(kh_config *c, const json_t *root, const char *name, kh_err *err) {
     bool gemma = c->arch->family == KH_FAMILY_GEMMA3, bias = false, mlp = false;
     c->kv_heads = c->heads;
@@ -347,6 +381,13 @@ static int refuse_number(
     return rc;
 }
 
+static int refuse_in_modernbert(const json_t *root, const char *name, kh_err *err) {
+    int rc = refuse_flag(root, "norm_bias", false, name, err);
+    if (rc == 0)
+        rc = refuse_flag(root, "classifier_bias", false, name, err);
+    return rc ? rc : refuse_flag(root, "decoder_bias", true, name, err);
+}
+
 static int refuse_in_decoder(const json_t *root, const char *name, kh_err *err) {
     static const struct {
         const char *key;
@@ -375,6 +416,8 @@ static int refuse_unknown(const kh_config *c, const json_t *root, const char *na
         rc = kh_json_bool_opt(root, "is_decoder", &decoder, name, err);
     if (rc == 0 && c->arch->causal)
         rc = refuse_in_decoder(root, name, err);
+    if (rc == 0 && c->arch->lean)
+        rc = refuse_in_modernbert(root, name, err);
     if (rc != 0)
         return rc;
     if (strcmp(positions, "absolute") != 0)
@@ -493,8 +536,8 @@ int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, 
         rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
     if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
         (rc = read_sizes(c, root, name, err)) == 0 &&
-        (rc = read_factored(c, root, name, err)) == 0 && (rc = read_act(c, root, name, err)) == 0 &&
-        (rc = read_rest(c, root, name, err)) == 0 &&
+        (rc = read_factored(c, root, name, err)) == 0 &&
+        (rc = read_acts(c, root, name, err)) == 0 && (rc = read_rest(c, root, name, err)) == 0 &&
         (rc = refuse_unknown(c, root, name, err)) == 0 &&
         (rc = read_seen(c, root, name, err)) == 0 &&
         (c->arch->position != KH_POSITION_ROTARY || (rc = read_rotary(c, root, name, err)) == 0))
@@ -514,8 +557,29 @@ int kh_config_read(kh_config *c, const char *path, kh_err *err) {
 
 /* ----------------------------------------------------------------------------- writing */
 
+static const char *act_name(kh_act act) {
+    int i = 0;
+    while (act_table[i].act != act)
+        i++;
+    return act_table[i].name;
+}
+
+static void put_modernbert(const kh_config *c, kh_buf *out) {
+    kh_buf_printf(out, "  \"global_rope_theta\": %.17g,\n  \"local_rope_theta\": %.17g,\n",
+        c->rope.theta, c->rope.local_theta);
+    kh_buf_printf(out, "  \"local_attention\": %d,\n  \"global_attn_every_n_layers\": %d,\n",
+        c->window - 1, c->window_every);
+    kh_buf_printf(out, "  \"classifier_activation\": \"%s\",\n", act_name(c->head_act));
+    kh_buf_printf(out, "  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
+        c->bias & KH_BIAS_QKV ? "true" : "false", c->bias & KH_BIAS_MLP ? "true" : "false");
+}
+
 static void put_rotary(const kh_config *c, kh_buf *out) {
     const kh_rope *r = &c->rope;
+    if (c->arch->family == KH_FAMILY_MODERNBERT) {
+        put_modernbert(c, out);
+        return;
+    }
     kh_buf_printf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
         kh_config_kv_heads(c), kh_config_head_width(c));
     kh_buf_printf(out, "  \"rope_theta\": %.17g,\n", r->theta);
@@ -549,15 +613,12 @@ static void put_rotary(const kh_config *c, kh_buf *out) {
 void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
     static const char *const torch_name[] = { "float32", "float32", "float16", "bfloat16" };
     const kh_architecture *a = c->arch;
-    int act = 0;
-    while (act_table[act].act != c->act)
-        act++;
     kh_buf_printf(out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n",
         a->class, a->type);
     for (int i = 0; i < N_SIZES; i++)
         kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], a->family),
             *(const int *)((const char *)c + size_table[i].offset));
-    kh_buf_printf(out, "  \"%s\": \"%s\",\n", act_key(c), act_table[act].name);
+    kh_buf_printf(out, "  \"%s\": \"%s\",\n", act_key(c), act_name(c->act));
     if (c->embed > 0)
         kh_buf_printf(out, "  \"embedding_size\": %d,\n", c->embed);
     if (c->types > 0)
@@ -579,9 +640,10 @@ double kh_config_attention_scale(const kh_config *c) {
     return 1 / sqrt(c->query_scale > 0 ? c->query_scale : kh_config_head_width(c));
 }
 
+/* Of so many layers it is the last that sees all in Gemma, and the first in ModernBERT. */
 int kh_config_window(const kh_config *c, int layer) {
-    bool whole =
-        layer < c->window_first || (c->window_every > 0 && (layer + 1) % c->window_every == 0);
+    int number = c->arch->causal ? layer + 1 : layer;
+    bool whole = layer < c->window_first || (c->window_every > 0 && number % c->window_every == 0);
     return whole ? 0 : c->window;
 }
 

@@ -47,7 +47,8 @@ typedef struct kh_config {
     unsigned bias;      /* kh_bias, beyond those of the architecture */
     kh_rope rope;
     double query_scale;           /* what attention divides by is its root; 0: D */
-    int window;                   /* places that a token sees, itself included; 0: all */
+    int window;                   /* places that a token sees, itself included: before it, or
+                                   * half of the others to each side in an encoder; 0: all */
     int window_first;             /* layers before this one have no window, */
     int window_every;             /* nor has every so-manieth; 0: all the others have it */
     char seen_tasks[KH_SEEN_MAX]; /* names of tasks whose train rows it has learned from, with a

@@ -34,22 +34,44 @@ typedef struct work {
     float *x, *y, *q, *ctx; /* [rows, H] */
     float *kv;              /* [rows, 2 H] */
     float *inner;           /* [rows, I], or wider: see call.wide */
+    float *gate;            /* [rows, I], if the feed-forward part has one */
     float *joined; /* [prefix and a sequence, 2 H] keys and values of both, if there is a prefix */
     const kh_adapter *prefix; /* or NULL */
     void *scratch;            /* of the kernels */
 } work;
 
+static void norm_rows(
+    const kh_engine *e, const float *x, int rows, const float *g, const float *b, float *y) {
+    const kh_config *c = &e->model->config;
+    e->kernels->layer_norm(x, rows, c->hidden, (float)c->eps, g, b, y);
+}
+
+/* The feed-forward part before its last product: x [rows, H] -> w->inner [rows, I]. */
+static void feed_forward(
+    const kh_engine *e, const kh_packed_layer *p, const float *x, int rows, work *w) {
+    const kh_config *c = &e->model->config;
+    kh_epilogue act = kh_epilogue_of(c->act);
+    kh_dense_apply(e, &p->up, x, rows, NULL, c->arch->gated ? KH_PLAIN : act, w->inner, w->scratch);
+    if (!c->arch->gated)
+        return;
+    kh_dense_apply(e, &p->gate, x, rows, NULL, act, w->gate, w->scratch);
+    for (size_t i = 0; i < (size_t)rows * (size_t)c->inner; i++)
+        w->inner[i] *= w->gate[i];
+}
+
 /* The rest of a layer after attention, for `rows` rows: w->ctx and the layer's input w->x -> the
  * layer's output in w->x. */
 static void finish_layer(const kh_engine *e, const kh_packed_layer *p, int rows, work *w) {
-    int H = e->model->config.hidden;
-    float eps = (float)e->model->config.eps;
+    bool after = e->model->config.arch->place == KH_NORM_AFTER;
     kh_dense_apply(e, &p->o, w->ctx, rows, w->x, KH_PLAIN, w->y, w->scratch);
-    e->kernels->layer_norm(w->y, rows, H, eps, p->ln1_g, p->ln1_b, w->y);
-    kh_dense_apply(
-        e, &p->up, w->y, rows, NULL, kh_epilogue_of(e->model->config.act), w->inner, w->scratch);
+    if (after)
+        norm_rows(e, w->y, rows, p->ln1_g, p->ln1_b, w->y);
+    else
+        norm_rows(e, w->y, rows, p->ln2_g, p->ln2_b, w->x);
+    feed_forward(e, p, after ? w->y : w->x, rows, w);
     kh_dense_apply(e, &p->down, w->inner, rows, w->y, KH_PLAIN, w->x, w->scratch);
-    e->kernels->layer_norm(w->x, rows, H, eps, p->ln2_g, p->ln2_b, w->x);
+    if (after)
+        norm_rows(e, w->x, rows, p->ln2_g, p->ln2_b, w->x);
 }
 
 /* A sequence of a group while it passes through the layers. */
@@ -68,11 +90,27 @@ static void join_prefix(const kh_adapter *g, int layer, work *w) {
     }
 }
 
+/* Attention with a window, query by query: each sees half of the window to either side. */
+static void attend_near(const kh_engine *e, int window, kh_attention a, int first, work *w) {
+    int half = window / 2, n = a.n, queries = a.n_query;
+    const float *k = a.k, *v = a.v;
+    a.n_query = 1;
+    for (int i = 0; i < queries; i++, a.q += a.ldq, a.out += a.ldo) {
+        int place = first + i, from = place > half ? place - half : 0;
+        int to = n - place > half + 1 ? place + half + 1 : n;
+        a.k = k + (size_t)from * a.ldk;
+        a.v = v + (size_t)from * a.ldv;
+        a.n = to - from;
+        e->kernels->attention(&a, w->scratch);
+    }
+}
+
 /* Attention for each sequence; if `only_masks`, queries are the mask rows, which stand compactly in
  * w->q. */
 static void attend(const kh_engine *e, int layer, const span *s, int n, bool only_masks, work *w) {
     size_t H = (size_t)e->model->config.hidden;
     int heads = e->model->config.heads, slots = w->prefix ? w->prefix->slots : 0;
+    int window = kh_config_window(&e->model->config, layer);
     size_t row = 0, query = 0;
     if (slots > 0)
         join_prefix(w->prefix, layer, w);
@@ -83,19 +121,22 @@ static void attend(const kh_engine *e, int layer, const span *s, int n, bool onl
             memcpy(w->joined + (size_t)slots * 2 * H, kv, (size_t)s[i].rows * 2 * H * sizeof *kv);
             kv = w->joined;
         }
-        e->kernels->attention(&(kh_attention){ .q = w->q + query * H,
-                                  .ldq = H,
-                                  .k = kv,
-                                  .ldk = 2 * H,
-                                  .v = kv + H,
-                                  .ldv = 2 * H,
-                                  .n_query = n_query,
-                                  .n = slots + s[i].rows,
-                                  .heads = heads,
-                                  .d = (int)H / heads,
-                                  .out = w->ctx + query * H,
-                                  .ldo = H },
-            w->scratch);
+        kh_attention a = { .q = w->q + query * H,
+            .ldq = H,
+            .k = kv,
+            .ldk = 2 * H,
+            .v = kv + H,
+            .ldv = 2 * H,
+            .n_query = n_query,
+            .n = slots + s[i].rows,
+            .heads = heads,
+            .d = (int)H / heads,
+            .out = w->ctx + query * H,
+            .ldo = H };
+        if (window > 0)
+            attend_near(e, window, a, only_masks ? s[i].mask : 0, w);
+        else
+            e->kernels->attention(&a, w->scratch);
         row += (size_t)s[i].rows;
         query += (size_t)n_query;
     }
@@ -119,6 +160,26 @@ static int count_rows(const span *s, int n, bool masks) {
     return rows;
 }
 
+/* Rotary positions of rows [rows, ld]: all of the sequences, or their masks. */
+static void turn_rows(
+    const kh_engine *e, int layer, const span *s, int n, bool masks, float *x, size_t ld) {
+    const kh_config *c = &e->model->config;
+    for (int i = 0; i < n && c->arch->position == KH_POSITION_ROTARY; i++) {
+        int first = masks ? s[i].mask : 0, rows = masks ? s[i].n_mask : s[i].rows;
+        for (int r = 0; r < rows; r++, x += ld)
+            kh_turn(e, layer, first + r, x, c->heads);
+    }
+}
+
+/* What attention reads: x, or x normalised in y. */
+static const float *attention_input(
+    const kh_engine *e, const kh_packed_layer *p, const float *x, int rows, float *y) {
+    if (e->model->config.arch->place == KH_NORM_AFTER || !p->ln1_g)
+        return x;
+    norm_rows(e, x, rows, p->ln1_g, p->ln1_b, y);
+    return y;
+}
+
 /* Layers 0 .. layers-1 on w->x, with the first layer's w->q and w->kv already there. If `to_masks`,
  * the last layer is computed for the mask rows only, which then stand compactly in w->x. */
 static void run_layers(
@@ -128,15 +189,23 @@ static void run_layers(
     for (int l = 0; l < layers; l++) {
         const kh_packed_layer *p = &e->layer[l];
         bool last = to_masks && l == layers - 1;
-        if (l > 0)
-            kh_dense_apply(e, &p->kv, w->x, rows, NULL, KH_PLAIN, w->kv, w->scratch);
+        const float *in = l > 0 ? attention_input(e, p, w->x, rows, w->y) : w->x;
+        if (l > 0) {
+            kh_dense_apply(e, &p->kv, in, rows, NULL, KH_PLAIN, w->kv, w->scratch);
+            turn_rows(e, l, s, n, false, w->kv, 2 * H);
+        }
         if (last) {
             keep_masks(s, n, H, w->x);
-            keep_masks(s, n, H, w->q);
+            if (l == 0)
+                keep_masks(s, n, H, w->q);
+            else if (in == w->y)
+                keep_masks(s, n, H, w->y);
             rows = count_rows(s, n, true);
         }
-        if (l > 0)
-            kh_dense_apply(e, &p->q, w->x, rows, NULL, KH_PLAIN, w->q, w->scratch);
+        if (l > 0) {
+            kh_dense_apply(e, &p->q, in, rows, NULL, KH_PLAIN, w->q, w->scratch);
+            turn_rows(e, l, s, n, last, w->q, H);
+        }
         attend(e, l, s, n, last, w);
         finish_layer(e, p, rows, w);
     }
@@ -144,6 +213,10 @@ static void run_layers(
 
 /* The head without its decoder: x [rows, H] -> w->y. */
 static void run_head(const kh_engine *e, const float *x, int rows, work *w) {
+    if (e->final_g) {
+        norm_rows(e, x, rows, e->final_g, e->final_b, w->ctx);
+        x = w->ctx;
+    }
     kh_dense_apply(
         e, &e->head, x, rows, NULL, kh_epilogue_of(e->model->config.head_act), w->y, w->scratch);
     e->kernels->layer_norm(
@@ -170,9 +243,11 @@ static void embed_row(
         memcpy(out, row, (size_t)H * sizeof *out);
     else
         kh_tensor_row(&w->word, id, out);
-    kh_tensor_row(&w->position, position, other);
-    for (int i = 0; i < H; i++)
-        out[i] += other[i];
+    if (w->position.data) {
+        kh_tensor_row(&w->position, position, other);
+        for (int i = 0; i < H; i++)
+            out[i] += other[i];
+    }
     if (w->type.data) {
         kh_tensor_row(&w->type, 0, other);
         for (int i = 0; i < H; i++)
@@ -209,12 +284,29 @@ static void embed_piece(const kh_engine *e, const kh_question *ask, const piece 
             p->x[i] += prompt[i];
 }
 
+/* The first layer's rotary positions: a row's place is the one in the whole sequence. */
+static void turn_piece(const kh_engine *e, const kh_batch *b, const piece *p) {
+    const kh_config *c = &e->model->config;
+    size_t H = (size_t)c->hidden;
+    int slot = b->slot[p->seq];
+    for (int r = 0; r < p->rows && c->arch->position == KH_POSITION_ROTARY; r++) {
+        int place = p->prompt >= 0 ? slot + r : r;
+        if (p->prompt < 0 && slot >= 0 && r >= slot)
+            place += b->n_slot;
+        kh_turn(e, 0, place, p->q + (size_t)r * H, c->heads);
+        kh_turn(e, 0, place, p->kv + (size_t)r * 2 * H, c->heads);
+    }
+}
+
 static void compute_piece(const kh_engine *e, const kh_question *ask, const piece *p, work *w) {
+    const kh_packed_layer *first = &e->layer[0];
     if (p->rows == 0) /* slots from the first place to the last leave no text */
         return;
     embed_piece(e, ask, p, w);
-    kh_dense_apply(e, &e->layer[0].q, p->x, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
-    kh_dense_apply(e, &e->layer[0].kv, p->x, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
+    const float *in = attention_input(e, first, p->x, p->rows, w->y);
+    kh_dense_apply(e, &first->q, in, p->rows, NULL, KH_PLAIN, p->q, w->scratch);
+    kh_dense_apply(e, &first->kv, in, p->rows, NULL, KH_PLAIN, p->kv, w->scratch);
+    turn_piece(e, ask->batch, p);
 }
 
 /* Copies n rows of a piece, from row `from` on, to row `to` of the group. */
@@ -402,14 +494,16 @@ static bool work_new(const call *c, int rows, work *w) {
     H = E > H ? E : H; /* rows of the head may be wider than the hidden states */
     I = E > I ? E : I;
     size_t joined = slots > 0 ? (size_t)(slots + c->ask->batch->max_len) * 2 * H : 0;
-    float *block = kh_aligned((n * (6 * H + I) + joined) * sizeof *block);
+    size_t gate = g->arch->gated ? n * (size_t)g->inner : 0;
+    float *block = kh_aligned((n * (6 * H + I) + joined + gate) * sizeof *block);
     w->scratch = kh_aligned(kh_kernels_scratch(rows + slots, g->hidden / g->heads));
-    *w = (work){ block, block, block, block, block, block, block, c->prefix, w->scratch };
+    *w = (work){ block, block, block, block, block, block, block, block, c->prefix, w->scratch };
     if (!block || !w->scratch)
         return false;
     w->y += n * H, w->q += 2 * n * H, w->ctx += 3 * n * H, w->kv += 4 * n * H,
         w->inner += 6 * n * H;
     w->joined += n * (6 * H + I);
+    w->gate += n * (6 * H + I) + joined;
     return true;
 }
 
@@ -442,7 +536,7 @@ static int call_run(call *c, kh_err *err) {
     int rc = 0;
     c->threads = worthwhile_threads(c);
     c->work = kh_calloc((size_t)c->threads, sizeof *c->work);
-    bool ok = c->work != NULL;
+    bool ok = c->work && kh_turns_make(c->e, b->max_len);
     for (int t = 0; ok && t < c->threads; t++)
         ok = work_new(c, GROUP_ROWS + b->max_len, &c->work[t]);
     if (!ok)
@@ -587,6 +681,10 @@ int kh_engine_score(kh_engine *e, const kh_question *ask, float *logits, kh_err 
 int kh_engine_score_prefixed(
     kh_engine *e, const kh_question *ask, const kh_adapter *prefix, float *logits, kh_err *err) {
     const kh_config *c = &e->model->config;
+    if (c->arch->position == KH_POSITION_ROTARY)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "prefixes of keys and values are for models with a table of positions, not for %s",
+            c->arch->type);
     return prefix->kind == KH_ADAPTER_PREFIX && prefix->layers == c->layers &&
             prefix->hidden == c->hidden
         ? score(e, ask, prefix, logits, err)

@@ -206,7 +206,7 @@ static int fail_missing(const loader *l, const kh_weight *row, int layer, kh_err
     const char *why = c->arch->causal ? "the decoder" : "the encoder";
     if (row->need == KH_NEED_DECODER)
         why = "\"tie_word_embeddings\" is false, so the head";
-    if (row->need == KH_NEED_HEAD)
+    if (row->need == KH_NEED_HEAD || row->need == KH_NEED_HEAD_BIAS)
         why = "the masked-language-model head";
     return kh_fail(err, KH_EMISSING,
         "%s: no tensor \"%s\"; %s of a %s model with %d layers needs it", l->m->dir, name, why,
@@ -270,6 +270,8 @@ static int load_weights(loader *l, kh_err *err) {
             continue;
         for (int layer = 0; layer < (row->layered ? m->config.layers : 1); layer++) {
             kh_tensor *t = kh_weight_tensor(row, &m->w, layer);
+            if (kh_weight_left_out(row, &m->config, layer))
+                continue;
             int rc = load_weight(l, row, layer, t, err);
             if (rc != 0)
                 return rc;
@@ -393,7 +395,9 @@ static void hash_config(loader *l) {
     XXH3_64bits_update(&l->hash, &c->eps, sizeof c->eps);
     if (c->embed > 0)
         XXH3_64bits_update(&l->hash, &c->embed, sizeof c->embed);
-    if (!c->arch->causal) /* fingerprints of encoders are as they were before there were decoders */
+    /* Fingerprints of encoders with tables of positions are as they were before there were others.
+     */
+    if (!c->arch->causal && c->arch->position == KH_POSITION_TABLE)
         return;
     const int32_t more[] = { (int)(c->arch - kh_architecture_table), kh_config_kv_heads(c),
         kh_config_head_width(c), (int)c->bias, (int)c->rope.kind, c->window, c->window_first,

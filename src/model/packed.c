@@ -72,8 +72,11 @@ static bool pack_one(kh_engine *e, kh_dense *d, const kh_tensor *w, const kh_ten
         e, e->precision, d, (const kh_tensor *[2]){ w }, (const kh_tensor *[2]){ b });
 }
 
-/* A vector, if the model has it; gains that are counted from 1 become plain ones. */
+/* A vector, if the model has it; gains that are counted from 1 become plain ones. Where norms have
+ * no bias, it is zero. */
 static bool pack_vector(const kh_engine *e, float **out, const kh_tensor *t, bool gain) {
+    if (!t->data && !gain && e->model->config.arch->lean)
+        return (*out = kh_calloc((size_t)e->model->config.hidden, sizeof **out)) != NULL;
     *out = t->data ? kh_tensor_floats(t) : NULL;
     if (*out && gain && e->model->config.arch->norm == KH_NORM_RMS_PLUS)
         for (int i = 0; i < t->cols; i++)
@@ -208,6 +211,49 @@ kh_epilogue kh_epilogue_of(kh_act act) {
         [KH_ACT_RELU] = KH_RELU,
         [KH_ACT_SILU] = KH_SILU };
     return OF[act];
+}
+
+/* ------------------------------------------------------------------------ rotary positions */
+
+bool kh_turns_make(kh_engine *e, int places) {
+    const kh_config *c = &e->model->config;
+    size_t width = (size_t)kh_config_head_width(c);
+    if (c->arch->position != KH_POSITION_ROTARY)
+        return true;
+    double *turn = kh_malloc(width * sizeof *turn);
+    bool ok = turn;
+    for (int kind = 0; kind < 2 && ok; kind++) {
+        kh_turns *t = &e->turns[kind];
+        int layer = 0;
+        while (layer < c->layers && (kh_config_window(c, layer) > 0) != kind)
+            layer++;
+        if (layer == c->layers || t->places >= places)
+            continue;
+        kh_free(t->table);
+        t->table = kh_aligned((size_t)places * width * sizeof *t->table);
+        ok = t->table;
+        t->places = ok ? places : 0;
+        kh_config_frequencies(c, layer, turn);
+        for (int p = 0; p < t->places; p++)
+            for (size_t i = 0; i < width / 2; i++) {
+                t->table[(size_t)p * width + i] = (float)cos(p * turn[i]);
+                t->table[(size_t)p * width + width / 2 + i] = (float)sin(p * turn[i]);
+            }
+    }
+    kh_free(turn);
+    return ok;
+}
+
+void kh_turn(const kh_engine *e, int layer, int place, float *x, int heads) {
+    const kh_config *c = &e->model->config;
+    size_t width = (size_t)kh_config_head_width(c), half = width / 2;
+    const float *turn = e->turns[kh_config_window(c, layer) > 0].table + (size_t)place * width;
+    for (int h = 0; h < heads; h++, x += width)
+        for (size_t i = 0; i < half; i++) {
+            float a = x[i], b = x[i + half];
+            x[i] = a * turn[i] - b * turn[half + i];
+            x[i + half] = b * turn[i] + a * turn[half + i];
+        }
 }
 
 /* ------------------------------------------------------------------------------ vocabulary */

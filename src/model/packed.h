@@ -55,6 +55,11 @@ void kh_dense_free(kh_dense *);
 void kh_dense_apply(const kh_engine *, const kh_dense *, const float *x, int rows,
     const float *residual, kh_epilogue, float *y, void *scratch);
 kh_epilogue kh_epilogue_of(kh_act);
+/* Tables of rotary positions for so many places; true: they are there, or none are needed. */
+bool kh_turns_make(kh_engine *, int places);
+/* Turns heads of D numbers of this layer by their place: numbers i and i + D / 2 are a point of the
+ * plane. */
+void kh_turn(const kh_engine *, int layer, int place, float *x, int heads);
 /* The matrix of the whole vocabulary, once. */
 int kh_decoder_pack(kh_engine *, kh_err *err);
 /* Its rows of the label words' first tokens, as a dense layer of its own. */

@@ -23,6 +23,9 @@
 /* Rows of kh_architecture_table. */
 #define GPT2 \
     .arch = &kh_architecture_table[5], .pad = -1, .eps = 1e-5, .tied = true, .act = KH_ACT_GELU_TANH
+#define MODERNBERT \
+    .arch = &kh_architecture_table[13], .pad = 1, .eps = 1e-5, .tied = true, \
+    .rope = { .theta = 160000, .local_theta = 10000 }, .window_every = 3
 #define LLAMA \
     .arch = &kh_architecture_table[6], .pad = -1, .eps = 1e-5, .act = KH_ACT_SILU, \
     .rope = { .theta = 10000 }
@@ -55,6 +58,12 @@ static const struct arch_row {
     { "tinyllama",
         { LLAMA, .layers = 22, .hidden = 2048, .heads = 32, .kv_heads = 4, .inner = 5632,
             .vocab = 32000, .positions = 2048 } },
+    { "modernbert-base",
+        { MODERNBERT, .layers = 22, .hidden = 768, .heads = 12, .inner = 1152, .vocab = 50368,
+            .positions = 8192, .window = 129 } },
+    { "modernbert-tiny",
+        { MODERNBERT, .layers = 3, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
+            .positions = 128, .window = 9 } },
     { "gpt2-tiny",
         { GPT2, .layers = 2, .hidden = 32, .heads = 4, .inner = 64, .vocab = 300,
             .positions = 128 } },
@@ -96,7 +105,8 @@ static int make_plan(plan *p, const kh_random_opts *o, kh_err *err) {
     for (const kh_weight *row = kh_weight_table; row->cols; row++)
         for (int layer = 0;
              kh_weight_wanted(row, c, true) && layer < (row->layered ? c->layers : 1); layer++) {
-            if (kh_weight_spelling(row, c)->part > 0 || (layer > 0 && kh_weight_shared(row, c)))
+            if (kh_weight_spelling(row, c)->part > 0 || (layer > 0 && kh_weight_shared(row, c)) ||
+                kh_weight_left_out(row, c, layer))
                 continue;
             char name[256];
             kh_weight_name(row, c, true, layer, 0, name, sizeof name);

@@ -59,7 +59,7 @@ static void linear(
 }
 
 /* Each row of x [T, H] to mean 0 and variance 1 (divided by H, not H - 1), then scaled by g and
- * moved by b. */
+ * moved by b, if there is one. */
 static void layer_norm(float *x, int n_token, const kh_tensor *g, const kh_tensor *b, double eps) {
     int n = g->cols;
     const float *scale = g->data, *shift = b->data;
@@ -72,7 +72,8 @@ static void layer_norm(float *x, int n_token, const kh_tensor *g, const kh_tenso
             variance += ((double)x[i] - mean) * ((double)x[i] - mean);
         double inverse = 1 / sqrt(variance / n + eps);
         for (int i = 0; i < n; i++)
-            x[i] = (float)(((double)x[i] - mean) * inverse * (double)scale[i] + (double)shift[i]);
+            x[i] = (float)(((double)x[i] - mean) * inverse * (double)scale[i] +
+                (shift ? (double)shift[i] : 0));
     }
 }
 
@@ -175,9 +176,16 @@ static void rotate(const kh_config *c, float *x, int n_token, int heads, const d
             }
 }
 
-/* The first place that place t sees, in a decoder and in an encoder. */
-static size_t first_seen(int window, size_t t) {
-    return window > 0 && t + 1 > (size_t)window ? t + 1 - (size_t)window : 0;
+/* The places [first, *end) that place t of n sees. A decoder looks back, an encoder to both sides.
+ */
+static size_t places_seen(const kh_config *c, int window, size_t t, size_t n, size_t *end) {
+    size_t half = (size_t)window / 2, back = c->arch->causal ? (size_t)window - 1 : half;
+    *end = c->arch->causal ? t + 1 : n;
+    if (window == 0)
+        return 0;
+    if (!c->arch->causal && t + half + 1 < n)
+        *end = t + half + 1;
+    return t > back ? t - back : 0;
 }
 
 /* q [T, Q], k, v [T, K] -> mix [T, Q]: in each head, softmax(q k^T scale) v over the places that a
@@ -190,7 +198,7 @@ static void attend(const kh_config *c, int layer, int n_token, run_state *s) {
     for (int head = 0; head < c->heads; head++)
         for (size_t t = 0; t < tokens; t++) {
             size_t h = (size_t)head * width, g = (size_t)(head / group) * width;
-            size_t first = first_seen(window, t), end = c->arch->causal ? t + 1 : tokens;
+            size_t end, first = places_seen(c, window, t, tokens, &end);
             for (size_t u = first; u < end; u++)
                 s->score[u] =
                     (float)(dot(s->q + t * q_width + h, s->k + u * kv_width + g, (int)width) *
@@ -240,10 +248,11 @@ static void run_feed_forward(
     linear(s->up, n_token, &w->down_w, &w->down_b, s->row, s->y);
 }
 
-/* What a part of a layer reads: x itself, or x normalised in y. */
+/* What a part of a layer reads: x itself, or x normalised in y. A layer may be without that norm.
+ */
 static const float *part_input(
     const kh_config *c, int n_token, const kh_tensor *g, const kh_tensor *b, run_state *s) {
-    if (c->arch->place == KH_NORM_AFTER)
+    if (c->arch->place == KH_NORM_AFTER || !g->data)
         return s->x;
     memcpy(s->y, s->x, (size_t)n_token * (size_t)c->hidden * sizeof *s->y);
     norm(c, s->y, n_token, g, b);
@@ -268,13 +277,17 @@ static void run_layer(const kh_config *c, const kh_layer *w, int layer, int n_to
     part_output(c, n_token, &w->ln2_g, &w->ln2_b, &w->post2_g, s);
 }
 
-/* The head at some places, before its decoder, in y [H]. An encoder has dense, activation and
- * LayerNorm there, a decoder only the norm after the last layer. */
+/* The head at some places, before its decoder, in y [H]: the norm after the last layer, if there is
+ * one; then, in an encoder, dense, activation and LayerNorm. */
 static void run_transform(const kh_model *m, const float *x, run_state *s) {
     const kh_weights *w = &m->w;
+    if (w->final_g.data) {
+        memcpy(s->mix, x, (size_t)m->config.hidden * sizeof *x);
+        norm(&m->config, s->mix, 1, &w->final_g, &w->final_b);
+        x = s->mix;
+    }
     if (m->config.arch->causal) {
         memcpy(s->y, x, (size_t)m->config.hidden * sizeof *x);
-        norm(&m->config, s->y, 1, &w->final_g, &w->final_b);
         return;
     }
     linear(x, 1, &w->head_w, &w->head_b, s->row, s->y);
@@ -331,7 +344,7 @@ static bool state_new(run_state *s, const kh_config *c, int n_token) {
         .q = floats(tokens, q),
         .k = floats(tokens, kv),
         .v = floats(tokens, kv),
-        .mix = floats(tokens, q),
+        .mix = floats(tokens, q > hidden ? q : hidden),
         .y = floats(tokens, hidden > wide ? hidden : wide),
         .embedded = floats(c->embed > 0 ? tokens : 1, wide),
         .up = floats(tokens, inner),

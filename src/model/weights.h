@@ -10,11 +10,13 @@ typedef enum kh_need {
     KH_NEED_ALWAYS,
     KH_NEED_TYPES,      /* if the family has token types */
     KH_NEED_HEAD,       /* if the model has a masked-language-model head */
+    KH_NEED_HEAD_BIAS,  /* and that has biases */
     KH_NEED_DECODER,    /* if the model has a head and its decoder is not tied */
     KH_NEED_POSITIONS,  /* if positions are rows of a table */
     KH_NEED_EMBED_NORM, /* if the embeddings are normalised */
-    KH_NEED_NORM_BIAS,  /* if norms have a bias */
-    KH_NEED_QKV_BIAS,   /* these three: if there is such a bias */
+    KH_NEED_EMBED_BIAS,
+    KH_NEED_NORM_BIAS, /* if norms have a bias */
+    KH_NEED_QKV_BIAS,  /* these three: if there is such a bias */
     KH_NEED_OUT_BIAS,
     KH_NEED_MLP_BIAS,
     KH_NEED_FINAL_NORM, /* if a norm follows the last layer */
@@ -54,6 +56,8 @@ extern const kh_weight kh_weight_table[]; /* ends with a row whose cols is 0 */
 
 /* Whether a model of this config has this tensor. */
 bool kh_weight_wanted(const kh_weight *, const kh_config *, bool head);
+/* Whether this layer is without it, though others have it. */
+bool kh_weight_left_out(const kh_weight *, const kh_config *, int layer);
 /* The n-th spelling, with the family's prefix ("bert.", ...) if `prefixed`; false if there is no
  * n-th. */
 bool kh_weight_name(

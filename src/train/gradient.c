@@ -34,12 +34,19 @@ struct kh_gradient {
     size_t cap;
 };
 
+int kh_gradient_check(const kh_config *c, kh_err *err) {
+    if (c->embed > 0 || c->arch->lean)
+        return kh_fail(
+            err, KH_EUNSUPPORTED, "gradients of %s models are not computed", c->arch->type);
+    return 0;
+}
+
 int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned wrt, int n_prompt,
     int n_prefix, kh_err *err) {
     *out = NULL;
-    if (p->config.embed > 0)
-        return kh_fail(
-            err, KH_EUNSUPPORTED, "gradients of %s models are not computed", p->config.arch->type);
+    int rc = kh_gradient_check(&p->config, err);
+    if (rc != 0)
+        return rc;
     kh_gradient *g = kh_calloc(1, sizeof *g);
     if (!g)
         return kh_fail_memory(err);
@@ -53,7 +60,7 @@ int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned 
         .shard = kh_calloc((size_t)shards, sizeof *g->shard),
         .tape = kh_calloc((size_t)shards, sizeof *g->tape) };
     g->size = g->n_weight + g->n_prompt + g->n_prefix;
-    int rc = g->shard && g->tape ? 0 : kh_fail_memory(err);
+    rc = g->shard && g->tape ? 0 : kh_fail_memory(err);
     for (int s = 0; s < shards && rc == 0; s++) {
         size_t bytes;
         g->shard[s].d = kh_mul(g->size + 1, sizeof(float), &bytes) ? kh_aligned(bytes) : NULL;

@@ -36,7 +36,8 @@ int kh_params_init(kh_params *p, const kh_config *c, kh_err *err) {
     for (int layer = 0; layer < c->layers; layer++)
         for (int matrices = 1; matrices >= 0; matrices--)
             for (const kh_weight *row = kh_weight_table; row->cols; row++)
-                if (row->layered && (row->rows != 0) == matrices && kh_weight_wanted(row, c, true))
+                if (row->layered && (row->rows != 0) == matrices &&
+                    kh_weight_wanted(row, c, true) && !kh_weight_left_out(row, c, layer))
                     append(p, row, layer);
     return 0;
 }

@@ -172,6 +172,8 @@ static kh_array *make_plan(const pruning *p, const kh_config *now, kh_dtype dtyp
     for (const kh_weight *w = kh_weight_table; plan && w->cols; w++)
         for (int layer = 0;
              kh_weight_wanted(w, now, m->head) && layer < (w->layered ? now->layers : 1); layer++) {
+            if (kh_weight_left_out(w, now, layer))
+                continue;
             char name[256];
             kh_array *a = &plan[(*n)++];
             kh_weight_name(w, now, m->head, layer, 0, name, sizeof name);

@@ -72,6 +72,8 @@ int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *er
     if (rc == 0)
         rc = check_same(t, m, err);
     if (rc == 0)
+        rc = kh_gradient_check(&m->config, err);
+    if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))
         rc = kh_fail_memory(err);
