@@ -6,7 +6,10 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "model/engine.h"
+#include "model/random_model.h"
 #include "model/reference.h"
+
+#include <math.h>
 
 #define VECTORS "tests/vectors/models/"
 
@@ -493,6 +496,43 @@ static void memory_may_run_out_anywhere(void **state) {
     assert_true(n > 30);
 }
 
+/* A vocabulary of more numbers than are expanded at a time, and of no whole number of pieces. */
+static void a_large_matrix_is_packed_in_pieces(void **state) {
+    (void)state;
+    enum { V = 50001, T = 5, AT = 3 };
+    char dir[] = "/tmp/keyhole-pieces-XXXXXX", path[64];
+    static const int32_t id[T] = { 2, 9, 50000, 7, 40000 };
+    kh_random_opts r = { .config = *kh_arch_find("bert-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3 };
+    r.config.vocab = V;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(kh_random_model_write(dir, &r, NULL), 0);
+    float *want = malloc(V * sizeof *want), *have = malloc(V * sizeof *have);
+    const int at = AT;
+    kh_model *m = open_model(dir);
+    kh_output out = { .at = &at, .n_at = 1, .logits = want };
+    assert_int_equal(kh_reference_run(m, &(kh_input){ .id = id, .n_id = T }, &out, NULL), 0);
+    kh_model_close(m);
+    kh_engine *e = open_engine(dir, KH_F32);
+    kh_single s;
+    kh_single_init(&s, id, T);
+    assert_int_equal(
+        kh_engine_vocabulary(e, &(kh_question){ .batch = &s.batch }, &at, 1, have, NULL), 0);
+    double shift = (double)want[0] - (double)have[0], worst = 0; /* what all are normalised by */
+    for (int v = 0; v < V; v++) {
+        double off = fabs((double)want[v] - (double)have[v] - shift);
+        worst = off > worst ? off : worst;
+    }
+    assert_true(worst < 1e-4);
+    kh_engine_free(e);
+    free(want);
+    free(have);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, i ? "config.json" : "model.safetensors");
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bert),
@@ -504,6 +544,7 @@ int main(void) {
         cmocka_unit_test(distilbert),
         cmocka_unit_test(electra),
         cmocka_unit_test(modernbert),
+        cmocka_unit_test(a_large_matrix_is_packed_in_pieces),
         cmocka_unit_test(albert),
         cmocka_unit_test(scores_are_the_reference_s),
         cmocka_unit_test(many_sequences_are_each_of_them),
