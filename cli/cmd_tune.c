@@ -485,7 +485,7 @@ static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
         kh_opts_init(m->opts, opts);
         rc = read_options(m, opts, u->posterior->options, err);
     }
-    if (rc == 0 && !m->soft && m != &kh_method_model_tuning && !kh_is_url(o->model))
+    if (rc == 0 && !m->soft && !m->text && m != &kh_method_model_tuning && !kh_is_url(o->model))
         rc = kh_crossfit(
             &lines, m, opts, u->plm, &u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
     if (rc == 0 && lines.len > 0)

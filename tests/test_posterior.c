@@ -217,7 +217,7 @@ static void hostile_json_is_refused(void **state) {
     static const struct {
         const char *find, *put, *says;
     } all[] = {
-        { "\"format\": 1", "\"format\": 3", "written in format 3 by a later keyhole" },
+        { "\"format\": 1", "\"format\": 4", "written in format 4 by a later keyhole" },
         { "\"method\": \"test\"", "\"method\": null", "\"method\" is missing" },
         { "\"access\": \"logprobs\"", "\"access\": \"weight\"",
             "\"access\" must be labels, logprobs or weights" },

@@ -45,6 +45,8 @@ typedef enum kh_purpose {
     KH_RNG_SIMULATE = 43,  /* noise of toy problems; i = round, j = candidate */
     KH_RNG_OBSERVE =
         44, /* what toy problems observed; i = 0, or 1 for draws from their posterior, j = draw */
+    KH_RNG_TEXT = 45,  /* text prompts drawn from their prior; i = round, j = draw */
+    KH_RNG_WEIGH = 46, /* weights of a mixture; j = draw */
     KH_RNG_FLOW =
         50, /* weights of a flow; i = transform + 1, j = layer; 0, 0: those that read the context */
     KH_RNG_FLOW_ORDER = 51, /* the order of coordinates in a flow; i = transform */

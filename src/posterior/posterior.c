@@ -112,6 +112,11 @@ int kh_posterior_set_class_prior(kh_posterior *p, const char *prior, kh_err *err
     return rc;
 }
 
+int kh_posterior_add_text(kh_posterior *p, const kh_text_prompt *prompt, kh_err *err) {
+    int rc = kh_text_prompts_add(&p->texts, &p->arena, prompt, p->task->n_label, &p->cap_text, err);
+    return rc == 0 ? kh_posterior_add(p, NULL, 0, err) : rc;
+}
+
 int kh_posterior_set_adapter(kh_posterior *p, const kh_adapter *g, kh_err *err) {
     size_t bytes = kh_adapter_size(g) * sizeof *g->x;
     p->adapter = *g;

@@ -11,6 +11,7 @@
 #include "model/adapter.h"
 #include "prompt/demos.h"
 #include "prompt/subspace.h"
+#include "prompt/text_prompt.h"
 
 struct kh_posterior {
     const char *version;          /* of keyhole, that made it */
@@ -19,16 +20,18 @@ struct kh_posterior {
     uint64_t seed;
     bool paper_exact; /* label words as the published code takes them */
 
-    /* Samples. With a soft prompt each has z; with demonstrations each is an order of them;
-     * otherwise there is one. */
+    /* Samples. With a soft prompt each has z; with demonstrations each is an order of them; with
+     * text prompts each is one; otherwise there is one. */
     int n;
     float *z;      /* [n, space.dim] */
     float *weight; /* [n], they add up to one */
     size_t cap_z, cap_weight, cap_seed;
     bool soft;
-    kh_space space;       /* if soft */
-    uint64_t *projection; /* [n] the seed of each sample's A; NULL without soft prompt */
-    kh_demos demos;       /* n_order is n, or 0: none */
+    kh_space space;        /* if soft */
+    uint64_t *projection;  /* [n] the seed of each sample's A; NULL without soft prompt */
+    kh_demos demos;        /* n_order is n, or 0: none */
+    kh_text_prompts texts; /* n of them, or 0: none */
+    size_t cap_text;
     kh_adapter adapter; /* what stands on the model; then access is weights, and there is one sample
                            without z */
 
@@ -78,10 +81,21 @@ int kh_posterior_set_space(kh_posterior *, const kh_space *, kh_err *err);
 /* Adds a sample: z [dim] (NULL without soft prompt) and the seed of its A. All weights become 1 /
  * n. */
 int kh_posterior_add(kh_posterior *, const float *z, uint64_t projection, kh_err *err);
+/* Adds a sample that is a text prompt (copied); its rows are those of p->texts.row. All weights
+ * become 1 / n. */
+int kh_posterior_add_text(kh_posterior *, const kh_text_prompt *, kh_err *err);
 /* Takes a copy of a adapter, as the one sample. */
 int kh_posterior_set_adapter(kh_posterior *, const kh_adapter *, kh_err *err);
 /* A copy of a string in the posterior's memory, or NULL when out of memory. */
 const char *kh_posterior_keep(kh_posterior *, const char *s);
+
+/* The text prompt that a sample of a text method is, as a person would paste it: fresh text
+ * (kh_text_free). */
+int kh_posterior_text(const kh_posterior *, int sample, char **text, kh_err *err);
+/* All of them with their weights, as a file to read (report/export.c). */
+int kh_posterior_export_text(const kh_posterior *, const char *path, kh_err *err);
+/* The samples, heaviest first: order [n]. */
+void kh_posterior_by_weight(const kh_posterior *, int *order);
 
 /* A folder holds a posterior. */
 bool kh_posterior_exists(const char *dir);

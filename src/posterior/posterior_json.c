@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "judge/calibrate.h"
+#include "posterior/text_json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,10 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Folders with a prior of labels or an affine calibration are of format 2, so that no earlier
- * keyhole answers without them. */
+/* Folders with a prior of labels or an affine calibration are of format 2, those with text prompts
+ * of format 3, so that no earlier keyhole answers without them. */
 enum {
-    FORMAT = 2,
+    FORMAT = 3,
+    TEXTS_FORMAT = 3,
+    LATER_FORMAT = 2,
     PLAIN_FORMAT = 1,
     MAX_SAMPLES = 1 << 20,
     MAX_DIM = 1 << 20,
@@ -122,10 +125,13 @@ static void put_label_prior(kh_buf *out, const kh_posterior *p) {
     kh_buf_text(out, "]},\n");
 }
 
-/* Parts that the first format does not know. */
-static bool later_parts(const kh_posterior *p) {
-    return p->log_prior || p->class_prior ||
+/* The first format that knows all parts. */
+static int format_of(const kh_posterior *p) {
+    if (p->texts.n > 0)
+        return TEXTS_FORMAT;
+    bool later = p->log_prior || p->class_prior ||
         (p->calibrated && p->calibrator.method == KH_CALIBRATE_AFFINE);
+    return later ? LATER_FORMAT : PLAIN_FORMAT;
 }
 
 static void put_list(kh_buf *out, const char *key, const double *x, int n) {
@@ -159,7 +165,7 @@ static void put_classes(kh_buf *out, const kh_posterior *p) {
 }
 
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
-    kh_buf_printf(out, "{\n  \"format\": %d, ", later_parts(p) ? FORMAT : PLAIN_FORMAT);
+    kh_buf_printf(out, "{\n  \"format\": %d, ", format_of(p));
     put_pair(out, "keyhole", p->version);
     kh_buf_text(out, ",\n  ");
     put_pair(out, "method", p->method);
@@ -172,6 +178,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_space(out, p);
     if (p->demos.n_order > 0)
         put_demos(out, &p->demos);
+    if (p->texts.n > 0)
+        kh_texts_json(p, out);
     if (p->adapter.kind != KH_ADAPTER_NONE)
         put_graft(out, &p->adapter);
     if (p->calibrated)
@@ -433,6 +441,18 @@ static int read_demos(reader *r, const json_t *root) {
     return rc;
 }
 
+/* What kind a sample is of is said by one part alone. */
+static int read_texts(reader *r, const json_t *root) {
+    const json_t *o;
+    if (!json_object_get(root, "texts"))
+        return 0;
+    if (r->p->soft || r->p->demos.n_order > 0)
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"texts\" cannot stand beside \"prompt\" or \"demonstrations\"", r->name);
+    int rc = get_object(r, root, "texts", &o);
+    return rc == 0 ? kh_texts_parse(r->p, o, r->name, r->err) : rc;
+}
+
 /* A adapter brings its own access level, and no level comes without it. */
 static int read_graft(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
@@ -440,7 +460,8 @@ static int read_graft(reader *r, const json_t *root) {
     const json_t *o;
     const char *kind, *pool;
     bool there = json_object_get(root, "graft"), open = p->access == KH_ACCESS_WEIGHTS;
-    if (there != open || (there && (p->n != 1 || p->soft || p->demos.n_order > 0)))
+    if (there != open ||
+        (there && (p->n != 1 || p->soft || p->demos.n_order > 0 || p->texts.n > 0)))
         return kh_fail(r->err, KH_EFORMAT,
             "%s: \"access\" must be weights if there is a \"graft\", and only then; it is one "
             "sample",
@@ -804,8 +825,8 @@ int kh_posterior_parse(
     if (rc == 0)
         rc = read_head(&r, root, samples);
     int (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
-        read_demos, read_graft, read_calibration, read_label_prior, read_classes, read_features,
-        read_model, read_costs, read_tried };
+        read_demos, read_texts, read_graft, read_calibration, read_label_prior, read_classes,
+        read_features, read_model, read_costs, read_tried };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && rc == 0; i++)
         rc = parts[i](&r, root);
     json_decref(root);

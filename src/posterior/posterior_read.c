@@ -28,3 +28,30 @@ int kh_posterior_prompt(
     kh_subspace_free(space);
     return rc;
 }
+
+int kh_posterior_text(const kh_posterior *p, int sample, char **text, kh_err *err) {
+    *text = NULL;
+    if (p->texts.n == 0)
+        return kh_fail(err, KH_EUNSUPPORTED, "a posterior of method %s has no text prompts",
+            p->method ? p->method : "unknown");
+    if (sample < 0 || sample >= p->n)
+        return kh_fail(
+            err, KH_EARG, "sample %d: the posterior has samples 0 to %d", sample, p->n - 1);
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_text_prompt_show(&p->texts.prompt[sample], p->task, p->texts.row, &b);
+    if (kh_buf_failed(&b)) {
+        kh_buf_free(&b);
+        return kh_fail_memory(err);
+    }
+    *text = b.data; /* the buffer's memory becomes the caller's */
+    return 0;
+}
+
+void kh_posterior_by_weight(const kh_posterior *p, int *order) {
+    for (int i = 0; i < p->n; i++) { /* by insertion: there are few, and equals keep their order */
+        int j = i;
+        for (; j > 0 && p->weight[order[j - 1]] < p->weight[i]; j--)
+            order[j] = order[j - 1];
+        order[j] = i;
+    }
+}

@@ -41,10 +41,12 @@ struct kh_predictor {
     kh_labeler *labeler;
     kh_words *words;
     kh_batch_opts batch;
-    float *prompts;      /* [n, slots, hidden] */
-    kh_head *head;       /* if the adapter is one */
-    kh_encoder *encoder; /* of distances, opened when they are first wanted; */
-    bool no_encoder;     /* it cannot be */
+    float *prompts;        /* [n, slots, hidden] */
+    kh_head *head;         /* if the adapter is one */
+    kh_encoder *encoder;   /* of distances, opened when they are first wanted; */
+    bool no_encoder;       /* it cannot be */
+    kh_words **text_words; /* [n] text prompts: their label words */
+    bool foreign_rows;     /* from another task: its template stands below the prompts */
     int *
         tokens; /* demonstrations: [n_order, n_shown + 1] what the first k of them take in tokens */
 };
@@ -488,6 +490,53 @@ static int ask_demos(
     return rc;
 }
 
+/* -------------------------------------------------------------------------------- text prompts */
+
+static int make_text_words(kh_predictor *p, kh_err *err) {
+    const kh_posterior *post = p->post;
+    int rc = 0;
+    p->text_words = kh_calloc((size_t)post->n, sizeof *p->text_words);
+    if (!p->text_words)
+        return kh_fail_memory(err);
+    for (int s = 0; s < post->n && rc == 0; s++) {
+        kh_task task = *p->task;
+        task.label = post->texts.prompt[s].label;
+        rc = kh_words_new(
+            &p->text_words[s], &task, kh_plm_tokenizer(p->plm), post->paper_exact, err);
+        if (rc == 0 && p->batch.next)
+            kh_words_continue(p->text_words[s]);
+    }
+    return rc;
+}
+
+/* One chunk of rows with every text. */
+static int ask_texts(
+    kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
+    const kh_posterior *post = p->post;
+    const char *then = p->foreign_rows ? kh_task_template(p->task, false, p->batch.next) : NULL;
+    int rc = 0;
+    for (int s = 0; s < post->n && rc == 0; s++) {
+        kh_buf text;
+        kh_task task;
+        kh_batch *batch = NULL;
+        rc = kh_text_prompt_task(
+            &post->texts.prompt[s], post->task, post->texts.row, -1, then, &text, &task, err);
+        task.pair = p->task->pair;
+        if (rc == 0)
+            rc = kh_batch_encode(
+                &batch, kh_plm_tokenizer(p->plm), &task, p->text_words[s], rows, n, &p->batch, err);
+        if (rc == 0)
+            rc = kh_ask(p->scorer, p->labeler,
+                &(kh_question){ batch, p->text_words[s], KH_INJECT_NONE, NULL, 1 }, x->logprob,
+                x->energy, err);
+        if (rc == 0)
+            add_samples(p, out, x, s, 1, n);
+        kh_batch_free(batch);
+        kh_buf_free(&text);
+    }
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------- the predictor */
 
 /* The template of one task with the label words of another. */
@@ -516,6 +565,7 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
     if (foreign) {
         p->foreign = mix_tasks(p->task, post->task);
         p->task = &p->foreign;
+        p->foreign_rows = true;
     } else if (rc == 0)
         rc = check_task(post, p->task, box.next, err);
     if (rc == 0 && post->access >= KH_ACCESS_LOGPROBS && !(p->scorer = kh_plm_scorer(plm, err)))
@@ -532,6 +582,8 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
         rc = kh_head_new(&p->head, &post->adapter, HEAD_SHARDS, err);
     if (rc == 0 && post->demos.n_order > 0)
         rc = measure_demos(p, err);
+    if (rc == 0 && post->texts.n > 0)
+        rc = make_text_words(p, err);
     if (rc != 0)
         kh_predictor_free(p);
     else
@@ -591,6 +643,9 @@ static int measure_distances(
 void kh_predictor_free(kh_predictor *p) {
     if (!p)
         return;
+    for (int s = 0; p->text_words && s < p->post->n; s++)
+        kh_words_free(p->text_words[s]);
+    kh_free(p->text_words);
     kh_words_free(p->words);
     kh_free(p->prompts);
     kh_head_free(p->head);
@@ -641,6 +696,17 @@ static void zero(double *x, size_t n) {
         x[i] = 0;
 }
 
+typedef int asker(
+    kh_predictor *, const kh_row *rows, int n, const said *, const sums *out, kh_err *err);
+
+static asker *asks_by(const kh_posterior *post) {
+    if (post->texts.n > 0)
+        return ask_texts;
+    if (post->demos.n_order > 0)
+        return ask_demos;
+    return post->adapter.kind != KH_ADAPTER_NONE ? ask_graft : ask_prompts;
+}
+
 /* All rows, a chunk at a time: into sums, which are zero, or one by one. */
 static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
@@ -656,10 +722,7 @@ static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, 
         sums part = { out->p ? out->p + at : NULL, out->votes ? out->votes + at : NULL,
             out->votes ? out->ambiguity + first : NULL, out->energy ? out->energy + first : NULL,
             out->each ? out->each + at : NULL, n };
-        rc = (p->post->demos.n_order > 0 ? ask_demos
-                : p->post->adapter.kind != KH_ADAPTER_NONE
-                ? ask_graft
-                : ask_prompts)(p, rows + first, some, &x, &part, err);
+        rc = asks_by(p->post)(p, rows + first, some, &x, &part, err);
         if (rc == 0 && part.p) {
             kh_mixture_finish(part.p, some, n_label);
             calibrate(p->post, part.p, some);

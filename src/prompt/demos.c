@@ -74,7 +74,7 @@ static void put_text(kh_buf *out, const char *s, size_t n, bool newline_escape) 
     }
 }
 
-static void put_demo(kh_buf *out, const kh_template *t, const kh_task *task, const kh_row *row) {
+void kh_demo_write(kh_buf *out, const kh_template *t, const kh_task *task, const kh_row *row) {
     const char *word = task->label[row->label].word[0];
     for (int i = 0; i < t->n; i++) {
         const kh_template_part *part = &t->part[i];
@@ -97,7 +97,8 @@ void kh_demos_template(const kh_demos *d, const kh_task *task, bool next, int or
         return;
     }
     for (int i = 0; i < n; i++) {
-        put_demo(out, &t, task, &d->row[d->order[(size_t)order * (size_t)d->n_shown + (size_t)i]]);
+        kh_demo_write(
+            out, &t, task, &d->row[d->order[(size_t)order * (size_t)d->n_shown + (size_t)i]]);
         kh_buf_char(out, ' ');
     }
     kh_buf_text(out, then);

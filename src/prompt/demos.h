@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "keyhole.h"
+#include "data/template.h"
 
 typedef struct kh_demos {
     kh_row *row; /* [n] copies, in the memory of the arena that they were drawn into */
@@ -27,5 +27,9 @@ int kh_demos_draw(kh_demos *out, kh_arena *, const kh_row *rows, int n, int most
  * them, and the template `then`: the task's own, or another's for rows from elsewhere. */
 void kh_demos_template(
     const kh_demos *, const kh_task *, bool next, int order, int n, const char *then, kh_buf *out);
+
+/* Appends one demonstration: a plain template, whose braces stay doubled, filled with the row and
+ * the first word of its label. */
+void kh_demo_write(kh_buf *out, const kh_template *, const kh_task *, const kh_row *);
 
 #endif

@@ -1,4 +1,4 @@
-/* export.c - the soft prompts of a posterior as files of other tools.
+/* export.c - the prompts of a posterior as files: soft ones for other tools, texts for people.
  *
  * safetensors and npz hold the same arrays: prompt [n, slots, hidden], weight [n] and z [n, dim].
  * PEFT knows one prompt at a time, so it gets a folder for each sample. */
@@ -218,6 +218,36 @@ static int to_peft(const arrays *a, kh_err *err) {
     return rc;
 }
 
+/* --------------------------------------------------------------------------------------- texts */
+
+int kh_posterior_export_text(const kh_posterior *p, const char *path, kh_err *err) {
+    if (p->texts.n == 0)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "the posterior has no text prompts; methods text-search, text-ensemble and text-smc "
+            "make them");
+    int *order = kh_calloc((size_t)p->n, sizeof *order), rc = order ? 0 : kh_fail_memory(err);
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    if (rc == 0)
+        kh_posterior_by_weight(p, order);
+    kh_buf_printf(&b,
+        "# %d text prompt%s of method %s for task \"%s\", the heaviest first.\n# Ask with each, "
+        "and "
+        "average the answers by these weights.\n",
+        p->n, p->n == 1 ? "" : "s", p->method, p->task->name);
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        char *text;
+        rc = kh_posterior_text(p, order[i], &text, err);
+        if (rc == 0)
+            kh_buf_printf(&b, "\n## weight %.4f\n\n%s", (double)p->weight[order[i]], text);
+        kh_text_free(text);
+    }
+    if (rc == 0)
+        rc = write_buf(path, &b, err);
+    kh_buf_free(&b);
+    kh_free(order);
+    return rc;
+}
+
 /* ----------------------------------------------------------------------------------- the call */
 
 int kh_posterior_export(const kh_posterior *p, kh_plm *plm, kh_export_format format,
@@ -226,7 +256,8 @@ int kh_posterior_export(const kh_posterior *p, kh_plm *plm, kh_export_format for
         const arrays *, kh_err *) = { to_peft, to_npz, to_jsonl, to_safetensors };
     if (!p->soft)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "the posterior was made without a soft prompt, so there is nothing to export");
+            "the posterior was made without a soft prompt, so there is nothing to export%s",
+            p->texts.n > 0 ? "; its text prompts go by --format text" : "");
     kh_predictor *predictor;
     int rc = kh_predictor_new(&predictor, p, plm, NULL, err);
     if (rc == 0) {

@@ -18,7 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_ROWS = 10, SHOWN_CHARACTERS = 600, SHOWN_CLASSES = 4, NAME_CHARACTERS = 80 };
+enum {
+    SHOWN_ROWS = 10,
+    SHOWN_PROMPTS = 10,
+    SHOWN_CHARACTERS = 600,
+    SHOWN_CLASSES = 4,
+    NAME_CHARACTERS = 80
+};
 
 static void put_foreign(kh_buf *b, const char *s) {
     kh_html_foreign(b, s ? s : "", s ? strlen(s) : 0, 0);
@@ -116,12 +122,13 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
 static void put_top(kh_buf *b, const kh_page *g) {
     const kh_eval *e = g->eval;
     const kh_posterior *p = e->post;
+    enum { ELSEWHERE = 2, PROMPTS = 5 };
     static const struct {
         const char *id, *name;
     } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" },
         { "elsewhere", "Texts from elsewhere" }, { "confusion", "Confusion" },
-        { "rows", "Rows to look at" }, { "numbers", "All numbers" }, { "run", "The run" },
-        { "behind", "Behind the numbers" } };
+        { "rows", "Rows to look at" }, { "prompts", "Prompts that carry the weight" },
+        { "numbers", "All numbers" }, { "run", "The run" }, { "behind", "Behind the numbers" } };
     kh_buf_text(b,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>");
@@ -146,7 +153,7 @@ static void put_top(kh_buf *b, const kh_page *g) {
     put_tiles(b, e);
     kh_buf_text(b, "<nav aria-label=\"Sections\">\n<ul>\n");
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (i != 2 || e->n_outside > 0)
+        if ((i != ELSEWHERE || e->n_outside > 0) && (i != PROMPTS || p->texts.n > 0))
             kh_buf_printf(b, "<li><a href=\"#%s\">%s</a></li>\n", parts[i].id, parts[i].name);
     kh_buf_text(b, "</ul>\n</nav>\n</header>\n<main>\n");
 }
@@ -534,6 +541,64 @@ static int put_rows(kh_buf *b, const kh_eval *e, kh_err *err) {
     return 0;
 }
 
+/* -------------------------------------------------------------------------------- text prompts */
+
+/* One prompt line by line, as it is pasted; its weight below it. */
+static int put_text_prompt(kh_buf *b, const kh_posterior *p, int sample, kh_err *err) {
+    const kh_text_prompt *t = &p->texts.prompt[sample];
+    char *text;
+    int rc = kh_posterior_text(p, sample, &text, err);
+    kh_buf_text(b, "<li>");
+    for (const char *at = rc == 0 ? text : ""; *at;) {
+        size_t n = strcspn(at, "\n");
+        kh_buf_text(b, "<p>");
+        kh_html_foreign(b, at, n, SHOWN_CHARACTERS);
+        kh_buf_text(b, "</p>\n");
+        at += n + (at[n] == '\n');
+    }
+    kh_buf_printf(
+        b, "<p class=\"said\">weight <b>%.1f&nbsp;%%</b>", 100 * (double)p->weight[sample]);
+    kh_buf_printf(b, ", %s, ", *t->instruction ? "with an instruction" : "no instruction");
+    if (t->n_demo > 0)
+        kh_buf_printf(b, "%d example%s shown</p></li>\n", t->n_demo, t->n_demo == 1 ? "" : "s");
+    else
+        kh_buf_text(b, "no example shown</p></li>\n");
+    kh_text_free(text);
+    return rc;
+}
+
+static int put_texts(kh_buf *b, const kh_posterior *p, kh_err *err) {
+    if (p->texts.n == 0)
+        return 0;
+    int *order = kh_calloc((size_t)p->n, sizeof *order), rc = order ? 0 : kh_fail_memory(err);
+    int shown = p->n < SHOWN_PROMPTS ? p->n : SHOWN_PROMPTS;
+    double sum = 0;
+    if (rc == 0)
+        kh_posterior_by_weight(p, order);
+    for (int i = 0; i < shown && rc == 0; i++)
+        sum += (double)p->weight[order[i]];
+    put_section(b, "prompts", "Prompts that carry the weight");
+    kh_buf_printf(b,
+        "<p>Every text is asked with %s, and %s. The %s, word by word as the model gets "
+        "%s:</p>\n",
+        p->n == 1 ? "one prompt" : "several prompts",
+        p->access == KH_ACCESS_LABELS ? "each answer is a vote that counts by the prompt's weight"
+                                      : "the answers are averaged by the prompts' weights",
+        p->n == 1 ? "prompt" : "heaviest of them", p->n == 1 ? "it" : "them");
+    if (p->n > 1)
+        kh_buf_printf(b,
+            "<p>%d of %d prompts are shown; together they have %.0f&nbsp;%% of the "
+            "weight.</p>\n",
+            shown, p->n, 100 * sum);
+    kh_buf_text(b, "<ol class=\"rows\">\n");
+    for (int i = 0; i < shown && rc == 0; i++)
+        rc = put_text_prompt(b, p, order[i], err);
+    kh_buf_text(b, "</ol>\n");
+    end_section(b);
+    kh_free(order);
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------------- the run */
 
 /* First, middle and last lines of the log, all of its keys. */
@@ -694,6 +759,8 @@ int kh_page_write(kh_page *g, kh_buf *b, kh_err *err) {
         put_confusion(b, g->eval);
     if (rc == 0)
         rc = put_rows(b, g->eval, err);
+    if (rc == 0)
+        rc = put_texts(b, g->eval->post, err);
     if (rc == 0)
         put_numbers(b, g->eval);
     if (rc == 0)

@@ -125,7 +125,8 @@ int kh_tuning_fall_back(kh_tuning *t, const kh_method *m, kh_posterior *p, kh_er
     long long asked = kh_tuning_queries(t);
     int rc = kh_method_try(t, &kh_method_manual, &template, &plain, err);
     double mean, by = rc == 0 ? kh_scores_apart(&scores, &t->scores, &mean) : 0;
-    bool stays = rc == 0 && by >= MARGIN;
+    double margin = m->text ? 0 : MARGIN; /* text prompts are learned from the train rows alone */
+    bool stays = rc == 0 && by >= margin;
     if (rc == 0)
         rc = keep_table(stays ? p : plain, p, asked, plain, kh_tuning_queries(t) - asked, err);
     if (rc == 0 && !stays) {

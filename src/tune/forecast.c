@@ -110,7 +110,7 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     f.tokens = (long long)(f.row_tokens * (double)f.queries + 0.5);
     if (o->run && kh_run_resumed(o->run) && kh_run_rate(o->run) > 0)
         f.query_seconds = 1 / kh_run_rate(o->run);
-    else if (rc == 0 && t->train) {
+    else if (rc == 0 && t->train && m->soft) {
         rc = warm_up(t, &f, err);
         char text[64];
         snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up,

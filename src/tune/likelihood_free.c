@@ -34,7 +34,9 @@ static const double TICK_SECONDS = 5; /* between two words on progress inside a 
 
 typedef struct box {
     kh_simulator sim;
-    kh_target target; /* the train rows */
+    const kh_label_source *from;
+    kh_target target;     /* soft prompts: the train rows */
+    const kh_batch *rows; /* the train rows, whatever the source */
     kh_tuning *t;
     int *order;            /* [n_row] hardest first */
     long *wrong, *answers; /* [n_row] so far */
@@ -50,7 +52,7 @@ static bool harder(const box *b, int x, int y) {
 }
 
 static void sort_rows(box *b) {
-    int n = b->target.batch->n_row;
+    int n = b->rows->n_row;
     for (int i = 1; i < n; i++) { /* nearly sorted already */
         int row = b->order[i], j = i;
         for (; j > 0 && harder(b, row, b->order[j - 1]); j--)
@@ -62,10 +64,10 @@ static void sort_rows(box *b) {
 static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
     int *answer, kh_err *err) {
     box *b = s->self;
-    const kh_batch *batch = b->target.batch;
+    const kh_batch *batch = b->rows;
     long long before = kh_plm_meter(b->t->plm).queries;
-    int rc = kh_target_answer_within(
-        &b->target, c->z, c->n, &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+    int rc = b->from->within(b->from->self, c->z, c->n,
+        &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
     if (rc != 0)
         return rc;
     long long asked = kh_plm_meter(b->t->plm).queries - before;
@@ -100,11 +102,17 @@ static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err
     return rc;
 }
 
-static int box_new(
-    box *b, kh_tuning *t, const kh_subspace *space, const kh_labels_opts *o, kh_err *err) {
+const kh_label_source *kh_label_source_of(const kh_simulator *s) {
+    return ((const box *)s->self)->from;
+}
+
+static int box_new(box *b, kh_tuning *t, const kh_label_source *from, const kh_target *target,
+    const kh_labels_opts *o, kh_err *err) {
     int n_row = t->train->n_row, n_label = t->words->n_label;
     size_t rows = (size_t)n_row;
-    *b = (box){ .target = { NULL, t->labeler, space, t->train, t->words },
+    *b = (box){ .from = from,
+        .target = *target,
+        .rows = t->train,
         .t = t,
         .order = kh_malloc(rows * sizeof *b->order),
         .wrong = kh_calloc(rows, sizeof *b->wrong),
@@ -116,7 +124,9 @@ static int box_new(
     for (int i = 0; i < n_row; i++)
         b->order[i] = i;
     one_hot(t->train->label, rows, n_label, b->observed);
-    b->sim = (kh_simulator){ .dim = t->space.dim,
+    b->sim = (kh_simulator){ .dim = from->dim,
+        .draw = from->draw,
+        .move = from->move,
         .prior_var = o->prior,
         .prior_spread = o->prior_spread,
         .n_error = n_row,
@@ -144,7 +154,7 @@ static void box_free(box *b) {
 typedef struct dev_monitor {
     kh_monitor watch;
     kh_tuning *t;
-    const kh_subspace *space;
+    const kh_label_source *from;
     const kh_labels_opts *o;
     const char *phase;
     int samples;
@@ -166,14 +176,14 @@ static long long dev_cost(const kh_tuning *t, int samples) {
     return (long long)samples * t->dev->n_row;
 }
 
-static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_subspace *space,
+static int dev_monitor_new(dev_monitor *l, kh_tuning *t, const kh_label_source *from,
     const kh_labels_opts *o, int samples, kh_err *err) {
     *l = (dev_monitor){ .t = t,
-        .space = space,
+        .from = from,
         .o = o,
         .samples = samples,
         .label = kh_malloc((size_t)dev_cost(t, samples) * sizeof *l->label),
-        .z = kh_malloc((size_t)samples * (size_t)t->space.dim * sizeof *l->z),
+        .z = kh_malloc((size_t)samples * (size_t)from->dim * sizeof *l->z),
         .which = kh_malloc((size_t)samples * sizeof *l->which),
         .votes = kh_malloc(kh_dev_size(t) * sizeof *l->votes),
         .best_votes = kh_malloc(kh_dev_size(t) * sizeof *l->best_votes),
@@ -222,13 +232,13 @@ static int find_different(dev_monitor *l, const kh_population *p, int *n, kh_err
 /* The votes of the population on dev, in members: weight 1 / n is one vote. */
 static int vote(dev_monitor *l, const kh_population *p, kh_err *err) {
     int n_row = l->t->dev->n_row, n_label = l->t->words->n_label, n = 0;
-    kh_target dev = { NULL, l->t->labeler, l->space, l->t->dev, l->t->words };
     int rc = find_different(l, p, &n, err);
+    long long before = kh_tuning_queries(l->t);
     if (rc == 0)
-        rc = kh_target_answer(&dev, l->z, n, l->label, err);
+        rc = l->from->dev(l->from->self, l->z, n, l->label, err);
     if (rc != 0)
         return rc;
-    l->t->dev_queries += dev_cost(l->t, n);
+    l->t->dev_queries += kh_tuning_queries(l->t) - before;
     memset(l->votes, 0, kh_dev_size(l->t) * sizeof *l->votes);
     for (int s = 0; s < p->n; s++)
         for (int i = 0; i < n_row; i++)
@@ -360,30 +370,23 @@ static int hold_votes(const dev_monitor *l, kh_err *err) {
 /* ------------------------------------------------------------------------------------- the run */
 
 static int fill_posterior(const dev_monitor *l, kh_posterior *p, kh_err *err) {
-    int rc = 0;
-    for (int i = 0; i < l->best.n && rc == 0; i++)
-        rc = kh_posterior_add(p, l->best.z + (size_t)i * (size_t)l->best.dim, l->t->o->seed, err);
-    for (int i = 0; i < l->best.n && rc == 0; i++)
-        p->weight[i] = (float)l->best.weight[i];
+    int rc = l->from->fill(l->from->self, &l->best, p, err);
     p->access = KH_ACCESS_LABELS; /* its samples vote, whatever more the box lets out */
     p->dev = l->dev;
     return rc == 0 ? hold_votes(l, err) : rc;
 }
 
-static int run_sampler(
-    kh_tuning *t, const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
+static int run_sampler(kh_tuning *t, const kh_label_source *from, const kh_target *target,
+    const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
     const kh_labels_opts *o = opts;
     int samples = *(const int *)((const char *)opts +
         kh_opts_find(sampler->opts, "samples", strlen("samples"))->offset);
-    kh_subspace *space;
     kh_population out = { 0 };
     box b = { 0 };
     dev_monitor l = { 0 };
-    int rc = kh_subspace_new(&space, &t->space, t->plm, t->o->seed, err);
+    int rc = box_new(&b, t, from, target, o, err);
     if (rc == 0)
-        rc = box_new(&b, t, space, o, err);
-    if (rc == 0)
-        rc = dev_monitor_new(&l, t, space, o, samples, err);
+        rc = dev_monitor_new(&l, t, from, o, samples, err);
     if (rc == 0) {
         l.phase = sampler->name;
         l.watch = (kh_monitor){
@@ -401,20 +404,68 @@ static int run_sampler(
     kh_population_free(&out);
     dev_monitor_free(&l);
     box_free(&b);
-    kh_subspace_free(space);
     return rc;
 }
 
-int kh_labels_run(
-    kh_tuning *t, const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
+static int run_fitted(kh_tuning *t, const kh_label_source *from, const kh_target *target,
+    const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
     void *own = kh_malloc(sampler->opts_size); /* strings in it stay the caller's */
     if (!own)
         return kh_fail_memory(err);
     memcpy(own, opts, sampler->opts_size);
     if (sampler->fit)
         sampler->fit(own, t->o->max_queries, t->train->n_row);
-    int rc = run_sampler(t, sampler, own, p, err);
+    int rc = run_sampler(t, from, target, sampler, own, p, err);
     kh_free(own);
+    return rc;
+}
+
+int kh_labels_run_from(kh_tuning *t, const kh_label_source *from, const kh_sampler *sampler,
+    const void *opts, kh_posterior *p, kh_err *err) {
+    return run_fitted(t, from, &(kh_target){ 0 }, sampler, opts, p, err);
+}
+
+/* Soft prompts. */
+typedef struct soft_source {
+    kh_target train, dev;
+    uint64_t seed;
+} soft_source;
+
+static int soft_within(void *self, const float *z, int n, const kh_patience *patience, int *errors,
+    int *label, kh_err *err) {
+    return kh_target_answer_within(
+        &((soft_source *)self)->train, z, n, patience, errors, label, err);
+}
+
+static int soft_dev(void *self, const float *z, int n, int *label, kh_err *err) {
+    return kh_target_answer(&((soft_source *)self)->dev, z, n, label, err);
+}
+
+static int soft_fill(void *self, const kh_population *from, kh_posterior *p, kh_err *err) {
+    const soft_source *s = self;
+    int rc = 0;
+    for (int i = 0; i < from->n && rc == 0; i++)
+        rc = kh_posterior_add(p, from->z + (size_t)i * (size_t)from->dim, s->seed, err);
+    for (int i = 0; i < from->n && rc == 0; i++)
+        p->weight[i] = (float)from->weight[i];
+    return rc;
+}
+
+int kh_labels_run(
+    kh_tuning *t, const kh_sampler *sampler, const void *opts, kh_posterior *p, kh_err *err) {
+    kh_subspace *space;
+    int rc = kh_subspace_new(&space, &t->space, t->plm, t->o->seed, err);
+    soft_source soft = { .train = { NULL, t->labeler, space, t->train, t->words },
+        .dev = { NULL, t->labeler, space, t->dev, t->words },
+        .seed = t->o->seed };
+    kh_label_source from = { .dim = t->space.dim,
+        .within = soft_within,
+        .dev = soft_dev,
+        .fill = soft_fill,
+        .self = &soft };
+    if (rc == 0)
+        rc = run_fitted(t, &from, &soft.train, sampler, opts, p, err);
+    kh_subspace_free(space);
     return rc;
 }
 

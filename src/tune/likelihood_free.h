@@ -28,6 +28,24 @@ typedef struct kh_labels_opts {
 /* Runs the sampler that a method names on the box and fills the posterior. opts: the sampler's,
  * which start with a kh_labels_opts. */
 int kh_labels_run(kh_tuning *, const kh_sampler *, const void *opts, kh_posterior *, kh_err *err);
+
+/* Points of another space than that of soft prompts, and how the box is asked about them. */
+typedef struct kh_label_source {
+    int dim;
+    /* The train rows and the dev rows, as kh_target_answer_within and kh_target_answer. */
+    int (*within)(void *self, const float *z, int n, const kh_patience *, int *errors, int *label,
+        kh_err *err);
+    int (*dev)(void *self, const float *z, int n, int *label, kh_err *err);
+    void (*draw)(const kh_simulator *, kh_rng *, float *z); /* simulator.h; `self` of the box is */
+    void (*move)(const kh_simulator *, kh_rng *, double b, const float *from,
+        float *z); /* kh_label_source_of */
+    /* The population becomes the posterior's samples, with their weights. */
+    int (*fill)(void *self, const kh_population *, kh_posterior *, kh_err *err);
+    void *self;
+} kh_label_source;
+int kh_labels_run_from(kh_tuning *, const kh_label_source *, const kh_sampler *, const void *opts,
+    kh_posterior *, kh_err *err);
+const kh_label_source *kh_label_source_of(const kh_simulator *);
 /* For kh_method.least: one batch of candidates and a look at those that may come of it. */
 long long kh_labels_least(const kh_tuning *, int samples);
 /* For kh_method.most: so many candidates, each asked about all train rows, in so many populations.

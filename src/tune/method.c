@@ -28,6 +28,9 @@ static const kh_method *const METHODS[] = {
     &kh_method_abc_smc,
     &kh_method_smc,
     &kh_method_snpe,
+    &kh_method_text_search,
+    &kh_method_text_ensemble,
+    &kh_method_text_smc,
     &kh_method_prompt_tuning,
     &kh_method_p_tuning_v2,
     &kh_method_model_tuning,
@@ -73,8 +76,7 @@ static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
 /* Methods whose samples vote see nothing that could be corrected; those with gradients have it
  * learned already. */
 static int check_label_prior(const kh_method *m, const kh_tuning *t, kh_err *err) {
-    bool votes = kh_plm_describe(t->plm).access == KH_ACCESS_LABELS ||
-        (m->soft && m->access == KH_ACCESS_LABELS);
+    bool votes = kh_plm_describe(t->plm).access == KH_ACCESS_LABELS || m->votes || m->sampler;
     if (t->o->label_prior == KH_LABEL_PRIOR_NONE || (!votes && m->access < KH_ACCESS_WEIGHTS))
         return 0;
     return kh_fail(err, KH_EUNSUPPORTED,
@@ -153,11 +155,15 @@ static int find_shares(kh_tuning *t, kh_err *err) {
     return 0;
 }
 
-static int encode(kh_tuning *t, kh_err *err) {
-    kh_batch_opts o = kh_space_batch(&t->space, t->plm, t->o->paper_exact);
+/* Text prompts are encoded when they are asked; what is needed of the rows before is the plain
+ * template's, and all of them. */
+static int encode(kh_tuning *t, const kh_method *m, kh_err *err) {
+    kh_plm_info box = kh_plm_describe(t->plm);
+    kh_batch_opts o = m->soft ? kh_space_batch(&t->space, t->plm, t->o->paper_exact)
+                              : (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
     const kh_tokenizer *tok = kh_plm_tokenizer(t->plm);
     kh_row *part = NULL; /* of the train rows, if the search does not ask about all */
-    int rc = kh_search_rows(t, &part, err);
+    int rc = m->soft ? kh_search_rows(t, &part, err) : 0;
     if (rc == 0)
         rc = kh_batch_encode(&t->train, tok, t->task, t->words, part ? part : t->train_row,
             part ? t->n_search : t->n_train, &o, err);
@@ -201,8 +207,8 @@ static int prepare(
         space.projection = KH_PROJECTION_IDENTITY;
     if (rc == 0 && m->soft)
         rc = kh_space_init(&t->space, &space, t->plm, t->o->seed, err);
-    if (rc == 0 && m->soft)
-        rc = encode(t, err);
+    if (rc == 0 && (m->soft || m->text))
+        rc = encode(t, m, err);
     int samples = m->samples ? m->samples(opts) : 1;
     t->reserve = t->o->label_prior ? kh_tuning_prior_cost(t, samples)
                                    : kh_tuning_calibrate_cost(t, samples, m->holds);

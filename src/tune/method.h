@@ -22,6 +22,8 @@ typedef struct kh_method {
     const char *summary; /* one line, no full stop */
     kh_access access;    /* the least that the box must let out */
     bool soft;           /* searches soft prompts */
+    bool text;           /* searches text prompts */
+    bool votes;          /* its samples vote, whatever the box lets out; so do those of a sampler */
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
     bool chooses;        /* its result is that of another method, finished by it */
     bool holds;          /* knows in the end what its result answers on dev (kh_tuning_hold) */
@@ -46,6 +48,7 @@ extern const kh_method kh_method_auto;
 extern const kh_method kh_method_manual, kh_method_icl, kh_method_bbt, kh_method_ensemble,
     kh_method_elbo;
 extern const kh_method kh_method_abc_rejection, kh_method_abc_smc, kh_method_smc, kh_method_snpe;
+extern const kh_method kh_method_text_search, kh_method_text_ensemble, kh_method_text_smc;
 extern const kh_method kh_method_prompt_tuning, kh_method_p_tuning_v2, kh_method_model_tuning;
 extern const kh_method kh_method_feature_mlp, kh_method_feature_bilstm, kh_method_feature_logistic;
 

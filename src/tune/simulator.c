@@ -80,6 +80,10 @@ int kh_population_ancestors(const kh_population *p) {
 }
 
 double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
+    if (s->draw) {
+        s->draw(s, r, z);
+        return 0;
+    }
     double u = s->prior_spread > 0 ? kh_rng_normal(r) : 0,
            sd = sqrt(s->prior_var) * exp(s->prior_spread * u);
     for (int j = 0; j < s->dim; j++)

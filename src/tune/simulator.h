@@ -34,6 +34,10 @@ struct kh_simulator {
     /* or, if above 0, N(0, prior_var exp(2 prior_spread u) I) with u ~ N(0, 1): its width is not
      * known, either. Only methods that move z and u together may be given that. */
     double prior_spread;
+    /* Or, if these are given, a prior of its own, as for points that are not numbers: a draw, and a
+     * step that is reversible under that prior, the farther the larger b is (0 < b <= 1). */
+    void (*draw)(const kh_simulator *, kh_rng *, float *z);
+    void (*move)(const kh_simulator *, kh_rng *, double b, const float *from, float *z);
 
     int n_error;  /* the largest count of errors */
     int n_class;  /* what an answer may be: an error is one of n_class - 1; 0: two */

@@ -22,7 +22,7 @@
  * follows the share of moves that are accepted. Which members move and how often depends on the
  * run's state alone. Where a budget ends before half of a level's copies have moved, the level is
  * taken back: copies of a few are no sample. */
-#include "tune/likelihood_free.h"
+#include "tune/smc.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -43,71 +43,26 @@ enum {
         10, /* a tenth of the population is too few to go on from, unless retries are used up */
 };
 
-enum { ACCEPT_HARD, ACCEPT_SOFT };
-
-typedef struct smc_opts {
-    kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
-    int samples, accept, tolerance, levels, max_moves, first_draws, early;
-    double survivors, target, unmoved, step, noise, min_rate;
-} smc_opts;
-
 static const double LEAST_STEP = 1e-3;
 static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
 
-/* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it
- * moves until it has forgotten where it was, and what comes out is the posterior itself. */
-#define OWN_ROWS(MOVES, UNMOVED) \
-    { "samples", KH_OPT_INT, offsetof(smc_opts, samples), "0", .min = 0, .max = 1 << 16, \
-        .arg = "N", \
-        .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
-        { "accept", KH_OPT_CHOICE, offsetof(smc_opts, accept), "hard", .arg = "hard|soft", \
-            .help = \
-                "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
-        { "tolerance", KH_OPT_INT, offsetof(smc_opts, tolerance), "0", .min = 0, .max = 1 << 30, \
-            .arg = "N", .help = "hard: errors allowed in the last level" }, \
-        { "label-noise", KH_OPT_NUMBER, offsetof(smc_opts, noise), "0.1", .min = 1e-6, \
-            .max = 0.49, .arg = "X", .help = "soft: how probable a wrong label is" }, \
-        { "budget-levels", KH_OPT_INT, offsetof(smc_opts, levels), "1000", .min = 1, \
-            .max = 1 << 20, .arg = "N", .help = "levels" }, \
-        { "first-draws", KH_OPT_INT, offsetof(smc_opts, first_draws), "20", .min = 1, \
-            .max = 1 << 16, .arg = "N", \
-            .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
-        { "survivors", KH_OPT_NUMBER, offsetof(smc_opts, survivors), "0.5", .min = 0.01, \
-            .max = 0.99, .arg = "X", \
-            .help = \
-                "share of the population that meets the next level; soft: its effective size" }, \
-        { "max-moves", KH_OPT_INT, offsetof(smc_opts, max_moves), MOVES, .min = 1, .max = 1 << 16, \
-            .arg = "N", .help = "sweeps of moves in a level, at most" }, \
-        { "unmoved", KH_OPT_NUMBER, offsetof(smc_opts, unmoved), UNMOVED, .min = 0, .max = 0.99, \
-            .arg = "X", \
-            .help = "sweeps are made until a member has stayed where it was with this " \
-                    "probability; 0: as many as there may be" }, \
-        { "acceptance", KH_OPT_NUMBER, offsetof(smc_opts, target), "0.3", .min = 0.01, \
-            .max = 0.99, .arg = "X", \
-            .help = "share of moves to be accepted, which the step size is adapted to" }, \
-        { "step", KH_OPT_NUMBER, offsetof(smc_opts, step), "0.5", .min = 1e-3, .max = 1, \
-            .arg = "B", .help = "first step size" }, \
-        { "min-rate", KH_OPT_NUMBER, offsetof(smc_opts, min_rate), "0.01", .min = 0, .max = 1, \
-            .arg = "X", .help = "share of moves accepted in a level below which the run ends" }, \
-    { \
-        "early-rejection", KH_OPT_CHOICE, offsetof(smc_opts, early), "on", \
-            .arg = "off|on", \
-            .help = "stop asking about a candidate that has too many errors; accepts the same" \
-    }
+typedef struct alone {
+    kh_smc_opts smc;
+} alone;
 
-static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(smc_opts, labels, "0"),
-    { "prior-spread", KH_OPT_NUMBER, offsetof(smc_opts, labels.prior_spread), "1", .min = 0,
+static const kh_opt smc_table[] = { KH_LABELS_ROWS_EVERY(kh_smc_opts, labels, "0"),
+    { "prior-spread", KH_OPT_NUMBER, offsetof(kh_smc_opts, labels.prior_spread), "1", .min = 0,
         .max = 4, .arg = "X",
         .help = "of the logarithm of the prior's width, which is learned with z; 0: "
                 "--prior-variance alone" },
-    OWN_ROWS("6", "0.3"), { 0 } };
-static const kh_opt toy_table[] = { OWN_ROWS("400", "0"), { 0 } };
+    KH_SMC_ROWS(alone, smc, "6", "0.3"), { 0 } };
+static const kh_opt toy_table[] = { KH_SMC_ROWS(alone, smc, "400", "0"), { 0 } };
 
 /* ----------------------------------------------------------------------------------- the state */
 
 typedef struct smc {
-    const smc_opts *o;
+    const kh_smc_opts *o;
     kh_simulator *s;
     kh_monitor *w;
     uint64_t seed;
@@ -132,8 +87,7 @@ typedef struct smc {
     long tried, accepted; /* moves of this level */
 } smc;
 
-/* How many members: as told, or as a budget of queries allows if a z costs so many of them. */
-static int members(const smc_opts *o, long long budget, int cost) {
+int kh_smc_members(const kh_smc_opts *o, long long budget, int cost) {
     long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
     return o->samples > 0   ? o->samples
         : n > MOST_MEMBERS  ? MOST_MEMBERS
@@ -142,7 +96,7 @@ static int members(const smc_opts *o, long long budget, int cost) {
 }
 
 static int smc_new(
-    smc *m, const smc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
+    smc *m, const kh_smc_opts *o, kh_simulator *s, uint64_t seed, kh_monitor *w, kh_err *err) {
     int classes = s->n_class > 1 ? s->n_class : 2;
     *m = (smc){ .o = o,
         .s = s,
@@ -268,7 +222,7 @@ static int first_tolerance(smc *m, kh_err *err) {
 }
 
 static int start(smc *m, kh_err *err) {
-    bool soft = m->o->accept == ACCEPT_SOFT;
+    bool soft = m->o->accept == KH_SMC_SOFT;
     int rc = soft ? 0 : first_tolerance(m, err);
     if (rc == 0 && !m->w->stopped[0])
         rc = fill(m, m->o->samples, soft, err);
@@ -385,13 +339,15 @@ static void propose(smc *m, int slot, int member, uint32_t number) {
            noise = b * sqrt(m->s->prior_var) * exp(spread * width);
     const float *from = z_of(&m->now, member);
     float *z = z_of(&m->batch, slot);
-    for (int j = 0; j < m->s->dim; j++)
+    if (m->s->move)
+        m->s->move(m->s, &r, b, from, z);
+    for (int j = 0; j < m->s->dim && !m->s->move; j++)
         z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(&r));
     m->batch.width[slot] = width;
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
     if (m->o->accept ==
-        ACCEPT_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
+        KH_SMC_SOFT) { /* L11: accept if log u < -power rate (errors more); known before asking */
         double more = -log(u) / (m->power * m->rate), most = m->s->n_error - m->now.errors[member];
         m->allowance[slot] = m->now.errors[member] + (int)(more < most ? more : most);
     }
@@ -453,7 +409,7 @@ static int move(smc *m, kh_err *err) {
 
 static bool is_last(const smc *m) {
     return m->level == m->o->levels ||
-        (m->o->accept == ACCEPT_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
+        (m->o->accept == KH_SMC_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
 }
 
 static int report(smc *m, kh_err *err) {
@@ -468,8 +424,8 @@ static int report(smc *m, kh_err *err) {
         best = p->errors[i] < best ? p->errors[i] : best;
     }
     p->tolerance = m->eps;
-    p->rate = m->o->accept == ACCEPT_SOFT ? m->power * m->rate : 0;
-    if (m->o->accept == ACCEPT_SOFT)
+    p->rate = m->o->accept == KH_SMC_SOFT ? m->power * m->rate : 0;
+    if (m->o->accept == KH_SMC_SOFT)
         snprintf(target, sizeof target, "power=%.4f", m->power);
     else
         snprintf(target, sizeof target, "eps=%d", m->eps);
@@ -489,9 +445,9 @@ static bool too_few_accepted(const smc *m) {
 
 /* Why the run ends by itself, if it does. */
 static void reason(smc *m) {
-    if (m->o->accept == ACCEPT_SOFT && m->power >= 1)
+    if (m->o->accept == KH_SMC_SOFT && m->power >= 1)
         kh_monitor_stop(m->w, "the likelihood counts in full");
-    else if (m->o->accept == ACCEPT_HARD && m->eps <= m->o->tolerance)
+    else if (m->o->accept == KH_SMC_HARD && m->eps <= m->o->tolerance)
         kh_monitor_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
         kh_monitor_stop(m->w, "all %d levels are done", m->o->levels);
@@ -501,7 +457,7 @@ static void reason(smc *m) {
 }
 
 static int select_members(smc *m) {
-    if (m->o->accept == ACCEPT_SOFT) {
+    if (m->o->accept == KH_SMC_SOFT) {
         raise_power(m);
         return 0;
     }
@@ -543,8 +499,8 @@ static int one_level(smc *m, kh_err *err) {
 
 static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w,
     kh_err *err) {
-    smc_opts o = *(const smc_opts *)opts;
-    o.samples = members(&o, 0, s->cost);
+    kh_smc_opts o = *(const kh_smc_opts *)opts;
+    o.samples = kh_smc_members(&o, 0, s->cost);
     smc m;
     int rc = smc_new(&m, &o, s, seed, w, err);
     if (rc == 0)
@@ -562,30 +518,30 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
 }
 
 static void fit(void *opts, long long budget, int cost) {
-    smc_opts *o = opts;
-    o->samples = members(o, budget, cost);
+    kh_smc_opts *o = opts;
+    o->samples = kh_smc_members(o, budget, cost);
 }
 
 const kh_sampler kh_sampler_smc = {
     .name = "smc",
     .summary = "sequential Monte Carlo with moves that keep to the prior; works in many dimensions",
     .opts = toy_table,
-    .opts_size = sizeof(smc_opts),
+    .opts_size = sizeof(kh_smc_opts),
     .fit = fit,
     .steps = true,
     .run = run,
 };
 
-static long long least(const kh_tuning *t, const void *opts) {
-    return kh_labels_least(t, members(opts, t->o->max_queries, t->train->n_row));
+long long kh_smc_least(const kh_tuning *t, const void *opts) {
+    return kh_labels_least(t, kh_smc_members(opts, t->o->max_queries, t->train->n_row));
 }
 
 /* hard: the tolerance falls by one at least, after as many levels without that as are allowed. */
-static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
-    const smc_opts *o = opts;
-    int n = members(o, t->o->max_queries, t->train->n_row),
+void kh_smc_most(const kh_tuning *t, const void *opts, kh_plan *plan) {
+    const kh_smc_opts *o = opts;
+    int n = kh_smc_members(o, t->o->max_queries, t->train->n_row),
         levels = (t->train->n_row + 1) * (RETRIES + 1);
-    bool soft = o->accept == ACCEPT_SOFT;
+    bool soft = o->accept == KH_SMC_SOFT;
     double first = soft ? n : o->first_draws + (double)n * MAX_MISSES * BATCH;
     levels = soft || o->levels < levels ? o->levels : levels;
     kh_labels_most(t, &o->labels, first + (double)levels * n * o->max_moves, levels + 1, n, plan);
@@ -593,7 +549,7 @@ static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
 
 /* The paper has no such method, but plain votes and one width of the prior. */
 static void exact(void *opts) {
-    kh_labels_opts *o = &((smc_opts *)opts)->labels;
+    kh_labels_opts *o = &((kh_smc_opts *)opts)->labels;
     o->prior_spread = 0;
 }
 
@@ -604,9 +560,9 @@ const kh_method kh_method_smc = {
     .soft = true,
     .holds = true,
     .opts = smc_table,
-    .opts_size = sizeof(smc_opts),
+    .opts_size = sizeof(kh_smc_opts),
     .exact = exact,
-    .least = least,
-    .most = most,
+    .least = kh_smc_least,
+    .most = kh_smc_most,
     .sampler = &kh_sampler_smc,
 };

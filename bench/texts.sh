@@ -1,0 +1,72 @@
+#!/bin/bash
+# texts.sh KEYHOLE OUT - text prompts: the template alone, demonstrations, the best single text prompt, a weighted set of them and a
+# distribution by labels alone, on the same rows. Each finished run is kept in OUT and skipped next time, so it may be stopped and
+# started again. At the end OUT/texts.csv holds a row a run, and the means are printed.
+#
+# MODEL, DATA       folders (default models/builtin and ../shared/data)
+# TASKS, SEEDS      what to run (default "sst2 agnews", "13 21 42")
+# METHODS           of "manual icl text-search text-ensemble text-smc" (default: all, the first ones first)
+# SHOTS             rows of each class, for each of the tasks (default "16 8": 32 rows)
+# PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of text-search (default 8)
+# ROWS              test rows to judge on, spread evenly over the file (default 300)
+# PRECISION         int8 (default), f32, bf16
+# THREADS           of each run (default 0: one for each core)
+set -u
+keyhole=$1 out=$2
+model=${MODEL:-models/builtin} data=${DATA:-../shared/data} rows=${ROWS:-300} prompts=${PROMPTS:-8}
+tasks=(${TASKS:-sst2 agnews}) seeds=(${SEEDS:-13 21 42}) shots=(${SHOTS:-16 8})
+methods=(${METHODS:-manual text-ensemble text-search icl text-smc})
+mkdir -p "$out" || exit 1
+
+# value KEY FILE: a number in JSON
+value() { sed -n "s/.*\"$1\": *\\([-+.e0-9]*\\).*/\\1/p" "$2" | head -n 1; }
+
+# options METHOD: prompts are kept short, and questions equal. text-smc begins with 20 prompts about all rows and ends with as many
+# members about dev, so it cannot do with less than 28 x 32 questions.
+options() {
+    local text="--demos 2 --demo-length 80"
+    case $1 in
+    icl) echo --demos 8 ;;
+    text-search) echo $text --budget-queries $((prompts * 64)) ;;
+    text-ensemble) echo $text --prompts "$prompts" ;;
+    text-smc) echo $text --samples 8 --budget-queries $((28 * 32)) ;;
+    esac
+}
+
+one() {
+    local run=$out/$task-$method-$seed
+    [ -s "$run/metrics.json" ] && return
+    echo "$run" >&2
+    "$keyhole" tune --method "$method" $(options "$method") --model "$model" --task "$task" --data "$data/$task" \
+        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" --features-model none --fallback none \
+        --out "$run" --force --json >"$run.tune" 2>"$run.err" || { echo "$run: tuning failed: $(tail -n 1 "$run.err")" >&2; return 1; }
+    "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>>"$run.err" &&
+        "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
+        mv "$run/metrics.part" "$run/metrics.json" || echo "$run: judging failed" >&2
+}
+
+for i in "${!tasks[@]}"; do # rows at equal distances, under the header
+    task=${tasks[i]}
+    [ -s "$out/$task.tsv" ] || awk -v want="$rows" 'NR == 1 { print; next } { row[n++] = $0 }
+        END { for (k = 0; k < want && k < n; k++) print row[int(k * n / (want < n ? want : n))] }' "$data/$task/test.tsv" >"$out/$task.tsv"
+done
+for method in "${methods[@]}"; do
+    for i in "${!tasks[@]}"; do
+        task=${tasks[i]}
+        for seed in "${seeds[@]}"; do one; done
+    done
+done
+
+echo "task,method,seed,accuracy,ece,nll,queries,samples" >"$out/texts.csv"
+for task in "${tasks[@]}"; do
+    for method in "${methods[@]}"; do
+        for seed in "${seeds[@]}"; do
+            run=$out/$task-$method-$seed
+            [ -s "$run/metrics.json" ] && echo "$task,$method,$seed,$(value accuracy "$run/metrics.json"),$(value ece "$run/metrics.json"),$(
+                value nll "$run/metrics.json"),$(value queries "$run/tune.json"),$(value samples "$run/tune.json")" >>"$out/texts.csv"
+        done
+    done
+done
+awk -F, 'NR > 1 { k = $1 " " $2; if (!(k in n)) order[m++] = k; n[k]++; a[k] += $4; e[k] += $5; l[k] += $6; q[k] += $7 }
+    END { for (i = 0; i < m; i++) { k = order[i]; printf "%-24s accuracy %.3f  ECE %.3f  NLL %.3f  questions %.0f  (%d seeds)\n",
+        k, a[k] / n[k], e[k] / n[k], l[k] / n[k], q[k] / n[k], n[k] } }' "$out/texts.csv"

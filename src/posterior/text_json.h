@@ -1,0 +1,12 @@
+/* text_json.h - the text prompts of a posterior as a part of posterior.json. */
+#ifndef KH_POSTERIOR_TEXT_JSON_H
+#define KH_POSTERIOR_TEXT_JSON_H
+
+#include "base/json.h"
+#include "posterior/posterior.h"
+
+void kh_texts_json(const kh_posterior *, kh_buf *out);
+/* p->n and p->task are there already; fills p->texts. */
+int kh_texts_parse(kh_posterior *, const json_t *texts, const char *name, kh_err *err);
+
+#endif

@@ -1,0 +1,174 @@
+/* text_box.c - see text_box.h. */
+#include "tune/text_box.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/map.h"
+
+#include <string.h>
+
+int kh_text_box_open(
+    kh_text_box *b, kh_tuning *t, const kh_text_space_opts *o, bool scores, kh_err *err) {
+    *b = (kh_text_box){ .t = t, .labeler = t->labeler };
+    if (scores && kh_plm_describe(t->plm).access >= KH_ACCESS_LOGPROBS)
+        b->scorer = kh_plm_scorer(t->plm, err);
+    int rc = kh_text_space_new(&b->space, o, t->task, t->plm, t->train_row, t->n_train, err);
+    if (rc != 0)
+        return rc;
+    int n = b->space->material.n_wording;
+    b->words = kh_calloc((size_t)n, sizeof *b->words);
+    b->demo = kh_calloc((size_t)b->space->demos + 1, sizeof *b->demo);
+    if (!b->words || !b->demo)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        if (!(b->words[i] =
+                    kh_calloc((size_t)b->space->material.wording[i].n_words, sizeof **b->words)))
+            return kh_fail_memory(err);
+    return 0;
+}
+
+void kh_text_box_close(kh_text_box *b) {
+    for (int i = 0; b->words && i < b->space->material.n_wording; i++) {
+        for (int k = 0; b->words[i] && k < b->space->material.wording[i].n_words; k++)
+            kh_words_free(b->words[i][k]);
+        kh_free(b->words[i]);
+    }
+    kh_free(b->words);
+    kh_free(b->demo);
+    kh_text_space_free(b->space);
+    *b = (kh_text_box){ 0 };
+}
+
+/* The words of a point as tokens. */
+static int find_words(
+    kh_text_box *b, const float *point, const kh_task *task, kh_words **out, kh_err *err) {
+    kh_words **w = &b->words[(int)point[KH_TEXT_TEMPLATE]][(int)point[KH_TEXT_WORDS]];
+    bool made = *w;
+    int rc =
+        made ? 0 : kh_words_new(w, task, kh_plm_tokenizer(b->t->plm), b->t->o->paper_exact, err);
+    if (rc == 0 && !made && kh_plm_describe(b->t->plm).next)
+        kh_words_continue(*w);
+    *out = *w;
+    return rc;
+}
+
+/* Rows that are asked with the same demonstrations. */
+static int ask_alike(kh_text_box *b, const float *point, const kh_text_prompt *prompt, int omit,
+    const kh_row *row, int n, float *logprob, int *label, kh_err *err) {
+    kh_plm_info box = kh_plm_describe(b->t->plm);
+    kh_batch_opts o = { .max_len = box.max_len, .next = box.next };
+    kh_batch *batch = NULL;
+    kh_words *words = NULL;
+    kh_buf text;
+    kh_task task;
+    kh_err why = { 0 };
+    int rc =
+        kh_text_prompt_task(prompt, b->space->task, b->space->row, omit, NULL, &text, &task, &why);
+    if (rc == 0)
+        rc = find_words(b, point, &task, &words, &why);
+    if (rc == 0)
+        rc = kh_batch_encode(&batch, kh_plm_tokenizer(b->t->plm), &task, words, row, n, &o, &why);
+    bool full = rc == KH_ELIMIT && prompt->n_demo > 0;
+    kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
+    if (rc == 0)
+        rc = logprob ? kh_plm_score(b->scorer, &q, logprob, &why)
+                     : kh_plm_answer(b->labeler, &q, label, &why);
+    kh_batch_free(batch);
+    kh_buf_free(&text);
+    return rc == 0 ? 0
+                   : kh_fail(err, rc, "%s%s", why.msg,
+                         full ? "; a smaller --demos or --demo-length leaves room" : "");
+}
+
+static bool shows(const kh_text_prompt *p, int row) {
+    for (int i = 0; i < p->n_demo; i++)
+        if (p->demo[i] == row)
+            return true;
+    return false;
+}
+
+int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows, const int *index,
+    int n, float *logprob, int *label, kh_err *err) {
+    kh_text_prompt prompt = kh_text_space_prompt(b->space, point, b->demo);
+    int n_label = b->t->task->n_label, many = 0, rc = 0;
+    kh_row *row = kh_malloc((size_t)n * sizeof *row + 1);
+    int *at = kh_malloc((size_t)n * sizeof *at + 1), *said = kh_calloc((size_t)n + 1, sizeof *said);
+    float *answer = logprob ? kh_malloc((size_t)n * (size_t)n_label * sizeof *answer + 1) : NULL;
+    if (!row || !at || !said || (logprob && !answer))
+        rc = kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++) {
+        if (!rows->train || !shows(&prompt, index[i])) {
+            row[many] = rows->row[index[i]];
+            at[many++] = i;
+        } else /* alone, without itself */
+            rc = ask_alike(b, point, &prompt, index[i], &rows->row[index[i]], 1,
+                logprob ? logprob + (size_t)i * (size_t)n_label : NULL, label ? label + i : NULL,
+                err);
+    }
+    if (rc == 0 && many > 0)
+        rc = ask_alike(b, point, &prompt, -1, row, many, answer, said, err);
+    for (int i = 0; i < many && rc == 0; i++) {
+        if (logprob)
+            memcpy(logprob + (size_t)at[i] * (size_t)n_label, answer + (size_t)i * (size_t)n_label,
+                (size_t)n_label * sizeof *answer);
+        else
+            label[at[i]] = said[i];
+    }
+    kh_free(row);
+    kh_free(at);
+    kh_free(said);
+    kh_free(answer);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------- the posterior */
+
+/* Adds a prompt; its rows are copied into those that the posterior shows. new_row [n_row]: their
+ * numbers there, -1: not yet. */
+static int add_prompt(
+    kh_text_box *b, const float *point, int *new_row, kh_posterior *p, kh_err *err) {
+    kh_text_prompt prompt = kh_text_space_prompt(b->space, point, b->demo);
+    int rc = 0;
+    for (int i = 0; i < prompt.n_demo && rc == 0; i++) {
+        int *to = &new_row[b->demo[i]];
+        kh_row *copy;
+        if (*to < 0) {
+            rc = kh_text_rows_copy(&copy, &p->arena, &b->space->row[b->demo[i]], 1, 0, err);
+            *to = p->texts.n_row;
+            if (rc == 0)
+                p->texts.row[p->texts.n_row++] = *copy;
+        }
+        b->demo[i] = *to;
+    }
+    return rc == 0 ? kh_posterior_add_text(p, &prompt, err) : rc;
+}
+
+int kh_text_box_fill(
+    kh_text_box *b, const float *point, const double *weight, int n, kh_posterior *p, kh_err *err) {
+    size_t dim = (size_t)b->space->dim, bytes = dim * sizeof *point, rows = (size_t)b->space->n_row;
+    int *new_row = kh_malloc(rows * sizeof *new_row), rc = 0;
+    double *sum = kh_calloc((size_t)n + 1, sizeof *sum);
+    kh_map seen = { 0 };
+    p->texts.row = kh_arena_array(&p->arena, rows, sizeof *p->texts.row);
+    if (!new_row || !sum || !p->texts.row)
+        rc = kh_fail_memory(err);
+    else
+        memset(new_row, -1, rows * sizeof *new_row);
+    for (int i = 0; i < n && rc == 0; i++) {
+        int32_t same = p->n;
+        const char *x = (const char *)(point + (size_t)i * dim);
+        if (!kh_map_get(&seen, x, bytes, &same)) {
+            same = p->n;
+            rc = kh_map_add(&seen, x, bytes, same, NULL) < 0
+                ? kh_fail_memory(err)
+                : add_prompt(b, point + (size_t)i * dim, new_row, p, err);
+        }
+        sum[same] += weight[i];
+    }
+    for (int i = 0; i < p->n && rc == 0; i++)
+        p->weight[i] = (float)sum[i];
+    kh_map_free(&seen);
+    kh_free(new_row);
+    kh_free(sum);
+    return rc;
+}

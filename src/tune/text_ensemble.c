@@ -1,0 +1,272 @@
+/* text_ensemble.c - a fixed set of text prompts, and how much to listen to each. doc/methods.md, X5
+ * to X9.
+ *
+ * The task's own prompt and draws from the prior are asked about the train rows once. A prompt that
+ * knows less than nothing about every other row (more than log K a row) is asked no further, and
+ * another one is drawn. Their weights have a Dirichlet prior, so that few rows do not pick one
+ * prompt, in which the task's own counts as much as all others together; the posterior mean given
+ * the labels of the train rows (mixture_weights.c) is what is needed, as the prediction is linear
+ * in the weights. (The idea is that of BayesPE, Tonolini et al. 2024.) */
+#include "tune/mixture_weights.h"
+#include "tune/text_box.h"
+
+#include "base/alloc.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "judge/label_prior.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TRIES = 200,    /* draws in a row that gave nothing new: the space has no more */
+    DRAWS_MOST = 3, /* prompts that are asked about, for each that is wanted */
+};
+static const double LEAST_P = 1e-9; /* what a label has at least, however sure a prompt is */
+
+typedef struct ensemble_opts {
+    int prompts;
+    double alpha;
+    bool debias;
+    kh_text_space_opts text;
+} ensemble_opts;
+
+static const kh_opt ensemble_table[] = {
+    { "prompts", KH_OPT_INT, offsetof(ensemble_opts, prompts), "16", .min = 1, .max = 1 << 10,
+        .arg = "N", .help = "text prompts in the set, the task's own among them" },
+    { "alpha", KH_OPT_NUMBER, offsetof(ensemble_opts, alpha), "1", .min = 1e-2, .max = 1e6,
+        .arg = "X",
+        .help = "of the Dirichlet prior of their weights; more keeps them nearer to it" },
+    { "debias", KH_OPT_FLAG, offsetof(ensemble_opts, debias), "true",
+        .help = "take out of each prompt's answers what it likes to say whatever the text is" },
+    KH_TEXT_ROWS(ensemble_opts, text),
+    { 0 },
+};
+
+typedef struct ensemble {
+    kh_tuning *t;
+    const ensemble_opts *o;
+    kh_text_box box;
+    int n;          /* prompts so far */
+    float *point;   /* [prompts, dim] */
+    float *logprob; /* [prompts, n_train, n_label] */
+    double *prior;  /* [prompts, n_label] what each likes to say */
+    int *all;       /* [n_train] 0, 1, 2, ... */
+    double *like;   /* [n_train, n] */
+    double *weight; /* [prompts] */
+    double *alpha;  /* [prompts] */
+    kh_map seen;
+    kh_arena keys; /* of it */
+    uint32_t drawn;
+    int tried;
+} ensemble;
+
+static int ensemble_new(ensemble *e, kh_tuning *t, const ensemble_opts *o, kh_err *err) {
+    size_t prompts = (size_t)o->prompts, rows = (size_t)t->n_train,
+           labels = (size_t)t->task->n_label;
+    *e = (ensemble){ .t = t, .o = o };
+    int rc = kh_text_box_open(&e->box, t, &o->text, true, err);
+    if (rc != 0)
+        return rc;
+    e->point = kh_calloc(prompts * (size_t)e->box.space->dim, sizeof *e->point);
+    e->logprob = kh_calloc(prompts * rows * labels, sizeof *e->logprob);
+    e->prior = kh_calloc(prompts * labels, sizeof *e->prior);
+    e->all = kh_calloc(rows, sizeof *e->all);
+    e->like = kh_calloc(rows * prompts, sizeof *e->like);
+    e->weight = kh_calloc(prompts, sizeof *e->weight);
+    e->alpha = kh_calloc(prompts, sizeof *e->alpha);
+    if (!e->point || !e->logprob || !e->prior || !e->all || !e->like || !e->weight || !e->alpha)
+        return kh_fail_memory(err);
+    int half = (t->n_train + 1) / 2; /* every other row, then the rest: files may be sorted */
+    for (int i = 0; i < t->n_train; i++)
+        e->all[i] = i < half ? 2 * i : 2 * (i - half) + 1;
+    return 0;
+}
+
+static void ensemble_free(ensemble *e) {
+    kh_text_box_close(&e->box);
+    kh_map_free(&e->seen);
+    kh_arena_free(&e->keys);
+    kh_free(e->point);
+    kh_free(e->logprob);
+    kh_free(e->prior);
+    kh_free(e->all);
+    kh_free(e->like);
+    kh_free(e->weight);
+    kh_free(e->alpha);
+}
+
+/* A prompt that was not asked yet, into the next place of the set. 0: there is one; 1: none was
+ * found. */
+static int find_new(ensemble *e, kh_err *err) {
+    size_t dim = (size_t)e->box.space->dim, bytes = dim * sizeof *e->point;
+    float *x = e->point + (size_t)e->n * dim;
+    for (int i = 0; i < TRIES; i++) {
+        kh_rng r = kh_rng_stream(e->t->o->seed, KH_RNG_TEXT, 0, e->drawn++);
+        if (e->n == 0)
+            kh_text_space_own(e->box.space, x);
+        else
+            kh_text_space_draw(e->box.space, &r, x);
+        if (kh_map_get(&e->seen, (const char *)x, bytes, &(int32_t){ 0 }))
+            continue;
+        char *key = kh_arena_alloc(&e->keys, bytes);
+        if (!key)
+            return kh_fail_memory(err);
+        memcpy(key, x, bytes);
+        return kh_map_add(&e->seen, key, bytes, e->n, NULL) < 0 ? kh_fail_memory(err) : 0;
+    }
+    return 1;
+}
+
+/* The mean of -log p of the labels of the first n rows of e->all, whose answers stand in `said`,
+ * corrected by their own prior of labels if that is wanted. */
+static int measure(ensemble *e, float *said, int n, double *prior, double *loss, kh_err *err) {
+    kh_tuning *t = e->t;
+    int n_label = t->task->n_label, rc = 0;
+    if (e->o->debias) {
+        rc = kh_label_prior_fit(KH_LABEL_PRIOR_BATCH, said, n, n_label, t->train_share, prior, err);
+        if (rc == 0)
+            kh_label_prior_correct(prior, said, n, n_label);
+    }
+    *loss = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        *loss -=
+            (double)said[(size_t)i * (size_t)n_label + (size_t)t->train_row[e->all[i]].label] / n;
+    return rc;
+}
+
+/* Asks the prompt in the last place about half of the train rows, and about the others if it knows
+ * anything. *kept: it does. */
+static int ask_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
+    kh_tuning *t = e->t;
+    int n_label = t->task->n_label, half = (t->n_train + 1) / 2;
+    const float *x = e->point + (size_t)e->n * (size_t)e->box.space->dim;
+    float *said = e->logprob + (size_t)e->n * (size_t)t->n_train * (size_t)n_label;
+    double *prior = e->prior + (size_t)e->n * (size_t)n_label;
+    kh_text_rows rows = { t->train_row, true };
+    size_t bytes = (size_t)half * (size_t)n_label * sizeof *said;
+    float *trial = kh_malloc(bytes);
+    int rc = trial ? kh_text_box_ask(&e->box, x, &rows, e->all, half, said, NULL, err)
+                   : kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(trial, said, bytes);
+        rc = measure(e, trial, half, prior, loss, err);
+    }
+    kh_free(trial);
+    *kept = rc == 0 && (e->n == 0 || *loss <= log((double)n_label));
+    if (!*kept)
+        return rc;
+    rc = kh_text_box_ask(&e->box, x, &rows, e->all + half, t->n_train - half,
+        said + (size_t)half * (size_t)n_label, NULL, err);
+    return rc == 0 ? measure(e, said, t->n_train, prior, loss, err) : rc;
+}
+
+static void report(ensemble *e, double loss) {
+    char facts[KH_FACTS];
+    snprintf(facts, sizeof facts, "prompts=%d rejected=%d loss=%.6f", e->n, e->tried - e->n, loss);
+    kh_tuning_report(e->t, "text-ensemble",
+        &(kh_generation){ -1, e->tried, e->n, e->o->prompts, NAN, facts, 0, false });
+}
+
+/* Prompts until there are enough, or a budget ends, or most of those that are drawn know nothing.
+ */
+static int ask_all(ensemble *e, kh_err *err) {
+    kh_tuning *t = e->t;
+    long long cost = t->n_train + t->n_dev;
+    int rc = 0;
+    while (rc == 0 && e->n < e->o->prompts && e->tried < DRAWS_MOST * e->o->prompts &&
+        kh_tuning_may(t, cost + (long long)e->n * t->n_dev, e->n > 0)) {
+        bool kept;
+        double loss;
+        rc = find_new(e, err);
+        if (rc == 1) {
+            kh_tuning_stop(t, "there are no more than %d different prompts", e->tried);
+            return 0;
+        }
+        if (rc == 0)
+            rc = ask_one(e, &kept, &loss, err);
+        if (rc == 0) {
+            e->n += kept;
+            e->tried++;
+            report(e, loss);
+        }
+    }
+    if (rc == 0 && !t->stopped[0])
+        kh_tuning_stop(t, "%d of %d prompts were kept", e->n, e->tried);
+    return rc;
+}
+
+static int weigh(ensemble *e, kh_err *err) {
+    kh_tuning *t = e->t;
+    size_t n_label = (size_t)t->task->n_label, n = (size_t)e->n;
+    for (size_t m = 0; m < n; m++) /* the first is the task's own, and has half */
+        e->alpha[m] = m ? e->o->alpha : e->o->alpha * fmax(1, (double)(n - 1));
+    for (int i = 0; i < t->n_train; i++)
+        for (size_t m = 0; m < n; m++)
+            e->like[(size_t)i * n + m] = fmax(LEAST_P,
+                exp((double)e->logprob[(m * (size_t)t->n_train + (size_t)i) * n_label +
+                    (size_t)t->train_row[e->all[i]].label]));
+    kh_mixture x = { e->like, t->n_train, e->n, e->alpha };
+    return kh_mixture_weights(&x, t->o->seed, e->weight, err);
+}
+
+/* The prior of labels that each prompt was found to have goes with it, unless the run learns one
+ * itself. */
+static int keep_prior(const ensemble *e, kh_posterior *p, kh_err *err) {
+    size_t n = (size_t)p->n * (size_t)e->t->task->n_label;
+    if (!e->o->debias || e->t->o->label_prior)
+        return 0;
+    if (!(p->log_prior = kh_arena_array(&p->arena, n, sizeof *p->log_prior)))
+        return kh_fail_memory(err);
+    memcpy(p->log_prior, e->prior, n * sizeof *p->log_prior);
+    p->label_prior = KH_LABEL_PRIOR_BATCH;
+    p->prior_rows = e->t->n_train;
+    return 0;
+}
+
+static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
+    ensemble e;
+    int rc = ensemble_new(&e, t, opts, err);
+    if (rc == 0)
+        rc = ask_all(&e, err);
+    if (rc == 0)
+        rc = weigh(&e, err);
+    if (rc == 0)
+        rc = kh_text_box_fill(&e.box, e.point, e.weight, e.n, p, err);
+    if (rc == 0)
+        rc = keep_prior(&e, p, err);
+    if (rc == 0 && !t->o->label_prior)
+        rc = kh_tuning_judge(t, p, t->plm, err);
+    ensemble_free(&e);
+    return rc;
+}
+
+static int prompts_of(const void *opts) { return ((const ensemble_opts *)opts)->prompts; }
+
+static long long least(const kh_tuning *t, const void *opts) {
+    (void)opts;
+    return t->n_train + (t->o->label_prior ? 0 : t->n_dev);
+}
+
+static void most(const kh_tuning *t, const void *opts, kh_plan *plan) {
+    const ensemble_opts *o = opts;
+    plan->candidates = o->prompts;
+    plan->shown = o->text.demos;
+    plan->train = (long long)o->prompts * (t->n_train + (DRAWS_MOST - 1) * ((t->n_train + 1) / 2));
+    plan->dev = t->o->label_prior ? 0 : (long long)o->prompts * t->n_dev;
+}
+
+const kh_method kh_method_text_ensemble = {
+    .name = "text-ensemble",
+    .summary = "a set of text prompts, weighted by how well they explain the labels",
+    .access = KH_ACCESS_LOGPROBS,
+    .text = true,
+    .holds = true,
+    .opts = ensemble_table,
+    .opts_size = sizeof(ensemble_opts),
+    .samples = prompts_of,
+    .least = least,
+    .most = most,
+    .run = run_ensemble,
+};
