@@ -167,7 +167,7 @@ ok "another model in the same folder" says 1 "the model's fingerprint was" "${co
 # ---- several backbones
 beside() {
     run 0 "${standard[@]}" --model "$here/third" --out "$here/st3" --beside "$here/st1" &&
-        grep -qF '| question | the paper | third | model |' "$here/st3/reproduction.md" &&
+        grep -qF '| question | third | model |' "$here/st3/reproduction.md" &&
         grep -qE '^\| Manual Prompt \| (\*\*)?[0-9.]+ \([0-9.]+\)' "$here/st3/reproduction.md" &&
         grep -qF "Line 2 of a cell is model: 3 of 3 runs are done." "$here/st3/reproduction.md"
 }

@@ -418,9 +418,9 @@ static void what_disagrees_comes_first(void **state) {
     assert_true(place_of(&page, "## The six questions") <
         place_of(&page, "## What the paper found and we do not"));
     place_of(&page,
-        "| 1. Do ensembles beat BBT in accuracy, and does ELBO improve ECE? | both, in Tables 1 "
-        "and 2 | no |");
-    place_of(&page, "| they are, and are recommended | cannot tell |");
+        "| 1. Do ensembles beat BBT in accuracy, and does ELBO improve ECE? (the paper: both, in "
+        "Tables 1 and 2) | no |");
+    place_of(&page, "(the paper: they are, and are recommended) | cannot tell |");
     int first = place_of(&page, "## What the paper found and we do not"),
         others = place_of(&page, "## The other questions");
     assert_true(first < place_of(&page, "### 1. Do ensembles beat BBT") &&
@@ -546,13 +546,13 @@ static void every_question_is_answered(void **state) {
         "In 1 pair of runs, to the best dev accuracy that both reach (0.500 on average): smc, "
         "which asks dev after every level, 150 queries on "
         "average, abc-smc 300 (2.00 times as many); smc is first in 1.");
-    place_of(&page, "| does not ask this | cannot tell |"); /* one pair is no interval */
-    place_of(&page, "| both, in Tables 1 and 2 | yes |");
+    place_of(&page, "(the paper: does not ask this) | cannot tell |"); /* one pair is no interval */
+    place_of(&page, "(the paper: both, in Tables 1 and 2) | yes |");
     place_of(&page,
         "AUROC by entropy less that by MaxP, on pairs of tasks with more than two classes: bbt "
         "+0.010 (one run), ensemble +0.010 (one run)");
     place_of(&page, "Entropy is better for 0 of 14 and worse for 0."); /* one run tells nothing */
-    place_of(&page, "| it does | cannot tell |");
+    place_of(&page, "(the paper: it does) | cannot tell |");
     kh_buf_free(&page);
     kh_repro_plan_free(&a);
     rmdir(folder[0]);
@@ -618,8 +618,8 @@ static void backbones_stand_in_one_cell(void **state) {
     kh_buf page = kh_buf_init(KH_BUF_MAX);
     assert_int_equal(kh_reproduction_put(&r, KH_GRID_MARKDOWN, &page, NULL), 0);
     place_of(&page, "| BBT | – (50.0; 86.9 · 74.8) | – (50.0; 72.9) |");
-    place_of(&page, "| question | the paper | ours | minilm |");
-    place_of(&page, "| both, in Tables 1 and 2 | cannot tell | yes |");
+    place_of(&page, "| question | ours | minilm |");
+    place_of(&page, "(the paper: both, in Tables 1 and 2) | cannot tell | yes |");
     place_of(&page, "minilm: So it is here. Over 1 task: accuracy of Ensembles 60.0");
     place_of(&page, "Line 2 of a cell is minilm: 3 of 3 runs are done.");
     kh_buf_reset(&page);

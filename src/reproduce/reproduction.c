@@ -726,15 +726,14 @@ static int answer_all(const writer *w, answers *a, kh_err *err) {
 /* What is asked, what the paper says, and yes, no or cannot tell for every backbone. */
 static void put_verdicts(const writer *w, const answers *a) {
     static const char *const SAID[] = { "no", "cannot tell", "yes" };
-    kh_grid t = { .n_col = 2 + a->n, .n_left = 2 };
+    kh_grid t = { .n_col = 1 + a->n, .n_left = 1 };
     kh_grid_add(&t, "question");
-    kh_grid_add(&t, "the paper");
     for (int k = 0; k < a->n; k++)
         kh_grid_add(&t, "%s", a->model[k]);
     for (int i = 0; i < KH_QUESTIONS; i++) {
         const kh_finding *f = &a->f[0][i];
         kh_grid_add(&t, "%d. %s", i + 1, f->question);
-        kh_grid_add(&t, "%s", f->paper ? f->paper : "does not ask this");
+        kh_grid_note(&t, 0, "the paper: %s", f->paper ? f->paper : "does not ask this");
         for (int k = 0; k < a->n; k++) {
             kh_grid_add(&t, "%s", SAID[a->f[k][i].agrees + 1]);
             kh_grid_tone(&t, f->paper ? a->f[k][i].agrees : 0);
