@@ -126,20 +126,28 @@ static void fast_is_smaller(void **state) {
 
 static void standard_lies_between(void **state) {
     (void)state;
+    char path[160];
+    snprintf(path, sizeof path, "%s/yelp", data_dir());
+    mkdir(path, 0755);
     kh_repro_plan a =
         make((kh_repro_plan_opts){ .rows = -1, .shots = -1, .preset = KH_PRESET_STANDARD });
     assert_int_equal(count(&a, "smc-300", NULL), 0);
     assert_int_equal(count(&a, "smc-100", "sst2"), 3);
+    assert_int_equal(count(&a, "smc", "yelp"), 3);
+    assert_int_equal(count(&a, "smc-100", "yelp"), 0); /* long rows */
+    assert_int_equal(count(&a, "smc-100", "agnews"), 3);
+    assert_int_equal(count(&a, "smc-100", "rte"), 0);
     assert_int_equal(count(&a, "abc-smc-importance", "agnews"), 3);
     for (int i = 0; i < a.n; i++) {
         const kh_planned *r = &a.run[i];
-        bool sst2 = strcmp(r->on->task, "sst2") == 0;
+        bool film = strcmp(r->on->task, "sst2") == 0 || strcmp(r->on->task, "yelp") == 0;
         assert_int_equal(r->rows, 300);
-        assert_int_equal(r->n_ood, sst2 && (r->tables & KH_TABLE_OOD) ? 2 : 0);
+        assert_int_equal(r->n_ood, film && (r->tables & KH_TABLE_OOD) ? 2 : 0);
         assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) <= 20000);
         if (r->variant->family == KH_METHODS_LOGITS)
             assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) == 20000);
     }
+    rmdir(path);
     kh_repro_plan_free(&a);
 }
 

@@ -87,6 +87,7 @@ typedef struct kh_foreign_set {
 typedef struct kh_experiment {
     const char *task;
     kh_foreign_set outside[2]; /* task NULL: none */
+    bool long_rows;            /* too dear for what is tried besides */
 } kh_experiment;
 
 const kh_experiment *kh_experiment_at(int i); /* NULL after the last */
