@@ -4,6 +4,7 @@
 #include "evil.h"
 #include "site.h"
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "plm/backend.h"
 #include "plm/together.h"
@@ -349,6 +350,39 @@ static void a_refused_row_is_left_out(void **state) {
     evil_free(e);
 }
 
+static const char *answers_every(int n) { return n >= 0 ? answer_all(NULL) : NULL; }
+
+/* Whatever allocation fails while questions are shared: out of memory, said so, and nothing else.
+ */
+static void sharing_survives_every_failed_allocation(void **state) {
+    (void)state;
+    evil *e = evil_new(answers_every, NULL);
+    char url[64];
+    kh_err err = { 0 };
+    float got[PROMPTS * TEXTS * 2];
+    prompts x;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+    kh_plm *box = open_at(url, "decisions", KH_ACCESS_LOGPROBS, 0, &err);
+    prompts_open(&x, box);
+    kh_scorer *scorer = kh_plm_scorer(box, NULL);
+    kh_alloc_fail_at(0, false);
+    assert_int_equal(kh_plm_score_together(scorer, x.q, PROMPTS, got, &err), 0);
+    long n = kh_alloc_count();
+    assert_true(n > 20);
+    for (long i = 1; i <= n; i++) {
+        kh_alloc_fail_at(i, i % 2);
+        int rc = kh_plm_score_together(scorer, x.q, PROMPTS, got, &err);
+        long made = kh_alloc_count(); /* buffers that have grown need no more */
+        kh_alloc_fail_at(0, false);
+        if (rc != KH_ENOMEM && (rc != 0 || made >= i))
+            fail_msg("allocation %ld of %ld: %d, %s", i, n, rc, err.msg);
+    }
+    assert_int_equal(kh_plm_score_together(scorer, x.q, PROMPTS, got, &err), 0);
+    prompts_close(&x);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
 /* ------------------------------------------------------------------------------------- the journal
  */
 
@@ -443,6 +477,7 @@ int main(void) {
         cmocka_unit_test(refusals_are_missing_answers),
         cmocka_unit_test(prompts_share_a_request_and_keep_the_bits),
         cmocka_unit_test(a_refused_row_is_left_out),
+        cmocka_unit_test(sharing_survives_every_failed_allocation),
         cmocka_unit_test(nothing_is_paid_for_twice),
         cmocka_unit_test(soft_prompts_are_refused),
     };
