@@ -219,8 +219,8 @@ static const short_method SHORT[] = {
     { "p-tuning-v2", { "epochs=1" }, KH_ACCESS_WEIGHTS },
     { "model-tuning", { "epochs=1" }, KH_ACCESS_WEIGHTS },
     { "feature-mlp", { "epochs=1", "inner=4" }, KH_ACCESS_WEIGHTS },
-    { "feature-logistic", { 0 }, KH_ACCESS_WEIGHTS },
     { "feature-bilstm", { "epochs=1", "inner=4" }, KH_ACCESS_WEIGHTS },
+    { "feature-logistic", { 0 }, KH_ACCESS_WEIGHTS },
 };
 enum { N_SHORT = sizeof SHORT / sizeof SHORT[0] };
 
