@@ -13,9 +13,7 @@
 #include "posterior/posterior.h"
 #include "plm/http.h"
 #include "tune/method.h"
-#include "tune/crossfit.h"
 #include "tune/effort.h"
-#include "tune/task_search.h"
 #include "judged.h"
 #include "launcher.h"
 #include "monitor.h"
@@ -375,13 +373,9 @@ static void say_rows(const tune *u) {
 }
 
 static int write_task(const tune *u, kh_err *err) {
-    kh_buf json = kh_buf_init(1 << 24);
     char *path = kh_path_join(u->o->out, "task.json");
-    kh_task_json(u->opened, &json);
-    int rc = path && !kh_buf_failed(&json) ? kh_file_write(path, json.data, json.len, err)
-                                           : kh_fail_memory(err);
+    int rc = path ? kh_task_save(u->opened, path, err) : kh_fail_memory(err);
     kh_free(path);
-    kh_buf_free(&json);
     return rc;
 }
 
@@ -448,56 +442,6 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     return rc;
 }
 
-/* The options that a posterior was made with, from its JSON object, for the method's own struct. */
-static int read_options(const kh_method *m, void *opts, const char *json, kh_err *err) {
-    const char *key;
-    json_t *value, *root = json ? json_loads(json, 0, NULL) : NULL;
-    int rc = 0;
-    json_object_foreach(root, key, value) {
-        const kh_opt *row = kh_opts_find(m->opts, key, strlen(key));
-        char *text = json_is_string(value) ? kh_strdup(json_string_value(value))
-                                           : json_dumps(value, JSON_ENCODE_ANY);
-        if (row && row->type != KH_OPT_LIST && text && !json_is_null(value) && rc == 0)
-            rc = kh_opts_set(row, opts, text, err);
-        if (json_is_string(value))
-            kh_free(text);
-        else
-            free(text);
-    }
-    json_decref(root);
-    return rc;
-}
-
-/* Cross-fitting costs as many runs as there are folds: it is for the methods without a search. What
- * was found by auto is cross-fitted by the method that found it. */
-static int cross_fit(const tune *u, const kh_tune_opts *t, kh_err *err) {
-    const tune_opts *o = u->o;
-    const kh_method *m;
-    kh_buf lines = kh_buf_init(1 << 28);
-    char *path = kh_path_join(o->out, KH_CROSSFIT_NAME);
-    int rc = path ? kh_method_find(&m, kh_posterior_describe(u->posterior).method, err)
-                  : kh_fail_memory(err);
-    void *opts = rc == 0 ? kh_calloc(1, m->opts_size + 1) : NULL;
-    if (rc == 0 && !opts)
-        rc = kh_fail_memory(err);
-    if (rc == 0) {
-        unlink(path); /* of a run before */
-        kh_opts_init(m->opts, opts);
-        rc = read_options(m, opts, u->posterior->options, err);
-    }
-    if (rc == 0 && !m->soft && !m->text && m != &kh_method_model_tuning && !kh_is_url(o->model))
-        rc = kh_crossfit(
-            &lines, m, opts, u->plm, &u->task, u->split.train, u->split.dev, t, &cli_hooks, err);
-    if (rc == 0 && lines.len > 0)
-        rc = kh_file_write(path, lines.data, lines.len, err);
-    if (opts)
-        kh_opts_free(m->opts, opts);
-    kh_free(opts);
-    kh_buf_free(&lines);
-    kh_free(path);
-    return rc;
-}
-
 static int run_method(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     bool inside = o->label_prior > KH_LABEL_PRIOR_CONTEXTUAL; /* the word after those of the enum */
@@ -534,7 +478,10 @@ static int run_method(tune *u, kh_err *err) {
         rc = kh_posterior_save(u->posterior, o->out, err);
     if (rc == 0)
         rc = kh_run_finish(u->run, err);
-    return rc == 0 && u->made && o->eval ? cross_fit(u, &t, err) : rc;
+    if (rc == 0 && u->made && o->eval)
+        rc = kh_crossfit_save(
+            u->posterior, u->plm, u->split.train, u->split.dev, &t, &cli_hooks, o->out, err);
+    return rc;
 }
 
 /* The held-out rows, if there are any. */

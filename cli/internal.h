@@ -59,10 +59,8 @@
  * run/journal.h        log, runs
  * run/run.h            log, runs
  * tune/cmaes.h         bench cmaes: options as rows of a table
- * tune/crossfit.h      tune FILE: cross-fitted decisions
  * tune/effort.h        tune: names of efforts, for options and forecasts
  * tune/method.h        tune: options of methods as rows of a table, parsed with the others
  * tune/simulator.h     reproduce --dry-run: how many samples a sampler will choose
- * tune/task_search.h   tune FILE: label words
  * tune/toys.h          bench sbi
  */

@@ -1461,6 +1461,33 @@ KH_API int kh_tune(kh_posterior **out, const char *method, const char *const *se
     const kh_task *, const kh_dataset *train, const kh_dataset *dev, const kh_tune_opts *,
     kh_err *err);
 
+/* -- from rows alone to a classifier that knows its limits: what "keyhole tune FILE" does around
+ * kh_tune -- */
+
+typedef struct kh_task_search {
+    const char *name; /* of the task */
+    bool ask;         /* the box may be asked; otherwise the first template and the labels' names */
+    const kh_hooks *hooks;
+    long long queries; /* set: what it took */
+} kh_task_search;
+/* A task for rows that come without one: template and words are made from the names of the labels
+ * and chosen by asking the box about the train rows, which were opened without a task. The result
+ * depends on the rows and the box alone. */
+KH_API int kh_task_make(
+    const kh_task **out, kh_plm *, const kh_dataset *train, kh_task_search *, kh_err *err);
+/* Writes a task as a file that kh_task_open reads. */
+KH_API int kh_task_save(const kh_task *, const char *path, kh_err *err);
+
+/* Answers to the rows of tuning by classifiers that did not learn from them, five runs of the
+ * posterior's method, kept in the run's folder as crossfit.jsonl: an evaluation that is told the
+ * folder (kh_eval_opts.run) takes its threshold for abstaining from all of these rows rather than
+ * from the dev rows alone. It costs as many runs as there are folds, so it does nothing for methods
+ * that search, for boxes that are not this library's own engine, and for classes of few rows. opts:
+ * those of kh_tune; hooks: told of progress, may be NULL. */
+KH_API int kh_crossfit_save(const kh_posterior *, kh_plm *, const kh_dataset *train,
+    const kh_dataset *dev, const kh_tune_opts *opts, const kh_hooks *hooks, const char *run,
+    kh_err *err);
+
 /* ---------------------------------------- likelihood-free inference on a simulator (src/tune) */
 
 /* The samplers behind the labels-only methods, for any problem: z has the prior N(0, prior_var I),

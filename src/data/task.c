@@ -570,3 +570,12 @@ void kh_task_json(const kh_task *t, kh_buf *out) {
     }
     kh_buf_printf(out, "  \"newline_escape\": %s\n}\n", t->newline_escape ? "true" : "false");
 }
+
+int kh_task_save(const kh_task *t, const char *path, kh_err *err) {
+    kh_buf json = kh_buf_init(1 << 24);
+    kh_task_json(t, &json);
+    int rc =
+        kh_buf_failed(&json) ? kh_fail_memory(err) : kh_file_write(path, json.data, json.len, err);
+    kh_buf_free(&json);
+    return rc;
+}

@@ -10,12 +10,18 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/hooks.h"
 #include "base/rng.h"
 #include "data/dataset.h"
+#include "plm/http.h"
+#include "posterior/posterior.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEAST_OF_CLASS = 6, DEV_EVERY = 4 };
 
@@ -125,5 +131,65 @@ int kh_crossfit(kh_buf *out, const kh_method *m, const void *opts, kh_plm *plm, 
             rc = kh_fail(err, KH_STOPPED, "stopped on request");
     }
     crossfit_free(&c);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------- in a folder */
+
+/* One option of the method's struct, from its value in the posterior's record. */
+static int read_option(const kh_opt *row, void *opts, const json_t *value, kh_err *err) {
+    bool text = json_is_string(value);
+    char *made = text ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    const char *s = text ? json_string_value(value) : made;
+    int rc = s ? kh_opts_set(row, opts, s, err) : kh_fail_memory(err);
+    free(made);
+    return rc;
+}
+
+/* The options that a posterior was made with, from its JSON object, for the method's own struct. */
+static int read_options(const kh_method *m, void *opts, const char *json, kh_err *err) {
+    const char *key;
+    json_t *value, *root = json ? json_loads(json, 0, NULL) : NULL;
+    int rc = 0;
+    json_object_foreach(root, key, value) {
+        const kh_opt *row = kh_opts_find(m->opts, key, strlen(key));
+        if (row && row->type != KH_OPT_LIST && !json_is_null(value) && rc == 0)
+            rc = read_option(row, opts, value, err);
+    }
+    json_decref(root);
+    return rc;
+}
+
+/* As many runs as there are folds: for the methods without a search, on a model in this process. */
+static bool affordable(const kh_method *m, const kh_plm *plm) {
+    kh_plm_info box = kh_plm_describe(plm);
+    bool own = strcmp(box.backend, "own") == 0;
+    return !m->soft && !m->text && m != &kh_method_model_tuning && !own && !kh_is_url(box.opened);
+}
+
+int kh_crossfit_save(const kh_posterior *post, kh_plm *plm, const kh_dataset *train,
+    const kh_dataset *dev, const kh_tune_opts *o, const kh_hooks *hooks, const char *run,
+    kh_err *err) {
+    const kh_method *m = NULL;
+    kh_buf lines = kh_buf_init(1 << 28);
+    char *path = kh_path_join(run, KH_CROSSFIT_NAME);
+    int rc = path ? kh_method_find(&m, post->method, err) : kh_fail_memory(err);
+    void *opts = rc == 0 ? kh_calloc(1, m->opts_size + 1) : NULL;
+    if (rc == 0 && !opts)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        unlink(path); /* of a run before */
+        kh_opts_init(m->opts, opts);
+        rc = read_options(m, opts, post->options, err);
+    }
+    if (rc == 0 && affordable(m, plm))
+        rc = kh_crossfit(&lines, m, opts, plm, post->task, train, dev, o, hooks, err);
+    if (rc == 0 && lines.len > 0)
+        rc = kh_file_write(path, lines.data, lines.len, err);
+    if (opts)
+        kh_opts_free(m->opts, opts);
+    kh_free(opts);
+    kh_buf_free(&lines);
+    kh_free(path);
     return rc;
 }

@@ -12,7 +12,7 @@
  *
  * A word of the name gives way only to a word that is better by MARGIN: few rows, many words. Dev
  * and test rows take no part, so that what is measured on them stays measured on held-out rows. */
-#include "tune/task_search.h"
+#include "keyhole.h"
 
 #include "base/alloc.h"
 #include "base/arena.h"
