@@ -63,7 +63,7 @@ say = @printf '  %-5s %s\n' $1 $2
 .SECONDARY:
 
 all: setup
-	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(MPI_PLUGIN) $(OUT)/keyhole.1 $(OUT)/keyhole.bash
+	@$(MAKE) -s --no-print-directory $(OUT)/keyhole $(OUT)/libkeyhole.so $(MPI_PLUGIN) $(OUT)/keyhole.1 $(COMPLETIONS)
 
 help:
 	@echo 'make              build the program and the libraries (missing Debian packages are installed first)'
@@ -84,6 +84,8 @@ help:
 	@echo 'make bench-peers  the engine beside PyTorch and ONNX Runtime, as ratios, kept in bench/peers.csv'
 	@echo 'make builtin      make the built-in model again from the texts in CORPUS=$(CORPUS); hours, and it can be stopped at any time'
 	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
+	@echo 'make wheel        the Python package with library and model, for pip; make dist: a tarball; make deb: Debian packages'
+	@echo 'make doc          README, doc/ and the header as a site with a search box, in $(BUILD)/site'
 	@echo 'make clean        remove $(BUILD)'
 	@echo 'CC=clang, MODE=release|asan and BUILD=folder may be given to all of them'
 
@@ -112,8 +114,9 @@ $(OUT)/keyhole-mpi.so: src/mpi/port.c src/plm/ranks.h include/keyhole.h
 $(OUT)/keyhole.1: $(OUT)/keyhole
 	$(Q)$< help --man > $@
 
-$(OUT)/keyhole.bash: $(OUT)/keyhole
-	$(Q)$< help --bash-completion > $@
+COMPLETIONS := $(OUT)/keyhole.bash $(OUT)/keyhole.zsh $(OUT)/keyhole.fish
+$(COMPLETIONS): $(OUT)/keyhole.%: $(OUT)/keyhole
+	$(Q)$< help --$*-completion > $@
 
 $(OUT)/cli/%.o: cli/%.c
 	@mkdir -p $(@D)
@@ -286,7 +289,8 @@ bench-peers: all
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include \
-	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/keyhole/models
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/keyhole/models \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 755 $(OUT)/keyhole $(DESTDIR)$(PREFIX)/bin/keyhole
 	if [ -f $(OUT)/keyhole-mpi.so ]; then install -d $(DESTDIR)$(PREFIX)/lib/keyhole && \
 	    install -m 755 $(OUT)/keyhole-mpi.so $(DESTDIR)$(PREFIX)/lib/keyhole/keyhole-mpi.so; fi
@@ -297,6 +301,8 @@ install: all
 	install -m 644 include/keyhole.h $(DESTDIR)$(PREFIX)/include/keyhole.h
 	install -m 644 $(OUT)/keyhole.1 $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1
 	install -m 644 $(OUT)/keyhole.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
+	install -m 644 $(OUT)/keyhole.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_keyhole
+	install -m 644 $(OUT)/keyhole.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/keyhole.fish
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PKGS)|' tools/keyhole.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc
 	if [ -f models/builtin/config.json ]; then cp -R models/builtin $(DESTDIR)$(PREFIX)/share/keyhole/models/; fi
 	cp -R examples $(DESTDIR)$(PREFIX)/share/keyhole/
@@ -304,8 +310,26 @@ install: all
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/keyhole $(DESTDIR)$(PREFIX)/lib/libkeyhole.* $(DESTDIR)$(PREFIX)/include/keyhole.h \
 	    $(DESTDIR)$(PREFIX)/lib/pkgconfig/keyhole.pc $(DESTDIR)$(PREFIX)/share/man/man1/keyhole.1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/keyhole $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_keyhole \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/keyhole.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/keyhole $(DESTDIR)$(PREFIX)/lib/keyhole
+
+# ---- what people without a compiler install, and the documents as pages -------------------------------------------------
+# In $(BUILD)/packages; never committed. The program and the library are those of this build.
+wheel: all
+	@tools/setup.sh patchelf binutils
+	@tools/package.sh wheel $(OUT) $(VERSION) $(ARCH) $(BUILD)/packages
+dist: all
+	@tools/setup.sh patchelf binutils
+	@tools/package.sh dist $(OUT) $(VERSION) $(ARCH) $(BUILD)/packages
+deb: all
+	@$(MAKE) -s --no-print-directory $(OUT)/libkeyhole.a
+	@tools/setup.sh dpkg-dev lintian
+	@tools/make_deb.sh $(OUT) $(VERSION) $(BUILD)/packages
+doc: all
+	@tools/setup.sh python3-markdown
+	@/usr/bin/python3 tools/make_site.py $(OUT)/keyhole $(BUILD)/site
+.PHONY: wheel dist deb doc
 
 clean:
 	rm -rf $(BUILD)

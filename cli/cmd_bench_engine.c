@@ -11,7 +11,9 @@
 #include "model/engine.h"
 #include "model/random_model.h"
 
+#if defined(__GLIBC__)
 #include <malloc.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,7 +66,9 @@ static const kh_opt bench_table[] = {
 
 /* Resident memory now, in bytes, without what was freed; 0 where the system does not tell. */
 static double resident(void) {
+#if defined(__GLIBC__)
     malloc_trim(0);
+#endif
     FILE *f = fopen("/proc/self/statm", "r");
     long total = 0, pages = 0;
     if (f && fscanf(f, "%ld %ld", &total, &pages) != 2)

@@ -1,6 +1,7 @@
 /* help.c - everything that is printed from the table of commands: the overview, --help, the man
  * page, bash completion. */
 #include "cli.h"
+#include "completion.h"
 
 #include "base/err.h"
 
@@ -99,7 +100,8 @@ void cli_print_overview(FILE *out) {
     put_text(out,
         "\n\"keyhole demo\" shows all of it in a minute or two, with the model that comes with "
         "keyhole: --model builtin.\n"
-        "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the version.\n"
+        "\"keyhole COMMAND --help\" explains a command. \"keyhole --version\" prints the "
+        "version,\nwith --json how it was built.\n"
         "Results go to standard output, progress and complaints to standard error; exit 0 done, 1 "
         "failed, 2 wrong usage.\n");
 }
@@ -423,13 +425,15 @@ static void print_completion(FILE *out) {
 }
 
 typedef struct help_opts {
-    bool man, completion;
+    bool man, completion, zsh, fish;
 } help_opts;
 
 static const kh_opt help_table[] = {
     { "man", KH_OPT_FLAG, offsetof(help_opts, man), .help = "print the man page (roff)" },
     { "bash-completion", KH_OPT_FLAG, offsetof(help_opts, completion),
         .help = "print the completion script for bash" },
+    { "zsh-completion", KH_OPT_FLAG, offsetof(help_opts, zsh), .help = "the one for zsh" },
+    { "fish-completion", KH_OPT_FLAG, offsetof(help_opts, fish), .help = "the one for fish" },
     { 0 },
 };
 
@@ -458,6 +462,10 @@ static int run_help(void *opts, int n_args, char **args, kh_err *err) {
         print_man(stdout);
     else if (o->completion)
         print_completion(stdout);
+    else if (o->zsh)
+        cli_print_zsh(stdout);
+    else if (o->fish)
+        cli_print_fish(stdout);
     else if (n_args == 0)
         cli_print_overview(stdout);
     else
@@ -471,7 +479,8 @@ const cli_command cmd_help = {
     .max_args = 2,
     .summary = "Print the list of commands, the help of one, the man page or shell completion",
     .text = "  keyhole help\n  keyhole help tokenize\n  keyhole help --man | man -l -\n  source "
-            "<(keyhole help --bash-completion)",
+            "<(keyhole help --bash-completion)\n  keyhole help --fish-completion > "
+            "~/.config/fish/completions/keyhole.fish",
     .opts = help_table,
     .opts_size = sizeof(help_opts),
     .run = run_help,

@@ -15,6 +15,7 @@
  * base/json_out.h      JSON out
  * base/opts.h          tables of options: parser, help, man page and completion come from them
  * base/place.h         where the built-in model is
+ * base/portable.h      where the program is, cores
  * base/rng.h           benchmarks and drawn rows
  * base/utf8.h          tokenize --json shows pieces
  *
@@ -30,6 +31,7 @@
  * text/bpe_train.h     tokenizer train: its statistics
  * model/config.h       model random, pretrain: sizes of a fresh model
  * model/engine.h       fill-mask, next, features, bench engine: the engine itself
+ * model/kernels.h      --version --json: rows that this CPU can run
  * model/model.h        inspect: tensors
  * model/random_model.h model random, bench: random weights
  * model/weights.h      inspect: the table of tensors

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/portable.h"
 #include "monitor.h"
 
 #include <signal.h>
@@ -66,8 +67,7 @@ static int stop(void *user) {
 static char *find_plugin(void) {
     static const char *const PLACES[] = { "keyhole-mpi.so", "../lib/keyhole/keyhole-mpi.so" };
     char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash = n > 0 ? (self[n] = '\0', strrchr(self, '/')) : NULL;
+    char *slash = kh_own_program(self, sizeof self) > 0 ? strrchr(self, '/') : NULL;
     if (getenv("KEYHOLE_MPI"))
         return kh_strdup(getenv("KEYHOLE_MPI"));
     if (slash)

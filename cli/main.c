@@ -4,6 +4,7 @@
 #include "monitor.h"
 #include "launcher.h"
 #include "suggest.h"
+#include "version.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -505,8 +506,12 @@ static int start(int argc, char **argv) {
         return finish(0, &err, NULL);
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("keyhole %s\n", kh_version());
-        return finish(0, &err, NULL);
+        bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
+        int rc = argc == 2 + json
+            ? cli_print_version(stdout, json, &err)
+            : kh_fail(&err, CLI_USAGE, "--version takes nothing but --json; got \"%s\"",
+                  argv[2 + json]);
+        return finish(rc, &err, NULL);
     }
     int used = 0;
     bool family;

@@ -82,7 +82,7 @@ extern "C" {
 #define KH_API
 #endif
 
-#define KH_VERSION "0.1.0"
+#define KH_VERSION "0.2.0"
 
 /* The version of the library that is linked, which may differ from the header's. */
 KH_API const char *kh_version(void);

@@ -15,6 +15,9 @@ ok "no command: the overview on stderr, exit 2" 'gives 2 && err "usage: keyhole 
 ok "--help: the overview on stdout, exit 0" 'gives 0 --help && out "usage: keyhole COMMAND" && quiet err'
 ok "help: the same" 'gives 0 --help && cp $dir/out $dir/1 && gives 0 help && cmp $dir/1 $dir/out'
 ok "--version" 'gives 0 --version && grep -qxE "keyhole [0-9]+\.[0-9]+\.[0-9]+" $dir/out'
+ok "--version --json has the facts of the build" '
+    gives 0 --version --json && grep -qxE "\{\"version\": \"[0-9.]+\", \"machine\": \"[a-z0-9_]+\", \"compiler\": \".+\"kernels\": \[.+\], \"kernels_in_use\": .+\}" $dir/out'
+ok "--version takes nothing else" 'gives 2 --version --jason && err "takes nothing but --json"'
 ok "version is that of the header" 'grep -q "KH_VERSION \"$("$KEYHOLE" --version | cut -d" " -f2)\"" include/keyhole.h'
 
 ok "unknown command" 'gives 2 nonsense && err "keyhole: unknown command \"nonsense\"" && err "Try \"keyhole --help\"." && quiet out'
@@ -103,5 +106,30 @@ ok "each first word is offered once" '[ -z "$(complete_words "" | sort | uniq -d
 ok "the second word of a family completes" 'complete_words tokenizer tr | grep -qx train'
 ok "options complete" 'complete_words tokenizer train --co | grep -qx -- --corpus && complete_words help --m | grep -qx -- --man'
 ok "files complete after a command" 'complete_words tokenizer train --corpus Makef | grep -qx Makefile'
+
+"$KEYHOLE" help --fish-completion >"$dir/keyhole.fish"
+"$KEYHOLE" help --zsh-completion >"$dir/_keyhole"
+ok "zsh and fish know every command" '
+    cut -d"|" -f1 $dir/commands | while read -r c; do grep -q "^        .$c.)$" $dir/_keyhole || exit 1; done &&
+        [ -z "$(cut -d"|" -f1 $dir/commands | cut -d" " -f1 | while read -r c; do grep -q -- " $c[; '"'"']" $dir/keyhole.fish || echo $c; done)" ]'
+if command -v fish >/dev/null; then
+    fishes() { fish --no-config -c "source $dir/keyhole.fish; complete -C \"keyhole $1\"" 2>$dir/err; }
+    ok "fish: to<TAB>" 'fishes to | grep -q "^tokenizer" && quiet err'
+    ok "fish: the second word of a family" 'fishes "tokenizer " | grep -q "^train" && ! fishes "tune " | grep -q "^train"'
+    ok "fish: options and the values of choices" 'fishes "tune --acc" | grep -q "^--access" && fishes "tune --access l" | grep -q "^labels" &&
+        fishes "tune --method s" | grep -q "^smc"'
+else
+    skip "completion for fish" "no fish"
+fi
+if command -v zsh >/dev/null; then
+    # zshes CURRENT WORD...: what the function hands to zsh's own
+    zshes() { zsh -fc 'compdef() { :; }; _describe() { print -l ${(P)2}; }; _arguments() { print -l "$@"; }; source "$1"; CURRENT=$2
+        words=(keyhole "${@:3}"); _keyhole' - "$dir/_keyhole" "$@" 2>$dir/err; }
+    ok "the script is zsh" 'zsh -n $dir/_keyhole'
+    ok "zsh: commands, and those of a family" 'zshes 2 "" | grep -q "^tune:" && zshes 3 tokenizer "" | grep -q "^train:" && quiet err'
+    ok "zsh: options and the values of choices" 'zshes 3 tune "" | grep -q "^--access\[.*(labels logprobs weights)" && zshes 4 tokenizer train "" | grep -q "^--corpus"'
+else
+    skip "completion for zsh" "no zsh"
+fi
 echo "1..$n"
 [ -z "$failed" ]

@@ -7,10 +7,10 @@
 #include "base/map.h"
 
 #include "base/alloc.h"
+#include "base/portable.h"
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -30,7 +30,7 @@ static uint64_t seed;
 
 static void draw_seed(void) {
     struct timespec now;
-    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed)
+    if (kh_random_bytes(&seed, sizeof seed, false))
         return;
     clock_gettime(CLOCK_REALTIME, &now); /* a machine that has just started: better than nothing */
     seed = (uint64_t)now.tv_nsec * 0x9E3779B97F4A7C15u ^ (uint64_t)(uintptr_t)&now;

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/portable.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -18,8 +19,9 @@
 /* From the folder of the program, or of the library, to what it came with. Two folders above an
  * installed program is anywhere, so a tree must look like one. */
 static const struct {
-    const char *path, *sign;
-} WAYS[] = { { "../..", "../../src/base/place.c" }, { "../share/keyhole", NULL } };
+    const char *path, *sign, *folder; /* folder: what the name of the folder must be like */
+} WAYS[] = { { "../..", "../../src/base/place.c", "*" }, { "../share/keyhole", NULL, "*" },
+    { "../../share/keyhole", NULL, "*-*-*" } }; /* /usr/lib/x86_64-linux-gnu */
 enum { N_WAY = sizeof WAYS / sizeof *WAYS };
 
 typedef struct search {
@@ -52,7 +54,8 @@ static void look_around(search *s, const char *self) {
     s->failed |= slash && !folder;
     for (int i = 0; i < N_WAY && folder && !s->found && !s->failed; i++) {
         char *sign = WAYS[i].sign ? kh_path_join(folder, WAYS[i].sign) : NULL;
-        if (!WAYS[i].sign || (sign && kh_file_exists(sign)))
+        bool fits = fnmatch(WAYS[i].folder, kh_path_base(folder), 0) == 0;
+        if (fits && (!WAYS[i].sign || (sign && kh_file_exists(sign))))
             look(s, folder, WAYS[i].path, s->file);
         s->failed |= WAYS[i].sign && !sign;
         kh_free(sign);
@@ -70,9 +73,8 @@ static char *own_library(void) {
 
 static void look_everywhere(search *s) {
     char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = '\0';
-    look_around(s, self);
+    if (kh_own_program(self, sizeof self) > 0)
+        look_around(s, self);
     char *library = s->found || s->failed ? NULL : own_library();
     if (library)
         look_around(s, library);

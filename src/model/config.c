@@ -461,7 +461,7 @@ static int check_heads(const kh_config *c, const char *place, kh_err *err) {
 bool kh_name_is_listed(const char *list, const char *name) {
     size_t n = strlen(name);
     for (const char *at = list; *at;) {
-        const char *end = strchrnul(at, ',');
+        const char *end = at + strcspn(at, ",");
         if ((size_t)(end - at) == n && memcmp(at, name, n) == 0)
             return true;
         at = end + (*end == ',');
@@ -500,7 +500,7 @@ static void put_seen(const kh_config *c, kh_buf *out) {
         return;
     kh_buf_text(out, "  \"seen_tasks\": [");
     for (const char *at = c->seen_tasks; *at;) {
-        const char *end = strchrnul(at, ',');
+        const char *end = at + strcspn(at, ",");
         kh_buf_text(out, at == c->seen_tasks ? "" : ", ");
         kh_json_quote(out, at, (size_t)(end - at));
         at = end + (*end == ',');

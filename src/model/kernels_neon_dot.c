@@ -4,7 +4,9 @@
  * more products with 64. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#if defined(__linux__)
 #include <sys/auxv.h>
+#endif
 
 enum { WIDTH = 4, TILE = 8, INT8_ROWS = 8, TOP_SUM = 4 * 127 };
 typedef float v_f32 __attribute__((vector_size(16)));
@@ -21,7 +23,14 @@ static inline v_int dot4(v_int sum, v_int a, v_int w) {
 #include "model/kernels_body.h"
 #include "model/ops_body.h"
 
-static bool usable(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+/* Elsewhere than on Linux nobody is asked, and the plain NEON row is used. */
+static bool usable(void) {
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+    return false;
+#endif
+}
 
 const kh_kernels kh_kernels_neon_dot = { "neon-dot", COLUMNS, usable, pack, product, attention,
     layer_norm, gelu, spin, &train_ops };

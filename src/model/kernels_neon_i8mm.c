@@ -2,7 +2,9 @@
  * bf16 (Armv8.6: Neoverse V1 and N2, Apple M2, and later). */
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#if defined(__linux__)
 #include <sys/auxv.h>
+#endif
 
 enum { WIDTH = 4, TILE = 8, INT8_ROWS = 8, TOP_SUM = 4 * 127 };
 typedef float v_f32 __attribute__((vector_size(16)));
@@ -20,9 +22,14 @@ static inline v_f32 dot2(v_f32 sum, v_int a, v_int w) {
 #include "model/kernels_body.h"
 #include "model/ops_body.h"
 
+/* As in kernels_neon_dot.c. */
 static bool usable(void) {
+#if defined(__linux__)
     unsigned long has = getauxval(AT_HWCAP2);
     return (has & HWCAP2_I8MM) != 0 && (has & HWCAP2_BF16) != 0;
+#else
+    return false;
+#endif
 }
 
 const kh_kernels kh_kernels_neon_i8mm = { "neon-i8mm", COLUMNS, usable, pack, product, attention,

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/portable.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -65,10 +66,7 @@ bool kh_ranks_idle(const kh_ranks *r) { return r->port->size > 1 && !r->told; }
 /* What the launcher bound this rank to, and no more than its share of the machine, however it was
  * bound. */
 void kh_ranks_set_threads(kh_ranks *r, int n) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN),
-         mine = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : cores;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), mine = kh_cores_allowed();
     long share = cores / r->port->local > 0 ? cores / r->port->local : 1;
     r->opts.threads = n;
     kh_threads_set(n > 0 ? n : (int)(mine < share ? mine : share));

@@ -7,6 +7,7 @@
 #include "report/plot.h"
 
 #include "base/err.h"
+#include "base/portable.h"
 #include "report/html.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ static bool read_all(int fd, kh_buf *out) {
 static int start(kh_plotter *g, FILE *in, FILE *errors, int pipe_fd[2], pid_t *pid) {
     char *const argv[] = { (char *)(uintptr_t)g->program, (char[]){ "-d" }, (char[]){ "-" }, NULL };
     posix_spawn_file_actions_t plan;
-    if (pipe2(pipe_fd, O_CLOEXEC) != 0 || posix_spawn_file_actions_init(&plan) != 0)
+    if (kh_pipe(pipe_fd) != 0 || posix_spawn_file_actions_init(&plan) != 0)
         return errno;
     int rc = posix_spawn_file_actions_adddup2(&plan, fileno(in), STDIN_FILENO);
     rc = rc ? rc : posix_spawn_file_actions_adddup2(&plan, pipe_fd[1], STDOUT_FILENO);

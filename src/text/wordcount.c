@@ -88,7 +88,8 @@ static size_t whole_lines(const reader *r, const kh_buf *chunk) {
     if (chunk->len >= r->left)
         end = memchr(chunk->data + r->left - 1, '\n', chunk->len - (size_t)r->left + 1);
     else if (chunk->len > 0)
-        end = memrchr(chunk->data, '\n', chunk->len);
+        for (end = chunk->data + chunk->len - 1; end && *end != '\n';)
+            end = end > chunk->data ? end - 1 : NULL;
     return end ? (size_t)(end - chunk->data) + 1 : 0;
 }
 

@@ -155,7 +155,7 @@ static int load_log(kh_training *t, kh_err *err) {
     if (rc == 0 && text.len > 0)
         kh_buf_reset(&t->log);
     for (char *at = text.data, *end; rc == 0 && at && *at; at = end) {
-        end = strchrnul(at, '\n');
+        end = at + strcspn(at, "\n");
         end += *end == '\n';
         long step;
         if (sscanf(at, "%ld", &step) != 1 || step <= t->step)
