@@ -123,7 +123,7 @@ else
 fi
 if command -v zsh >/dev/null; then
     # zshes CURRENT WORD...: what the function hands to zsh's own
-    zshes() { zsh -fc 'compdef() { :; }; _describe() { print -l ${(P)2}; }; _arguments() { print -l "$@"; }; source "$1"; CURRENT=$2
+    zshes() { zsh -fc 'compdef() { :; }; _describe() { print -l ${(P)2}; }; _arguments() { print -l -- "$@"; }; source "$1"; CURRENT=$2
         words=(keyhole "${@:3}"); _keyhole' - "$dir/_keyhole" "$@" 2>$dir/err; }
     ok "the script is zsh" 'zsh -n $dir/_keyhole'
     ok "zsh: commands, and those of a family" 'zshes 2 "" | grep -q "^tune:" && zshes 3 tokenizer "" | grep -q "^train:" && quiet err'
