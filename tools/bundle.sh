@@ -17,20 +17,22 @@ own_name() { echo "${1%%.so*}-keyhole.so${1#*.so}"; }
 
 wanted=$(for file; do needed "$file"; done | sort -u)
 printf '%s\n' "$wanted" | while read -r name path; do
-    [ -n "$name" ] || continue
-    cp -L "$path" "$lib/$(own_name "$name")"
-    chmod 644 "$lib/$(own_name "$name")"
-    package=$({ dpkg -S "$(readlink -f "$path")" || dpkg -S "*/$(basename "$(readlink -f "$path")")"; } 2>/dev/null | head -n 1 | cut -d: -f1)
-    [ -n "$package" ] && cp -L "/usr/share/doc/$package/copyright" "$licences/$package.txt"
+    if [ -n "$name" ]; then install -m 644 "$path" "$lib/$(own_name "$name")"; fi
+done
+# The packages' licences. One question for all, as each takes a second; /lib is /usr/lib, and dpkg may know either name.
+printf '%s\n' "$wanted" | while read -r _ path; do
+    if [ -n "$path" ]; then real=$(readlink -f "$path"); printf '%s\n%s\n' "$real" "${real#/usr}"; fi
+done | xargs -r dpkg -S 2>/dev/null | cut -d: -f1 | sort -u | while read -r package; do
+    cp -L "/usr/share/doc/$package/copyright" "$licences/$package.txt"
 done
 
-# relink FILE RPATH: its needs by their new names, found beside it
+# relink FILE RPATH: its needs by their new names, found beside it. One change a call: patchelf 0.14 spoils files when it makes several.
 relink() {
-    local name args=()
+    local name
     for name in $(patchelf --print-needed "$1"); do
-        [ -e "$lib/$(own_name "$name")" ] && args+=(--replace-needed "$name" "$(own_name "$name")")
+        if [ -e "$lib/$(own_name "$name")" ]; then patchelf --replace-needed "$name" "$(own_name "$name")" "$1"; fi
     done
-    patchelf --set-rpath "$2" "${args[@]}" "$1"
+    patchelf --set-rpath "$2" "$1"
 }
 for file in "$lib"/*-keyhole.so*; do
     patchelf --set-soname "$(basename "$file")" "$file"
