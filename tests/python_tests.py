@@ -109,9 +109,9 @@ def a_header_with_a_field_more_is_read():
     h = Header(
         "typedef enum e { A, B = 4, C } e;\n#define L(X) X(u) X(v)\n"
         "typedef struct s { int a[C];\n#define F(n) double n;\nL(F)\n"
-        "e k; int (*f)(void *, const struct s *); } s;\nint g(s *, const char *, char **out);\n"
+        "e k; int (*f)(void *, const struct s *); struct { long long a, b; } t[3]; } s;\nint g(s *, const char *, char **out);\n"
     )
-    assert [f[0] for f in h.structs["s"]._fields_] == ["a", "u", "v", "k", "f"]
+    assert [f[0] for f in h.structs["s"]._fields_] == ["a", "u", "v", "k", "f", "t"]
     assert h.constants == {"A": 0, "B": 4, "C": 5}
     assert len(h.functions["g"][1]) == 3
     raises(ValueError, "not known", Header, "unheard_of x;")

@@ -172,11 +172,14 @@ class Header:
         return base, const
 
     def _struct(self) -> Any:
-        tag = self._next()
-        if tag not in self.structs:
-            made = type(tag, (ctypes.Structure,), {}) if tag in self._bodies else None
-            self.structs[tag] = made
-        kind = self.structs[tag]
+        if self._peek() == "{":  # one without a name, inside another
+            kind = type("unnamed", (ctypes.Structure,), {})
+        else:
+            tag = self._next()
+            if tag not in self.structs:
+                made = type(tag, (ctypes.Structure,), {}) if tag in self._bodies else None
+                self.structs[tag] = made
+            kind = self.structs[tag]
         if self._peek() == "{":
             self._next()
             fields = []
