@@ -42,6 +42,7 @@ Description: $5
 $(echo "$6" | fold -s -w 76 | sed 's/ *$//;s/^/ /')
 CONTROL
     [ "$2" = "$arch" ] && [ "$name" = libkeyhole0 ] && sed -i '/^Priority/a Multi-Arch: same' "$root/DEBIAN/control"
+    [ -n "$4" ] || sed -i '/^Depends/d' "$root/DEBIAN/control"
     (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
     dpkg-deb --root-owner-group -Zxz --build "$root" "$packages/${name}_${revision}_$2.deb" >/dev/null
     echo "$packages/${name}_${revision}_$2.deb"
@@ -108,11 +109,8 @@ cp -R examples "$root/usr/share/keyhole/"
 find "$root/usr" -type f -exec chmod 644 {} +
 find "$root/usr" -type d -exec chmod 755 {} +
 find "$root/usr/share/keyhole/examples" -name '*.sh' -exec chmod 755 {} +
-finish keyhole-data all science "\${nothing}" "text classifiers with trustworthy uncertainty, model and examples" \
-    "The language model that comes with keyhole, and small data sets to try it on." >/dev/null
-sed -i '/^Depends/d' "$work/keyhole-data/DEBIAN/control"
-dpkg-deb --root-owner-group -Zxz --build "$work/keyhole-data" "$packages/keyhole-data_${revision}_all.deb" >/dev/null
-echo "$packages/keyhole-data_${revision}_all.deb"
+finish keyhole-data all science "" "text classifiers with trustworthy uncertainty, model and examples" \
+    "The language model that comes with keyhole, and small data sets to try it on."
 
 begin python3-keyhole
 site=$root/usr/lib/python3/dist-packages
