@@ -24,7 +24,8 @@ static void read_json(const char *text, size_t n) {
         if (kh_posterior_parse(q, b.data, b.len, "again", &again, &err) != 0)
             abort();
         assert(samples == again && p->n == q->n && p->soft == q->soft &&
-            p->demos.n_order == q->demos.n_order);
+            p->demos.n_order == q->demos.n_order && p->texts.n == q->texts.n &&
+            p->texts.n_row == q->texts.n_row);
         kh_buf_free(&b);
     }
     kh_posterior_free(p);

@@ -312,6 +312,45 @@ static void what_services_send_amiss_is_named(void **state) {
     evil_free(e);
 }
 
+/* Text prompts, with log-probabilities and with labels only. The service speaks of the words
+ * "lower" and "better" and of no others: prompts with other words are left out. */
+static void text_prompts_through_a_chat(void **state) {
+    (void)state;
+    static const struct {
+        const char *method, *set[4];
+        script_fn *script;
+        kh_access access;
+    } CASES[] = {
+        { "text-ensemble", { "prompts=4", "demos=1" }, text_script, KH_ACCESS_LOGPROBS },
+        { "text-search", { "candidates=6", "demos=1" }, text_script, KH_ACCESS_LOGPROBS },
+        { "text-search", { "candidates=6", "demos=1" }, no_logprobs_script, KH_ACCESS_LABELS },
+        { "text-smc", { "samples=4", "first-draws=4", "budget-levels=1" }, no_logprobs_script,
+            KH_ACCESS_LABELS },
+    };
+    const kh_task *task = tiny_task();
+    kh_dataset *train = tiny_rows(4, 1, -1), *dev = tiny_rows(4, 2, -1);
+    find_words();
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        evil *e = evil_new(CASES[i].script, NULL);
+        kh_tune_opts o = kh_tune_defaults();
+        kh_posterior *p;
+        kh_err err;
+        char url[64];
+        url_of(e, url);
+        o.fallback = KH_FALLBACK_NONE;
+        kh_plm *box = box_open(url, "openai", "m", CASES[i].access);
+        if (kh_tune(&p, CASES[i].method, CASES[i].set, box, task, train, dev, &o, &err) != 0)
+            fail_msg("%s: %s", CASES[i].method, err.msg);
+        assert_int_equal(kh_posterior_describe(p).access, CASES[i].access);
+        kh_posterior_free(p);
+        kh_plm_close(box);
+        evil_free(e);
+    }
+    kh_dataset_close(train);
+    kh_dataset_close(dev);
+    kh_task_close(task);
+}
+
 static void what_a_service_cannot_do_is_refused(void **state) {
     (void)state;
     static const char LONG[] = "{\"name\":\"long\",\"template\":\"{text} It was {mask} "
@@ -395,6 +434,7 @@ int main(void) {
         cmocka_unit_test(completions_refuse_with_a_reason),
         cmocka_unit_test(services_are_read),
         cmocka_unit_test(what_services_send_amiss_is_named),
+        cmocka_unit_test(text_prompts_through_a_chat),
         cmocka_unit_test(what_a_service_cannot_do_is_refused),
         cmocka_unit_test(sequences_for_models_that_continue_texts),
     };

@@ -30,9 +30,25 @@ static int add_edits(kh_text_space *s, const kh_text_space_opts *o, kh_plm *plm,
     return rc;
 }
 
+/* Services that continue texts by one token. */
+static bool answers_one_token(const kh_plm *plm) {
+    static const char *const NAMES[] = { "openai", "vllm-chat", "vllm-completions", "sglang" };
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(kh_plm_describe(plm).backend, NAMES[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool are_single(const kh_words *w) {
+    for (int i = 0; i < w->n_word; i++)
+        if (w->word[i].n_id != 1)
+            return false;
+    return true;
+}
+
 /* Words that the box cannot be asked with are left out; the task's own must do. */
 static int check_words(kh_text_space *s, kh_plm *plm, kh_err *err) {
-    bool next = kh_plm_describe(plm).next;
+    bool next = kh_plm_describe(plm).next, one_token = answers_one_token(plm);
     int rc = 0;
     for (int t = 0; t < s->material.n_wording && rc == 0; t++) {
         kh_wording *w = &s->material.wording[t];
@@ -46,8 +62,7 @@ static int check_words(kh_text_space *s, kh_plm *plm, kh_err *err) {
             if (rc == 0 && next)
                 kh_words_continue(words);
             int bad = rc == 0 ? kh_words_check(words, &task, own ? err : NULL) : 0;
-            bool several = rc == 0 && strcmp(kh_plm_describe(plm).backend, "openai") == 0 && !own &&
-                words->n_variant == 1 && words->word[0].n_id > 1;
+            bool several = rc == 0 && !own && one_token && !are_single(words);
             if (own && bad != 0)
                 rc = bad;
             else if (rc == 0 && bad == 0 && !several)

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/hooks.h"
 #include "base/map.h"
 
 #include <string.h>
@@ -119,6 +120,16 @@ int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows
     kh_free(said);
     kh_free(answer);
     return rc;
+}
+
+bool kh_text_box_useless(const kh_text_box *b, const float *point, int rc, const kh_err *err) {
+    bool own = true;
+    for (int i = 0; i < KH_TEXT_FIRST_DEMO; i++)
+        own &= point[i] == 0;
+    if (rc != KH_EFORMAT || own)
+        return false;
+    kh_log(b->t->o->hooks, KH_INFO, "a prompt is left out: %s", err->msg);
+    return true;
 }
 
 /* ------------------------------------------------------------------------------- the posterior */

@@ -47,8 +47,14 @@ typedef struct kh_text_rows {
     const kh_row *row;
     bool train;
 } kh_text_rows;
+/* KH_EFORMAT: a service answered with none of the prompt's label words, as may be where it chooses
+ * from all words; the prompt is of no use there (kh_text_box_useless). */
 int kh_text_box_ask(kh_text_box *, const float *point, const kh_text_rows *, const int *index,
     int n, float *logprob, int *label, kh_err *err);
+
+/* Whether a failure means no more than that this prompt is of no use: it is logged, and another one
+ * can be tried. That of the task's own prompt is a failure. */
+bool kh_text_box_useless(const kh_text_box *, const float *point, int rc, const kh_err *err);
 
 /* Points with weights become the samples of a posterior; equal ones become one. */
 int kh_text_box_fill(

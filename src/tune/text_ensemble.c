@@ -162,6 +162,20 @@ static int ask_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
     return rc == 0 ? measure(e, said, t->n_train, prior, loss, err) : rc;
 }
 
+/* The same; a prompt that cannot be asked is not kept. */
+static int try_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
+    kh_err why = { 0 };
+    int rc = ask_one(e, kept, loss, &why);
+    if (rc == 0)
+        return 0;
+    *kept = false;
+    *loss = INFINITY;
+    return kh_text_box_useless(
+               &e->box, e->point + (size_t)e->n * (size_t)e->box.space->dim, rc, &why)
+        ? 0
+        : kh_fail(err, rc, "%s", why.msg);
+}
+
 static void report(ensemble *e, double loss) {
     char facts[KH_FACTS];
     snprintf(facts, sizeof facts, "prompts=%d rejected=%d loss=%.6f", e->n, e->tried - e->n, loss);
@@ -185,7 +199,7 @@ static int ask_all(ensemble *e, kh_err *err) {
             return 0;
         }
         if (rc == 0)
-            rc = ask_one(e, &kept, &loss, err);
+            rc = try_one(e, &kept, &loss, err);
         if (rc == 0) {
             e->n += kept;
             e->tried++;

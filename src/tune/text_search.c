@@ -110,9 +110,12 @@ static int try_one(text_search *s, int i, kh_err *err) {
     memcpy(key, s->point, bytes);
     if (kh_map_add(&s->seen, key, bytes, i, NULL) < 0)
         return kh_fail_memory(err);
-    int rc = measure(s, &loss, err);
+    kh_err why = { 0 };
+    int rc = measure(s, &loss, &why);
+    if (rc != 0 && kh_text_box_useless(&s->box, s->point, rc, &why))
+        return 0;
     if (rc != 0)
-        return rc;
+        return kh_fail(err, rc, "%s", why.msg);
     if (loss < s->loss) {
         s->loss = loss;
         memcpy(s->best, s->point, bytes);

@@ -101,10 +101,19 @@ static int ask_point(text_source *s, const float *point, const kh_patience *pati
 static int within(void *self, const float *z, int n, const kh_patience *patience, int *errors,
     int *label, kh_err *err) {
     text_source *s = self;
-    int rc = 0;
-    for (int i = 0; i < n && rc == 0; i++)
-        rc = ask_point(s, z + (size_t)i * (size_t)s->box.space->dim, patience,
-            patience->allowance[i], &errors[i], label + (size_t)i * (size_t)s->box.t->n_train, err);
+    int rc = 0, rows = s->box.t->n_train;
+    for (int i = 0; i < n && rc == 0; i++) {
+        const float *point = z + (size_t)i * (size_t)s->box.space->dim;
+        kh_err why = { 0 };
+        rc = ask_point(s, point, patience, patience->allowance[i], &errors[i],
+            label + (size_t)i * (size_t)rows, &why);
+        if (rc != 0 && kh_text_box_useless(&s->box, point, rc, &why)) {
+            errors[i] = rows + 1; /* more than anybody allows */
+            memset(label + (size_t)i * (size_t)rows, -1, (size_t)rows * sizeof *label);
+            rc = 0;
+        } else if (rc != 0)
+            return kh_fail(err, rc, "%s", why.msg);
+    }
     return rc;
 }
 
