@@ -71,6 +71,10 @@ static const row ROWS[] = {
     { "model-tuning", ONCE("epochs=10", "epochs=30", "epochs=30") },
     { "feature-bilstm", ONCE("epochs=40", "epochs=100", "epochs=100") },
     { "icl", ONCE("demos=8", "demos=16", "demos=32 orders=4") },
+    { "text-search",
+        { QUICK(0, "candidates=16"), NORMAL(0, NULL), THOROUGH(0, "candidates=128") } },
+    { "text-ensemble", { QUICK(0, "prompts=8"), NORMAL(0, NULL), THOROUGH(0, "prompts=32") } },
+    { "text-smc", { QUICK(0, NULL), NORMAL(0, NULL), THOROUGH(0, NULL) } },
     { "auto", { QUICK(25, NULL), NORMAL(50, NULL), THOROUGH(100, NULL) } },
     { NULL, ONCE(NULL, NULL, NULL) },
 };
