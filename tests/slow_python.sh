@@ -37,7 +37,7 @@ print(s); assert s.shape == (3,) and np.all(s >= 0)'
 ok "with the built-in model" py '
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-s = cross_val_score(make_pipeline(KeyholeClassifier(method="manual", progress=False)), texts, y, cv=2, error_score="raise")
+s = cross_val_score(make_pipeline(KeyholeClassifier(method="manual", labels=WORDS, progress=False)), texts, y, cv=2, error_score="raise")
 print(s); assert s.mean() > 0.5'
 ok "a step before it" py '
 from sklearn.pipeline import make_pipeline

@@ -1,0 +1,19 @@
+#!/bin/bash
+# cli_site.sh - the documents as a site (make doc): every document is a page, every link leads somewhere, the search has its sections.
+. tests/tap.sh
+: >"$here/out"; : >"$here/err"
+python=${PYTHON:-/usr/bin/python3}
+"$python" -c 'import markdown' 2>/dev/null || { echo "# skipped: cli_site: no python3-markdown"; echo "ok 1 - the site # SKIP no python3-markdown"; echo "1..1"; exit 0; }
+make_site() { "$python" tools/make_site.py "$KEYHOLE" "$here/site" >"$here/out" 2>"$here/err"; }
+ok "the site is made, its links checked" make_site
+pages() { for f in doc/*.md; do [ -s "$here/site/$(basename "$f" .md | tr 'A-Z' 'a-z').html" ] || return 1; done; [ -s "$here/site/index.html" ]; }
+ok "every document is a page" pages
+ok "the search knows of conformal sets" grep -q '"u": "judging.html#[^"]*conformal' "$here/site/sections.js"
+outside() { ! grep -lE '(src|href)="https?://[^"]*\.(js|css|png|woff)' "$here"/site/*.html; }
+ok "nothing is loaded from elsewhere" outside
+broken() { (mkdir "$here/tree" && cp -R README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md doc python examples include tools "$here/tree" &&
+    mkdir -p "$here/tree/models/builtin" && cp models/builtin/README.md "$here/tree/models/builtin/" && k=$(realpath "$KEYHOLE") && cd "$here/tree" &&
+    echo '[nowhere](doc/nowhere.md)' >>README.md && ! "$python" tools/make_site.py "$k" "$here/broken" >"$here/out" 2>"$here/err" && err_has "nowhere.md"); }
+ok "a link that leads nowhere is an error" broken
+echo "1..$n"
+exit $failed
