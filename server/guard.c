@@ -6,6 +6,10 @@
  * name), or across sites (the Origin header then names the site). Both are refused. An address in
  * numbers cannot be rebound, so any is a good Host.
  *
+ * Framing. A proxy in front of this server must not see a request end elsewhere than we do, or the
+ * rest of one client's body becomes another's request (RFC 9112, 6.3 and 11.2). libmicrohttpd is
+ * lenient here; what is ambiguous is refused, and the connection ends with it.
+ *
  * Memory. Everything that a request makes the server hold is charged to it before it is made: the
  * body, the tree that JSON becomes (base/json.h tells its size beforehand), the arrays, the answer;
  * and the charge stands until the answer is fetched. What does not fit now gets 503.
@@ -89,12 +93,65 @@ static bool is_json(const char *type) {
     return strncasecmp(type, JSON, n) == 0 && strchr("; \t", type[n]) != NULL;
 }
 
-bool kh_guard_head(const kh_server *s, kh_call *c, const char *method) {
+/* What the head says of itself. */
+typedef struct frame {
+    int hosts, lengths, codings;
+    const char *wrong; /* NULL: nothing yet */
+} frame;
+
+/* The characters of a token, RFC 9110, 5.6.2. */
+static bool is_head_name(const char *name) {
+    static const char TOKEN[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return name[0] && name[strspn(name, TOKEN)] == '\0';
+}
+
+static enum MHD_Result look_at(
+    void *user, enum MHD_ValueKind kind, const char *name, const char *value) {
+    frame *f = user;
+    const char *text = value ? value : "";
+    (void)kind;
+    if (!is_head_name(name))
+        f->wrong = "the name of a header is none";
+    f->hosts += strcasecmp(name, "Host") == 0;
+    if (strcasecmp(name, "Content-Length") == 0) {
+        f->lengths++;
+        if (!text[0] || text[strspn(text, "0123456789")] || strlen(text) > 18)
+            f->wrong = "Content-Length must be one whole number";
+    }
+    if (strcasecmp(name, "Transfer-Encoding") == 0) {
+        f->codings++;
+        if (strcasecmp(text, "chunked") != 0)
+            f->wrong = "Transfer-Encoding must be chunked and nothing else";
+    }
+    return MHD_YES;
+}
+
+/* NULL, or why nobody can be sure where the request ends or whom it is for. */
+static const char *ambiguity(struct MHD_Connection *from, const char *version) {
+    frame f = { 0 };
+    bool old = strcmp(version, "HTTP/1.1") != 0;
+    MHD_get_connection_values(from, MHD_HEADER_KIND, look_at, &f);
+    if (f.wrong)
+        return f.wrong;
+    if (f.lengths + f.codings > 1)
+        return "the length of the body is said more than once";
+    if (f.codings > 0 && old)
+        return "Transfer-Encoding is of HTTP/1.1";
+    if (f.hosts > 1 || (f.hosts == 0 && !old))
+        return "there must be one Host";
+    return NULL;
+}
+
+bool kh_guard_head(const kh_server *s, kh_call *c, const char *method, const char *version) {
     struct MHD_Connection *from = c->connection;
+    const char *wrong = ambiguity(from, version);
     const char *host = MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host"),
                *origin = MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Origin"),
                *type = MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Content-Type");
-    if (host && !good_host(s, host))
+    if (wrong)
+        kh_reply_fail(c, 400, "%s", wrong);
+    else if (host && !good_host(s, host))
         kh_reply_fail(c, 421,
             "requests to the name \"%.60s\" are not answered here; --allow-host says that they are",
             host);

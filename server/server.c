@@ -217,7 +217,7 @@ static void set_deadline(kh_server *s, struct MHD_Connection *connection, double
 
 /* The head is there: everything that can be refused by it is refused now. */
 static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, const char *url,
-    const char *method, void **state) {
+    const char *method, const char *version, void **state) {
     kh_call *c = kh_calloc(1, sizeof *c);
     if (!c)
         return MHD_NO;
@@ -229,7 +229,7 @@ static enum MHD_Result begin(kh_server *s, struct MHD_Connection *connection, co
     set_deadline(s, connection, s->o.body_time);
     const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
     bool known = kh_guard_token(s, c);
-    if (kh_guard_head(s, c, method))
+    if (kh_guard_head(s, c, method, version))
         c->route = find_route(c, s->n_tuned > 0 ? RUN_ROUTES : MODEL_ROUTES, method, url);
     if (c->route && !c->route->open && !known) {
         kh_reply_fail(c, 401, "this server wants a bearer token");
@@ -284,9 +284,8 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
     const char *method, const char *version, const char *bytes, size_t *n, void **state) {
     kh_server *s = self;
     kh_call *c = *state;
-    (void)version;
     if (!c)
-        return begin(s, connection, url, method, state);
+        return begin(s, connection, url, method, version, state);
     if (*n > 0)
         return receive(s, c, bytes, n);
     if (atomic_load(&c->waiting) || c->answered)

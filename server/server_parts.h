@@ -175,7 +175,7 @@ void kh_call_resume(kh_call *);
 
 int kh_guard_init(kh_server *, kh_err *err);
 void kh_guard_free(kh_server *);
-bool kh_guard_head(const kh_server *, kh_call *, const char *method);
+bool kh_guard_head(const kh_server *, kh_call *, const char *method, const char *version);
 bool kh_guard_token(kh_server *, kh_call *); /* false without a reply */
 /* Before the box is asked: the key's budget. */
 bool kh_guard_spend(kh_server *, kh_call *);
