@@ -180,7 +180,10 @@ static int tune(job *j, const kh_planned *r, const char *dir,
     double start = kh_clock();
     if (rc == 0) {
         kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
+        /* The plan says what each method gets. The paper's effort adds nothing, and has no net
+         * under a search: what a method found is what is judged. */
         kh_tune_opts t = { .space = space_of(j),
+            .effort = KH_EFFORT_PAPER,
             .seed = r->seed,
             .paper_exact = r->variant->exact,
             .uncalibrated = !r->variant->calibrated,
