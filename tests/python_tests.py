@@ -386,6 +386,8 @@ def errors_are_the_same_sentence():
     raises(ValueError, "text 1 is int", plain().fit, ["a", 3], ["x", "y"])
     raises(ValueError, "two", plain().fit, TEXTS, ["x"] * len(TEXTS))
     raises(ValueError, "budget", plain(budget="soon").fit, TEXTS, Y)
+    raises(ValueError, "quick, normal", plain(effort="huge").fit, TEXTS, Y)
+    assert plain(effort="quick").fit(TEXTS, Y).score(TEXTS, Y) == 1.0
     raises(ValueError, "no parameter", plain().set_params, nonsense=1)
     raises(ValueError, "access", Box, by_word, "weights")
     raises(KeyholeError, "members", plain(method="ensemble", model=Box(lambda t: [[0, 0]] * len(t), "logprobs", hidden=3), options=dict(SOFT, members="many")).fit, TEXTS, Y)

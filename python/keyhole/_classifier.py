@@ -54,6 +54,8 @@ class KeyholeClassifier:
     access : what the model may let out: "labels", "logprobs", "weights"; None: what the method
         needs.
     budget : the most questions to ask (one prompt with one text), or a time such as "90s" or "10m".
+    effort : "quick", "normal", "thorough" or "paper": how large soft prompts, samples and budgets are
+        where nothing else says so.
     out : the folder of the run, the same files as ``keyhole tune --out``; None: one that goes with
         this object.
     seed : the same seed and texts give the same bits.
@@ -85,6 +87,7 @@ class KeyholeClassifier:
         budget: Union[None, int, str] = None,
         out: Any = None,
         *,
+        effort: str = "normal",
         seed: int = 13,
         precision: str = "f32",
         options: Optional[Mapping[str, Any]] = None,
@@ -102,6 +105,7 @@ class KeyholeClassifier:
         self.access = access
         self.budget = budget
         self.out = out
+        self.effort = effort
         self.seed = seed
         self.precision = precision
         self.options = options
@@ -403,6 +407,14 @@ def _seconds(budget: str) -> float:
         ) from None
 
 
+def _effort(name: str) -> int:
+    start = "KH_EFFORT_"
+    known = {n[len(start) :].lower(): v for n, v in vars(K).items() if n.startswith(start)}
+    if name not in known:
+        raise fail(K.KH_EARG, f"effort {name!r}: one of {', '.join(known)}")
+    return known[name]
+
+
 def _notes(path: Any) -> Dict[str, Any]:
     file = Path(path) / NOTES
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -588,8 +600,9 @@ class _Fitting:
             o.max_seconds = _seconds(clf.budget)
         elif clf.budget is not None:
             o.max_queries = int(clf.budget)
-        elif clf.method == "auto":
+        elif clf.method == "auto" and clf.effort == "normal":
             o.max_queries = AUTO_QUERIES
+        o.effort = _effort(clf.effort)
         if isinstance(clf.model, Box):
             o.space.p0 = K.KH_P0_RANDOM
         o.hooks = ctypes.pointer(watch.hooks)
