@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "judge/predictions.h"
 #include "posterior/posterior.h"
 #include "prompt/subspace.h"
 #include "reproduce/reproduction.h"
@@ -231,13 +232,9 @@ static int write_file(const char *dir, const char *name, const kh_buf *bytes, kh
 }
 
 static void put_answers(const kh_eval *e, kh_buf *out) {
-    for (int i = 0; i < e->rows.n; i++) {
-        kh_buf_text(out, "{\"probs\": [");
-        for (int k = 0; k < e->n_label; k++)
-            kh_buf_printf(out, "%s%.9g", k ? ", " : "",
-                e->rows.p[(size_t)i * (size_t)e->n_label + (size_t)k]);
-        kh_buf_printf(out, "], \"label\": %d}\n", e->label[i]);
-    }
+    for (int i = 0; i < e->rows.n; i++)
+        kh_predictions_put(
+            out, e->rows.p + (size_t)i * (size_t)e->n_label, e->n_label, e->label[i], 0);
 }
 
 static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_err *err) {

@@ -163,6 +163,20 @@ void kh_json_put_fixed(kh_json_out *j, const char *key, double x, int decimals) 
     put_decimal(j, key, x, decimals, 'f');
 }
 
+void kh_json_put_numbers(kh_json_out *j, const char *key, const double *x, size_t n, int digits) {
+    kh_json_open_array(j, key);
+    for (size_t i = 0; i < n; i++)
+        kh_json_put_number(j, NULL, x[i], digits);
+    kh_json_close(j);
+}
+
+void kh_json_put_ints(kh_json_out *j, const char *key, const int *x, size_t n) {
+    kh_json_open_array(j, key);
+    for (size_t i = 0; i < n; i++)
+        kh_json_put_int(j, NULL, x[i]);
+    kh_json_close(j);
+}
+
 void kh_json_put_base64(kh_json_out *j, const char *key, const void *bytes, size_t n) {
     if (!begin(j, key))
         return;

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 #include "data/chat.h"
 #include "data/template.h"
@@ -511,64 +512,86 @@ const char *kh_task_template(const kh_task *t, bool soft, bool next) {
 
 /* ------------------------------------------------------------------------------------- writing */
 
-static void put_pair(kh_buf *out, const char *key, const char *value) {
-    kh_buf_printf(out, "  \"%s\": ", key);
-    kh_json_quote(out, value, strlen(value));
-    kh_buf_text(out, ",\n");
+static void put_line(kh_json_out *j, const char *key, const char *value) {
+    kh_json_gap(j, "\n  ");
+    kh_json_put_string(j, key, value);
 }
 
-static void put_words(kh_buf *out, const kh_label *label) {
-    kh_buf_char(out, '[');
-    for (int i = 0; i < label->n_word; i++) {
-        kh_buf_text(out, i ? ", " : "");
-        kh_json_quote(out, label->word[i], strlen(label->word[i]));
-    }
-    kh_buf_char(out, ']');
+static void put_words(kh_json_out *j, const char *key, const kh_label *label) {
+    kh_json_open_array(j, key);
+    for (int i = 0; i < label->n_word; i++)
+        kh_json_put_string(j, NULL, label->word[i]);
+    kh_json_close(j);
 }
 
-static void put_variant(kh_buf *out, const kh_task *v, bool last) {
-    kh_buf_text(out, "    { \"template\": ");
-    kh_json_quote(out, v->plain, strlen(v->plain));
-    kh_buf_text(out, ", \"words\": [");
-    for (int k = 0; k < v->n_label; k++) {
-        kh_buf_text(out, k ? ", " : "");
-        put_words(out, &v->label[k]);
-    }
-    kh_buf_text(out, last ? "] }\n" : "] },\n");
+/* An object in a line of its own, with a space within its brackets. */
+static void open_item(kh_json_out *j, const char *key, const char *value) {
+    kh_json_gap(j, "\n    ");
+    kh_json_open_object(j, NULL);
+    kh_json_gap(j, " ");
+    kh_json_put_string(j, key, value);
 }
 
+static void close_item(kh_json_out *j) {
+    kh_json_gap(j, " ");
+    kh_json_close(j);
+}
+
+static void open_list(kh_json_out *j, const char *key) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_array(j, key);
+}
+
+static void close_list(kh_json_out *j) {
+    kh_json_gap(j, "\n  ");
+    kh_json_close(j);
+}
+
+static void put_variant(kh_json_out *j, const kh_task *v) {
+    open_item(j, "template", v->plain);
+    kh_json_open_array(j, "words");
+    for (int k = 0; k < v->n_label; k++)
+        put_words(j, NULL, &v->label[k]);
+    kh_json_close(j);
+    close_item(j);
+}
+
+/* The same task gives the same bytes: their hash is one of the terms of a run. */
 void kh_task_json(const kh_task *t, kh_buf *out) {
-    kh_buf_text(out, "{\n");
-    put_pair(out, "name", t->name);
-    put_pair(out, "template", t->plain);
-    put_pair(out, "soft_template", t->soft);
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    put_line(&j, "name", t->name);
+    put_line(&j, "template", t->plain);
+    put_line(&j, "soft_template", t->soft);
     if (t->next_plain) {
-        put_pair(out, "decoder_template", t->next_plain);
-        put_pair(out, "decoder_soft_template", t->next_soft);
+        put_line(&j, "decoder_template", t->next_plain);
+        put_line(&j, "decoder_soft_template", t->next_soft);
     }
     if (t->chat)
-        put_pair(out, "chat", t->chat);
+        put_line(&j, "chat", t->chat);
     if (t->chat && t->chat_system)
-        put_pair(out, "chat_system", t->chat_system);
+        put_line(&j, "chat_system", t->chat_system);
     if (t->mean)
-        put_pair(out, "word_score", "mean");
-    kh_buf_text(out, "  \"labels\": [\n");
+        put_line(&j, "word_score", "mean");
+    open_list(&j, "labels");
     for (int k = 0; k < t->n_label; k++) {
-        kh_buf_text(out, "    { \"name\": ");
-        kh_json_quote(out, t->label[k].name, strlen(t->label[k].name));
-        kh_buf_text(out, ", \"words\": ");
-        put_words(out, &t->label[k]);
-        kh_buf_text(out, k + 1 < t->n_label ? " },\n" : " }\n");
+        open_item(&j, "name", t->label[k].name);
+        put_words(&j, "words", &t->label[k]);
+        close_item(&j);
     }
-    kh_buf_text(out, "  ],\n");
-    put_pair(out, "metric", kh_metric_name(t->metric));
+    close_list(&j);
+    put_line(&j, "metric", kh_metric_name(t->metric));
     if (t->n_variant > 0) {
-        kh_buf_text(out, "  \"variants\": [\n");
+        open_list(&j, "variants");
         for (int i = 0; i < t->n_variant; i++)
-            put_variant(out, &t->variant[i], i + 1 == t->n_variant);
-        kh_buf_text(out, "  ],\n");
+            put_variant(&j, &t->variant[i]);
+        close_list(&j);
     }
-    kh_buf_printf(out, "  \"newline_escape\": %s\n}\n", t->newline_escape ? "true" : "false");
+    kh_json_gap(&j, "\n  ");
+    kh_json_put_bool(&j, "newline_escape", t->newline_escape);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 int kh_task_save(const kh_task *t, const char *path, kh_err *err) {

@@ -5,10 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Letters of any script count: bytes above 0x7F are parts of them. */
@@ -68,7 +69,7 @@ static int own_words(maker *m, int k, kh_err *err) {
 
 /* "no_fee" and "fee" share a word, and only one of them has another: a label that is left without
  * words takes its name whole. */
-static void put_words(maker *m, int k, const char *name) {
+static void put_words(maker *m, int k, const char *name, kh_json_out *j) {
     int put = 0;
     size_t n;
     kh_map twice = { 0 };
@@ -76,33 +77,35 @@ static void put_words(maker *m, int k, const char *name) {
         int32_t other;
         if (kh_map_get(&m->shared, w, n, &other) || kh_map_add(&twice, w, n, 0, NULL) != 1)
             continue;
-        kh_buf_text(&m->json, put++ ? ", " : "");
-        kh_json_quote(&m->json, w, n);
+        kh_json_put_text(j, NULL, w, n);
+        put++;
     }
     if (put == 0)
-        kh_json_quote(&m->json, name, strlen(name));
+        kh_json_put_string(j, NULL, name);
     kh_map_free(&twice);
 }
 
 static int put_task(maker *m, const char *name, const char *template, kh_err *err) {
-    kh_buf *b = &m->json;
-    kh_buf_text(b, "{ \"name\": ");
-    kh_json_quote(b, name, strlen(name));
-    kh_buf_text(b, ", \"template\": ");
-    kh_json_quote(b, template, strlen(template));
-    kh_buf_text(b, ", \"labels\": [");
+    kh_json_out j = kh_json_out_init(&m->json, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "name", name);
+    kh_json_put_string(&j, "template", template);
+    kh_json_open_array(&j, "labels");
     for (int k = 0; k < kh_dataset_labels(m->d); k++) {
         char number[16];
         const char *label = kh_dataset_label(m->d, k);
         snprintf(number, sizeof number, "%d", k);
-        kh_buf_text(b, k ? ", { \"name\": " : "{ \"name\": ");
-        kh_json_quote(b, label ? label : number, strlen(label ? label : number));
-        kh_buf_text(b, ", \"words\": [");
-        put_words(m, k, label ? label : number);
-        kh_buf_text(b, "] }");
+        label = label ? label : number;
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "name", label);
+        kh_json_open_array(&j, "words");
+        put_words(m, k, label, &j);
+        kh_json_close(&j);
+        kh_json_close(&j);
     }
-    kh_buf_text(b, "] }");
-    return kh_buf_failed(b) ? kh_fail_memory(err) : 0;
+    kh_json_close(&j);
+    kh_json_close(&j);
+    return kh_json_out_done(&j) ? 0 : kh_fail_memory(err);
 }
 
 int kh_task_of_labels(const kh_task **out, const char *name, const char *template,

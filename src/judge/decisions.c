@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,71 +160,81 @@ const char *kh_selector_answers(const kh_selector *s) {
     return s->n_accepted == 0 ? "never" : isinf(s->threshold) ? "always" : "below threshold";
 }
 
-static void put_number(kh_buf *b, const char *key, double x) {
-    if (isfinite(x))
-        kh_buf_printf(b, "\"%s\": %.17g", key, x);
-    else
-        kh_buf_printf(b, "\"%s\": null", key);
+enum { DIGITS = 17 }; /* a double comes back as it was */
+
+static void put_selector(kh_json_out *j, const kh_selector *s) {
+    kh_json_open_object(j, "selector");
+    kh_json_put_number(j, "max_risk", s->max_risk, DIGITS);
+    kh_json_put_number(j, "delta", s->delta, DIGITS);
+    kh_json_put_bool(j, "estimate", s->estimate);
+    kh_json_put_string(j, "answers", kh_selector_answers(s));
+    kh_json_put_number(j, "threshold", s->threshold, DIGITS);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_int(j, "rows", s->n);
+    kh_json_put_int(j, "accepted", s->n_accepted);
+    kh_json_put_int(j, "wrong", s->n_wrong);
+    kh_json_put_int(j, "needed", s->n_needed);
+    kh_json_put_number(j, "risk", s->risk, DIGITS);
+    kh_json_put_number(j, "risk_bound", s->risk_bound, DIGITS);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_number(j, "coverage", s->coverage, DIGITS);
+    kh_json_put_number(j, "coverage_low", s->coverage_low, DIGITS);
+    kh_json_put_number(j, "coverage_high", s->coverage_high, DIGITS);
+    kh_json_close(j);
 }
 
-static void put_selector(kh_buf *b, const kh_selector *s) {
-    kh_buf_printf(b,
-        "{\"max_risk\": %.17g, \"delta\": %.17g, \"estimate\": %s, \"answers\": \"%s\", ",
-        s->max_risk, s->delta, s->estimate ? "true" : "false", kh_selector_answers(s));
-    put_number(b, "threshold", s->threshold);
-    kh_buf_printf(b, ",\n    \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n,
-        s->n_accepted, s->n_wrong, s->n_needed);
-    put_number(b, "risk", s->risk);
-    kh_buf_text(b, ", ");
-    put_number(b, "risk_bound", s->risk_bound);
-    kh_buf_printf(b,
-        ",\n    \"coverage\": %.17g, \"coverage_low\": %.17g, \"coverage_high\": %.17g}",
-        s->coverage, s->coverage_low, s->coverage_high);
+static void put_conformal(kh_json_out *j, const kh_conformal *c) {
+    kh_json_open_object(j, "conformal");
+    kh_json_put_number(j, "alpha", c->alpha, DIGITS);
+    kh_json_put_bool(j, "per_class", c->per_class);
+    kh_json_put_number(j, "min_alpha", c->min_alpha, DIGITS);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_ints(j, "start", c->start, (size_t)c->n_label + 1);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_numbers(j, "scores", c->score, (size_t)c->start[c->n_label], DIGITS);
+    kh_json_close(j);
 }
 
-static void put_conformal(kh_buf *b, const kh_conformal *c) {
-    kh_buf_printf(b,
-        "{\"alpha\": %.17g, \"per_class\": %s, \"min_alpha\": %.17g,\n    \"start\": [", c->alpha,
-        c->per_class ? "true" : "false", c->min_alpha);
-    for (int k = 0; k <= c->n_label; k++)
-        kh_buf_printf(b, "%s%d", k ? ", " : "", c->start[k]);
-    kh_buf_text(b, "],\n    \"scores\": [");
-    for (int i = 0; i < c->start[c->n_label]; i++)
-        kh_buf_printf(b, "%s%.17g", i ? ", " : "", c->score[i]);
-    kh_buf_text(b, "]}");
-}
-
-void kh_decisions_json(const kh_decisions *d, kh_buf *b) {
-    kh_buf_printf(b, "  \"rows\": %d, \"classes\": %d, \"score\": \"%s\", \"seed\": ", d->n,
-        d->n_label, kh_score_name(d->opts.score));
-    kh_json_u64(b, d->opts.seed);
-    kh_buf_text(b, ",\n  \"selector\": ");
+void kh_decisions_json(const kh_decisions *d, kh_json_out *j) {
+    kh_json_gap(j, "\n  ");
+    kh_json_put_int(j, "rows", d->n);
+    kh_json_put_int(j, "classes", d->n_label);
+    kh_json_put_string(j, "score", kh_score_name(d->opts.score));
+    kh_json_put_u64(j, "seed", d->opts.seed);
+    kh_json_gap(j, "\n  ");
     if (d->opts.max_risk > 0)
-        put_selector(b, &d->selector);
+        put_selector(j, &d->selector);
     else
-        kh_buf_text(b, "null");
-    kh_buf_text(b, ",\n  \"conformal\": ");
+        kh_json_put_null(j, "selector");
+    kh_json_gap(j, "\n  ");
     if (d->opts.alpha > 0)
-        put_conformal(b, &d->conformal);
+        put_conformal(j, &d->conformal);
     else
-        kh_buf_text(b, "null");
-    kh_buf_printf(b, ",\n  \"ood\": {\"score\": \"%s\", \"keep\": %.17g, ",
-        kh_score_name(d->opts.foreign), d->opts.keep);
-    put_number(b, "threshold", d->ood);
-    kh_buf_char(b, '}');
+        kh_json_put_null(j, "conformal");
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "ood");
+    kh_json_put_string(j, "score", kh_score_name(d->opts.foreign));
+    kh_json_put_number(j, "keep", d->opts.keep, DIGITS);
+    kh_json_put_number(j, "threshold", d->ood, DIGITS);
+    kh_json_close(j);
     if (d->warning[0]) {
-        kh_buf_text(b, ",\n  \"warning\": ");
-        kh_json_quote(b, d->warning, strlen(d->warning));
+        kh_json_gap(j, "\n  ");
+        kh_json_put_string(j, "warning", d->warning);
     }
 }
 
 void kh_decisions_file(const kh_decisions *d, uint64_t stamp, kh_buf *out) {
-    kh_buf_printf(out,
-        "{\n  \"schema\": \"keyhole-decisions\", \"version\": %d, \"keyhole\": \"%s\", "
-        "\"posterior\": \"%016" PRIx64 "\",\n",
-        VERSION, kh_version(), stamp);
-    kh_decisions_json(d, out);
-    kh_buf_text(out, "\n}\n");
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_gap(&j, "\n  ");
+    kh_json_put_string(&j, "schema", "keyhole-decisions");
+    kh_json_put_int(&j, "version", VERSION);
+    kh_json_put_string(&j, "keyhole", kh_version());
+    kh_json_put_hex(&j, "posterior", stamp);
+    kh_decisions_json(d, &j);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* ------------------------------------------------------------------------------------- reading */

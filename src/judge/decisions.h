@@ -2,7 +2,7 @@
 #ifndef KH_JUDGE_DECISIONS_H
 #define KH_JUDGE_DECISIONS_H
 
-#include "base/buf.h"
+#include "base/json_out.h"
 #include "keyhole.h"
 
 #define KH_DECISIONS_NAME "decisions.json"
@@ -16,7 +16,7 @@ const char *kh_score_title(kh_score); /* "1 - max p", ...: for people */
 int kh_decisions_check(const kh_decisions *, kh_predictor *, const char *run, kh_err *err);
 
 /* Appends them as the members of a JSON object, without its braces. */
-void kh_decisions_json(const kh_decisions *, kh_buf *out);
+void kh_decisions_json(const kh_decisions *, kh_json_out *);
 /* Appends the whole file; stamp is that of the posterior (kh_posterior_stamp). */
 void kh_decisions_file(const kh_decisions *, uint64_t stamp, kh_buf *out);
 /* Reads the same from text; messages call it by `name`. *stamp is that of the posterior. Free *out,

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/size.h"
 #include "judge/metrics.h"
 
@@ -284,4 +285,15 @@ void kh_predictions_scores(const kh_predictions *o, double *x) {
     kh_predictions_probs(o, x);
     for (size_t i = 0; i < size; i++)
         x[i] = log(x[i] > 1e-12 ? x[i] : 1e-12);
+}
+
+void kh_predictions_put(kh_buf *out, const double *p, int n_label, int label, long line) {
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_numbers(&j, "probs", p, (size_t)n_label, 9); /* as exact as the model's floats */
+    kh_json_put_int(&j, "label", label);
+    if (line > 0)
+        kh_json_put_int(&j, "line", line);
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }

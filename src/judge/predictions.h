@@ -15,6 +15,7 @@
 #ifndef KH_JUDGE_PREDICTIONS_H
 #define KH_JUDGE_PREDICTIONS_H
 
+#include "base/buf.h"
 #include "keyhole.h"
 
 typedef enum kh_evidence { KH_PROBS, KH_LOGITS, KH_VOTES } kh_evidence;
@@ -44,5 +45,8 @@ void kh_predictions_probs(const kh_predictions *, double *p);
 void kh_predictions_scores(const kh_predictions *, double *x);
 
 const char *kh_evidence_name(kh_evidence);
+
+/* Appends one such line: p [n_label] probabilities, and where the row stood; 0: not said. */
+void kh_predictions_put(kh_buf *out, const double *p, int n_label, int label, long line);
 
 #endif

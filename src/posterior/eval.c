@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/hooks.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/rng.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
@@ -305,9 +306,11 @@ static int open_lines(kh_dataset **out, const char *path, kh_dataset_opts *read,
         size_t n = stop ? (size_t)(stop - s) : bytes.len - at;
         at += n + 1;
         if (n > 0 && strspn(s, " \t\r") < n) {
-            kh_buf_text(&rows, "{\"text\": ");
-            kh_json_quote(&rows, s, n);
-            kh_buf_text(&rows, "}\n");
+            kh_json_out j = kh_json_out_init(&rows, KH_JSON_COMPACT);
+            kh_json_open_object(&j, NULL);
+            kh_json_put_text(&j, "text", s, n);
+            kh_json_close(&j);
+            kh_buf_char(&rows, '\n');
         }
     }
     read->format = KH_FORMAT_JSONL;

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_out.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,19 +80,20 @@ kh_eval_ood_info kh_eval_ood(const kh_eval *e, int i) {
 /* What the evaluation was told, for the record. */
 static void put_options(const kh_eval *e, kh_buf *out) {
     const kh_eval_opts *o = e->o;
-    kh_buf_text(out, "{\"data\":");
-    if (e->data)
-        kh_json_quote(out, e->data, strlen(e->data));
-    else
-        kh_buf_text(out, "null");
-    kh_buf_printf(out,
-        ",\"split\":\"%s\",\"rows\":%d,\"max-risk\":%.9g,\"delta\":%.9g,\"alpha\":%.9g,"
-        "\"per-class\":%s,\"keep\":%.9g,\"bootstrap\":%d,\"level\":%.9g,\"seed\":",
-        kh_eval_split_name(o->split), o->rows, o->decide.max_risk, o->decide.delta, o->decide.alpha,
-        o->decide.per_class ? "true" : "false", o->decide.keep, o->bootstrap.n_resample,
-        o->bootstrap.level);
-    kh_json_u64(out, o->seed);
-    kh_buf_char(out, '}');
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "data", e->data);
+    kh_json_put_string(&j, "split", kh_eval_split_name(o->split));
+    kh_json_put_int(&j, "rows", o->rows);
+    kh_json_put_number(&j, "max-risk", o->decide.max_risk, 9);
+    kh_json_put_number(&j, "delta", o->decide.delta, 9);
+    kh_json_put_number(&j, "alpha", o->decide.alpha, 9);
+    kh_json_put_bool(&j, "per-class", o->decide.per_class);
+    kh_json_put_number(&j, "keep", o->decide.keep, 9);
+    kh_json_put_int(&j, "bootstrap", o->bootstrap.n_resample);
+    kh_json_put_number(&j, "level", o->bootstrap.level, 9);
+    kh_json_put_u64(&j, "seed", o->seed);
+    kh_json_close(&j);
 }
 
 static int make_json(const kh_eval *e, const char *run, kh_buf *out, kh_err *err) {

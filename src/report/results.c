@@ -6,11 +6,11 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "data/task.h"
 #include "judge/decisions.h"
 #include "posterior/posterior.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,191 +20,210 @@ static const size_t JSON_MAX = (size_t)256 << 20;
 
 /* ------------------------------------------------------------------------------------- writing */
 
-static void put_string(kh_buf *b, const char *key, const char *s) {
-    kh_buf_printf(b, "\"%s\": ", key);
-    if (s)
-        kh_json_quote(b, s, strlen(s));
-    else
-        kh_buf_text(b, "null");
-}
-
-static void put_number(kh_buf *b, const char *key, double x) {
-    if (isfinite(x))
-        kh_buf_printf(b, "\"%s\": %.12g", key, x);
-    else
-        kh_buf_printf(b, "\"%s\": null", key);
-}
+enum {
+    DIGITS = 12,      /* of results: more than any of them is known to */
+    CURVE_DIGITS = 9, /* of points that are drawn */
+};
 
 /* "accuracy": {"value": 0.9, "low": 0.88, "high": 0.92} */
 static void put_interval(
-    kh_buf *b, const char *key, double value, double low, double high, bool interval) {
-    kh_buf_printf(b, "\"%s\": {", key);
-    put_number(b, "value", value);
+    kh_json_out *j, const char *key, double value, double low, double high, bool interval) {
+    kh_json_open_object(j, key);
+    kh_json_put_number(j, "value", value, DIGITS);
     if (interval) {
-        kh_buf_text(b, ", ");
-        put_number(b, "low", low);
-        kh_buf_text(b, ", ");
-        put_number(b, "high", high);
+        kh_json_put_number(j, "low", low, DIGITS);
+        kh_json_put_number(j, "high", high, DIGITS);
     }
-    kh_buf_char(b, '}');
+    kh_json_close(j);
 }
 
-static void put_run(kh_buf *b, const kh_eval *e, const char *run) {
+static void put_run(kh_json_out *j, const kh_eval *e, const char *run) {
     const kh_posterior *p = e->post;
-    kh_buf_text(b, "  \"run\": {");
-    put_string(b, "path", run);
-    kh_buf_text(b, ", ");
-    put_string(b, "method", p->method);
-    kh_buf_printf(b, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
-    kh_json_u64(b, p->seed);
-    kh_buf_printf(b, ", \"paper_exact\": %s, \"samples\": %d,\n    \"options\": %s,\n    ",
-        p->paper_exact ? "true" : "false", p->n, p->options ? p->options : "{}");
-    put_string(b, "data", p->data);
-    kh_buf_printf(b, ", \"shots\": %d, \"train_queries\": %lld, \"dev_queries\": %lld, ", p->shots,
-        p->train_queries, p->dev_queries);
-    put_number(b, "dev", p->dev);
-    kh_buf_text(b, ", ");
-    put_string(b, "stopped", p->stopped);
-    kh_buf_text(b, ", ");
-    put_string(b, "keyhole", p->version);
-    kh_buf_text(b, "},\n  \"model\": {");
-    put_string(b, "path", p->model);
-    kh_buf_printf(b,
-        ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64
-        "\", \"seen\": %s},\n  \"task\": {",
-        p->fingerprint, p->tokenizer, e->seen ? "true" : "false");
-    put_string(b, "name", p->task->name);
-    kh_buf_printf(b, ", \"metric\": \"%s\", \"labels\": [", kh_metric_name(p->task->metric));
-    for (int k = 0; k < e->n_label; k++) {
-        kh_buf_text(b, k ? ", " : "");
-        kh_json_quote(b, p->task->label[k].name, strlen(p->task->label[k].name));
-    }
-    kh_buf_text(b, "]},\n");
+    const char *options = p->options ? p->options : "{}";
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "run");
+    kh_json_put_string(j, "path", run);
+    kh_json_put_string(j, "method", p->method);
+    kh_json_put_string(j, "access", kh_access_name(p->access));
+    kh_json_put_u64(j, "seed", p->seed);
+    kh_json_put_bool(j, "paper_exact", p->paper_exact);
+    kh_json_put_int(j, "samples", p->n);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_json(j, "options", options, strlen(options));
+    kh_json_gap(j, "\n    ");
+    kh_json_put_string(j, "data", p->data);
+    kh_json_put_int(j, "shots", p->shots);
+    kh_json_put_int(j, "train_queries", p->train_queries);
+    kh_json_put_int(j, "dev_queries", p->dev_queries);
+    kh_json_put_number(j, "dev", p->dev, DIGITS);
+    kh_json_put_string(j, "stopped", p->stopped);
+    kh_json_put_string(j, "keyhole", p->version);
+    kh_json_close(j);
 }
 
-static void put_eval(kh_buf *b, const kh_eval *e, const char *options) {
-    kh_buf_text(b, "  \"eval\": {");
-    put_string(b, "data", e->data);
-    kh_buf_printf(b, ", \"split\": \"%s\", \"rows\": %d, \"of\": %d, \"queries\": %lld, ",
-        kh_eval_split_name(e->o->split), e->rows.n, e->rows.of, e->queries);
-    put_string(b, "backend", e->box.backend);
-    kh_buf_text(b, ", ");
-    put_string(b, "precision", e->box.precision);
-    kh_buf_text(b, ", ");
-    put_string(b, "kernels", e->box.kernels);
-    kh_buf_printf(b, ",\n    \"options\": %s},\n", options);
+static void put_model_and_task(kh_json_out *j, const kh_eval *e) {
+    const kh_posterior *p = e->post;
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "model");
+    kh_json_put_string(j, "path", p->model);
+    kh_json_put_hex(j, "fingerprint", p->fingerprint);
+    kh_json_put_hex(j, "tokenizer", p->tokenizer);
+    kh_json_put_bool(j, "seen", e->seen);
+    kh_json_close(j);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "task");
+    kh_json_put_string(j, "name", p->task->name);
+    kh_json_put_string(j, "metric", kh_metric_name(p->task->metric));
+    kh_json_open_array(j, "labels");
+    for (int k = 0; k < e->n_label; k++)
+        kh_json_put_string(j, NULL, p->task->label[k].name);
+    kh_json_close(j);
+    kh_json_close(j);
 }
 
-static void put_metrics(kh_buf *b, const kh_eval *e) {
-    kh_buf_text(b, "  \"metrics\": {");
+static void put_eval(kh_json_out *j, const kh_eval *e, const char *options) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "eval");
+    kh_json_put_string(j, "data", e->data);
+    kh_json_put_string(j, "split", kh_eval_split_name(e->o->split));
+    kh_json_put_int(j, "rows", e->rows.n);
+    kh_json_put_int(j, "of", e->rows.of);
+    kh_json_put_int(j, "queries", e->queries);
+    kh_json_put_string(j, "backend", e->box.backend);
+    kh_json_put_string(j, "precision", e->box.precision);
+    kh_json_put_string(j, "kernels", e->box.kernels);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_json(j, "options", options, strlen(options));
+    kh_json_close(j);
+}
+
+static void put_metrics(kh_json_out *j, const kh_eval *e) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "metrics");
     for (int i = 0; kh_metrics_name(i); i++) {
-        kh_buf_text(b, i ? ",\n    " : "\n    ");
-        put_interval(b, kh_metrics_name(i), kh_metrics_value(&e->m, i),
+        kh_json_gap(j, "\n    ");
+        put_interval(j, kh_metrics_name(i), kh_metrics_value(&e->m, i),
             kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i),
             e->o->bootstrap.n_resample > 0);
     }
-    kh_buf_text(b, "},\n  \"uncertainty\": {");
-    put_number(b, "total", e->m.entropy);
-    kh_buf_text(b, ", ");
-    put_number(b, "ambiguity", e->ambiguity);
-    kh_buf_text(b, ", ");
-    put_number(b, "disagreement", e->disagreement);
-    kh_buf_text(b, "},\n");
+    kh_json_close(j);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "uncertainty");
+    kh_json_put_number(j, "total", e->m.entropy, DIGITS);
+    kh_json_put_number(j, "ambiguity", e->ambiguity, DIGITS);
+    kh_json_put_number(j, "disagreement", e->disagreement, DIGITS);
+    kh_json_close(j);
 }
 
 /* At most CURVE_POINTS of the points, the first and the last among them. */
-static void put_curve(kh_buf *b, const kh_eval *e, kh_score s) {
+static void put_curve(kh_json_out *j, const kh_eval *e, kh_score s) {
     int n = e->n_point[s], step = n > CURVE_POINTS ? n / (CURVE_POINTS - 1) + 1 : 1;
-    kh_buf_printf(b, "\"%s\": [", kh_score_name(s));
-    for (int i = 0; i < n; i = i + 1 < n && i + step >= n ? n - 1 : i + step)
-        kh_buf_printf(
-            b, "%s[%.9g, %.9g]", i ? ", " : "", e->point[s][i].coverage, e->point[s][i].risk);
-    kh_buf_char(b, ']');
+    kh_json_open_array(j, kh_score_name(s));
+    for (int i = 0; i < n; i = i + 1 < n && i + step >= n ? n - 1 : i + step) {
+        double pair[] = { e->point[s][i].coverage, e->point[s][i].risk };
+        kh_json_put_numbers(j, NULL, pair, 2, CURVE_DIGITS);
+    }
+    kh_json_close(j);
 }
 
-static void put_arrays(kh_buf *b, const kh_eval *e) {
-    kh_buf_text(b, "  \"reliability\": [");
-    for (int i = 0; i < KH_BINS; i++)
-        kh_buf_printf(b,
-            "%s\n    {\"low\": %.9g, \"high\": %.9g, \"rows\": %d, \"confidence\": %.9g, "
-            "\"accuracy\": %.9g}",
-            i ? "," : "", e->bin[i].low, e->bin[i].high, e->bin[i].n, e->bin[i].confidence,
-            e->bin[i].accuracy);
-    kh_buf_text(b, "],\n  \"risk_coverage\": {");
-    put_curve(b, e, KH_SCORE_MAXP);
-    kh_buf_text(b, ",\n    ");
-    put_curve(b, e, KH_SCORE_ENTROPY);
-    kh_buf_text(b, "},\n  \"confusion\": [");
+static void put_reliability(kh_json_out *j, const kh_eval *e) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_array(j, "reliability");
+    for (int i = 0; i < KH_BINS; i++) {
+        kh_json_gap(j, "\n    ");
+        kh_json_open_object(j, NULL);
+        kh_json_put_number(j, "low", e->bin[i].low, CURVE_DIGITS);
+        kh_json_put_number(j, "high", e->bin[i].high, CURVE_DIGITS);
+        kh_json_put_int(j, "rows", e->bin[i].n);
+        kh_json_put_number(j, "confidence", e->bin[i].confidence, CURVE_DIGITS);
+        kh_json_put_number(j, "accuracy", e->bin[i].accuracy, CURVE_DIGITS);
+        kh_json_close(j);
+    }
+    kh_json_close(j);
+}
+
+static void put_arrays(kh_json_out *j, const kh_eval *e) {
+    put_reliability(j, e);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "risk_coverage");
+    put_curve(j, e, KH_SCORE_MAXP);
+    kh_json_gap(j, "\n    ");
+    put_curve(j, e, KH_SCORE_ENTROPY);
+    kh_json_close(j);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_array(j, "confusion"); /* rows of the true classes */
     for (int i = 0; i < e->n_label; i++)
-        for (int k = 0; k < e->n_label; k++)
-            kh_buf_printf(b, "%s%d%s",
-                k       ? ", "
-                    : i ? ", ["
-                        : "[",
-                e->confusion[(size_t)i * (size_t)e->n_label + (size_t)k],
-                k + 1 == e->n_label ? "]" : "");
-    kh_buf_text(b, "],\n");
+        kh_json_put_ints(
+            j, NULL, e->confusion + (size_t)i * (size_t)e->n_label, (size_t)e->n_label);
+    kh_json_close(j);
 }
 
-static void put_outside(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
-    kh_buf_text(b, "\n    {");
-    put_string(b, "name", o->rows.name);
-    kh_buf_text(b, ", ");
-    put_string(b, "data", kh_dataset_path(o->rows.data));
-    kh_buf_printf(b, ", \"rows\": %d, \"of\": %d, ", o->rows.n, o->rows.of);
-    put_number(b, "flagged", o->flagged);
+static void put_outside(kh_json_out *j, const kh_eval *e, const kh_ood_rows *o) {
+    kh_json_gap(j, "\n    ");
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "name", o->rows.name);
+    kh_json_put_string(j, "data", kh_dataset_path(o->rows.data));
+    kh_json_put_int(j, "rows", o->rows.n);
+    kh_json_put_int(j, "of", o->rows.of);
+    kh_json_put_number(j, "flagged", o->flagged, DIGITS);
     for (int s = 0; s < KH_N_SCORE; s++) {
         if (!e->known[s])
             continue;
-        kh_buf_printf(b, ",\n      \"%s\": {", kh_score_name((kh_score)s));
+        kh_json_gap(j, "\n      ");
+        kh_json_open_object(j, kh_score_name((kh_score)s));
         for (int i = 0; kh_ood_name(i); i++) {
-            kh_buf_text(b, i ? ",\n        " : "");
-            put_interval(b, kh_ood_name(i), kh_ood_value(&o->value[s], i),
+            kh_json_gap(j, i ? "\n        " : "");
+            put_interval(j, kh_ood_name(i), kh_ood_value(&o->value[s], i),
                 kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i),
                 e->o->bootstrap.n_resample > 0);
         }
-        kh_buf_char(b, '}');
+        kh_json_close(j);
     }
-    kh_buf_char(b, '}');
+    kh_json_close(j);
 }
 
-static void put_decisions(kh_buf *b, const kh_eval *e) {
+static void put_decisions(kh_json_out *j, const kh_eval *e) {
+    kh_json_gap(j, "\n  ");
     if (!e->decided) {
-        kh_buf_text(b, "  \"decisions\": null, ");
-        put_string(b, "undecided", e->why);
+        kh_json_put_null(j, "decisions");
+        kh_json_put_string(j, "undecided", e->why);
         return;
     }
-    kh_buf_text(b, "  \"decisions\": {\n");
-    kh_decisions_json(&e->decisions, b);
-    kh_buf_text(b, "},\n  \"outcome\": {");
-    struct {
-        const char *key;
-        double x;
-    } found[] = { { "coverage", e->coverage }, { "risk", e->risk }, { "covered", e->covered },
-        { "mean_size", e->set_size }, { "empty", e->empty }, { "flagged", e->flagged } };
-    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) {
-        kh_buf_text(b, i ? ", " : "");
-        put_number(b, found[i].key, found[i].x);
-    }
-    kh_buf_char(b, '}');
+    kh_json_open_object(j, "decisions");
+    kh_decisions_json(&e->decisions, j);
+    kh_json_close(j);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "outcome");
+    kh_json_put_number(j, "coverage", e->coverage, DIGITS);
+    kh_json_put_number(j, "risk", e->risk, DIGITS);
+    kh_json_put_number(j, "covered", e->covered, DIGITS);
+    kh_json_put_number(j, "mean_size", e->set_size, DIGITS);
+    kh_json_put_number(j, "empty", e->empty, DIGITS);
+    kh_json_put_number(j, "flagged", e->flagged, DIGITS);
+    kh_json_close(j);
 }
 
 void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_buf *b) {
-    kh_buf_printf(b,
-        "{\n  \"schema\": \"keyhole-results\", \"version\": %d, \"keyhole\": \"%s\",\n",
-        KH_RESULTS_VERSION, kh_version());
-    put_run(b, e, run);
-    put_eval(b, e, options);
-    put_metrics(b, e);
-    put_arrays(b, e);
-    kh_buf_text(b, "  \"ood\": [");
-    for (int i = 0; i < e->n_outside; i++) {
-        kh_buf_text(b, i ? "," : "");
-        put_outside(b, e, &e->outside[i]);
-    }
-    kh_buf_text(b, "],\n");
-    put_decisions(b, e);
-    kh_buf_text(b, "\n}\n");
+    kh_json_out j = kh_json_out_init(b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_gap(&j, "\n  ");
+    kh_json_put_string(&j, "schema", "keyhole-results");
+    kh_json_put_int(&j, "version", KH_RESULTS_VERSION);
+    kh_json_put_string(&j, "keyhole", kh_version());
+    put_run(&j, e, run);
+    put_model_and_task(&j, e);
+    put_eval(&j, e, options);
+    put_metrics(&j, e);
+    put_arrays(&j, e);
+    kh_json_gap(&j, "\n  ");
+    kh_json_open_array(&j, "ood");
+    for (int i = 0; i < e->n_outside; i++)
+        put_outside(&j, e, &e->outside[i]);
+    kh_json_close(&j);
+    put_decisions(&j, e);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(b, '\n');
 }
 
 /* ------------------------------------------------------------------------------------- reading */

@@ -14,6 +14,7 @@
 #include "base/hooks.h"
 #include "base/rng.h"
 #include "data/dataset.h"
+#include "judge/predictions.h"
 #include "plm/http.h"
 #include "posterior/posterior.h"
 
@@ -88,15 +89,10 @@ static int put_answers(kh_buf *out, const kh_posterior *post, kh_plm *plm, const
     int rc = p ? kh_predictor_new(&predictor, post, plm, NULL, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_predictor_run(predictor, kh_dataset_rows(rows), n, p, err);
-    for (int i = 0; i < n && rc == 0; i++) {
-        if (isnan(p[(size_t)i * (size_t)n_label])) /* a service refused it */
-            continue;
-        kh_buf_text(out, "{\"probs\": [");
-        for (int k = 0; k < n_label; k++)
-            kh_buf_printf(out, "%s%.9g", k ? ", " : "", p[(size_t)i * (size_t)n_label + (size_t)k]);
-        kh_buf_printf(out, "], \"label\": %d, \"line\": %ld}\n", kh_dataset_rows(rows)[i].label,
-            kh_dataset_rows(rows)[i].line);
-    }
+    for (int i = 0; i < n && rc == 0; i++)
+        if (!isnan(p[(size_t)i * (size_t)n_label])) /* else a service refused it */
+            kh_predictions_put(out, p + (size_t)i * (size_t)n_label, n_label,
+                kh_dataset_rows(rows)[i].label, kh_dataset_rows(rows)[i].line);
     kh_predictor_free(predictor);
     kh_free(p);
     return rc == 0 && kh_buf_failed(out) ? kh_fail_memory(err) : rc;

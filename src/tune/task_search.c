@@ -18,7 +18,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hooks.h"
-#include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 #include "data/task.h"
 #include "judge/label_prior.h"
@@ -26,6 +26,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -295,17 +296,24 @@ static int candidates_task(
     search *s, const char *template, const kh_task **out, int *total, kh_err *err) {
     kh_buf b = kh_buf_init(1 << 20);
     *total = 0;
-    kh_buf_text(&b, "{ \"name\": \"words\", \"template\": ");
-    kh_json_quote(&b, template, strlen(template));
-    kh_buf_text(&b, ", \"labels\": [");
+    kh_json_out writer = kh_json_out_init(&b, KH_JSON_SPACED), *json = &writer;
+    kh_json_open_object(json, NULL);
+    kh_json_put_string(json, "name", "words");
+    kh_json_put_string(json, "template", template);
+    kh_json_open_array(json, "labels");
     for (int k = 0; k < s->n_label; k++)
         for (int j = 0; j < s->n_word[k]; j++) {
-            kh_buf_printf(&b, "%s{ \"name\": \"%d\", \"words\": [", *total ? ", " : "", *total);
-            kh_json_quote(&b, s->word[k][j], strlen(s->word[k][j]));
-            kh_buf_text(&b, "] }");
-            ++*total;
+            char name[16];
+            snprintf(name, sizeof name, "%d", (*total)++);
+            kh_json_open_object(json, NULL);
+            kh_json_put_string(json, "name", name);
+            kh_json_open_array(json, "words");
+            kh_json_put_string(json, NULL, s->word[k][j]);
+            kh_json_close(json);
+            kh_json_close(json);
         }
-    kh_buf_text(&b, "] }");
+    kh_json_close(json);
+    kh_json_close(json);
     int rc = kh_buf_failed(&b) ? kh_fail_memory(err)
                                : kh_task_parse(out, b.data, b.len, "label words", err);
     kh_buf_free(&b);
