@@ -169,20 +169,28 @@ static void minimise(kh_cmaes *c, problem *p) {
     }
 }
 
-static void print_json(const bench_opts *o, const kh_cmaes *c, double own) {
+static int print_json(const bench_opts *o, const kh_cmaes *c, double own, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
     double f;
     kh_cmaes_best(c, &f);
-    printf("{\"function\":\"%s\",\"dim\":%d,\"x0\":%.17g,\"sigma0\":%.17g,\"variant\":\"%s\","
-           "\"pop\":%d,\"seed\":%llu,"
-           "\"evaluations\":%lld,\"generations\":%lld,\"f\":",
-        FUNCTIONS[o->function].name, o->dim, o->x0, o->sigma,
-        o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable", kh_cmaes_pop(c),
-        (unsigned long long)o->cmaes.seed, kh_cmaes_evals(c), kh_cmaes_generation(c));
-    printf(isfinite(f) ? "%.17g" : "null", f);
-    printf(",\"stop\":\"%s\",\"sigma\":%.17g,\"own_seconds\":%.6f,\"own_seconds_per_generation\":%."
-           "6f}\n",
-        kh_cmaes_stop_name(kh_cmaes_stop(c)), kh_cmaes_sigma(c), own,
-        own / (double)kh_cmaes_generation(c));
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "function", FUNCTIONS[o->function].name);
+    kh_json_put_int(&j, "dim", o->dim);
+    kh_json_put_number(&j, "x0", o->x0, 17);
+    kh_json_put_number(&j, "sigma0", o->sigma, 17);
+    kh_json_put_string(&j, "variant", o->cmaes.variant == KH_CMAES_FULL ? "full" : "separable");
+    kh_json_put_int(&j, "pop", kh_cmaes_pop(c));
+    kh_json_put_u64(&j, "seed", o->cmaes.seed);
+    kh_json_put_int(&j, "evaluations", kh_cmaes_evals(c));
+    kh_json_put_int(&j, "generations", kh_cmaes_generation(c));
+    kh_json_put_number(&j, "f", f, 17);
+    kh_json_put_string(&j, "stop", kh_cmaes_stop_name(kh_cmaes_stop(c)));
+    kh_json_put_number(&j, "sigma", kh_cmaes_sigma(c), 17);
+    kh_json_put_fixed(&j, "own_seconds", own, 6);
+    kh_json_put_fixed(&j, "own_seconds_per_generation", own / (double)kh_cmaes_generation(c), 6);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static void print_text(const bench_opts *o, const kh_cmaes *c, double own) {
@@ -233,7 +241,10 @@ static int run_bench(void *opts, int n_args, char **args, kh_err *err) {
         rc = problem_make(&p, o, kh_cmaes_pop(c), err);
     if (rc == 0) {
         minimise(c, &p);
-        (o->json ? print_json : print_text)(o, c, p.own);
+        if (o->json)
+            rc = print_json(o, c, p.own, err);
+        else
+            print_text(o, c, p.own);
     }
     problem_free(&p);
     kh_cmaes_free(c);

@@ -185,34 +185,34 @@ static void moments(const bench *b, double *mean, double *var) {
     }
 }
 
-static void put_list(kh_buf *out, const char *key, const double *x, int n) {
-    kh_buf_printf(out, ",\"%s\":[", key);
-    for (int i = 0; i < n; i++)
-        kh_buf_printf(out, "%s%.9g", i ? "," : "", x[i]);
-    kh_buf_char(out, ']');
-}
-
 static void put_json(
     const bench *b, kh_buf *out, const double *mean, const double *var, const double *known) {
     const bench_opts *o = b->o;
-    kh_buf_printf(out,
-        "{\"problem\":\"%s\",\"dim\":%d,\"method\":\"%s\",\"seed\":", PROBLEMS[o->problem], o->dim,
-        o->method);
-    kh_json_u64(out, o->seed);
-    kh_buf_printf(out, ",\"samples\":%d,\"tolerance\":", b->n);
-    kh_buf_printf(out, b->tolerance >= 0 ? "%d" : "null", b->tolerance);
-    kh_buf_printf(out,
-        ",\"queries\":%lld,\"saved\":%lld,\"ess\":%.4g,\"ancestors\":%d,\"stopped\":",
-        b->sim->asked, b->sim->saved, b->out.n ? kh_population_ess(&b->out) : b->n,
-        b->out.n ? kh_population_ancestors(&b->out) : b->n);
-    kh_json_quote(out, b->watch.stopped, strlen(b->watch.stopped));
-    put_list(out, "mean", mean, o->dim);
-    put_list(out, "variance", var, o->dim);
+    size_t dim = (size_t)o->dim;
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "problem", PROBLEMS[o->problem]);
+    kh_json_put_int(&j, "dim", o->dim);
+    kh_json_put_string(&j, "method", o->method);
+    kh_json_put_u64(&j, "seed", o->seed);
+    kh_json_put_int(&j, "samples", b->n);
+    if (b->tolerance >= 0)
+        kh_json_put_int(&j, "tolerance", b->tolerance);
+    else
+        kh_json_put_null(&j, "tolerance");
+    kh_json_put_int(&j, "queries", b->sim->asked);
+    kh_json_put_int(&j, "saved", b->sim->saved);
+    kh_json_put_number(&j, "ess", b->out.n ? kh_population_ess(&b->out) : b->n, 4);
+    kh_json_put_int(&j, "ancestors", b->out.n ? kh_population_ancestors(&b->out) : b->n);
+    kh_json_put_string(&j, "stopped", b->watch.stopped);
+    kh_json_put_numbers(&j, "mean", mean, dim, 9);
+    kh_json_put_numbers(&j, "variance", var, dim, 9);
     if (known) {
-        put_list(out, "exact_mean", known, o->dim);
-        put_list(out, "exact_variance", known + o->dim, o->dim);
+        kh_json_put_numbers(&j, "exact_mean", known, dim, 9);
+        kh_json_put_numbers(&j, "exact_variance", known + dim, dim, 9);
     }
-    kh_buf_text(out, "}\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 static void put_text(

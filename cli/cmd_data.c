@@ -112,21 +112,6 @@ static int open_task(const kh_task **task, const char *name, kh_err *err) {
     return name ? kh_task_open(task, name, err) : 0;
 }
 
-static int print_buf(kh_buf *b, kh_err *err) {
-    int rc = kh_buf_failed(b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fwrite(b->data, 1, b->len, stdout);
-    kh_buf_free(b);
-    return rc;
-}
-
-static void put_string(kh_buf *b, const char *s) {
-    if (s)
-        kh_json_quote(b, s, strlen(s));
-    else
-        kh_buf_text(b, "null");
-}
-
 /* --------------------------------------------------------------------------------------- check */
 
 static const kh_opt check_table[] = {
@@ -145,7 +130,8 @@ typedef struct checker {
     int n_problem; /* found */
     int n_printed;
     long n_row;
-    kh_buf json;
+    kh_buf text;
+    kh_json_out json; /* into text: the list of problems is open */
 } checker;
 
 static void report(checker *c, const char *sentence) {
@@ -154,8 +140,8 @@ static void report(checker *c, const char *sentence) {
         return;
     c->n_printed++;
     if (c->o->json) {
-        kh_buf_text(&c->json, c->n_printed > 1 ? ",\n  " : "\n  ");
-        put_string(&c->json, sentence);
+        kh_json_gap(&c->json, "\n  ");
+        kh_json_put_string(&c->json, NULL, sentence);
     } else
         printf("%s\n", sentence);
 }
@@ -207,19 +193,25 @@ static int check_file(checker *c, const char *path, const kh_task *task, kh_err 
 
 static int run_check(void *opts, int n_args, char **args, kh_err *err) {
     (void)n_args;
-    checker c = { .o = opts, .json = kh_buf_init(KH_BUF_MAX) };
+    checker c = { .o = opts, .text = kh_buf_init(KH_BUF_MAX) };
     const kh_task *task;
     files f = { 0 };
     int rc = open_task(&task, c.o->task, err);
     if (rc == 0)
         rc = list_files(&f, args[0], task, true, err);
-    kh_buf_text(&c.json, "{\"problems\": [");
+    c.json = kh_json_out_init(&c.text, KH_JSON_SPACED);
+    kh_json_open_object(&c.json, NULL);
+    kh_json_open_array(&c.json, "problems");
     for (int i = 0; i < f.n && rc == 0; i++)
         rc = check_file(&c, f.path[i], task, err);
     if (rc == 0 && c.o->json) {
-        kh_buf_printf(&c.json, "],\n \"n_problems\": %d, \"n_files\": %d, \"n_rows\": %ld}\n",
-            c.n_problem, f.n, c.n_row);
-        rc = print_buf(&c.json, err);
+        kh_json_close(&c.json);
+        kh_json_gap(&c.json, "\n ");
+        kh_json_put_int(&c.json, "n_problems", c.n_problem);
+        kh_json_put_int(&c.json, "n_files", f.n);
+        kh_json_put_int(&c.json, "n_rows", c.n_row);
+        kh_json_close(&c.json);
+        rc = cli_print_json(&c.json, stdout, err);
     } else if (rc == 0 && c.n_problem == 0)
         printf(
             "%s: %d file%s, %ld rows, no problems\n", args[0], f.n, f.n == 1 ? "" : "s", c.n_row);
@@ -227,7 +219,7 @@ static int run_check(void *opts, int n_args, char **args, kh_err *err) {
         rc = kh_fail(err, KH_EFORMAT, "%s: %d problem%s in %d file%s%s", args[0], c.n_problem,
             c.n_problem == 1 ? "" : "s", f.n, f.n == 1 ? "" : "s",
             c.n_problem > c.n_printed ? "; --max-problems shows more" : "");
-    kh_buf_free(&c.json);
+    kh_buf_free(&c.text);
     free_files(&f);
     kh_task_close(task);
     return rc;

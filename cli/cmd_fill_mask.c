@@ -46,41 +46,65 @@ typedef struct filler {
     kh_buf spelled, out;
 } filler;
 
+/* The best tokens of mask m; j NULL: as lines. */
+static int put_mask(filler *f, int m, kh_json_out *j, kh_err *err) {
+    int vocab = kh_engine_model(f->engine)->config.vocab,
+        top = f->opts->top < vocab ? f->opts->top : vocab, rc = 0;
+    const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
+    for (int k = 0; k < vocab; k++)
+        if (isnan(logprob[k]))
+            return kh_fail(err, KH_EFORMAT,
+                "%s: its answer is not a number: are its weights too large, or damaged?",
+                f->opts->model);
+    cli_best_tokens(logprob, vocab, f->best, top);
+    for (int i = 0; i < top && rc == 0; i++)
+        rc = cli_put_token(
+            &f->out, j, f->tokenizer, i, f->best[i], (double)logprob[f->best[i]], err);
+    return rc;
+}
+
+static int put_json(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
+    kh_json_out j = kh_json_out_init(&f->out, KH_JSON_COMPACT);
+    int rc = 0;
+    kh_json_open_object(&j, NULL);
+    kh_json_put_text(&j, "text", c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
+    kh_json_open_array(&j, "masks");
+    for (int m = first; m < after && rc == 0; m++) {
+        kh_json_open_object(&j, NULL);
+        kh_json_put_int(&j, "place", f->at[m] - (int)c->start[text]);
+        kh_json_open_array(&j, "tokens");
+        rc = put_mask(f, m, &j, err);
+        kh_json_close(&j);
+        kh_json_close(&j);
+    }
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&f->out, '\n');
+    return rc;
+}
+
+static int put_lines(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
+    int rc = 0;
+    kh_json_quote(&f->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
+    kh_buf_char(&f->out, '\n');
+    for (int m = first; m < after && rc == 0; m++) {
+        if (after - first > 1)
+            kh_buf_printf(&f->out, " mask %d of %d\n", m - first + 1, after - first);
+        rc = put_mask(f, m, NULL, err);
+    }
+    return rc;
+}
+
 /* One text of a chunk, whose masks are `first` to `after` - 1 of the chunk's. */
 static int put_result(filler *f, const cli_chunk *c, int text, int first, int after, kh_err *err) {
-    bool json = f->opts->json;
-    int vocab = kh_engine_model(f->engine)->config.vocab,
-        top = f->opts->top < vocab ? f->opts->top : vocab;
     kh_buf_reset(&f->out);
-    kh_buf_text(&f->out, json ? "{\"text\":" : "");
-    kh_json_quote(&f->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
-    kh_buf_text(&f->out, json ? ",\"masks\":[" : "\n");
-    for (int m = first; m < after; m++) {
-        const float *logprob = f->logprob + (size_t)m * (size_t)vocab;
-        for (int k = 0; k < vocab; k++)
-            if (isnan(logprob[k]))
-                return kh_fail(err, KH_EFORMAT,
-                    "%s: its answer is not a number: are its weights too large, or damaged?",
-                    f->opts->model);
-        cli_best_tokens(logprob, vocab, f->best, top);
-        if (json)
-            kh_buf_printf(&f->out, "%s{\"place\":%d,\"tokens\":[", m > first ? "," : "",
-                f->at[m] - (int)c->start[text]);
-        else if (after - first > 1)
-            kh_buf_printf(&f->out, " mask %d of %d\n", m - first + 1, after - first);
-        for (int i = 0; i < top; i++) {
-            int rc = cli_put_token(
-                &f->out, f->tokenizer, json, i, f->best[i], (double)logprob[f->best[i]], err);
-            if (rc != 0)
-                return rc;
-        }
-        kh_buf_text(&f->out, json ? "]}" : "");
-    }
-    kh_buf_text(&f->out, json ? "]}\n" : "");
-    if (kh_buf_failed(&f->out))
-        return kh_fail_memory(err);
-    fwrite(f->out.data, 1, f->out.len, stdout);
-    return 0;
+    int rc = f->opts->json ? put_json(f, c, text, first, after, err)
+                           : put_lines(f, c, text, first, after, err);
+    if (rc == 0 && kh_buf_failed(&f->out))
+        rc = kh_fail_memory(err);
+    if (rc == 0)
+        fwrite(f->out.data, 1, f->out.len, stdout);
+    return rc;
 }
 
 /* The masks of the ids from `first` on join those of the texts before. */

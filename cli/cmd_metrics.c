@@ -393,125 +393,149 @@ static void print_text(const found *f) {
 
 /* -------------------------------------------------------------------------------- for programs */
 
-static void put_number(kh_buf *b, const char *key, double x) {
-    if (isfinite(x))
-        kh_buf_printf(b, "\"%s\": %.12g", key, x);
-    else
-        kh_buf_printf(b, "\"%s\": null", key);
+enum { DIGITS = 12 };
+
+static void put_number(kh_json_out *j, const char *key, double x) {
+    kh_json_put_number(j, key, x, DIGITS);
 }
 
 /* {"accuracy": 0.9, ...} */
-static void put_metrics(kh_buf *b, const char *key, const kh_metrics *m) {
-    kh_buf_printf(b, ",\n \"%s\": {", key);
-    for (int i = 0; kh_metrics_name(i); i++) {
-        kh_buf_text(b, i ? ", " : "");
-        put_number(b, kh_metrics_name(i), kh_metrics_value(m, i));
-    }
-    kh_buf_char(b, '}');
+static void put_metrics(kh_json_out *j, const char *key, const kh_metrics *m) {
+    kh_json_gap(j, "\n ");
+    kh_json_open_object(j, key);
+    for (int i = 0; kh_metrics_name(i); i++)
+        put_number(j, kh_metrics_name(i), kh_metrics_value(m, i));
+    kh_json_close(j);
 }
 
-static void put_ood(kh_buf *b, const char *key, const kh_ood *o) {
-    kh_buf_printf(b, "%s\"%s\": {", key[0] == 'v' ? "" : ", ", key);
-    for (int i = 0; kh_ood_name(i); i++) {
-        kh_buf_text(b, i ? ", " : "");
-        put_number(b, kh_ood_name(i), kh_ood_value(o, i));
-    }
-    kh_buf_char(b, '}');
+static void put_ood(kh_json_out *j, const char *key, const kh_ood *o) {
+    kh_json_open_object(j, key);
+    for (int i = 0; kh_ood_name(i); i++)
+        put_number(j, kh_ood_name(i), kh_ood_value(o, i));
+    kh_json_close(j);
 }
 
-static void put_outside(kh_buf *b, const found *f) {
-    kh_buf_printf(b, ",\n \"ood\": {\"rows\": %d", f->ood.rows.n);
+static void put_outside(kh_json_out *j, const found *f) {
+    kh_json_gap(j, "\n ");
+    kh_json_open_object(j, "ood");
+    kh_json_put_int(j, "rows", f->ood.rows.n);
     for (int s = 0; s < f->n_score; s++) {
-        kh_buf_printf(b, ",\n  \"%s\": {", kh_score_name((kh_score)s));
-        put_ood(b, "value", &f->outside[s]);
+        kh_json_gap(j, "\n  ");
+        kh_json_open_object(j, kh_score_name((kh_score)s));
+        put_ood(j, "value", &f->outside[s]);
         if (f->o->bootstrap > 0) {
-            put_ood(b, "low", &f->outside_low[s]);
-            put_ood(b, "high", &f->outside_high[s]);
+            put_ood(j, "low", &f->outside_low[s]);
+            put_ood(j, "high", &f->outside_high[s]);
         }
-        kh_buf_char(b, '}');
+        kh_json_close(j);
     }
-    kh_buf_printf(b, ",\n  \"score\": \"%s\", ", kh_score_name(f->foreign));
-    put_number(b, "threshold", f->threshold);
-    kh_buf_printf(b, ", \"kept\": %.12g, \"let_in\": %.12g}", f->kept, f->let_in);
+    kh_json_gap(j, "\n  ");
+    kh_json_put_string(j, "score", kh_score_name(f->foreign));
+    put_number(j, "threshold", f->threshold);
+    put_number(j, "kept", f->kept);
+    put_number(j, "let_in", f->let_in);
+    kh_json_close(j);
 }
 
-static void put_selector(kh_buf *b, const found *f) {
+static void put_selector(kh_json_out *j, const found *f) {
     const kh_selector *s = &f->selector;
-    bool always = isinf(s->threshold) && s->threshold > 0;
-    kh_buf_printf(b,
-        ",\n \"selector\": {\"max_risk\": %.12g, \"delta\": %.12g, \"answers\": \"%s\", ",
-        s->max_risk, s->delta,
-        s->n_accepted == 0 ? "never"
-            : always       ? "always"
-                           : "below threshold");
-    put_number(b, "threshold", s->threshold);
-    kh_buf_printf(b, ", \"rows\": %d, \"accepted\": %d, \"wrong\": %d, \"needed\": %d, ", s->n,
-        s->n_accepted, s->n_wrong, s->n_needed);
-    put_number(b, "risk_bound", s->risk_bound);
-    kh_buf_printf(b,
-        ", \"coverage\": %.12g, \"coverage_low\": %.12g, \"coverage_high\": %.12g,\n  \"here\": "
-        "{\"coverage\": %.12g, ",
-        s->coverage, s->coverage_low, s->coverage_high, f->coverage);
-    put_number(b, "risk", f->risk);
-    kh_buf_text(b, "}}");
+    kh_json_gap(j, "\n ");
+    kh_json_open_object(j, "selector");
+    put_number(j, "max_risk", s->max_risk);
+    put_number(j, "delta", s->delta);
+    kh_json_put_string(j, "answers", kh_selector_answers(s));
+    put_number(j, "threshold", s->threshold);
+    kh_json_put_int(j, "rows", s->n);
+    kh_json_put_int(j, "accepted", s->n_accepted);
+    kh_json_put_int(j, "wrong", s->n_wrong);
+    kh_json_put_int(j, "needed", s->n_needed);
+    put_number(j, "risk_bound", s->risk_bound);
+    put_number(j, "coverage", s->coverage);
+    put_number(j, "coverage_low", s->coverage_low);
+    put_number(j, "coverage_high", s->coverage_high);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "here");
+    put_number(j, "coverage", f->coverage);
+    put_number(j, "risk", f->risk);
+    kh_json_close(j);
+    kh_json_close(j);
 }
 
-static void put_arrays(kh_buf *b, const found *f) {
-    kh_buf_text(b, ",\n \"reliability\": [");
-    for (int i = 0; i < f->o->bins; i++)
-        kh_buf_printf(b,
-            "%s\n  {\"low\": %.12g, \"high\": %.12g, \"rows\": %d, \"confidence\": %.12g, "
-            "\"accuracy\": %.12g}",
-            i ? "," : "", f->bin[i].low, f->bin[i].high, f->bin[i].n, f->bin[i].confidence,
-            f->bin[i].accuracy);
-    kh_buf_char(b, ']');
+static void put_conformal(kh_json_out *j, const found *f) {
+    kh_json_gap(j, "\n ");
+    kh_json_open_object(j, "conformal");
+    put_number(j, "alpha", f->conformal.alpha);
+    kh_json_put_bool(j, "per_class", f->conformal.per_class);
+    put_number(j, "min_alpha", f->conformal.min_alpha);
+    put_number(j, "covered", f->covered);
+    put_number(j, "mean_size", f->set_size);
+    put_number(j, "empty", f->empty);
+    kh_json_close(j);
+}
+
+static void put_arrays(kh_json_out *j, const found *f) {
+    kh_json_gap(j, "\n ");
+    kh_json_open_array(j, "reliability");
+    for (int i = 0; i < f->o->bins; i++) {
+        kh_json_gap(j, "\n  ");
+        kh_json_open_object(j, NULL);
+        put_number(j, "low", f->bin[i].low);
+        put_number(j, "high", f->bin[i].high);
+        kh_json_put_int(j, "rows", f->bin[i].n);
+        put_number(j, "confidence", f->bin[i].confidence);
+        put_number(j, "accuracy", f->bin[i].accuracy);
+        kh_json_close(j);
+    }
+    kh_json_close(j);
     if (!f->o->curve)
         return;
-    kh_buf_text(b, ",\n \"curve\": [");
-    for (int i = 0; i < f->n_point; i++)
-        kh_buf_printf(b, "%s[%.12g, %.12g, %.12g]", i ? ", " : "", f->point[i].u,
-            f->point[i].coverage, f->point[i].risk);
-    kh_buf_char(b, ']');
+    kh_json_gap(j, "\n ");
+    kh_json_open_array(j, "curve");
+    for (int i = 0; i < f->n_point; i++) {
+        double point[] = { f->point[i].u, f->point[i].coverage, f->point[i].risk };
+        kh_json_put_numbers(j, NULL, point, 3, DIGITS);
+    }
+    kh_json_close(j);
+}
+
+static void put_options(kh_json_out *j, const found *f) {
+    kh_buf options = kh_buf_init(1 << 20);
+    kh_opts_json(metrics_table, f->o, &options);
+    j->out->failed |= kh_buf_failed(&options);
+    kh_json_gap(j, "\n ");
+    kh_json_put_json(j, "options", options.data ? options.data : "", options.len);
+    kh_buf_free(&options);
 }
 
 static int print_json(const found *f, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    kh_buf_text(&b, "{\"file\": ");
-    kh_json_quote(&b, f->rows.name, strlen(f->rows.name));
-    kh_buf_printf(&b,
-        ", \"rows\": %d, \"classes\": %d, \"kind\": \"%s\",\n \"options\": ", f->rows.rows.n,
-        f->rows.rows.n_label, kh_evidence_name(f->rows.rows.kind));
-    kh_opts_json(metrics_table, f->o, &b);
-    put_metrics(&b, "metrics", &f->m);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "file", f->rows.name);
+    kh_json_put_int(&j, "rows", f->rows.rows.n);
+    kh_json_put_int(&j, "classes", f->rows.rows.n_label);
+    kh_json_put_string(&j, "kind", kh_evidence_name(f->rows.rows.kind));
+    put_options(&j, f);
+    put_metrics(&j, "metrics", &f->m);
     if (f->o->bootstrap > 0) {
-        put_metrics(&b, "low", &f->low);
-        put_metrics(&b, "high", &f->high);
+        put_metrics(&j, "low", &f->low);
+        put_metrics(&j, "high", &f->high);
     }
-    put_arrays(&b, f);
+    put_arrays(&j, f);
     if (f->o->versus) {
-        put_metrics(&b, "difference", &f->versus.diff);
-        put_metrics(&b, "difference_low", &f->versus.low);
-        put_metrics(&b, "difference_high", &f->versus.high);
-        put_metrics(&b, "difference_p", &f->versus.p);
+        put_metrics(&j, "difference", &f->versus.diff);
+        put_metrics(&j, "difference_low", &f->versus.low);
+        put_metrics(&j, "difference_high", &f->versus.high);
+        put_metrics(&j, "difference_p", &f->versus.p);
     }
     if (f->o->ood)
-        put_outside(&b, f);
+        put_outside(&j, f);
     if (f->o->max_risk > 0)
-        put_selector(&b, f);
+        put_selector(&j, f);
     if (f->o->miss > 0)
-        kh_buf_printf(&b,
-            ",\n \"conformal\": {\"alpha\": %.12g, \"per_class\": %s, \"min_alpha\": %.12g, "
-            "\"covered\": %.12g, "
-            "\"mean_size\": %.12g, "
-            "\"empty\": %.12g}",
-            f->conformal.alpha, f->conformal.per_class ? "true" : "false", f->conformal.min_alpha,
-            f->covered, f->set_size, f->empty);
-    kh_buf_text(&b, "}\n");
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fwrite(b.data, 1, b.len, stdout);
-    kh_buf_free(&b);
-    return rc;
+        put_conformal(&j, f);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 static int run_metrics(void *opts, int n_args, char **args, kh_err *err) {

@@ -283,13 +283,19 @@ static int run_convert(void *opts, int n_args, char **args, kh_err *err) {
         err);
     if (rc != 0)
         return rc;
-    if (o->json)
-        printf(
-            "{\"tensors\":%d,\"bytes_before\":%zu,\"bytes\":%zu}\n", c.tensors, c.before, c.after);
-    else
+    if (!o->json) {
         printf("%s: %d tensors, %.1f MB of weights, %.1f before\n", o->out, c.tensors,
             (double)c.after / 1e6, (double)c.before / 1e6);
-    return 0;
+        return 0;
+    }
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_int(&j, "tensors", c.tensors);
+    kh_json_put_int(&j, "bytes_before", (long long)c.before);
+    kh_json_put_int(&j, "bytes", (long long)c.after);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
 }
 
 const cli_command cmd_model_convert = {

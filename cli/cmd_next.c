@@ -75,18 +75,28 @@ static int put_result(nexter *x, const cli_chunk *c, int text, kh_err *err) {
             return kh_fail(err, KH_EFORMAT,
                 "%s: its answer is not a number: are its weights too large, or damaged?",
                 x->opts->model);
+    const char *bytes = c->bytes.data + c->text[text];
+    size_t n = c->text[text + 1] - c->text[text], first = c->start[text];
     kh_buf_reset(&x->out);
-    kh_buf_text(&x->out, json ? "{\"text\":" : "");
-    kh_json_quote(&x->out, c->bytes.data + c->text[text], c->text[text + 1] - c->text[text]);
-    kh_buf_text(&x->out, json ? ",\"ids\":[" : "\n");
-    for (size_t t = c->start[text]; json && t < c->start[text + 1]; t++)
-        kh_buf_printf(&x->out, "%s%d", t > c->start[text] ? "," : "", c->ids.id[t]);
-    kh_buf_text(&x->out, json ? "],\"next\":[" : "");
+    kh_json_out j = kh_json_out_init(&x->out, KH_JSON_COMPACT);
+    if (json) {
+        kh_json_open_object(&j, NULL);
+        kh_json_put_text(&j, "text", bytes, n);
+        kh_json_put_ints(&j, "ids", c->ids.id + first, c->start[text + 1] - first);
+        kh_json_open_array(&j, "next");
+    } else {
+        kh_json_quote(&x->out, bytes, n);
+        kh_buf_char(&x->out, '\n');
+    }
     cli_best_tokens(logprob, vocab, x->best, top);
     for (int i = 0; i < top && rc == 0; i++)
-        rc = cli_put_token(
-            &x->out, x->tokenizer, json, i, x->best[i], (double)logprob[x->best[i]], err);
-    kh_buf_text(&x->out, json ? "]}\n" : "");
+        rc = cli_put_token(&x->out, json ? &j : NULL, x->tokenizer, i, x->best[i],
+            (double)logprob[x->best[i]], err);
+    if (json) {
+        kh_json_close(&j);
+        kh_json_close(&j);
+        kh_buf_char(&x->out, '\n');
+    }
     if (rc == 0 && kh_buf_failed(&x->out))
         rc = kh_fail_memory(err);
     if (rc == 0)

@@ -45,13 +45,11 @@ static int run_pull(void *opts, int n_args, char **args, kh_err *err) {
         return rc;
     if (o->json) {
         kh_buf line = kh_buf_init(1 << 16);
-        kh_buf_text(&line, "{\"path\":");
-        kh_json_quote(&line, path, strlen(path));
-        kh_buf_text(&line, "}");
-        rc = kh_buf_failed(&line) ? kh_fail_memory(err) : 0;
-        if (rc == 0)
-            puts(line.data);
-        kh_buf_free(&line);
+        kh_json_out j = kh_json_out_init(&line, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "path", path);
+        kh_json_close(&j);
+        rc = cli_print_json(&j, stdout, err);
     } else
         puts(path);
     kh_free(path);

@@ -240,7 +240,11 @@ static void put_answers(const kh_eval *e, kh_buf *out) {
 static int save_eval(const kh_eval *e, const kh_planned *r, const char *dir, kh_err *err) {
     kh_buf results = kh_buf_init(KH_BUF_MAX), answers = kh_buf_init(KH_BUF_MAX),
            options = kh_buf_init(1 << 16);
-    kh_buf_printf(&options, "{\"by\": \"reproduce\", \"rows\": %d}", r->rows);
+    kh_json_out j = kh_json_out_init(&options, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "by", "reproduce");
+    kh_json_put_int(&j, "rows", r->rows);
+    kh_json_close(&j);
     kh_results_json(e, dir, kh_buf_failed(&options) ? "{}" : options.data, &results);
     put_answers(e, &answers);
     int rc = e->decided ? kh_decisions_save(&e->decisions, dir, err) : 0;
@@ -532,6 +536,20 @@ static int forecast_group(job *j, const kh_planned *r, double *rate, double *len
     return 0;
 }
 
+static int print_forecast(const total *sum, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_int(&j, "runs", sum->runs);
+    kh_json_put_int(&j, "queries", sum->queries);
+    kh_json_put_int(&j, "eval_queries", sum->judged);
+    kh_json_put_int(&j, "tokens", sum->tokens);
+    kh_json_put_number(&j, "seconds", sum->seconds, 6);
+    kh_json_put_int(&j, "runs_not_told", sum->unknown);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
+}
+
 static int dry_run(job *j, kh_err *err) {
     static const char *const HEAD[] = { "task", "method", "runs", "queries", "to judge", "tokens",
         "time" };
@@ -550,9 +568,7 @@ static int dry_run(job *j, kh_err *err) {
     if (rc == 0)
         rc = kh_buf_failed(&out) ? kh_fail_memory(err) : 0;
     if (rc == 0 && j->o->json)
-        printf("{\"runs\":%d,\"queries\":%lld,\"eval_queries\":%lld,\"tokens\":%lld,\"seconds\":%."
-               "6g,\"runs_not_told\":%d}\n",
-            sum.runs, sum.queries, sum.judged, sum.tokens, sum.seconds, sum.unknown);
+        rc = print_forecast(&sum, err);
     else if (rc == 0)
         printf("%s\nforecast: %d runs, at most %lld queries to tune and %lld to judge, %lld "
                "tokens, about %s\n",
@@ -599,19 +615,30 @@ static int prepare(job *j, kh_err *err) {
     return rc;
 }
 
-static void print_summary(const job *j) {
+static int print_json(const job *x, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_int(&j, "runs", x->plan.n);
+    kh_json_put_int(&j, "done", x->n_done);
+    kh_json_put_int(&j, "new", x->n_new);
+    kh_json_put_int(&j, "failed", x->n_failed);
+    kh_json_put_int(&j, "left_out", x->plan.n_missing);
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
+}
+
+static int print_summary(const job *j, kh_err *err) {
     int n = j->plan.n;
     if (j->o->json)
-        printf("{\"runs\":%d,\"done\":%d,\"new\":%d,\"failed\":%d,\"left_out\":%d}\n", n, j->n_done,
-            j->n_new, j->n_failed, j->plan.n_missing);
-    else
-        printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and "
-               "reproduction.md\n",
-            n, j->n_done, j->n_new,
-            time_is_up(j) && j->n_done + j->n_failed < n
-                ? "; the time is up, the same command goes on"
-                : "",
-            j->o->out);
+        return print_json(j, err);
+    printf("runs      %d, %d of them done, %d now%s\nsaved     %s/reproduction.html and "
+           "reproduction.md\n",
+        n, j->n_done, j->n_new,
+        time_is_up(j) && j->n_done + j->n_failed < n ? "; the time is up, the same command goes on"
+                                                     : "",
+        j->o->out);
+    return 0;
 }
 
 static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
@@ -632,7 +659,7 @@ static int run_reproduce(void *opts, int n_args, char **args, kh_err *err) {
         else if (rc == 0 || rc == KH_STOPPED)
             rc = write_tables(&j, err);
         if (rc == 0)
-            print_summary(&j);
+            rc = print_summary(&j, err);
         if (rc == 0 && j.n_failed > 0)
             rc = kh_fail(err, KH_EIO, "%d of %d runs failed; %s/reproduction.md says why",
                 j.n_failed, j.plan.n, j.o->out);

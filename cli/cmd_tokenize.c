@@ -49,20 +49,20 @@ static int bad_line(const job *j, const char *expected, kh_err *err) {
 
 static void print_ids(job *j) {
     for (int i = 0; i < j->ids.n; i++)
-        kh_buf_printf(&j->out, "%s%d", i == 0 ? "" : j->opts->json ? "," : " ", j->ids.id[i]);
+        kh_buf_printf(&j->out, "%s%d", i == 0 ? "" : " ", j->ids.id[i]);
 }
 
 static void print_tokens(job *j) {
-    kh_buf_text(&j->out, "{\"ids\":[");
-    print_ids(j);
-    kh_buf_text(&j->out, "],\"tokens\":[");
+    kh_json_out out = kh_json_out_init(&j->out, KH_JSON_COMPACT);
+    kh_json_open_object(&out, NULL);
+    kh_json_put_ints(&out, "ids", j->ids.id, (size_t)j->ids.n);
+    kh_json_open_array(&out, "tokens");
     for (int i = 0; i < j->ids.n; i++) {
         const char *token = kh_tokenizer_token(j->tokenizer, j->ids.id[i]);
-        if (i > 0)
-            kh_buf_char(&j->out, ',');
-        kh_json_quote(&j->out, token ? token : "", token ? strlen(token) : 0);
+        kh_json_put_string(&out, NULL, token ? token : "");
     }
-    kh_buf_text(&j->out, "]}");
+    kh_json_close(&out);
+    kh_json_close(&out);
 }
 
 static int encode_line(job *j, const kh_buf *line, kh_err *err) {

@@ -204,52 +204,57 @@ static void print_tried(const char *tried) {
     kh_buf_free(&text);
 }
 
+static int print_json(const tune *u, const kh_posterior_info *i, const kh_meter *m, kh_err *err) {
+    kh_buf b = kh_buf_init(1 << 20);
+    kh_json_out j = kh_json_out_init(&b, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "method", i->method);
+    kh_json_put_int(&j, "samples", i->samples);
+    kh_json_put_string(&j, "metric", kh_metric_name(i->task->metric));
+    kh_json_put_number(&j, "dev", i->dev, 17);
+    kh_json_put_int(&j, "queries", i->train_queries + i->dev_queries);
+    kh_json_put_int(&j, "train_queries", i->train_queries);
+    kh_json_put_int(&j, "dev_queries", i->dev_queries);
+    kh_json_put_int(&j, "forward", i->forward);
+    kh_json_put_int(&j, "backward", i->backward);
+    kh_json_put_int(&j, "replayed", m->replayed);
+    kh_json_put_int(&j, "tokens", m->tokens);
+    kh_json_put_fixed(&j, "seconds", m->seconds, 3);
+    kh_json_put_string(&j, "stopped", i->stopped);
+    kh_json_put_string(&j, "out", u->o->out);
+    if (u->judged.eval.o) {
+        kh_json_put_number(&j, "test", u->judged.eval.m.accuracy, 17);
+        kh_json_put_int(&j, "test_rows", u->judged.eval.rows.n);
+    }
+    kh_json_close(&j);
+    return cli_print_json(&j, stdout, err);
+}
+
 static int print_summary(const tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     kh_meter m = kh_plm_meter(u->plm);
     kh_posterior_info i = kh_posterior_describe(u->posterior);
     long long queries = i.train_queries + i.dev_queries;
     const char *metric = kh_metric_name(i.task->metric);
-    if (!o->json) {
-        printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
-        printf("dev       %s %.4f\n", metric, i.dev);
-        if (isfinite(i.score))
-            printf("score     %.4f, the mean of -log p, cross-validated\n", i.score);
-        print_tried(u->posterior->tried);
-        printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries,
-            i.dev_queries);
-        if (i.forward > 0)
-            printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
-                i.forward, i.backward);
-        if (o->resume && m.replayed > 0)
-            printf("resumed   %lld of them were answered before\n", m.replayed);
-        if (o->price > 0)
-            printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
-        printf("seconds   %.1f\n", m.seconds);
-        printf("stopped   %s\n", i.stopped);
-        printf("saved     %s\n", o->out);
-        return u->judged.eval.o ? print_judged(u, err) : 0;
-    }
-    kh_buf b = kh_buf_init(1 << 20);
-    kh_buf_printf(&b,
-        "{\"method\":\"%s\",\"samples\":%d,\"metric\":\"%s\",\"dev\":%.17g,\"queries\":%lld,"
-        "\"train_queries\":%lld,\"dev_queries\":"
-        "%lld,\"forward\":%lld,\"backward\":%lld,\"replayed\":%lld,\"tokens\":%lld,\"seconds\":%."
-        "3f,\"stopped\":",
-        i.method, i.samples, metric, i.dev, queries, i.train_queries, i.dev_queries, i.forward,
-        i.backward, m.replayed, m.tokens, m.seconds);
-    kh_json_quote(&b, i.stopped, strlen(i.stopped));
-    kh_buf_text(&b, ",\"out\":");
-    kh_json_quote(&b, o->out, strlen(o->out));
-    if (u->judged.eval.o)
-        kh_buf_printf(&b, ",\"test\":%.17g,\"test_rows\":%d", u->judged.eval.m.accuracy,
-            u->judged.eval.rows.n);
-    kh_buf_text(&b, "}\n");
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fputs(b.data, stdout);
-    kh_buf_free(&b);
-    return rc;
+    if (o->json)
+        return print_json(u, &i, &m, err);
+    printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
+    printf("dev       %s %.4f\n", metric, i.dev);
+    if (isfinite(i.score))
+        printf("score     %.4f, the mean of -log p, cross-validated\n", i.score);
+    print_tried(u->posterior->tried);
+    printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries, i.dev_queries);
+    if (i.forward > 0)
+        printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
+            i.forward, i.backward);
+    if (o->resume && m.replayed > 0)
+        printf("resumed   %lld of them were answered before\n", m.replayed);
+    if (o->price > 0)
+        printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
+    printf("seconds   %.1f\n", m.seconds);
+    printf("stopped   %s\n", i.stopped);
+    printf("saved     %s\n", o->out);
+    return u->judged.eval.o ? print_judged(u, err) : 0;
 }
 
 /* --------------------------------------------------------------------------------- the command */

@@ -151,8 +151,8 @@ void cli_best_tokens(const float *logprob, int vocab, int32_t *best, int top) {
     }
 }
 
-int cli_put_token(kh_buf *out, const kh_tokenizer *tokenizer, bool json, int rank, int32_t id,
-    double logprob, kh_err *err) {
+int cli_put_token(kh_buf *out, kh_json_out *json, const kh_tokenizer *tokenizer, int rank,
+    int32_t id, double logprob, kh_err *err) {
     char *text = NULL;
     size_t n = 0;
     bool named = id < kh_tokenizer_size(tokenizer);
@@ -160,17 +160,17 @@ int cli_put_token(kh_buf *out, const kh_tokenizer *tokenizer, bool json, int ran
     int rc = token ? kh_tokenizer_decode(tokenizer, &id, 1, false, &text, &n, err) : 0;
     if (rc != 0)
         return rc;
-    if (!json) {
+    if (json) {
+        kh_json_open_object(json, NULL);
+        kh_json_put_int(json, "id", id);
+        kh_json_put_number(json, "logprob", logprob, 9);
+        kh_json_put_string(json, "token", token ? token : "");
+        kh_json_put_text(json, "text", text ? text : "", n);
+        kh_json_close(json);
+    } else {
         kh_buf_printf(out, "  %2d  %8.4f  %6d  ", rank + 1, logprob, id);
         kh_json_quote(out, text ? text : "", n);
         kh_buf_char(out, '\n');
-    } else {
-        kh_buf_printf(
-            out, "%s{\"id\":%d,\"logprob\":%.9g,\"token\":", rank ? "," : "", id, logprob);
-        kh_json_quote(out, token ? token : "", token ? strlen(token) : 0);
-        kh_buf_text(out, ",\"text\":");
-        kh_json_quote(out, text ? text : "", n);
-        kh_buf_char(out, '}');
     }
     kh_text_free(text);
     return 0;

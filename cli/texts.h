@@ -58,8 +58,8 @@ int cli_texts_ask(cli_texts *, const cli_asker *, int most, kh_err *err);
 
 /* The `top` largest of log-probabilities, largest first, smaller ids first among equals. */
 void cli_best_tokens(const float *logprob, int vocab, int32_t *best, int top);
-/* One of them, as a line or as a JSON object. */
-int cli_put_token(kh_buf *out, const kh_tokenizer *, bool json, int rank, int32_t id,
+/* One of them, as an object of json, or as a line of out if that is NULL. */
+int cli_put_token(kh_buf *out, kh_json_out *json, const kh_tokenizer *, int rank, int32_t id,
     double logprob, kh_err *err);
 
 #endif

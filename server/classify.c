@@ -108,15 +108,22 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     at = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const texts *t = calls[i]->parsed;
-        kh_reply_text(calls[i], 200, NULL, t->many ? "{\"results\":[" : "");
+        kh_reply_text(calls[i], 200, NULL, "");
+        kh_json_out j = kh_json_out_init(&calls[i]->reply.body, KH_JSON_COMPACT);
+        if (t->many) {
+            kh_json_open_object(&j, NULL);
+            kh_json_open_array(&j, "results");
+        }
         for (int k = 0; k < t->n; k++, at++) {
-            kh_json_out j = kh_json_out_init(&calls[i]->reply.body, KH_JSON_COMPACT);
             kh_prediction a = kh_prediction_of(
                 info.task, &rows[at], &said, (int)at, by->decides ? &by->decisions : NULL, in);
-            kh_buf_text(&calls[i]->reply.body, k ? "," : "");
             kh_prediction_json(&a, &(kh_prediction_view){ 0 }, &j, NULL);
         }
-        kh_buf_text(&calls[i]->reply.body, t->many ? "]}\n" : "\n");
+        if (t->many) {
+            kh_json_close(&j);
+            kh_json_close(&j);
+        }
+        kh_buf_char(&calls[i]->reply.body, '\n');
     }
     if (rc == 0)
         atomic_fetch_add(&s->count.queries, (long long)total * info.samples);

@@ -9,8 +9,11 @@
 #include "server/server_parts.h"
 
 #include "base/alloc.h"
+#include "base/arena.h"
 #include "base/base64.h"
 #include "base/err.h"
+#include "base/json_out.h"
+#include "base/map.h"
 #include "model/engine.h"
 #include "plm/backend.h"
 #include "plm/torch_file.h"
@@ -249,28 +252,37 @@ static int best_token(const completion *c, const float *logprob, int vocab) {
     return best;
 }
 
-static void put_token(kh_server *s, kh_buf *b, const completion *c, int32_t id) {
-    char *text = NULL, name[32];
+/* The token's text, or its id, as `out` bytes; what cannot be spelled is told by its id. */
+static void name_token(kh_server *s, const completion *c, int32_t id, kh_buf *out) {
+    char *text = NULL;
     size_t n = 0;
-    snprintf(name, sizeof name, "token_id:%d", (int)id);
     int rc = c->as_ids
         ? KH_EARG
         : kh_tokenizer_decode(kh_plm_tokenizer(s->what.plm), &id, 1, false, &text, &n, NULL);
+    kh_buf_reset(out);
     if (rc == KH_ENOMEM)
-        b->failed = true;
+        out->failed = true;
     else if (rc != 0)
-        kh_json_quote(b, name, strlen(name));
+        kh_buf_printf(out, "token_id:%d", (int)id);
     else
-        kh_json_quote(b, text, n);
+        kh_buf_bytes(out, text, n);
     kh_text_free(text);
+}
+
+static void put_token(
+    kh_server *s, kh_json_out *j, const char *key, const completion *c, int32_t id) {
+    kh_buf name = kh_buf_init(1 << 16);
+    name_token(s, c, id, &name);
+    kh_json_put_text(j, key, name.data ? name.data : "", name.len);
+    j->out->failed |= kh_buf_failed(&name);
+    kh_buf_free(&name);
 }
 
 static double told(float x) { return isfinite(x) ? (double)x : -9999.0; }
 
-/* {"token": logprob, ...}: the tokens asked for, or the best; the chosen one always. */
-static void put_top(
-    kh_server *s, kh_buf *b, const completion *c, const float *logprob, int chosen) {
-    int32_t id[MOST_IDS + 1];
+/* The tokens asked for, or the best; the chosen one always, first. Returns how many. */
+static int top_tokens(
+    const kh_server *s, const completion *c, const float *logprob, int chosen, int32_t *id) {
     int n = 0;
     id[n++] = chosen;
     for (int i = 0; i < c->n_want; i++) {
@@ -292,47 +304,66 @@ static void put_top(
         if (best >= 0)
             id[n++] = best;
     }
+    return n;
+}
+
+/* {"token": logprob, ...}; of two tokens with one text the later is told by its id. */
+static void put_top(
+    kh_server *s, kh_json_out *j, const completion *c, const float *logprob, int chosen) {
+    int32_t id[MOST_IDS + 1];
+    int n = top_tokens(s, c, logprob, chosen, id);
     completion by_id = { .as_ids = true };
     kh_buf key = kh_buf_init(1 << 16);
-    size_t start = b->len;
-    kh_buf_char(b, '{');
+    kh_map used = { 0 };
+    kh_arena names = { 0 };
+    kh_json_open_object(j, NULL);
     for (int i = 0; i < n; i++) {
-        kh_buf_reset(&key);
-        put_token(s, &key, c, id[i]);
-        kh_buf_char(&key, ':');
-        if (!kh_buf_failed(b) && !kh_buf_failed(&key) &&
-            strstr(b->data + start, key.data)) { /* two tokens with one text */
-            kh_buf_reset(&key);
-            put_token(s, &key, &by_id, id[i]);
-            kh_buf_char(&key, ':');
-        }
-        b->failed |= kh_buf_failed(&key);
-        kh_buf_text(b, i ? "," : "");
-        kh_buf_bytes(b, key.data, key.len);
-        kh_buf_printf(b, "%.9g", told(logprob[id[i]]));
+        int32_t before;
+        name_token(s, c, id[i], &key);
+        if (kh_map_get(&used, key.data ? key.data : "", key.len, &before))
+            name_token(s, &by_id, id[i], &key);
+        char *copy = kh_arena_strndup(&names, key.data ? key.data : "", key.len);
+        j->out->failed |= kh_buf_failed(&key);
+        if (!copy || kh_map_add(&used, copy, key.len, i, NULL) < 0)
+            j->out->failed = true;
+        else
+            kh_json_put_number(j, copy, told(logprob[id[i]]), 9);
     }
-    kh_buf_char(b, '}');
+    kh_json_close(j);
     kh_buf_free(&key);
+    kh_map_free(&used);
+    kh_arena_free(&names);
+}
+
+static void put_logprobs(
+    kh_server *s, kh_json_out *j, const completion *c, const float *logprob, int chosen) {
+    kh_json_open_object(j, "logprobs");
+    kh_json_put_ints(j, "text_offset", (const int[]){ 0 }, 1);
+    kh_json_put_numbers(j, "token_logprobs", (const double[]){ told(logprob[chosen]) }, 1, 9);
+    kh_json_open_array(j, "tokens");
+    put_token(s, j, NULL, c, chosen);
+    kh_json_close(j);
+    kh_json_open_array(j, "top_logprobs");
+    put_top(s, j, c, logprob, chosen);
+    kh_json_close(j);
+    kh_json_close(j);
 }
 
 static void put_choice(
-    kh_server *s, kh_buf *b, const completion *c, int index, const float *logprob) {
+    kh_server *s, kh_json_out *j, const completion *c, int index, const float *logprob) {
     int chosen = best_token(c, logprob, s->limits.vocab);
     completion plain = { .as_ids = false };
-    kh_buf_printf(b, "%s{\"index\":%d,\"text\":", index ? "," : "", index);
-    put_token(s, b, &plain, chosen);
-    kh_buf_text(b, ",\"logprobs\":");
+    kh_json_open_object(j, NULL);
+    kh_json_put_int(j, "index", index);
+    put_token(s, j, "text", &plain, chosen);
     if (c->logprobs < 0)
-        kh_buf_text(b, "null");
-    else {
-        kh_buf_printf(b, "{\"text_offset\":[0],\"token_logprobs\":[%.9g],\"tokens\":[",
-            told(logprob[chosen]));
-        put_token(s, b, c, chosen);
-        kh_buf_text(b, "],\"top_logprobs\":[");
-        put_top(s, b, c, logprob, chosen);
-        kh_buf_text(b, "]}");
-    }
-    kh_buf_text(b, ",\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_logprobs\":null}");
+        kh_json_put_null(j, "logprobs");
+    else
+        put_logprobs(s, j, c, logprob, chosen);
+    kh_json_put_string(j, "finish_reason", "length");
+    kh_json_put_null(j, "stop_reason");
+    kh_json_put_null(j, "prompt_logprobs");
+    kh_json_close(j);
 }
 
 static int ask(kh_server *s, const item *it, float *logprob, kh_err *err) {
@@ -353,19 +384,28 @@ static void run_one(kh_server *s, kh_call *call) {
     kh_err err = { 0 };
     float *logprob = kh_malloc((size_t)s->limits.vocab * sizeof *logprob);
     int rc = logprob ? 0 : kh_fail_memory(&err), tokens = 0;
-    kh_reply_text(call, 200, NULL, "{\"id\":\"cmpl-0\",\"object\":\"text_completion\",\"model\":");
-    kh_buf *b = &call->reply.body;
-    kh_json_quote(b, s->what.name, strlen(s->what.name));
-    kh_buf_printf(b, ",\"created\":%lld,\"choices\":[", (long long)time(NULL));
+    kh_reply_text(call, 200, NULL, "");
+    kh_json_out j = kh_json_out_init(&call->reply.body, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "id", "cmpl-0");
+    kh_json_put_string(&j, "object", "text_completion");
+    kh_json_put_string(&j, "model", s->what.name);
+    kh_json_put_int(&j, "created", (long long)time(NULL));
+    kh_json_open_array(&j, "choices");
     for (int i = 0; i < c->n && rc == 0; i++) {
         rc = ask(s, &c->item[i], logprob, &err);
         if (rc == 0)
-            put_choice(s, b, c, i, logprob);
+            put_choice(s, &j, c, i, logprob);
         tokens += c->item[i].n;
     }
-    kh_buf_printf(b,
-        "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}\n",
-        tokens, c->n, tokens + c->n);
+    kh_json_close(&j);
+    kh_json_open_object(&j, "usage");
+    kh_json_put_int(&j, "prompt_tokens", tokens);
+    kh_json_put_int(&j, "completion_tokens", c->n);
+    kh_json_put_int(&j, "total_tokens", tokens + c->n);
+    kh_json_close(&j);
+    kh_json_close(&j);
+    kh_buf_char(&call->reply.body, '\n');
     atomic_fetch_add(&s->count.queries, c->n);
     if (rc != 0)
         kh_reply_err(call, &err);

@@ -173,10 +173,13 @@ void kh_get_embedding(kh_server *s, kh_call *c) {
     if (rc != 0)
         kh_reply_err(c, &err);
     else {
-        kh_reply_text(c, 200, NULL, "{");
-        kh_buf_printf(&c->reply.body, "\"shape\":[1,%d],", s->limits.hidden);
-        kh_wire_floats_put(&c->reply.body, row, (size_t)s->limits.hidden);
-        kh_buf_text(&c->reply.body, "}\n");
+        kh_reply_text(c, 200, NULL, "");
+        kh_json_out j = kh_json_out_init(&c->reply.body, KH_JSON_COMPACT);
+        kh_json_open_object(&j, NULL);
+        kh_json_put_ints(&j, "shape", (const int[]){ 1, s->limits.hidden }, 2);
+        kh_wire_floats_put(&j, row, (size_t)s->limits.hidden);
+        kh_json_close(&j);
+        kh_buf_char(&c->reply.body, '\n');
     }
     kh_free(row);
 }

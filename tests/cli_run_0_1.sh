@@ -24,14 +24,14 @@ done
 shows() { cd_old "$KEYHOLE" runs smc >"$here/out" 2>"$here/err" && out_has smc && out_has finished; }
 ok "a journal of 0.1 is read" shows
 
-# Runs that 0.1 had begun and was killed in. Of posterior.json all is compared but what is another thing today: the version,
+# Runs that 0.1 had begun and was killed in: --effort paper has the defaults that it had. Of posterior.json all is compared but what is another thing today: the version,
 # paths from the root, and the calibration, which is an option of tune now and no longer of the method (here it is off).
 plain() { sed -E -e 's/"keyhole": "[^"]*"/"keyhole": ""/' -e 's/"path": "[^"]*"/"path": ""/' -e 's/"calibrate":"[a-z]*",//' -e '/^  "calibration": /d' "$1"; }
 resumes() { # resumes METHOD ACCESS OPTION...
     rm -rf "$here/old/here" && mkdir "$here/old/here" || return 1
     for file in run.sqlite run.sqlite-wal; do gzip -dc "$here/old/begun/$1/$file.gz" >"$here/old/here/$file" || return 1; done
     cd_old "$KEYHOLE" tune --method "$1" --access "$2" --model model --data data --task task.json --shots 0 --seed 13 --out here "${@:3}" \
-        --calibrate none --features-model none --resume --json >"$here/out" 2>"$here/err"
+        --effort paper --calibrate none --features-model none --resume --json >"$here/out" 2>"$here/err"
 }
 as_finished() { # as if nobody had killed it
     cmp "$here/old/here/posterior.safetensors" "$here/old/$1/posterior.safetensors" && cmp "$here/old/here/log.txt" "$here/old/$1/log.txt" &&

@@ -1,7 +1,7 @@
 #!/bin/bash
 # check_tree.sh [format] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are
-# unique, no type is defined in two headers, lines have at most 100 columns. With "format": clang-format, Debian's version 14,
-# would change nothing. Prints what is wrong; exits 0 if nothing is.
+# unique, no type is defined in two headers, JSON is written by base/json_out.h, lines have at most 100 columns. With "format":
+# clang-format, Debian's version 14, would change nothing. Prints what is wrong; exits 0 if nothing is.
 cd "$(dirname "$0")/.." || exit 2
 bad=0
 wrong() { echo "$*"; bad=1; }
@@ -49,6 +49,31 @@ types() { # a name that two headers define; "struct x;" and "typedef struct x x;
     for name in $twice; do wrong "$name: is defined in $(grep -lE "(struct|enum|union) +$name *\{" $(echo "$code" | grep '\.h$') | tr '\n' ' ')"; done
 }
 
+# Files with JSON in a string: each for its reason. All other JSON is written by base/json_out.h.
+json_exceptions() {
+    cat <<'END'
+cli/cmd_calibrate.c       help: an example
+cli/cmd_metrics.c         help: an example
+cli/cmd_predict.c         a list without end, written row by row: it is not held in memory
+cli/cmd_serve.c           help: an example
+cli/cmd_tokenize.c        help: an example
+server/describe.c         two answers that never change
+server/server.c           the answer when memory has run out
+src/judge/predictions.c   sentences that show what a line should be
+src/model/safetensors.c   a sentence
+src/plm/decision_service.c  a constant tokenizer file, but for its alphabet
+src/text/postprocess.c    a sentence
+src/text/regex.c          a sentence
+END
+}
+
+json() {
+    local file
+    for file in $(grep -lE '\{\\"|,\\"[A-Za-z_%]+\\":|\\"[a-z_%]+\\": ?(%[^zs]|\{|\[|\\")' $(echo "$code" | grep -E '^(src|cli|server)/.*\.c$')); do
+        json_exceptions | grep -q "^$file " || wrong "$file: writes JSON by hand; base/json_out.h is for that (tools/check_tree.sh lists exceptions)"
+    done
+}
+
 columns() {
     local long
     long=$(echo "$code" | grep -v unicode_data.h | LC_ALL=C.UTF-8 xargs grep -nP '^.{101,}' /dev/null | cut -c1-60)
@@ -69,6 +94,6 @@ if [ "$1" = format ]; then
 elif [ -n "$1" ]; then
     "$1"
 else
-    includes; internals; names; types; columns
+    includes; internals; names; types; json; columns
 fi
 exit $bad

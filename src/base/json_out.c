@@ -170,6 +170,13 @@ void kh_json_put_numbers(kh_json_out *j, const char *key, const double *x, size_
     kh_json_close(j);
 }
 
+void kh_json_put_floats(kh_json_out *j, const char *key, const float *x, size_t n, int digits) {
+    kh_json_open_array(j, key);
+    for (size_t i = 0; i < n; i++)
+        kh_json_put_number(j, NULL, (double)x[i], digits);
+    kh_json_close(j);
+}
+
 void kh_json_put_ints(kh_json_out *j, const char *key, const int *x, size_t n) {
     kh_json_open_array(j, key);
     for (size_t i = 0; i < n; i++)

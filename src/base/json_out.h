@@ -65,6 +65,7 @@ void kh_json_put_hex(kh_json_out *, const char *key, uint64_t);
 void kh_json_put_number(kh_json_out *, const char *key, double, int digits);  /* %.*g */
 void kh_json_put_fixed(kh_json_out *, const char *key, double, int decimals); /* %.*f */
 void kh_json_put_numbers(kh_json_out *, const char *key, const double *, size_t n, int digits);
+void kh_json_put_floats(kh_json_out *, const char *key, const float *, size_t n, int digits);
 void kh_json_put_ints(kh_json_out *, const char *key, const int *, size_t n);
 /* Bytes in base64, as a string. */
 void kh_json_put_base64(kh_json_out *, const char *key, const void *bytes, size_t n);

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -495,17 +496,19 @@ static int read_seen(kh_config *c, const json_t *root, const char *name, kh_err 
     return 0;
 }
 
-static void put_seen(const kh_config *c, kh_buf *out) {
+static const char LINE[] = "\n  "; /* each key of config.json has its own */
+
+static void put_seen(const kh_config *c, kh_json_out *j) {
     if (!*c->seen_tasks)
         return;
-    kh_buf_text(out, "  \"seen_tasks\": [");
+    kh_json_gap(j, LINE);
+    kh_json_open_array(j, "seen_tasks");
     for (const char *at = c->seen_tasks; *at;) {
         const char *end = at + strcspn(at, ",");
-        kh_buf_text(out, at == c->seen_tasks ? "" : ", ");
-        kh_json_quote(out, at, (size_t)(end - at));
+        kh_json_put_text(j, NULL, at, (size_t)(end - at));
         at = end + (*end == ',');
     }
-    kh_buf_text(out, "],\n");
+    kh_json_close(j);
 }
 
 int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
@@ -564,74 +567,120 @@ static const char *act_name(kh_act act) {
     return act_table[i].name;
 }
 
-static void put_modernbert(const kh_config *c, kh_buf *out) {
-    kh_buf_printf(out, "  \"global_rope_theta\": %.17g,\n  \"local_rope_theta\": %.17g,\n",
-        c->rope.theta, c->rope.local_theta);
-    kh_buf_printf(out, "  \"local_attention\": %d,\n  \"global_attn_every_n_layers\": %d,\n",
-        c->window - 1, c->window_every);
-    kh_buf_printf(out, "  \"classifier_activation\": \"%s\",\n", act_name(c->head_act));
-    kh_buf_printf(out, "  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
-        c->bias & KH_BIAS_QKV ? "true" : "false", c->bias & KH_BIAS_MLP ? "true" : "false");
+static void put_int(kh_json_out *j, const char *key, int x) {
+    kh_json_gap(j, LINE);
+    kh_json_put_int(j, key, x);
 }
 
-static void put_rotary(const kh_config *c, kh_buf *out) {
+static void put_real(kh_json_out *j, const char *key, double x) {
+    kh_json_gap(j, LINE);
+    kh_json_put_number(j, key, x, 17);
+}
+
+static void put_flag(kh_json_out *j, const char *key, bool x) {
+    kh_json_gap(j, LINE);
+    kh_json_put_bool(j, key, x);
+}
+
+static void put_word(kh_json_out *j, const char *key, const char *x) {
+    kh_json_gap(j, LINE);
+    kh_json_put_string(j, key, x);
+}
+
+static void put_scaling(kh_json_out *j, const kh_rope *r) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "rope_scaling");
+    kh_json_gap(j, " ");
+    kh_json_put_string(j, "rope_type", r->kind == KH_ROPE_LINEAR ? "linear" : "llama3");
+    kh_json_put_number(j, "factor", r->factor, 17);
+    if (r->kind == KH_ROPE_LLAMA3) {
+        kh_json_put_number(j, "low_freq_factor", r->low, 17);
+        kh_json_put_number(j, "high_freq_factor", r->high, 17);
+        kh_json_put_number(j, "original_max_position_embeddings", r->original, 17);
+    }
+    kh_json_gap(j, " ");
+    kh_json_close(j);
+}
+
+static void put_modernbert(const kh_config *c, kh_json_out *j) {
+    put_real(j, "global_rope_theta", c->rope.theta);
+    put_real(j, "local_rope_theta", c->rope.local_theta);
+    put_int(j, "local_attention", c->window - 1);
+    put_int(j, "global_attn_every_n_layers", c->window_every);
+    put_word(j, "classifier_activation", act_name(c->head_act));
+    put_flag(j, "attention_bias", c->bias & KH_BIAS_QKV);
+    put_flag(j, "mlp_bias", c->bias & KH_BIAS_MLP);
+}
+
+static void put_rotary(const kh_config *c, kh_json_out *j) {
     const kh_rope *r = &c->rope;
     if (c->arch->family == KH_FAMILY_MODERNBERT) {
-        put_modernbert(c, out);
+        put_modernbert(c, j);
         return;
     }
-    kh_buf_printf(out, "  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n",
-        kh_config_kv_heads(c), kh_config_head_width(c));
-    kh_buf_printf(out, "  \"rope_theta\": %.17g,\n", r->theta);
+    put_int(j, "num_key_value_heads", kh_config_kv_heads(c));
+    put_int(j, "head_dim", kh_config_head_width(c));
+    put_real(j, "rope_theta", r->theta);
     if (r->kind != KH_ROPE_PLAIN)
-        kh_buf_printf(out, "  \"rope_scaling\": { \"rope_type\": \"%s\", \"factor\": %.17g",
-            r->kind == KH_ROPE_LINEAR ? "linear" : "llama3", r->factor);
-    if (r->kind == KH_ROPE_LLAMA3)
-        kh_buf_printf(out,
-            ", \"low_freq_factor\": %.17g, \"high_freq_factor\": %.17g, "
-            "\"original_max_position_embeddings\": %.17g",
-            r->low, r->high, r->original);
-    kh_buf_text(out, r->kind != KH_ROPE_PLAIN ? " },\n" : "");
+        put_scaling(j, r);
     if (c->bias & KH_BIAS_QKV)
-        kh_buf_text(out, "  \"attention_bias\": true,\n");
+        put_flag(j, "attention_bias", true);
     if (c->bias & KH_BIAS_MLP)
-        kh_buf_text(out, "  \"mlp_bias\": true,\n");
+        put_flag(j, "mlp_bias", true);
     if (c->window > 0)
-        kh_buf_printf(out, "  \"sliding_window\": %d,\n", c->window);
+        put_int(j, "sliding_window", c->window);
     else if (c->arch->family == KH_FAMILY_GEMMA3 || strcmp(c->arch->type, "mistral") == 0)
-        kh_buf_text(out, "  \"sliding_window\": null,\n"); /* silence would mean a window */
-    if (c->window > 0 && strncmp(c->arch->type, "qwen", 4) == 0)
-        kh_buf_printf(out, "  \"use_sliding_window\": true,\n  \"max_window_layers\": %d,\n",
-            c->window_first);
-    if (c->arch->family == KH_FAMILY_GEMMA3)
-        kh_buf_printf(out,
-            "  \"sliding_window_pattern\": %d,\n  \"rope_local_base_freq\": %.17g,\n  "
-            "\"query_pre_attn_scalar\": %.17g,\n",
-            c->window_every, r->local_theta, c->query_scale);
+        put_word(j, "sliding_window", NULL); /* silence would mean a window */
+    if (c->window > 0 && strncmp(c->arch->type, "qwen", 4) == 0) {
+        put_flag(j, "use_sliding_window", true);
+        put_int(j, "max_window_layers", c->window_first);
+    }
+    if (c->arch->family == KH_FAMILY_GEMMA3) {
+        put_int(j, "sliding_window_pattern", c->window_every);
+        put_real(j, "rope_local_base_freq", r->local_theta);
+        put_real(j, "query_pre_attn_scalar", c->query_scale);
+    }
 }
 
+static void put_class(kh_json_out *j, const char *class) {
+    kh_json_gap(j, LINE);
+    kh_json_open_array(j, "architectures");
+    kh_json_gap(j, "\n    ");
+    kh_json_put_string(j, NULL, class);
+    kh_json_gap(j, LINE);
+    kh_json_close(j);
+}
+
+/* Keys in the order in which Hugging Face's own files have them, one a line. */
 void kh_config_put(const kh_config *c, kh_dtype dtype, kh_buf *out) {
     static const char *const torch_name[] = { "float32", "float32", "float16", "bfloat16" };
     const kh_architecture *a = c->arch;
-    kh_buf_printf(out, "{\n  \"architectures\": [\n    \"%s\"\n  ],\n  \"model_type\": \"%s\",\n",
-        a->class, a->type);
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    put_class(&j, a->class);
+    put_word(&j, "model_type", a->type);
     for (int i = 0; i < N_SIZES; i++)
-        kh_buf_printf(out, "  \"%s\": %d,\n", size_key(&size_table[i], a->family),
+        put_int(&j, size_key(&size_table[i], a->family),
             *(const int *)((const char *)c + size_table[i].offset));
-    kh_buf_printf(out, "  \"%s\": \"%s\",\n", act_key(c), act_name(c->act));
+    put_word(&j, act_key(c), act_name(c->act));
     if (c->embed > 0)
-        kh_buf_printf(out, "  \"embedding_size\": %d,\n", c->embed);
+        put_int(&j, "embedding_size", c->embed);
     if (c->types > 0)
-        kh_buf_printf(out, "  \"type_vocab_size\": %d,\n", c->types);
-    if (a->family != KH_FAMILY_DISTILBERT)
-        kh_buf_printf(out, "  \"%s\": %.15g,\n", eps_key(c), c->eps);
+        put_int(&j, "type_vocab_size", c->types);
+    if (a->family != KH_FAMILY_DISTILBERT) {
+        kh_json_gap(&j, LINE);
+        kh_json_put_number(&j, eps_key(c), c->eps, 15); /* 1e-12, not 9.9999999999999998e-13 */
+    }
     if (a->position == KH_POSITION_ROTARY)
-        put_rotary(c, out);
+        put_rotary(c, &j);
     if (c->pad >= 0)
-        kh_buf_printf(out, "  \"pad_token_id\": %d,\n", c->pad);
-    put_seen(c, out);
-    kh_buf_printf(out, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%s\"\n}\n",
-        c->tied ? "true" : "false", torch_name[dtype <= KH_DTYPE_BF16 ? dtype : KH_DTYPE_ANY]);
+        put_int(&j, "pad_token_id", c->pad);
+    put_seen(c, &j);
+    put_flag(&j, "tie_word_embeddings", c->tied);
+    put_word(&j, "torch_dtype", torch_name[dtype <= KH_DTYPE_BF16 ? dtype : KH_DTYPE_ANY]);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* ---------------------------------------------------------------------- what follows from it */

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 #include "base/size.h"
 #include "model/tensor.h"
@@ -395,19 +396,31 @@ struct kh_safetensors_writer {
     size_t left; /* bytes of arrays still to come */
 };
 
+/* Files keep the white space that version 0.1 gave them: the same weights, the same bytes. */
+static void put_sizes(
+    kh_json_out *j, const char *key, const size_t *x, int n, const char *between) {
+    kh_json_open_array(j, key);
+    for (int i = 0; i < n; i++) {
+        kh_json_gap(j, i > 0 ? between : "");
+        kh_json_put_int(j, NULL, (long long)x[i]);
+    }
+    kh_json_close(j);
+}
+
 static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_err *err) {
-    kh_buf_text(header,
-        "{\"__metadata__\":{\"format\":\"pt\""); /* Hugging Face's loader insists on the format */
+    kh_json_out j = kh_json_out_init(header, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_open_object(&j, "__metadata__");
+    kh_json_put_string(&j, "format", "pt"); /* Hugging Face's loader insists on it */
     for (int i = 0; i < n; i++)
         if (kh_is_blocks(plan[i].dtype)) {
-            kh_buf_printf(header, ",\"" KH_BLOCKS_KEY "\":\"%s\"", kh_dtype_name(plan[i].dtype));
+            kh_json_put_string(&j, KH_BLOCKS_KEY, kh_dtype_name(plan[i].dtype));
             break;
         }
-    kh_buf_char(header, '}');
+    kh_json_close(&j);
     *total = 0;
     for (int i = 0; i < n; i++) {
         kh_array *a = &plan[i];
-        char shape[256];
         size_t bytes = kh_is_blocks(a->dtype) ? 1 : kh_dtype_bytes(a->dtype);
         bool fits = true;
         size_t stored[KH_ARRAY_RANK];
@@ -420,13 +433,13 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
         a->bytes = bytes;
         if (!fits || !kh_add(*total, bytes, total))
             return kh_fail(err, KH_ELIMIT, "tensor \"%s\": too large to write", a->name);
-        kh_shape_text(stored, a->rank, shape, sizeof shape);
-        kh_buf_char(header, ',');
-        kh_json_quote(header, a->name, strlen(a->name));
-        kh_buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-            kh_is_blocks(a->dtype) ? "U8" : kh_dtype_name(a->dtype), shape, a->begin, *total);
+        kh_json_open_object(&j, a->name);
+        kh_json_put_string(&j, "dtype", kh_is_blocks(a->dtype) ? "U8" : kh_dtype_name(a->dtype));
+        put_sizes(&j, "shape", stored, a->rank, " ");
+        put_sizes(&j, "data_offsets", (const size_t[]){ a->begin, *total }, 2, "");
+        kh_json_close(&j);
     }
-    kh_buf_char(header, '}');
+    kh_json_close(&j);
     while (header->len % 8 != 0 &&
         !kh_buf_failed(header)) /* so that arrays start aligned for those who map the file */
         kh_buf_char(header, ' ');

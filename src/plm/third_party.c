@@ -17,12 +17,14 @@
 #include "base/base64.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "base/map.h"
 #include "model/safetensors.h"
 #include "model/tensor.h"
 #include "model/question.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,14 +129,12 @@ typedef struct asking {
     float *logits;
 } asking;
 
-static void put_quoted(kh_buf *b, const char *s) { kh_json_quote(b, s, strlen(s)); }
-
 /* The ids of the label words. */
-static void put_ids(kh_buf *b, const kh_words *w) {
-    kh_buf_char(b, '[');
+static void put_ids(kh_json_out *j, const char *key, const kh_words *w) {
+    kh_json_open_array(j, key);
     for (int i = 0; i < w->n_word; i++)
-        kh_buf_printf(b, "%s%d", i ? "," : "", (int)w->word[i].id[0]);
-    kh_buf_char(b, ']');
+        kh_json_put_int(j, NULL, w->word[i].id[0]);
+    kh_json_close(j);
 }
 
 /* The sequence as rows of word embeddings, the soft ones in their slots: fresh memory, *n rows. */
@@ -159,7 +159,8 @@ static int make_rows(
 }
 
 /* The sequence as text, without slots and special tokens. */
-static int put_text(const outside *o, const kh_question *q, int s, kh_buf *b, kh_err *err) {
+static int put_text(
+    const outside *o, const kh_question *q, int s, const char *key, kh_json_out *j, kh_err *err) {
     const kh_batch *in = q->batch;
     int n = (int)(in->start[s + 1] - in->start[s]), kept = 0;
     int32_t *id = kh_malloc((size_t)n * sizeof *id + 1);
@@ -172,112 +173,141 @@ static int put_text(const outside *o, const kh_question *q, int s, kh_buf *b, kh
             id[kept++] = in->id[in->start[s] + (size_t)t];
     int rc = kh_tokenizer_decode(o->tok, id, kept, true, &text, &length, err);
     if (rc == 0)
-        kh_json_quote(b, text, length);
+        kh_json_put_text(j, key, text, length);
     kh_text_free(text);
     kh_free(id);
     return rc;
 }
 
-static void put_torch(kh_buf *b, const float *x, int rows, int cols) {
+static void put_torch(kh_json_out *j, const char *key, const float *x, int rows, int cols) {
     kh_buf file = kh_buf_init(KH_BUF_MAX);
     kh_torch_put(&file, x, rows, cols);
-    kh_buf_char(b, '"');
     if (kh_buf_failed(&file))
-        b->failed = true;
+        j->out->failed = true;
     else
-        kh_base64_put(b, file.data, file.len);
-    kh_buf_char(b, '"');
+        kh_json_put_base64(j, key, file.data, file.len);
     kh_buf_free(&file);
 }
 
-static int put_completion(const asking *a, int prompt, int s, kh_buf *b, kh_err *err) {
+/* One token, the likeliest: what every request of an OpenAI-like service says of it. */
+static void put_one_token(kh_json_out *j) {
+    kh_json_put_int(j, "max_tokens", 1);
+    kh_json_put_int(j, "temperature", 0);
+    kh_json_put_int(j, "seed", 0);
+}
+
+static int put_completion(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
+    int n_word = a->q->words->n_word;
     float *rows;
     int n, rc = make_rows(o, a->q, prompt, s, &rows, &n, err);
     if (rc == 0) {
-        kh_buf_text(b, "{\"model\":");
-        put_quoted(b, o->model);
-        kh_buf_text(b,
-            ",\"prompt\":null,\"max_tokens\":1,\"temperature\":0,\"seed\":0,\"allowed_token_"
-            "ids\":");
-        put_ids(b, a->q->words);
+        kh_json_open_object(j, NULL);
+        kh_json_put_string(j, "model", o->model);
+        kh_json_put_null(j, "prompt");
+        put_one_token(j);
+        put_ids(j, "allowed_token_ids", a->q->words);
         if (a->logits) {
-            kh_buf_printf(b, ",\"return_tokens_as_token_ids\":true,\"logprobs\":%d",
-                o->by_id && a->q->words->n_word < TOP ? a->q->words->n_word : TOP);
-            if (o->by_id) {
-                kh_buf_text(b, ",\"logprob_token_ids\":");
-                put_ids(b, a->q->words);
-            }
+            kh_json_put_bool(j, "return_tokens_as_token_ids", true);
+            kh_json_put_int(j, "logprobs", o->by_id && n_word < TOP ? n_word : TOP);
         }
-        kh_buf_text(b, ",\"prompt_embeds\":");
-        put_torch(b, rows, n, o->hidden);
-        kh_buf_char(b, '}');
+        if (a->logits && o->by_id)
+            put_ids(j, "logprob_token_ids", a->q->words);
+        put_torch(j, "prompt_embeds", rows, n, o->hidden);
+        kh_json_close(j);
     }
     kh_free(rows);
     return rc;
 }
 
-static int put_chat(const asking *a, int prompt, int s, kh_buf *b, kh_err *err) {
+/* A label and nothing else: pushes everything else away. */
+static void put_bias(kh_json_out *j, const kh_words *w) {
+    kh_json_open_object(j, "logit_bias");
+    for (int i = 0; i < w->n_word; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", (int)w->word[i].id[0]);
+        kh_json_put_int(j, id, 100);
+    }
+    kh_json_close(j);
+}
+
+/* The message of the user: the text, behind the soft prompt if there is one. */
+static int put_content(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
-    const kh_words *w = a->q->words;
     int slots = a->q->batch->n_slot;
-    kh_buf_text(b, "{\"model\":");
-    put_quoted(b, o->model);
-    kh_buf_text(b, ",\"max_tokens\":1,\"temperature\":0,\"seed\":0");
-    if (a->logits)
-        kh_buf_printf(b, ",\"logprobs\":true,\"top_logprobs\":%d", TOP);
-    if (o->flavour == VLLM_CHAT) {
-        kh_buf_text(b, ",\"return_tokens_as_token_ids\":true,\"allowed_token_ids\":");
-        put_ids(b, w);
-    } else if (!a->logits) { /* a label and nothing else: push everything else away */
-        kh_buf_text(b, ",\"logit_bias\":{");
-        for (int i = 0; i < w->n_word; i++)
-            kh_buf_printf(b, "%s\"%d\":100", i ? "," : "", (int)w->word[i].id[0]);
-        kh_buf_char(b, '}');
-    }
-    kh_buf_text(b, ",\"messages\":[{\"role\":\"user\",\"content\":");
-    if (slots > 0) {
-        kh_buf_text(b, "[{\"type\":\"prompt_embeds\",\"data\":");
-        put_torch(
-            b, a->q->prompt + (size_t)prompt * (size_t)slots * (size_t)o->hidden, slots, o->hidden);
-        kh_buf_text(b, "},{\"type\":\"text\",\"text\":");
-    }
-    int rc = put_text(o, a->q, s, b, err);
-    kh_buf_text(b, slots > 0 ? "}]}]}" : "}]}");
+    if (slots == 0)
+        return put_text(o, a->q, s, "content", j, err);
+    kh_json_open_array(j, "content");
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "type", "prompt_embeds");
+    put_torch(j, "data", a->q->prompt + (size_t)prompt * (size_t)slots * (size_t)o->hidden, slots,
+        o->hidden);
+    kh_json_close(j);
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "type", "text");
+    int rc = put_text(o, a->q, s, "text", j, err);
+    kh_json_close(j);
+    kh_json_close(j);
     return rc;
 }
 
-static int put_generate(const asking *a, int prompt, int s, kh_buf *b, kh_err *err) {
+static int put_chat(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "model", o->model);
+    put_one_token(j);
+    if (a->logits) {
+        kh_json_put_bool(j, "logprobs", true);
+        kh_json_put_int(j, "top_logprobs", TOP);
+    }
+    if (o->flavour == VLLM_CHAT) {
+        kh_json_put_bool(j, "return_tokens_as_token_ids", true);
+        put_ids(j, "allowed_token_ids", a->q->words);
+    } else if (!a->logits)
+        put_bias(j, a->q->words);
+    kh_json_open_array(j, "messages");
+    kh_json_open_object(j, NULL);
+    kh_json_put_string(j, "role", "user");
+    int rc = put_content(a, prompt, s, j, err);
+    kh_json_close(j);
+    kh_json_close(j);
+    kh_json_close(j);
+    return rc;
+}
+
+static int put_generate(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
+    const outside *o = a->o;
+    size_t hidden = (size_t)o->hidden;
     float *rows;
     int n, rc = make_rows(o, a->q, prompt, s, &rows, &n, err);
     if (rc == 0) {
-        kh_buf_text(b,
-            "{\"sampling_params\":{\"temperature\":0,\"max_new_tokens\":1},\"return_logprob\":true,"
-            "\"top_logprobs_num\":1,"
-            "\"return_text_in_logprobs\":false,\"token_ids_logprob\":");
-        put_ids(b, a->q->words);
-        kh_buf_text(b, ",\"input_embeds\":[");
-        for (int t = 0; t < n; t++) {
-            kh_buf_text(b, t ? ",[" : "[");
-            for (int i = 0; i < o->hidden; i++)
-                kh_buf_printf(b, "%s%.9g", i ? "," : "",
-                    (double)rows[(size_t)t * (size_t)o->hidden + (size_t)i]);
-            kh_buf_char(b, ']');
-        }
-        kh_buf_text(b, "]}");
+        kh_json_open_object(j, NULL);
+        kh_json_open_object(j, "sampling_params");
+        kh_json_put_int(j, "temperature", 0);
+        kh_json_put_int(j, "max_new_tokens", 1);
+        kh_json_close(j);
+        kh_json_put_bool(j, "return_logprob", true);
+        kh_json_put_int(j, "top_logprobs_num", 1);
+        kh_json_put_bool(j, "return_text_in_logprobs", false);
+        put_ids(j, "token_ids_logprob", a->q->words);
+        kh_json_open_array(j, "input_embeds");
+        for (int t = 0; t < n; t++) /* nine digits name a float exactly */
+            kh_json_put_floats(j, NULL, rows + (size_t)t * hidden, hidden, 9);
+        kh_json_close(j);
+        kh_json_close(j);
     }
     kh_free(rows);
     return rc;
 }
 
 static int make_request(void *user, int i, const char **path, kh_buf *body, kh_err *err) {
-    static int (*const PUT[])(const asking *, int, int, kh_buf *, kh_err *) = { put_completion,
+    static int (*const PUT[])(const asking *, int, int, kh_json_out *, kh_err *) = { put_completion,
         put_chat, put_generate, put_chat };
     const asking *a = user;
     int n_row = a->q->batch->n_row;
+    kh_json_out j = kh_json_out_init(body, KH_JSON_COMPACT);
     *path = PATHS[a->o->flavour];
-    return PUT[a->o->flavour](a, i / n_row, i % n_row, body, err);
+    return PUT[a->o->flavour](a, i / n_row, i % n_row, &j, err);
 }
 
 /* ------------------------------------------------------------------------------------- answers */
@@ -562,25 +592,43 @@ static int find_model(outside *o, const char *given, kh_err *err) {
     return rc;
 }
 
+static void put_probe(const outside *o, bool by_id, int32_t mask, kh_buf *body) {
+    bool plain = o->flavour == VLLM_COMPLETIONS;
+    kh_json_out j = kh_json_out_init(body, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "model", o->model);
+    kh_json_put_int(&j, "max_tokens", 1);
+    kh_json_put_int(&j, "temperature", 0);
+    if (plain)
+        kh_json_put_int(&j, "logprobs", 1);
+    else {
+        kh_json_put_bool(&j, "logprobs", true);
+        kh_json_put_int(&j, "top_logprobs", 1);
+    }
+    if (by_id) {
+        kh_json_put_ints(&j, "logprob_token_ids", (const int[]){ 3 }, 1); /* any token would do */
+        kh_json_put_bool(&j, "return_tokens_as_token_ids", true);
+    }
+    if (plain)
+        kh_json_put_string(&j, "prompt", mask >= 0 ? kh_tokenizer_token(o->tok, mask) : "Hello");
+    else {
+        kh_json_open_array(&j, "messages");
+        kh_json_open_object(&j, NULL);
+        kh_json_put_string(&j, "role", "user");
+        kh_json_put_string(&j, "content", "Hello");
+        kh_json_close(&j);
+        kh_json_close(&j);
+    }
+    kh_json_close(&j);
+}
+
 /* One token asked for, so that what a service accepts but does not do is known before the first
  * query. */
 static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     kh_buf body = kh_buf_init(1 << 16), text;
     json_t *root = NULL;
     int32_t mask = kh_tokenizer_special(o->tok, KH_TOKEN_MASK);
-    kh_buf_text(&body, "{\"model\":");
-    put_quoted(&body, o->model);
-    kh_buf_printf(&body, ",\"max_tokens\":1,\"temperature\":0,%s",
-        o->flavour == VLLM_COMPLETIONS ? "\"logprobs\":1,"
-                                       : "\"logprobs\":true,\"top_logprobs\":1,");
-    if (by_id)
-        kh_buf_text(&body, "\"logprob_token_ids\":[3],\"return_tokens_as_token_ids\":true,");
-    kh_buf_text(&body,
-        o->flavour == VLLM_COMPLETIONS ? "\"prompt\":"
-                                       : "\"messages\":[{\"role\":\"user\",\"content\":");
-    put_quoted(&body,
-        o->flavour == VLLM_COMPLETIONS && mask >= 0 ? kh_tokenizer_token(o->tok, mask) : "Hello");
-    kh_buf_text(&body, o->flavour == VLLM_COMPLETIONS ? "}" : "}]}");
+    put_probe(o, by_id, mask, &body);
     int rc = kh_buf_failed(&body) ? kh_fail_memory(err) : 0;
     text = kh_buf_init(0);
     if (rc == 0)

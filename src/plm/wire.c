@@ -19,10 +19,9 @@
 
 /* -------------------------------------------------------------------------------------- floats */
 
-void kh_wire_floats_put(kh_buf *out, const float *x, size_t n) {
-    kh_buf_text(out, "\"dtype\":\"f32\",\"data\":\"");
-    kh_base64_put(out, x, n * sizeof *x);
-    kh_buf_char(out, '"');
+void kh_wire_floats_put(kh_json_out *j, const float *x, size_t n) {
+    kh_json_put_string(j, "dtype", "f32");
+    kh_json_put_base64(j, "data", x, n * sizeof *x);
 }
 
 static int read_shape(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
@@ -95,51 +94,52 @@ int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, 
 
 /* --------------------------------------------------------------------------- writing questions */
 
-static void put_ints(kh_buf *out, const int *x, int n) {
-    kh_buf_char(out, '[');
-    for (int i = 0; i < n; i++)
-        kh_buf_printf(out, "%s%d", i ? "," : "", x[i]);
-    kh_buf_char(out, ']');
-}
-
-static void put_words(kh_buf *out, const kh_words *w) {
-    kh_buf_text(out, ",\"masks\":");
-    put_ints(out, w->n_mask, w->n_variant);
-    kh_buf_text(out, ",\"labels\":[");
+/* "labels": for each label the list of its words, each a list of ids. */
+static void put_words(kh_json_out *j, const kh_words *w) {
+    kh_json_put_ints(j, "masks", w->n_mask, (size_t)w->n_variant);
+    kh_json_open_array(j, "labels");
     for (int i = 0; i < w->n_word; i++) {
         bool first = i == 0 || w->word[i - 1].label != w->word[i].label;
-        kh_buf_text(out, first && i ? "],[" : first ? "[" : ",");
-        put_ints(out, w->word[i].id, w->word[i].n_id);
+        if (first && i > 0)
+            kh_json_close(j);
+        if (first)
+            kh_json_open_array(j, NULL);
+        kh_json_put_ints(j, NULL, w->word[i].id, (size_t)w->word[i].n_id);
     }
-    kh_buf_text(out, "]]");
+    kh_json_close(j);
+    kh_json_close(j);
+}
+
+static void put_prompts(kh_json_out *j, const kh_question *q, int hidden) {
+    const kh_batch *b = q->batch;
+    const int shape[] = { q->n_prompt, b->n_slot, hidden };
+    kh_json_put_ints(j, "slot", b->slot, (size_t)b->n_seq);
+    kh_json_put_string(j, "inject", kh_inject_name(q->inject));
+    kh_json_open_object(j, "prompts");
+    kh_json_put_ints(j, "shape", shape, 3);
+    kh_wire_floats_put(j, q->prompt, (size_t)q->n_prompt * (size_t)b->n_slot * (size_t)hidden);
+    kh_json_close(j);
 }
 
 void kh_wire_question_put(kh_buf *out, const kh_question *q, int hidden, kh_answer_kind want) {
     const kh_batch *b = q->batch;
-    kh_buf_printf(out, "{\"want\":\"%s\",\"encoding\":\"base64\"", kh_answer_kind_name(want));
-    kh_buf_text(out, ",\"ids\":[");
-    for (int s = 0; s < b->n_seq; s++) {
-        kh_buf_text(out, s ? "," : "");
-        put_ints(out, b->id + b->start[s], (int)(b->start[s + 1] - b->start[s]));
-    }
-    kh_buf_char(out, ']');
-    if (q->words->next)
-        kh_buf_printf(out, ",\"next\":true,\"mean\":%s", q->words->mean ? "true" : "false");
-    else {
-        kh_buf_text(out, ",\"mask\":");
-        put_ints(out, b->mask, b->n_seq);
-    }
-    put_words(out, q->words);
-    if (b->n_slot > 0) {
-        kh_buf_text(out, ",\"slot\":");
-        put_ints(out, b->slot, b->n_seq);
-        kh_buf_printf(out, ",\"inject\":\"%s\",\"prompts\":{\"shape\":[%d,%d,%d],",
-            kh_inject_name(q->inject), q->n_prompt, b->n_slot, hidden);
-        kh_wire_floats_put(
-            out, q->prompt, (size_t)q->n_prompt * (size_t)b->n_slot * (size_t)hidden);
-        kh_buf_char(out, '}');
-    }
-    kh_buf_char(out, '}');
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "want", kh_answer_kind_name(want));
+    kh_json_put_string(&j, "encoding", "base64");
+    kh_json_open_array(&j, "ids");
+    for (int s = 0; s < b->n_seq; s++)
+        kh_json_put_ints(&j, NULL, b->id + b->start[s], (size_t)(b->start[s + 1] - b->start[s]));
+    kh_json_close(&j);
+    if (q->words->next) {
+        kh_json_put_bool(&j, "next", true);
+        kh_json_put_bool(&j, "mean", q->words->mean);
+    } else
+        kh_json_put_ints(&j, "mask", b->mask, (size_t)b->n_seq);
+    put_words(&j, q->words);
+    if (b->n_slot > 0)
+        put_prompts(&j, q, hidden);
+    kh_json_close(&j);
 }
 
 /* --------------------------------------------------------------------------- reading questions */
@@ -501,61 +501,56 @@ void kh_wire_question_free(kh_wire_question *q) {
 
 /* ------------------------------------------------------------------------------------- answers */
 
-static void put_nested(kh_buf *out, const float *x, int n_prompt, int n_row, int n_label) {
-    kh_buf_text(out, "\"logprobs\":[");
+enum { DIGITS = 9 }; /* name a float exactly */
+
+static void put_nested(kh_json_out *j, const float *x, int n_prompt, int n_row, int n_label) {
+    kh_json_open_array(j, "logprobs");
     for (int p = 0; p < n_prompt; p++) {
-        kh_buf_text(out, p ? ",[" : "[");
+        kh_json_open_array(j, NULL);
         for (int i = 0; i < n_row; i++) {
-            kh_buf_text(out, i ? ",[" : "[");
-            for (int k = 0; k < n_label;
-                 k++) /* nine digits name a float exactly; JSON has no infinity */
-                kh_buf_printf(out, "%s%.9g", k ? "," : "", isinf(*x) ? -9999.0 : (double)*x), x++;
-            kh_buf_char(out, ']');
+            kh_json_open_array(j, NULL);
+            for (int k = 0; k < n_label; k++, x++) /* JSON has no infinity */
+                kh_json_put_number(j, NULL, isinf(*x) ? -9999.0 : (double)*x, DIGITS);
+            kh_json_close(j);
         }
-        kh_buf_char(out, ']');
+        kh_json_close(j);
     }
-    kh_buf_char(out, ']');
+    kh_json_close(j);
 }
 
-static void put_energy(kh_buf *out, const kh_wire_answer *a) {
-    const float *x = a->energy;
+static void put_energy(kh_json_out *j, const kh_wire_answer *a) {
+    size_t n_row = (size_t)a->n_row;
     if (a->base64) {
-        kh_buf_printf(out, ",\"energy\":{\"shape\":[%d,%d],", a->n_prompt, a->n_row);
-        kh_wire_floats_put(out, x, (size_t)a->n_prompt * (size_t)a->n_row);
-        kh_buf_char(out, '}');
+        kh_json_open_object(j, "energy");
+        kh_json_put_ints(j, "shape", (const int[]){ a->n_prompt, a->n_row }, 2);
+        kh_wire_floats_put(j, a->energy, (size_t)a->n_prompt * n_row);
+        kh_json_close(j);
         return;
     }
-    kh_buf_text(out, ",\"energy\":[");
+    kh_json_open_array(j, "energy");
     for (int p = 0; p < a->n_prompt; p++)
-        for (int i = 0; i < a->n_row; i++)
-            kh_buf_printf(out, "%s%s%.9g%s",
-                i       ? ","
-                    : p ? ","
-                        : "",
-                i ? "" : "[", (double)*x++, i + 1 == a->n_row ? "]" : "");
-    kh_buf_char(out, ']');
+        kh_json_put_floats(j, NULL, a->energy + (size_t)p * n_row, n_row, DIGITS);
+    kh_json_close(j);
 }
 
 void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
-    kh_buf_text(out, "{\"model\":");
-    kh_json_quote(out, a->model, strlen(a->model));
-    kh_answer_kind want = kh_answer_kind_of(a->label, a->energy);
-    kh_buf_printf(
-        out, ",\"want\":\"%s\",\"shape\":[%d,%d", kh_answer_kind_name(want), a->n_prompt, a->n_row);
-    if (a->label) {
-        kh_buf_text(out, "],\"labels\":");
-        put_ints(out, a->label, a->n_prompt * a->n_row);
-    } else {
-        kh_buf_printf(out, ",%d],", a->n_label);
-        if (a->base64)
-            kh_wire_floats_put(
-                out, a->logprob, (size_t)a->n_prompt * (size_t)a->n_row * (size_t)a->n_label);
-        else
-            put_nested(out, a->logprob, a->n_prompt, a->n_row, a->n_label);
-        if (a->energy)
-            put_energy(out, a);
-    }
-    kh_buf_text(out, "}\n");
+    kh_json_out j = kh_json_out_init(out, KH_JSON_COMPACT);
+    const int shape[] = { a->n_prompt, a->n_row, a->n_label };
+    size_t pairs = (size_t)a->n_prompt * (size_t)a->n_row;
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "model", a->model);
+    kh_json_put_string(&j, "want", kh_answer_kind_name(kh_answer_kind_of(a->label, a->energy)));
+    kh_json_put_ints(&j, "shape", shape, a->label ? 2 : 3);
+    if (a->label)
+        kh_json_put_ints(&j, "labels", a->label, pairs);
+    else if (a->base64)
+        kh_wire_floats_put(&j, a->logprob, pairs * (size_t)a->n_label);
+    else
+        put_nested(&j, a->logprob, a->n_prompt, a->n_row, a->n_label);
+    if (a->energy && !a->label)
+        put_energy(&j, a);
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {

@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "plm/answer_kind.h"
 
 /* ----------------------------------------------------------------------------------- questions */
@@ -86,6 +87,7 @@ int kh_wire_answer_parse(
  * at least 1. */
 int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
     float **out, kh_err *err);
-void kh_wire_floats_put(kh_buf *out, const float *x, size_t n); /* "dtype":"f32","data":"..." */
+/* The members "dtype" and "data" of an object that is open. */
+void kh_wire_floats_put(kh_json_out *, const float *x, size_t n);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/json_out.h"
 #include "data/task.h"
 #include "judge/calibrate.h"
 #include "posterior/text_json.h"
@@ -35,17 +36,8 @@ enum {
 
 /* ------------------------------------------------------------------------------------- writing */
 
-static void put_string(kh_buf *out, const char *s) {
-    if (s)
-        kh_json_quote(out, s, strlen(s));
-    else
-        kh_buf_text(out, "null");
-}
-
-static void put_pair(kh_buf *out, const char *key, const char *value) {
-    kh_buf_printf(out, "\"%s\": ", key);
-    put_string(out, value);
-}
+static const char LINE[] = "\n  ", WITHIN[] = "\n    "; /* white space before parts, and in them */
+enum { DIGITS = 17 };                                   /* a double comes back as it was */
 
 static bool one_projection(const kh_posterior *p) {
     for (int i = 1; i < p->n; i++)
@@ -54,75 +46,105 @@ static bool one_projection(const kh_posterior *p) {
     return p->n > 0;
 }
 
-static void put_space(kh_buf *out, const kh_posterior *p) {
+static void put_projection(kh_json_out *j, const kh_posterior *p) {
     const kh_space *s = &p->space;
-    kh_buf_printf(out,
-        "  \"prompt\": {\"inject\": \"%s\",%s \"slots\": %d, \"hidden\": %d, \"dim\": %d,\n    "
-        "\"p0\": [",
-        kh_inject_name(s->inject),
-        s->placement == KH_SLOTS_AFTER ? " \"placement\": \"after-text\"," : "", s->slots,
-        s->hidden, s->dim);
+    kh_json_gap(j, WITHIN);
+    kh_json_open_object(j, "projection");
+    kh_json_put_string(j, "entries", kh_projection_name(s->projection));
+    kh_json_put_number(j, "mean", s->mean, DIGITS);
+    kh_json_put_number(j, "std", s->std, DIGITS);
+    kh_json_put_string(j, "generator", KH_PROJECTION_GENERATOR);
+    kh_json_open_array(j, "seeds"); /* one for all samples, or one for each */
+    kh_json_tight(j);
+    for (int i = 0; i < (one_projection(p) ? 1 : p->n); i++)
+        kh_json_put_u64(j, NULL, p->projection[i]);
+    kh_json_close(j);
+    kh_json_close(j);
+}
+
+static void put_space(kh_json_out *j, const kh_posterior *p) {
+    const kh_space *s = &p->space;
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "prompt");
+    kh_json_put_string(j, "inject", kh_inject_name(s->inject));
+    if (s->placement == KH_SLOTS_AFTER)
+        kh_json_put_string(j, "placement", "after-text");
+    kh_json_put_int(j, "slots", s->slots);
+    kh_json_put_int(j, "hidden", s->hidden);
+    kh_json_put_int(j, "dim", s->dim);
+    kh_json_gap(j, WITHIN);
+    kh_json_open_array(j, "p0");
+    kh_json_tight(j);
     for (int i = 0; i < s->slots; i++)
-        kh_buf_printf(out, "%s%d", i ? "," : "", (int)s->slot_id[i]);
-    kh_buf_printf(out,
-        "],\n    \"projection\": {\"entries\": \"%s\", \"mean\": %.17g, \"std\": %.17g, "
-        "\"generator\": \"" KH_PROJECTION_GENERATOR "\", \"seeds\": [",
-        kh_projection_name(s->projection), s->mean, s->std);
-    int n = one_projection(p) ? 1 : p->n; /* one seed for all samples, or one for each */
-    for (int i = 0; i < n; i++) {
-        kh_buf_text(out, i ? "," : "");
-        kh_json_u64(out, p->projection[i]);
-    }
-    kh_buf_text(out, "]}},\n");
+        kh_json_put_int(j, NULL, s->slot_id[i]);
+    kh_json_close(j);
+    put_projection(j, p);
+    kh_json_close(j);
 }
 
-static void put_demos(kh_buf *out, const kh_demos *d) {
-    kh_buf_text(out, "  \"demonstrations\": {\"rows\": [");
-    for (int i = 0; i < d->n; i++) {
-        kh_buf_text(out, i ? ",\n    {\"text\": " : "\n    {\"text\": ");
-        kh_json_quote(out, d->row[i].a, d->row[i].n_a);
-        if (d->row[i].b) {
-            kh_buf_text(out, ", \"text_b\": ");
-            kh_json_quote(out, d->row[i].b, d->row[i].n_b);
-        }
-        kh_buf_printf(out, ", \"label\": %d}", d->row[i].label);
-    }
-    kh_buf_text(out, "],\n    \"orders\": [");
+static void put_orders(kh_json_out *j, const kh_demos *d) {
+    kh_json_gap(j, WITHIN);
+    kh_json_open_array(j, "orders");
     for (int o = 0; o < d->n_order; o++) {
-        kh_buf_text(out, o ? ",\n      [" : "\n      [");
+        kh_json_gap(j, "\n      ");
+        kh_json_open_array(j, NULL);
+        kh_json_tight(j);
         for (int i = 0; i < d->n_shown; i++)
-            kh_buf_printf(
-                out, "%s%d", i ? "," : "", d->order[(size_t)o * (size_t)d->n_shown + (size_t)i]);
-        kh_buf_char(out, ']');
+            kh_json_put_int(j, NULL, d->order[(size_t)o * (size_t)d->n_shown + (size_t)i]);
+        kh_json_close(j);
     }
-    kh_buf_text(out, "]},\n");
+    kh_json_close(j);
 }
 
-static void put_graft(kh_buf *out, const kh_adapter *g) {
-    kh_buf_printf(out, "  \"graft\": {\"kind\": \"%s\", \"hidden\": %d, ", kh_adapter_name(g->kind),
-        g->hidden);
-    if (g->kind == KH_ADAPTER_PREFIX)
-        kh_buf_printf(out, "\"layers\": %d, \"slots\": %d},\n", g->layers, g->slots);
-    else if (g->kind == KH_ADAPTER_LINEAR)
-        kh_buf_printf(
-            out, "\"states\": \"%s\", \"labels\": %d},\n", kh_pool_name(g->pool), g->labels);
-    else
-        kh_buf_printf(out, "\"states\": \"%s\", \"inner\": %d, \"labels\": %d},\n",
-            kh_pool_name(g->pool), g->inner, g->labels);
+static void put_demos(kh_json_out *j, const kh_demos *d) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "demonstrations");
+    kh_json_open_array(j, "rows");
+    for (int i = 0; i < d->n; i++) {
+        kh_json_gap(j, WITHIN);
+        kh_json_open_object(j, NULL);
+        kh_json_put_text(j, "text", d->row[i].a, d->row[i].n_a);
+        if (d->row[i].b)
+            kh_json_put_text(j, "text_b", d->row[i].b, d->row[i].n_b);
+        kh_json_put_int(j, "label", d->row[i].label);
+        kh_json_close(j);
+    }
+    kh_json_close(j);
+    put_orders(j, d);
+    kh_json_close(j);
 }
 
-static void put_label_prior(kh_buf *out, const kh_posterior *p) {
-    kh_buf_printf(out, "  \"label_prior\": {\"method\": \"%s\", \"rows\": %d, \"log\": [",
-        kh_label_prior_name(p->label_prior), p->prior_rows);
-    int n_label = p->task->n_label;
+/* The key is the word of version 0.1 for an adapter. */
+static void put_adapter(kh_json_out *j, const kh_adapter *g) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "graft");
+    kh_json_put_string(j, "kind", kh_adapter_name(g->kind));
+    kh_json_put_int(j, "hidden", g->hidden);
+    if (g->kind == KH_ADAPTER_PREFIX) {
+        kh_json_put_int(j, "layers", g->layers);
+        kh_json_put_int(j, "slots", g->slots);
+    } else {
+        kh_json_put_string(j, "states", kh_pool_name(g->pool));
+        if (g->kind != KH_ADAPTER_LINEAR)
+            kh_json_put_int(j, "inner", g->inner);
+        kh_json_put_int(j, "labels", g->labels);
+    }
+    kh_json_close(j);
+}
+
+static void put_label_prior(kh_json_out *j, const kh_posterior *p) {
+    size_t n_label = (size_t)p->task->n_label;
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "label_prior");
+    kh_json_put_string(j, "method", kh_label_prior_name(p->label_prior));
+    kh_json_put_int(j, "rows", p->prior_rows);
+    kh_json_open_array(j, "log");
     for (int s = 0; s < p->n; s++) {
-        kh_buf_text(out, s ? ",\n    [" : "\n    [");
-        for (int k = 0; k < n_label; k++)
-            kh_buf_printf(out, "%s%.17g", k ? ", " : "",
-                p->log_prior[(size_t)s * (size_t)n_label + (size_t)k]);
-        kh_buf_char(out, ']');
+        kh_json_gap(j, WITHIN);
+        kh_json_put_numbers(j, NULL, p->log_prior + (size_t)s * n_label, n_label, DIGITS);
     }
-    kh_buf_text(out, "]},\n");
+    kh_json_close(j);
+    kh_json_close(j);
 }
 
 /* The first format that knows all parts. */
@@ -134,93 +156,148 @@ static int format_of(const kh_posterior *p) {
     return later ? LATER_FORMAT : PLAIN_FORMAT;
 }
 
-static void put_list(kh_buf *out, const char *key, const double *x, int n) {
-    kh_buf_printf(out, ",\n    \"%s\": [", key);
-    for (int k = 0; k < n; k++)
-        kh_buf_printf(out, "%s%.17g", k ? ", " : "", x[k]);
-    kh_buf_char(out, ']');
-}
-
-static void put_calibration(kh_buf *out, const kh_calibrator *c) {
-    kh_buf_printf(out, "  \"calibration\": {\"method\": \"%s\", ", kh_calibration_name(c->method));
-    if (c->method == KH_CALIBRATE_VOTES)
-        kh_buf_printf(out, "\"alpha\": %.17g, \"temperature\": %.17g, ", c->alpha, c->temperature);
-    else
-        kh_buf_printf(out, "\"strength\": %.17g, ", c->strength);
-    kh_buf_printf(out, "\"rows\": %d", c->n);
+static void put_calibration(kh_json_out *j, const kh_calibrator *c) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "calibration");
+    kh_json_put_string(j, "method", kh_calibration_name(c->method));
+    if (c->method == KH_CALIBRATE_VOTES) {
+        kh_json_put_number(j, "alpha", c->alpha, DIGITS);
+        kh_json_put_number(j, "temperature", c->temperature, DIGITS);
+    } else
+        kh_json_put_number(j, "strength", c->strength, DIGITS);
+    kh_json_put_int(j, "rows", c->n);
     if (c->method == KH_CALIBRATE_AFFINE) {
-        put_list(out, "weight", c->weight, c->n_label);
-        put_list(out, "bias", c->bias, c->n_label);
+        kh_json_gap(j, WITHIN);
+        kh_json_put_numbers(j, "weight", c->weight, (size_t)c->n_label, DIGITS);
+        kh_json_gap(j, WITHIN);
+        kh_json_put_numbers(j, "bias", c->bias, (size_t)c->n_label, DIGITS);
     }
-    kh_buf_text(out, "},\n");
+    kh_json_close(j);
 }
 
-static void put_classes(kh_buf *out, const kh_posterior *p) {
-    kh_buf_printf(out, "  \"classes\": {\"labels\": %d", p->task->n_label);
+/* How often each class was seen in tuning, and how often it will be. */
+static void put_classes(kh_json_out *j, const kh_posterior *p) {
+    size_t n = (size_t)p->task->n_label;
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "classes");
+    kh_json_put_int(j, "labels", p->task->n_label);
+    kh_json_gap(j, WITHIN);
     if (p->class_share)
-        put_list(out, "share", p->class_share, p->task->n_label);
+        kh_json_put_numbers(j, "share", p->class_share, n, DIGITS);
+    kh_json_gap(j, p->class_prior ? WITHIN : "");
     if (p->class_prior)
-        put_list(out, "prior", p->class_prior, p->task->n_label);
-    kh_buf_text(out, "},\n");
+        kh_json_put_numbers(j, "prior", p->class_prior, n, DIGITS);
+    kh_json_close(j);
+}
+
+/* What later texts are compared with. */
+static void put_features(kh_json_out *j, const kh_posterior *p) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "features");
+    kh_json_put_string(j, "model", p->features_model);
+    kh_json_put_hex(j, "fingerprint", p->features_fingerprint);
+    kh_json_put_int(j, "rows", p->n_features);
+    kh_json_put_int(j, "size", p->features_size);
+    kh_json_close(j);
+}
+
+/* The model and the rows that it belongs to. */
+static void put_origin(kh_json_out *j, const kh_posterior *p) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "model");
+    kh_json_put_string(j, "path", p->model);
+    kh_json_put_hex(j, "fingerprint", p->fingerprint);
+    kh_json_put_hex(j, "tokenizer", p->tokenizer);
+    kh_json_put_string(j, "backend", p->backend);
+    kh_json_put_string(j, "precision", p->precision);
+    kh_json_put_string(j, "kernels", p->kernels);
+    kh_json_close(j);
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "data");
+    kh_json_put_string(j, "path", p->data);
+    kh_json_put_int(j, "shots", p->shots);
+    kh_json_put_int(j, "train_rows", p->train_rows);
+    kh_json_put_int(j, "dev_rows", p->dev_rows);
+    kh_json_close(j);
+}
+
+/* What it cost and what it is worth. */
+static void put_books(kh_json_out *j, const kh_posterior *p) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "queries");
+    kh_json_put_int(j, "train", p->train_queries);
+    kh_json_put_int(j, "dev", p->dev_queries);
+    kh_json_close(j);
+    if (p->forward > 0) {
+        kh_json_open_object(j, "passes");
+        kh_json_put_int(j, "forward", p->forward);
+        kh_json_put_int(j, "backward", p->backward);
+        kh_json_close(j);
+    }
+    kh_json_put_number(j, "dev", p->dev, DIGITS);
+    if (isfinite(p->score)) {
+        kh_json_open_object(j, "score");
+        kh_json_put_number(j, "nll", p->score, DIGITS);
+        kh_json_put_int(j, "rows", p->score_rows);
+        kh_json_close(j);
+    }
+    kh_json_put_string(j, "stopped", p->stopped);
+}
+
+/* Texts that are JSON already: what a method has tried, and the task. */
+static void put_texts(kh_json_out *j, const kh_posterior *p) {
+    kh_buf text = kh_buf_init(1 << 24);
+    if (p->tried) {
+        kh_buf_printf(&text, "[%s]", p->tried);
+        kh_json_gap(j, LINE);
+        kh_json_put_json(j, "tried", text.data ? text.data : "", text.len);
+        kh_buf_reset(&text);
+    }
+    kh_task_json(p->task, &text);
+    kh_json_gap(j, LINE);
+    kh_json_put_json(j, "task", text.data ? text.data : "", text.len);
+    j->out->failed |= kh_buf_failed(&text);
+    kh_buf_free(&text);
 }
 
 void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
-    kh_buf_printf(out, "{\n  \"format\": %d, ", format_of(p));
-    put_pair(out, "keyhole", p->version);
-    kh_buf_text(out, ",\n  ");
-    put_pair(out, "method", p->method);
-    kh_buf_printf(out, ", \"access\": \"%s\", \"seed\": ", kh_access_name(p->access));
-    kh_json_u64(out, p->seed);
-    kh_buf_printf(out, ", \"paper_exact\": %s,\n  \"options\": %s,\n",
-        p->paper_exact ? "true" : "false", p->options ? p->options : "{}");
-    kh_buf_printf(out, "  \"samples\": %d, \"samples_hash\": \"%016" PRIx64 "\",\n", p->n, samples);
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    const char *options = p->options ? p->options : "{}";
+    kh_json_open_object(&j, NULL);
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "format", format_of(p));
+    kh_json_put_string(&j, "keyhole", p->version);
+    kh_json_gap(&j, LINE);
+    kh_json_put_string(&j, "method", p->method);
+    kh_json_put_string(&j, "access", kh_access_name(p->access));
+    kh_json_put_u64(&j, "seed", p->seed);
+    kh_json_put_bool(&j, "paper_exact", p->paper_exact);
+    kh_json_gap(&j, LINE);
+    kh_json_put_json(&j, "options", options, strlen(options));
+    kh_json_gap(&j, LINE);
+    kh_json_put_int(&j, "samples", p->n);
+    kh_json_put_hex(&j, "samples_hash", samples);
     if (p->soft)
-        put_space(out, p);
+        put_space(&j, p);
     if (p->demos.n_order > 0)
-        put_demos(out, &p->demos);
+        put_demos(&j, &p->demos);
     if (p->texts.n > 0)
-        kh_texts_json(p, out);
+        kh_texts_json(p, &j);
     if (p->adapter.kind != KH_ADAPTER_NONE)
-        put_graft(out, &p->adapter);
+        put_adapter(&j, &p->adapter);
     if (p->calibrated)
-        put_calibration(out, &p->calibrator);
+        put_calibration(&j, &p->calibrator);
     if (p->log_prior)
-        put_label_prior(out, p);
+        put_label_prior(&j, p);
     if (p->class_share || p->class_prior)
-        put_classes(out, p);
-    if (p->features) {
-        kh_buf_text(out, "  \"features\": {");
-        put_pair(out, "model", p->features_model);
-        kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"rows\": %d, \"size\": %d},\n",
-            p->features_fingerprint, p->n_features, p->features_size);
-    }
-    kh_buf_text(out, "  \"model\": {");
-    put_pair(out, "path", p->model);
-    kh_buf_printf(out, ", \"fingerprint\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\", ",
-        p->fingerprint, p->tokenizer);
-    put_pair(out, "backend", p->backend);
-    kh_buf_text(out, ", ");
-    put_pair(out, "precision", p->precision);
-    kh_buf_text(out, ", ");
-    put_pair(out, "kernels", p->kernels);
-    kh_buf_text(out, "},\n  \"data\": {");
-    put_pair(out, "path", p->data);
-    kh_buf_printf(out, ", \"shots\": %d, \"train_rows\": %d, \"dev_rows\": %d},\n", p->shots,
-        p->train_rows, p->dev_rows);
-    kh_buf_printf(
-        out, "  \"queries\": {\"train\": %lld, \"dev\": %lld}, ", p->train_queries, p->dev_queries);
-    if (p->forward > 0)
-        kh_buf_printf(
-            out, "\"passes\": {\"forward\": %lld, \"backward\": %lld}, ", p->forward, p->backward);
-    kh_buf_printf(out, "\"dev\": %.17g, ", p->dev);
-    if (isfinite(p->score))
-        kh_buf_printf(out, "\"score\": {\"nll\": %.17g, \"rows\": %d}, ", p->score, p->score_rows);
-    put_pair(out, "stopped", p->stopped);
-    if (p->tried)
-        kh_buf_printf(out, ",\n  \"tried\": [%s]", p->tried);
-    kh_buf_text(out, ",\n  \"task\": ");
-    kh_task_json(p->task, out);
-    kh_buf_text(out, "}\n");
+        put_classes(&j, p);
+    if (p->features)
+        put_features(&j, p);
+    put_origin(&j, p);
+    put_books(&j, p);
+    put_texts(&j, p);
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* ------------------------------------------------------------------------------------- reading */

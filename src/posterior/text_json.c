@@ -53,18 +53,16 @@ static void put_prompt(kh_json_out *j, const kh_text_prompt *p, int n_label) {
     kh_json_close(j);
 }
 
-void kh_texts_json(const kh_posterior *p, kh_buf *out) {
-    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
-    kh_buf_text(out, "  \"texts\": ");
-    kh_json_open_object(&j, NULL);
-    put_rows(&j, &p->texts);
-    kh_json_gap(&j, "\n   ");
-    kh_json_open_array(&j, "prompts");
+void kh_texts_json(const kh_posterior *p, kh_json_out *j) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "texts");
+    put_rows(j, &p->texts);
+    kh_json_gap(j, "\n   ");
+    kh_json_open_array(j, "prompts");
     for (int i = 0; i < p->texts.n; i++)
-        put_prompt(&j, &p->texts.prompt[i], p->task->n_label);
-    kh_json_close(&j);
-    kh_json_close(&j);
-    kh_buf_text(out, ",\n");
+        put_prompt(j, &p->texts.prompt[i], p->task->n_label);
+    kh_json_close(j);
+    kh_json_close(j);
 }
 
 /* ------------------------------------------------------------------------------------- reading */

@@ -3,9 +3,10 @@
 #define KH_POSTERIOR_TEXT_JSON_H
 
 #include "base/json.h"
+#include "base/json_out.h"
 #include "posterior/posterior.h"
 
-void kh_texts_json(const kh_posterior *, kh_buf *out);
+void kh_texts_json(const kh_posterior *, kh_json_out *);
 /* p->n and p->task are there already; fills p->texts. */
 int kh_texts_parse(kh_posterior *, const json_t *texts, const char *name, kh_err *err);
 

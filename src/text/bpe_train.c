@@ -20,7 +20,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/hooks.h"
-#include "base/json.h"
+#include "base/json_out.h"
 #include "base/utf8.h"
 #include "text/bytelevel.h"
 
@@ -416,20 +416,24 @@ static int learn(trainer *t, const kh_hooks *hooks, kh_err *err) {
 
 /* ---------------------------------------------------------------------------------------- JSON */
 
-static void quote(kh_buf *out, const char *s) { kh_json_quote(out, s, strlen(s)); }
-
-static void put_added(kh_buf *out, const kh_bpe_opts *o) {
-    kh_buf_text(out, "  \"added_tokens\": [");
+static void put_added(kh_json_out *j, const kh_bpe_opts *o) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_array(j, "added_tokens");
     for (int k = 0; k < o->n_special; k++) {
-        bool strips = o->style == KH_BPE_ROBERTA && strcmp(o->special[k], "<mask>") == 0;
-        kh_buf_printf(out, "%s\n    {\"id\": %d, \"content\": ", k ? "," : "", k);
-        quote(out, o->special[k]);
-        kh_buf_printf(out,
-            ", \"single_word\": false, \"lstrip\": %s, \"rstrip\": false, \"normalized\": false, "
-            "\"special\": true}",
-            strips ? "true" : "false");
+        kh_json_gap(j, "\n    ");
+        kh_json_open_object(j, NULL);
+        kh_json_put_int(j, "id", k);
+        kh_json_put_string(j, "content", o->special[k]);
+        kh_json_put_bool(j, "single_word", false);
+        kh_json_put_bool(
+            j, "lstrip", o->style == KH_BPE_ROBERTA && strcmp(o->special[k], "<mask>") == 0);
+        kh_json_put_bool(j, "rstrip", false);
+        kh_json_put_bool(j, "normalized", false);
+        kh_json_put_bool(j, "special", true);
+        kh_json_close(j);
     }
-    kh_buf_printf(out, "%s],\n", o->n_special ? "\n  " : "");
+    kh_json_gap(j, o->n_special ? "\n  " : "");
+    kh_json_close(j);
 }
 
 static int special_id(const kh_bpe_opts *o, const char *text) {
@@ -439,58 +443,114 @@ static int special_id(const kh_bpe_opts *o, const char *text) {
     return -1;
 }
 
-static void put_settings(kh_buf *out, const kh_bpe_opts *o) {
-    const char *prefix = o->words.prefix_space ? "true" : "false";
-    kh_buf_text(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n");
-    put_added(out, o);
-    kh_buf_printf(out,
-        "  \"normalizer\": %s,\n"
-        "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, "
-        "\"trim_offsets\": true, \"use_regex\": true},\n",
-        o->words.lowercase ? "{\"type\": \"Lowercase\"}" : "null", prefix);
-    if (o->style == KH_BPE_ROBERTA)
-        kh_buf_printf(out,
-            "  \"post_processor\": {\"type\": \"RobertaProcessing\", \"sep\": [\"</s>\", %d], "
-            "\"cls\": [\"<s>\", %d], "
-            "\"trim_offsets\": true, \"add_prefix_space\": %s},\n",
-            special_id(o, "</s>"), special_id(o, "<s>"), prefix);
-    else
-        kh_buf_printf(out,
-            "  \"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": %s, "
-            "\"trim_offsets\": false, "
-            "\"use_regex\": true},\n",
-            prefix);
-    kh_buf_text(out,
-        "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": "
-        "true, "
-        "\"use_regex\": true},\n");
+static void put_special(kh_json_out *j, const char *key, const kh_bpe_opts *o, const char *text) {
+    kh_json_open_array(j, key);
+    kh_json_put_string(j, NULL, text);
+    kh_json_put_int(j, NULL, special_id(o, text));
+    kh_json_close(j);
 }
 
-/* The form of Hugging Face's files. Merges are written "a b" as all versions read them; no token
- * holds a space. */
-static void put_json(kh_buf *out, const trainer *t, const kh_bpe_opts *o) {
-    put_settings(out, o);
-    kh_buf_text(out,
-        "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
-        "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    "
-        "\"fuse_unk\": false,\n"
-        "    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n    \"vocab\": {");
-    for (int k = 0; k < t->n_token; k++) {
-        kh_buf_text(out, k ? ",\n      " : "\n      ");
-        quote(out, t->token[k]);
-        kh_buf_printf(out, ": %d", k);
+static void put_byte_level(kh_json_out *j, const char *key, bool prefix_space, bool trim) {
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, key);
+    kh_json_put_string(j, "type", "ByteLevel");
+    kh_json_put_bool(j, "add_prefix_space", prefix_space);
+    kh_json_put_bool(j, "trim_offsets", trim);
+    kh_json_put_bool(j, "use_regex", true);
+    kh_json_close(j);
+}
+
+static void put_post_processor(kh_json_out *j, const kh_bpe_opts *o) {
+    if (o->style != KH_BPE_ROBERTA) {
+        put_byte_level(j, "post_processor", o->words.prefix_space, false);
+        return;
     }
-    kh_buf_text(out, "\n    },\n    \"merges\": [");
+    kh_json_gap(j, "\n  ");
+    kh_json_open_object(j, "post_processor");
+    kh_json_put_string(j, "type", "RobertaProcessing");
+    put_special(j, "sep", o, "</s>");
+    put_special(j, "cls", o, "<s>");
+    kh_json_put_bool(j, "trim_offsets", true);
+    kh_json_put_bool(j, "add_prefix_space", o->words.prefix_space);
+    kh_json_close(j);
+}
+
+static void put_settings(kh_json_out *j, const kh_bpe_opts *o) {
+    kh_json_gap(j, "\n  ");
+    kh_json_put_string(j, "version", "1.0");
+    kh_json_gap(j, "\n  ");
+    kh_json_put_null(j, "truncation");
+    kh_json_gap(j, "\n  ");
+    kh_json_put_null(j, "padding");
+    put_added(j, o);
+    kh_json_gap(j, "\n  ");
+    if (o->words.lowercase) {
+        kh_json_open_object(j, "normalizer");
+        kh_json_put_string(j, "type", "Lowercase");
+        kh_json_close(j);
+    } else
+        kh_json_put_null(j, "normalizer");
+    put_byte_level(j, "pre_tokenizer", o->words.prefix_space, true);
+    put_post_processor(j, o);
+    put_byte_level(j, "decoder", true, true);
+}
+
+/* What a BPE model of Hugging Face has beside vocabulary and merges; we use none of it. */
+static void put_model_settings(kh_json_out *j) {
+    static const char *const ABSENT[] = { "dropout", "unk_token", "continuing_subword_prefix",
+        "end_of_word_suffix" };
+    static const char *const OFF[] = { "fuse_unk", "byte_fallback", "ignore_merges" };
+    kh_json_gap(j, "\n    ");
+    kh_json_put_string(j, "type", "BPE");
+    for (size_t i = 0; i < sizeof ABSENT / sizeof *ABSENT; i++) {
+        kh_json_gap(j, "\n    ");
+        kh_json_put_null(j, ABSENT[i]);
+    }
+    for (size_t i = 0; i < sizeof OFF / sizeof *OFF; i++) {
+        kh_json_gap(j, "\n    ");
+        kh_json_put_bool(j, OFF[i], false);
+    }
+}
+
+/* Merges are written "a b" as all versions read them; no token holds a space. */
+static void put_merges(kh_json_out *j, const trainer *t) {
     kh_buf both = kh_buf_init(KH_BUF_MAX);
+    kh_json_gap(j, "\n    ");
+    kh_json_open_array(j, "merges");
     for (int k = 0; k < t->n_merge; k++) {
         kh_buf_reset(&both);
         kh_buf_printf(&both, "%s %s", t->token[t->merge[k] >> 32], t->token[(uint32_t)t->merge[k]]);
-        kh_buf_text(out, k ? ",\n      " : "\n      ");
-        kh_json_quote(out, both.data, both.len);
-        out->failed = out->failed || both.failed;
+        kh_json_gap(j, "\n      ");
+        kh_json_put_text(j, NULL, both.data, both.len);
+        j->out->failed |= both.failed;
     }
     kh_buf_free(&both);
-    kh_buf_printf(out, "%s]\n  }\n}\n", t->n_merge ? "\n    " : "");
+    kh_json_gap(j, t->n_merge ? "\n    " : "");
+    kh_json_close(j);
+}
+
+/* The form of Hugging Face's files. */
+static void put_json(kh_buf *out, const trainer *t, const kh_bpe_opts *o) {
+    kh_json_out j = kh_json_out_init(out, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    put_settings(&j, o);
+    kh_json_gap(&j, "\n  ");
+    kh_json_open_object(&j, "model");
+    put_model_settings(&j);
+    kh_json_gap(&j, "\n    ");
+    kh_json_open_object(&j, "vocab");
+    for (int k = 0; k < t->n_token; k++) {
+        kh_json_gap(&j, "\n      ");
+        kh_json_put_int(&j, t->token[k], k);
+    }
+    kh_json_gap(&j, "\n    ");
+    kh_json_close(&j);
+    put_merges(&j, t);
+    kh_json_gap(&j, "\n  ");
+    kh_json_close(&j);
+    kh_json_gap(&j, "\n");
+    kh_json_close(&j);
+    kh_buf_char(out, '\n');
 }
 
 /* ----------------------------------------------------------------------------------- the whole */

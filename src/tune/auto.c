@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/hooks.h"
+#include "base/json_out.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -70,9 +71,14 @@ typedef struct trials {
 static void note(trials *x, const kh_posterior *p, long long queries) {
     kh_tuning *t = x->t;
     char facts[KH_FACTS];
-    kh_buf_printf(&x->json,
-        "%s{\"method\": \"%s\", \"score\": %.17g, \"dev\": %.17g, \"queries\": %lld}",
-        x->n ? ", " : "", p->method, p->score, p->dev, queries);
+    kh_buf_text(&x->json, x->n ? ", " : "");
+    kh_json_out j = kh_json_out_init(&x->json, KH_JSON_SPACED);
+    kh_json_open_object(&j, NULL);
+    kh_json_put_string(&j, "method", p->method);
+    kh_json_put_number(&j, "score", p->score, 17);
+    kh_json_put_number(&j, "dev", p->dev, 17);
+    kh_json_put_int(&j, "queries", queries);
+    kh_json_close(&j);
     snprintf(facts, sizeof facts, "method=%s score=%.4f", p->method, p->score);
     x->n++;
     kh_tuning_report(
