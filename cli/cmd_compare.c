@@ -45,7 +45,7 @@ static int want(wanted *w, const char *name, kh_err *err) {
     return 0;
 }
 
-/* "all": every metric of the runs; "ood": what matters of each set from elsewhere. */
+/* "all": every metric of the runs; "ood": what matters of each out-of-distribution set. */
 static int want_many(wanted *w, const char *word, const kh_result *runs, int n, kh_err *err) {
     static const char *const OOD[] = { ".entropy.auroc", ".energy.auroc", ".entropy.aurrrc" };
     bool all = strcmp(word, "all") == 0;

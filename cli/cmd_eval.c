@@ -30,7 +30,7 @@ static const kh_opt eval_table[] = {
     { "rows", KH_OPT_INT, offsetof(eval_opts, e.rows), "0", .min = 0, .max = 1e9, .arg = "N",
         .help = "judge on N rows drawn by --seed, of each set; 0: on all" },
     { "ood", KH_OPT_LIST, offsetof(eval_opts, e.ood), .arg = "DIR|FILE|NAME=DIR",
-        .help = "rows from elsewhere, labels ignored; with a task's NAME, in its template" },
+        .help = "out-of-distribution rows, labels ignored; with a task's NAME, in its template" },
     { "max-risk", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.max_risk), "-1", .min = -1,
         .max = 0.999, .arg = "R",
         .help = "of the answers given at most R are wrong; 0: never abstain (tightest of 5, 10, "
@@ -44,15 +44,14 @@ static const kh_opt eval_table[] = {
         .help = "--alpha holds within every class" },
     { "keep", KH_OPT_NUMBER, offsetof(eval_opts, e.decide.keep), "0.95", .min = 0.001,
         .max = 0.9999, .arg = "P",
-        .help = "share of its own texts that are not to be called foreign" },
+        .help = "share of its own texts that must not be called out-of-distribution" },
     { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "foreign-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "distance",
+    { "ood-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "distance",
         .arg = "maxp|entropy|energy|distance",
-        .help =
-            "what decides what is foreign; distance: to the texts of tuning, where RUN has their "
-            "features; energy: where the box shows logits; elsewhere as "
-            "--score" },
+        .help = "what decides what is out-of-distribution; distance: to the texts of tuning, where "
+                "RUN has their features; energy: where the box shows logits; otherwise as --score",
+        .old = "foreign-score" },
     { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0,
         .max = 1000000, .arg = "N", .help = "resamples for intervals; 0: none" },
     { "level", KH_OPT_NUMBER, offsetof(eval_opts, e.bootstrap.level), "0.95", .min = 0.5,
@@ -192,10 +191,10 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
             1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
     if (isinf(d->ood))
         kh_buf_printf(out,
-            "  foreign: %d rows are too few for a threshold that keeps %g of such rows\n", d->n,
-            d->opts.keep);
+            "  out-of-distribution: %d rows are too few for a threshold that keeps %g of them\n",
+            d->n, d->opts.keep);
     else
-        kh_buf_printf(out, "  foreign where %s is above %.6g: %.4f of these rows",
+        kh_buf_printf(out, "  out-of-distribution where %s is above %.6g: %.4f of these rows",
             kh_score_title(d->opts.foreign), d->ood, e->flagged);
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
@@ -360,15 +359,15 @@ const cli_command cmd_eval = {
     .args = "RUN",
     .min_args = 1,
     .max_args = 1,
-    .summary =
-        "Judge a tuned classifier: accuracy, calibration, abstention, foreign texts; a report",
+    .summary = "Judge a tuned classifier: accuracy, calibration, abstention, other texts; a report",
     .text =
         "RUN is what \"keyhole tune\" made. The rows of --data it has not seen are classified\n"
         "and judged; doc/judging.md defines every number. With --ood, rows of other tasks,\n"
         "in their own templates with RUN's label words: a classifier that knows its limits\n"
         "is less certain of them. On the dev rows of tuning it is decided when to abstain\n"
-        "(--max-risk), which classes to name (--alpha) and what is foreign (--keep): that is\n"
-        "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. What is foreign goes\n"
+        "(--max-risk), which classes to name (--alpha) and what is out-of-distribution (--keep): "
+        "that is\n"
+        "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. That last goes\n"
         "by energy, -log sum exp of the label logits, where RUN may see logits.\n\n"
         "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
         "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"

@@ -34,7 +34,7 @@ static const kh_opt metrics_table[] = {
     { "versus", KH_OPT_TEXT, offsetof(metrics_opts, versus), .arg = "FILE",
         .help = "another classifier on the same rows: differences by paired bootstrap" },
     { "ood", KH_OPT_TEXT, offsetof(metrics_opts, ood), .arg = "FILE",
-        .help = "predictions for rows from elsewhere, which should be less certain" },
+        .help = "predictions for out-of-distribution rows, which should be less certain" },
     { "dev", KH_OPT_TEXT, offsetof(metrics_opts, dev), .arg = "FILE",
         .help = "labelled predictions to choose thresholds on; without it, the rows themselves" },
     { "max-risk", KH_OPT_NUMBER, offsetof(metrics_opts, max_risk), "0", .min = 0, .max = 0.999,
@@ -50,9 +50,10 @@ static const kh_opt metrics_table[] = {
         .arg = "P", .help = "share of rows that the threshold for --ood lets in" },
     { "score", KH_OPT_CHOICE, offsetof(metrics_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "foreign-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy",
+    { "ood-score", KH_OPT_CHOICE, offsetof(metrics_opts, foreign), "energy",
         .arg = "maxp|entropy|energy",
-        .help = "what --keep goes by; energy: where all rows have it, elsewhere as --score" },
+        .help = "what --keep goes by; energy: where all rows have it, otherwise as --score",
+        .old = "foreign-score" },
     CLI_JSON_OPTION(metrics_opts),
     { 0 },
 };
@@ -578,7 +579,7 @@ const cli_command cmd_metrics = {
             "on FILE.\n\n"
             "  keyhole metrics test.jsonl --bootstrap 1000\n"
             "  keyhole metrics test.jsonl --versus baseline.jsonl\n"
-            "  keyhole metrics test.jsonl --ood elsewhere.jsonl --json | jq .ood.maxp.value.auroc\n"
+            "  keyhole metrics test.jsonl --ood others.jsonl --json | jq .ood.maxp.value.auroc\n"
             "  keyhole metrics test.jsonl --dev dev.jsonl --max-risk 0.05 --conformal 0.1",
     .opts = metrics_table,
     .opts_size = sizeof(metrics_opts),

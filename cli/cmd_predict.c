@@ -267,7 +267,7 @@ const cli_command cmd_predict = {
             "(ambiguity: the prompts are unsure; disagreement: they contradict each other),\n"
             "energy (how little the text is of the kind tuned for) where RUN may see logits, and\n"
             "the whole distribution. After \"keyhole eval\" also: whether to abstain, the set of\n"
-            "classes that holds the true one, and whether the text is foreign (ood). Input of\n"
+            "classes that holds the true one, and whether it is out-of-distribution. Input of\n"
             "any length passes through in small parts. A model or task that RUN was not tuned\n"
             "with is refused. doc/prediction-schema.md describes every key.\n\n"
             "  keyhole predict run \"My card was charged twice.\"\n"

@@ -680,7 +680,7 @@ const cli_command cmd_reproduce = {
     .args = "",
     .summary = "Run the paper's experiments and write its tables, ours beside the published ones",
     .text = "Tunes and judges every method of the paper on its seven tasks, and ours: Table 1\n"
-            "accuracy, 2 calibration, 3 selective classification, 4 rows from elsewhere; the\n"
+            "accuracy, 2 calibration, 3 selective classification, 4 out-of-distribution; the\n"
             "appendix (weights), more samples, and each of our improvements on and off. OUT then\n"
             "has reproduction.html and reproduction.md, with the cost of each method and paired\n"
             "tests, and in OUT/runs an ordinary run folder for each run (TASK-METHOD-SEED).\n\n"

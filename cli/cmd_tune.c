@@ -94,7 +94,7 @@ static const kh_opt tune_table[] = {
         .help = "return the template where the result is not surely better; auto: so, except with "
                 "--effort paper and --paper-exact" },
     { "features-model", KH_OPT_TEXT, offsetof(tune_opts, features), "builtin", .arg = "DIR|none",
-        .help = "a model on this machine whose features tell foreign texts by their distance to "
+        .help = "a local model whose features tell out-of-distribution texts by their distance to "
                 "the train rows" },
     { "paper-exact", KH_OPT_FLAG, offsetof(tune_opts, paper_exact),
         .help = "do as the paper's published code does where it differs" },

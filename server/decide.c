@@ -5,8 +5,8 @@
  * the calibrated distribution in the order of the options; a predicate the probability of the class
  * that it names. What it was not tuned for is refused, with the labels that it knows: as a refusal
  * in the first format, with 422 in the second. What keyhole knows beside that (the conformal set,
- * whether to abstain, whether the text is foreign) stands under the key "keyhole", which clients
- * that know of no such thing pass over.
+ * whether to abstain, whether the text is out-of-distribution) stands under the key "keyhole",
+ * which clients that know of no such thing pass over.
  *
  * An untuned model answers any question by scoring the options as words in place of a mask. The
  * instructions become the template, or are one (doc/serving.md). Where the server lets no

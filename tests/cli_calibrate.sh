@@ -104,7 +104,8 @@ by_energy() { # of 20 pairs all but one stand right
 }
 ok "rows that have energies are told apart by them" by_energy
 ok "energies for people" both 0 "threshold -2 on energy keeps 0.9000 of these rows and lets in 0.0000" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8
-ok "another score may be told to decide" both 0 "on entropy keeps" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8 --foreign-score entropy
+ok "another score may be told to decide" both 0 "on entropy keeps" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8 --ood-score entropy
+ok "its earlier name still works" both 0 "on entropy keeps" metrics "$here/calm.jsonl" --ood "$here/high.jsonl" --keep 0.8 --foreign-score entropy
 without() { both 0 '"score": "maxp"' metrics "$here/calm.jsonl" --ood "$here/some.jsonl" --keep 0.8 --json && ! out_has '"energy": {'; }
 ok "energies that some rows lack are left out" without
 ok "max-risk" both 0 "chosen on $here/votes.jsonl: answer where 1 - max p < " metrics "$here/votes.jsonl" --max-risk 0.2

@@ -13,11 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_name(const char *name, const char *s, size_t n) {
+    return name && strlen(name) == n && memcmp(name, s, n) == 0;
+}
+
 static void *field(const kh_opt *row, void *opts) { return (char *)opts + row->offset; }
 
 const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n) {
     for (const kh_opt *row = table; row && row->name; row++)
-        if (strlen(row->name) == n && memcmp(row->name, name, n) == 0)
+        if (is_name(row->name, name, n) || is_name(row->old, name, n))
             return row;
     return NULL;
 }

@@ -34,6 +34,7 @@ typedef struct kh_opt {
     const char *arg;  /* what --help calls the value; for choices, the choices */
     const char *help; /* one line, no full stop */
     bool required;
+    const char *old; /* an earlier name, which still works and which help does not show; or NULL */
 } kh_opt;
 
 /* Sets every option of the table to its default; with kh_opts_free it brackets the life of an

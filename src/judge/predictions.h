@@ -8,7 +8,7 @@
  * Keyhole's own records (doc/prediction-schema.md) are read as well: "distribution" is an object of
  * probabilities by class, and "true" the name of the true class.
  *
- * "energy" is a number for what is foreign: the higher, the more so. Rows may have it whatever else
+ * "energy" is higher for what is out-of-distribution. Rows may have it whatever else
  * they have. "label" is the true class, from 0; without it (or with null or -1) it is not known.
  * Other keys are left alone. Lines may hold several of the three; the caller says which it prefers.
  */

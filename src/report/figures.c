@@ -166,7 +166,7 @@ int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err
         "set xrange [%.6f:%.6f]\nset yrange [0:*]\nset xlabel '%s'\nset ylabel 'share of rows'\n"
         "set style fill transparent solid 0.4 noborder\nset boxwidth %.6f\n"
         "plot $inside using 1:2 with boxes lc " KH_PLOT_FIRST " title 'its own texts', "
-        "$outside using 1:2 with boxes lc " KH_PLOT_SECOND " title 'from elsewhere'%s\n",
+        "$outside using 1:2 with boxes lc " KH_PLOT_SECOND " title 'out-of-distribution'%s\n",
         r.low, r.high, AXIS[score], (r.high - r.low) / HISTOGRAM_BINS * 0.96,
         line ? ", NaN with lines lw 1.5 dt 3 lc " KH_PLOT_MUTED " title 'threshold'" : "");
     kh_buf_printf(&caption, "%d rows of ", o->rows.n);
@@ -175,9 +175,9 @@ int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err
         " beside %d of its own. Texts that are none of its business should be the %s ones, to the "
         "right.",
         e->rows.n, score > KH_SCORE_ENTROPY ? "less expected" : "less certain");
-    return finish(g, &s, "Uncertainty here and elsewhere",
-        "Histograms of the uncertainty of rows from the task and from elsewhere.", &caption, out,
-        err);
+    return finish(g, &s, "Uncertainty in and out of distribution",
+        "Histograms of the uncertainty of rows of the task and of out-of-distribution rows.",
+        &caption, out, err);
 }
 
 /* ------------------------------------------------------------------------------------- the run */

@@ -86,7 +86,7 @@ static void put_tile(
     kh_buf_text(b, "</dd></div>\n");
 }
 
-/* The last of the scores that texts from elsewhere are told apart by. */
+/* The last of the scores that out-of-distribution texts are told apart by. */
 static int last_score(const kh_eval *e) {
     int last = KH_N_SCORE - 1;
     while (!e->known[last])
@@ -126,7 +126,7 @@ static void put_top(kh_buf *b, const kh_page *g) {
     static const struct {
         const char *id, *name;
     } parts[] = { { "calibration", "Calibration" }, { "answering", "When to answer" },
-        { "elsewhere", "Texts from elsewhere" }, { "confusion", "Confusion" },
+        { "elsewhere", "Out-of-distribution texts" }, { "confusion", "Confusion" },
         { "rows", "Rows to look at" }, { "prompts", "Prompts that carry the weight" },
         { "numbers", "All numbers" }, { "run", "The run" }, { "behind", "Behind the numbers" } };
     kh_buf_text(b,
@@ -352,7 +352,8 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
         kh_buf_printf(b,
             "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, "
             "calls "
-            "<strong>%.1f&nbsp;%%</strong> of these foreign, and %.1f&nbsp;%% of its own.</p>\n",
+            "<strong>%.1f&nbsp;%%</strong> of these out-of-distribution, and %.1f&nbsp;%% of its "
+            "own.</p>\n",
             SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, 100 * o->flagged,
             100 * e->flagged);
 }
@@ -362,7 +363,7 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
     int rc = 0;
     if (e->n_outside == 0)
         return 0;
-    put_section(b, "elsewhere", "Texts from elsewhere");
+    put_section(b, "elsewhere", "Out-of-distribution texts");
     kh_buf_text(b,
         "<p>Rows of other kinds, in the template of their own task if they have one, with the "
         "label words of this one. "

@@ -324,7 +324,7 @@ static bool can_tell(const kh_experiment *x) {
     return kh_task_open(&task, x->task, NULL) == 0 && task->n_label > 2;
 }
 
-/* entropy - MaxP of every run of a method that was judged on rows from elsewhere. */
+/* entropy - MaxP of every run of a method that was judged on out-of-distribution rows. */
 static int maxp_units(const kh_reproduction *r, const kh_variant *v, double *d, int cap) {
     int n = 0;
     for (int i = 0; i < r->a->n; i++) {
@@ -369,7 +369,8 @@ static int against_maxp(const kh_reproduction *r, kh_finding *f, kh_err *err) {
     }
     if (methods == 0) {
         say(f,
-            "No task with more than two classes was judged against rows from elsewhere; with two, "
+            "No task with more than two classes was judged against out-of-distribution rows; with "
+            "two, "
             "both put rows in the same order.");
         return rc;
     }
@@ -394,7 +395,7 @@ int kh_questions_answer(const kh_reproduction *r, kh_finding out[KH_QUESTIONS], 
         { "Do more samples close the calibration gap?", "a guess that they do", samples },
         { "Does smc with early rejection need fewer queries to a given dev accuracy than abc-smc?",
             NULL, queries_to_reach },
-        { "Does every uncertainty method beat its own MaxP baseline on rows from elsewhere?",
+        { "Does every uncertainty method beat its own MaxP baseline on out-of-distribution rows?",
             "it does", against_maxp },
     };
     int rc = 0;

@@ -348,7 +348,8 @@ static int add_methods(
         r.weight *= r.variant->weight;
         if (!r.tables || ((r.tables & KH_TABLE_MAIN) != 0) != (at->stage == STAGE_MAIN))
             continue;
-        /* Prompts that are many, or of no table of rows from elsewhere, are not asked about them.
+        /* Prompts that are many, or of no table of out-of-distribution rows, are not asked about
+         * them.
          */
         if (a->o.preset == KH_PRESET_STANDARD && !(r.tables & KH_TABLE_OOD))
             r.n_ood = 0;

@@ -1,12 +1,13 @@
 /* plan.h - the paper's experiments as a list of runs: which method with which options, on which
- * task, with which seed, judged against which rows from elsewhere, and in which tables it appears.
+ * task, with which seed, judged against which out-of-distribution rows, and in which tables it
+ * appears.
  *
  *     kh_repro_plan a;
  *     kh_repro_plan_make(&a, &(kh_repro_plan_opts){ .data = "data", .preset = KH_PRESET_FAST },
  * err); for (int i = 0; i < a.n; i++) ... a.run[i] kh_repro_plan_free(&a);
  *
- * A run that several tables need is there once. Tasks, methods and sets from elsewhere that cannot
- * be had are left out, and a.missing says why. */
+ * A run that several tables need is there once. Tasks, methods and out-of-distribution sets that
+ * cannot be had are left out, and a.missing says why. */
 #ifndef KH_REPRODUCE_PLAN_H
 #define KH_REPRODUCE_PLAN_H
 
@@ -24,7 +25,7 @@ typedef struct kh_preset_info {
     int rows;         /* to judge on, of each set; 0: all */
     int train_rows;   /* of all classes together, at most; 0: as many as the shots are */
     int queries;      /* to tune, at most; 0: as the methods have it */
-    int n_outside;    /* sets from elsewhere that a task is judged against */
+    int n_outside;    /* out-of-distribution sets that a task is judged against */
     int n_tried;      /* tasks on which samples and ablations are tried; 0: all */
     bool int8;        /* except where gradients are taken */
     const char *note; /* for the page: what its numbers are worth; NULL: nothing to say */

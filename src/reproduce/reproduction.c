@@ -335,7 +335,8 @@ static void put_sheet(const writer *w, const sheet *s) {
     put_grid(w, &t);
 }
 
-/* ------------------------------------------------------------------------- rows from elsewhere */
+/* ------------------------------------------------------------------------- out-of-distribution
+ * rows */
 
 static bool judged_against(const kh_reproduction *r, const kh_experiment *x, const char *task) {
     for (int i = 0; i < r->a->n; i++)
@@ -346,7 +347,7 @@ static bool judged_against(const kh_reproduction *r, const kh_experiment *x, con
     return false;
 }
 
-/* The pairs of a task and a set of rows from elsewhere that runs were judged on. */
+/* The pairs of a task and a set of out-of-distribution rows that runs were judged on. */
 typedef struct ood_pair {
     const kh_experiment *on;
     const char *task;
@@ -911,12 +912,12 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
         for (int k = 0; k < 3 && PARTS[i].sheet[k].caption; k++)
             put_sheet(&w, &PARTS[i].sheet[k]);
         if (PARTS[i].table == KH_TABLE_SELECTIVE && (r->a->tables & KH_TABLE_OOD)) {
-            heading(&w, 2, "Table 4: rows from elsewhere");
+            heading(&w, 2, "Table 4: out-of-distribution rows");
             put_all_ood(&w);
         }
     }
     if (!(r->a->tables & KH_TABLE_SELECTIVE) && (r->a->tables & KH_TABLE_OOD)) {
-        heading(&w, 2, "Table 4: rows from elsewhere");
+        heading(&w, 2, "Table 4: out-of-distribution rows");
         put_all_ood(&w);
     }
     heading(&w, 2, "What labels only cost");

@@ -309,7 +309,7 @@ static int keep_features(kh_tuning *t, kh_posterior *p, kh_err *err) {
               "--features-model %s: features need a model on this machine", name)
         : kh_encoder_open(&e, name, &why);
     if (rc == KH_EMISSING && strcmp(name, KH_BUILTIN) == 0) {
-        kh_log(t->o->hooks, KH_WARN, "no distances for foreign texts: %s", why.msg);
+        kh_log(t->o->hooks, KH_WARN, "no distances for out-of-distribution texts: %s", why.msg);
         return 0;
     }
     if (rc != 0)
