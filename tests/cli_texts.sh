@@ -71,6 +71,16 @@ no_texts() {
 }
 ok nothing_to_export no_texts
 
+# ---- models that continue texts
+decoder() { run 0 model random --family llama --std 0.3 --seed 5 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$here/llama"; }
+ok a_decoder decoder
+continued() { # METHOD
+    # shellcheck disable=SC2046
+    run 0 tune --method "$1" $(options_of "$1") "${common[@]}" --model "$here/llama" --out "$here/$1-llama" &&
+        run 0 predict "$here/$1-llama" "the boats were small" && out_has '"distribution":{"bad":'
+}
+for method in text-search text-ensemble text-smc; do ok "decoder_$method" continued $method; done
+
 # ---- a run that is killed ends as if it had not been, and asks nothing twice
 same() { cmp "$here/$1/posterior.json" "$here/$2/posterior.json" && cmp "$here/$1/posterior.safetensors" "$here/$2/posterior.safetensors" &&
     cmp "$here/$1/log.txt" "$here/$2/log.txt"; }
