@@ -1,11 +1,17 @@
 /* fuzz_response.c - any bytes as what a service answers, over a real connection: the first byte
- * chooses what the client takes it for and whether the parts (between lines of "%%") are bodies,
- * which get a head that fits, or raw bytes on the wire. Parts are given in turn, the last again and
- * again. The client must end, in an error or with answers in range. */
+ * chooses what the client takes it for (of those above 127, decision services and a hub's listing)
+ * and whether the parts (between lines of "%%") are bodies, which get a head that fits, or raw
+ * bytes on the wire. Parts are given in turn, the last again and again. The client must end, in an
+ * error or with answers in range. */
 #include "fuzz/model.h"
 #include "plm/http.h"
+#include "plm/hub.h"
+#include "plm/together.h"
+
+#include "base/alloc.h"
 
 #include <assert.h>
+#include <ftw.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -114,43 +120,75 @@ static void ask(kh_plm *box) {
             kh_plm_score(kh_plm_scorer(box, NULL), &q, logprob, NULL) == 0)
             assert(!isnan(logprob[0]) && !isnan(logprob[1]));
         if (kh_plm_answer(kh_plm_labeler(box, NULL), &q, &label, NULL) == 0)
-            assert(label == 0 || label == 1);
+            assert(label == 0 || label == 1 || (label == -1 && kh_plm_shares(box)));
+        kh_question two[2] = { q, q };
+        float both[4] = { 0 };
+        if (kh_plm_shares(box) &&
+            kh_plm_score_together(kh_plm_scorer(box, NULL), two, 2, both, NULL) == 0)
+            for (int i = 0; i < 4; i++) /* or it was refused, which is NaN for both labels */
+                assert(isnan(both[i]) ? isnan(both[i ^ 1]) : both[i] <= 0);
     }
     kh_batch_free(batch);
     kh_words_free(words);
     kh_task_close(task);
 }
 
+static void give_script(const uint8_t *data, size_t n, bool raw) {
+    pthread_mutex_lock(&turn);
+    script.text = (const char *)data;
+    script.n = n;
+    script.raw = raw;
+    pthread_mutex_unlock(&turn);
+}
+
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at) {
+    (void)s, (void)type, (void)at;
+    return remove(path);
+}
+
+/* What a hub lists, and its files. */
+static void pull(void) {
+    char dir[] = "/tmp/keyhole-fuzz-pull-XXXXXX", out[64], *path = NULL;
+    kh_err err = { 0 };
+    if (!mkdtemp(dir))
+        return;
+    snprintf(out, sizeof out, "%s/m", dir);
+    kh_hub_opts o = { .endpoint = url, .out = out, .parallel = 1, .retries = 1, .pause = 1e-3 };
+    if (kh_hub_pull(&path, "org/model", &o, &err) != 0)
+        assert(err.code != 0 && err.msg[0]);
+    kh_free(path);
+    assert(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     static const char *const BACKENDS[] = { "keyhole", "vllm-completions", "vllm-chat", "sglang",
-        "openai" };
+        "openai", "decisions", "systemone" };
     if (n == 0)
         return 0;
+    int kind = data[0] < 128 ? data[0] % 5 : 5 + data[0] % 3;
     if (!url[0])
         listen_here();
     kh_http_opts o = kh_http_defaults();
     kh_plm *box;
     kh_err err = { 0 };
-    o.backend = BACKENDS[data[0] % 5];
-    o.tokenizer = data[0] % 5 == 0 ? NULL : "tests/vectors/tokenizers/tiny-bpe.json";
+    give_script(data + 1, n - 1, data[0] & 64);
+    if (kind == 7) {
+        pull();
+        give_script((const uint8_t *)"", 0, false);
+        return 0;
+    }
+    o.backend = BACKENDS[kind];
+    o.tokenizer = kind == 0 || kind > 4 ? NULL : "tests/vectors/tokenizers/tiny-bpe.json";
     o.retries = 0;
     o.timeout = 5;
     o.in_flight = 1;
-    pthread_mutex_lock(&turn);
-    script.text = (const char *)data + 1;
-    script.n = n - 1;
-    script.raw = data[0] & 64;
-    pthread_mutex_unlock(&turn);
     if (kh_plm_open(&box, url, &(kh_plm_opts){ .access = KH_ACCESS_LOGPROBS, .http = &o }, &err) !=
         0)
         assert(err.code != 0 && err.msg[0]);
     else
         ask(box);
     kh_plm_close(box);
-    pthread_mutex_lock(&turn); /* the input is not ours for longer */
-    script.text = "";
-    script.n = 0;
-    pthread_mutex_unlock(&turn);
+    give_script((const uint8_t *)"", 0, false); /* the input is not ours for longer */
     return 0;
 }
 
