@@ -211,6 +211,19 @@ def a_box_is_tuned_with_labels_only():
     assert same, "the same seed gives the same bits"
 
 
+def early_rejection_keeps_the_rows():
+    """Hard rows are asked first, in another order: a box that wants raw texts still gets theirs."""
+    truth = dict(zip(TEXTS, Y))
+
+    def ask(texts, prompts):
+        assert all(t in truth for t in texts)
+        return by_prompt(texts, prompts)
+
+    c = KeyholeClassifier(model=Box(ask, "labels", hidden=3, raw=True), method="smc", options=dict(SOFT, samples=12),
+                          budget=4000, progress=False).fit(TEXTS, Y)
+    assert c.score(TEXTS, Y) >= 0.9
+
+
 def a_box_gives_logprobs():
     def scores(texts, prompts=None):
         rows = [[0.0, 1.0] if w == "pos" else [1.0, 0.0] for w in by_word(texts)]

@@ -475,19 +475,20 @@ kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     return part;
 }
 
-/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). row and
- * label are not set. */
+/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). label is
+ * not set. */
 static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
     size_t n_seq = (size_t)b->n_seq, tokens = b->start[n_seq] - b->start[0];
     *out = *b;
-    out->given = NULL; /* the rows stand in another order there */
     out->memory = kh_malloc(
-        (n_seq + 1) * sizeof(size_t) + 2 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
+        (n_seq + 1) * sizeof(size_t) + 3 * n_seq * sizeof(int) + tokens * sizeof(int32_t));
     if (!out->memory)
         return kh_fail_memory(err);
     size_t *start = out->memory, at = 0;
-    int *mask = (int *)(start + n_seq + 1), *slot = mask + n_seq;
-    int32_t *id = slot + n_seq;
+    int *mask = (int *)(start + n_seq + 1), *slot = mask + n_seq, *row = slot + n_seq;
+    int32_t *id = row + n_seq;
+    for (int i = 0; i < b->n_row; i++)
+        row[i] = b->row[order[i]];
     for (size_t s = 0; s < n_seq; s++) {
         size_t variants = (size_t)b->n_variant,
                from = (size_t)order[s / variants] * variants + s % variants;
@@ -502,6 +503,7 @@ static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *e
     out->start = start;
     out->mask = mask;
     out->slot = slot;
+    out->row = row;
     out->id = id;
     return 0;
 }
