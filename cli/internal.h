@@ -55,6 +55,7 @@
  * prompt/subspace.h    tune: options of the space, as rows of a table
  * report/compare.h     compare
  * report/grid.h        tables in five formats
+ * report/text_plot.h   the plot in letters of the demo
  * report/page.h        eval: report.html
  * report/results.h     eval, compare: results.json
  * reproduce/reproduction.h  reproduce

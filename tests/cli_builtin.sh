@@ -107,15 +107,17 @@ else n=$((n + 1)); echo "# skipped: serve: built without libmicrohttpd"; echo "o
 
 # ---- the demo, whose answers are nonsense here
 ok "the demo ends" run 0 demo --rows 10 --out "$here/demo"
-for words in "$ keyhole tune --method manual --model builtin" "example  method    sees" "topics   smc       labels only" "topics   ensemble  log-probabilities" "$here/demo/topics-bbt/report.html" "keyhole predict $here/demo/"; do
+for words in "$ keyhole tune --method manual --model builtin" "example  method  sees" "topics   smc     labels only" \
+    "tickets  auto    log-probabilities" "$here/demo/topics-auto/report.html" "r reviews, t topics, k tickets" \
+    "$ keyhole predict $here/demo/tickets-auto" "keyhole serve --run $here/demo/"; do
     ok "it says: $words" out_has "$words"
 done
-reports() { for run in reviews topics; do for method in manual bbt ensemble smc; do [ -s "$here/demo/$run-$method/report.html" ] || return 1; done; done; }
-ok "eight reports" reports
-ok "what the commands said is kept" grep -q '^method    smc, 8 samples' "$here/demo/log.txt"
+reports() { for run in reviews topics tickets; do for method in manual auto smc; do [ -s "$here/demo/$run-$method/report.html" ] || return 1; done; done; }
+ok "nine reports" reports
+ok "what the commands said is kept" grep -q '^saved     .*/topics-smc' "$here/demo/log.txt"
 again() {
     cp "$here/demo/topics-smc/posterior.json" "$here/first" && run 0 demo --rows 10 --out "$here/demo" --json && cmp "$here/first" "$here/demo/topics-smc/posterior.json" &&
-        [ "$(grep -o '"accuracy":[0-9.]*,"ece":[0-9.]*,"risk_of_surest_half":[0-9.]*,"foreign_auroc":[0-9.]*,' "$here/out" | wc -l)" -eq 8 ]
+        [ "$(grep -o '"accuracy":[0-9.]*,"nll":[0-9.]*,"ece":[0-9.]*,"answered":[0-9.nul]*,"risk":[0-9.nul]*,"ood_auroc":[0-9.]*,' "$here/out" | wc -l)" -eq 9 ]
 }
 ok "again, the same bits; as JSON" again
 ok "examples that are not there" says 1 "$here/none/reviews" demo --data "$here/none" --out "$here/demo2"

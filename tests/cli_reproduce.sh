@@ -28,7 +28,7 @@ hashes() { (cd "$1/runs" && find . -type f ! -name '*-shm' ! -name '*-wal' ! -na
 ok "two tasks, three methods, two seeds" both 0 "runs      12, 12 of them done, 12 now" "${small[@]}" --out "$here/out1"
 ok "every run is a folder with its results" [ "$(ls "$here"/out1/runs/*/results.json | wc -l)" -eq 12 ]
 ok "progress counts runs" err_has "reproduce done=12 total=12 run=agnews-smc-21 done left=0.0s"
-for title in "Table 1: accuracy" "Table 2: calibration" "Table 3: selective" "Table 4: rows" "What labels only cost" "Rank of" \
+for title in "Table 1: accuracy" "Table 2: calibration" "Table 3: selective" "Table 4: out-of-distribution rows" "What labels only cost" "Rank of" \
     "Significance" "Cost of a run"; do
     ok "there is $title" grep -qF "## $title" "$page"
 done

@@ -10,6 +10,7 @@
 #include "report/page.h"
 #include "judge/pca.h"
 #include "report/results.h"
+#include "report/text_plot.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -67,6 +68,31 @@ static void foreign_text_is_isolated_and_cut(void **state) {
 }
 
 /* -------------------------------------------------------------------------------------- tables */
+
+/* Two curves that meet at their ends: the first is seen there; the scale is the next tenth. */
+static void a_plot_in_letters(void **state) {
+    (void)state;
+    kh_curve_point rising[] = { { .coverage = 0.5, .risk = 0 }, { .coverage = 1, .risk = 0.35 } };
+    kh_curve_point level[] = { { .coverage = 1, .risk = 0.35 } };
+    kh_text_curve curve[] = { { 'a', "first", rising, 2 }, { 'b', "second", level, 1 } };
+    kh_buf b = kh_buf_init(KH_BUF_MAX);
+    kh_text_plot(curve, 2, "error", "answered", &b);
+    const char *line = strstr(b.data, "       |bbb");
+    assert_non_null(line);
+    assert_int_equal(strspn(line + 8, "b"), 30); /* half of the width */
+    assert_int_equal(strspn(line + 38, "a"), 30);
+    assert_non_null(strstr(b.data, "  0.40 |"));
+    line = strstr(b.data, "  0.00 |");
+    assert_non_null(line);
+    assert_int_equal(strspn(line + 8, "a"), 30);
+    assert_non_null(strstr(b.data, "a first, b second\n"));
+    for (const char *s = b.data; *s; s += strcspn(s, "\n") + 1)
+        assert_true(strcspn(s, "\n") <= 80);
+    kh_buf_reset(&b);
+    kh_text_plot(&(kh_text_curve){ 'a', "none", NULL, 0 }, 1, "error", "answered", &b);
+    assert_int_equal(b.len, 0);
+    kh_buf_free(&b);
+}
 
 static kh_grid sample_grid(void) {
     kh_grid t = { .n_col = 2, .n_left = 1 };
@@ -824,6 +850,7 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plot_in_letters),
         cmocka_unit_test(marks_are_escaped),
         cmocka_unit_test(the_unseen_is_shown),
         cmocka_unit_test(foreign_text_is_isolated_and_cut),

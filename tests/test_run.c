@@ -995,7 +995,7 @@ static int take_forecast(void *user, const kh_forecast *f) {
 /* Methods that reject: how often is not known before. Nor is what auto leaves of its budget. */
 static bool may_ask_less(const char *method) {
     return strncmp(method, "abc-", 4) == 0 || strcmp(method, "smc") == 0 ||
-        strcmp(method, "auto") == 0;
+        strncmp(method, "text-", 5) == 0 || strcmp(method, "auto") == 0;
 }
 
 static void forecasts_hold(void **state) {
@@ -1021,9 +1021,9 @@ static void forecasts_hold(void **state) {
         refuse(&a, KH_STOPPED, "stopped after the forecast");
         assert_int_equal(a.used.queries, 0);
         assert_int_equal(told.warm_up, 0); /* the journal knows the speed */
-        a.o.max_queries = 200;
+        a.o.max_queries = 300;             /* what the least generation of any method takes */
         refuse(&a, KH_STOPPED, "stopped after the forecast");
-        assert_true(told.queries <= 200);
+        assert_true(told.queries <= 300);
         kh_buf_free(&a.lines);
     }
 }

@@ -381,6 +381,7 @@ static void tune_on_the_box(bool exact, int threads, kh_posterior **p, lines *l)
     o.space = tiny_space();
     o.seed = 13;
     o.paper_exact = exact;
+    o.fallback = KH_FALLBACK_NONE; /* the flow's own draws are looked at */
     o.record = record;
     o.user = l;
     kh_threads_set(threads);

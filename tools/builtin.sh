@@ -10,6 +10,7 @@
 #               untuned, and train rows of sst2, agnews, mnli, snli, rte and mrpc are the questions of stage two
 #   STAGE=1     the model of stage one, which has seen no labelled row, is the result: what experiments must use. Default: 2 with DATA
 #   STEPS=N     steps of stage two; default 600
+#   PRECISION=P of the products: bf16 (default) or f32
 #   LEAVE=LIST  tasks that stage two leaves out, to see what it can do on a kind of task that it has not seen
 #   INTO=DIR    where the result goes; default models/builtin
 # What the trainer says of itself, losses, learning rate and probes, goes beside the result as log.tsv and stage1.tsv.
@@ -66,7 +67,7 @@ train() {
     out=$1 resume=''
     [ ! -f "$out/training.json" ] || resume=--resume
     shift
-    "$keyhole" pretrain --corpus $weighted --out "$out" --precision bf16 --mask-rate 0.25 --checkpoint-every 300 --seed 1 $probes $resume "$@"
+    "$keyhole" pretrain --corpus $weighted --out "$out" --precision "${PRECISION:-bf16}" --mask-rate 0.25 --checkpoint-every 300 --seed 1 $probes $resume "$@"
 }
 
 # ---- stage one: language. Short sequences first: they cost less, and teach words before sentences.

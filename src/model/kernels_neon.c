@@ -12,5 +12,5 @@ typedef int v_int __attribute__((vector_size(16)));
 static bool usable(void) { return true; }
 
 const kh_kernels kh_kernels_neon = { "neon", COLUMNS, usable, pack, product, attention, layer_norm,
-    gelu, spin, &train_ops };
+    gelu, rms_norm, causal, spin, &train_ops };
 #endif

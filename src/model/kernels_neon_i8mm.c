@@ -33,5 +33,5 @@ static bool usable(void) {
 }
 
 const kh_kernels kh_kernels_neon_i8mm = { "neon-i8mm", COLUMNS, usable, pack, product, attention,
-    layer_norm, gelu, spin, &train_ops };
+    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
 #endif

@@ -332,15 +332,31 @@ static double number_or_nan(const json_t *object, const char *key) {
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
-/* The first point of the curve, which goes from the surest row on, that covers half of the rows. */
-static double risk_of_half(const json_t *root) {
+/* Risk against coverage, from the surest row on; as much of it as is well-formed. */
+static int read_curve(reader *r, const json_t *root) {
     const json_t *curve =
         json_object_get(json_object_get(root, "risk_coverage"), kh_score_name(KH_SCORE_MAXP));
-    for (size_t i = 0; i < json_array_size(curve); i++) {
+    size_t n = json_array_size(curve);
+    kh_result *out = r->r;
+    if (n == 0)
+        return 0;
+    if (!(out->curve = kh_calloc(n, sizeof *out->curve)))
+        return kh_fail_memory(r->err);
+    for (size_t i = 0; i < n; i++) {
         const json_t *point = json_array_get(curve, i);
-        if (json_number_value(json_array_get(point, 0)) >= 0.5)
-            return json_number_value(json_array_get(point, 1));
+        out->curve[out->n_curve++] = (kh_curve_point){
+            .coverage = json_number_value(json_array_get(point, 0)),
+            .risk = json_number_value(json_array_get(point, 1)),
+        };
     }
+    return 0;
+}
+
+/* At the first point that covers half of the rows. */
+static double risk_of_half(const kh_result *r) {
+    for (int i = 0; i < r->n_curve; i++)
+        if (r->curve[i].coverage >= 0.5)
+            return r->curve[i].risk;
     return NAN;
 }
 
@@ -355,11 +371,15 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
         rc = read_head(&r, root);
     if (rc == 0)
         rc = read_run(&r, root);
-    out->half = risk_of_half(root);
+    if (rc == 0)
+        rc = read_curve(&r, root);
+    out->half = risk_of_half(out);
     if (rc == 0)
         rc = add_metrics(&r, "", json_object_get(root, "metrics"), "metrics");
     if (rc == 0) {
         const json_t *outcome = json_object_get(root, "outcome");
+        out->answered = number_or_nan(outcome, "coverage");
+        out->risk = number_or_nan(outcome, "risk");
         out->covered = number_or_nan(outcome, "covered");
         out->set_size = number_or_nan(outcome, "mean_size");
         out->alpha = number_or_nan(
@@ -398,6 +418,7 @@ void kh_result_free(kh_result *r) {
     for (int i = 0; i < r->n; i++)
         kh_free(r->metric[i].name);
     kh_free(r->metric);
+    kh_free(r->curve);
     *r = (kh_result){ 0 };
 }
 

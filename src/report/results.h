@@ -22,6 +22,10 @@ typedef struct kh_result {
     double alpha; /* they promise to miss it no more often than this */
     double half;  /* share of wrong answers among the half of the rows that it is surest of, ties
                      with them included; NaN: unknown */
+    double answered, risk; /* share of rows answered under the decisions, share of wrong answers
+                              among them; NaN: there are no decisions */
+    kh_curve_point *curve; /* [n_curve] risk against coverage by 1 - max p */
+    int n_curve;
     struct kh_named {
         char *name; /* "accuracy", "ood.rte.entropy.auroc", ... */
         double value;
