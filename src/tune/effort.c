@@ -134,10 +134,10 @@ static int has_own_budget(kh_effort e, const kh_method *m, const void *opts, kh_
             kh_opts_value(option, plain, &a);
             kh_opts_value(option, opts, &b);
         }
-    if (rc == 0)
-        rc = kh_buf_failed(&a) || kh_buf_failed(&b) ? kh_fail_memory(err)
-            : a.len != b.len                        ? 1
-                                                    : memcmp(a.data, b.data, a.len) != 0;
+    if (rc == 0 && (kh_buf_failed(&a) || kh_buf_failed(&b)))
+        rc = kh_fail_memory(err);
+    else if (rc == 0) /* a method without budgets leaves both empty, without data */
+        rc = a.len != b.len || (a.len > 0 && memcmp(a.data, b.data, a.len) != 0);
     kh_opts_free(m->opts, plain);
     kh_free(plain);
     kh_buf_free(&a);
