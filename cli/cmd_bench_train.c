@@ -96,7 +96,9 @@ static int bench_init(bench *b, const train_opts *o, kh_err *err) {
     kh_config c = *kh_arch_find("roberta-tiny");
     c.layers = o->layers;
     c.hidden = o->hidden;
-    c.heads = o->heads ? o->heads : o->hidden >= 64 ? o->hidden / 64 : 1;
+    c.heads = o->heads;
+    if (c.heads == 0) /* 64 values a head, as BERT and RoBERTa of every size have */
+        c.heads = o->hidden >= 64 ? o->hidden / 64 : 1;
     c.inner = o->inner ? o->inner : 4 * o->hidden;
     c.vocab = o->vocab;
     c.positions = o->seq + 2;

@@ -545,11 +545,15 @@ static const kh_opt split_table[] = {
 
 static int write_part(const data_opts *o, const kh_dataset *d, const char *name, kh_err *err) {
     char *path = kh_path_join(o->out, name);
-    int rc = !path ? kh_fail_memory(err)
-        : !o->force && kh_file_exists(path)
-        ? kh_fail(err, KH_EARG, "%s: is there already; --force writes over it", path)
-        : strcmp(name, "labels.txt") == 0 ? kh_dataset_write_labels(d, path, err)
-                                          : kh_dataset_write(d, path, err);
+    int rc;
+    if (!path)
+        rc = kh_fail_memory(err);
+    else if (!o->force && kh_file_exists(path))
+        rc = kh_fail(err, KH_EARG, "%s: is there already; --force writes over it", path);
+    else if (strcmp(name, "labels.txt") == 0)
+        rc = kh_dataset_write_labels(d, path, err);
+    else
+        rc = kh_dataset_write(d, path, err);
     kh_free(path);
     return rc;
 }

@@ -161,9 +161,8 @@ static int fit_tokenizer(kh_config *c, const char *path, kh_err *err) {
 }
 
 static int choose_config(kh_config *c, const pretrain_opts *o, kh_err *err) {
-    const kh_config *arch = kh_arch_find(o->arch ? o->arch
-            : o->family == 0                     ? "roberta-tiny"
-                                                 : "bert-tiny");
+    const char *tiny = o->family == 0 ? "roberta-tiny" : "bert-tiny";
+    const kh_config *arch = kh_arch_find(o->arch ? o->arch : tiny);
     if ((o->config != NULL) + (o->arch != NULL) + (o->init != NULL) > 1)
         return kh_fail(err, CLI_USAGE, "give one of --config, --arch and --init");
     if (!arch)
@@ -214,7 +213,8 @@ static int choose_steps(kh_pretrain_opts *p, const pretrain_opts *o, kh_err *err
     if (steps > 4e9)
         return kh_fail(err, CLI_USAGE, "--tokens %g makes more than 4e9 steps", o->tokens);
     p->steps = (long)steps;
-    p->eval_every = o->eval_every > 0 ? o->eval_every : p->steps / 40 > 0 ? p->steps / 40 : 1;
+    long fortieth = p->steps / 40 > 0 ? p->steps / 40 : 1; /* enough points for a curve */
+    p->eval_every = o->eval_every > 0 ? o->eval_every : fortieth;
     return 0;
 }
 

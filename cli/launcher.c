@@ -84,14 +84,17 @@ static char *find_plugin(void) {
 /* The launcher said `size`. */
 static int join(int size, kh_err *err) {
     char *plugin = find_plugin();
-    int rc = !plugin ? kh_fail_memory(err)
-        : !*plugin
-        ? kh_fail(err, KH_EUNSUPPORTED,
-              "started as one of %d ranks, but this keyhole was built without MPI (keyhole-mpi.so "
-              "is not beside it): "
-              "install libopenmpi-dev and make again, or set KEYHOLE_MPI=off to run alone",
-              size)
-        : kh_ranks_open(&cli_ranks, plugin, &(kh_ranks_opts){ .stop = stop }, err);
+    int rc;
+    if (!plugin)
+        rc = kh_fail_memory(err);
+    else if (!*plugin)
+        rc = kh_fail(err, KH_EUNSUPPORTED,
+            "started as one of %d ranks, but this keyhole was built without MPI (keyhole-mpi.so "
+            "is not beside it): "
+            "install libopenmpi-dev and make again, or set KEYHOLE_MPI=off to run alone",
+            size);
+    else
+        rc = kh_ranks_open(&cli_ranks, plugin, &(kh_ranks_opts){ .stop = stop }, err);
     kh_free(plugin);
     if (rc == 0 && kh_ranks_size(cli_ranks) != size) {
         rc = kh_fail(err, KH_EMISMATCH,
@@ -135,12 +138,20 @@ int cli_ranks_start(kh_err *err) {
     return rc == 0 ? 1 : rc;
 }
 
+/* Seconds that the other ranks get to say their last word: after success whoever is slow is still
+ * working; after a failure only a little; a signal's sender (128 and above) does not wait. */
+static double parting_seconds(int status) {
+    if (status == 0)
+        return 60;
+    return status < 128 ? 5 : 0.3;
+}
+
 void cli_ranks_stop(int status) {
     if (cli_ranks && status == 0 && kh_ranks_idle(cli_ranks))
         fprintf(stderr,
             "keyhole: the other %d ranks had nothing to do: they answer for tune, predict, eval, "
             "reproduce and serve\n",
             kh_ranks_size(cli_ranks) - 1);
-    kh_ranks_close(cli_ranks, status == 0 ? 60 : status < 128 ? 5 : 0.3);
+    kh_ranks_close(cli_ranks, parting_seconds(status));
     cli_ranks = NULL;
 }

@@ -86,7 +86,9 @@ static int terminal_width(void) {
 static void draw_line(const kh_progress *p, const char *note, int columns) {
     static const char HASHES[] = "####################", DOTS[] = "....................";
     char line[512];
-    int bar = columns >= 60 ? 20 : columns >= 40 ? 10 : 0, n;
+    int bar = columns >= 40 ? 10 : 0, n;
+    if (columns >= 60)
+        bar = 20;
     double share = p->total > 0 ? (double)p->done / (double)p->total : 0;
     int filled = share < 1 ? (int)(share * bar) : bar;
     if (p->total > 0 && bar > 0)

@@ -44,10 +44,10 @@ static double cost(double price, long long tokens) { return price * (double)toke
 
 /* What is left of the forecast at this speed; < 0: cannot be told. */
 static double seconds_left(const cli_monitor *w, kh_meter m, double speed) {
-    long long queries = w->forecast.queries + w->forecast.warm_up;
-    return w->known && w->forecast.queries > 0 && speed > 0
-        ? (double)(queries > m.queries ? queries - m.queries : 0) / speed
-        : -1;
+    if (!w->known || w->forecast.queries <= 0 || !(speed > 0))
+        return -1;
+    long long left = w->forecast.queries + w->forecast.warm_up - m.queries;
+    return left > 0 ? (double)left / speed : 0;
 }
 
 /* ------------------------------------------------------------------------------------- showing */

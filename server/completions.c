@@ -146,10 +146,13 @@ static int add_embeds(reader *r, const json_t *v) {
         return kh_fail(
             r->err, KH_EFORMAT, "\"prompt_embeds\" must be base64, or an array of such strings");
     unsigned char *bytes = kh_malloc(size + 1);
-    int rc = !bytes ? kh_fail_memory(r->err)
-        : !kh_base64_get(text, json_string_length(v), bytes)
-        ? kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" is not base64")
-        : kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
+    int rc;
+    if (!bytes)
+        rc = kh_fail_memory(r->err);
+    else if (!kh_base64_get(text, json_string_length(v), bytes))
+        rc = kh_fail(r->err, KH_EFORMAT, "\"prompt_embeds\" is not base64");
+    else
+        rc = kh_torch_get(bytes, size, l->max_len, 1 << 16, &rows, &n, &cols, r->err);
     kh_free(bytes);
     if (rc == 0 && cols != l->hidden)
         rc = kh_fail(r->err, KH_EFORMAT,

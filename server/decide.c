@@ -195,7 +195,8 @@ static void put_template(const decide *d, const kh_ask *a, bool next, kh_buf *b)
         return;
     }
     kh_buf_text(b, d->q.b ? "{text_a} {text_b}" : "{text}");
-    kh_buf_text(b, *a->text ? (next ? "\n" : " ") : "");
+    if (*a->text)
+        kh_buf_text(b, next ? "\n" : " ");
     put_plain(b, a->text);
     for (int i = 0; next && a->kind != KH_ASK_PREDICATE && i < a->n_option; i++) {
         kh_buf_text(b, i ? ", " : "\nOptions: ");

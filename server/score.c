@@ -50,11 +50,16 @@ static int ask(kh_server *s, kh_call **calls, int n, const kh_question *q, kh_er
     int *label = labels ? kh_malloc(pairs * sizeof *label) : NULL;
     float *logprob = labels ? NULL : kh_malloc(pairs * (size_t)n_label * sizeof *logprob);
     float *energy = energies ? kh_malloc(pairs * sizeof *energy) : NULL;
-    int rc = (!label && !logprob) || (energies && !energy) ? kh_fail_memory(err)
-        : labels   ? kh_plm_answer(s->labeler, q, label, err)
-        : energies ? kh_plm_score_energy(s->scorer, q, logprob, energy, err)
-                   : kh_plm_score(s->scorer, q, logprob, err);
     size_t done = 0;
+    int rc;
+    if ((!label && !logprob) || (energies && !energy))
+        rc = kh_fail_memory(err);
+    else if (labels)
+        rc = kh_plm_answer(s->labeler, q, label, err);
+    else if (energies)
+        rc = kh_plm_score_energy(s->scorer, q, logprob, energy, err);
+    else
+        rc = kh_plm_score(s->scorer, q, logprob, err);
     for (int i = 0; i < n && rc == 0; i++) {
         const kh_wire_question *mine = calls[i]->parsed;
         kh_reply_text(calls[i], 200, NULL, "");
@@ -181,8 +186,8 @@ void kh_post_score(kh_server *s, kh_call *c) {
     int n_row = w->task ? w->n_row : w->batch.n_row;
     c->queries = (long long)w->n_prompt * n_row;
     c->bound = answer_bytes(w, (size_t)c->queries);
-    c->cost = (long long)w->n_prompt *
-        (w->task                 ? (long long)w->n_row * s->limits.max_len
-                : w->batch.start ? (long long)w->batch.start[w->batch.n_seq]
-                                 : 0);
+    long long tokens = w->batch.start ? (long long)w->batch.start[w->batch.n_seq] : 0;
+    if (w->task) /* texts: not encoded yet, so the most that they can be */
+        tokens = (long long)w->n_row * s->limits.max_len;
+    c->cost = (long long)w->n_prompt * tokens;
 }

@@ -67,9 +67,9 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    const char *type = status == 429 || status == 503 ? "overloaded_error"
-        : status >= 500                               ? "server_error"
-                                                      : "invalid_request_error";
+    const char *type = status >= 500 ? "server_error" : "invalid_request_error";
+    if (status == 429 || status == 503)
+        type = "overloaded_error";
     kh_reply_text(c, status, NULL, "");
     kh_json_out j = kh_json_out_init(&c->reply.body, KH_JSON_COMPACT);
     kh_json_open_object(&j, NULL);
@@ -84,14 +84,24 @@ void kh_reply_fail(kh_call *c, int status, const char *fmt, ...) {
     c->reply.retry = status == 429 || status == 503;
 }
 
+/* What a client reads from the status alone: 4xx, change the request; 503, try again later; 500,
+ * the fault is here. */
+static int status_of(int code) {
+    switch (code) {
+    case KH_EARG:
+    case KH_EFORMAT:
+    case KH_EMISMATCH: return 400;
+    case KH_EUNSUPPORTED: return 403;
+    case KH_ELIMIT: return 413;
+    case KH_ENOMEM:
+    case KH_STOPPED: return 503;
+    default: return 500;
+    }
+}
+
 void kh_reply_err(kh_call *c, const kh_err *err) {
-    int status = err->code == KH_ELIMIT                                                ? 413
-        : err->code == KH_EARG || err->code == KH_EFORMAT || err->code == KH_EMISMATCH ? 400
-        : err->code == KH_EUNSUPPORTED                                                 ? 403
-        : err->code == KH_ENOMEM || err->code == KH_STOPPED                            ? 503
-                                                                                       : 500;
-    kh_reply_fail(
-        c, status, "%s", err->code == KH_STOPPED ? "the server is shutting down" : err->msg);
+    kh_reply_fail(c, status_of(err->code), "%s",
+        err->code == KH_STOPPED ? "the server is shutting down" : err->msg);
 }
 
 const char *kh_call_query(const kh_call *c, const char *key) {

@@ -8,6 +8,7 @@ ok "what cli takes from inside is listed" check internals
 ok "file names are unique" check names
 ok "no type is defined in two headers" check types
 ok "no file writes JSON by hand" check json
+ok "no conditional expressions within others are added" check nested
 ok "lines have at most 100 columns" check columns
 if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
     ok "the code is formatted" check format

@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_tree.sh [format] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are
-# unique, no type is defined in two headers, JSON is written by base/json_out.h, lines have at most 100 columns. With "format":
+# unique, no type is defined in two headers, JSON is written by base/json_out.h, conditional expressions are not nested, lines have at most 100 columns. With "format":
 # clang-format, Debian's version 14, would change nothing. Prints what is wrong; exits 0 if nothing is.
 cd "$(dirname "$0")/.." || exit 2
 bad=0
@@ -74,6 +74,58 @@ json() {
     done
 }
 
+# Conditional expressions within a branch of another one: "a ? b : c ? d : e" makes a reader keep a stack. An argument of a call and
+# a subscript are expressions of their own and do not count. Those that were there before the rule may stay; no more come.
+NESTED_MOST=16
+nested_list() {
+    awk '
+    FNR == 1 { comment = 0; n = 0; open[0] = 0; before = "" }
+    /^[ \t]*#/ { if (!comment) next }
+    {
+        line = $0
+        gsub(/\\./, "__", line) # literals hold no operators
+        gsub(/\047"\047/, "c", line)
+        gsub(/"[^"]*"/, "s", line)
+        while (comment || (at = index(line, "/*"))) {
+            head = comment ? "" : substr(line, 1, at - 1)
+            tail = comment ? line : substr(line, at + 2)
+            end = index(tail, "*/")
+            comment = !end
+            line = head " " (end ? substr(tail, end + 2) : "")
+            if (comment)
+                break
+        }
+        gsub(/\047[^\047]*\047/, "c", line)
+        for (i = 1; i <= length(line); i++) {
+            c = substr(line, i, 1)
+            if (c == " " || c == "\t")
+                continue
+            if (c == "[" || (c == "(" && before ~ /[A-Za-z0-9_)\]]/))
+                open[++n] = 0
+            else if (c == "(") {
+                open[n + 1] = open[n]
+                n++
+            } else if (c == ")" || c == "]")
+                n -= n > 0
+            else if (c == ",")
+                open[n] = 0
+            else if (c == ";" || c == "{" || c == "}") {
+                n = 0
+                open[0] = 0
+            } else if (c == "?" && open[n]++)
+                print FILENAME ":" FNR ": a conditional expression within another"
+            before = c
+        }
+    }' $(echo "$code" | grep -E '^(src|cli|server|include)/' | grep -v unicode_data.h)
+}
+
+nested() {
+    local found
+    found=$(nested_list)
+    [ "$(echo -n "$found" | grep -c '')" -le $NESTED_MOST ] || wrong "more than $NESTED_MOST nested conditional expressions; use if, a table or a function:
+$found"
+}
+
 columns() {
     local long
     long=$(echo "$code" | grep -v unicode_data.h | LC_ALL=C.UTF-8 xargs grep -nP '^.{101,}' /dev/null | cut -c1-60)
@@ -94,6 +146,6 @@ if [ "$1" = format ]; then
 elif [ -n "$1" ]; then
     "$1"
 else
-    includes; internals; names; types; json; columns
+    includes; internals; names; types; json; nested; columns
 fi
 exit $bad

@@ -30,7 +30,9 @@ void kh_base64_put(kh_buf *out, const void *bytes, size_t n) {
 size_t kh_base64_size(const char *text, size_t n) {
     if (n % 4 != 0)
         return SIZE_MAX;
-    size_t pad = n == 0 ? 0 : text[n - 1] != '=' ? 0 : text[n - 2] != '=' ? 1 : 2;
+    size_t pad = n > 0 && text[n - 1] == '=';
+    if (pad == 1 && text[n - 2] == '=')
+        pad = 2;
     return n / 4 * 3 - pad;
 }
 

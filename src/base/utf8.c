@@ -20,7 +20,7 @@ uint32_t kh_utf8_next(const char *text, size_t n, int *len, int *ok) {
     }
     if (first < 0xC2 || first > 0xF4)
         return broken(1, len, ok);
-    int more = first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
+    int more = 1 + (first >= 0xE0) + (first >= 0xF0);
     /* The second byte's range rules out overlong forms, surrogates and what lies above U+10FFFF. */
     unsigned char low = 0x80, high = 0xBF;
     switch (first) {
@@ -46,7 +46,7 @@ int kh_utf8_put(uint32_t c, char out[4]) {
         out[0] = (char)c;
         return 1;
     }
-    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    int more = 1 + (c >= 0x800) + (c >= 0x10000);
     for (int k = more; k > 0; k--) {
         out[k] = (char)(0x80 | (c & 0x3F));
         c >>= 6;

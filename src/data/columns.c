@@ -69,7 +69,9 @@ bool kh_columns_find(kh_columns *out, const kh_task *task, bool (*has)(const voi
     if (find_texts(out, pairs_first, has, file) || find_texts(out, !pairs_first, has, file))
         return true;
     for (int i = 0; i < N_TEXTS && !*half; i++)
-        if (texts[i].b)
-            *half = has(file, texts[i].a) ? texts[i].b : has(file, texts[i].b) ? texts[i].a : NULL;
+        if (texts[i].b && has(file, texts[i].a))
+            *half = texts[i].b;
+        else if (texts[i].b && has(file, texts[i].b))
+            *half = texts[i].a;
     return false;
 }

@@ -411,6 +411,16 @@ static const char *const format_names[] = { "auto", "tsv", "csv", "csv-noheader"
 
 const char *kh_format_name(kh_format f) { return format_names[f]; }
 
+/* By a file's first line of n bytes; KH_FORMAT_AUTO where it shows nothing. A tab decides before a
+ * comma: sentences have commas. */
+static kh_format format_of_line(const char *line, size_t n) {
+    if (*line == '{')
+        return KH_FORMAT_JSONL;
+    if (memchr(line, '\t', n))
+        return KH_FORMAT_TSV;
+    return memchr(line, ',', n) ? KH_FORMAT_CSV : KH_FORMAT_AUTO;
+}
+
 /* By extension; failing that by the first line. KH_FORMAT_CSV stands for both kinds of it. */
 static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *end, kh_err *err) {
     static const struct {
@@ -430,10 +440,7 @@ static int find_format(kh_dataset *d, const kh_dataset_opts *o, char *at, char *
     if (n == 0)
         return kh_fail(err, KH_EFORMAT, "%s: the file is empty", d->path);
     if (d->format == KH_FORMAT_AUTO)
-        d->format = *at == '{'    ? KH_FORMAT_JSONL
-            : memchr(at, '\t', n) ? KH_FORMAT_TSV
-            : memchr(at, ',', n)  ? KH_FORMAT_CSV
-                                  : KH_FORMAT_AUTO;
+        d->format = format_of_line(at, n);
     if (d->format == KH_FORMAT_AUTO)
         return kh_fail(err, KH_EFORMAT,
             "%s: cannot tell what format this is; name it (tsv, csv, csv-noheader or jsonl)",

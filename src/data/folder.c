@@ -235,9 +235,12 @@ int kh_folder_split(
         return rc;
     for (int place = rc == 1 ? 0 : 1; place < 3 && found == 0; place++) {
         kh_folder_free(out);
-        rc = place == 0  ? find_parts(dir, "", out, err)
-            : place == 1 ? kshot_files(dir, shots, seed, out, err)
-                         : tree_files(dir, task, shots, seed, out, err);
+        if (place == 0)
+            rc = find_parts(dir, "", out, err);
+        else if (place == 1)
+            rc = kshot_files(dir, shots, seed, out, err);
+        else
+            rc = tree_files(dir, task, shots, seed, out, err);
         found = rc == 0 ? complete(out, err) : rc;
     }
     if (found != 1)
@@ -300,9 +303,9 @@ static int try_tree(void *user, const char *dir, const char *name, kh_err *err) 
     if (!parse_name(name, &shots, &seed))
         return 0;
     char *sub = kh_path_join(dir, name);
-    int rc = !sub            ? kh_fail_memory(err)
-        : kh_dir_exists(sub) ? add_split(user, shots, seed, sub, err)
-                             : 0;
+    int rc = sub ? 0 : kh_fail_memory(err);
+    if (rc == 0 && kh_dir_exists(sub))
+        rc = add_split(user, shots, seed, sub, err);
     kh_free(sub);
     return rc;
 }

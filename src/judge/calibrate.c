@@ -17,6 +17,7 @@
 #include "judge/calibrate.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 #include "base/size.h"
 
@@ -139,10 +140,6 @@ static double fit_log_t(const sample *s) {
     return temperature_loss(s, log_t) <= temperature_loss(s, 0) ? log_t : 0;
 }
 
-static double bounded(double x, double low, double high) {
-    return x < low ? low : x > high ? high : x;
-}
-
 /* --------------------------------------------------------------------------------------- votes */
 
 /* Rows go round the folds in the order of their classes: folds of equal size, with equal shares of
@@ -196,7 +193,7 @@ static void fit_votes(
     }
     prepare_votes(x, (int)size, c->alpha, z);
     s.fold = NULL;
-    c->temperature = bounded(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
+    c->temperature = kh_clamp(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
 }
 
 /* ------------------------------------------------------------------------------ vector scaling */
@@ -348,7 +345,7 @@ static void minimise(lbfgs *o, const sample *data, double *row) {
     for (int i = 0; i < MAX_ITERATION && improve(o, data, &loss, row); i++)
         ;
     for (int k = 0; k < o->d; k++)
-        o->next[k] = bounded(o->theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
+        o->next[k] = kh_clamp(o->theta[k], -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
     bool better = vector_loss(data, o->next, o->next_grad, row) <= start;
     for (int k = 0; k < o->d; k++)
         o->theta[k] = better ? o->next[k] : k < slopes;
@@ -410,8 +407,10 @@ static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold
     if (data.strength > 0)
         minimise(&o, &data, row);
     for (int k = 0; k < m; k++) {
-        c->weight[k] = data.strength > 0 ? o.theta[data.shared ? 0 : k] : 1;
-        c->bias[k] = data.strength > 0 ? o.theta[slopes + k] : 0;
+        bool fitted = data.strength > 0;
+        int slope = data.shared ? 0 : k;
+        c->weight[k] = fitted ? o.theta[slope] : 1;
+        c->bias[k] = fitted ? o.theta[slopes + k] : 0;
     }
     kh_free(memory);
     return 0;
@@ -485,7 +484,7 @@ int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x
         rc = fit_vector(
             out, s, method == KH_CALIBRATE_AFFINE ? fold : NULL, n < N_FOLD ? n : N_FOLD, err);
     else
-        out->temperature = bounded(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
+        out->temperature = kh_clamp(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
 done:
     kh_free(z);
     kh_free(fold);

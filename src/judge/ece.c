@@ -8,6 +8,7 @@
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 
 #include <math.h>
@@ -44,7 +45,7 @@ static void make_bins(kh_bin *bin, int n_bin, double low, double high) {
 /* The last bin that starts at or below c; what is below the first bin goes there too. */
 static kh_bin *find_bin(kh_bin *bin, int n_bin, double c) {
     int guess = (int)((c - bin[0].low) / (bin[n_bin - 1].high - bin[0].low) * n_bin);
-    int b = guess < 0 ? 0 : guess >= n_bin ? n_bin - 1 : guess;
+    int b = kh_clamp_int(guess, 0, n_bin - 1);
     while (b > 0 && c < bin[b].low)
         b--;
     while (b + 1 < n_bin && c >= bin[b + 1].low)

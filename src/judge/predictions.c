@@ -33,11 +33,8 @@ static void list_kinds(const reader *r, char *text, size_t n) {
     text[0] = '\0';
     for (int i = 0; i < r->n_order; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, n - used, "%s\"%s\"",
-            i == 0                   ? ""
-                : i + 1 < r->n_order ? ", "
-                                     : " or ",
-            names[r->order[i]]);
+        const char *between = i + 1 < r->n_order ? ", " : " or ";
+        snprintf(text + used, n - used, "%s\"%s\"", i > 0 ? between : "", names[r->order[i]]);
     }
 }
 

@@ -370,7 +370,9 @@ bool kh_gguf_find_layout(const kh_gguf *f, const kh_gguf_tensor *t, kh_gguf_layo
         return fits;
     }
     bool gemma = strcmp(arch, "gemma3") == 0, gpt2 = strcmp(arch, "gpt2") == 0;
-    int family = gpt2 ? GPT2 : strcmp(arch, "bert") == 0 ? BERT : LLAMA;
+    int family = strcmp(arch, "bert") == 0 ? BERT : LLAMA;
+    if (gpt2)
+        family = GPT2;
     if (strcmp(arch, "llama") == 0) {
         /* The heads whose rows were reordered; a count that is wrong is found by the shapes. */
         if (ends_with(t->name, ".attn_q.weight") || ends_with(t->name, ".attn_q.bias"))

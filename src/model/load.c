@@ -469,11 +469,9 @@ void kh_model_drop(kh_model *m, kh_tensor *t) {
 void kh_model_close(kh_model *m) {
     if (!m)
         return;
+    int layers = m->w.layer ? m->config.layers : 0; /* none yet, if opening failed early */
     for (const kh_weight *row = kh_weight_table; row->cols; row++)
-        for (int layer = 0; layer < (!row->layered       ? 1
-                                            : m->w.layer ? m->config.layers
-                                                         : 0);
-             layer++)
+        for (int layer = 0; layer < (row->layered ? layers : 1); layer++)
             kh_model_drop(m, kh_weight_tensor(row, &m->w, layer));
     kh_arena_free(&m->arena);
     kh_free(m->dir);

@@ -14,7 +14,9 @@
 #include <string.h>
 
 size_t kh_dtype_bytes(kh_dtype t) {
-    return t == KH_DTYPE_F32 ? 4 : t == KH_DTYPE_F16 || t == KH_DTYPE_BF16 ? 2 : 0;
+    if (t == KH_DTYPE_F32)
+        return 4;
+    return t == KH_DTYPE_F16 || t == KH_DTYPE_BF16 ? 2 : 0; /* 0: blocks, kh_gguf_type_of() */
 }
 
 const char *kh_dtype_name(kh_dtype t) {

@@ -110,7 +110,7 @@ static void cells_copy(const kh_cells *to, const kh_cells *from, size_t rows, si
 }
 
 static size_t row_bytes(const kh_cells *c, size_t n_label) {
-    return c->label ? 2 : 4 * (n_label + (c->energy ? 1 : 0));
+    return c->label ? 2 : 4 * (n_label + (c->energy != NULL));
 }
 
 static unsigned char *put(unsigned char *out, uint32_t bits, int width) {

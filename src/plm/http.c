@@ -3,6 +3,7 @@
 #include "plm/http.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -368,17 +369,31 @@ static void said(const slot *s, char *out, size_t cap) {
     json_decref(root);
 }
 
+/* Whose fault a status is: the request's, the address', the key's or the access level's; else the
+ * service's. */
+static int code_of_status(long status) {
+    switch (status) {
+    case 400:
+    case 413:
+    case 422: return KH_EARG;
+    case 404: return KH_EMISSING;
+    case 401:
+    case 403:
+    case 405:
+    case 501: return KH_EUNSUPPORTED;
+    default: return KH_EIO;
+    }
+}
+
 static int refuse(const kh_http *h, const slot *s, long status, kh_err *err) {
     char why[400];
     said(s, why, sizeof why);
-    int code = status == 400 || status == 413 || status == 422             ? KH_EARG
-        : status == 404                                                    ? KH_EMISSING
-        : status == 401 || status == 403 || status == 405 || status == 501 ? KH_EUNSUPPORTED
-                                                                           : KH_EIO;
-    const char *hint = status == 401 && !h->o.key_file
-        ? "; --key-file or KEYHOLE_API_KEY gives the key"
-        : status >= 300 && status < 400 ? "; redirects are not followed, name the place itself"
-                                        : "";
+    int code = code_of_status(status);
+    const char *hint = "";
+    if (status == 401 && !h->o.key_file)
+        hint = "; --key-file or KEYHOLE_API_KEY gives the key";
+    else if (status >= 300 && status < 400)
+        hint = "; redirects are not followed, name the place itself";
     if (s->attempt > 0)
         return kh_fail(err, code, "%s: still answers HTTP %ld after %d tries%s%s", h->url, status,
             s->attempt + 1, why, hint);
@@ -406,7 +421,7 @@ static double pause_of(kh_http *h, const slot *s) {
     for (int i = 0; i < s->attempt && pause < 30; i++)
         pause *= 2;
     pause = (pause < 30 ? pause : 30) * share;
-    return after > 300 ? 300 : (double)after > pause ? (double)after : pause;
+    return kh_clamp((double)after, pause, 300); /* pause is 30 at most */
 }
 
 static void wait_to_retry(kh_http *h, slot *s, const char *why) {

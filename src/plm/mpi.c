@@ -149,7 +149,8 @@ static piece *cut(job *j, int rank) {
         double most = OWN_SECONDS * j->r->speed[0] / tokens_of(j, &p);
         n = n < most ? n : most;
     }
-    p.n = n < 1 ? 1 : n < end - j->next ? (int)n : end - j->next;
+    p.n = n < end - j->next ? (int)n : end - j->next;
+    p.n = n < 1 ? 1 : p.n;
     j->next += p.n;
     return add_piece(j, p);
 }
@@ -226,7 +227,11 @@ static int hand_out(job *j, kh_err *err) {
 static int do_own(job *j, kh_err *err) {
     if (j->r->port->size > WORKING_MAX)
         return 0;
-    int rc = j->next < j->n_unit ? (cut(j, 0) ? 1 : kh_fail_memory(err)) : take_over(j, 0, err);
+    int rc;
+    if (j->next < j->n_unit)
+        rc = cut(j, 0) ? 1 : kh_fail_memory(err);
+    else
+        rc = take_over(j, 0, err);
     if (rc <= 0)
         return rc;
     piece *p = &j->piece[j->n_piece - 1];
@@ -289,9 +294,10 @@ static int collect(job *j, kh_err *err) {
         const char *body = (const char *)bytes + sizeof head;
         n -= sizeof head;
         some = true;
-        rc = head.kind == KH_MPI_RESULT  ? take_result(j, from, &head, body, n, err)
-            : head.kind == KH_MPI_FAILED ? say_failed(j->r, from, body, n, err)
-                                         : 0;
+        if (head.kind == KH_MPI_RESULT)
+            rc = take_result(j, from, &head, body, n, err);
+        else
+            rc = head.kind == KH_MPI_FAILED ? say_failed(j->r, from, body, n, err) : 0;
         if (rc != 0)
             return rc;
     }

@@ -137,7 +137,11 @@ kh_meter kh_plm_meter(const kh_plm *p) { return p->meter; }
 void kh_plm_set_cache(kh_plm *p, const kh_answer_cache *cache) { p->cache = cache; }
 
 const char *kh_access_name(kh_access a) {
-    return a == KH_ACCESS_LABELS ? "labels" : a == KH_ACCESS_LOGPROBS ? "logprobs" : "weights";
+    switch (a) {
+    case KH_ACCESS_LABELS: return "labels";
+    case KH_ACCESS_LOGPROBS: return "logprobs";
+    default: return "weights";
+    }
 }
 
 kh_labeler *kh_plm_labeler(kh_plm *p, kh_err *err) {

@@ -68,8 +68,9 @@ bool kh_ranks_idle(const kh_ranks *r) { return r->port->size > 1 && !r->told; }
 void kh_ranks_set_threads(kh_ranks *r, int n) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), mine = kh_cores_allowed();
     long share = cores / r->port->local > 0 ? cores / r->port->local : 1;
+    long most = mine < share ? mine : share;
     r->opts.threads = n;
-    kh_threads_set(n > 0 ? n : (int)(mine < share ? mine : share));
+    kh_threads_set(n > 0 ? n : (int)most);
 }
 
 /* Whether all ranks said their last word in time. */
@@ -110,13 +111,13 @@ void kh_ranks_close(kh_ranks *r, double seconds) {
  */
 void kh_mpi_pause(kh_mpi_wait *w) {
     int turn = w->turns < 10000 ? ++w->turns : w->turns;
+    struct timespec nap = { .tv_nsec = 1000000 };
+    if (turn < 5000)
+        nap.tv_nsec = turn < 100 ? 20000 : 100000;
     if (turn < 50)
         sched_yield();
     else
-        nanosleep(&(struct timespec){ .tv_nsec = turn < 100 ? 20000
-                          : turn < 5000                     ? 100000
-                                                            : 1000000 },
-            NULL);
+        nanosleep(&nap, NULL);
 }
 
 int kh_mpi_forward(

@@ -175,7 +175,7 @@ static int ask(
     int rc = make_parts(&a, err);
     if (rc == 0) {
         part *p = &a.part[0];
-        size_t each = label ? 1 : (size_t)q->words->n_label + (energy ? 1 : 0);
+        size_t each = label ? 1 : (size_t)q->words->n_label + (energy != NULL);
         size_t numbers = (size_t)(p->p1 - p->p0) * (size_t)(p->r1 - p->r0) * each;
         rc = kh_http_run(r->http,
             &(kh_http_jobs){

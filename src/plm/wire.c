@@ -44,6 +44,18 @@ static int read_shape(const json_t *obj, const char *place, int rank, size_t mos
     return 0;
 }
 
+/* KH_DTYPE_ANY: none of those that travel. */
+static kh_dtype dtype_named(const char *type) {
+    static const struct {
+        const char *name;
+        kh_dtype type;
+    } known[] = { { "f32", KH_DTYPE_F32 }, { "f16", KH_DTYPE_F16 }, { "bf16", KH_DTYPE_BF16 } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(type, known[i].name) == 0)
+            return known[i].type;
+    return KH_DTYPE_ANY;
+}
+
 int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
     float **out, kh_err *err) {
     const char *type = "f32";
@@ -57,10 +69,7 @@ int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, 
         rc = read_shape(obj, place, rank, most, shape, &n, err);
     if (rc != 0)
         return rc;
-    kh_dtype dtype = strcmp(type, "f32") == 0 ? KH_DTYPE_F32
-        : strcmp(type, "f16") == 0            ? KH_DTYPE_F16
-        : strcmp(type, "bf16") == 0           ? KH_DTYPE_BF16
-                                              : KH_DTYPE_ANY;
+    kh_dtype dtype = dtype_named(type);
     if (dtype == KH_DTYPE_ANY)
         return kh_fail(
             err, KH_EFORMAT, "%s: \"dtype\" must be f32, f16 or bf16, not \"%.20s\"", place, type);

@@ -353,10 +353,10 @@ static int read_u64(reader *r, const json_t *v, const char *what, int base, uint
     bool digits = *s && strspn(s, base == 16 ? "0123456789abcdef" : "0123456789") == strlen(s);
     errno = 0;
     *out = digits ? strtoull(s, NULL, base) : 0;
-    return digits && errno == 0
-        ? 0
-        : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
-              base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
+    if (digits && errno == 0)
+        return 0;
+    return kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be %s", r->name, what,
+        base == 16 ? "a string of at most 16 hexadecimal digits" : "a whole number from 0");
 }
 
 static int read_projection(reader *r, const json_t *o) {

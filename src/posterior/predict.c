@@ -658,7 +658,7 @@ void kh_predictor_free(kh_predictor *p) {
 void kh_calibration_input(bool votes, int samples, double *p, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!isnan(p[i])) /* of a row that a service refused */
-            p[i] = votes ? p[i] * samples : log(p[i] > LEAST_P ? p[i] : LEAST_P);
+            p[i] = votes ? p[i] * samples : log(fmax(p[i], LEAST_P));
 }
 
 /* Answers into probabilities that mean what they say. */

@@ -121,7 +121,8 @@ static void put_text(const kh_grid *t, kh_buf *out) {
         bool left = col < t->n_left, last = col + 1 == t->n_col;
         put_spaces(out, 2);
         put_spaces(out, left ? 0 : pad);
-        kh_buf_text(out, !c->strong ? "" : t->colour ? "\033[1m" : "*");
+        if (c->strong)
+            kh_buf_text(out, t->colour ? "\033[1m" : "*");
         put_plain(out, c->text);
         kh_buf_text(out, c->strong && t->colour ? "\033[0m" : "");
         put_spaces(out, left && !last ? pad : 0);
@@ -226,12 +227,13 @@ static void put_html(const kh_grid *t, kh_buf *out) {
         int col = i % t->n_col;
         bool head = i < t->n_col;
         const char *tag = head || col == 0 ? "th" : "td";
-        kh_buf_text(out, i == 0 ? "<thead>\n" : i == t->n_col ? "<tbody>\n" : "");
+        const char *scope = col == 0 ? " scope=\"row\"" : "";
+        if (i == 0)
+            kh_buf_text(out, "<thead>\n");
+        else if (i == t->n_col)
+            kh_buf_text(out, "<tbody>\n");
         kh_buf_text(out, col == 0 ? "<tr>" : "");
-        kh_buf_printf(out, "<%s%s%s>", tag,
-            head           ? " scope=\"col\""
-                : col == 0 ? " scope=\"row\""
-                           : "",
+        kh_buf_printf(out, "<%s%s%s>", tag, head ? " scope=\"col\"" : scope,
             col < t->n_left ? "" : CLASS[c->tone + 1]);
         kh_buf_text(out, c->strong ? "<strong>" : "");
         kh_html_text(out, c->main, strlen(c->main));

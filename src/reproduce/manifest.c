@@ -37,10 +37,13 @@ int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
     *r = (kh_manifest){ 0 };
     json_t *root = NULL;
     char *path = kh_path_join(dir, KH_MANIFEST_NAME);
-    int rc = !path ? kh_fail_memory(err)
-        : !kh_file_exists(path)
-        ? kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path)
-        : kh_json_read(path, RECEIPT_MAX, &root, err);
+    int rc;
+    if (!path)
+        rc = kh_fail_memory(err);
+    else if (!kh_file_exists(path))
+        rc = kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path);
+    else
+        rc = kh_json_read(path, RECEIPT_MAX, &root, err);
     if (rc == 0)
         rc = parse(r, root, path, err);
     json_decref(root);
@@ -148,10 +151,12 @@ kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *com
     char *dir = kh_path_join(runs, r->name);
     kh_planned_terms(r, preset, common, &terms);
     *found = (kh_manifest){ 0 };
-    if (dir && !kh_buf_failed(&terms) && kh_manifest_read(found, dir, NULL) == 0)
-        state = strcmp(found->terms, terms.data) == 0                          ? KH_STATE_DONE
-            : strncmp(found->terms, terms.data, tuning_terms(terms.data)) == 0 ? KH_STATE_TUNED
-                                                                               : KH_STATE_OPEN;
+    if (dir && !kh_buf_failed(&terms) && kh_manifest_read(found, dir, NULL) == 0) {
+        if (strcmp(found->terms, terms.data) == 0)
+            state = KH_STATE_DONE;
+        else if (strncmp(found->terms, terms.data, tuning_terms(terms.data)) == 0)
+            state = KH_STATE_TUNED;
+    }
     kh_buf_free(&terms);
     kh_free(dir);
     return state;

@@ -527,7 +527,8 @@ static int rank_of(
             const kh_variant *o = kh_variant_at(i);
             const kh_published_value *p = kh_published_find(
                 w->r->published, KH_PAPER_MODEL, table, o->name, "average", NULL, NULL);
-            double x = published ? (p ? p->value : NAN) : average(w->r, o, KH_TABLE_MAIN, metric);
+            double theirs = p ? p->value : NAN;
+            double x = published ? theirs : average(w->r, o, KH_TABLE_MAIN, metric);
             if (!o->paper || !(o->tables & KH_TABLE_MAIN) || isnan(x))
                 continue;
             if (pass == 0 && o == v)

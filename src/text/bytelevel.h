@@ -31,11 +31,14 @@ static inline uint32_t kh_byte_char(uint8_t b) {
 
 /* The byte that a character stands for, or -1. */
 static inline int kh_char_byte(uint32_t c) {
+    if (c > 0x143)
+        return -1;
+    if (c == 0x143)
+        return 0xAD;
+    if (c >= 0x121)
+        return (int)c - 0x121 + 0x7F;
     if (c >= 0x100)
-        return c <= 0x120 ? (int)c - 0x100
-            : c <= 0x142  ? (int)c - 0x121 + 0x7F
-            : c == 0x143  ? 0xAD
-                          : -1;
+        return (int)c - 0x100;
     return c <= 0x20 || (c >= 0x7F && c <= 0xA0) || c == 0xAD ? -1 : (int)c;
 }
 

@@ -247,10 +247,11 @@ static int run_fuse(const void *self, void *state, kh_err *err) {
 /* -------------------------------------------------------------------------------- ByteFallback */
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0'
-        : c >= 'A' && c <= 'F'  ? c - 'A' + 10
-        : c >= 'a' && c <= 'f'  ? c - 'a' + 10
-                                : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* The byte of <0xNN>, or -1. Rust's number parser takes a plus sign for the first digit, and so do

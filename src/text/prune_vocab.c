@@ -82,7 +82,9 @@ static int renumber_key(
 static int renumber_item(const numbers *m, json_t *list, size_t i, const char *place, kh_err *err) {
     json_t *id;
     int rc = renumber(m, json_array_get(list, i), &id, place, err);
-    return rc ? rc : json_array_set_new(list, i, id) == 0 ? 0 : kh_fail_memory(err);
+    if (rc == 0 && json_array_set_new(list, i, id) != 0)
+        rc = kh_fail_memory(err);
+    return rc;
 }
 
 typedef struct entry {

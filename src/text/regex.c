@@ -306,7 +306,7 @@ static int next_literal(kh_scan *scan, size_t *start, size_t *end) {
 
 static size_t char_length(const char *s) {
     unsigned char c = (unsigned char)*s;
-    return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    return 1 + (size_t)(c >= 0x80) + (size_t)(c >= 0xE0) + (size_t)(c >= 0xF0);
 }
 
 int kh_scan_next(kh_scan *scan, size_t *start, size_t *end, kh_err *err) {

@@ -273,9 +273,11 @@ int kh_tokenizer_files_read(kh_tokenizer_files *f, const char *path, kh_err *err
         rc = kh_file_read(main->path, KH_TOKENIZER_FILE_MAX, &main->bytes, err);
     main->there = rc == 0;
     const char *base = rc == 0 ? kh_path_base(main->path) : "";
-    char *folder = rc != 0  ? NULL
-        : base > main->path ? kh_strndup(main->path, (size_t)(base - main->path))
-                            : kh_strdup("./");
+    char *folder = NULL;
+    if (rc == 0 && base > main->path)
+        folder = kh_strndup(main->path, (size_t)(base - main->path));
+    else if (rc == 0)
+        folder = kh_strdup("./");
     if (rc == 0 && !folder)
         rc = kh_fail_memory(err);
     bool old = !ends_with(base, ".txt") &&
@@ -311,9 +313,9 @@ static const char *name_in_folder(const kh_tokenizer_files *f, int i) {
         return file_names[i];
     if (ends_with(base, ".gguf"))
         return "tokenizer.gguf";
-    return ends_with(base, ".txt")      ? "vocab.txt"
-        : f->file[KH_FILE_MERGES].there ? "vocab.json"
-                                        : "tokenizer.json";
+    if (ends_with(base, ".txt"))
+        return "vocab.txt";
+    return f->file[KH_FILE_MERGES].there ? "vocab.json" : "tokenizer.json";
 }
 
 int kh_tokenizer_copy(const char *path, const char *folder, kh_err *err) {

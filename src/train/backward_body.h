@@ -225,7 +225,9 @@ static void cut_layer(pass *p, cutter *c, int l, size_t *largest) {
     size_t h = p->h, tokens = (size_t)p->t, m = last ? (size_t)p->r : tokens;
     t->q = cut(c, m, last ? h : 3 * h);
     t->ldq = last ? h : 3 * h;
-    t->k = last ? cut(c, tokens, 2 * h) : t->q ? t->q + h : NULL;
+    t->k = t->q ? t->q + h : NULL; /* beside the queries, but in the last layer, which has few */
+    if (last)
+        t->k = cut(c, tokens, 2 * h);
     t->v = t->k ? t->k + h : NULL;
     t->ldk = last ? 2 * h : 3 * h;
     t->rows = last ? cut(c, m, h) : NULL;

@@ -32,12 +32,14 @@ int kh_masker_init(kh_masker *m, const kh_tokenizer *t, const kh_config *c, doub
         .eos = kh_tokenizer_special(t, KH_TOKEN_EOS),
         .vocab = kh_tokenizer_size(t),
         .first_position = c->first_position };
-    if (m->mask < 0 || m->bos < 0 || m->eos < 0)
+    const char *missing = m->eos < 0 ? "end-of-sequence ([SEP], </s>)" : NULL;
+    if (m->bos < 0)
+        missing = "beginning-of-sequence ([CLS], <s>)";
+    if (m->mask < 0)
+        missing = "mask";
+    if (missing)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "the tokenizer has no %s token, which pre-training needs",
-            m->mask < 0      ? "mask"
-                : m->bos < 0 ? "beginning-of-sequence ([CLS], <s>)"
-                             : "end-of-sequence ([SEP], </s>)");
+            "the tokenizer has no %s token, which pre-training needs", missing);
     if (m->vocab > c->vocab)
         return kh_fail(err, KH_EMISMATCH,
             "the tokenizer has %d tokens, but the model has room for %d", m->vocab, c->vocab);
@@ -145,12 +147,11 @@ int kh_masked_add(kh_masked *b, kh_masker *m, const int32_t *id, int n, kh_rng *
     int at = kh_masked_tokens(b), targets = kh_masked_targets(b);
     kh_slot *slot = b->slot + at;
     for (int i = 0; i < n + 2; i++)
-        slot[i] = (kh_slot){ .id = i == 0 ? m->bos
-                : i == n + 1              ? m->eos
-                                          : id[i - 1],
+        slot[i] = (kh_slot){ .id = i > 0 && i <= n ? id[i - 1] : m->bos,
             .embedded = -1,
             .added = -1,
             .position = m->first_position + i };
+    slot[n + 1].id = m->eos;
     choose(m, id, n, slot + 1, rng);
     for (int i = 1; i <= n; i++) {
         if (slot[i].embedded < 0)

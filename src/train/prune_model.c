@@ -61,7 +61,9 @@ typedef struct candidate {
 
 static int by_count(const void *a, const void *b) {
     const candidate *x = a, *y = b;
-    return x->count != y->count ? (x->count < y->count ? 1 : -1) : x->id - y->id;
+    if (x->count != y->count)
+        return x->count < y->count ? 1 : -1;
+    return x->id - y->id;
 }
 
 /* Fills what room is left with the most frequent tokens. */

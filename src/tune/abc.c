@@ -11,6 +11,7 @@
 #include "tune/likelihood_free.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 
 #include <math.h>
@@ -161,7 +162,9 @@ static void accept_batch(abc *a) {
  * it, or what there is of the first one; later the last whole one stands until then (0). */
 static int next_look(const abc *a) {
     int n = a->accepted + BATCH;
-    return n >= a->o->samples ? a->o->samples : a->gen > 1 ? 0 : n;
+    if (n >= a->o->samples)
+        return a->o->samples;
+    return a->gen > 1 ? 0 : n;
 }
 
 /* True if the population is still worth filling. Otherwise the watch says why not. */
@@ -404,8 +407,7 @@ static void most_of_rejection(const kh_tuning *t, const void *opts, kh_plan *mos
 /* The tolerance, which is all rows at most, falls by one with each population. */
 static void most_of_abc_smc(const kh_tuning *t, const void *opts, kh_plan *most) {
     const abc_opts *o = opts;
-    int n = t->train->n_row - o->tolerance + 1;
-    n = n < 1 ? 1 : n < o->generations ? n : o->generations;
+    int n = kh_clamp_int(t->train->n_row - o->tolerance + 1, 1, o->generations);
     kh_labels_most(t, &o->labels, o->first_draws + n * most_draws(o), n, o->samples, most);
 }
 

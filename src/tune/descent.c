@@ -360,7 +360,10 @@ static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, 
     const kh_descent_opts *o = d->o;
     bool better;
     int rc = recall_descent(d, adamw, at, err);
-    rc = rc == 0 ? judge(d, &better, err) : rc < 0 ? rc : 0;
+    if (rc == 0)
+        rc = judge(d, &better, err);
+    else if (rc > 0) /* recalled: it was judged before */
+        rc = 0;
     while (rc == 0 && at->done < o->epochs && at->without < o->patience &&
         kh_tuning_may(d->t, 0, at->done > 0)) {
         double loss;

@@ -63,9 +63,9 @@ static int degree_of(int k, int D, int H) { return (int)((long long)k * D / H); 
 
 static size_t layer_size(const kh_flow *f, int l) {
     size_t H = (size_t)f->H;
-    return l == 0  ? H * (size_t)f->D + H
-        : l < f->L ? H * H + H
-                   : 2 * (size_t)f->D * H + 2 * (size_t)f->D;
+    if (l == 0)
+        return H * (size_t)f->D + H;
+    return l < f->L ? H * H + H : 2 * (size_t)f->D * H + 2 * (size_t)f->D;
 }
 
 /* Layer l of transform t; l = L is the output. Its biases stand behind its matrix. */

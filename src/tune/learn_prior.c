@@ -24,7 +24,9 @@ static bool in_batch(const kh_tuning *t) { return t->o->label_prior == KH_LABEL_
 
 /* Rows to ask about, apart from dev. */
 static int n_asked(const kh_tuning *t) {
-    return !in_batch(t) ? N_EMPTY : t->n_train < TRAIN_ROWS ? t->n_train : TRAIN_ROWS;
+    if (!in_batch(t))
+        return N_EMPTY;
+    return t->n_train < TRAIN_ROWS ? t->n_train : TRAIN_ROWS;
 }
 
 long long kh_tuning_prior_cost(const kh_tuning *t, int samples) {

@@ -203,7 +203,9 @@ static void dev_monitor_free(dev_monitor *l) {
 
 static bool may(kh_monitor *w, long long queries, int members, bool have) {
     dev_monitor *l = w->self;
-    int look = members > 0 ? members : l->judged ? 0 : l->n; /* what comes out will be judged */
+    int look = l->judged ? 0 : l->n; /* what comes out will be judged */
+    if (members > 0)
+        look = members;
     if (!kh_tuning_may(l->t, queries + dev_cost(l->t, look), have))
         kh_monitor_stop(w, "%s", l->t->stopped);
     return !w->stopped[0];
@@ -328,9 +330,9 @@ static bool votes_without(
     for (int s = 0; s < p->n; s++) {
         int said = p->answer[(size_t)s * (size_t)p->n_answer + (size_t)i];
         bool wrong = said != truth[i];
-        double w = p->rate > 0                    ? p->weight[s] * exp(p->rate * wrong)
-            : p->errors[s] - wrong < p->tolerance ? p->weight[s]
-                                                  : 0;
+        double w = p->errors[s] - wrong < p->tolerance ? p->weight[s] : 0;
+        if (p->rate > 0)
+            w = p->weight[s] * exp(p->rate * wrong);
         votes[said] += w;
         sum += w;
         squares += w * w;

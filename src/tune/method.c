@@ -65,12 +65,12 @@ int kh_method_find(const kh_method **out, const char *name, kh_err *err) {
 
 static int check_access(const kh_method *m, const kh_plm *plm, kh_err *err) {
     kh_access have = kh_plm_describe(plm).access;
-    return have >= m->access
-        ? 0
-        : kh_fail(err, KH_EUNSUPPORTED,
-              "method %s needs a box that lets out %s; this one was opened at access level %s%s",
-              m->name, kh_access_name(m->access), kh_access_name(have),
-              have == KH_ACCESS_LABELS ? "; smc, abc-smc, snpe and manual do with labels" : "");
+    if (have >= m->access)
+        return 0;
+    return kh_fail(err, KH_EUNSUPPORTED,
+        "method %s needs a box that lets out %s; this one was opened at access level %s%s", m->name,
+        kh_access_name(m->access), kh_access_name(have),
+        have == KH_ACCESS_LABELS ? "; smc, abc-smc, snpe and manual do with labels" : "");
 }
 
 /* Methods whose samples vote see nothing that could be corrected; those with gradients have it

@@ -191,9 +191,17 @@ static double run_batch(fit *f, int n, int n_atom, bool teach) {
     return loss;
 }
 
+/* Atoms of an item in a batch of n: itself alone in the first round, whose proposal is the prior.
+ */
+static int atoms_of(const fit *f, int n) {
+    if (!f->atomic)
+        return 1;
+    return f->o->atoms < n ? f->o->atoms : n;
+}
+
 /* For each of n items its own position first, then others of the batch, without repeating one. */
 static int draw_atoms(fit *f, int n, kh_rng r) {
-    int n_atom = !f->atomic ? 1 : f->o->atoms < n ? f->o->atoms : n;
+    int n_atom = atoms_of(f, n);
     for (int i = 0; i < n; i++) {
         int *atom = f->atoms + (size_t)i * (size_t)n_atom;
         atom[0] = i;
@@ -324,7 +332,7 @@ static int fit_new(fit *f, kh_err *err) {
         else
             f->train[f->n_train++] = i;
     f->most = larger(f->n_train / n_batch(f, f->n_train), f->n_valid / n_batch(f, f->n_valid)) + 1;
-    f->max_atoms = !f->atomic ? 1 : f->o->atoms < f->most ? f->o->atoms : f->most;
+    f->max_atoms = atoms_of(f, f->most);
     f->item = kh_calloc((size_t)f->most, sizeof *f->item);
     f->atoms = kh_calloc((size_t)f->most * (size_t)f->max_atoms, sizeof *f->atoms);
     int rc = f->item && f->atoms ? 0 : kh_fail_memory(err);

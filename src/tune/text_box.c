@@ -76,9 +76,10 @@ static int ask_alike(kh_text_box *b, const float *point, const kh_text_prompt *p
                      : kh_plm_answer(b->labeler, &q, label, &why);
     kh_batch_free(batch);
     kh_buf_free(&text);
-    return rc == 0 ? 0
-                   : kh_fail(err, rc, "%s%s", why.msg,
-                         full ? "; a smaller --demos or --demo-length leaves room" : "");
+    if (rc == 0)
+        return 0;
+    return kh_fail(
+        err, rc, "%s%s", why.msg, full ? "; a smaller --demos or --demo-length leaves room" : "");
 }
 
 static bool shows(const kh_text_prompt *p, int row) {

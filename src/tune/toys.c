@@ -200,7 +200,8 @@ static void signs_reference(const kh_toy *t, kh_rng *r, double *theta) {
 static void signs_part(const kh_toy *t, int i, int k, double *p, double *mean, double *square) {
     bool row = i < t->sim.n_obs;
     *p = row ? 0.5 : k == 0;
-    *mean = row ? (k ? -1 : 1) * (double)t->observed[i] * sqrt(2 * t->sim.prior_var / M_PI) : 0;
+    double side = k ? -1 : 1;
+    *mean = row ? side * (double)t->observed[i] * sqrt(2 * t->sim.prior_var / M_PI) : 0;
     *square = t->sim.prior_var;
 }
 
