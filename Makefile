@@ -221,7 +221,7 @@ test-oom: setup
 	@KEYHOLE_OOM=whole tests/run.sh $(OUT)/tests/test_oom
 
 # What has threads of its own: the server with its queue and its watch, clients of services, ranks.
-THREADED := $(foreach t,test_server test_server_classify test_server_third_party test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
+THREADED := $(foreach t,test_server test_server_asking test_server_classify test_server_decide test_server_guard test_server_third_party test_server_wire test_plm_http test_plm_ranks,$(BUILD)/tsan/tests/$t)
 tsan: setup
 	@$(MAKE) -s --no-print-directory MODE=tsan $(THREADED)
 	@TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=tools/tsan.supp" tests/run.sh $(call chosen,$(T),$(THREADED))

@@ -1204,7 +1204,8 @@ typedef enum kh_calibration {
     KH_CALIBRATE_VECTOR,      /* softmax(w * x + b), x centred */
     KH_CALIBRATE_VOTES,  /* p_k proportional to (x_k + alpha)^(1/T); x are votes, whole or weighted
                           */
-    KH_CALIBRATE_AFFINE, /* as vector, its pull towards no change cross-validated over the rows */
+    KH_CALIBRATE_AFFINE, /* softmax(w x + b): one slope, a bias for each class; how strongly it is
+                            pulled towards no change is cross-validated over the rows */
 } kh_calibration;
 
 typedef struct kh_calibrator {
@@ -1214,7 +1215,7 @@ typedef struct kh_calibrator {
     double temperature;    /* 0.05 to 20; 1 with a weight for each class */
     double alpha;          /* votes only */
     double strength;       /* affine: of the pull towards no change; 0: no change is best */
-    double *weight, *bias; /* [n_label] vector and affine only */
+    double *weight, *bias; /* [n_label] vector and affine only; affine: all weights are equal */
 } kh_calibrator;
 
 /* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free

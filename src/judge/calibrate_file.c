@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_in.h"
 #include "base/json_out.h"
 
 #include <math.h>
@@ -64,76 +64,66 @@ int kh_calibrator_save(const kh_calibrator *c, const char *path, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- reading */
 
-static int read_bounded(const json_t *root, const char *key, double low, double high, double *out,
-    const char *name, kh_err *err) {
-    int rc = kh_json_number(root, key, out, name, err);
-    if (rc == 0 && (*out < low || *out > high))
-        rc = kh_fail(
-            err, KH_EFORMAT, "%s: \"%s\" is %g, expected %g to %g", name, key, *out, low, high);
-    return rc;
+static double read_bounded(
+    kh_json_in *in, const json_t *root, const char *key, double low, double high) {
+    double x = kh_json_get_number(in, root, key);
+    if (x < low || x > high)
+        kh_json_refuse(in, KH_EFORMAT, "\"%s\" is %g, expected %g to %g", key, x, low, high);
+    return x;
 }
 
-static int read_list(
-    const json_t *root, const char *key, double **out, int n, const char *name, kh_err *err) {
+/* n numbers within the bounds of fitting; the calibrator owns them. */
+static double *read_list(kh_json_in *in, const json_t *root, const char *key, int n) {
     const json_t *list = json_object_get(root, key);
     if (!json_is_array(list) || json_array_size(list) != (size_t)n)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must be a list of %d numbers", name, key, n);
-    *out = kh_malloc((size_t)n * sizeof **out);
-    if (!*out)
-        return kh_fail_memory(err);
-    for (int k = 0; k < n; k++) {
+        kh_json_refuse(in, KH_EFORMAT, "\"%s\" must be a list of %d numbers", key, n);
+    double *x = in->rc == 0 ? kh_malloc((size_t)n * sizeof *x) : NULL;
+    if (in->rc == 0 && !x)
+        in->rc = kh_fail_memory(in->err);
+    for (int k = 0; k < n && in->rc == 0; k++) {
         const json_t *v = json_array_get(list, (size_t)k);
-        double x = json_number_value(v);
-        if (!json_is_number(v) || !(fabs(x) <= KH_WEIGHT_MAX))
-            return kh_fail(err, KH_EFORMAT, "%s: \"%s\" must hold numbers from %g to %g", name, key,
+        x[k] = json_number_value(v);
+        if (!json_is_number(v) || !(fabs(x[k]) <= KH_WEIGHT_MAX))
+            kh_json_refuse(in, KH_EFORMAT, "\"%s\" must hold numbers from %g to %g", key,
                 -KH_WEIGHT_MAX, KH_WEIGHT_MAX);
-        (*out)[k] = x;
     }
-    return 0;
+    return x;
 }
 
-static int read_method(const json_t *root, kh_calibration *out, const char *name, kh_err *err) {
-    const char *format = NULL, *method;
-    int version,
-        rc = json_is_object(root) ? kh_json_string_opt(root, "format", &format, name, err) : 0;
-    if (rc == 0 && (!format || strcmp(format, FORMAT) != 0))
-        rc = kh_fail(err, KH_EFORMAT,
-            "%s: not a file of \"keyhole calibrate --out\": \"format\" must be \"%s\"", name,
-            FORMAT);
-    if (rc == 0)
-        rc = kh_json_int(root, "version", 1, 1, &version, name, err);
-    if (rc == 0)
-        rc = kh_json_string(root, "method", &method, name, err);
-    if (rc != 0)
-        return rc;
+static kh_calibration read_method(kh_json_in *in, const json_t *root) {
+    const char *format = kh_json_string_or(in, root, "format", "");
+    if (strcmp(format, FORMAT) != 0)
+        kh_json_refuse(in, KH_EFORMAT,
+            "not a file of \"keyhole calibrate --out\": \"format\" must be \"%s\"", FORMAT);
+    kh_json_get_int(in, root, "version", 1, 1);
+    const char *method = kh_json_get_string(in, root, "method");
     for (int i = 0; i < N_NAMES; i++)
-        if (strcmp(method, names[i]) == 0) {
-            *out = (kh_calibration)i;
-            return 0;
-        }
-    return kh_fail(err, KH_EFORMAT,
-        "%s: method \"%s\", expected temperature, vector, votes or affine", name, method);
+        if (strcmp(method, names[i]) == 0)
+            return (kh_calibration)i;
+    kh_json_refuse(
+        in, KH_EFORMAT, "method \"%s\", expected temperature, vector, votes or affine", method);
+    return KH_CALIBRATE_TEMPERATURE;
 }
 
 static int read_calibrator(kh_calibrator *c, const json_t *root, const char *name, kh_err *err) {
-    int rc = read_method(root, &c->method, name, err);
-    if (rc == 0)
-        rc = kh_json_int(root, "n_label", 2, 65536, &c->n_label, name, err);
-    if (rc == 0)
-        rc = kh_json_int(root, "rows", 1, INT32_MAX, &c->n, name, err);
-    if (rc == 0 && !kh_calibration_per_class(c->method))
-        rc = read_bounded(root, "temperature", KH_T_MIN, KH_T_MAX, &c->temperature, name, err);
-    if (rc == 0 && c->method == KH_CALIBRATE_VOTES)
-        rc = read_bounded(root, "alpha", 1e-300, 1e300, &c->alpha, name, err);
-    if (rc == 0 && c->method == KH_CALIBRATE_AFFINE)
-        rc = read_bounded(root, "strength", 0, 1e6, &c->strength, name, err);
-    if (rc == 0 && kh_calibration_per_class(c->method))
-        rc = read_list(root, "weight", &c->weight, c->n_label, name, err);
-    if (rc == 0 && kh_calibration_per_class(c->method))
-        rc = read_list(root, "bias", &c->bias, c->n_label, name, err);
-    if (rc != 0)
+    kh_json_in in = { .name = name, .err = err };
+    c->method = read_method(&in, root);
+    bool per_class = kh_calibration_per_class(c->method);
+    c->n_label = kh_json_get_int(&in, root, "n_label", 2, 65536);
+    c->n = kh_json_get_int(&in, root, "rows", 1, INT32_MAX);
+    if (!per_class)
+        c->temperature = read_bounded(&in, root, "temperature", KH_T_MIN, KH_T_MAX);
+    if (c->method == KH_CALIBRATE_VOTES)
+        c->alpha = read_bounded(&in, root, "alpha", 1e-300, 1e300);
+    if (c->method == KH_CALIBRATE_AFFINE)
+        c->strength = read_bounded(&in, root, "strength", 0, 1e6);
+    if (per_class) {
+        c->weight = read_list(&in, root, "weight", c->n_label);
+        c->bias = read_list(&in, root, "bias", c->n_label);
+    }
+    if (in.rc != 0)
         kh_calibrator_free(c);
-    return rc;
+    return in.rc;
 }
 
 int kh_calibrator_parse(

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_in.h"
 #include "base/json_out.h"
 
 #include <math.h>
@@ -74,66 +74,55 @@ static const char *eps_key(const kh_config *c) {
 
 /* ------------------------------------------------------------------------------ reading */
 
-static int read_type(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    const char *type;
-    int rc = kh_json_string(root, "model_type", &type, name, err);
-    if (rc != 0)
-        return rc;
+/* All of it by the sticky reader of base/json_in.h: what is refused first is what is told. */
+
+static void read_type(kh_config *c, kh_json_in *in, const json_t *root) {
+    const char *type = kh_json_get_string(in, root, "model_type");
     c->arch = kh_architecture_find(type);
     if (c->arch)
-        return 0;
+        return;
     char known[512] = "";
     for (const kh_architecture *a = kh_architecture_table; a->type; a++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", a->type);
     }
-    return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"model_type\" is \"%.60s\"; models of type %s are read", name, type, known);
+    kh_json_refuse(in, KH_EUNSUPPORTED, "\"model_type\" is \"%.60s\"; models of type %s are read",
+        type, known);
 }
 
-static int read_sizes(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void read_sizes(kh_config *c, kh_json_in *in, const json_t *root) {
     kh_family family = c->arch->family;
     for (int i = 0; i < N_SIZES; i++) {
         const struct size_row *row = &size_table[i];
         const char *key = size_key(row, family);
         int *field = (int *)((char *)c + row->offset);
-        bool inner = family == KH_FAMILY_GPT2 && field == &c->inner; /* null: four times H */
-        int rc = inner ? kh_json_int_opt(root, key, 1, row->max, field, name, err)
-                       : kh_json_int(root, key, 1, row->max, field, name, err);
-        if (rc != 0)
-            return rc;
-        if (inner && *field == 0)
-            *field = 4 * c->hidden;
+        if (family == KH_FAMILY_GPT2 && field == &c->inner) /* null: four times H */
+            *field = kh_json_int_or(in, root, key, 1, row->max, 4 * c->hidden);
+        else
+            *field = kh_json_get_int(in, root, key, 1, row->max);
     }
     c->pad = -1;
     if (c->arch->causal)
-        return 0;
+        return;
     bool typed = family != KH_FAMILY_DISTILBERT && family != KH_FAMILY_MODERNBERT;
-    c->types = typed ? 2 : 0;
-    c->pad = family == KH_FAMILY_ROBERTA ? 1 : 0;
-    int rc = kh_json_int_opt(root, "pad_token_id", 0, (1 << 24) - 1, &c->pad, name, err);
-    if (rc == 0 && typed)
-        rc = kh_json_int_opt(root, "type_vocab_size", 1, 1 << 10, &c->types, name, err);
+    c->pad = kh_json_int_or(
+        in, root, "pad_token_id", 0, (1 << 24) - 1, family == KH_FAMILY_ROBERTA ? 1 : 0);
+    c->types = typed ? kh_json_int_or(in, root, "type_vocab_size", 1, 1 << 10, 2) : 0;
     kh_config_set_pad(c, c->pad);
-    return rc;
 }
 
 /* ELECTRA and ALBERT: embeddings of a width of their own. ALBERT may have groups of layers; only
  * one of one layer, which is all of them, is computed. */
-static int read_factored(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    int groups = 1, inner = 1;
+static void read_factored(kh_config *c, kh_json_in *in, const json_t *root) {
     if (c->arch->family != KH_FAMILY_ELECTRA && c->arch->family != KH_FAMILY_ALBERT)
-        return 0;
-    int rc = kh_json_int(root, "embedding_size", 1, 1 << 16, &c->embed, name, err);
-    if (rc == 0)
-        rc = kh_json_int_opt(root, "num_hidden_groups", 1, 1024, &groups, name, err);
-    if (rc == 0)
-        rc = kh_json_int_opt(root, "inner_group_num", 1, 1024, &inner, name, err);
-    if (rc == 0 && c->arch->family == KH_FAMILY_ALBERT && (groups != 1 || inner != 1))
-        rc = kh_fail(err, KH_EUNSUPPORTED,
-            "%s: \"num_hidden_groups\" is %d and \"inner_group_num\" %d; only 1 and 1 are computed",
-            name, groups, inner);
-    return rc;
+        return;
+    c->embed = kh_json_get_int(in, root, "embedding_size", 1, 1 << 16);
+    int groups = kh_json_int_or(in, root, "num_hidden_groups", 1, 1024, 1);
+    int inner = kh_json_int_or(in, root, "inner_group_num", 1, 1024, 1);
+    if (c->arch->family == KH_FAMILY_ALBERT && (groups != 1 || inner != 1))
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "\"num_hidden_groups\" is %d and \"inner_group_num\" %d; only 1 and 1 are computed",
+            groups, inner);
 }
 
 /* The activation that a config without one means. */
@@ -148,30 +137,24 @@ static const char *usual_act(const kh_config *c) {
 }
 
 /* The activation that a key names, or `usual`. */
-static int read_act(const json_t *root, const char *key, const char *usual, kh_act *out,
-    const char *name, kh_err *err) {
-    const char *act = usual;
-    int rc = kh_json_string_opt(root, key, &act, name, err);
-    if (rc != 0)
-        return rc;
+static kh_act read_act(kh_json_in *in, const json_t *root, const char *key, const char *usual) {
+    const char *act = kh_json_string_or(in, root, key, usual);
     for (int i = 0; i < N_ACTS; i++)
-        if (strcmp(act_table[i].name, act) == 0) {
-            *out = act_table[i].act;
-            return 0;
-        }
-    return kh_fail(err, KH_EUNSUPPORTED,
-        "%s: \"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh, relu and silu are computed",
-        name, key, act);
+        if (strcmp(act_table[i].name, act) == 0)
+            return act_table[i].act;
+    kh_json_refuse(in, KH_EUNSUPPORTED,
+        "\"%s\" is \"%.60s\"; gelu, gelu_new, gelu_pytorch_tanh, relu and silu are computed", key,
+        act);
+    return KH_ACT_GELU;
 }
 
-static int read_acts(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void read_acts(kh_config *c, kh_json_in *in, const json_t *root) {
     kh_family family = c->arch->family;
-    int rc = read_act(root, act_key(c), usual_act(c), &c->act, name, err);
+    c->act = read_act(in, root, act_key(c), usual_act(c));
     bool fixed = family == KH_FAMILY_ROBERTA || family == KH_FAMILY_ELECTRA;
     c->head_act = fixed ? KH_ACT_GELU : c->act;
-    if (rc == 0 && family == KH_FAMILY_MODERNBERT)
-        rc = read_act(root, "classifier_activation", "gelu", &c->head_act, name, err);
-    return rc;
+    if (family == KH_FAMILY_MODERNBERT)
+        c->head_act = read_act(in, root, "classifier_activation", "gelu");
 }
 
 static double usual_eps(const kh_config *c) {
@@ -180,216 +163,178 @@ static double usual_eps(const kh_config *c) {
     return c->arch->norm == KH_NORM_LAYER ? 1e-12 : 1e-6; /* RoBERTa's configs say 1e-05 */
 }
 
-static int read_rest(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void read_rest(kh_config *c, kh_json_in *in, const json_t *root) {
     const char *key = eps_key(c);
     c->eps = usual_eps(c);
-    int rc = c->arch->family == KH_FAMILY_DISTILBERT
-        ? 0
-        : kh_json_number_opt(root, key, &c->eps, name, err);
-    if (rc != 0)
-        return rc;
+    if (c->arch->family != KH_FAMILY_DISTILBERT)
+        c->eps = kh_json_number_or(in, root, key, c->eps);
     if (c->eps <= 0 || c->eps > 1)
-        return kh_fail(err, KH_EFORMAT, "%s: \"%s\" is %g, expected a number above 0 and at most 1",
-            name, key, c->eps);
-    c->tied = c->arch->family != KH_FAMILY_LLAMA;
-    return kh_json_bool_opt(root, "tie_word_embeddings", &c->tied, name, err);
+        kh_json_refuse(
+            in, KH_EFORMAT, "\"%s\" is %g, expected a number above 0 and at most 1", key, c->eps);
+    c->tied = kh_json_bool_or(in, root, "tie_word_embeddings", c->arch->family != KH_FAMILY_LLAMA);
 }
 
-/* A number that must be above 0. */
-static int read_positive(
-    const json_t *obj, const char *key, double *out, bool needed, const char *place, kh_err *err) {
-    int rc = needed ? kh_json_number(obj, key, out, place, err)
-                    : kh_json_number_opt(obj, key, out, place, err);
-    if (rc == 0 && !(*out > 0))
-        rc = kh_fail(
-            err, KH_EFORMAT, "%s: \"%s\" is %g, expected a number above 0", place, key, *out);
-    return rc;
+static double positive(kh_json_in *in, const char *key, double x) {
+    if (!(x > 0))
+        kh_json_refuse(in, KH_EFORMAT, "\"%s\" is %g, expected a number above 0", key, x);
+    return x;
+}
+
+/* Numbers that must be above 0: one that must be there, and one that need not. */
+static double get_positive(kh_json_in *in, const json_t *obj, const char *key) {
+    return positive(in, key, kh_json_get_number(in, obj, key));
+}
+
+static double positive_or(kh_json_in *in, const json_t *obj, const char *key, double other) {
+    return positive(in, key, kh_json_number_or(in, obj, key, other));
 }
 
 /* An object that says how frequencies are changed; older configs say "type" for "rope_type". */
-static int read_scaling(kh_rope *r, const json_t *o, const char *place, kh_err *err) {
-    const char *kind = "default";
-    int rc = kh_json_string_opt(o, "type", &kind, place, err);
-    if (rc == 0)
-        rc = kh_json_string_opt(o, "rope_type", &kind, place, err);
-    if (rc != 0 || strcmp(kind, "default") == 0)
-        return rc;
+static void read_scaling(kh_rope *r, kh_json_in *in, const json_t *o) {
+    const char *kind = kh_json_string_or(in, o, "type", "default");
+    kind = kh_json_string_or(in, o, "rope_type", kind);
+    if (in->rc != 0 || strcmp(kind, "default") == 0)
+        return;
     bool llama3 = strcmp(kind, "llama3") == 0;
     if (!llama3 && strcmp(kind, "linear") != 0)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: rotary positions of type \"%.60s\" are not computed; default, linear and llama3 "
-            "are",
-            place, kind);
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "rotary positions of type \"%.60s\" are not computed; default, linear and llama3 are",
+            kind);
     r->kind = llama3 ? KH_ROPE_LLAMA3 : KH_ROPE_LINEAR;
-    rc = read_positive(o, "factor", &r->factor, true, place, err);
-    if (rc != 0 || !llama3)
-        return rc;
-    if ((rc = read_positive(o, "low_freq_factor", &r->low, true, place, err)) != 0 ||
-        (rc = read_positive(o, "high_freq_factor", &r->high, true, place, err)) != 0 ||
-        (rc = read_positive(
-             o, "original_max_position_embeddings", &r->original, true, place, err)) != 0)
-        return rc;
-    return r->high > r->low
-        ? 0
-        : kh_fail(err, KH_EFORMAT,
-              "%s: \"high_freq_factor\" is %g and must be above \"low_freq_factor\", which is %g",
-              place, r->high, r->low);
+    r->factor = get_positive(in, o, "factor");
+    if (!llama3)
+        return;
+    r->low = get_positive(in, o, "low_freq_factor");
+    r->high = get_positive(in, o, "high_freq_factor");
+    r->original = get_positive(in, o, "original_max_position_embeddings");
+    if (!(r->high > r->low))
+        kh_json_refuse(in, KH_EFORMAT,
+            "\"high_freq_factor\" is %g and must be above \"low_freq_factor\", which is %g",
+            r->high, r->low);
 }
 
 /* "rope_theta" and "rope_scaling", or one object "rope_parameters" with both. */
-static int read_rope(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void read_rope(kh_config *c, kh_json_in *in, const json_t *root) {
     static const char *const KEYS[] = { "rope_scaling", "rope_parameters" };
     kh_rope *r = &c->rope;
-    bool gemma = c->arch->family == KH_FAMILY_GEMMA3,
-         modern = c->arch->family == KH_FAMILY_MODERNBERT;
-    r->theta = 1e4;
-    if (gemma || modern) {
-        r->theta = gemma ? 1e6 : 160000;
-        r->local_theta = 1e4;
-    }
-    int rc = read_positive(
-        root, modern ? "global_rope_theta" : "rope_theta", &r->theta, false, name, err);
-    if (rc == 0 && (gemma || modern))
-        rc = read_positive(root, modern ? "local_rope_theta" : "rope_local_base_freq",
-            &r->local_theta, false, name, err);
-    for (int i = 0; i < 2 && rc == 0; i++) {
+    kh_family family = c->arch->family;
+    if (family == KH_FAMILY_MODERNBERT) {
+        r->theta = positive_or(in, root, "global_rope_theta", 160000);
+        r->local_theta = positive_or(in, root, "local_rope_theta", 1e4);
+    } else
+        r->theta = positive_or(in, root, "rope_theta", family == KH_FAMILY_GEMMA3 ? 1e6 : 1e4);
+    if (family == KH_FAMILY_GEMMA3)
+        r->local_theta = positive_or(in, root, "rope_local_base_freq", 1e4);
+    for (int i = 0; i < 2 && in->rc == 0; i++) {
         const json_t *o = json_object_get(root, KEYS[i]);
         char place[512];
-        snprintf(place, sizeof place, "%s: \"%s\"", name, KEYS[i]);
+        snprintf(place, sizeof place, "%s: \"%s\"", in->name, KEYS[i]);
         if (!o || json_is_null(o))
             continue;
+        kh_json_in within = { .name = place, .err = in->err };
         if (!json_is_object(o))
-            return kh_fail(err, KH_EFORMAT, "%s must be an object", place);
+            within.rc = kh_fail(in->err, KH_EFORMAT, "%s must be an object", place);
         if (json_is_object(json_object_get(o, "full_attention")))
-            return kh_fail(err, KH_EUNSUPPORTED,
-                "%s: settings for each kind of layer are not read; write \"rope_theta\" and "
-                "\"rope_local_base_freq\"",
-                place);
-        rc = read_positive(o, "rope_theta", &r->theta, false, place, err);
-        if (rc == 0)
-            rc = read_scaling(r, o, place, err);
+            kh_json_refuse(&within, KH_EUNSUPPORTED,
+                "settings for each kind of layer are not read; write \"rope_theta\" and "
+                "\"rope_local_base_freq\"");
+        r->theta = positive_or(&within, o, "rope_theta", r->theta);
+        read_scaling(r, &within, o);
+        in->rc = within.rc;
     }
-    return rc;
 }
 
 /* A list of what every layer is, if there is one, must say what the other keys say. */
-static int check_layer_types(
-    const kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void check_layer_types(const kh_config *c, kh_json_in *in, const json_t *root) {
     const json_t *list = json_object_get(root, "layer_types");
     if (!list || json_is_null(list))
-        return 0;
+        return;
     if (!json_is_array(list) || json_array_size(list) != (size_t)c->layers)
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"layer_types\" must be a list of %d names", name, c->layers);
-    for (int l = 0; l < c->layers; l++) {
+        kh_json_refuse(in, KH_EFORMAT, "\"layer_types\" must be a list of %d names", c->layers);
+    for (int l = 0; l < c->layers && in->rc == 0; l++) {
         const char *have = json_string_value(json_array_get(list, (size_t)l));
         const char *want = kh_config_window(c, l) > 0 ? "sliding_attention" : "full_attention";
         if (!have || strcmp(have, want) != 0)
-            return kh_fail(err, KH_EUNSUPPORTED,
-                "%s: \"layer_types\" calls layer %d \"%.40s\", the other keys make it \"%s\"", name,
-                l, have ? have : "?", want);
+            kh_json_refuse(in, KH_EUNSUPPORTED,
+                "\"layer_types\" calls layer %d \"%.40s\", the other keys make it \"%s\"", l,
+                have ? have : "?", want);
     }
-    return 0;
 }
 
 /* ModernBERT: every so-manieth layer sees all, from the first on, the others half of
  * "local_attention" to each side. */
-static int read_local(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    int local = 128;
-    c->window_every = 3;
-    int rc = kh_json_int_opt(root, "local_attention", 1, 1 << 28, &local, name, err);
-    if (rc == 0)
-        rc = kh_json_int_opt(
-            root, "global_attn_every_n_layers", 1, 1024, &c->window_every, name, err);
+static void read_local(kh_config *c, kh_json_in *in, const json_t *root) {
+    int local = kh_json_int_or(in, root, "local_attention", 1, 1 << 28, 128);
+    c->window_every = kh_json_int_or(in, root, "global_attn_every_n_layers", 1, 1024, 3);
     c->window = local / 2 * 2 + 1;
-    return rc ? rc : check_layer_types(c, root, name, err);
 }
 
 /* Which layers see only so far back: Mistral's all, Qwen's from one on, Gemma's all but each sixth.
  */
-static int read_window(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    bool qwen = strncmp(c->arch->type, "qwen", 4) == 0, used = !qwen;
-    bool gemma = c->arch->family == KH_FAMILY_GEMMA3;
-    int rc = 0;
+static void read_window(kh_config *c, kh_json_in *in, const json_t *root) {
+    bool qwen = strncmp(c->arch->type, "qwen", 4) == 0;
     if (strcmp(c->arch->type, "llama") == 0)
-        return 0;
+        return;
+    bool used = qwen ? kh_json_bool_or(in, root, "use_sliding_window", false) : true;
     if (c->arch->family == KH_FAMILY_MODERNBERT)
-        return read_local(c, root, name, err);
-    if (qwen)
-        rc = kh_json_bool_opt(root, "use_sliding_window", &used, name, err);
-    if (used && !json_object_get(root, "sliding_window"))
-        c->window = 4096; /* what these types mean by silence; null is none */
-    if (rc == 0 && used)
-        rc = kh_json_int_opt(root, "sliding_window", 1, 1 << 30, &c->window, name, err);
-    if (rc == 0 && used && qwen)
-        rc = kh_json_int(root, "max_window_layers", 0, 1024, &c->window_first, name, err);
-    if (rc == 0 && gemma) {
-        c->window_every = 6;
-        rc = kh_json_int_opt(root, "_sliding_window_pattern", 1, 1024, &c->window_every, name, err);
-        if (rc == 0)
-            rc = kh_json_int_opt(
-                root, "sliding_window_pattern", 1, 1024, &c->window_every, name, err);
+        read_local(c, in, root);
+    else if (used) {
+        bool silent = !json_object_get(root, "sliding_window");
+        c->window = silent ? 4096 : 0; /* what these types mean by silence; null is none */
+        c->window = kh_json_int_or(in, root, "sliding_window", 1, 1 << 30, c->window);
     }
-    return rc ? rc : check_layer_types(c, root, name, err);
+    if (used && qwen)
+        c->window_first = kh_json_get_int(in, root, "max_window_layers", 0, 1024);
+    if (c->arch->family == KH_FAMILY_GEMMA3) { /* of two spellings the public one counts */
+        int every = kh_json_int_or(in, root, "_sliding_window_pattern", 1, 1024, 6);
+        c->window_every = kh_json_int_or(in, root, "sliding_window_pattern", 1, 1024, every);
+    }
+    check_layer_types(c, in, root);
 }
 
 /* What models with rotary positions have beyond sizes. */
-static int read_rotary(kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    bool gemma = c->arch->family == KH_FAMILY_GEMMA3, bias = false, mlp = false;
-    c->kv_heads = c->heads;
-    int rc = gemma
-        ? kh_json_int(root, "num_key_value_heads", 1, 1 << 12, &c->kv_heads, name, err)
-        : kh_json_int_opt(root, "num_key_value_heads", 1, 1 << 12, &c->kv_heads, name, err);
+static void read_rotary(kh_config *c, kh_json_in *in, const json_t *root) {
+    static const char HEADS[] = "num_key_value_heads";
+    bool gemma = c->arch->family == KH_FAMILY_GEMMA3;
     if (gemma)
-        c->head_width = 256;
-    if (rc == 0)
-        rc = kh_json_int_opt(root, "head_dim", 1, 1 << 12, &c->head_width, name, err);
-    if (rc == 0 && gemma) {
-        c->query_scale = 256;
-        rc = read_positive(root, "query_pre_attn_scalar", &c->query_scale, false, name, err);
-    }
-    if (rc == 0 && strcmp(c->arch->type, "qwen2") != 0) /* where they are a matter of the type */
-        rc = kh_json_bool_opt(root, "attention_bias", &bias, name, err);
-    if (rc == 0)
-        rc = kh_json_bool_opt(root, "mlp_bias", &mlp, name, err);
+        c->kv_heads = kh_json_get_int(in, root, HEADS, 1, 1 << 12);
+    else
+        c->kv_heads = kh_json_int_or(in, root, HEADS, 1, 1 << 12, c->heads);
+    c->head_width = kh_json_int_or(in, root, "head_dim", 1, 1 << 12, gemma ? 256 : 0);
+    if (gemma)
+        c->query_scale = positive_or(in, root, "query_pre_attn_scalar", 256);
+    bool by_type = strcmp(c->arch->type, "qwen2") == 0; /* its biases are a matter of the type */
+    bool bias = by_type ? false : kh_json_bool_or(in, root, "attention_bias", false);
+    bool mlp = kh_json_bool_or(in, root, "mlp_bias", false);
     c->bias = (bias ? KH_BIAS_QKV | KH_BIAS_OUT : 0U) | (mlp ? (unsigned)KH_BIAS_MLP : 0U);
-    if (rc == 0)
-        rc = read_rope(c, root, name, err);
-    return rc ? rc : read_window(c, root, name, err);
+    read_rope(c, in, root);
+    read_window(c, in, root);
 }
 
 /* ----------------------------------------------------------------------------- refusing */
 
 /* A flag that would change what is computed, and the value with which it does not. */
-static int refuse_flag(
-    const json_t *root, const char *key, bool harmless, const char *name, kh_err *err) {
-    bool value = harmless;
-    int rc = kh_json_bool_opt(root, key, &value, name, err);
-    if (rc == 0 && value != harmless)
-        rc = kh_fail(err, KH_EUNSUPPORTED, "%s: \"%s\" is %s, which is not computed", name, key,
+static void refuse_flag(kh_json_in *in, const json_t *root, const char *key, bool harmless) {
+    bool value = kh_json_bool_or(in, root, key, harmless);
+    if (value != harmless)
+        kh_json_refuse(in, KH_EUNSUPPORTED, "\"%s\" is %s, which is not computed", key,
             value ? "true" : "false");
-    return rc;
 }
 
 /* A number that would change what is computed unless it is null or `harmless`. */
-static int refuse_number(
-    const json_t *root, const char *key, double harmless, const char *name, kh_err *err) {
-    double value = harmless;
-    int rc = kh_json_number_opt(root, key, &value, name, err);
-    if (rc == 0 && !(value >= harmless && value <= harmless))
-        rc = kh_fail(
-            err, KH_EUNSUPPORTED, "%s: \"%s\" is %g, which is not computed", name, key, value);
-    return rc;
+static void refuse_number(kh_json_in *in, const json_t *root, const char *key, double harmless) {
+    double value = kh_json_number_or(in, root, key, harmless);
+    if (!(value >= harmless && value <= harmless))
+        kh_json_refuse(in, KH_EUNSUPPORTED, "\"%s\" is %g, which is not computed", key, value);
 }
 
-static int refuse_in_modernbert(const json_t *root, const char *name, kh_err *err) {
-    int rc = refuse_flag(root, "norm_bias", false, name, err);
-    if (rc == 0)
-        rc = refuse_flag(root, "classifier_bias", false, name, err);
-    return rc ? rc : refuse_flag(root, "decoder_bias", true, name, err);
+static void refuse_in_modernbert(kh_json_in *in, const json_t *root) {
+    refuse_flag(in, root, "norm_bias", false);
+    refuse_flag(in, root, "classifier_bias", false);
+    refuse_flag(in, root, "decoder_bias", true);
 }
 
-static int refuse_in_decoder(const json_t *root, const char *name, kh_err *err) {
+static void refuse_in_decoder(kh_json_in *in, const json_t *root) {
     static const struct {
         const char *key;
         bool harmless;
@@ -400,41 +345,30 @@ static int refuse_in_decoder(const json_t *root, const char *name, kh_err *err) 
         double harmless;
     } number[] = { { "partial_rotary_factor", 1 }, { "attn_logit_softcapping", 0 },
         { "final_logit_softcapping", 0 }, { "logit_scale", 1 }, { "embedding_multiplier", 1 } };
-    int rc = 0;
-    for (size_t i = 0; i < sizeof flag / sizeof *flag && rc == 0; i++)
-        rc = refuse_flag(root, flag[i].key, flag[i].harmless, name, err);
-    for (size_t i = 0; i < sizeof number / sizeof *number && rc == 0; i++)
-        rc = refuse_number(root, number[i].key, number[i].harmless, name, err);
-    return rc;
+    for (size_t i = 0; i < sizeof flag / sizeof *flag; i++)
+        refuse_flag(in, root, flag[i].key, flag[i].harmless);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        refuse_number(in, root, number[i].key, number[i].harmless);
 }
 
 /* What would be computed differently if we just went on. */
-static int refuse_unknown(const kh_config *c, const json_t *root, const char *name, kh_err *err) {
-    const char *positions = "absolute";
-    bool decoder = false;
-    int rc = kh_json_string_opt(root, "position_embedding_type", &positions, name, err);
-    if (rc == 0)
-        rc = kh_json_bool_opt(root, "is_decoder", &decoder, name, err);
-    if (rc == 0 && c->arch->causal)
-        rc = refuse_in_decoder(root, name, err);
-    if (rc == 0 && c->arch->lean)
-        rc = refuse_in_modernbert(root, name, err);
-    if (rc != 0)
-        return rc;
+static void refuse_unknown(const kh_config *c, kh_json_in *in, const json_t *root) {
+    const char *positions = kh_json_string_or(in, root, "position_embedding_type", "absolute");
+    bool decoder = kh_json_bool_or(in, root, "is_decoder", false);
+    if (c->arch->causal)
+        refuse_in_decoder(in, root);
+    if (c->arch->lean)
+        refuse_in_modernbert(in, root);
     if (strcmp(positions, "absolute") != 0)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: \"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
-            name, positions);
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "\"position_embedding_type\" is \"%.60s\"; only absolute positions are computed",
+            positions);
     if (decoder && !c->arch->causal)
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: \"is_decoder\" is true; models of type %s are read as encoders", name,
-            c->arch->type);
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "\"is_decoder\" is true; models of type %s are read as encoders", c->arch->type);
     if (json_is_object(json_object_get(root, "quantization_config")))
-        return kh_fail(err, KH_EUNSUPPORTED,
-            "%s: the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 "
-            "model",
-            name);
-    return 0;
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "the weights are quantised (\"quantization_config\"); give the F32, F16 or BF16 model");
 }
 
 /* Heads of queries, keys and values. */
@@ -482,18 +416,14 @@ int kh_config_add_seen(kh_config *c, const char *task, kh_err *err) {
     return 0;
 }
 
-static int read_seen(kh_config *c, const json_t *root, const char *name, kh_err *err) {
+static void read_seen(kh_config *c, kh_json_in *in, const json_t *root) {
     const json_t *list = json_object_get(root, "seen_tasks");
     if (list && !json_is_array(list))
-        return kh_fail(
-            err, KH_EFORMAT, "%s: \"seen_tasks\" must be a list of names of tasks", name);
-    for (size_t i = 0; i < json_array_size(list); i++) {
+        kh_json_refuse(in, KH_EFORMAT, "\"seen_tasks\" must be a list of names of tasks");
+    for (size_t i = 0; i < json_array_size(list) && in->rc == 0; i++) {
         const char *task = json_string_value(json_array_get(list, i));
-        int rc = kh_config_add_seen(c, task ? task : "", err);
-        if (rc != 0)
-            return rc;
+        in->rc = kh_config_add_seen(c, task ? task : "", in->err);
     }
-    return 0;
 }
 
 static const char LINE[] = "\n  "; /* each key of config.json has its own */
@@ -534,19 +464,23 @@ int kh_config_check(const kh_config *c, const char *place, kh_err *err) {
 int kh_config_parse(kh_config *c, const char *text, size_t n, const char *name, kh_err *err) {
     *c = (kh_config){ 0 };
     json_t *root;
-    int rc = kh_json_parse(text, n, name, &root, err);
-    if (rc == 0 && !json_is_object(root))
-        rc = kh_fail(err, KH_EFORMAT, "%s: must be a JSON object", name);
-    if (rc == 0 && (rc = read_type(c, root, name, err)) == 0 &&
-        (rc = read_sizes(c, root, name, err)) == 0 &&
-        (rc = read_factored(c, root, name, err)) == 0 &&
-        (rc = read_acts(c, root, name, err)) == 0 && (rc = read_rest(c, root, name, err)) == 0 &&
-        (rc = refuse_unknown(c, root, name, err)) == 0 &&
-        (rc = read_seen(c, root, name, err)) == 0 &&
-        (c->arch->position != KH_POSITION_ROTARY || (rc = read_rotary(c, root, name, err)) == 0))
-        rc = kh_config_check(c, name, err);
+    kh_json_in in = { .name = name, .err = err };
+    in.rc = kh_json_parse(text, n, name, &root, err);
+    if (!json_is_object(root))
+        kh_json_refuse(&in, KH_EFORMAT, "must be a JSON object");
+    read_type(c, &in, root);
+    if (in.rc == 0) { /* which keys there are follows from the type */
+        read_sizes(c, &in, root);
+        read_factored(c, &in, root);
+        read_acts(c, &in, root);
+        read_rest(c, &in, root);
+        refuse_unknown(c, &in, root);
+        read_seen(c, &in, root);
+        if (c->arch->position == KH_POSITION_ROTARY)
+            read_rotary(c, &in, root);
+    }
     json_decref(root);
-    return rc;
+    return in.rc == 0 ? kh_config_check(c, name, err) : in.rc;
 }
 
 int kh_config_read(kh_config *c, const char *path, kh_err *err) {

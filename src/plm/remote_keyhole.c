@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/base64.h"
 #include "base/err.h"
-#include "base/json.h"
+#include "base/json_in.h"
 #include "text/tokenizer.h"
 #include "model/question.h"
 
@@ -269,66 +269,54 @@ static const kh_backend KEYHOLE = { .name = "keyhole",
 
 /* ------------------------------------------------------------------------------------- opening */
 
-static int read_limits(remote *r, const json_t *root, kh_err *err) {
-    const char *who = kh_http_url(r->http);
+static void read_limits(remote *r, kh_json_in *in, const json_t *root) {
     const json_t *limits = json_object_get(root, "limits"),
                  *stats = json_object_get(root, "embeddings");
-    double body = 0, tokens = 0;
     if (!json_is_object(limits) || !json_is_object(stats))
-        return kh_fail(err, KH_EFORMAT,
-            "%s: /v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?",
-            who);
-    int rc = kh_json_int(limits, "prompts", 1, INT_MAX, &r->prompts, who, err);
-    if (rc == 0)
-        rc = kh_json_int(limits, "rows", 1, INT_MAX, &r->rows, who, err);
-    if (rc == 0)
-        rc = kh_json_number(limits, "tokens", &tokens, who, err);
-    if (rc == 0)
-        rc = kh_json_number(limits, "body", &body, who, err);
-    if (rc == 0)
-        rc = kh_json_number(stats, "mean", &r->mean, who, err);
-    if (rc == 0)
-        rc = kh_json_number(stats, "std", &r->std, who, err);
-    if (rc == 0 && (!(body >= 1024) || !(tokens >= 1) || body > 1e15 || tokens > 1e15))
-        rc = kh_fail(err, KH_EFORMAT,
-            "%s: /v1/model allows bodies of %g bytes and %g tokens, which cannot be", who, body,
-            tokens);
-    r->body = rc == 0 ? (size_t)body : 0;
-    r->tokens = rc == 0 ? (long long)tokens : 0;
-    return rc;
+        kh_json_refuse(in, KH_EFORMAT,
+            "/v1/model says nothing of \"limits\" or \"embeddings\"; is it a keyhole service?");
+    r->prompts = kh_json_get_int(in, limits, "prompts", 1, INT_MAX);
+    r->rows = kh_json_get_int(in, limits, "rows", 1, INT_MAX);
+    double tokens = kh_json_get_number(in, limits, "tokens");
+    double body = kh_json_get_number(in, limits, "body");
+    r->mean = kh_json_get_number(in, stats, "mean");
+    r->std = kh_json_get_number(in, stats, "std");
+    if (!(body >= 1024) || !(tokens >= 1) || body > 1e15 || tokens > 1e15)
+        kh_json_refuse(in, KH_EFORMAT,
+            "/v1/model allows bodies of %g bytes and %g tokens, which cannot be", body, tokens);
+    r->body = in->rc == 0 ? (size_t)body : 0;
+    r->tokens = in->rc == 0 ? (long long)tokens : 0;
+}
+
+static char *copy_string(kh_json_in *in, const json_t *root, const char *key) {
+    const char *text = kh_json_get_string(in, root, key);
+    char *copy = in->rc == 0 ? kh_strdup(text) : NULL;
+    if (in->rc == 0 && !copy)
+        in->rc = kh_fail_memory(in->err);
+    return copy;
 }
 
 static int read_model(remote *r, const json_t *root, kh_access *access, kh_err *err) {
-    const char *who = kh_http_url(r->http), *hex = "", *level = "", *text;
-    struct {
-        const char *key;
-        char **out;
-    } strings[] = { { "name", &r->name }, { "backend", &r->backend },
-        { "precision", &r->precision }, { "kernels", &r->kernels } };
-    int rc =
-        json_is_object(root) ? 0 : kh_fail(err, KH_EFORMAT, "%s: /v1/model is not an object", who);
-    for (size_t i = 0; i < sizeof strings / sizeof strings[0] && rc == 0; i++) {
-        rc = kh_json_string(root, strings[i].key, &text, who, err);
-        if (rc == 0 && !(*strings[i].out = kh_strdup(text)))
-            rc = kh_fail_memory(err);
-    }
-    if (rc == 0)
-        rc = kh_json_int(root, "hidden", 1, 1 << 16, &r->hidden, who, err);
-    if (rc == 0)
-        rc = kh_json_int(root, "max_len", 1, 1 << 24, &r->max_len, who, err);
-    if (rc == 0)
-        rc = kh_json_bool_opt(root, "next", &r->next, who, err);
-    if (rc == 0)
-        rc = kh_json_string(root, "fingerprint", &hex, who, err);
-    if (rc == 0)
-        rc = kh_json_string(root, "access", &level, who, err);
-    if (rc == 0 && (strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16))
-        rc = kh_fail(err, KH_EFORMAT, "%s: \"fingerprint\" must be 16 hexadecimal digits", who);
-    r->fingerprint = rc == 0 ? strtoull(hex, NULL, 16) : 0;
+    kh_json_in in = { .name = kh_http_url(r->http), .err = err };
+    if (!json_is_object(root))
+        kh_json_refuse(&in, KH_EFORMAT, "/v1/model is not an object");
+    r->name = copy_string(&in, root, "name");
+    r->backend = copy_string(&in, root, "backend");
+    r->precision = copy_string(&in, root, "precision");
+    r->kernels = copy_string(&in, root, "kernels");
+    r->hidden = kh_json_get_int(&in, root, "hidden", 1, 1 << 16);
+    r->max_len = kh_json_get_int(&in, root, "max_len", 1, 1 << 24);
+    /* services before this one's time say nothing of the next token and of energies */
+    r->next = kh_json_bool_or(&in, root, "next", r->next);
+    r->energy = json_is_true(json_object_get(root, "energy"));
+    const char *hex = kh_json_get_string(&in, root, "fingerprint"),
+               *level = kh_json_get_string(&in, root, "access");
+    if (strlen(hex) != 16 || strspn(hex, "0123456789abcdef") != 16)
+        kh_json_refuse(&in, KH_EFORMAT, "\"fingerprint\" must be 16 hexadecimal digits");
+    r->fingerprint = in.rc == 0 ? strtoull(hex, NULL, 16) : 0;
     *access = strcmp(level, "labels") == 0 ? KH_ACCESS_LABELS : KH_ACCESS_LOGPROBS;
-    r->energy = json_is_true(
-        json_object_get(root, "energy")); /* services before this one's time say nothing of it */
-    return rc == 0 ? read_limits(r, root, err) : rc;
+    read_limits(r, &in, root);
+    return in.rc;
 }
 
 /* {"main": "tokenizer.json", "files": {"tokenizer.json": "<base64>", ...}}; names are only names.
