@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Expected losses, gradients and AdamW steps from PyTorch, for tests/test_model_backward.c and tests/test_model_adamw.c.
+"""Expected losses, gradients and AdamW steps from PyTorch, for tests/test_train_backward.c and tests/test_train_adamw.c.
 
     /usr/bin/python3 tools/make_training_vectors.py > tests/vectors/training.txt        needs python3-torch
 

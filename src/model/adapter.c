@@ -1,4 +1,9 @@
-/* adapter.c - see adapter.h. */
+/* adapter.c - see adapter.h.
+ *
+ * One table of parts for each kind is all that there is to know of a layout: sizes, the order in x,
+ * the names in posterior.safetensors and the error sentences of a file that does not fit follow
+ * from it. Names and shapes are PyTorch's (nn.Linear [out, in], nn.LSTM with its four gates
+ * stacked), so that the weights can be taken there and back. */
 #include "model/adapter.h"
 
 #include "base/err.h"
@@ -25,6 +30,8 @@ static const row PARTS[KH_ADAPTER_COUNT][KH_ADAPTER_PARTS + 1] = {
     [KH_ADAPTER_PREFIX] = { { "prefix", { LAYERS, TWO, SLOTS, HIDDEN } } },
 };
 
+/* LSTM gates are stacked in one matrix (INNER4); its two directions are concatenated for the last
+ * layer (INNER2); TWO are a prefix's keys and values. */
 static size_t length(const kh_adapter *g, side s) {
     size_t inner = (size_t)g->inner;
     const size_t all[] = { [HIDDEN] = (size_t)g->hidden,

@@ -1,10 +1,17 @@
-/* architecture.c - the rows of architecture.h. */
+/* architecture.c - the rows of architecture.h.
+ *
+ * A row says what a forward pass has to compute, never who made the model: passes read the fields
+ * and do not compare names. What a row leaves out is zero: LayerNorm, norm after the sum, a table
+ * of positions, no gate, which is BERT. */
 #include "model/architecture.h"
 
 #include <stddef.h>
 #include <string.h>
 
+/* BERT and its relatives: embeddings are normalised, every product has a bias. */
 #define ENCODER .embed_norm = true, .bias = KH_BIAS_ALL
+/* Llama's layer, which Mistral and Qwen share: RMSNorm before each part, rotary positions, a gated
+ * feed-forward part, and no biases. */
 #define LLAMA \
     .family = KH_FAMILY_LLAMA, .causal = true, .norm = KH_NORM_RMS, .place = KH_NORM_BEFORE, \
     .position = KH_POSITION_ROTARY, .gated = true

@@ -20,6 +20,8 @@ static const struct {
 
 enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
 
+/* A service takes the connection over, also when it fails to open: from kh_http_open on nobody here
+ * closes it. */
 int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts,
     const kh_hooks *hooks, kh_err *err) {
     kh_http_opts o = opts ? *opts : kh_http_defaults();

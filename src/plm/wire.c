@@ -1,5 +1,11 @@
 /* wire.c - see wire.h. Numbers travel as little-endian bytes: a prompt arrives with the bits that
- * were sent. */
+ * were sent.
+ *
+ * Both directions of both messages live in this one file, so that a change of the format cannot be
+ * made on one side only. Reading trusts nothing: shapes are multiplied with overflow checks and
+ * compared with the limits before memory is taken; positions of masks and slots are checked against
+ * every sequence, so that what is accepted here can go to the engine without another look.
+ * tests/test_plm_wire.c and fuzz_request_score.c try to break it. */
 #include "plm/wire.h"
 
 #include "base/alloc.h"
@@ -24,6 +30,7 @@ void kh_wire_floats_put(kh_json_out *j, const float *x, size_t n) {
     kh_json_put_base64(j, "data", x, n * sizeof *x);
 }
 
+/* *count is the product of the shape, at most `most`, whatever the numbers are. */
 static int read_shape(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
     size_t *count, kh_err *err) {
     const json_t *dims = json_object_get(obj, "shape");
@@ -56,6 +63,7 @@ static kh_dtype dtype_named(const char *type) {
     return KH_DTYPE_ANY;
 }
 
+/* Memory for n floats is taken only once the base64 text has shown that it holds as many. */
 int kh_wire_floats(const json_t *obj, const char *place, int rank, size_t most, size_t *shape,
     float **out, kh_err *err) {
     const char *type = "f32";
@@ -119,6 +127,8 @@ static void put_words(kh_json_out *j, const kh_words *w) {
     kh_json_close(j);
 }
 
+/* Soft prompts are by far the largest part of a question, and losing bits of them would make the
+ * remote box another box: base64 of the floats themselves, never decimals. */
 static void put_prompts(kh_json_out *j, const kh_question *q, int hidden) {
     const kh_batch *b = q->batch;
     const int shape[] = { q->n_prompt, b->n_slot, hidden };
@@ -161,6 +171,7 @@ typedef struct reader {
 
 static const char PLACE[] = "request";
 
+/* One element more than asked for: arrays without elements are not NULL. */
 static void *room(reader *r, size_t n, size_t size) {
     return kh_arena_array(&r->q->arena, n + 1, size);
 }
@@ -186,6 +197,8 @@ static int read_ints(reader *r, const json_t *array, const char *what, int min, 
     return 0;
 }
 
+/* No prompts at all means one empty prompt: the template as it is. NaN and infinity are refused
+ * here, because behind this point they would look like a fault of the model. */
 static int read_prompts(reader *r, const json_t *root) {
     kh_wire_question *q = r->q;
     const json_t *prompts = json_object_get(root, "prompts");
@@ -221,6 +234,8 @@ static int read_prompts(reader *r, const json_t *root) {
 
 /* "labels": label -> words -> ids; label after label into q->words. */
 static int read_words(reader *r, const json_t *root) {
+    /* Far above any task of the paper (14 labels, one word each), far below what makes a server
+     * allocate for a stranger. */
     enum { MOST_LABELS = 4096, MOST_WORDS = 8192 };
     kh_words *w = &r->q->words;
     const json_t *labels = json_object_get(root, "labels"), *one;
@@ -328,6 +343,7 @@ static int check_sequences(reader *r) {
     return 0;
 }
 
+/* One position for each sequence; 0-based, within the longest that the model takes. */
 static int read_places(reader *r, const json_t *root, const char *key, int **out) {
     size_t n, want = (size_t)r->q->batch.n_seq;
     int rc = read_ints(r, json_object_get(root, key), key, 0, r->l->max_len - 1, want, out, &n);
@@ -337,6 +353,9 @@ static int read_places(reader *r, const json_t *root, const char *key, int **out
         : rc;
 }
 
+/* Rows times variants sequences, each with ids of its own (ragged: start [n_seq + 1]). The limit of
+ * tokens counts every prompt, since each is asked with every row. There are no labels in a
+ * question: -1. */
 static int read_ids(reader *r, const json_t *root, const json_t *ids) {
     kh_batch *b = &r->q->batch;
     size_t n_seq = json_array_size(ids), total = 0;
@@ -393,6 +412,7 @@ static int read_ids(reader *r, const json_t *root, const json_t *ids) {
     return check_sequences(r);
 }
 
+/* Texts are copied: the JSON tree is gone before the rows are encoded. */
 static int read_text(reader *r, const json_t *v, kh_row *row) {
     const json_t *a = r->q->task->pair ? json_array_get(v, 0) : v,
                  *b = r->q->task->pair ? json_array_get(v, 1) : NULL;
@@ -426,6 +446,8 @@ static int read_task(reader *r, const json_t *task) {
     return rc;
 }
 
+/* Encoding is left to the server's queue, outside the parser, so the tokens are not known yet: they
+ * are bounded by max_len for each text. */
 static int read_texts(reader *r, const json_t *root, const json_t *texts) {
     kh_wire_question *q = r->q;
     size_t n = json_array_size(texts);
@@ -456,6 +478,8 @@ static int read_texts(reader *r, const json_t *root, const json_t *texts) {
     return rc;
 }
 
+/* Either ids, from keyhole's own client, which has fetched the tokenizer and encodes as a local box
+ * would; or texts, from everybody else. */
 static int read_question(reader *r, const json_t *root) {
     kh_wire_question *q = r->q;
     const char *want = NULL, *encoding = "json";
@@ -512,6 +536,7 @@ void kh_wire_question_free(kh_wire_question *q) {
 
 enum { DIGITS = 9 }; /* name a float exactly */
 
+/* -9999 stands for minus infinity, as OpenAI's API has it for log-probabilities. */
 static void put_nested(kh_json_out *j, const float *x, int n_prompt, int n_row, int n_label) {
     kh_json_open_array(j, "logprobs");
     for (int p = 0; p < n_prompt; p++) {
@@ -562,6 +587,7 @@ void kh_wire_answer_put(kh_buf *out, const kh_wire_answer *a) {
     kh_buf_char(out, '\n');
 }
 
+/* What a service answers is checked like a file: it may be any program behind that address. */
 static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
     const json_t *labels = json_object_get(root, "labels");
     size_t n = (size_t)w->n_prompt * (size_t)w->n_row;
@@ -579,6 +605,8 @@ static int take_labels(const json_t *root, const kh_wire_wanted *w, const char *
     return 0;
 }
 
+/* Log-probabilities of label words need not add up to one, but none is above 0; NaN fails the
+ * comparison, too. Minus infinity is allowed: a word that the model never says. */
 static int take_logprobs(
     const json_t *root, const kh_wire_wanted *w, const char *who, kh_err *err) {
     size_t shape[3], n_label = (size_t)w->n_label, n_row = (size_t)w->n_row,

@@ -19,6 +19,7 @@
 #define JSON_NAME "posterior.json"
 #define SAMPLES_NAME "posterior.safetensors"
 
+/* A thousand text prompts with their demonstrations, many times over. */
 enum { JSON_MAX = 256 << 20 };
 
 /* -------------------------------------------------------------------------------------- making */
@@ -27,6 +28,7 @@ const char *kh_posterior_keep(kh_posterior *p, const char *s) {
     return s ? kh_arena_strndup(&p->arena, s, strlen(s)) : NULL;
 }
 
+/* By its own JSON: the copy owns everything and is what a reader of the file will get. */
 static int copy_task(const kh_task **out, const kh_task *task, kh_err *err) {
     kh_buf json = kh_buf_init(KH_BUF_MAX);
     kh_task_json(task, &json);
@@ -36,6 +38,8 @@ static int copy_task(const kh_task **out, const kh_task *task, kh_err *err) {
     return rc;
 }
 
+/* Access is what the samples may see, so never more than log-probabilities: an adapter raises it
+ * (kh_posterior_set_adapter). */
 int kh_posterior_new(
     kh_posterior **out, const char *method, kh_plm *plm, const kh_task *task, kh_err *err) {
     *out = NULL;
@@ -81,6 +85,8 @@ int kh_posterior_set_space(kh_posterior *p, const kh_space *space, kh_err *err) 
     return kh_space_copy(&p->space, space, err);
 }
 
+/* All weights become equal again; methods whose weights differ set them at the end. An element
+ * more: text prompts have no z, and an array of nothing must not be NULL. */
 int kh_posterior_add(kh_posterior *p, const float *z, uint64_t projection, kh_err *err) {
     size_t n = (size_t)p->n + 1, d = (size_t)(z ? p->space.dim : 0);
     if (!kh_grow(&p->z, &p->cap_z, n * d + 1, sizeof *p->z) ||
@@ -117,6 +123,7 @@ int kh_posterior_add_text(kh_posterior *p, const kh_text_prompt *prompt, kh_err 
     return rc == 0 ? kh_posterior_add(p, NULL, 0, err) : rc;
 }
 
+/* An adapter is a posterior of one sample: tuning with gradients gives a point. */
 int kh_posterior_set_adapter(kh_posterior *p, const kh_adapter *g, kh_err *err) {
     size_t bytes = kh_adapter_size(g) * sizeof *g->x;
     p->adapter = *g;
@@ -161,6 +168,8 @@ static size_t features_bytes(const kh_posterior *p) {
     return (size_t)p->n_features * (size_t)p->features_size * sizeof *p->features;
 }
 
+/* In the order of the file. It guards against two halves that do not belong together, not against
+ * forgers. */
 static uint64_t hash_samples(const kh_posterior *p) {
     uint64_t h = kh_hash64_more(
         kh_hash64_more(KH_HASH64_START, p->z, z_bytes(p)), p->weight, weight_bytes(p));
@@ -171,6 +180,8 @@ static uint64_t hash_samples(const kh_posterior *p) {
         : h;
 }
 
+/* The plan is the file's table of contents; writing follows its order without another copy of the
+ * numbers. */
 static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
     kh_array plan[3 + KH_ADAPTER_PARTS] = {
         { .name = "weights", .dtype = KH_DTYPE_F32, .rank = 1, .shape = { (size_t)p->n } },
@@ -231,6 +242,8 @@ bool kh_posterior_exists(const char *dir) {
     return there;
 }
 
+/* A name for this very posterior, which decisions.json cites: the JSON holds the hash of the
+ * samples. */
 int kh_posterior_stamp(const char *dir, uint64_t *out, kh_err *err) {
     char *json = kh_path_join(dir, JSON_NAME);
     kh_buf text = kh_buf_init(0);
@@ -285,6 +298,8 @@ static int read_graft(kh_posterior *p, const kh_safetensors *f, kh_err *err) {
     return rc;
 }
 
+/* Weights are floats that were rounded one by one: 1e-3 is far above what 2^20 of them can lose,
+ * far below a missing sample of 100. */
 static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
     double total = 0;
     for (int i = 0; i < p->n; i++) {
@@ -309,6 +324,8 @@ static int check_samples(const kh_posterior *p, const char *path, kh_err *err) {
     return 0;
 }
 
+/* Shapes come from the JSON, which was checked first; the file must agree before memory is taken.
+ */
 static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err *err) {
     size_t d = (size_t)(p->soft ? p->space.dim : 0), shape[] = { (size_t)p->n, d };
     kh_safetensors *f;

@@ -1,4 +1,10 @@
-/* descent.c - see descent.h. */
+/* descent.c - see descent.h.
+ *
+ * One loop of AdamW serves every method with gradients: what differs is the vector that moves (a
+ * prompt, a prefix of every layer, a head, the whole model) and how its slope is found. Early
+ * stopping is by dev, and the best vector, not the last one, is returned. Everything is
+ * reproducible: the order of the rows comes from the stream of the epoch, dropout from the step,
+ * and sums are sharded by a number in the options, not by threads. */
 #include "tune/descent.h"
 
 #include "base/alloc.h"
@@ -16,6 +22,8 @@
 
 /* -------------------------------------------------------------------------------- the open box */
 
+/* The box that answers and the folder that is opened for gradients could have drifted apart since
+ * the box was opened. */
 static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
     uint64_t both[2] = { m->fingerprint, kh_tokenizer_fingerprint(kh_plm_tokenizer(t->plm)) };
     uint64_t have = kh_hash64(both, sizeof both), want = kh_plm_describe(t->plm).fingerprint;
@@ -26,6 +34,8 @@ static int check_same(const kh_tuning *t, const kh_model *m, kh_err *err) {
               m->dir, have, want);
 }
 
+/* Gradients are those of one mask and one token a word; words of several tokens would need a
+ * sequence for each length. */
 static int take_words(kh_trainable *b, const kh_tuning *t, kh_err *err) {
     const kh_words *w = t->words;
     bool single = w->n_variant == 1 && w->n_mask[0] == 1;
@@ -59,6 +69,9 @@ static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *e
               : kh_batch_encode(&b->dev, tok, t->task, t->words, t->dev_row, t->n_dev, &o, err);
 }
 
+/* The weights are copied into one vector (kh_params) in f32, whatever the file has: gradients are
+ * taken with respect to that. The model itself is closed again; memory holds the weights once,
+ * beside the engine's packed ones. */
 int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
     kh_model *m = NULL;
     kh_engine *e;
@@ -97,6 +110,8 @@ void kh_trainable_free(kh_trainable *b) {
 
 /* ----------------------------------------------------------------------- rows, packed together */
 
+/* Rows packed one after another without padding, as kh_packed wants them: a pass costs what the
+ * tokens cost. */
 typedef struct rows {
     kh_slot *slot;
     int *start, *at, *first_at;
@@ -113,7 +128,8 @@ static void rows_free(rows *r) {
     *r = (rows){ 0 };
 }
 
-/* What stands at the places of one sequence, as the engine sees it. */
+/* What stands at the places of one sequence, as the engine sees it. The same rule of positions and
+ * slots as model/input.c, so that a gradient is that of the very function that the box computes. */
 static void lay_out(const kh_trainable *b, const kh_batch *batch, int seq, kh_slot *out) {
     const kh_config *c = &b->params.config;
     const int32_t *id = batch->id + batch->start[seq];
@@ -159,6 +175,8 @@ static int rows_make(
     return 0;
 }
 
+/* One batch forward, and backward if asked. A pass through the weights is no query: it is counted
+ * apart (kh_plm_count_passes), since a black box could not have given it. */
 static int run_passage(void *self, const kh_row_subset *some, bool gradients, float *logprob,
     double *loss, float **slope, kh_err *err) {
     kh_gradient_pass *g = self;
@@ -203,6 +221,7 @@ void kh_descent_through(kh_descent *d, kh_gradient_pass *g) {
 
 /* The dev rows by x as it is, a few at a time. */
 static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
+    /* Enough to fill the products, small enough that activations of a large model fit. */
     enum { AT_ONCE = 64 };
     int n_label = d->t->task->n_label, rc = 0;
     size_t size = (size_t)d->n_dev * (size_t)n_label;
@@ -229,7 +248,8 @@ static int look(kh_descent *d, double *metric, double *ce, kh_err *err) {
     return rc;
 }
 
-/* Asks dev, keeps x if nothing better is known; *better says so. */
+/* Asks dev, keeps x if nothing better is known; *better says so. Ties of the metric, which are
+ * common on 32 rows, are broken by cross-entropy. NaN: nothing was judged yet. */
 static int judge(kh_descent *d, bool *better, kh_err *err) {
     double metric, ce;
     int rc = look(d, &metric, &ce, err);
@@ -245,7 +265,8 @@ static int judge(kh_descent *d, bool *better, kh_err *err) {
     return 0;
 }
 
-/* One pass over the train rows in an order of its own; *loss becomes the mean. */
+/* One pass over the train rows in an order of its own; *loss becomes the mean. beta and eps are
+ * PyTorch's defaults; the rate falls linearly to zero over all epochs, after `warmup` steps. */
 static int epoch(
     kh_descent *d, kh_adamw *adamw, int number, int *order, double *loss, kh_err *err) {
     const kh_descent_opts *o = d->o;
@@ -305,6 +326,7 @@ typedef struct progress {
     long long forward, backward; /* rows that passed the weights */
 } progress;
 
+/* Four vectors are kept. */
 static bool is_small(const kh_descent *d) { return d->n <= STATE_MAX / (4 * sizeof *d->x); }
 
 static int keep_descent(const kh_descent *d, const kh_adamw *adamw, progress *at, kh_err *err) {
@@ -323,7 +345,8 @@ static int keep_descent(const kh_descent *d, const kh_adamw *adamw, progress *at
     return rc;
 }
 
-/* 1: the descent is where it was when it was kept; 0: it is at its start. */
+/* 1: the descent is where it was when it was kept; 0: it is at its start. The bytes are memory as
+ * it lay: only the run that kept them reads them again. */
 static int recall_descent(kh_descent *d, kh_adamw *adamw, progress *at, kh_err *err) {
     float *vector[] = { d->x, d->best, adamw->m, adamw->v };
     size_t bytes = d->n * sizeof **vector;
@@ -356,6 +379,8 @@ static void say_why(const kh_descent *d, const progress *at) {
         kh_tuning_stop(d->t, "all %d epochs are done", at->done);
 }
 
+/* The starting point is judged before the first step, so that a descent that never helps returns
+ * what it began with. */
 static int run_epochs(kh_descent *d, kh_adamw *adamw, int *order, progress *at, kh_err *err) {
     const kh_descent_opts *o = d->o;
     bool better;
@@ -404,6 +429,7 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     return rc;
 }
 
+/* Prompt or prefix: the two vectors that a frozen model can be steered by. */
 int kh_gradient_pass_learn(kh_gradient_pass *g, unsigned wrt, int slots, const char *phase,
     float *x, size_t n, kh_err *err) {
     bool prompt = wrt == KH_WRT_PROMPT;
@@ -425,6 +451,7 @@ int kh_gradient_pass_learn(kh_gradient_pass *g, unsigned wrt, int slots, const c
     return rc;
 }
 
+/* Learning asks the box nothing; the result is judged on dev once. */
 long long kh_descent_least(const kh_tuning *t, const void *opts) {
     (void)opts;
     return t->n_dev;

@@ -1,4 +1,12 @@
-/* method.c - the table of methods, and the way from two data sets to a posterior. */
+/* method.c - the table of methods, and the way from two data sets to a posterior.
+ *
+ * prepare() refuses whatever can be refused before the first query is paid for, and encodes the
+ * rows once. run_method() stands between the first line of the journal and the last. find_result()
+ * is what every method has in common: its own search, the prior over labels, calibration, and the
+ * net that falls back to the template (doc/methods.md, "Never worse than the template").
+ *
+ * A method is a row of a table (method.h): name, options, what access it needs, what its samples
+ * are, and one function. Nothing here branches on a name. */
 #include "tune/method.h"
 
 #include "base/alloc.h"
@@ -117,6 +125,8 @@ static int check_classes(
     return 0;
 }
 
+/* What a person asks for is kept or refused; a budget that an effort chose grows to what one
+ * generation needs. */
 static int check_budget(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     if (o->max_queries < 0 || o->max_seconds < 0)
@@ -236,7 +246,7 @@ static void tuning_free(kh_tuning *t) {
 /* -------------------------------------------------------------------------------------- tuning */
 
 /* The shares of the classes among all labelled rows, where they are not even, and among texts to
- * come. */
+ * come. Even shares are not written down: they are what a file without any means (T21). */
 static int set_classes(kh_posterior *p, const kh_tuning *t, kh_err *err) {
     int n_label = t->task->n_label, n = t->n_train + t->n_dev;
     bool even = true;
@@ -285,7 +295,8 @@ static int sign(
     return 0;
 }
 
-/* The method's own work, and what is done to every result. */
+/* The method's own work, and what is done to every result. `chooses`: auto runs other methods
+ * through kh_method_try, and each of them was finished there. */
 static int find_result(
     kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
     int rc = m->sampler ? kh_labels_run(t, m->sampler, opts, p, err) : m->run(t, opts, p, err);
@@ -326,7 +337,9 @@ static int keep_features(kh_tuning *t, kh_posterior *p, kh_err *err) {
     return rc;
 }
 
-/* Between the first line of the journal and the last. */
+/* Between the first line of the journal and the last. Errors go to a record of its own first: the
+ * journal's last line tells why the run ended, and closing it must not replace the reason. The
+ * cache of answers is taken off before anything else is asked of the box. */
 static int run_method(
     kh_tuning *t, const kh_method *m, const void *opts, kh_posterior *p, kh_err *err) {
     kh_run *run = t->o->run;
@@ -387,6 +400,7 @@ int kh_method_run(kh_posterior **out, const kh_method *m, const void *opts, kh_p
     return rc;
 }
 
+/* "name=value", as in the public API. */
 static int set_options(const kh_method *m, void *opts, const char *const *set, kh_err *err) {
     int rc = 0;
     for (; set && *set && rc == 0; set++) {
@@ -400,6 +414,8 @@ static int set_options(const kh_method *m, void *opts, const char *const *set, k
     return rc;
 }
 
+/* A method within another one's run (auto, the net): same rows, same journal, own options and own
+ * books; the clock and the queries of dev are the parent's. */
 int kh_method_try(
     kh_tuning *parent, const kh_method *m, const kh_trial *how, kh_posterior **out, kh_err *err) {
     kh_posterior *p = NULL;
@@ -441,6 +457,7 @@ int kh_method_try(
     return rc;
 }
 
+/* 0: the effort chooses dimension and slots by the model (effort.c). */
 kh_tune_opts kh_tune_defaults(void) {
     kh_tune_opts o = { .space = kh_space_defaults(), .effort = KH_EFFORT_NORMAL };
     o.space.dim = o.space.slots = 0;

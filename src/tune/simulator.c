@@ -1,4 +1,9 @@
-/* simulator.c - see simulator.h. */
+/* simulator.c - see simulator.h.
+ *
+ * Populations are plain arrays and own their memory, because samplers keep several of them at once
+ * (the one that moves, the last whole one, the best so far). The calls of a monitor are wrapped
+ * here so that no sampler tests a pointer: a sampler runs the same with nobody looking on, as the
+ * toys of "bench sbi" do. */
 #include "tune/simulator.h"
 
 #include "base/alloc.h"
@@ -9,6 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One more answer than there are: simulators without answers have n_answer = 0, and an array of
+ * nothing must still be told from memory that is not there. */
 int kh_population_new(kh_population *p, int n, const kh_simulator *s, kh_err *err) {
     size_t size = (size_t)n;
     *p = (kh_population){ .n = n,
@@ -39,6 +46,7 @@ void kh_population_free(kh_population *p) {
     *p = (kh_population){ 0 };
 }
 
+/* memmove: members are put in place within one population, too. */
 void kh_population_put(kh_population *p, int to, const kh_population *other, int from) {
     size_t dim = (size_t)p->dim, n_answer = (size_t)p->n_answer, a = (size_t)to, b = (size_t)from;
     memmove(p->z + a * dim, other->z + b * dim, dim * sizeof *p->z);
@@ -59,6 +67,8 @@ void kh_population_copy(kh_population *p, const kh_population *from) {
     }
 }
 
+/* Effective sample size of importance weights (Kong, Liu and Wong 1994), for weights that need not
+ * add up to one: n if all are equal, 1 if one has everything. */
 double kh_population_ess(const kh_population *p) {
     double sum = 0, squares = 0;
     for (int i = 0; i < p->n; i++) {
@@ -68,6 +78,8 @@ double kh_population_ess(const kh_population *p) {
     return sum * sum / squares;
 }
 
+/* How many members of the first population have descendants here: what is left of the diversity
+ * after resampling again and again. Quadratic, for some hundreds of members. */
 int kh_population_ancestors(const kh_population *p) {
     int different = 0;
     for (int i = 0; i < p->n; i++) {
@@ -79,6 +91,8 @@ int kh_population_ancestors(const kh_population *p) {
     return different;
 }
 
+/* The width's normal is drawn only if the width is unknown, so that a simulator with a fixed prior
+ * draws the same z as before there was a choice. */
 double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
     if (s->draw) {
         s->draw(s, r, z);
@@ -91,6 +105,8 @@ double kh_prior_draw(const kh_simulator *s, kh_rng *r, float *z) {
     return u;
 }
 
+/* Asked twice: the first reason to stop may come from elsewhere (an interrupt), and the callback
+ * itself may give one while it says yes. */
 bool kh_monitor_may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0] && (!w->may || w->may(w, queries, members, have)) && !w->stopped[0];
 }

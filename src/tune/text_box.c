@@ -1,4 +1,9 @@
-/* text_box.c - see text_box.h. */
+/* text_box.c - see text_box.h.
+ *
+ * A text prompt changes the sequence itself, so rows are encoded for each prompt anew; what is
+ * shared between prompts are the label words as tokens, cached by (template, words). A train row
+ * that a prompt shows as a demonstration is asked without itself: leaving the answer in its own
+ * prompt would make every prompt look perfect on the rows it shows. */
 #include "tune/text_box.h"
 
 #include "base/alloc.h"
@@ -40,7 +45,8 @@ void kh_text_box_close(kh_text_box *b) {
     *b = (kh_text_box){ 0 };
 }
 
-/* The words of a point as tokens. */
+/* The words of a point as tokens. Words are tokenized once for each template they stand in: whether
+ * a space belongs to them depends on what is before the mask. */
 static int find_words(
     kh_text_box *b, const float *point, const kh_task *task, kh_words **out, kh_err *err) {
     kh_words **w = &b->words[(int)point[KH_TEXT_TEMPLATE]][(int)point[KH_TEXT_WORDS]];
@@ -53,7 +59,8 @@ static int find_words(
     return rc;
 }
 
-/* Rows that are asked with the same demonstrations. */
+/* Rows that are asked with the same demonstrations. The remedy is added here, because only here it
+ * is known that demonstrations are what fills the sequence. */
 static int ask_alike(kh_text_box *b, const float *point, const kh_text_prompt *prompt, int omit,
     const kh_row *row, int n, float *logprob, int *label, kh_err *err) {
     kh_plm_info box = kh_plm_describe(b->t->plm);
@@ -89,6 +96,8 @@ static bool shows(const kh_text_prompt *p, int row) {
     return false;
 }
 
+/* Rows without a conflict go in one batch; those that the prompt shows, at most as many as it has
+ * demonstrations, one by one. Answers return to the places of `index`. */
 int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows, const int *index,
     int n, float *logprob, int *label, kh_err *err) {
     kh_text_prompt prompt = kh_text_space_prompt(b->space, point, b->demo);
@@ -123,6 +132,8 @@ int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows
     return rc;
 }
 
+/* A prompt that a service cannot answer with these words is left out of the search; the task's own
+ * template (all coordinates 0) may not be, since then nothing can be answered. */
 bool kh_text_box_useless(const kh_text_box *b, const float *point, int rc, const kh_err *err) {
     bool own = true;
     for (int i = 0; i < KH_TEXT_FIRST_DEMO; i++)
@@ -155,6 +166,8 @@ static int add_prompt(
     return rc == 0 ? kh_posterior_add_text(p, &prompt, err) : rc;
 }
 
+/* Equal points are one prompt with the sum of their weights: a chain visits good prompts often, and
+ * predicting with each copy would ask the same question again. */
 int kh_text_box_fill(
     kh_text_box *b, const float *point, const double *weight, int n, kh_posterior *p, kh_err *err) {
     size_t dim = (size_t)b->space->dim, bytes = dim * sizeof *point, rows = (size_t)b->space->n_row;

@@ -1,4 +1,9 @@
-/* tuning.c - see tuning.h. */
+/* tuning.c - see tuning.h.
+ *
+ * The books of a run: what was asked and how long it took, counted from where the box's meter and
+ * the clock stood when the run began, so that a box that was used before, and a run that was
+ * resumed, count right. Everything that decides anything is deterministic but for the clock, which
+ * only ends a run (budget of seconds) and never changes what is drawn or asked. */
 #include "tune/tuning.h"
 
 #include "base/alloc.h"
@@ -18,6 +23,7 @@ const char *kh_tuning_model(const kh_tuning *t) {
     return t->o->model ? t->o->model : kh_plm_describe(t->plm).opened;
 }
 
+/* A resumed run has spent the time of the processes before it already. */
 void kh_tuning_begin(kh_tuning *t) {
     t->start = kh_plm_meter(t->plm);
     t->started = t->kept = kh_clock();
@@ -43,12 +49,15 @@ bool kh_tuning_interrupted(const kh_tuning *t) {
     return cache && cache->stop(cache->self);
 }
 
-/* Seconds that so many queries will take, by what those before them took. */
+/* Seconds that so many queries will take, by what those before them took. Assumes that queries stay
+ * as expensive as they were: rows have the same lengths in each generation. */
 static double seconds_for(const kh_tuning *t, long long queries) {
     long long asked = kh_tuning_queries(t);
     return asked > 0 ? kh_tuning_seconds(t) / (double)asked * (double)queries : 0;
 }
 
+/* A budget is not overdrawn to finish a generation: one that would end too late is not begun. What
+ * the end of the run will ask (calibration, the held rows) counts with it. */
 static void look_at_clock(kh_tuning *t, long long queries) {
     double limit = t->o->max_seconds, now = kh_tuning_seconds(t);
     if (now >= limit)
@@ -57,6 +66,9 @@ static void look_at_clock(kh_tuning *t, long long queries) {
         kh_tuning_stop(t, "the next generation would exceed the budget of %g seconds", limit);
 }
 
+/* Queries are a hard limit, since they may cost money; the clock waits until there is something to
+ * return (`have`), and is not looked at while answers come from the journal, whose replay takes no
+ * time and must take the same path as the first time. */
 bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     const kh_tune_opts *o = t->o;
     if (t->stopped[0])
@@ -82,6 +94,8 @@ void kh_loss_facts(char facts[KH_FACTS], double loss, double best) {
     snprintf(facts, KH_FACTS, "loss=%.6f best=%.6f", loss, best);
 }
 
+/* One line serves three readers: the journal, the caller's record (log.txt) and, with the time that
+ * is left, the terminal. What is late was shown when it happened. */
 void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
     char dev[32], member[32] = "", line[KH_FACTS + 128], note[KH_FACTS + 192];
     put_dev(dev, sizeof dev, g->dev);
@@ -108,11 +122,16 @@ void kh_tuning_report(kh_tuning *t, const char *phase, const kh_generation *g) {
 
 /* -------------------------------------------------------------------------------------- states */
 
+/* States are an optimisation of resuming and no part of the result: they are kept every so many
+ * seconds, whenever that is, because a run that finds none computes the same from its recorded
+ * answers. */
 bool kh_tuning_due(const kh_tuning *t) {
     kh_run *run = t->o->run;
     return run && kh_run_caught_up(run) && kh_clock() - t->kept >= kh_run_keep_seconds(run);
 }
 
+/* The meter is kept as a difference from the start of the run, so that the books of a resumed run,
+ * whose box has a meter of its own, can be set to what they were. */
 int kh_tuning_keep(
     kh_tuning *t, const char *name, int number, const void *bytes, size_t n, kh_err *err) {
     if (!t->o->run || !kh_run_caught_up(t->o->run))
@@ -132,6 +151,8 @@ int kh_tuning_forget(kh_tuning *t, const char *name, int number, kh_err *err) {
                                                     : 0;
 }
 
+/* Advances the box's meter to where it stood when the state was kept: the queries before it were
+ * paid for by an earlier process, and are reported, but not asked again. */
 int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, kh_err *err) {
     kh_run_books books;
     if (!t->o->run)
@@ -151,6 +172,8 @@ int kh_tuning_recall(kh_tuning *t, const char *name, int number, kh_buf *bytes, 
 
 /* -------------------------------------------------------------------------------------- asking */
 
+/* Scorer and labeler both: which of them is asked follows from what is wanted, and the one that the
+ * method may not have is NULL. */
 static kh_target target_of(const kh_tuning *t, const kh_subspace *space, const kh_batch *batch) {
     return (kh_target){ t->scorer, t->labeler, space, batch, t->words };
 }
@@ -175,6 +198,8 @@ static int remove_prior(const double *share, float *logprob, int n_row, int n_la
     return rc;
 }
 
+/* All candidates of all subspaces go into one question, so that a box that batches (the engine, a
+ * service, ranks) sees as many prompts as there are; the losses are taken apart here. */
 int kh_train_losses(const kh_train_loss *l, int n_loss, const float *const *z, int n,
     double *const *f, kh_err *err) {
     int n_row = l->target.batch->n_row, n_label = l->target.words->n_label;
@@ -207,6 +232,8 @@ kh_objective kh_objective_of(kh_train_loss *l) {
 
 size_t kh_dev_size(const kh_tuning *t) { return (size_t)t->dev->n_row * (size_t)t->words->n_label; }
 
+/* The predictive distribution (T1) of the dev rows: the average of the samples' distributions, not
+ * of their log-probabilities; kh_mixture_add sums in double, in the order of the samples. */
 int kh_tuning_dev(
     kh_tuning *t, const kh_subspace *space, const float *z, int n, double *p, kh_err *err) {
     float *logprob = kh_malloc((size_t)n * kh_dev_size(t) * sizeof *logprob),
@@ -232,6 +259,7 @@ int kh_tuning_dev(
     return rc;
 }
 
+/* Each candidate judged by itself, in one question. */
 int kh_tuning_dev_each(kh_tuning *t, const kh_subspace *const *space, const float *const *z, int n,
     double *const *p, kh_err *err) {
     size_t size = kh_dev_size(t);
@@ -268,6 +296,9 @@ double kh_dev_ce(const kh_tuning *t, const double *p) {
     return sum / t->dev->n_row;
 }
 
+/* The rows go the way that test rows will go later (kh_predictor), so that what is measured here is
+ * what a user gets. Answers are held for calibration before the predictor is gone: asking twice
+ * would cost twice. */
 static int judge_rows(kh_tuning *t, kh_posterior *p, kh_plm *plm, bool with_train, kh_err *err) {
     kh_predictor *predictor = NULL;
     int n_label = t->task->n_label, n = t->n_dev + (with_train ? t->n_train : 0);
