@@ -6,7 +6,7 @@
 # MODEL, DATA     folders (default models/builtin and ../shared/data); a model that was trained on rows of these tasks shows nothing
 # TASKS, SEEDS    what to run (default "sst2 yelp agnews dbpedia mrpc rte snli", "13 21 42")
 # METHODS         of "manual bbt ensemble elbo smc abc-smc auto ...", in this order; NAME:OPTION:OPTION... adds options, as in
-#                 bbt:--label-prior:batch (default "manual bbt ensemble elbo smc abc-smc")
+#                 bbt:--label-prior:batch or manual:--access:labels (default "manual bbt ensemble elbo smc abc-smc")
 # EFFORT          quick, normal, ... (default quick)
 # ROWS            test rows to judge on, spread evenly over the file (default 300)
 # PRECISION       int8 (default), f32, ...
@@ -33,9 +33,9 @@ one() {
     [ -s "$run/metrics.json" ] && return
     case $labels in *" $name "*) access=labels ;; esac
     echo "$run" >&2
-    "$keyhole" tune --method "$name" --effort "$effort" "${more[@]}" --access $access --model "$model" --task "$task" \
+    "$keyhole" tune --method "$name" --effort "$effort" --access $access --model "$model" --task "$task" \
         --data "$data/$task" --shots 16 --seed "$seed" --precision "${PRECISION:-int8}" --features-model none \
-        --threads "${THREADS:-0}" --out "$run" --resume --json >"$run.tune" 2>"$run.err" ||
+        --threads "${THREADS:-0}" --out "$run" --resume --json "${more[@]}" >"$run.tune" 2>"$run.err" ||
         { echo "$run: tuning failed: $(tail -n 1 "$run.err")" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>/dev/null &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&

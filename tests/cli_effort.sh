@@ -46,6 +46,9 @@ options_of() { :; }
 whole_and_killed() { whole "$1" && killed "$1" 2; }
 for method in bbt smc elbo; do ok "killed with a net, the same bits: $method" whole_and_killed $method; done
 
+ok "options that 0.1 did not have belong to a run, too" says 1 "holds another run: --first-draws was 12 --reuse-draws true and is 12 now" tune --method smc \
+    "${rows[@]}" --effort quick --no-reuse-draws --resume --out "$here/smc"
+
 # ---- classes that are not equally frequent
 shifted() { # p' is p times prior over share, scaled
     run 0 predict "$here/quick" --jsonl "the boats were small" && cp "$here/out" "$here/even" &&

@@ -144,6 +144,33 @@ static void smc_samples_the_posterior(void **state) {
         "signs", 10, ALL[2], 1, SET("samples", "100", "tolerance", "1", "max-moves", "60"));
 }
 
+/* The draws that set the tolerance are a part of the sample that they cost: with a tolerance that
+ * does not depend on them, exactly so. */
+static void smc_reuses_its_first_draws(void **state) {
+    (void)state;
+    check_posterior("signs", 6, ALL[2], 3,
+        SET("samples", "100", "tolerance", "3", "first-draws", "100", "reuse-draws", "true"));
+    check_posterior("signs", 10, ALL[2], 1,
+        SET("samples", "100", "tolerance", "1", "max-moves", "60", "reuse-draws", "true"));
+    const char *const *set =
+        SET("samples", "40", "tolerance", "3", "first-draws", "20", "reuse-draws", "false");
+    const char *const *reuse =
+        SET("samples", "40", "tolerance", "3", "first-draws", "20", "reuse-draws", "true");
+    kh_toy *a = toy_new("signs", 6, 7), *b = toy_new("signs", 6, 7);
+    outcome x = run(ALL[2], kh_toy_simulator(a), 1, set),
+            y = run(ALL[2], kh_toy_simulator(b), 1, reuse);
+    assert_int_equal(x.p.n, y.p.n);
+    assert_true(kh_toy_simulator(b)->asked < kh_toy_simulator(a)->asked);
+    assert_int_equal(kh_population_ancestors(&y.p), 40); /* nobody twice */
+    for (int i = 0; i < 40; i++)
+        for (int j = 0; j < i; j++)
+            assert_memory_not_equal(y.p.z + i * 6, y.p.z + j * 6, 6 * sizeof *y.p.z);
+    kh_population_free(&x.p);
+    kh_population_free(&y.p);
+    kh_toy_free(a);
+    kh_toy_free(b);
+}
+
 /* Without weights the kernel widens the population: the test above must be able to tell. */
 static void uniform_weights_do_not(void **state) {
     (void)state;
@@ -635,6 +662,7 @@ int main(void) {
         cmocka_unit_test(rejection_samples_the_posterior),
         cmocka_unit_test(abc_smc_with_weights_samples_the_posterior),
         cmocka_unit_test(smc_samples_the_posterior),
+        cmocka_unit_test(smc_reuses_its_first_draws),
         cmocka_unit_test(uniform_weights_do_not),
         cmocka_unit_test(soft_acceptance_samples_its_posterior),
         cmocka_unit_test(smc_is_calibrated),

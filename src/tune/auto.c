@@ -42,7 +42,8 @@ static const candidate CANDIDATES[] = {
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2"), 60, 2 },
-    { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, SET("first-draws=12"), 80, 2 },
+    { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
+        SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2 },
 };
 enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 

@@ -70,6 +70,7 @@ typedef struct smc {
     uint32_t sweep;            /* of the whole run: names the random streams */
     double b;                  /* step size */
     int eps;                   /* hard: the tolerance */
+    int reused;                /* hard: members that the first draws gave */
     double power;              /* soft: of the likelihood, 0 to 1 */
     double rate;               /* soft: what an error costs, log((1 - eta) (K - 1) / eta) */
     kh_population now, before; /* this level's, and what it came from */
@@ -166,11 +167,12 @@ static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
     return ask(m, n, first, err);
 }
 
-/* Draws until n members with at most eps errors are there; they are their own ancestors.
+/* Draws until n members with at most eps errors are there, after those that are there already; they
+ * are their own ancestors.
  * `tolerant`: all draws will do. */
 static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     uint32_t drawn = 0;
-    int rc = 0, misses = 0, have = 0;
+    int rc = 0, misses = 0, have = m->reused;
     while (rc == 0 && have < n && misses < MAX_MISSES) {
         int some = tolerant && n - have < BATCH ? n - have : BATCH, before = have;
         if (!may_ask(m, some, n - have < some ? n : have + some, have > 0))
@@ -191,9 +193,22 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     if (have > 0)
         m->now.n = have;
     m->tried = (long)drawn;
-    m->accepted = have;
+    m->accepted = have - m->reused;
     m->sweep++;
     return rc;
+}
+
+/* The draws that were made for the tolerance, of which the first ones are in m->before, and meet it
+ * become the first members. */
+static void reuse_draws(smc *m, int drawn) {
+    int most = drawn < m->o->samples ? drawn : m->o->samples;
+    for (int i = 0; i < most && m->o->reuse; i++)
+        if (m->before.errors[i] <= m->eps) {
+            kh_population_put(&m->now, m->reused, &m->before, i);
+            m->now.ancestor[m->reused] = m->reused;
+            m->reused++;
+        }
+    m->now.n = m->reused > 1 ? m->reused : 1;
 }
 
 /* L7: the first tolerance is the error count that a quarter of a few prior draws meets. To go there
@@ -209,6 +224,8 @@ static int first_tolerance(smc *m, kh_err *err) {
             m->sorted[drawn + i] = m->batch.errors[i];
             if (drawn + i == 0 || m->batch.errors[i] < m->now.errors[0])
                 kh_population_put(&m->now, 0, &m->batch, i);
+            if (drawn + i < m->o->samples)
+                kh_population_put(&m->before, drawn + i, &m->batch, i);
         }
         drawn += some;
     }
@@ -216,7 +233,7 @@ static int first_tolerance(smc *m, kh_err *err) {
     if (drawn > 0)
         m->eps = m->sorted[(drawn - 1) / 4] > m->o->tolerance ? m->sorted[(drawn - 1) / 4]
                                                               : m->o->tolerance;
-    m->now.n = 1;
+    reuse_draws(m, drawn);
     m->sweep++;
     return rc;
 }

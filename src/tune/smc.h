@@ -10,6 +10,7 @@ enum { KH_SMC_HARD, KH_SMC_SOFT };
 typedef struct kh_smc_opts {
     kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int samples, accept, tolerance, levels, max_moves, first_draws, early;
+    bool reuse;
     double survivors, target, unmoved, step, noise, min_rate;
 } kh_smc_opts;
 
@@ -30,6 +31,8 @@ typedef struct kh_smc_opts {
         { "first-draws", KH_OPT_INT, offsetof(S, m.first_draws), "20", .min = 1, .max = 1 << 16, \
             .arg = "N", \
             .help = "hard: prior draws, of which a quarter meets the first tolerance" }, \
+        { "reuse-draws", KH_OPT_FLAG, offsetof(S, m.reuse), \
+            .help = "hard: those of them that meet it are members of the first population" }, \
         { "survivors", KH_OPT_NUMBER, offsetof(S, m.survivors), "0.5", .min = 0.01, .max = 0.99, \
             .arg = "X", \
             .help = \

@@ -40,11 +40,46 @@ static void add_hash(terms *t, const char *name, uint64_t hash) {
     add(t, name, text, false);
 }
 
+/* Options that version 0.1 did not have, so that its runs know nothing of them. Off, they are no
+ * term; on, they are a part of another one, which then differs from what a run without has. */
+static const struct {
+    const char *option, *part_of;
+} LATER[] = { { "reuse-draws", "first-draws" } };
+enum { N_LATER = sizeof LATER / sizeof LATER[0] };
+
+static bool is_later(const char *name) {
+    for (int i = 0; i < N_LATER; i++)
+        if (strcmp(LATER[i].option, name) == 0)
+            return true;
+    return false;
+}
+
+/* " --later VALUE" for those that are on and a part of this one. False: out of memory. */
+static bool add_parts(const kh_opt *table, const void *opts, const char *name, kh_buf *value) {
+    bool failed = false;
+    for (int i = 0; i < N_LATER; i++) {
+        kh_buf part = kh_buf_init(256);
+        const kh_opt *row = strcmp(LATER[i].part_of, name) == 0
+            ? kh_opts_find(table, LATER[i].option, strlen(LATER[i].option))
+            : NULL;
+        if (row)
+            kh_opts_value(row, opts, &part);
+        failed |= kh_buf_failed(&part);
+        if (row && !failed && strcmp(part.data, "false") != 0)
+            kh_buf_printf(value, " --%s %s", row->name, part.data);
+        kh_buf_free(&part);
+    }
+    return !failed;
+}
+
 /* The method's own options as a user would type them. */
 static void add_options(terms *t, const kh_opt *table, const void *opts) {
     for (const kh_opt *row = table; row && row->name; row++) {
         kh_buf value = kh_buf_init(1 << 20), name = kh_buf_init(256);
+        if (is_later(row->name))
+            continue;
         kh_opts_value(row, opts, &value);
+        t->failed |= !add_parts(table, opts, row->name, &value);
         kh_buf_printf(&name, "--%s", row->name);
         char *copy = kh_buf_failed(&name) ? NULL : kh_arena_strndup(&t->arena, name.data, name.len);
         if (!copy || kh_buf_failed(&value))
