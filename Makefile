@@ -71,6 +71,7 @@ help:
 	@echo 'make test         all quick tests; make test T=text runs those whose name holds "text"'
 	@echo 'make test-mpi     those of several ranks alone'
 	@echo 'make test-arm64   the quick tests on 64-bit ARM, cross-built and run by an emulator'
+	@echo 'make test-portable  what other Unix systems than Linux would take, on Linux'
 	@echo 'make test-slow    comparisons with other implementations that need more packages or time'
 	@echo 'make test-oom     whole jobs again and again, in which every allocation fails in turn; MODE=asan sees leaks, too'
 	@echo 'make soak         the server under good and hostile traffic for SECONDS=3600'
@@ -200,6 +201,11 @@ test-arm64:
 	    test-programs CC=aarch64-linux-gnu-gcc BUILD=$(BUILD)/arm64 MPICC= LAPACK=
 	@RUNNER='qemu-aarch64 -cpu max' KEYHOLE=$(CURDIR)/$(BUILD)/arm64/keyhole tests/run.sh \
 	    $(call chosen,$(T),$(patsubst $(OUT)/%,$(BUILD)/arm64/release/%,$(TESTS)) $(sort $(wildcard tests/cli_*.sh)))
+# The second way of src/base/portable.c, which systems other than Linux take: built and tested here, on Linux.
+PORTABLE_TESTS := test_base test_base_file test_base_place test_plm_ranks test_report cli_builtin mpi_ranks
+test-portable:
+	@for t in $(PORTABLE_TESTS); do $(MAKE) -s --no-print-directory test T=$$t CFLAGS='$(CFLAGS) -DKH_PORTABLE' BUILD=$(BUILD)-portable || exit 1; done
+.PHONY: test-portable
 .PHONY: test-arm64 test-programs
 test-programs: $(OUT)/keyhole $(TESTS)
 
@@ -332,6 +338,6 @@ doc: all
 .PHONY: wheel dist deb doc
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf $(BUILD) $(BUILD)-portable
 
 -include $(OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(TESTS:=.d)

@@ -1,4 +1,4 @@
-/* ranks.c - see ranks.h.
+/* launcher.c - see launcher.h.
  *
  * mpirun (Open MPI), mpiexec (MPICH, Intel) and srun each say in the environment how many they
  * started. If that is more than one, MPI's part of keyhole is loaded: keyhole-mpi.so beside the

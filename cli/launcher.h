@@ -1,4 +1,4 @@
-/* ranks.h - keyhole under mpirun or srun: no option, the launcher's environment tells. */
+/* launcher.h - keyhole under mpirun or srun: no option, the launcher's environment tells. */
 #ifndef KH_CLI_LAUNCHER_H
 #define KH_CLI_LAUNCHER_H
 

@@ -1,4 +1,4 @@
-/* watch.c - see watch.h. */
+/* monitor.c - see monitor.h. */
 #include "monitor.h"
 
 #include "cli.h"

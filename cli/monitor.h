@@ -1,4 +1,4 @@
-/* watch.h - what a person sees of a run while it goes on: forecast, bar, lines; and how a signal
+/* monitor.h - what a person sees of a run while it goes on: forecast, bar, lines; and how a signal
  * ends it.
  *
  * On a terminal a bar with rate, cost and time left, which moves inside a generation, too;

@@ -1,4 +1,4 @@
-/* predictions.c - see predictions.h. */
+/* prediction_file.c - see prediction_file.h. */
 #include "prediction_file.h"
 
 #include "base/alloc.h"

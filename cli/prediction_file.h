@@ -1,4 +1,5 @@
-/* predictions.h - a file of predictions, or standard input, for the commands that judge them. */
+/* prediction_file.h - a file of predictions, or standard input, for the commands that judge them.
+ */
 #ifndef KH_CLI_PREDICTION_FILE_H
 #define KH_CLI_PREDICTION_FILE_H
 

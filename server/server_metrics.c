@@ -1,5 +1,5 @@
-/* metrics.c - what /metrics tells, in the text format of Prometheus. Counters only grow; the rest
- * are gauges. */
+/* server_metrics.c - what /metrics tells, in the text format of Prometheus. Counters only grow; the
+ * rest are gauges. */
 #include "server/server_parts.h"
 #include "base/clock.h"
 

@@ -1,13 +1,16 @@
 /* server_parts.h - the parts of the server to each other.
  *
- *     server.c     connections, limits, token, routes            describe.c   what the model is
- *     queue.c      requests that need the box, joined            score.c      POST /v1/score
- *     metrics.c    what /metrics counts                          classify.c   POST /v1/classify
- *     embeddings.c POST /v1/embeddings                           completions.c  POST
- * /v1/completions, as vLLM has it
- *     decide.c     POST /v1/decisions, POST /v1/systemone        questions.c  what they ask
- *
- *     guard.c      who may ask what: hosts, origins, keys, memory, words
+ *     server.c          connections, limits, token, routes
+ *     guard.c           who may ask what: hosts, origins, keys, memory, words
+ *     queue.c           requests that need the box, joined
+ *     describe.c        what the model is
+ *     server_metrics.c  what /metrics counts
+ *     score.c           POST /v1/score
+ *     classify.c        POST /v1/classify
+ *     embeddings.c      POST /v1/embeddings
+ *     completions.c     POST /v1/completions, as vLLM has it
+ *     decide.c          POST /v1/decisions, POST /v1/systemone
+ *     questions.c       what those two ask
  *
  * A request becomes a kh_call. Its route's `prepare` either fills the reply, or reads the body into
  * `parsed` and says how the box is to be asked (`way`); then the call waits in the queue. For a GET

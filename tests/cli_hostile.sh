@@ -13,20 +13,8 @@ run() { # as in tap.sh, but nothing here may go on for long
     [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
 }
 
-mkdir "$here/data"
-cat >"$here/toy.json" <<'END'
-{ "name": "toy", "template": "{text} It was {mask} .",
-  "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
-END
-{
-    printf 'label\ttext\n'
-    for i in $(seq 24); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
-} >"$here/data/train.tsv"
+. tests/toy.sh
 cp "$here/data/train.tsv" "$here/data/test.tsv"
-model=$here/model
-random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
-}
 ok a_tiny_model random_model
 common=(--task "$here/toy.json" --data "$here/data" --effort paper --shots 4 --features-model none)
 manual=(tune --method manual "${common[@]}")

@@ -6,6 +6,7 @@ check() { tools/check_tree.sh "$1" >"$here/out" 2>"$here/err"; }
 ok "includes follow the list of rooms in the Makefile" check includes
 ok "what cli takes from inside is listed" check internals
 ok "file names are unique" check names
+ok "files begin with their own name" check heads
 ok "no type is defined in two headers" check types
 ok "no file writes JSON by hand" check json
 ok "no conditional expressions within others are added" check nested

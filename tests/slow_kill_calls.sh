@@ -9,19 +9,7 @@ if ! "${CC:-gcc}" -D_GNU_SOURCE -O1 -shared -fPIC -o "$shim" tests/kill_shim.c -
     echo "ok 1 - kill_calls # SKIP no compiler"
     exit 0
 fi
-mkdir "$here/data"
-cat >"$here/toy.json" <<'END'
-{ "name": "toy", "template": "{text} It was {mask} .",
-  "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
-END
-{
-    printf 'label\ttext\n'
-    for i in $(seq 24); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
-} >"$here/data/train.tsv"
-model=$here/model
-random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
-}
+. tests/toy.sh
 ok a_tiny_model random_model
 
 # sweep NAME TUNE-ARGUMENTS... - every call of this run in turn

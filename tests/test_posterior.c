@@ -1,4 +1,4 @@
-/* test_judge_posterior.c - posteriors in folders, what they refuse to be used with, and the
+/* test_posterior.c - posteriors in folders, what they refuse to be used with, and the
  * predictions made of them. */
 #include "tiny.h"
 

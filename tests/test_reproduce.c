@@ -1,4 +1,4 @@
-/* test_report_reproduction.c - the plan of the paper's experiments, what is published, receipts,
+/* test_reproduce.c - the plan of the paper's experiments, what is published, receipts,
  * and the tables made of them. */
 #include "test.h"
 

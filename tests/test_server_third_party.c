@@ -1,6 +1,6 @@
-/* test_server_outside.c - the boxes behind other people's APIs: vLLM's completions against our own
- * server, and vLLM's chat, SGLang and OpenAI against a script; what they send, how they read what
- * comes back, and what they refuse. */
+/* test_server_third_party.c - the boxes behind other people's APIs: vLLM's completions against our
+ * own server, and vLLM's chat, SGLang and OpenAI against a script; what they send, how they read
+ * what comes back, and what they refuse. */
 #include "evil.h"
 #include "site.h"
 

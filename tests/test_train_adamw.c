@@ -1,4 +1,4 @@
-/* test_model_adamw.c - AdamW against PyTorch's, the schedules, clipping, threads; and every row of
+/* test_train_adamw.c - AdamW against PyTorch's, the schedules, clipping, threads; and every row of
  * ops.h against double. */
 #include "training_vectors.h"
 

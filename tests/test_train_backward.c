@@ -1,4 +1,4 @@
-/* test_model_backward.c - gradients against differences of losses in double, f32 against double,
+/* test_train_backward.c - gradients against differences of losses in double, f32 against double,
  * and the loss against the reference forward pass; every kind of parameter, ragged lengths, all
  * injection modes, prefixes, both kinds of loss. */
 #include "training_vectors.h"

@@ -1,4 +1,4 @@
-/* test_model_corpus.c - text as training data: lines, windows, sampling without replacement, masks;
+/* test_train_corpus.c - text as training data: lines, windows, sampling without replacement, masks;
  * what is refused. */
 #include "test.h"
 

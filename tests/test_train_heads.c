@@ -1,4 +1,4 @@
-/* test_model_heads.c - heads on hidden states: gradients against differences of losses, a BiLSTM
+/* test_train_heads.c - heads on hidden states: gradients against differences of losses, a BiLSTM
  * against one written the long way, shards and threads. */
 #include "test.h"
 

@@ -1,4 +1,4 @@
-/* test_model_prune.c - a model with a smaller vocabulary: what stays, that it computes the same,
+/* test_train_prune.c - a model with a smaller vocabulary: what stays, that it computes the same,
  * what is refused. */
 #include "tiny.h"
 

@@ -1,6 +1,6 @@
-/* test_tune_labels.c - methods for boxes that give labels only, on a tiny random model: what they
- * cost, that nothing but the seed matters, what early rejection saves, calibrated votes in file and
- * prediction. */
+/* test_tune_likelihood_free.c - methods for boxes that give labels only, on a tiny random model:
+ * what they cost, that nothing but the seed matters, what early rejection saves, calibrated votes
+ * in file and prediction. */
 #include "tiny_tune.h"
 
 #include "posterior/posterior.h"

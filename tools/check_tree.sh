@@ -1,6 +1,6 @@
 #!/bin/bash
 # check_tree.sh [format] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are
-# unique, no type is defined in two headers, JSON is written by base/json_out.h, conditional expressions are not nested, lines have at most 100 columns. With "format":
+# unique and in the first line, no type is defined in two headers, JSON is written by base/json_out.h, conditional expressions are not nested, lines have at most 100 columns. With "format":
 # clang-format, Debian's version 14, would change nothing. Prints what is wrong; exits 0 if nothing is.
 cd "$(dirname "$0")/.." || exit 2
 bad=0
@@ -39,6 +39,13 @@ names() {
     local twice
     twice=$(echo "$code" | grep -E '^(src|cli|server)/' | sed 's|.*/||' | sort | uniq -d)
     for file in $twice; do wrong "$file: is the name of $(echo "$code" | grep -E '^(src|cli|server)/' | grep -c "/$file$") files"; done
+}
+
+heads() { # a file begins by saying its own name, also after it was renamed
+    local file
+    for file in $(echo "$code" | grep -E '^(src|cli|server|tests|fuzz|examples)/'); do
+        head -n 1 "$file" | grep -qF "${file##*/}" || wrong "$file: its first line does not name it: $(head -n 1 "$file" | cut -c1-60)"
+    done
 }
 
 types() { # a name that two headers define; "struct x;" and "typedef struct x x;" only announce it
@@ -146,6 +153,6 @@ if [ "$1" = format ]; then
 elif [ -n "$1" ]; then
     "$1"
 else
-    includes; internals; names; types; json; nested; columns
+    includes; internals; names; heads; types; json; nested; columns
 fi
 exit $bad

@@ -3,8 +3,8 @@
  *     kh_buf b = kh_buf_init(1 << 20);
  *     kh_buf_text(&b, "ids: ");
  *     kh_buf_printf(&b, "%d", id);
- *     if (kh_buf_failed(&b)) ...            one check at the end: failure sticks and keeps what was
- * there kh_buf_free(&b);
+ *     if (kh_buf_failed(&b)) ...     one check at the end: failure sticks and keeps what was there
+ *     kh_buf_free(&b);
  *
  * data is NUL-terminated as soon as anything was appended. */
 #ifndef KH_BASE_BUF_H

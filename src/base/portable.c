@@ -1,4 +1,6 @@
-/* portable.c - see portable.h. */
+/* portable.c - see portable.h. The first half is Linux's, the second what any Unix with dladdr has:
+ * macOS, the BSDs and Solaris do. "make test-portable" builds and tests the second half on Linux.
+ */
 #include "base/portable.h"
 
 #include <fcntl.h>
@@ -30,6 +32,11 @@ size_t kh_own_program(char *path, size_t cap) {
 
 #else
 
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 /* The device waits where it must, whatever was asked for. */
 bool kh_random_bytes(void *out, size_t n, bool wait) {
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
@@ -50,11 +57,38 @@ int kh_pipe(int fd[2]) {
 
 int kh_cores_allowed(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
-/* What looks for the program's files goes by the library's path, or by KEYHOLE_MODELS. */
+/* The real path of folder/name, if that is a program and fits. */
+static size_t real_program(const char *folder, size_t n, const char *name, char *path, size_t cap) {
+    char joined[4096];
+    int length = snprintf(joined, sizeof joined, "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
+    char *real = length > 0 && (size_t)length < sizeof joined && access(joined, X_OK) == 0
+        ? realpath(joined, NULL)
+        : NULL;
+    size_t found = real && strlen(real) < cap ? strlen(real) : 0;
+    if (found)
+        memcpy(path, real, found + 1);
+    free(real);
+    return found;
+}
+
+/* The dynamic linker knows what the program was called as: a path, or a word that the shell found
+ * in PATH. Code that is part of a shared library has no such way to the program that loaded it; its
+ * files are looked for beside the library (place.c). */
 size_t kh_own_program(char *path, size_t cap) {
-    (void)cap;
+    static const char HERE;
+    Dl_info in;
     path[0] = '\0';
-    return 0;
+    if (dladdr(&HERE, &in) == 0 || !in.dli_fname || strstr(in.dli_fname, ".so"))
+        return 0;
+    if (strchr(in.dli_fname, '/'))
+        return real_program("", 0, in.dli_fname, path, cap);
+    size_t found = 0;
+    for (const char *at = getenv("PATH"); at && !found;) {
+        size_t n = strcspn(at, ":");
+        found = n > 0 ? real_program(at, n, in.dli_fname, path, cap) : 0;
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return found;
 }
 
 #endif

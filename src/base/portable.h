@@ -1,5 +1,6 @@
 /* portable.h - the few things that Linux has a call of its own for, each with what any Unix can do
- * instead. -DKH_PORTABLE takes the second way on Linux, too, so that it is compiled and tested;
+ * instead. -DKH_PORTABLE takes the second way on Linux, too: "make test-portable" compiles it and
+ * runs the tests that pass through it. Other systems than Linux have not been tried;
  * doc/packages.md lists what else differs. */
 #ifndef KH_BASE_PORTABLE_H
 #define KH_BASE_PORTABLE_H

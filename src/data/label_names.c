@@ -1,4 +1,4 @@
-/* labels.c - see labels.h. */
+/* label_names.c - see label_names.h. */
 #include "data/label_names.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* labels.h - what a file writes as label, turned into 0 .. n-1.
+/* label_names.h - what a file writes as label, turned into 0 .. n-1.
  *
  * Numbers and names are both accepted, one kind a file. Names come from labels.txt beside the file,
  * from the task, or from the file itself. Some of it is known only at the end of the file (whether

@@ -1,8 +1,10 @@
 /* table.h - rows and fields of delimited text, cut in place out of a buffer.
  *
- *     kh_table t = { .path = path, .at = bytes, .end = bytes + n, .line = 1, .sep = ',', .quotes =
- * true }; while ((rc = kh_table_next(&t, err)) > 0 || rc == KH_EFORMAT) ...       a bad row does
- * not end the table kh_table_free(&t);
+ *     kh_table t = { .path = path, .at = bytes, .end = bytes + n,
+ *         .line = 1, .sep = ',', .quotes = true };
+ *     while ((rc = kh_table_next(&t, err)) > 0 || rc == KH_EFORMAT)
+ *         ...                                    a bad row does not end the table
+ *     kh_table_free(&t);
  *
  * A field is bytes of the buffer, unquoted; the byte after each field but the last of a row is free
  * and holds a space, so that neighbouring fields can be read as one text. */

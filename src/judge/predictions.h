@@ -2,8 +2,7 @@
  *
  *     {"probs": [0.1, 0.9], "label": 1}     probabilities
  *     {"logits": [-1.2, 3.4], "label": 0}   scores whose softmax they are
- *     {"votes": [13, 87]}                   how many members of an ensemble said so, or their
- * weights
+ *     {"votes": [13, 87]}                   members of an ensemble that said so, or their weights
  *
  * Keyhole's own records (doc/prediction-schema.md) are read as well: "distribution" is an object of
  * probabilities by class, and "true" the name of the true class.

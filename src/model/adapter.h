@@ -1,10 +1,12 @@
 /* adapter.h - what tuning with the box open can put on a frozen model: a small classifier on its
- * hidden states, or keys and values in front of those of every layer. A adapter is a kind, some
+ * hidden states, or keys and values in front of those of every layer. An adapter is a kind, some
  * sizes and one vector of numbers; the table of its parts says what lies where, and is the layout
  * of the file that keeps it.
  *
- *     kh_adapter g = { .kind = KH_ADAPTER_MLP, .pool = KH_POOL_MASK, .hidden = 384, .inner = 256,
- * .labels = 2 }; kh_adapter_part part[KH_ADAPTER_PARTS]; int n = kh_adapter_parts(&g, part);
+ *     kh_adapter g = { .kind = KH_ADAPTER_MLP, .pool = KH_POOL_MASK,
+ *         .hidden = 384, .inner = 256, .labels = 2 };
+ *     kh_adapter_part part[KH_ADAPTER_PARTS];
+ *     int n = kh_adapter_parts(&g, part);
  */
 #ifndef KH_MODEL_ADAPTER_H
 #define KH_MODEL_ADAPTER_H

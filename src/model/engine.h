@@ -10,9 +10,9 @@
  * against.
  *
  *     kh_engine *e;
- *     if (kh_engine_new(&e, model, KH_F32, err)) ...                   the engine owns the model
- * from here on kh_engine_score(e, &(kh_question){ b, words, KH_INJECT_POST_LN_ADD, prompts, 20 },
- * logits, err);
+ *     if (kh_engine_new(&e, model, KH_F32, err)) ...     the engine owns the model from here on
+ *     kh_question q = { b, words, KH_INJECT_POST_LN_ADD, prompts, 20 };
+ *     kh_engine_score(e, &q, logits, err);
  */
 #ifndef KH_MODEL_ENGINE_H
 #define KH_MODEL_ENGINE_H

@@ -7,9 +7,10 @@
  *
  *     const kh_kernels *k = kh_kernels_pick();
  *     void *w = kh_aligned(kh_packed_bytes(k, KH_F32, K, N));
- *     k->pack(KH_F32, weight, K, N, w);                                       weight [N, K], as
- * checkpoints store it k->product(&(kh_product){ .a = x, .lda = K, .rows = T, .k = K, .n = N, .w =
- * w, .bias = b, .c = y, .ldc = N }, scratch);
+ *     k->pack(KH_F32, weight, K, N, w);               weight [N, K], as checkpoints store it
+ *     kh_product p = { .a = x, .lda = K, .rows = T, .k = K, .n = N, .w = w, .bias = b,
+ *         .c = y, .ldc = N };
+ *     k->product(&p, scratch);
  *
  * Letters: T rows (tokens), K inputs, N outputs. */
 #ifndef KH_MODEL_KERNELS_H

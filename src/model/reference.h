@@ -3,8 +3,9 @@
  *
  *     kh_input in = { .id = ids, .n_id = n };
  *     float logits[2];
- *     kh_output out = { .at = &mask, .n_at = 1, .token = (int32_t[]){ good, bad }, .n_token = 2,
- * .logits = logits }; kh_reference_run(model, &in, &out, err);
+ *     kh_output out = { .at = &mask, .n_at = 1,
+ *         .token = (int32_t[]){ good, bad }, .n_token = 2, .logits = logits };
+ *     kh_reference_run(model, &in, &out, err);
  */
 #ifndef KH_MODEL_REFERENCE_H
 #define KH_MODEL_REFERENCE_H

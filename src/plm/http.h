@@ -3,8 +3,9 @@
  *
  *     kh_http *h;
  *     if (kh_http_open(&h, "http://127.0.0.1:8080", &opts, hooks, err)) ...
- *     kh_http_run(h, &(kh_http_jobs){ .n = 12, .make = make, .take = take, .user = &mine,
- * .max_answer = 1 << 20 }, err);
+ *     kh_http_jobs jobs = { .n = 12, .make = make, .take = take, .user = &mine,
+ *         .max_answer = 1 << 20 };
+ *     kh_http_run(h, &jobs, err);
  *
  * Requests are made when their turn comes and answers are handed over by their number, in whatever
  * order they come. A lost connection, a timeout and the statuses 408, 429, 500, 502, 503 and 504

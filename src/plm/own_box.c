@@ -18,7 +18,9 @@ typedef struct own {
     void *self;
 } own;
 
-/* A callback that failed is believed, with its sentence if it has one. */
+/* A callback that failed is believed, with its sentence if it has one. Codes of the library pass;
+ * anything positive that is none of them would mean "more to come" to a caller, and becomes an
+ * error. */
 static int explain(const own *o, const char *what, int rc, const kh_err *why, kh_err *err) {
     if (rc == 0)
         return 0;
@@ -47,6 +49,8 @@ static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
     return rc;
 }
 
+/* "own" stands where others have a precision and kernels: the library cannot know, and a run is
+ * resumed with the same box. */
 static void describe(const void *self, kh_plm_info *info) {
     const own *o = self;
     info->hidden = o->box.hidden;
@@ -58,6 +62,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->energy = o->box.energy;
 }
 
+/* A box without embeddings has a unit of its own: 0 and 1 leave the projection as it is. */
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     const own *o = self;
     (void)err;

@@ -1,7 +1,13 @@
 /* plm.c - the black box: access levels, the meter, and early rejection, whatever stands behind.
  *
  * kh_labeler and kh_scorer are the box itself under other names: no struct of theirs exists, so
- * what they may do is exactly what the functions that take them do. */
+ * what they may do is exactly what the functions that take them do.
+ *
+ * Whatever stands behind the box (the engine, ranks, a service, a caller's functions), a question
+ * goes the same way: kh_plm_score or kh_plm_answer -> the cache of answers, if a run has one ->
+ * ask(), which calls the backend, counts, and checks -> normalisation to log-probabilities. Methods
+ * get a kh_scorer or a kh_labeler and so cannot see more than their access level, which the
+ * compiler checks. */
 #include "plm/trainable.h"
 #include "plm/ranks.h"
 #include "plm/services.h"
@@ -56,6 +62,7 @@ static int open_native(kh_plm *p, const char *dir, const kh_plm_opts *opts, kh_e
                   : kh_native_open(&p->backend, &p->self, dir, opts, err);
 }
 
+/* URL or folder: the caller need not know which. */
 int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err *err) {
     *out = NULL;
     kh_plm *p = kh_calloc(1, sizeof *p);
@@ -75,6 +82,8 @@ int kh_plm_open(kh_plm **out, const char *model, const kh_plm_opts *opts, kh_err
     return 0;
 }
 
+/* The access level is the caller's to state; own_box.c checks that the functions for it are there.
+ */
 int kh_plm_new(kh_plm **out, const kh_box *box, void *self, kh_err *err) {
     *out = NULL;
     kh_plm *p = kh_calloc(1, sizeof *p);
@@ -105,6 +114,8 @@ void kh_plm_close(kh_plm *p) {
     kh_free(p);
 }
 
+/* The tokenizer is part of the box's identity: the same weights behind another tokenizer answer
+ * other questions. */
 kh_plm_info kh_plm_describe(const kh_plm *p) {
     kh_plm_info info = {
         .backend = p->backend->name, .access = p->access, .opened = p->opened, .ranks = 1
@@ -116,6 +127,8 @@ kh_plm_info kh_plm_describe(const kh_plm *p) {
     return info;
 }
 
+/* A model that was trained on a task's rows is no few-shot model of that task; a figure measured on
+ * it must say so. */
 bool kh_plm_has_seen(const kh_plm *p, const kh_task *task, const kh_hooks *hooks) {
     const char *seen = kh_plm_describe(p).seen_tasks;
     bool has = seen && kh_name_is_listed(seen, task->name);
@@ -169,6 +182,8 @@ int kh_plm_embedding_row(kh_plm *p, int32_t id, float *row, kh_err *err) {
 
 /* -------------------------------------------------------------------------------------- asking */
 
+/* What the meter calls tokens: ids that the engine processes, or, for services that are paid by
+ * text, an estimate from bytes. */
 long long kh_plm_tokens(const kh_plm *p, const kh_batch *b) {
     long long n = (long long)(b->start[b->n_seq] - b->start[0]);
     int each = p->backend->bytes_a_token;
@@ -176,6 +191,8 @@ long long kh_plm_tokens(const kh_plm *p, const kh_batch *b) {
     return each > 0 ? n / b->n_variant / each : n;
 }
 
+/* A query is one prompt with one row (doc/methods.md), however many sequences the lengths of label
+ * words make of it. */
 static void count(kh_plm *p, const kh_question *q, double seconds) {
     const kh_batch *b = q->batch;
     long long n = kh_question_prompts(q);
@@ -190,6 +207,8 @@ void kh_plm_count(kh_plm *p, const kh_question *q, double seconds) {
     p->meter.replayed += (long long)kh_question_prompts(q) * q->batch->n_row;
 }
 
+/* Queries of an earlier process: counted, as the result rests on them, and marked as replayed, as
+ * nothing was asked. */
 void kh_plm_count_replayed(kh_plm *p, const kh_meter *before) {
     p->meter.prompts += before->prompts;
     p->meter.queries += before->queries;
@@ -255,7 +274,9 @@ static int ask(
                        kh_plm_shares(p), err);
 }
 
-/* energy [pairs] of what x was before; NULL: not wanted. */
+/* energy [pairs] of what x was before; NULL: not wanted. log softmax over the label words, in
+ * double from the largest down; the energy is minus the log of the sum (Liu et al. 2020), which
+ * normalising loses. */
 static void normalise(float *x, size_t pairs, int n_label, float *energy) {
     for (size_t i = 0; i < pairs; i++, x += n_label) {
         double top = -INFINITY, sum = 0;
@@ -290,6 +311,8 @@ static int best_label(const float *x, int n_label) {
     return best;
 }
 
+/* Backends without labels of their own are scored and the best label taken: at access level labels
+ * nothing more than that leaves this function. */
 static int ask_labels(kh_plm *p, const kh_question *q, int *label, kh_err *err) {
     int n_label = q->words->n_label;
     size_t pairs = kh_question_pairs(q);
@@ -335,6 +358,7 @@ int kh_plm_score(kh_scorer *s, const kh_question *q, float *logprob, kh_err *err
     return ask_cached((kh_plm *)s, q, (kh_cells){ .logprob = logprob }, err);
 }
 
+/* NaN: this box has none to give. */
 int kh_plm_score_energy(
     kh_scorer *s, const kh_question *q, float *logprob, float *energy, kh_err *err) {
     kh_plm *p = (kh_plm *)s;
@@ -351,6 +375,7 @@ int kh_plm_answer(kh_labeler *l, const kh_question *q, int *label, kh_err *err) 
 
 /* ------------------------------------------------------------------------------ asking together */
 
+/* NULL is a text that is not there, which differs from an empty one. */
 static bool same_text(const char *a, size_t n_a, const char *b, size_t n_b) {
     return !a == !b && n_a == n_b && (!a || a == b || memcmp(a, b, n_a) == 0);
 }
@@ -372,6 +397,8 @@ static bool fit_together(const kh_question *q, int n) {
     return true;
 }
 
+/* Several questions about the same rows in one request, where the service has such a call; one
+ * after another where not. Which way it went is visible in the meter only. */
 static int ask_together(kh_plm *p, const kh_question *q, int n, kh_cells out, kh_err *err) {
     if (n == 0 || q->batch->n_row == 0)
         return 0;
@@ -425,6 +452,7 @@ static int not_finite(const float *x, size_t n, kh_err *err) {
     return 0;
 }
 
+/* Hidden states of the last layer. Counted as queries: the model has read the rows. */
 int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     kh_engine *e;
     kh_question q = { .batch = b, .inject = KH_INJECT_NONE };
@@ -439,6 +467,8 @@ int kh_plm_hidden(kh_plm *p, const kh_batch *b, float *out, kh_err *err) {
     return not_finite(out, b->start[b->n_seq] * (size_t)kh_engine_model(e)->config.hidden, err);
 }
 
+/* An adapter's keys and values stand in front of those of every layer; only the engine can do that.
+ */
 int kh_plm_score_prefixed(kh_plm *p, const kh_question *q, const kh_adapter *g, float *logprob,
     float *energy, kh_err *err) {
     kh_engine *e;
@@ -466,6 +496,7 @@ void kh_plm_count_passes(kh_plm *p, int rows, long long tokens, bool gradients, 
 
 /* ----------------------------------------------------------------------------- early rejection */
 
+/* A view: nothing is copied, and the part lives as long as the batch. */
 kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     kh_batch part = *b;
     int seq = first * b->n_variant;
@@ -519,6 +550,8 @@ typedef struct running {
     int n;
 } running;
 
+/* Prompts that made more errors than they are allowed leave; the others are packed together, since
+ * the engine wants them without gaps. */
 static void drop_out(
     running *r, const kh_question *q, size_t size, const int *allowance, const int *errors) {
     int kept = 0;
@@ -535,6 +568,9 @@ static void drop_out(
  * of twenty. */
 enum { DEFAULT_CHUNK = 8 };
 
+/* Early rejection (doc/methods.md, "With labels only"): a candidate is asked about a few rows at a
+ * time, and about no more once it has made more errors than its allowance. Exact for those within
+ * it, and the count of queries is what was asked. `order`: rows that tell most first. */
 int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience *patience,
     int *errors, int *label, kh_err *err) {
     const kh_batch *b = q->batch;

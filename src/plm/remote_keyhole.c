@@ -1,4 +1,4 @@
-/* keyhole.c - the box behind keyhole's own API: "keyhole serve" on the other side.
+/* remote_keyhole.c - the box behind keyhole's own API: "keyhole serve" on the other side.
  *
  * The service tells what it is (GET /v1/model) and gives its tokenizer, so rows are encoded here
  * exactly as they would be beside the model, and answers come back with the bits that the engine

@@ -1,5 +1,5 @@
-/* outside.c - boxes that other people's servers are: vLLM (completions and chat), SGLang, and what
- * speaks OpenAI's chat API.
+/* third_party.c - boxes that other people's servers are: vLLM (completions and chat), SGLang, and
+ * what speaks OpenAI's chat API.
  *
  * They continue texts: the answer is the next token, so a sequence ends where the mask would stand
  * (kh_batch_opts.next), unless the tokenizer has a mask, and then the service is a masked model. A

@@ -1,5 +1,5 @@
-/* inside.h - what a box at access level weights lets out beyond answers. Its model must run in this
- * process.
+/* trainable.h - what a box at access level weights lets out beyond answers. Its model must run in
+ * this process.
  *
  * These are no questions of a black box: no cache keeps them, and a run that is resumed computes
  * them again. The meter counts them: a row whose states are read, or that is answered with

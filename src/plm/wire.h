@@ -2,15 +2,26 @@
  * sides (doc/serving.md).
  *
  * A question by ids, as keyhole's own client sends it:
- *     { "want": "labels"|"logprobs"|"energies", "encoding": "base64"|"json", "inject":
- * "post-ln-add", "prompts": { "dtype": "f32"|"f16"|"bf16", "shape": [n, slots, hidden], "data":
- * "<base64, little-endian>" }, "ids": [[0, 1000, ...], ...], "mask": [57, ...], "slot": [1, ...],
- * "masks": [1], "labels": [ [[1099]], [[372], [205]] ] }         label -> words -> token ids or by
- * texts, which the server encodes: { "want": ..., "inject": ..., "prompts": ..., "slot_ids": [1000,
- * ...], "task": "sst2"|{...}, "texts": ["...", ...] } An answer: { "want": "labels", "shape": [n,
- * rows], "labels": [0, 1, ...] } { "want": "logprobs", "shape": [n, rows, labels], "dtype": "f32",
- * "data": "<base64>" }    or "logprobs": [...] { "want": "energies", the same and "energy": {
- * "shape": [n, rows], "dtype": "f32", "data": "<base64>" } }    or a list
+ *
+ *     { "want": "labels"|"logprobs"|"energies", "encoding": "base64"|"json",
+ *       "inject": "post-ln-add",
+ *       "prompts": { "dtype": "f32"|"f16"|"bf16", "shape": [n, slots, hidden],
+ *                    "data": "<base64, little-endian>" },
+ *       "ids": [[0, 1000, ...], ...], "mask": [57, ...], "slot": [1, ...], "masks": [1],
+ *       "labels": [ [[1099]], [[372], [205]] ] }            label -> words -> token ids
+ *
+ * or by texts, which the server encodes:
+ *
+ *     { "want": ..., "inject": ..., "prompts": ..., "slot_ids": [1000, ...],
+ *       "task": "sst2"|{...}, "texts": ["...", ...] }
+ *
+ * An answer:
+ *
+ *     { "want": "labels", "shape": [n, rows], "labels": [0, 1, ...] }
+ *     { "want": "logprobs", "shape": [n, rows, labels], "dtype": "f32", "data": "<base64>" }
+ *                                                           or "logprobs": [...]
+ *     { "want": "energies", ..., "energy": { "shape": [n, rows], "dtype": "f32",
+ *       "data": "<base64>" } }                              or a list
  *
  * Everything read is checked: what kh_wire_question_parse accepts can be given to the engine as it
  * is. */

@@ -2,8 +2,9 @@
  * out-of-distribution: the inside of the public kh_eval.
  *
  *     kh_eval e;
- *     if (kh_eval_run(&e, posterior, plm, &opts, err) == 0) ...      numbers, rows and decisions
- * are in e kh_eval_clear(&e);                                              failed ones too
+ *     if (kh_eval_run(&e, posterior, plm, &opts, err) == 0)
+ *         ...                                numbers, rows and decisions are in e
+ *     kh_eval_clear(&e);                     failed ones too
  *
  * results.h and page.h turn it into a file for programs and a page for people. */
 #ifndef KH_POSTERIOR_EVAL_H

@@ -97,17 +97,7 @@ static void put_orders(kh_json_out *j, const kh_demos *d) {
 static void put_demos(kh_json_out *j, const kh_demos *d) {
     kh_json_gap(j, LINE);
     kh_json_open_object(j, "demonstrations");
-    kh_json_open_array(j, "rows");
-    for (int i = 0; i < d->n; i++) {
-        kh_json_gap(j, WITHIN);
-        kh_json_open_object(j, NULL);
-        kh_json_put_text(j, "text", d->row[i].a, d->row[i].n_a);
-        if (d->row[i].b)
-            kh_json_put_text(j, "text_b", d->row[i].b, d->row[i].n_b);
-        kh_json_put_int(j, "label", d->row[i].label);
-        kh_json_close(j);
-    }
-    kh_json_close(j);
+    kh_rows_json(d->row, d->n, j);
     put_orders(j, d);
     kh_json_close(j);
 }

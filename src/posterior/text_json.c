@@ -19,15 +19,15 @@ enum { ROWS_MOST = 1 << 20, DEMOS_MOST = 1 << 10, WORDS_MOST = 1 << 10 };
 
 /* ------------------------------------------------------------------------------------- writing */
 
-static void put_rows(kh_json_out *j, const kh_text_prompts *t) {
+void kh_rows_json(const kh_row *row, int n, kh_json_out *j) {
     kh_json_open_array(j, "rows");
-    for (int i = 0; i < t->n_row; i++) {
+    for (int i = 0; i < n; i++) {
         kh_json_gap(j, "\n    ");
         kh_json_open_object(j, NULL);
-        kh_json_put_text(j, "text", t->row[i].a, t->row[i].n_a);
-        if (t->row[i].b)
-            kh_json_put_text(j, "text_b", t->row[i].b, t->row[i].n_b);
-        kh_json_put_int(j, "label", t->row[i].label);
+        kh_json_put_text(j, "text", row[i].a, row[i].n_a);
+        if (row[i].b)
+            kh_json_put_text(j, "text_b", row[i].b, row[i].n_b);
+        kh_json_put_int(j, "label", row[i].label);
         kh_json_close(j);
     }
     kh_json_close(j);
@@ -56,7 +56,7 @@ static void put_prompt(kh_json_out *j, const kh_text_prompt *p, int n_label) {
 void kh_texts_json(const kh_posterior *p, kh_json_out *j) {
     kh_json_gap(j, "\n  ");
     kh_json_open_object(j, "texts");
-    put_rows(j, &p->texts);
+    kh_rows_json(p->texts.row, p->texts.n_row, j);
     kh_json_gap(j, "\n   ");
     kh_json_open_array(j, "prompts");
     for (int i = 0; i < p->texts.n; i++)

@@ -6,6 +6,8 @@
 #include "base/json_out.h"
 #include "posterior/posterior.h"
 
+/* "rows": labelled rows that prompts show, as demonstrations of either kind. */
+void kh_rows_json(const kh_row *, int n, kh_json_out *);
 void kh_texts_json(const kh_posterior *, kh_json_out *);
 /* p->n and p->task are there already; fills p->texts. */
 int kh_texts_parse(kh_posterior *, const json_t *texts, const char *name, kh_err *err);

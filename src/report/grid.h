@@ -2,9 +2,12 @@
  * programs.
  *
  *     kh_grid t = { .n_col = 2 };
- *     kh_grid_add(&t, "metric"); kh_grid_add(&t, "value");      the first n_col cells are the
- * header kh_grid_add(&t, "accuracy"); kh_grid_add(&t, "%.4f", x); kh_grid_put(&t, KH_GRID_TEXT,
- * &out); kh_grid_free(&t);
+ *     kh_grid_add(&t, "metric");                the first n_col cells are the header
+ *     kh_grid_add(&t, "value");
+ *     kh_grid_add(&t, "accuracy");
+ *     kh_grid_add(&t, "%.4f", x);
+ *     kh_grid_put(&t, KH_GRID_TEXT, &out);
+ *     kh_grid_free(&t);
  *
  * Failure sticks, as in a buffer: kh_grid_put then marks the buffer as failed. */
 #ifndef KH_REPORT_GRID_H

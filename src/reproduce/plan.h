@@ -3,8 +3,10 @@
  * appears.
  *
  *     kh_repro_plan a;
- *     kh_repro_plan_make(&a, &(kh_repro_plan_opts){ .data = "data", .preset = KH_PRESET_FAST },
- * err); for (int i = 0; i < a.n; i++) ... a.run[i] kh_repro_plan_free(&a);
+ *     kh_repro_plan_opts o = { .data = "data", .preset = KH_PRESET_FAST };
+ *     kh_repro_plan_make(&a, &o, err);
+ *     for (int i = 0; i < a.n; i++) ... a.run[i]
+ *     kh_repro_plan_free(&a);
  *
  * A run that several tables need is there once. Tasks, methods and out-of-distribution sets that
  * cannot be had are left out, and a.missing says why. */

@@ -1,10 +1,10 @@
 /* run.h - what tuning tells a run and gets back from it.
  *
- *     kh_run_begin(run, &card, options, n, err);           compares with what is there; from here
- * on all is journalled kh_plm_set_cache(plm, kh_run_cache(run));              every answer
- *     kh_run_generation(run, "bbt", 7, 300, line);         every generation
- *     kh_run_keep(run, "search", 0, &books, bytes, n);     now and then: a state from which to go
- * on kh_run_end(run, &result, err);
+ *     kh_run_begin(run, &card, options, n, err);          compares with what is there;
+ *     kh_plm_set_cache(plm, kh_run_cache(run));           from here on every answer is journalled
+ *     kh_run_generation(run, "bbt", 7, 300, line);        every generation
+ *     kh_run_keep(run, "search", 0, &books, bytes, n);    now and then: a state to go on from
+ *     kh_run_end(run, &result, err);
  *
  * Resuming is running again. A method is a function of its options, the seed and the answers, so it
  * takes the same way; the journal gives what was answered, and at its end the box is asked. Answers

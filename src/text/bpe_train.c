@@ -1,4 +1,4 @@
-/* train.c - byte-pair encoding, learned.
+/* bpe_train.c - byte-pair encoding, learned.
  *
  * Every distinct word of the corpus starts as its bytes. Then, until the vocabulary is full: take
  * the adjacent pair of tokens that occurs most often (each word weighs as often as it was seen; of

@@ -1,8 +1,11 @@
-/* train.h - byte-level BPE vocabularies from text, as Hugging Face's BpeTrainer makes them.
+/* bpe_train.h - byte-level BPE vocabularies from text, as Hugging Face's BpeTrainer makes them.
  *
- *     kh_bpe_opts o = { .words = { .path = paths, .n_path = 1 }, .vocab = 30000, .min_frequency =
- * 2, .style = KH_BPE_ROBERTA }; kh_buf json = kh_buf_init(KH_BUF_MAX); rc = kh_bpe_train(&o, hooks,
- * &json, &stats, err);         then kh_file_write("tokenizer.json", json.data, json.len, err)
+ *     kh_bpe_opts o = { .words = { .path = paths, .n_path = 1 },
+ *         .vocab = 30000, .min_frequency = 2, .style = KH_BPE_ROBERTA };
+ *     kh_buf json = kh_buf_init(KH_BUF_MAX);
+ *     rc = kh_bpe_train(&o, hooks, &json, &stats, err);
+ *     if (rc == 0)
+ *         rc = kh_file_write("tokenizer.json", json.data, json.len, err);
  */
 #ifndef KH_TEXT_BPE_TRAIN_H
 #define KH_TEXT_BPE_TRAIN_H

@@ -1,8 +1,8 @@
 /* load_gguf.c - the tokenizer that a GGUF file carries.
  *
- *     tokenizer.ggml.model   llama: SentencePiece's BPE with scores; gpt2: byte-level BPE with
- * merges; bert: WordPiece tokenizer.ggml.pre     how gpt2's texts are cut into words, by the name
- * of a model
+ *     tokenizer.ggml.model   llama: SentencePiece's BPE with scores;
+ *                            gpt2: byte-level BPE with merges; bert: WordPiece
+ *     tokenizer.ggml.pre     how gpt2's texts are cut into words, by the name of a model
  *
  * and the tokens, their scores and kinds, the merges, and which ids play a part. The vocabulary is
  * read from these lists. The components around it, which a file only names, are put together from

@@ -1,5 +1,5 @@
-/* prune.c - see prune.h. The files are changed as JSON, so that what is not understood here comes
- * through as it was: only ids are looked for, in the vocabulary, the added tokens, the
+/* prune_vocab.c - see prune_vocab.h. The files are changed as JSON, so that what is not understood
+ * here comes through as it was: only ids are looked for, in the vocabulary, the added tokens, the
  * post-processors and the files beside. */
 #include "text/prune_vocab.h"
 

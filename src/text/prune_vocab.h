@@ -1,4 +1,4 @@
-/* prune.h - a tokenizer with fewer tokens.
+/* prune_vocab.h - a tokenizer with fewer tokens.
  *
  * WordPiece takes the longest token that fits, so a text whose tokens are all kept is still cut in
  * the same way: its ids are the old ones, renumbered. A word whose token went is spelled with what

@@ -8,9 +8,10 @@
  * once (backward_body.h) and compiled twice: in f32 for use, in double as the oracle of the tests,
  * whose gradients are checked against differences of losses.
  *
- *     kh_tape_f32 tape = {0};                                        memory, grown as needed and
- * kept between passes kh_backward_f32(&tape, &params, &(kh_pass_f32){ .w = w, .text = &text, .loss
- * = &loss, .dw = gradient }, &value, err); kh_tape_f32_free(&tape);
+ *     kh_tape_f32 tape = { 0 };           memory, grown as needed and kept between passes
+ *     kh_pass_f32 pass = { .w = w, .text = &text, .loss = &loss, .dw = gradient };
+ *     kh_backward_f32(&tape, &params, &pass, &value, err);
+ *     kh_tape_f32_free(&tape);
  *
  * A pass runs on the calling thread; gradient.h spreads passes over threads. */
 #ifndef KH_TRAIN_BACKWARD_H

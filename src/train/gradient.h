@@ -7,8 +7,8 @@
  *
  *     kh_gradient *g;
  *     kh_gradient_new(&g, &params, 4, KH_WRT_WEIGHTS, 0, 0, err);
- *     kh_gradient_run(g, &(kh_pass_f32){ .w = w, .text = &text, .loss = &loss }, true, &value,
- * err);
+ *     kh_pass_f32 pass = { .w = w, .text = &text, .loss = &loss };
+ *     kh_gradient_run(g, &pass, true, &value, err);
  *     ... kh_gradient_weights(g) [params.size]
  */
 #ifndef KH_TRAIN_GRADIENT_H

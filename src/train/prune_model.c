@@ -1,4 +1,4 @@
-/* prune.c - see prune.h: count, choose, copy. */
+/* prune_model.c - see prune_model.h: count, choose, copy. */
 #include "train/prune_model.h"
 
 #include "base/alloc.h"

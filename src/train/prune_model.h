@@ -1,4 +1,5 @@
-/* prune.h - a model with a smaller vocabulary: what a warm start in a narrow field begins with.
+/* prune_model.h - a model with a smaller vocabulary: what a warm start in a narrow field begins
+ * with.
  *
  * Tokens are counted in a corpus, the most frequent stay, and with them their rows of the word
  * embeddings and of the decoder. All other weights are the same, so hidden states of a text whose

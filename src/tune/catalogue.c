@@ -19,6 +19,7 @@ static kh_option_type type_of(kh_opt_type type) {
     return TYPE[type];
 }
 
+/* Linear, as tables have a dozen rows and a catalogue is read once. */
 static bool option_at(const kh_opt *table, int i, kh_option *out) {
     for (const kh_opt *row = table; row && row->name; row++)
         if (i-- == 0) {

@@ -3,7 +3,16 @@
  * The bound of a candidate is estimated from a few draws. With common random numbers (the default)
  * all candidates of a generation use the same noise, so that their ranking, all that CMA-ES looks
  * at, is about the candidates and not about luck. The candidate that is kept is chosen by the dev
- * cross-entropy of the mixture of the very draws that are returned. */
+ * cross-entropy of the mixture of the very draws that are returned.
+ *
+ * The posterior is approximated by a Gaussian with a diagonal covariance, q(z) = N(mu, diag |v|),
+ * whose 2 d parameters lambda = (mu, v) are searched by CMA-ES: the bound (T12) needs no gradient
+ * of the model, only answers to draws of z (T13). v is free in sign and its absolute value is the
+ * variance, so that the search has no boundary to run into. The divergence from the prior is in
+ * closed form (T14); the likelihood is estimated.
+ *
+ * What a generation costs: pop * draws questions about every train row, which is `draws` times the
+ * cost of BBT at the same population. */
 #include "tune/elbo.h"
 
 #include "base/alloc.h"
@@ -47,6 +56,7 @@ static double variance(const double *lambda, int dim, int i) {
     return v > LEAST_VARIANCE ? v : LEAST_VARIANCE;
 }
 
+/* (T14), for variances |v_j| and a prior N(0, prior I). */
 double kh_elbo_kl(const double *lambda, int dim, double prior) {
     double sum = 0;
     for (int i = 0; i < dim; i++) {
@@ -56,6 +66,8 @@ double kh_elbo_kl(const double *lambda, int dim, double prior) {
     return sum / 2;
 }
 
+/* (T13). The stream is named by (seed, generation, draw): the same noise wherever it is asked for.
+ */
 void kh_elbo_draw(
     const double *lambda, int dim, uint64_t seed, uint32_t generation, uint32_t draw, float *z) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_VARIATION, generation, draw);
@@ -65,6 +77,7 @@ void kh_elbo_draw(
 
 /* ------------------------------------------------------------------------------------- the fit */
 
+/* Starts at mu = 0, v = 1: the middle of the prior, but narrower than its variance of 50. */
 int kh_elbo_new(kh_elbo **out, int dim, const kh_elbo_opts *o, uint64_t seed, kh_err *err) {
     *out = NULL;
     size_t pop = (size_t)o->pop, d = (size_t)dim, draws = (size_t)o->draws;
@@ -115,6 +128,8 @@ const double *kh_elbo_candidate(const kh_elbo *e, int k) {
     return e->x + (size_t)k * 2 * (size_t)e->dim;
 }
 
+/* All draws of all candidates in one question. What is told to CMA-ES is minus the bound, to be
+ * minimised. */
 int kh_elbo_step(kh_elbo *e, const kh_objective *nll, kh_err *err) {
     const kh_elbo_opts *o = e->o;
     kh_cmaes_ask(e->es, e->x);
@@ -218,6 +233,8 @@ static int look_at_prior(
     return rc;
 }
 
+/* One look at dev asks every sample that would be returned: a hundred by default, which is why dev
+ * is not looked at in each generation. */
 static long long dev_cost(const kh_tuning *t, const kh_elbo_opts *o) {
     return (long long)t->dev->n_row * (o->dev_all ? (long long)o->pop * o->draws : o->samples);
 }
@@ -293,6 +310,8 @@ static void all_generations(const kh_tuning *t, const void *opts, kh_plan *most)
     most->dev = looks * dev_cost(t, o) + prior_cost(t, o);
 }
 
+/* The last generation is always looked at, whatever dev-every says: it is the most likely one to be
+ * kept. */
 static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh_err *err) {
     const kh_elbo_opts *o = e->o;
     kh_train_loss likelihood = kh_tuning_loss(t, space, KH_LOSS_CE);

@@ -7,8 +7,9 @@
  *     kh_elbo *e;
  *     if (kh_elbo_new(&e, dim, &opts, seed, err)) ...
  *     for (int g = 0; g < 300; g++)
- *         kh_elbo_step(e, &nll, err);                           nll: -log p(data | z), of many z at
- * once kh_elbo_draw(lambda, dim, noise, z);
+ *         kh_elbo_step(e, &nll, err);               nll: -log p(data | z), of many z at once
+ *     kh_elbo_draw(lambda, dim, seed, generation, draw, z);
+ *     kh_elbo_free(e);
  */
 #ifndef KH_TUNE_ELBO_H
 #define KH_TUNE_ELBO_H

@@ -47,6 +47,7 @@ static void learned_free(learned *l) {
     kh_free(l->dev_label);
 }
 
+/* Rows are chosen from the states that were read before: an epoch asks the model nothing. */
 static int run_head(void *self, const kh_row_subset *some, bool gradients, float *logprob,
     double *loss, float **slope, kh_err *err) {
     learned *l = self;
@@ -78,6 +79,7 @@ static int read_features(learned *l, kh_tuning *t, kh_err *err) {
     return rc;
 }
 
+/* Weight decay acts on matrices and not on biases (rank 1). */
 static int run_features(
     kh_tuning *t, const feature_opts *o, kh_adapter_kind kind, kh_posterior *p, kh_err *err) {
     learned l = { .adapter = { .kind = kind,

@@ -7,23 +7,21 @@
  *     if (kh_flow_work_new(&w, f, 100, 20, err)) ...
  *     kh_flow_context(f, w, x, 20);
  *     kh_flow_density(f, w, z, of, 100, logq);               log q(z[i] | x[of[i]])
- *     kh_flow_backward(f, w, g, grad);                       adds sum_i g[i] d logq[i] / d weights
- * to grad kh_flow_context_backward(f, w, grad);                  and the part of the weights that
- * read x
+ *     kh_flow_backward(f, w, g, grad);                       grad += sum_i g[i] d logq[i] / d w
+ *     kh_flow_context_backward(f, w, grad);                  and for the weights that read x
  *
  * T transforms (Papamakarios et al. 2017) stand one behind the other. Each shuffles the coordinates
  * by a fixed permutation, y = z[perm], and then scales and shifts every y_i by numbers that a
  * network computes from y_0 .. y_{i-1} and x:
  *
- *     u_i = y_i exp(l_i) + t_i,   (l, t) = network(y, x),   l held within -B .. B by a smooth
- * function
+ *     u_i = y_i exp(l_i) + t_i,   (l, t) = network(y, x)
  *
- * so the Jacobian is triangular and its logarithm is the sum of l. The last u is standard normal.
- * The network has L layers of H units, h = a / sqrt(1 + a^2). Unit k has degree m_k = floor(k D /
- * H): it sees y_j with j < m_k, units of no higher degree in the layer before, and all of x; output
- * i sees units of degree at most i. Weights that would break this order are zero and stay zero.
- * Degree 0 lets y_0 depend on x, and degrees spread over all of 0 .. D - 1 use every coordinate
- * when D > H.
+ * with l held within -B .. B by a smooth function, so the Jacobian is triangular and its logarithm
+ * is the sum of l. The last u is standard normal. The network has L layers of H units, h = a /
+ * sqrt(1 + a^2). Unit k has degree m_k = floor(k D / H): it sees y_j with j < m_k, units of no
+ * higher degree in the layer before, and all of x; output i sees units of degree at most i. Weights
+ * that would break this order are zero and stay zero. Degree 0 lets y_0 depend on x, and degrees
+ * spread over all of 0 .. D - 1 use every coordinate when D > H.
  *
  * Units stand in the order of their degrees, so a draw costs no more than a density: when y_i has
  * been found, exactly the units of degree i + 1 become computable, and nothing is computed twice.

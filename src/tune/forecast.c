@@ -1,4 +1,10 @@
-/* forecast.c - what a run will cost at most, told before the first query. */
+/* forecast.c - what a run will cost at most, told before the first query.
+ *
+ * The forecast is an upper bound made of three factors: how many candidates and questions the
+ * method's plan has at most, how many tokens a row has on average, and how long a query takes,
+ * measured on a few rows before the run or taken from the journal of the run that is resumed. What
+ * a run really takes is less where it stops early. The other efforts are forecast as well, so that
+ * a person who is told "40 minutes" sees what "quick" would take. */
 #include "tune/method.h"
 
 #include "base/alloc.h"
@@ -10,8 +16,11 @@
 #include <stdio.h>
 #include <time.h>
 
+/* As many as early rejection asks at a time: enough to fill the engine, cheap enough to ask twice.
+ */
 enum { WARM_ROWS = 8 };
 
+/* Mean tokens of a row, as the box counts them. */
 static double tokens_of(const kh_tuning *t, const kh_batch *b) {
     return b && b->n_row > 0 ? (double)kh_plm_tokens(t->plm, b) / b->n_row : 0;
 }
@@ -86,6 +95,8 @@ static int at_effort(
     return rc < 0 ? rc : 0;
 }
 
+/* Asked for by a callback only; without one no warm-up questions are paid for. The callback may end
+ * the run before its first query. */
 int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     if (!o->forecast)

@@ -15,10 +15,13 @@ static double log_total(const float *x, int n) {
     return top + log(sum);
 }
 
+/* (T6) of one row. */
 static double cross_entropy(const float *x, int label, int n) {
     return log_total(x, n) - (double)x[label];
 }
 
+/* (T7) of one row: multi-class, with respect to every wrong label, on logits, so that shifting all
+ * of them changes nothing. */
 static double hinge(const float *x, int label, int n) {
     double sum = 0;
     for (int k = 0; k < n; k++) {
@@ -28,6 +31,7 @@ static double hinge(const float *x, int label, int n) {
     return sum;
 }
 
+/* (T8) of one row. */
 static double brier(const float *x, int label, int n) {
     double total = log_total(x, n), sum = 0;
     for (int k = 0; k < n; k++) {
@@ -37,6 +41,7 @@ static double brier(const float *x, int label, int n) {
     return sum;
 }
 
+/* The first of equals. */
 static int best_of(const float *x, int n) {
     int best = 0;
     for (int k = 1; k < n; k++)
@@ -77,6 +82,8 @@ double kh_metric_of_p(kh_metric metric, const double *p, const int *label, int n
     return value_of(metric, &t, n);
 }
 
+/* (T6) to (T9): the mean over the rows; METRIC is negative, because everything here is minimised.
+ */
 double kh_loss_value(
     kh_loss loss, kh_metric metric, const float *logprob, const int *label, int n, int n_label) {
     static double (*const OF_ROW[])(const float *, int,

@@ -1,5 +1,5 @@
-/* plain.c - the methods without a soft prompt: the template alone, and demonstrations in front of
- * it. Nothing is tuned; the dev rows are asked once, to say what the result is worth. */
+/* manual_icl.c - the methods without a soft prompt: the template alone, and demonstrations in front
+ * of it. Nothing is tuned; the dev rows are asked once, to say what the result is worth. */
 #include "tune/method.h"
 
 /* With a prior of labels the dev rows are asked when that is learned. */

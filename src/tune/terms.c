@@ -1,5 +1,11 @@
 /* terms.c - the terms of a run: everything that decides its result, in words that a person can
- * compare. A run is resumed under the same terms, budgets apart. */
+ * compare. A run is resumed under the same terms, budgets apart.
+ *
+ * Terms are compared one by one with those of the journal (kh_run_begin), so a person who changes
+ * --lr is told that it was --lr, not that a hash differs. Texts, tasks and models are hashed: what
+ * they are called may change, what they say may not. A term marked as a budget may differ when a
+ * run is resumed: it decides how far a run goes or how it ends, but not what is asked on the way.
+ */
 #include "tune/method.h"
 
 #include "base/arena.h"
@@ -11,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* More than any method has; one too many ends the run before its first query. */
 enum { MAX_TERMS = 128 };
 
 typedef struct terms {
@@ -28,6 +35,7 @@ static void add(terms *t, const char *name, const char *value, bool budget) {
         t->term[t->n++] = (kh_run_option){ name, copy, budget };
 }
 
+/* 17 digits name a double exactly. */
 static void add_number(terms *t, const char *name, double value, bool budget) {
     char text[40];
     snprintf(text, sizeof text, "%.17g", value);
@@ -91,6 +99,7 @@ static void add_options(terms *t, const kh_opt *table, const void *opts) {
     }
 }
 
+/* The length goes in first: without it "ab" + "c" and "a" + "bc" would be the same rows. */
 static uint64_t hash_text(uint64_t h, const char *s, size_t n) {
     h = kh_hash64_more(h, &n, sizeof n);
     return s ? kh_hash64_more(h, s, n) : h;
@@ -126,6 +135,7 @@ static void add_space(terms *t, const kh_space *s) {
         kh_hash64(s->slot_id, (size_t)s->slots * sizeof *s->slot_id));
 }
 
+/* Kernels and precision belong here, because they are part of the bits that answers have. */
 static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void *opts) {
     const kh_tune_opts *o = u->o;
     kh_plm_info box = kh_plm_describe(u->plm);

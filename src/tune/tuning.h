@@ -91,11 +91,11 @@ void kh_loss_facts(char facts[KH_FACTS], double loss,
 /* For methods whose own computing takes long: states to go on from when a run is resumed, instead
  * of computing all again.
  *
- *     if (kh_tuning_due(t))                                        now and then, where it costs
- * little rc = kh_tuning_keep(t, "search", member, bytes, n, err);
+ *     if (kh_tuning_due(t))                  now and then, where it costs little
+ *         rc = kh_tuning_keep(t, "search", member, bytes, n, err);
  *     ...
- *     rc = kh_tuning_recall(t, "search", member, &bytes, err);     1: these, and the books are as
- * they were then; 0: none
+ *     rc = kh_tuning_recall(t, "search", member, &bytes, err);
+ *                                            1: these, and the books are as they were then; 0: none
  *
  * A state serves a run with the same options, budgets included; when a budget changes, states are
  * forgotten, and all is computed again from the recorded answers. Without a run nothing is kept,
