@@ -14,7 +14,7 @@ enum { H = 6, N = 3, K = 3, ROWS = 5, LONGEST = 4 };
 static float state[ROWS][LONGEST * H];
 static kh_head_row row[ROWS];
 
-static kh_adapter graft_of(kh_adapter_kind kind) {
+static kh_adapter adapter_of(kh_adapter_kind kind) {
     kh_adapter g = { .kind = kind,
         .pool = kind == KH_ADAPTER_MLP ? KH_POOL_MASK : KH_POOL_ALL,
         .hidden = H,
@@ -38,7 +38,7 @@ static double loss_at(kh_head *h, const float *x) {
 }
 
 static void check_gradient(kh_adapter_kind kind) {
-    kh_adapter g = graft_of(kind);
+    kh_adapter g = adapter_of(kind);
     kh_head *h;
     double loss;
     size_t n = kh_adapter_size(&g);
@@ -104,7 +104,7 @@ static void slow_direction(const float *w_ih, const float *w_hh, const float *bi
 
 static void bilstm_by_the_book(void **unused) {
     (void)unused;
-    kh_adapter g = graft_of(KH_ADAPTER_BILSTM);
+    kh_adapter g = adapter_of(KH_ADAPTER_BILSTM);
     kh_adapter_part p[KH_ADAPTER_PARTS];
     assert_int_equal(kh_adapter_parts(&g, p), 8);
     kh_head *h;
@@ -132,7 +132,7 @@ static void bilstm_by_the_book(void **unused) {
 static void threads_do_not_matter(void **unused) {
     (void)unused;
     for (kh_adapter_kind kind = KH_ADAPTER_MLP; kind <= KH_ADAPTER_BILSTM; kind++) {
-        kh_adapter g = graft_of(kind);
+        kh_adapter g = adapter_of(kind);
         size_t bytes = kh_adapter_size(&g) * sizeof *g.x;
         float *first = kh_malloc(bytes), logprob[2][ROWS * K];
         for (int t = 1; t <= 3; t++) {

@@ -112,7 +112,7 @@ static void a_model_learns(void **state) {
 
 /* All that a head or a prefix has is in the run's folder, and answers from there as it did; threads
  * change nothing. */
-static void check_graft(
+static void check_adapter(
     const char *method, const char *const *set, kh_adapter_kind kind, double least) {
     kh_tune_opts o = options();
     kh_threads_set(1);
@@ -146,20 +146,20 @@ static void a_network_on_states_learns(void **state) {
     (void)state;
     static const char *const STATES[] = { "states=mask", "states=mean", "states=first" };
     for (int i = 0; i < 3; i++)
-        check_graft("feature-mlp",
+        check_adapter("feature-mlp",
             SET("epochs=60", "lr=2e-2", "inner=8", "batch=3", "patience=60", STATES[i]),
             KH_ADAPTER_MLP, 0.9);
 }
 
 static void a_bilstm_on_states_learns(void **state) {
     (void)state;
-    check_graft("feature-bilstm", SET("epochs=30", "lr=1e-2", "inner=4", "batch=3"),
+    check_adapter("feature-bilstm", SET("epochs=30", "lr=1e-2", "inner=4", "batch=3"),
         KH_ADAPTER_BILSTM, 0.9);
 }
 
 static void prefixes_learn(void **state) {
     (void)state;
-    check_graft("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"),
+    check_adapter("p-tuning-v2", SET("epochs=40", "lr=3e-2", "patience=40", "batch=3"),
         KH_ADAPTER_PREFIX, 0.9);
 }
 
@@ -321,7 +321,7 @@ static void costs_are_told(void **state) {
 
 /* The file is written again with one thing changed; opening it, or using it with the model, must
  * say what is wrong. */
-static void broken_grafts(void **state) {
+static void broken_adapters(void **state) {
     (void)state;
     static const struct {
         const char *from, *to, *says;
@@ -499,7 +499,7 @@ int main(void) {
         cmocka_unit_test(prefixes_in_the_engine),
         cmocka_unit_test(dropout_and_recomputed_layers),
         cmocka_unit_test(costs_are_told),
-        cmocka_unit_test(broken_grafts),
+        cmocka_unit_test(broken_adapters),
         cmocka_unit_test(patience_ends_it),
         cmocka_unit_test(the_model_is_a_word_for_the_record),
         cmocka_unit_test(refusals),

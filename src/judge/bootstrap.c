@@ -14,6 +14,8 @@
 #include <math.h>
 #include <string.h>
 
+/* A thousand resamples put a 95 % limit at the 25th of them on either side, which moves the
+ * interval by little between seeds. */
 kh_bootstrap_opts kh_bootstrap_defaults(void) {
     return (kh_bootstrap_opts){ .n_resample = 1000, .level = 0.95, .seed = 0 };
 }
@@ -33,7 +35,7 @@ static int check_opts(const kh_bootstrap_opts *o, kh_err *err) {
 /* One resample: fills stat [n_stat]. May run on any thread. */
 typedef int (*resample_fn)(const void *data, uint64_t seed, uint32_t i, double *stat, kh_err *err);
 
-/* table [n_resample, n_stat] */
+/* table [n_resample, n_stat] The first failure is kept; what runs already is left to end. */
 static int resample(resample_fn one, const void *data, const kh_bootstrap_opts *o, double *table,
     int n_stat, kh_err *err) {
     int failed = 0;
@@ -58,7 +60,8 @@ static int resample(resample_fn one, const void *data, const kh_bootstrap_opts *
     return failed;
 }
 
-/* x sorted, n > 0 */
+/* x sorted, n > 0 Linear interpolation between order statistics, numpy's default (type 7 of Hyndman
+ * and Fan 1996). */
 static double quantile(const double *x, int n, double q) {
     double at = q * (n - 1);
     int i = (int)at;
@@ -129,6 +132,8 @@ static int metrics_of_rows(double *stat, const kh_answers *a, const int *index, 
     return rc;
 }
 
+/* Two classifiers are compared on the same resampled rows: what is hard for one is hard for the
+ * other, and the difference varies far less than either. */
 static int resample_metrics(
     const void *data, uint64_t seed, uint32_t number, double *stat, kh_err *err) {
     const pair *d = data;
@@ -175,6 +180,8 @@ int kh_metrics_bootstrap(kh_metrics *low, kh_metrics *high, const kh_answers *a,
     return rc;
 }
 
+/* Paired comparison only makes sense on the same rows; true labels are all that can be compared
+ * here. */
 static int check_pair(const kh_answers *a, const kh_answers *b, kh_err *err) {
     int rc = kh_answers_check(a, err);
     if (rc == 0)

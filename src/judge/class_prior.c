@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Positive numbers, normalised here: "7,3" means 0.7 and 0.3. strspn refuses what strtod would take
+ * and a person would not write: hexadecimal, inf, nan, blanks. */
 int kh_class_prior_parse(double *prior, const char *text, int n, kh_err *err) {
     const char *at = text;
     double sum = 0;
@@ -34,6 +36,7 @@ int kh_class_prior_parse(double *prior, const char *text, int n, kh_err *err) {
     return 0;
 }
 
+/* (T21). share NULL: classes were equally frequent among the rows of tuning. */
 void kh_class_prior_apply(
     const double *prior, const double *share, double *p, int n_row, int n_label) {
     for (int i = 0; i < n_row; i++, p += n_label) {

@@ -26,6 +26,8 @@ static void gather(kh_conformal *c, const kh_answers *a) {
     c->start[0] = 0;
 }
 
+/* min_alpha is the least share of misses that n rows can promise, 1 / (n + 1): below it the set is
+ * always everything, which callers tell. */
 int kh_conformal_fit(
     kh_conformal *out, const kh_answers *a, double alpha, bool per_class, kh_err *err) {
     *out = (kh_conformal){
@@ -74,6 +76,8 @@ static int count_below(const double *x, int n, double v, bool equal) {
     return low;
 }
 
+/* [23], [24]: the class's score is counted among the calibration scores, itself included. u is the
+ * row's uniform number; u = 1 keeps all ties, which is conservative. */
 int kh_conformal_set(const kh_conformal *c, const double *p, double u, bool *in) {
     int size = 0;
     for (int k = 0; k < c->n_label; k++) {
@@ -89,6 +93,7 @@ int kh_conformal_set(const kh_conformal *c, const double *p, double u, bool *in)
     return size;
 }
 
+/* By the number of the row, so that a set does not depend on which rows were asked before it. */
 double kh_conformal_tie(uint64_t seed, int row) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_CONFORMAL, (uint32_t)row, 0);
     return kh_rng_uniform(&r);

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* The published code's, which rejects 0 to 90 %. */
 enum { N_RATE = 10 }; /* rejection rates of AURRRC */
 
 static int by_score(const void *a, const void *b) {
@@ -128,6 +129,7 @@ static int count_good(const bool *good, int n) {
     return count;
 }
 
+/* NaN scores are refused: they would sort anywhere. */
 int kh_curve_compute(kh_curve *out, const double *u, const bool *good, int n, kh_err *err) {
     kh_ranked *row = NULL;
     *out = (kh_curve){ 0 };
@@ -147,6 +149,8 @@ int kh_curve_compute(kh_curve *out, const double *u, const bool *good, int n, kh
     return rc;
 }
 
+/* One point for each distinct score, since rows with equal scores are accepted or rejected
+ * together. point: room for n. */
 int kh_risk_coverage(
     const double *u, const bool *good, int n, kh_curve_point *point, int *n_point, kh_err *err) {
     kh_ranked *row = NULL;
@@ -189,6 +193,8 @@ static void reverse(kh_ranked *row, int n) {
     }
 }
 
+/* "Good" is in-distribution: AUROC, AUPR and FPR at 95 % recall say how well the score keeps the
+ * out-of-distribution rows behind. AUPR for the other class is the same walk from the other end. */
 int kh_ood_compute(
     kh_ood *out, const double *u_in, int n_in, const double *u_out, int n_out, kh_err *err) {
     *out = (kh_ood){ 0 };

@@ -27,6 +27,7 @@ typedef struct rated {
     bool good;
 } rated;
 
+/* What a row contributes: how sure its answer is, and whether it is right. */
 static rated rate(const kh_answers *a, int i) {
     const double *p = a->p + (size_t)i * (size_t)a->n_label;
     int k = kh_predicted(p, a->n_label);
@@ -72,6 +73,8 @@ static double finish(kh_bin *bin, int n_bin, int n) {
     return ece;
 }
 
+/* [6]: every class's own probability is binned, not only the largest, so that a classifier that is
+ * calibrated only in what it says first does not look calibrated. */
 double kh_ece_classwise(const kh_answers *a, int n_bin, kh_bin *bin) {
     double sum = 0;
     for (int k = 0; k < a->n_label; k++) {
@@ -114,6 +117,8 @@ static int adaptive(const kh_answers *a, int n_bin, kh_bin *bin, kh_err *err) {
     return 0;
 }
 
+/* UQ360 begins its bins at 0.5 for two classes, where the largest probability cannot be lower; the
+ * paper's numbers are made that way. */
 int kh_ece(
     const kh_answers *a, kh_binning binning, int n_bin, kh_bin *bin, double *ece, kh_err *err) {
     make_bins(bin, n_bin, binning == KH_BINS_UQ360 && a->n_label == 2 ? 0.5 : 0, 1);

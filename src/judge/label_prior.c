@@ -15,6 +15,8 @@
 static const double DEEPEST = -100; /* logarithms end here: e^-100 is as good as never */
 static const double EVEN = 1e-6;    /* means this close to 1 / n_label, or the shares, will do */
 
+/* Sinkhorn's scaling converges geometrically, in a few rounds for answers that are not extreme;
+ * answers that are get what 500 rounds give. */
 enum { MAX_ROUNDS = 500 };
 
 const char *kh_label_prior_name(kh_label_prior p) {
@@ -46,6 +48,7 @@ static void mean_answer(
     }
 }
 
+/* As even as the shares that are aimed at. */
 static bool is_even(const double *mean, const double *share, int n) {
     for (int k = 0; k < n; k++)
         if (fabs(mean[k] - (share ? share[k] : 1.0 / n)) > EVEN)
@@ -53,6 +56,8 @@ static bool is_even(const double *mean, const double *share, int n) {
     return true;
 }
 
+/* Contextual is one round of the same update. The result is normalised, so that priors of different
+ * samples can be compared. */
 int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int n_label,
     const double *share, double *prior, kh_err *err) {
     double *mean = kh_calloc(2 * (size_t)n_label, sizeof *mean);
@@ -76,6 +81,7 @@ int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int
     return 0;
 }
 
+/* (T18): subtracts the prior and normalises again, in place. */
 void kh_label_prior_correct(const double *prior, float *logprob, int n_row, int n_label) {
     for (int i = 0; i < n_row; i++, logprob += n_label) {
         double max = -INFINITY, sum = 0;

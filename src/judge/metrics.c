@@ -22,6 +22,8 @@ static const double *row_of(const kh_answers *a, int i) {
 
 /* -------------------------------------------------------------------------------------- checks */
 
+/* A distribution may miss 1 by what single precision loses, and no more (KH_SUM_TOLERANCE): metrics
+ * of numbers that are no probabilities would look like metrics. */
 static int check_row(const kh_answers *a, int i, kh_err *err) {
     const double *p = row_of(a, i);
     double sum = 0;
@@ -68,6 +70,8 @@ int kh_scores_check(const double *u, int n, const char *what, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- one row */
 
+/* The first of equals, as numpy's argmax: every metric, decision and vote goes by this one
+ * function. */
 int kh_predicted(const double *p, int n_label) {
     int best = 0;
     for (int k = 1; k < n_label; k++)
@@ -76,6 +80,7 @@ int kh_predicted(const double *p, int n_label) {
     return best;
 }
 
+/* In nats; 0 log 0 is 0. Rounding can leave it just below 0. */
 static double entropy(const double *p, int n_label) {
     double h = 0;
     for (int k = 0; k < n_label; k++)
@@ -123,7 +128,8 @@ kh_decomposition kh_uncertainty_parts(
 
 /* ------------------------------------------------------------------------------ single metrics */
 
-/* [1]; good [n] becomes whether each row is answered right. */
+/* [1]; good [n] becomes whether each row is answered right. The rows' own right and wrong is what
+ * curves are made of, and is kept on the way. */
 static double accuracy(const kh_answers *a, bool *good) {
     int right = 0;
     for (int i = 0; i < a->n; i++) {
@@ -185,6 +191,7 @@ static double mean_of(const double *x, int n) {
 
 /* --------------------------------------------------------------------------------- all of them */
 
+/* Each ranking of the rows gives its own curves: by the largest probability, and by entropy. */
 static int curves_of(kh_metrics *m, const kh_answers *a, double *u, const bool *good, kh_err *err) {
     kh_curve c;
     for (int i = 0; i < a->n; i++)
@@ -203,6 +210,8 @@ static int curves_of(kh_metrics *m, const kh_answers *a, double *u, const bool *
     return rc;
 }
 
+/* Answers are checked by the caller, once, and not again for each of a thousand bootstrap
+ * resamples. */
 int kh_metrics_of(kh_metrics *out, const kh_answers *a, int n_bin, kh_err *err) {
     kh_metrics m = { 0 };
     double *u = kh_malloc((size_t)a->n * sizeof *u);
@@ -239,6 +248,8 @@ int kh_metrics_compute(kh_metrics *out, const kh_answers *a, int n_bin, kh_err *
 
 /* ----------------------------------------------------------------------------------- by number */
 
+/* The lists of keyhole.h (KH_METRICS, KH_OOD_METRICS) are the only place where a metric is named;
+ * fields, names, help, which direction is better and the columns of tables come from them. */
 typedef struct metric_row {
     const char *name, *text;
     int better;

@@ -21,6 +21,7 @@ static void centre(const float *x, const double *w, int n, size_t d, double *out
     }
 }
 
+/* sqrt(w_i w_j) <c_i, c_j>, symmetric. */
 static void inner_products(const double *c, const double *w, int n, size_t d, double *g) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) {
@@ -33,7 +34,8 @@ static void inner_products(const double *c, const double *w, int n, size_t d, do
 }
 
 /* Coordinate k of all samples from an eigenvector. Samples without weight are projected onto the
- * direction instead. */
+ * direction instead. Eigenvectors have no sign: the sample that is farthest out is put on the
+ * positive side, so that pictures of the same posterior look alike. */
 static void project(const double *c, const double *w, int n, size_t d, const double *u, double l,
     int k, double *xy) {
     double scale = l > 0 ? sqrt(l) : 0, largest = 0;

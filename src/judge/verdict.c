@@ -11,13 +11,17 @@
 #include <math.h>
 #include <stdio.h>
 
+/* Below that nothing can be told from luck, and nothing is said. */
 enum { LEAST_ROWS = 8 };
+/* A classifier that says one class to 95 % of the rows is of no use, unless four fifths of the rows
+ * are of one class anyway. */
 static const double NEARLY_ALL = 0.95, COMMON = 0.8, P_VALUE = 0.1;
 
 typedef struct tally {
     int right, n_said, said, n_true, commonest; /* the class said most often; the commonest class */
 } tally;
 
+/* One pass for each class: labels are few, and rows are at most what a person labels. */
 static tally count(const kh_answers *a) {
     tally t = { 0 };
     for (int k = 0; k < a->n_label; k++) {
@@ -40,6 +44,7 @@ static tally count(const kh_answers *a) {
     return t;
 }
 
+/* One sentence at the most, the worst first: a person acts on the first one. */
 void kh_verdict(const kh_answers *a, double template_accuracy,
     const char *(*name)(const void *user, int k), const void *user, char *out, size_t cap) {
     static const char REMEDY[] = "try more labelled rows, another --method, or a larger --model";

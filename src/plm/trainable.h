@@ -17,7 +17,7 @@ int kh_plm_trainable(kh_plm *, struct kh_engine **out, kh_err *err);
 /* Hidden states after the last layer, sequence after sequence: out [sum of T, H]. */
 int kh_plm_hidden(kh_plm *, const kh_batch *, float *out, kh_err *err);
 
-/* As kh_plm_score_energy, with a adapter of prefixes; energy NULL: not wanted. */
+/* As kh_plm_score_energy, with an adapter of prefixes; energy NULL: not wanted. */
 int kh_plm_score_prefixed(
     kh_plm *, const kh_question *, const kh_adapter *, float *logprob, float *energy, kh_err *err);
 

@@ -281,8 +281,8 @@ static int read_array(const kh_safetensors *f, const char *name, int rank, const
     return *out ? kh_safetensors_read(f, a, 0, a->bytes, *out, err) : kh_fail_memory(err);
 }
 
-/* All parts of a adapter into one vector; again the file must hold them before memory is taken. */
-static int read_graft(kh_posterior *p, const kh_safetensors *f, kh_err *err) {
+/* All parts of an adapter into one vector; again the file must hold them before memory is taken. */
+static int read_adapter(kh_posterior *p, const kh_safetensors *f, kh_err *err) {
     kh_adapter_part part[KH_ADAPTER_PARTS];
     const kh_array *a[KH_ADAPTER_PARTS];
     int n = kh_adapter_parts(&p->adapter, part), rc = 0;
@@ -336,7 +336,7 @@ static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err
     if (rc == 0)
         rc = read_array(f, "z", 2, shape, &p->z, err);
     if (rc == 0)
-        rc = read_graft(p, f, err);
+        rc = read_adapter(p, f, err);
     size_t features[] = { (size_t)p->n_features, (size_t)p->features_size };
     if (rc == 0 && p->n_features > 0)
         rc = read_array(f, "features", 2, features, &p->features, err);

@@ -84,7 +84,7 @@ int kh_posterior_add(kh_posterior *, const float *z, uint64_t projection, kh_err
 /* Adds a sample that is a text prompt (copied); its rows are those of p->texts.row. All weights
  * become 1 / n. */
 int kh_posterior_add_text(kh_posterior *, const kh_text_prompt *, kh_err *err);
-/* Takes a copy of a adapter, as the one sample. */
+/* Takes a copy of an adapter, as the one sample. */
 int kh_posterior_set_adapter(kh_posterior *, const kh_adapter *, kh_err *err);
 /* A copy of a string in the posterior's memory, or NULL when out of memory. */
 const char *kh_posterior_keep(kh_posterior *, const char *s);

@@ -3,7 +3,7 @@
  * Prompts are made once, when the predictor is: a projection at a time, so that only one A is in
  * memory however many an ensemble has. Then rows pass in chunks, each with all prompts; sums are
  * taken in the order of the samples. With demonstrations, rows are asked in groups that have room
- * for equally many of them. With a adapter the box is open: a head reads its hidden states, and
+ * for equally many of them. With an adapter the box is open: a head reads its hidden states, and
  * prefixes go into its layers. */
 #include "posterior/predict.h"
 
@@ -24,6 +24,8 @@
 #include <string.h>
 
 enum {
+    /* rows and prompts that are asked in one question: enough to fill the engine, and what is in
+     * flight when something fails is little */
     ROWS_AT_ONCE = 64,
     PROMPTS_AT_ONCE = 32,
     ORDERS_AT_ONCE = 64, /* of demonstrations: as many as a request to a service carries */
@@ -53,6 +55,8 @@ struct kh_predictor {
 
 /* ------------------------------------------------------------------------------ pure functions */
 
+/* (T1), not yet divided: probabilities are added, weighted, in the order of the samples. A row that
+ * a service refused (NaN) adds nothing. */
 void kh_mixture_add(
     double *p, const float *logprob, const float *weight, int n_sample, int n_row, int n_label) {
     for (int s = 0; s < n_sample; s++)
@@ -62,6 +66,8 @@ void kh_mixture_add(
                     (double)weight[s] * exp((double)logprob[k]);
 }
 
+/* Weights add up to one but for rounding, and less where samples were refused: the sum is made one
+ * again. NaN: no sample answered. */
 void kh_mixture_finish(double *p, int n_row, int n_label) {
     for (int i = 0; i < n_row; i++, p += n_label) {
         double total = 0;
@@ -96,6 +102,8 @@ typedef struct said {
     float *energy;  /* [n_sample, n_row]; NULL: not wanted */
 } said;
 
+/* (T2) beside (T1): whose first choice a class is, and the mean entropy of the samples, the part of
+ * the uncertainty that more prompts would not remove ([10] of doc/judging.md). */
 void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight,
     int n_sample, int n_row, int n_label) {
     for (int s = 0; s < n_sample; s++)
@@ -149,6 +157,8 @@ static void add_samples(
 
 /* ------------------------------------------------------------------------- does it belong here */
 
+/* Prompts mean something to the model that they were tuned for and to no other: width, tokenizer
+ * and weights must be the same, and the sentence says which is not. */
 static int check_model(const kh_posterior *post, const kh_plm *plm, kh_err *err) {
     kh_plm_info info = kh_plm_describe(plm);
     uint64_t tokenizer = kh_tokenizer_fingerprint(kh_plm_tokenizer(plm));
@@ -172,7 +182,7 @@ static int check_model(const kh_posterior *post, const kh_plm *plm, kh_err *err)
 }
 
 /* The posterior's sizes are its file's word; the model's decide. */
-static int check_graft(const kh_posterior *post, kh_plm *plm, kh_err *err) {
+static int check_adapter(const kh_posterior *post, kh_plm *plm, kh_err *err) {
     const kh_adapter *g = &post->adapter;
     struct kh_engine *e;
     int rc = kh_plm_trainable(plm, &e, err);
@@ -185,6 +195,8 @@ static int check_graft(const kh_posterior *post, kh_plm *plm, kh_err *err) {
 
 static bool same(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
+/* Names and words in their order: a task that lists its labels the other way round would turn every
+ * answer into its opposite. */
 static int check_labels(const kh_task *was, const kh_task *is, kh_err *err) {
     if (was->n_label != is->n_label)
         return kh_fail(err, KH_EMISMATCH,
@@ -211,6 +223,7 @@ static int check_labels(const kh_task *was, const kh_task *is, kh_err *err) {
     return 0;
 }
 
+/* Only the template that is used is compared: a task may have gained one for decoders since. */
 static int check_task(const kh_posterior *post, const kh_task *is, bool next, kh_err *err) {
     const kh_task *was = post->task;
     bool soft = post->soft && post->space.placement == KH_SLOTS_TEMPLATE;
@@ -225,6 +238,8 @@ static int check_task(const kh_posterior *post, const kh_task *is, bool next, kh
 
 /* ------------------------------------------------------------------------------------- prompts */
 
+/* (T3) for every sample. Samples of one run share their projection, members of an ensemble have one
+ * each. */
 static int make_prompts(kh_predictor *p, kh_err *err) {
     const kh_posterior *post = p->post;
     const kh_space *s = &post->space;
@@ -269,6 +284,8 @@ static int ask_prompts(
 
 /* ------------------------------------------------------------------------------------ adapters */
 
+/* The same states as in tuning (posterior/features.c), so that a head answers about a row of tuning
+ * what it answered then. */
 static int ask_head(kh_predictor *p, const kh_row *rows, int n, const said *x, kh_err *err) {
     const kh_adapter *g = &p->post->adapter;
     kh_features f = { 0 };
@@ -293,7 +310,7 @@ static int ask_prefixed(kh_predictor *p, const kh_row *rows, int n, const said *
 }
 
 /* One chunk of rows. */
-static int ask_graft(
+static int ask_adapter(
     kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
     int rc = p->head ? ask_head(p, rows, n, x, err) : ask_prefixed(p, rows, n, x, err);
     if (rc == 0)
@@ -331,6 +348,8 @@ static int measure(
     return rc;
 }
 
+/* Tokens of the first k demonstrations of each order with an empty row behind them, once: how many
+ * fit before a row is looked up afterwards. */
 static int measure_demos(kh_predictor *p, kh_err *err) {
     const kh_demos *d = &p->post->demos;
     kh_row empty = { .a = "", .b = p->task->pair ? "" : NULL, .label = -1 };
@@ -539,7 +558,8 @@ static int ask_texts(
 
 /* ------------------------------------------------------------------------------- the predictor */
 
-/* The template of one task with the label words of another. */
+/* The template of one task with the label words of another. For out-of-distribution rows of another
+ * task: their own template makes them look natural, our label words make the answers comparable. */
 static kh_task mix_tasks(const kh_task *template, const kh_task *words) {
     kh_task mixed = *template;
     mixed.label = words->label;
@@ -549,6 +569,7 @@ static kh_task mix_tasks(const kh_task *template, const kh_task *words) {
     return mixed;
 }
 
+/* All checks come before the first prompt is made; what fails leaves nothing behind. */
 static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *plm,
     const kh_task *task, bool foreign, kh_err *err) {
     *out = NULL;
@@ -561,7 +582,7 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
                           : (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
     int rc = check_model(post, plm, err);
     if (rc == 0 && post->adapter.kind != KH_ADAPTER_NONE)
-        rc = check_graft(post, plm, err);
+        rc = check_adapter(post, plm, err);
     if (foreign) {
         p->foreign = mix_tasks(p->task, post->task);
         p->task = &p->foreign;
@@ -603,6 +624,7 @@ int kh_predictor_foreign(kh_predictor **out, const kh_posterior *post, kh_plm *p
 
 const float *kh_predictor_prompts(const kh_predictor *p) { return p->prompts; }
 
+/* Heads have no logits of words, votes no logits at all. */
 bool kh_predictor_energy(const kh_predictor *p) {
     return p->scorer && !p->head && kh_plm_describe(p->plm).energy;
 }
@@ -628,6 +650,8 @@ bool kh_predictor_distance(kh_predictor *p) {
     return !p->no_encoder;
 }
 
+/* Cosine distance to the nearest train rows, which needs no answer of the box: it works with labels
+ * alone. */
 static int measure_distances(
     kh_predictor *p, const kh_row *rows, int n, double *distance, kh_err *err) {
     const kh_posterior *post = p->post;
@@ -699,15 +723,18 @@ static void zero(double *x, size_t n) {
 typedef int asker(
     kh_predictor *, const kh_row *rows, int n, const said *, const sums *out, kh_err *err);
 
+/* What a sample is decides how it is asked; a posterior has one kind. */
 static asker *asks_by(const kh_posterior *post) {
     if (post->texts.n > 0)
         return ask_texts;
     if (post->demos.n_order > 0)
         return ask_demos;
-    return post->adapter.kind != KH_ADAPTER_NONE ? ask_graft : ask_prompts;
+    return post->adapter.kind != KH_ADAPTER_NONE ? ask_adapter : ask_prompts;
 }
 
-/* All rows, a chunk at a time: into sums, which are zero, or one by one. */
+/* All rows, a chunk at a time: into sums, which are zero, or one by one. Sums are finished chunk by
+ * chunk: memory does not grow with the rows. Order of the steps: mixture (T1), calibration (T19),
+ * class prior (T21). */
 static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
