@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/hooks.h"
 #include "base/json_out.h"
 #include "base/rng.h"
 #include "model/engine.h"
@@ -344,6 +345,8 @@ static int bench_all(const bench_opts *o, const char *dir, bench_fn *fn, kh_err 
     int rc;
     while ((rc = next_precision(&at, &precision, err)) > 0) {
         opened x;
+        kh_log(&cli_hooks, KH_INFO, "%s: loading, then timing %d calls of %d sequences",
+            kh_precision_name(precision), o->reps, o->rows);
         rc = open_engine(&x, dir, precision, err);
         if (rc == 0)
             rc = fn(o, &x, err);
@@ -366,6 +369,8 @@ static int bench_random(const bench_opts *o, const kh_config *config, bench_fn *
     char *dir = kh_path_join(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", "keyhole-bench-XXXXXX");
     if (!dir)
         return kh_fail_memory(err);
+    kh_log(&cli_hooks, KH_INFO, "making a random model of %d layers x %d", config->layers,
+        config->hidden);
     int rc = mkdtemp(dir) ? kh_random_model_write(dir, &r, err)
                           : kh_fail_errno(err, dir, "cannot make the folder");
     if (rc == 0)

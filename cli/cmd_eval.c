@@ -140,7 +140,11 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
 static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
     bool interval = e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
-    kh_buf_printf(out, "\nagainst %d rows of %s\n", o->rows.n, o->rows.name);
+    kh_buf_printf(out, "\nagainst %d rows of %s", o->rows.n, o->rows.name);
+    if (e->decided && isfinite(e->decisions.ood))
+        kh_buf_printf(out, ": %.1f %% of them caught as out-of-distribution, %.1f %% of its own",
+            100 * o->flagged, 100 * e->flagged);
+    kh_buf_char(out, '\n');
     kh_grid_add(&t, "metric");
     for (int s = 0; s < KH_N_SCORE; s++) {
         if (!e->known[s])
@@ -191,11 +195,13 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
             1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
     if (isinf(d->ood))
         kh_buf_printf(out,
-            "  out-of-distribution: %d rows are too few for a threshold that keeps %g of them\n",
-            d->n, d->opts.keep);
+            "  out-of-distribution: %d rows are too few for a threshold that keeps %g of such "
+            "rows; --keep %.2g could be had\n",
+            e->n_ood, d->opts.keep, floor(100.0 * e->n_ood / (e->n_ood + 1)) / 100);
     else
-        kh_buf_printf(out, "  out-of-distribution where %s is above %.6g: %.4f of these rows",
-            kh_score_title(d->opts.foreign), d->ood, e->flagged);
+        kh_buf_printf(out,
+            "  out-of-distribution where %s is above %.6g (from %d rows): %.4f of these rows",
+            kh_score_title(d->opts.foreign), d->ood, e->n_ood, e->flagged);
     for (int i = 0; i < e->n_outside && isfinite(d->ood); i++)
         kh_buf_printf(out, ", %.4f of %s", e->outside[i].flagged, e->outside[i].rows.name);
     kh_buf_text(out, isfinite(d->ood) ? "\n" : "");

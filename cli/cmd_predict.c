@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/hooks.h"
 #include "judge/decisions.h"
 #include "plm/http.h"
 #include "posterior/prediction.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUT_JSONL, OUT_JSON, OUT_TSV, OUT_PROBS };
+enum { OUT_AUTO, OUT_JSONL, OUT_JSON, OUT_TSV, OUT_PROBS, OUT_TEXT };
 
 typedef struct predict_opts {
     const char *model, *task, *class_prior;
@@ -30,9 +31,10 @@ static const kh_opt predict_table[] = {
         .help = "checked against the one that was tuned for" },
     { "format", KH_OPT_CHOICE, offsetof(predict_opts, format), "auto", .arg = CLI_ROWS_FORMATS,
         .help = "of the input; auto: by the file's name" },
-    { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "jsonl",
-        .arg = "jsonl|json|tsv|probs",
-        .help = "one JSON object a row; one document; a table; probabilities and labels alone" },
+    { "output", KH_OPT_CHOICE, offsetof(predict_opts, output), "auto",
+        .arg = "auto|jsonl|json|tsv|probs|text",
+        .help = "one JSON object a row; one document; a table; probabilities and labels alone; "
+                "sentences; auto: sentences for texts typed on a terminal, else jsonl" },
     { "jsonl", KH_OPT_FLAG, offsetof(predict_opts, jsonl), .help = "short for --output jsonl" },
     { "json", KH_OPT_FLAG, offsetof(predict_opts, json), .help = "short for --output json" },
     { "tsv", KH_OPT_FLAG, offsetof(predict_opts, tsv), .help = "short for --output tsv" },
@@ -92,6 +94,60 @@ static void put_probs(predict *u, const kh_prediction *a) {
     kh_buf_char(&u->out, '\n');
 }
 
+/* ---- for people */
+
+static void put_quoted(kh_buf *out, const kh_row *row) {
+    enum { MOST = 200 }; /* bytes: two lines and a half */
+    size_t n = row->n_a > MOST ? MOST : row->n_a;
+    while (n < row->n_a && n > 0 && ((unsigned char)row->a[n] & 0xC0) == 0x80)
+        n--; /* not in the middle of a character */
+    kh_buf_char(out, '"');
+    for (size_t i = 0; i < n; i++)
+        kh_buf_char(out, (unsigned char)row->a[i] < ' ' ? ' ' : row->a[i]);
+    kh_buf_text(out, n < row->n_a ? "...\"\n" : "\"\n");
+}
+
+/* Why it abstains: the one reason that decided. */
+static void put_abstention(const predict *u, const kh_prediction *a, kh_buf *out) {
+    const kh_selector *s = &u->decisions.selector;
+    if (s->n_accepted == 0)
+        kh_buf_printf(out,
+            "  it always abstains: %d rows could not show that at most %g %% are wrong\n", s->n,
+            100 * s->max_risk);
+    else if (u->decisions.opts.score == KH_SCORE_MAXP)
+        kh_buf_printf(out, "  below %.0f %% its answers are too often wrong to %s %g %%\n",
+            100 * (1 - s->threshold), s->estimate ? "expect at most" : "promise at most",
+            100 * s->max_risk);
+    else
+        kh_buf_printf(out, "  entropy %.2f; from %.2f on its answers are too often wrong\n",
+            a->d.score, s->threshold);
+}
+
+static void put_set(const kh_prediction *a, kh_buf *out) {
+    if (!a->knows_set || a->d.set_size == 1)
+        return;
+    kh_buf_text(out, a->d.set_size == 0 ? "  no class fits well" : "  could be: ");
+    for (int k = 0, n = 0; k < a->task->n_label; k++)
+        if (a->in[k])
+            kh_buf_printf(out, "%s%s", n++ ? ", " : "", a->task->label[k].name);
+    kh_buf_char(out, '\n');
+}
+
+static void put_people(predict *u, const kh_prediction *a) {
+    kh_buf *out = &u->out;
+    bool abstains = a->knows_abstain && a->d.abstain, foreign = a->knows_ood && a->d.foreign;
+    put_quoted(out, a->row);
+    kh_buf_printf(out,
+        abstains || foreign ? "  abstains; closest is %s, %.0f %%\n" : "  %s, %.0f %%\n",
+        a->task->label[a->best].name, 100 * a->confidence);
+    if (foreign)
+        kh_buf_printf(out, "  out-of-distribution, not its kind of text (%s %.3g, limit %.3g)\n",
+            kh_score_title(u->decisions.opts.foreign), a->d.ood_score, u->decisions.ood);
+    if (abstains)
+        put_abstention(u, a, out);
+    put_set(a, out);
+}
+
 static void put_tsv(predict *u, const kh_prediction *a) {
     kh_prediction_view v = view_of(u);
     kh_prediction_tsv(a, &v, &u->out);
@@ -123,8 +179,8 @@ static int predict_rows(predict *u, const kh_row *rows, int n, kh_err *err) {
         !kh_grow(&u->said.distance, &u->cap_distance, (size_t)n, sizeof *u->said.distance))
         return kh_fail_memory(err);
     int rc = kh_predictor_explain(u->predictor, rows, n, &u->said, err);
-    static void (*const PUT[])(
-        predict *, const kh_prediction *) = { put_json, put_json, put_tsv, put_probs };
+    static void (*const PUT[])(predict *, const kh_prediction *) = { put_json, put_json, put_json,
+        put_tsv, put_probs, put_people };
     for (int i = 0; i < n && rc == 0; i++) {
         kh_prediction a = kh_prediction_of(
             u->task, &rows[i], &u->said, i, u->decides ? &u->decisions : NULL, u->in);
@@ -175,8 +231,10 @@ static int choose_output(predict *u, kh_err *err) {
     const predict_opts *o = u->o;
     int flags = o->jsonl + o->json + o->tsv;
     u->output = o->output;
-    if (flags > 1 || (flags == 1 && o->output != OUT_JSONL))
+    if (flags > 1 || (flags == 1 && o->output != OUT_AUTO))
         return kh_fail(err, CLI_USAGE, "give one of --jsonl, --json, --tsv and --output");
+    if (o->jsonl)
+        u->output = OUT_JSONL;
     if (o->json)
         u->output = OUT_JSON;
     if (o->tsv)
@@ -199,7 +257,7 @@ static bool is_file_name(const char *s) {
 }
 
 /* Where the rows come from: texts, a file, or standard input. */
-static int choose_input(const predict *u, cli_rows *in, int n_args, char **args, kh_err *err) {
+static int choose_input(predict *u, cli_rows *in, int n_args, char **args, kh_err *err) {
     const kh_strings *texts = &u->o->texts;
     bool file = n_args == 2 && is_file_name(args[1]);
     if (texts->n > 0 && n_args > 1)
@@ -214,11 +272,18 @@ static int choose_input(const predict *u, cli_rows *in, int n_args, char **args,
         in->text_arg = (char **)texts->item;
         in->n_text = texts->n;
     }
+    if (u->output == OUT_AUTO)
+        u->output = in->n_text > 0 && isatty(STDOUT_FILENO) ? OUT_TEXT : OUT_JSONL;
     if (!file && in->n_text == 0 && isatty(STDIN_FILENO))
         fprintf(stderr,
             "keyhole: type a text and Enter, Ctrl-D ends; or keyhole predict %s \"text\"\n",
             args[0]);
     return 0;
+}
+
+/* Someone waits at the terminal, and the answers go elsewhere. */
+static bool tells_progress(const cli_rows *in) {
+    return in->n_text == 0 && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
 }
 
 static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
@@ -232,8 +297,18 @@ static int run_predict(void *opts, int n_args, char **args, kh_err *err) {
         rc = choose_input(&u, &in, n_args, args, err);
     if (rc == 0)
         put_head(&u);
-    while (rc == 0 && (rc = cli_rows_next(&in, &rows, &n, err)) > 0)
+    bool tell = tells_progress(&in);
+    long done = 0;
+    if (rc == 0 && tell)
+        kh_report_progress(&cli_hooks, "predict", 0, 0, "rows");
+    while (rc == 0 && (rc = cli_rows_next(&in, &rows, &n, err)) > 0) {
         rc = predict_rows(&u, rows, n, err);
+        done += n;
+        if (rc == 0 && tell)
+            kh_report_progress(&cli_hooks, "predict", done, 0, "rows");
+    }
+    if (rc == 0 && tell)
+        kh_report_progress(&cli_hooks, "predict", done, done, "rows");
     if (rc == 0 && u.output == OUT_JSON)
         kh_buf_text(&u.out, "\n]}\n");
     if (rc == 0)
@@ -262,7 +337,8 @@ const cli_command cmd_predict = {
     .text = "RUN is what \"keyhole tune\" made. Texts stand after it, or are the lines of standard "
             "input, for tasks\n"
             "with two texts a row separated by a tab; or the rows of FILE (TSV, CSV, JSONL, or\n"
-            "plain lines). Labels in FILE are not used. Each row becomes one JSON object:\n"
+            "plain lines). Labels in FILE are not used. Texts that are arguments are answered in\n"
+            "sentences on a terminal; else, or with --jsonl, each row becomes one JSON object:\n"
             "label, confidence (the largest probability), entropy in nats and its parts\n"
             "(ambiguity: the prompts are unsure; disagreement: they contradict each other),\n"
             "energy (how little the text is of the kind tuned for) where RUN may see logits, and\n"

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/hooks.h"
 #include "base/json.h"
 #include "judge/predictions.h"
 #include "posterior/posterior.h"
@@ -560,9 +561,14 @@ static int dry_run(job *j, kh_err *err) {
     char time[32];
     for (int i = 0; i < 7; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
-    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at++)
-        if (j->plan.run[j->at].seed == j->plan.seed[0])
-            rc = forecast_group(j, &j->plan.run[j->at], &rate, &length, &sum, &t, err);
+    for (j->at = 0; j->at < j->plan.n && rc == 0; j->at++) {
+        const kh_planned *r = &j->plan.run[j->at];
+        if (r->seed != j->plan.seed[0])
+            continue;
+        kh_report_progress(&cli_hooks, "forecast", j->at, j->plan.n, r->name);
+        rc = forecast_group(j, r, &rate, &length, &sum, &t, err);
+    }
+    kh_report_progress(&cli_hooks, "forecast", j->plan.n, j->plan.n, NULL);
     kh_buf out = kh_buf_init(KH_BUF_MAX);
     kh_grid_put(&t, KH_GRID_TEXT, &out);
     if (rc == 0)

@@ -154,7 +154,8 @@ const cli_command cmd_runs = {
     .summary = "List the runs in a folder",
     .text = "Looks for runs in DIR and the folders inside it, four levels deep, and prints\n"
             "where each stands: running; interrupted, which \"keyhole tune ... --resume\" goes\n"
-            "on with; failed; finished. dev is the metric on the dev rows as of now, queries\n"
+            "on with and --finish ends; failed; finished. dev is the metric on the dev rows as of "
+            "now, queries\n"
             "counts the answers that are in the journal.\n"
             "\n"
             "  keyhole runs results\n"

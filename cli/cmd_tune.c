@@ -11,12 +11,14 @@
 #include "base/json.h"
 #include "data/task.h"
 #include "posterior/posterior.h"
+#include "run/run.h"
 #include "plm/http.h"
 #include "tune/method.h"
 #include "tune/effort.h"
 #include "judged.h"
 #include "launcher.h"
 #include "monitor.h"
+#include "runs.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -33,7 +35,7 @@ typedef struct tune_opts {
     int shots, precision, access, max_queries, groups, label_prior, calibrate;
     int word_score, effort, search_rows, fallback;
     double max_seconds, price, cache;
-    bool chat, paper_exact, force, resume, dry, json, json_progress, skip, eval;
+    bool chat, paper_exact, force, resume, finish, dry, json, json_progress, skip, eval;
 } tune_opts;
 
 static const kh_opt tune_table[] = {
@@ -101,6 +103,8 @@ static const kh_opt tune_table[] = {
     { "skip-bad-rows", KH_OPT_FLAG, offsetof(tune_opts, skip), .help = "leave malformed rows out" },
     { "resume", KH_OPT_FLAG, offsetof(tune_opts, resume),
         .help = "go on with the run in RUN, if there is one; budgets may have changed" },
+    { "finish", KH_OPT_FLAG, offsetof(tune_opts, finish),
+        .help = "make a classifier of what an interrupted run in RUN has found so far" },
     { "force", KH_OPT_FLAG, offsetof(tune_opts, force),
         .help = "write over a run or a result that is there" },
     { "dry-run", KH_OPT_FLAG, offsetof(tune_opts, dry),
@@ -167,10 +171,13 @@ static int on_forecast(void *user, const kh_forecast *f) {
 
 static int say_interrupted(const tune *u, kh_err *err) {
     kh_meter m = kh_plm_meter(u->plm);
+    char at[64] = "";
+    if (u->watch.total > 0)
+        snprintf(at, sizeof at, "at %ld of %ld, ", u->watch.done, u->watch.total);
     return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
-        "interrupted after %lld queries; every answer is kept in %s: the same command with "
-        "--resume goes on",
-        m.queries, u->o->out);
+        "interrupted %safter %lld queries; every answer is kept in %s: the same command with "
+        "--resume goes on, with --finish it makes a classifier of what is there",
+        at, m.queries, u->o->out);
 }
 
 /* ------------------------------------------------------------------------------------- summary */
@@ -247,7 +254,7 @@ static int print_summary(const tune *u, kh_err *err) {
     if (i.forward > 0)
         printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
             i.forward, i.backward);
-    if (o->resume && m.replayed > 0)
+    if ((o->resume || o->finish) && m.replayed > 0)
         printf("resumed   %lld of them were answered before\n", m.replayed);
     if (o->price > 0)
         printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
@@ -324,9 +331,14 @@ static int take_task(tune *u, kh_err *err) {
 }
 
 static int check_options(const tune_opts *o, const kh_method *m, kh_err *err) {
-    if (o->resume && o->force)
+    if ((o->resume || o->finish) && o->force)
         return kh_fail(err, CLI_USAGE,
-            "--resume goes on with a run and --force writes over it; give one of them");
+            "%s goes on with a run and --force writes over it; give one of them",
+            o->finish ? "--finish" : "--resume");
+    if (o->finish && !cli_is_run(o->out))
+        return kh_fail(err, CLI_USAGE,
+            "--finish: there is no run in %s to make a classifier of; without it, one begins",
+            o->out);
     if (o->paper_exact && o->effort != KH_EFFORT_NORMAL && o->effort != KH_EFFORT_PAPER)
         return kh_fail(err, CLI_USAGE,
             "--paper-exact takes the paper's settings; leave --effort %s out, or give single "
@@ -349,7 +361,7 @@ static int open_task(tune *u, kh_err *err) {
     u->made = true;
     char *path = kh_path_join(o->out, "task.json");
     int rc = path ? 0 : kh_fail_memory(err);
-    if (rc == 0 && o->resume && kh_file_exists(path))
+    if (rc == 0 && (o->resume || o->finish) && kh_file_exists(path))
         rc = kh_task_open(&u->opened, path, err);
     kh_free(path);
     return rc;
@@ -407,7 +419,7 @@ static int make_task(tune *u, kh_err *err) {
 static int open_all(tune *u, const kh_method *m, kh_err *err) {
     const tune_opts *o = u->o;
     kh_run_opts run = {
-        .resume = o->resume, .overwrite = o->force, .stop = between_pieces, .user = u
+        .resume = o->resume || o->finish, .overwrite = o->force, .stop = between_pieces, .user = u
     };
     int rc = check_options(o, m, err);
     if (rc == 0)
@@ -428,6 +440,8 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
         rc = cli_make_parents(o->out, err);
     if (rc == 0 && !o->dry)
         rc = kh_run_open(&u->run, o->out, &run, err);
+    if (rc == 0 && o->finish && !o->dry)
+        kh_run_ask_finish(u->run);
     if (rc == 0 && !u->made)
         rc = kh_split_open(&u->split, o->data, o->shots, o->seed, &read, err);
     kh_plm_opts box = { .access = access_for(o, m),
@@ -556,9 +570,10 @@ const cli_command cmd_tune = {
         "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
         "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
         "when the same command is given with --resume, asks nothing twice and ends in the\n"
-        "same bits. --resume with a larger budget makes a finished run longer. Ctrl-C and\n"
-        "SIGTERM exit with 130 and 143 after the answers at hand, within seconds; a second\n"
-        "one at once.\n\n"
+        "same bits. --resume with a larger budget makes a finished run longer. --finish\n"
+        "instead makes a classifier of what is there: the generation at hand is completed,\n"
+        "and what was best so far is calibrated and saved. Ctrl-C and SIGTERM exit with 130\n"
+        "and 143 after the answers at hand, within seconds; a second one at once.\n\n"
         "  keyhole tune --method auto --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method bbt --model DIR --task sst2 --data DATA --out run\n"
         "  keyhole tune --method bbt --effort quick ...   3,000 questions instead of 20,000\n"
@@ -568,6 +583,7 @@ const cli_command cmd_tune = {
         "  keyhole tune --method prompt-tuning ...        the same prompt, by gradients\n"
         "  keyhole tune ... --dry-run --price-per-1k-tokens 0.002\n"
         "  keyhole tune ... --resume\n"
+        "  keyhole tune ... --finish\n"
         "  keyhole tune --method bbt --model http://127.0.0.1:8080 ...   \"keyhole serve\" there\n"
         "  mpirun -n 4 keyhole tune ...                   or srun: more cores, machines; "
         "doc/scale.md\n"

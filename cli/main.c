@@ -102,9 +102,28 @@ static void draw_line(const kh_progress *p, const char *note, int columns) {
     fprintf(stderr, "\r\033[K%.*s", n < columns ? n : columns - 1, line);
 }
 
+/* The time that is left of a phase at the speed so far, for phases that say nothing of it. */
+static void put_left(const kh_progress *p, char *out, size_t cap) {
+    static char phase[64];
+    static double started;
+    char time[32];
+    double now = kh_clock();
+    if (strncmp(phase, p->phase, sizeof phase - 1) != 0) {
+        snprintf(phase, sizeof phase, "%s", p->phase);
+        started = now;
+    }
+    double spent = now - started;
+    out[0] = '\0';
+    if (p->done > 0 && p->total > p->done && spent > 1)
+        snprintf(out, cap, "%s left",
+            kh_duration(spent / (double)p->done * (double)(p->total - p->done), time, sizeof time));
+}
+
 static int show_progress(void *user, const kh_progress *p) {
     (void)user;
-    const char *note = p->note ? p->note : "";
+    char left[64];
+    put_left(p, left, sizeof left);
+    const char *note = p->note && *p->note ? p->note : left;
     if (!isatty(STDERR_FILENO)) {
         if (is_due(p))
             fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total,

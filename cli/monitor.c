@@ -160,6 +160,20 @@ void cli_monitor_efforts(const kh_forecast *f, FILE *out) {
     }
 }
 
+/* Whoever has to wait longer than a minute is told what is faster. */
+static void put_faster(const kh_forecast *f, double seconds, FILE *out) {
+    enum { MINUTE = 60, ROUND = 100 };
+    char time[32];
+    if (!(f->query_seconds > 0) || seconds <= MINUTE)
+        return;
+    double quick = f->effort[KH_EFFORT_QUICK].seconds;
+    long long queries = (long long)(MINUTE / f->query_seconds) / ROUND * ROUND;
+    if (quick > 0 && quick < seconds)
+        fprintf(out, "faster: --effort quick, about %s\n", kh_duration(quick, time, sizeof time));
+    else if (queries >= ROUND && queries < f->queries)
+        fprintf(out, "faster: --budget-queries %lld takes about a minute\n", queries);
+}
+
 void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *out) {
     char time[32];
     double seconds = f->query_seconds * (double)f->queries;
@@ -201,4 +215,5 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
     if (price > 0)
         fprintf(out, ", cost %.4g", cost(price, f->tokens));
     fprintf(out, "\n");
+    put_faster(f, seconds, out);
 }

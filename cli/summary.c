@@ -31,55 +31,69 @@ static void put_wrapped(kh_buf *out, const char *indent, const char *s) {
 
 /* ---------------------------------------------------------------------------------- promises */
 
-/* The fewest rows, all right, with which a risk can be promised at this confidence. */
-static int rows_for(double risk, double delta) {
-    return (int)ceil(log(0.75 * delta) / log1p(-risk) - 1e-9);
+/* A risk that answers clearly more than now, if there is one. */
+static void put_looser(const kh_eval *e, kh_buf *out) {
+    static const double CLEARLY = 0.1;
+    const kh_selector *s = &e->decisions.selector;
+    double now = s->estimate ? 1 : s->coverage;
+    for (int i = 0; i < KH_LADDER_STEPS; i++)
+        if (e->step[i].risk > s->max_risk + 1e-9 && e->step[i].coverage >= now + CLEARLY) {
+            kh_buf_printf(out, " --max-risk %g: answers %.0f %%.", e->step[i].risk,
+                100 * e->step[i].coverage);
+            return;
+        }
 }
 
-/* What it would take to promise more. */
-static void put_remedy(const kh_selector *s, kh_buf *out) {
-    static const double STEPS[] = { 0.3, 0.2, 0.1, 0.05 };
-    for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
-        bool tighter = s->estimate || STEPS[i] < s->max_risk - 1e-9;
-        int needed = rows_for(STEPS[i], s->delta);
-        if (!tighter)
-            continue;
-        if (needed > s->n)
-            kh_buf_printf(out,
-                " To promise %g %%, it takes at least %d labelled rows that were not learned from, "
-                "where now there are %d.",
-                100 * STEPS[i], needed, s->n);
-        else
-            kh_buf_printf(out,
-                " To promise %g %%, its surest %d answers would have to be nearly all right: more "
-                "rows to learn from, or a larger --model.",
-                100 * STEPS[i], needed);
+/* What it would take to promise the next tighter risk, or any at all. */
+static void put_tighter(const kh_eval *e, kh_buf *out) {
+    const kh_selector *s = &e->decisions.selector;
+    double below = s->estimate || s->n_accepted == 0 ? 1 : s->max_risk - 1e-9;
+    int i = KH_LADDER_STEPS - 1;
+    while (i >= 0 && !(e->step[i].risk < below))
+        i--;
+    if (i < 0 || e->chosen_on)
         return;
-    }
+    const kh_ladder_step *t = &e->step[i];
+    if (t->rows > s->n)
+        kh_buf_printf(out,
+            " To promise %g %%: about %d labelled rows instead of %d, if it errs as now.",
+            100 * t->risk, t->rows, s->n);
+    else if (t->rows == 0)
+        kh_buf_printf(out,
+            " To promise %g %%, it would have to err less: more rows to learn from, or a larger "
+            "--model.",
+            100 * t->risk);
+}
+
+static void put_estimate(const kh_eval *e, kh_buf *out) {
+    const kh_selector *s = &e->decisions.selector;
+    if (e->chosen_on)
+        kh_buf_printf(
+            out, "Estimate, not a promise, as the method has chosen on these %d rows: ", s->n);
+    else
+        kh_buf_printf(out, "Nothing can be promised by %d rows. Estimate, not a promise: ", s->n);
+    kh_buf_printf(out, "about %.0f %% of its answers are wrong where it answers %.0f %% of rows.",
+        100 * s->max_risk, 100 * s->coverage);
 }
 
 void cli_put_promise(const kh_eval *e, kh_buf *out) {
     const kh_selector *s = &e->decisions.selector;
     if (!e->decided || e->decisions.opts.max_risk <= 0)
         return;
-    if (s->n_accepted == 0) {
+    if (s->n_accepted == 0)
         kh_buf_printf(out,
             "abstain always: %d rows cannot show a risk of %g; it takes at least %d answers, all "
-            "right, or a larger --max-risk",
+            "right, or a larger --max-risk.",
             s->n, s->max_risk, s->n_needed);
-        return;
-    }
-    if (s->estimate)
-        kh_buf_printf(out,
-            "Nothing can be promised by %d rows. Estimate, not a promise: about %.0f %% of its "
-            "answers are wrong where it answers %.0f %% of rows.",
-            s->n, 100 * s->max_risk, 100 * s->coverage);
+    else if (s->estimate)
+        put_estimate(e, out);
     else
         kh_buf_printf(out,
             "Of the answers it gives, at most %g %% are wrong (confidence %g %%); it answers about "
             "%.0f %% of rows and abstains on the rest.",
             100 * s->max_risk, 100 * (1 - s->delta), 100 * s->coverage);
-    put_remedy(s, out);
+    put_tighter(e, out);
+    put_looser(e, out);
 }
 
 /* ----------------------------------------------------------------------------------- examples */
@@ -105,25 +119,22 @@ static void put_text(kh_buf *out, const char *s, size_t n) {
     kh_buf_printf(out, "%*s", TEXT_WIDTH - width, "");
 }
 
-/* Held-out rows, one of each class that is said, with what is said of them. */
+/* Held-out rows, with what is said of them. */
 static void put_examples(const kh_eval *e, kh_buf *out) {
     const kh_label *label = kh_posterior_describe(e->post).task->label;
-    int shown = 0;
-    for (int k = 0; k < e->n_label && shown < EXAMPLES; k++)
-        for (int i = 0; i < e->rows.n; i++) {
-            const double *p = e->rows.p + (size_t)i * (size_t)e->n_label;
-            if (kh_predicted(p, e->n_label) != k)
-                continue;
-            kh_decision d = { 0 };
-            if (e->decided)
-                d = kh_decide(&e->decisions, &e->rows.row[i], p, e->rows.energy[i], NULL);
-            kh_buf_text(out, "  ");
-            put_text(out, e->rows.row[i].a, e->rows.row[i].n_a);
-            kh_buf_printf(out, " %s, %.0f %%%s%s\n", label[k].name, 100 * p[k],
-                d.abstain ? ", would abstain" : "", e->label[i] == k ? "" : " (wrong)");
-            shown++;
-            break;
-        }
+    int shown[EXAMPLES], n = kh_eval_examples(e, shown, EXAMPLES);
+    for (int k = 0; k < n; k++) {
+        int i = shown[k];
+        const double *p = e->rows.p + (size_t)i * (size_t)e->n_label;
+        int said = kh_predicted(p, e->n_label);
+        kh_decision d = { 0 };
+        if (e->decided)
+            d = kh_decide(&e->decisions, &e->rows.row[i], p, NAN, NULL);
+        kh_buf_text(out, "  ");
+        put_text(out, e->rows.row[i].a, e->rows.row[i].n_a);
+        kh_buf_printf(out, " %s, %.0f %%%s%s\n", label[said].name, 100 * p[said],
+            d.abstain ? ", would abstain" : "", e->label[i] == said ? "" : " (wrong)");
+    }
 }
 
 /* ------------------------------------------------------------------------------------ summary */

@@ -1083,10 +1083,10 @@ typedef struct kh_selector {
 KH_API int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n,
     double max_risk, double delta, kh_err *err);
 
-/* The tightest of the risks 5, 10, 20 and 30 % that the rows can promise: with probability 1 -
- * delta the promise that is made holds, the choice among risks included. Where none can be
- * promised, the threshold that the rows suggest, marked as an estimate: it answers something, and
- * max_risk is what to expect. doc/judging.md, [20a]. */
+/* The tightest risk of 5, 10, 20 and 30 % that can be promised and answers half of the rows, or
+ * the one that answers most: with probability 1 - delta the promise holds, the choice included.
+ * Where none can be promised, what the rows suggest, marked as an estimate: max_risk is what to
+ * expect. doc/judging.md, [20a]. */
 KH_API int kh_selector_ladder(
     kh_selector *out, const double *u, const bool *good, int n, double delta, kh_err *err);
 

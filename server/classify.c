@@ -11,6 +11,7 @@
 #include "data/task.h"
 #include "judge/decisions.h"
 #include "posterior/posterior.h"
+#include "posterior/predict.h"
 #include "posterior/prediction.h"
 
 #include <string.h>
@@ -84,6 +85,17 @@ static void free_texts(void *parsed) {
 
 /* ----------------------------------------------------------------------------------- answering */
 
+/* The record, and whether the text was read to its end. */
+static int put_answer(kh_tuned *by, const kh_prediction *a, kh_json_out *j, kh_err *err) {
+    bool cut;
+    int rc = kh_predictor_cuts(by->predictor, a->row, &cut, err);
+    kh_json_open_object(j, NULL);
+    kh_prediction_members(a, &(kh_prediction_view){ 0 }, j);
+    kh_json_put_bool(j, "cut", cut);
+    kh_json_close(j);
+    return rc;
+}
+
 /* All rows of all calls in one question. */
 static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
     kh_tuned *by = ((const texts *)calls[0]->parsed)->by;
@@ -114,10 +126,10 @@ static int classify(kh_server *s, kh_call **calls, int n, kh_err *err) {
             kh_json_open_object(&j, NULL);
             kh_json_open_array(&j, "results");
         }
-        for (int k = 0; k < t->n; k++, at++) {
+        for (int k = 0; k < t->n && rc == 0; k++, at++) {
             kh_prediction a = kh_prediction_of(
                 info.task, &rows[at], &said, (int)at, by->decides ? &by->decisions : NULL, in);
-            kh_prediction_json(&a, &(kh_prediction_view){ 0 }, &j, NULL);
+            rc = put_answer(by, &a, &j, err);
         }
         if (t->many) {
             kh_json_close(&j);
@@ -185,7 +197,79 @@ kh_tuned *kh_tuned_find(kh_server *s, kh_call *c, const char *name) {
     return NULL;
 }
 
-static void put_run(kh_tuned *t, kh_buf *b) {
+/* RUN/results.json, which "keyhole eval" wrote; *out NULL: there is none, or it is of no use. Only
+ * beside decisions, whose stamp says that the classifier is still the one that was judged. */
+static int read_results(const kh_tuned *t, json_t **out, kh_err *err) {
+    char *path = t->decides ? kh_path_join(t->what.run, "results.json") : NULL;
+    kh_buf text = kh_buf_init(0);
+    kh_err own;
+    int rc = t->decides && !path ? kh_fail_memory(err) : 0;
+    *out = NULL;
+    if (rc == 0 && path && kh_file_exists(path))
+        rc = kh_file_read(path, 64 << 20, &text, err);
+    if (rc == 0 && text.len > 0)
+        kh_json_parse(text.data, text.len, path, out, &own);
+    kh_buf_free(&text);
+    kh_free(path);
+    return rc;
+}
+
+/* The accuracy on held-out rows. */
+static void put_test(const json_t *results, kh_json_out *j) {
+    const json_t *a = json_object_get(json_object_get(results, "metrics"), "accuracy"),
+                 *eval = json_object_get(results, "eval");
+    const char *split = json_string_value(json_object_get(eval, "split"));
+    if (!json_is_number(json_object_get(a, "value")) || !split || strcmp(split, "test") != 0)
+        return;
+    kh_json_open_object(j, "test");
+    kh_json_put_number(j, "accuracy", json_number_value(json_object_get(a, "value")), 9);
+    if (json_is_number(json_object_get(a, "low")) && json_is_number(json_object_get(a, "high"))) {
+        kh_json_put_number(j, "low", json_number_value(json_object_get(a, "low")), 9);
+        kh_json_put_number(j, "high", json_number_value(json_object_get(a, "high")), 9);
+    }
+    kh_json_put_int(j, "rows", json_integer_value(json_object_get(eval, "rows")));
+    kh_json_close(j);
+}
+
+/* Texts to try, each a string or two. */
+static void put_examples(const json_t *results, bool pair, kh_json_out *j) {
+    const json_t *list = json_object_get(results, "examples"), *row;
+    size_t i;
+    kh_json_open_array(j, "examples");
+    json_array_foreach(list, i, row) {
+        const char *a = json_string_value(pair ? json_array_get(row, 0) : row),
+                   *b = pair ? json_string_value(json_array_get(row, 1)) : NULL;
+        if (!a || (pair && !b))
+            continue;
+        kh_json_open_array(j, NULL);
+        kh_json_put_string(j, NULL, a);
+        if (b)
+            kh_json_put_string(j, NULL, b);
+        kh_json_close(j);
+    }
+    kh_json_close(j);
+}
+
+/* When it abstains, so that a page can give the real reason. */
+static void put_selector(const kh_decisions *d, kh_json_out *j) {
+    const kh_selector *s = &d->selector;
+    if (d->opts.max_risk <= 0) {
+        kh_json_put_null(j, "abstention");
+        return;
+    }
+    kh_json_open_object(j, "abstention");
+    kh_json_put_string(j, "answers", kh_selector_answers(s));
+    kh_json_put_string(j, "score", kh_score_name(d->opts.score));
+    kh_json_put_number(j, "threshold", s->threshold, 9);
+    kh_json_put_number(j, "max_risk", s->max_risk, 9);
+    kh_json_put_number(j, "delta", s->delta, 9);
+    kh_json_put_bool(j, "estimate", s->estimate);
+    kh_json_put_number(j, "coverage", s->coverage, 9);
+    kh_json_put_int(j, "rows", s->n);
+    kh_json_close(j);
+}
+
+static void put_run(kh_tuned *t, const json_t *results, kh_buf *b) {
     kh_posterior_info info = kh_posterior_describe(t->what.posterior);
     kh_json_out j = kh_json_out_init(b, KH_JSON_COMPACT);
     kh_json_open_object(&j, NULL);
@@ -200,8 +284,12 @@ static void put_run(kh_tuned *t, kh_buf *b) {
     kh_json_put_bool(&j, "decides", t->decides);
     if (t->decides && t->decisions.warning[0])
         kh_json_put_string(&j, "warning", t->decisions.warning);
-    if (t->decides)
+    if (t->decides) {
         kh_json_put_bool(&j, "estimate", t->decisions.selector.estimate);
+        put_selector(&t->decisions, &j);
+    }
+    put_test(results, &j);
+    put_examples(results, info.task->pair, &j);
     kh_json_put_bool(&j, "report", t->report != NULL);
     kh_json_put_bool(&j, "pair", info.task->pair);
     kh_json_put_string(&j, "task", info.task->name);
@@ -240,11 +328,15 @@ static int open_tuned(kh_tuned *t, const kh_served *what, kh_err *err) {
         if (t->decides)
             rc = kh_decisions_check(&t->decisions, t->predictor, what->run, err);
     }
+    json_t *results = NULL;
     if (rc == 0)
         rc = read_report(t, err);
+    if (rc == 0)
+        rc = read_results(t, &results, err);
     if (rc != 0)
         return rc;
-    put_run(t, &b);
+    put_run(t, results, &b);
+    json_decref(results);
     t->json = kh_buf_take(&b, NULL);
     return t->json ? 0 : kh_fail_memory(err);
 }

@@ -20,12 +20,24 @@ signalled() {
     kill "-$1" $pid
     wait $pid
     status=$?
-    [ $status -eq "$2" ] && err_has "every answer is kept in $3: the same command with --resume goes on" &&
-        [ ! -e "$3/posterior.json" ]
+    [ $status -eq "$2" ] && err_has "every answer is kept in $3: the same command with --resume goes on, with --finish it makes" &&
+        grep -q "interrupted at [0-9]* of 5000, after [0-9]* queries" "$here/err" && [ ! -e "$3/posterior.json" ]
 }
 ok ctrl_c_exits_with_130 signalled INT 130 "$here/int"
 ok sigterm_exits_with_143 signalled TERM 143 "$here/term"
 ok an_interrupted_run_is_listed_as_such both 0 "interrupted" runs "$here/int"
+# What --finish makes of an interrupted run is what a run of as many generations gives; going on later gives what going on at once would.
+finishes() {
+    cp -r "$here/int" "$here/finish" && run 0 "${long[@]}" --out "$here/finish" --finish && out_has "finished early, as asked" &&
+        both 0 "finished" runs "$here/finish" && gens=$(grep -c gen= "$here/finish/log.txt") &&
+        run 0 "${long[@]}" --out "$here/as-many" --budget-generations "$gens" && cmp "$here/finish/posterior.safetensors" "$here/as-many/posterior.safetensors"
+}
+ok finish_makes_a_classifier_of_what_is_there finishes
+later() { run 0 "${long[@]}" --out "$here/finish" --resume --budget-generations $((gens + 10)) && run 0 "${long[@]}" --out "$here/at-once" --budget-generations $((gens + 10)) &&
+    same "$here/finish" "$here/at-once"; }
+ok a_finished_run_goes_on_later later
+ok nothing_to_finish says 2 "there is no run in $here/none to make a classifier of" "${long[@]}" --out "$here/none" --finish
+ok finish_and_force says 2 "--finish goes on with a run and --force writes over it" "${long[@]}" --out "$here/int" --finish --force
 goes_on() { run 0 "${long[@]}" --out "$here/int" --resume --budget-generations 20 &&
     run 0 "${long[@]}" --out "$here/fresh" --budget-generations 20 && same "$here/int" "$here/fresh"; }
 ok it_goes_on_with_another_budget goes_on
@@ -53,7 +65,7 @@ ok log_follows_a_run followed
 # ---- refusals, each with the sentence to type
 bbt=(tune --method bbt "${common[@]}" $(options_of bbt))
 ok unfinished says 1 "holds an unfinished run of bbt" "${long[@]}" --out "$here/two"
-ok unfinished_says_what_to_type err_has "--resume goes on with it, --force starts again"
+ok unfinished_says_what_to_type err_has "--resume goes on with it, --finish makes a classifier of what is there, --force starts again"
 ok finished says 1 "--force writes over it, --resume with a larger budget goes on" "${bbt[@]}" --out "$here/bbt"
 ok resuming_what_is_finished_asks_nothing both 0 "of them were answered before" "${bbt[@]}" --out "$here/bbt" --resume
 ok resume_and_force says 2 "give one of them" "${bbt[@]}" --out "$here/bbt" --resume --force

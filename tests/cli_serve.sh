@@ -158,6 +158,8 @@ ok starts_with_a_run start --run "$here/a"
 classify() { curl -s --json '{"text":"the boats"}' "$url/v1/classify" | grep -q '"distribution":{"bad":' && curl -s "$url/" |
     grep -q '<h1>keyhole</h1>'; }
 ok classifies classify
+ok "what was cut is said" eval 'curl -s --json "{\"text\":\"$(printf "boats %.0s" $(seq 2000))\"}" "$url/v1/classify" | grep -q "\"cut\":true" &&
+    curl -s --json "{\"text\":\"boats\"}" "$url/v1/classify" | grep -q "\"cut\":false"'
 ok ends_with_a_run stop
 
 # ---- export

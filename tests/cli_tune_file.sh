@@ -1,6 +1,7 @@
 #!/bin/bash
 # tune FILE: from one file to a judged classifier; what goes wrong on the way, said in one sentence; texts as arguments.
 . tests/tap.sh
+case $KEYHOLE in /*) program=$KEYHOLE ;; *) program=$PWD/$KEYHOLE ;; esac
 model=$here/model csv=$here/sub.dir/boats.csv
 err_has() { grep -qF -- "$1" "$here/err"; }
 run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
@@ -22,8 +23,14 @@ whole() {
 ok "one file is enough, and parents of --out are made" whole
 parts() { for f in task.json posterior.json decisions.json crossfit.jsonl results.json report.html; do [ -s "$here/a/b/run/$f" ] || return 1; done; }
 ok "the folder holds task, posterior, decisions, report" parts
+moved() {
+    echo '{ "name": "toy", "template": "{text} It was {mask} .",
+        "labels": [ { "name": "down", "words": ["lower"] }, { "name": "up", "words": ["better"] } ] }' >"$here/toy.json"
+    run 0 tune "$csv" --model "$model" --task "$here/toy.json" --method model-tuning --epochs 1 --shots 4 --out "$here/own" && mv "$here/own" "$here/elsewhere" &&
+        (cd / && "$program" predict "$here/elsewhere" "the boats" >"$here/out" 2>"$here/err") && out_has '"label":'
+}
+ok "a run that made its own model may be moved" moved
 ok "every row of train and dev is cross-fitted" test "$(wc -l <"$here/a/b/run/crossfit.jsonl")" -eq 48
-case $KEYHOLE in /*) program=$KEYHOLE ;; *) program=$PWD/$KEYHOLE ;; esac
 named() { (cd "$here" && "$program" tune sub.dir/boats.csv "${small[@]}" --no-eval >out 2>err && [ -s boats-run/task.json ] && [ ! -e boats-run/results.json ]); }
 ok "without --out the run is named after the file" named
 same() { run 0 tune "$csv" "${small[@]}" --out "$here/again" --threads 1 && cmp "$here/again/posterior.safetensors" "$here/a/b/run/posterior.safetensors" &&
@@ -31,6 +38,10 @@ same() { run 0 tune "$csv" "${small[@]}" --out "$here/again" --threads 1 && cmp 
 ok "the same bits with one thread" same
 travels() { (cd / && "$program" eval "$here/again" --no-report >"$here/out" 2>"$here/err"); }
 ok "a run opened from another folder finds its model and data" travels
+
+searched() { run 0 tune "$csv" --model "$model" --method bbt --budget-generations 3 --dim 12 --slots 5 --p0 random --calibrate none --out "$here/searched" &&
+    out_has "Estimate, not a promise, as the method has chosen on these 12 rows" && grep -q '"estimate": true' "$here/searched/decisions.json"; }
+ok "thresholds of a search are called estimates" searched
 
 # ---- judged on other files
 ok "eval takes another file, whole" run 0 eval "$here/again" --data "$csv" --no-report
@@ -42,10 +53,19 @@ foreign() { run 0 eval "$here/again" --ood "$here/other.txt" "$csv" --no-report 
 ok "--ood takes files, labels ignored" foreign
 first() { run 0 eval "$here/again" --no-report && ! out_has ece_classwise && out_has "ece: calibration error" && out_has "--all prints the other metrics"; }
 ok "five metrics first, explained" first
+ok "what is caught comes first" eval 'run 0 eval "$here/again" --ood "$here/other.txt" --no-report && out_has "of them caught as out-of-distribution"'
+ok "distances of train rows join those of dev" out_has "(from 48 rows)"
+gone() { cp "$csv" "$here/gone.csv" && run 0 tune "$here/gone.csv" "${small[@]}" --no-eval --out "$here/gone" && rm "$here/gone.csv" &&
+    says 1 "are gone; --data says where they are now" eval "$here/gone" --no-report; }
+ok "rows that are gone: --data names them" gone
 ok "--all prints the rest" eval 'run 0 eval "$here/again" --no-report --all && out_has ece_classwise'
 
 # ---- predict and tokenize take texts
 ok "predict takes texts" eval 'run 0 predict "$here/again" "the boats" "an old house" && [ "$(wc -l <"$here/out")" -eq 2 ]'
+ok "in sentences, if asked or on a terminal" eval 'run 0 predict "$here/again" --output text "the boats" && out_has "\"the boats\"" && ! out_has "{" && out_has "%"'
+ok "JSON where a program reads" eval 'run 0 predict "$here/again" "the boats" && out_has "{\"line\":1,\"label\":"'
+typed() { script -qec "'$program' predict '$here/again' 'the boats'" /dev/null >"$here/out" 2>"$here/err" </dev/null && out_has '"the boats"' && ! out_has '{'; }
+ok "sentences on a terminal" typed
 ok "and by --text" eval 'run 0 predict "$here/again" --text "the boats" --with-text && out_has "\"text\":\"the boats\""'
 ok "a file that is not there is not a text" eval 'run 1 predict "$here/again" nowhere.csv && err_has "nowhere.csv"'
 ok "tokenize takes texts" eval 'run 0 tokenize --model "$model" "the boats" "green" && [ "$(wc -l <"$here/out")" -eq 2 ]'

@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include "base/rng.h"
+#include "judge/decisions.h"
 
 #include <math.h>
 
@@ -173,11 +174,99 @@ static void few_rows_give_an_estimate(void **state) {
     assert_true(s.estimate && s.n_accepted == 6 && isinf(s.threshold));
 }
 
+/* The surest 150 of 400 rows are all right, of the others one in seven is wrong: 5 % could be
+ * promised for less than half of the rows, and 10 % is, for more. */
+static void a_risk_that_answers_half_is_preferred(void **state) {
+    (void)state;
+    enum { ALL = 400, SURE = 150, EVERY = 7 };
+    double u[ALL];
+    bool good[ALL];
+    for (int i = 0; i < ALL; i++) {
+        u[i] = i / (double)ALL;
+        good[i] = i < SURE || i % EVERY != 0;
+    }
+    kh_selector s, tight;
+    assert_int_equal(kh_selector_fit(&tight, u, good, ALL, 0.05, DELTA, NULL), 0);
+    assert_true(tight.n_accepted > 0 && tight.coverage < 0.5);
+    assert_int_equal(kh_selector_ladder(&s, u, good, ALL, DELTA, NULL), 0);
+    assert_true(!s.estimate && s.max_risk == 0.1 && s.coverage >= 0.5);
+    assert_true(s.risk_bound <= s.max_risk);
+}
+
+/* One early error does not end the search: 24 rows, the second surest wrong. */
+static void one_early_error_is_forgiven(void **state) {
+    (void)state;
+    double u[24];
+    bool good[24];
+    for (int i = 0; i < 24; i++) {
+        u[i] = i;
+        good[i] = i != 1;
+    }
+    kh_selector s;
+    assert_int_equal(kh_selector_ladder(&s, u, good, 24, DELTA, NULL), 0);
+    assert_false(s.estimate);
+    assert_int_equal(s.n_accepted, 24);
+}
+
+/* Without errors 0.95^m <= 3/4 0.1 takes 51 rows, so twice as many, less one, have them in their
+ * half; 10 % passes as it is, for all rows. */
+static void remedies_are_counted(void **state) {
+    (void)state;
+    double u[40];
+    bool good[40];
+    kh_ladder_step step[KH_LADDER_STEPS];
+    for (int i = 0; i < 40; i++) {
+        u[i] = i;
+        good[i] = true;
+    }
+    assert_int_equal(kh_ladder_steps(step, u, good, 40, DELTA, NULL), 0);
+    assert_true(step[0].risk == 0.05 && step[0].coverage == 0);
+    assert_int_equal(step[0].rows, 101);
+    assert_true(step[1].risk == 0.1 && step[1].coverage == 1);
+    memset(good, 0, sizeof good);
+    assert_int_equal(kh_ladder_steps(step, u, good, 40, DELTA, NULL), 0);
+    assert_int_equal(step[3].rows, 0); /* no number of rows makes up for a half that is wrong */
+}
+
+/* What rows show that the classifier was chosen on is no promise; fresh rows make one again. */
+static void rows_that_were_chosen_on_promise_nothing(void **state) {
+    (void)state;
+    enum { ROWS = 60 };
+    double p[ROWS][2];
+    int label[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        p[i][0] = 0.99 - i * 0.001;
+        p[i][1] = 1 - p[i][0];
+        label[i] = 0;
+    }
+    kh_answers a = { &p[0][0], label, ROWS, 2 };
+    kh_decision_opts o = kh_decision_defaults();
+    kh_decisions d;
+    assert_int_equal(kh_decisions_fit(&d, &a, NULL, &o, NULL), 0);
+    assert_false(d.selector.estimate);
+    kh_decisions_free(&d);
+    assert_int_equal(kh_decisions_fit(&d, &a, NULL, &o, NULL), 0);
+    kh_decisions_chosen_on(&d);
+    assert_true(d.selector.estimate && d.selector.n_accepted > 0);
+    assert_int_equal(kh_decisions_select(&d, &a, NULL), 0);
+    assert_false(d.selector.estimate);
+    double u[39];
+    for (int i = 0; i < 39; i++)
+        u[i] = (i * 7) % 39;
+    assert_int_equal(kh_decisions_outside(&d, u, 39, NULL), 0);
+    assert_true(d.ood == 37); /* the 38th smallest: 40 * 0.95 */
+    kh_decisions_free(&d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(promises_hold_for_known_risks),
         cmocka_unit_test(promises_hold_for_cross_fitted_rows),
         cmocka_unit_test(few_rows_give_an_estimate),
+        cmocka_unit_test(a_risk_that_answers_half_is_preferred),
+        cmocka_unit_test(one_early_error_is_forgiven),
+        cmocka_unit_test(remedies_are_counted),
+        cmocka_unit_test(rows_that_were_chosen_on_promise_nothing),
     };
     return cmocka_run_group_tests_name("judge_ladder", tests, NULL, NULL);
 }

@@ -43,13 +43,17 @@ static double score_of(kh_score s, const double *p, int n_label, double outside)
     return s > KH_SCORE_ENTROPY ? outside : kh_uncertainty(s, p, n_label);
 }
 
+int kh_decisions_outside(kh_decisions *d, const double *u, int n, kh_err *err) {
+    return kh_ood_threshold(&d->ood, u, n, d->opts.keep, err);
+}
+
 /* The threshold of what is foreign, by opts.foreign. u [n] is scratch. */
 static int fit_foreign(
     kh_decisions *out, const kh_answers *dev, const double *outside, double *u, kh_err *err) {
     for (int i = 0; i < dev->n; i++)
         u[i] = score_of(out->opts.foreign, dev->p + (size_t)i * (size_t)dev->n_label, dev->n_label,
             outside ? outside[i] : NAN);
-    return kh_ood_threshold(&out->ood, u, dev->n, out->opts.keep, err);
+    return kh_decisions_outside(out, u, dev->n, err);
 }
 
 /* By the risk that was asked for, or by the ladder. */
@@ -112,6 +116,20 @@ int kh_decisions_select(kh_decisions *d, const kh_answers *rows, kh_err *err) {
     rc = scores_and_rights(rows, d->opts.score, &u, &good, err);
     if (rc == 0)
         rc = fit_selector(d, u, good, rows->n, asked, err);
+    kh_free(u);
+    kh_free(good);
+    return rc;
+}
+
+void kh_decisions_chosen_on(kh_decisions *d) { d->selector.estimate |= d->selector.n_accepted > 0; }
+
+int kh_decisions_steps(const kh_decisions *d, const kh_answers *rows,
+    kh_ladder_step out[KH_LADDER_STEPS], kh_err *err) {
+    double *u;
+    bool *good;
+    int rc = scores_and_rights(rows, d->opts.score, &u, &good, err);
+    if (rc == 0)
+        rc = kh_ladder_steps(out, u, good, rows->n, d->opts.delta, err);
     kh_free(u);
     kh_free(good);
     return rc;

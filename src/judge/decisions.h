@@ -3,6 +3,7 @@
 #define KH_JUDGE_DECISIONS_H
 
 #include "base/json_out.h"
+#include "judge/metrics.h"
 #include "keyhole.h"
 
 #define KH_DECISIONS_NAME "decisions.json"
@@ -14,6 +15,14 @@ const char *kh_score_title(kh_score); /* "1 - max p", ...: for people */
 /* Refuses decisions of `run` that go by energies or distances, for a classifier that does not know
  * them. */
 int kh_decisions_check(const kh_decisions *, kh_predictor *, const char *run, kh_err *err);
+
+/* The threshold of what is out-of-distribution again, on the scores u [n] of these rows. */
+int kh_decisions_outside(kh_decisions *, const double *u, int n, kh_err *err);
+/* The classifier was chosen on the rows of the selector: what they show is an estimate. */
+void kh_decisions_chosen_on(kh_decisions *);
+/* What each risk of the ladder would take on these rows. */
+int kh_decisions_steps(
+    const kh_decisions *, const kh_answers *, kh_ladder_step out[KH_LADDER_STEPS], kh_err *err);
 
 /* Appends them as the members of a JSON object, without its braces. */
 void kh_decisions_json(const kh_decisions *, kh_json_out *);

@@ -37,4 +37,15 @@ typedef struct kh_ranked {
 /* curves.c: *out [n], ascending in u; kh_free it, also after failure. */
 int kh_rank_rows(kh_ranked **out, const double *u, const bool *good, int n, kh_err *err);
 
+/* selective.c: what each risk of the ladder would take, for sentences that name a remedy. */
+enum { KH_LADDER_STEPS = 4 };
+typedef struct kh_ladder_step {
+    double risk;
+    double coverage; /* answered, if this risk is asked for; 0: it cannot be promised */
+    int rows;        /* that could promise it for half of the rows, if errors stay in proportion;
+                        0: no number of rows would */
+} kh_ladder_step;
+int kh_ladder_steps(kh_ladder_step out[KH_LADDER_STEPS], const double *u, const bool *good, int n,
+    double delta, kh_err *err);
+
 #endif

@@ -26,9 +26,9 @@
 #include <string.h>
 
 enum { N_STEP = 20 };
-/* Four risks are tried on the same rows, so each is tried at a part of delta: doc/judging.md,
- * [20a]. */
-static const double LADDER_SHARE = 0.75;
+/* Four risks are tried on the same rows, each from two starts, so each start has a part of delta:
+ * doc/judging.md, [20a]. */
+static const double SHARE_HALF = 0.5, SHARE_FEW = 0.25;
 
 /* ------------------------------------------------------------------------------------ binomial */
 
@@ -118,12 +118,13 @@ static kh_selector accept_first(const kh_selector *s, const kh_ranked *row, int 
     return t;
 }
 
-/* [19]: the last threshold before the first that fails. */
-static void search(kh_selector *s, const kh_ranked *row) {
+/* [19]: the last threshold before the first that fails, from rank `start`, but not below n_needed,
+ * to rank `stop`. */
+static void search(kh_selector *s, const kh_ranked *row, int start, int stop) {
     kh_selector best = *s;
-    int start = s->n_needed > (s->n + 9) / 10 ? s->n_needed : (s->n + 9) / 10;
-    for (int step = 0, last = 0; step <= N_STEP && start <= s->n; step++) {
-        int rank = start + (int)((long long)step * (s->n - start) / N_STEP);
+    start = s->n_needed > start ? s->n_needed : start;
+    for (int step = 0, last = 0; step <= N_STEP && start <= stop; step++) {
+        int rank = start + (int)((long long)step * (stop - start) / N_STEP);
         if (rank <= last) /* part of the ties accepted before */
             continue;
         kh_selector t = accept_first(s, row, rank);
@@ -163,7 +164,7 @@ int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, 
     if (rc != 0)
         return rc;
     out->n_needed = rows_needed(max_risk, delta);
-    search(out, row);
+    search(out, row, (n + 9) / 10, n);
     kh_free(row);
     describe(out);
     return 0;
@@ -171,8 +172,59 @@ int kh_selector_fit(kh_selector *out, const double *u, const bool *good, int n, 
 
 /* -------------------------------------------------------------------------------------- ladder */
 
-static const double LADDER[] = { 0.05, 0.1, 0.2, 0.3 };
-enum { N_LADDER = sizeof LADDER / sizeof *LADDER };
+enum { N_LADDER = KH_LADDER_STEPS };
+static const double LADDER[N_LADDER] = { 0.05, 0.1, 0.2, 0.3 };
+
+static int half_of(int n) { return (n + 1) / 2; }
+
+/* The share of delta for the start at half of the rows: all of it, where the other start has too
+ * few rows to pass anything. That depends on n alone, never on answers. */
+static double half_share(double max_risk, double delta, int n) {
+    bool few = rows_needed(max_risk, SHARE_FEW * delta) < half_of(n);
+    return few ? SHARE_HALF : SHARE_HALF + SHARE_FEW;
+}
+
+/* The first rank of the start at half: no less than forgives one error, where there are so many
+ * rows, so that a single early one does not end the search. */
+static int first_of_half(double max_risk, double level, int n) {
+    int m = half_of(n);
+    while (m <= n && kh_binomial_cdf(1, m, max_risk) > level)
+        m++;
+    return m <= n ? m : half_of(n);
+}
+
+/* One risk, from half of the rows upwards; if not even half can be answered, from few upwards to
+ * half. */
+static kh_selector try_risk(const kh_ranked *row, int n, double max_risk, double delta) {
+    const double share[] = { half_share(max_risk, delta, n), SHARE_FEW };
+    const int start[] = { first_of_half(max_risk, share[0] * delta, n), (n + 9) / 10 };
+    const int stop[] = { n, half_of(n) - 1 };
+    kh_selector s = { 0 };
+    for (int i = 0; i < 2 && s.n_accepted == 0; i++) {
+        s = (kh_selector){ .max_risk = max_risk,
+            .delta = share[i] * delta,
+            .threshold = -INFINITY,
+            .n = n,
+            .risk = NAN,
+            .risk_bound = NAN,
+            .n_needed = rows_needed(max_risk, share[i] * delta) };
+        search(&s, row, start[i], stop[i]);
+        describe(&s);
+    }
+    s.delta = delta;
+    return s;
+}
+
+/* The tightest risk that answers half of the rows, or else the one that answers most. */
+static void climb(kh_selector *out, const kh_ranked *row, int n, double delta) {
+    for (int k = 0; k < N_LADDER; k++) {
+        kh_selector s = try_risk(row, n, LADDER[k], delta);
+        if (k == 0 || s.n_accepted > out->n_accepted)
+            *out = s;
+        if (out->n_accepted >= half_of(n))
+            return;
+    }
+}
 
 /* [20b]: the widest threshold whose share of wrong answers, counted as (wrong + 1/2) / (m + 1), is
  * at most a step of the ladder, the tightest step that has one; at least a quarter of the rows. If
@@ -195,21 +247,51 @@ static void estimate(kh_selector *s, const kh_ranked *row) {
 
 int kh_selector_ladder(
     kh_selector *out, const double *u, const bool *good, int n, double delta, kh_err *err) {
-    for (int k = 0; k < N_LADDER; k++) {
-        int rc = kh_selector_fit(out, u, good, n, LADDER[k], delta * LADDER_SHARE, err);
-        out->delta = delta;
-        if (rc != 0 || out->n_accepted > 0)
-            return rc;
-    }
-    kh_ranked *row;
-    int rc = kh_rank_rows(&row, u, good, n, err);
+    kh_ranked *row = NULL;
+    *out = (kh_selector){ .n = n };
+    int rc = check_selector(u, n, LADDER[0], delta, err);
+    if (rc == 0)
+        rc = kh_rank_rows(&row, u, good, n, err);
     if (rc != 0)
         return rc;
-    out->estimate = true;
-    estimate(out, row);
+    climb(out, row, n, delta);
+    if (out->n_accepted == 0) {
+        out->estimate = true;
+        estimate(out, row);
+        describe(out);
+    }
     kh_free(row);
-    describe(out);
     return 0;
+}
+
+/* The fewest rows of which the surer half would pass, with the share of errors that it has now. */
+static int rows_for_half(const kh_ranked *row, int n, double max_risk, double delta) {
+    enum { TIMES = 20 };
+    int wrong = 0, half = half_of(n);
+    for (int i = 0; i < half; i++)
+        wrong += !row[i].good;
+    for (int more = n; more <= TIMES * n; more++) {
+        int m = half_of(more), e = (int)ceil((double)wrong * m / half - 1e-9);
+        if (kh_binomial_cdf(e, m, max_risk) <= half_share(max_risk, delta, more) * delta)
+            return more;
+    }
+    return 0;
+}
+
+int kh_ladder_steps(kh_ladder_step out[KH_LADDER_STEPS], const double *u, const bool *good, int n,
+    double delta, kh_err *err) {
+    kh_ranked *row = NULL;
+    int rc = check_selector(u, n, LADDER[0], delta, err);
+    if (rc == 0)
+        rc = kh_rank_rows(&row, u, good, n, err);
+    for (int k = 0; k < N_LADDER && rc == 0; k++) {
+        kh_selector s;
+        rc = kh_selector_fit(&s, u, good, n, LADDER[k], delta, err);
+        out[k] = (kh_ladder_step){ LADDER[k], rc == 0 ? s.coverage : 0,
+            rows_for_half(row, n, LADDER[k], delta) };
+    }
+    kh_free(row);
+    return rc;
 }
 
 /* ------------------------------------------------------------------------------- OOD threshold */

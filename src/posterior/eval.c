@@ -11,8 +11,10 @@
 #include "base/json.h"
 #include "base/json_out.h"
 #include "base/rng.h"
+#include "posterior/distance.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
+#include "judge/decisions.h"
 #include "judge/pca.h"
 #include "judge/predictions.h"
 #include "judge/verdict.h"
@@ -633,9 +635,11 @@ static int select_by_crossfit(kh_eval *e, kh_err *err) {
         rc = kh_fail(err, KH_EMISMATCH,
             "%s: %d classes and %d of %d rows with a label; tune again to write it anew", path,
             rows.n_label, rows.n_known, rows.n);
+    kh_answers a = { rows.x, rows.label, rows.n, rows.n_label };
     if (rc == 0)
-        rc = kh_decisions_select(
-            &e->decisions, &(kh_answers){ rows.x, rows.label, rows.n, rows.n_label }, err);
+        rc = kh_decisions_select(&e->decisions, &a, err);
+    if (rc == 0)
+        rc = kh_decisions_steps(&e->decisions, &a, e->step, err);
     e->n_cross = rc == 0 ? rows.n : 0;
 done:
     kh_predictions_free(&rows);
@@ -644,20 +648,60 @@ done:
     return rc;
 }
 
+/* Whether the dev rows had a part in what the classifier is: they chose among candidates or
+ * methods, or ended the training. Calibration is no such part, as each row is calibrated by the
+ * others. */
+static bool chosen_on_dev(const kh_posterior *p) {
+    return p->tried || (strcmp(p->method, "manual") != 0 && strcmp(p->method, "icl") != 0);
+}
+
+/* What is far: decided by the distances of the dev rows and of the train rows, each of the latter
+ * from the others. A dozen dev rows alone could not say (doc/judging.md, [21]). */
+static int fit_distance(kh_eval *e, kh_err *err) {
+    const kh_posterior *p = e->post;
+    int n = e->dev.n + p->n_features;
+    if (e->decisions.opts.foreign != KH_SCORE_DISTANCE || p->n_features <= KH_NEIGHBOURS)
+        return 0;
+    double *u = kh_malloc((size_t)n * sizeof *u);
+    if (!u)
+        return kh_fail_memory(err);
+    memcpy(u, e->dev.distance, (size_t)e->dev.n * sizeof *u);
+    for (int i = 0; i < p->n_features; i++)
+        u[e->dev.n + i] = kh_nearest_distance(p->features, p->n_features,
+            p->features + (size_t)i * (size_t)p->features_size, p->features_size, KH_NEIGHBOURS, i);
+    int rc = kh_decisions_outside(&e->decisions, u, n, err);
+    e->n_ood = n;
+    kh_free(u);
+    return rc;
+}
+
+static int fit_decisions(kh_eval *e, kh_err *err) {
+    kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label };
+    kh_decision_opts how = e->o->decide;
+    how.foreign = kh_eval_foreign(e);
+    int rc = kh_decisions_fit(&e->decisions, &dev, outside_of(e, &e->dev), &how, err);
+    if (rc == 0)
+        rc = kh_decisions_steps(&e->decisions, &dev, e->step, err);
+    e->n_ood = dev.n;
+    if (rc == 0)
+        rc = select_by_crossfit(e, err);
+    e->chosen_on = e->n_cross == 0 && chosen_on_dev(e->post);
+    if (rc == 0 && e->chosen_on)
+        kh_decisions_chosen_on(&e->decisions);
+    if (rc == 0)
+        rc = fit_distance(e, err);
+    snprintf(e->decisions.warning, sizeof e->decisions.warning, "%s", e->warning);
+    return rc;
+}
+
 /* Fits on dev, tries on the rows. */
 static int compute_decisions(kh_eval *e, kh_err *err) {
     e->coverage = e->risk = e->covered = e->set_size = e->empty = e->flagged = NAN;
     if (!e->decided)
         return 0;
-    kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label }, a = kh_eval_answers(e);
+    kh_answers a = kh_eval_answers(e);
     bool *in = kh_calloc((size_t)e->n_label, sizeof *in);
-    kh_decision_opts how = e->o->decide;
-    how.foreign = kh_eval_foreign(e);
-    int rc = in ? kh_decisions_fit(&e->decisions, &dev, outside_of(e, &e->dev), &how, err)
-                : kh_fail_memory(err);
-    if (rc == 0)
-        rc = select_by_crossfit(e, err);
-    snprintf(e->decisions.warning, sizeof e->decisions.warning, "%s", e->warning);
+    int rc = in ? fit_decisions(e, err) : kh_fail_memory(err);
     int given = 0, wrong = 0, covered = 0, empty = 0, foreign = 0;
     long long size = 0;
     for (int i = 0; i < a.n && rc == 0; i++) {
@@ -698,6 +742,11 @@ int kh_eval_run(
     if (!out->data && !o->test)
         return kh_fail(
             err, KH_EARG, "the posterior does not say what data it was tuned on; give --data");
+    if (!o->data && !o->test && !kh_file_exists(out->data) && !kh_dir_exists(out->data))
+        return kh_fail(err, KH_EMISSING,
+            "%s: there is no such file or folder: the rows of tuning are gone; --data says where "
+            "they are now",
+            out->data);
     int rc = open_all(out, err);
     if (rc == 0)
         rc = ask_all(out, plm, err);
@@ -728,6 +777,19 @@ void kh_eval_clear(kh_eval *e) {
 }
 
 /* ---------------------------------------------------------------------------------- row by row */
+
+int kh_eval_examples(const kh_eval *e, int *out, int most) {
+    int n = 0;
+    for (int k = 0; k < e->n_label && n < most; k++) {
+        int i = 0;
+        while (i < e->rows.n &&
+            kh_predicted(e->rows.p + (size_t)i * (size_t)e->n_label, e->n_label) != k)
+            i++;
+        if (i < e->rows.n)
+            out[n++] = i;
+    }
+    return n;
+}
 
 static void put_rows(const kh_eval *e, const kh_judged *j, bool labelled, bool *in, kh_buf *b) {
     kh_explained said = { j->p, j->votes, j->ambiguity, j->energy, j->distance };

@@ -11,6 +11,7 @@
 #define KH_POSTERIOR_EVAL_H
 
 #include "base/opts.h"
+#include "judge/metrics.h"
 #include "keyhole.h"
 
 enum { KH_EVAL_PLANE = 500 };
@@ -55,6 +56,9 @@ struct kh_eval {
     bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
     kh_decisions decisions;
+    bool chosen_on; /* the classifier was chosen on the rows that say when to abstain */
+    int n_ood;      /* rows that the threshold of what is out-of-distribution comes from */
+    kh_ladder_step step[KH_LADDER_STEPS]; /* what promises would take, on the rows decided on */
     int n_cross;     /* rows of cross-fitted answers that say when to abstain; 0: the dev rows do */
     double macro_f1; /* the mean over classes */
     double template_accuracy; /* of the template alone on the same rows; NaN: not asked */
@@ -86,6 +90,9 @@ double kh_judged_score(const kh_judged *, int row, kh_score, int n_label);
 kh_score kh_eval_foreign(const kh_eval *);
 /* The row's own parts of uncertainty. */
 kh_decomposition kh_judged_parts(const kh_judged *, int row, int n_label);
+
+/* Rows to show, one of each class that is said: their numbers in out [most], and how many. */
+int kh_eval_examples(const kh_eval *, int *out, int most);
 
 /* One JSON object a line for every row judged, those from elsewhere too. */
 void kh_eval_rows_json(const kh_eval *, kh_buf *out);

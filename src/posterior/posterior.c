@@ -349,6 +349,23 @@ static int open_samples(kh_posterior *p, const char *path, uint64_t hash, kh_err
     return rc;
 }
 
+/* A model that tuning has made lies in the run's own folder, wherever that is now. */
+static int find_own_model(kh_posterior *p, const char *dir, kh_err *err) {
+    static const char LAST[] = "/model";
+    size_t n = p->model ? strlen(p->model) : 0, m = sizeof LAST - 1;
+    if (n < m || strcmp(p->model + n - m, LAST) != 0)
+        return 0;
+    char *config = kh_path_join(dir, "model/config.json"), *own = kh_path_join(dir, "model");
+    int rc = config && own ? 0 : kh_fail_memory(err);
+    if (rc == 0 && kh_file_exists(config) && !kh_dir_exists(p->model)) {
+        p->model = kh_posterior_keep(p, own);
+        rc = p->model ? 0 : kh_fail_memory(err);
+    }
+    kh_free(config);
+    kh_free(own);
+    return rc;
+}
+
 int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
     *out = NULL;
     kh_posterior *p = kh_calloc(1, sizeof *p);
@@ -365,6 +382,8 @@ int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
         rc = kh_posterior_parse(p, text.data, text.len, json, &hash, err);
     if (rc == 0)
         rc = open_samples(p, samples, hash, err);
+    if (rc == 0)
+        rc = find_own_model(p, dir, err);
     kh_buf_free(&text);
     kh_free(samples);
     kh_free(json);

@@ -282,6 +282,15 @@ static int ask_prompts(
     return rc;
 }
 
+int kh_predictor_cuts(kh_predictor *p, const kh_row *row, bool *cut, kh_err *err) {
+    kh_batch *batch = NULL;
+    int rc = kh_batch_encode(
+        &batch, kh_plm_tokenizer(p->plm), p->task, p->words, row, 1, &p->batch, err);
+    *cut = rc == 0 && batch->n_truncated + batch->n_dropped > 0;
+    kh_batch_free(batch);
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------------ adapters */
 
 /* The same states as in tuning (posterior/features.c), so that a head answers about a row of tuning

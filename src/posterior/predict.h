@@ -26,6 +26,9 @@ void kh_calibration_input(bool votes, int samples, double *p, size_t n);
 /* What each sample answers by itself, as it was given: logprob [samples, n, n_label]. */
 int kh_predictor_each(kh_predictor *, const kh_row *rows, int n, float *logprob, kh_err *err);
 
+/* Whether the row is longer than the model reads, so that its end is left out. */
+int kh_predictor_cuts(kh_predictor *, const kh_row *, bool *cut, kh_err *err);
+
 /* The soft prompts of the samples [n, slots, hidden], or NULL without; they live as long as the
  * predictor. */
 const float *kh_predictor_prompts(const kh_predictor *);

@@ -188,7 +188,7 @@ static const struct series {
     const char *title, *axis, *caption;
 } SERIES[] = {
     { { "loss", "best" }, { "of the generation", "best so far" }, "Loss", "loss on train",
-        "The loss on the train rows, generation by generation." },
+        "The loss on the train rows, by generations or epochs." },
     { { "dev", NULL }, { "dev", NULL }, "Choice on dev", "metric on dev",
         "What the dev rows say of the candidates, by which the result was chosen." },
     { { "eps", NULL }, { "tolerance", NULL }, "Tolerance", "tolerance",
@@ -206,16 +206,18 @@ static const struct series {
 /* The lines that have the number, members apart, thinned. */
 static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int x, double unit) {
     int member = kh_runlog_find(l, "member"), step = l->n > LOG_POINTS ? l->n / LOG_POINTS + 1 : 1;
-    double last = NAN;
+    double last = NAN, before = -INFINITY;
     kh_buf_printf(s, "$s%d << EOD\n", name);
     for (int i = 0; i < l->n; i++) {
         double y = kh_runlog_at(l, i, column), at = x < 0 ? i + 1 : kh_runlog_at(l, i, x),
                m = kh_runlog_at(l, i, member);
         if (isnan(y) || isnan(at) || (i % step && i + 1 < l->n))
             continue;
-        if (!isnan(last) && m != last)
+        bool back = at < before; /* auto: the next method's epochs */
+        if ((!isnan(last) && m != last) || back)
             kh_buf_text(s, "\n");
         last = m;
+        before = at;
         kh_buf_printf(s, "%.9g %.9g\n", at / unit, y);
     }
     kh_buf_text(s, "EOD\n");
@@ -228,10 +230,27 @@ static double largest(const kh_runlog *l, int column) {
     return max;
 }
 
+/* Methods that descend ask nothing between their looks at dev, or nothing at all: their lines would
+ * stand above each other, and epochs tell them apart. */
+static bool asks_while_learning(const kh_runlog *l, int queries) {
+    int moved = 0;
+    for (int i = 1; i < l->n; i++)
+        moved += kh_runlog_at(l, i, queries) > kh_runlog_at(l, i - 1, queries);
+    return l->n < 2 || 2 * moved >= l->n - 1;
+}
+
+static const char *axis_of(bool asks, bool thousands) {
+    if (!asks)
+        return "epochs";
+    return thousands ? "queries, in thousands" : "queries";
+}
+
 static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *err) {
     const kh_runlog *l = g->log;
     int x = kh_runlog_find(l, "queries"), column[2], n = 0;
-    bool thousands = x >= 0 && largest(l, x) >= 10000;
+    bool asks = x >= 0 && asks_while_learning(l, x);
+    x = asks ? x : kh_runlog_find(l, "gen");
+    bool thousands = asks && largest(l, x) >= 10000;
     kh_buf s = kh_buf_init(1 << 24), caption = kh_buf_init(1 << 16), plot = kh_buf_init(1 << 12);
     static const char *const COLOUR[] = { KH_PLOT_FIRST, KH_PLOT_SECOND };
     for (int i = 0; i < 2 && what->key[i]; i++)
@@ -246,10 +265,7 @@ static int put_log(kh_page *g, const struct series *what, kh_buf *out, kh_err *e
         }
     kh_buf_printf(&s,
         "set xlabel '%s'\nset ylabel '%s'\nset key %s\nset offsets 0, 0, graph 0.08, graph 0.05\n",
-        x < 0           ? "generations"
-            : thousands ? "queries, in thousands"
-                        : "queries",
-        what->axis, what->key[1] ? "on" : "off");
+        axis_of(asks, thousands), what->axis, what->key[1] ? "on" : "off");
     kh_buf_bytes(&s, plot.data, plot.len);
     kh_buf_char(&s, '\n');
     kh_buf_text(&caption, what->caption);

@@ -26,6 +26,9 @@ enum {
     NAME_CHARACTERS = 80
 };
 
+/* The part of a bar that has room for the name of its class. */
+static const double LABELLED_SHARE = 0.2;
+
 static void put_foreign(kh_buf *b, const char *s) {
     kh_html_foreign(b, s ? s : "", s ? strlen(s) : 0, 0);
 }
@@ -96,6 +99,25 @@ static int last_score(const kh_eval *e) {
 
 static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy", "distance" };
 
+/* What is caught where the threshold stands is what a reader gets; how well a threshold could tell
+ * the two apart comes second. */
+static void put_outside_tile(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
+    int s = last_score(e);
+    bool caught = e->decided && isfinite(e->decisions.ood);
+    kh_buf_text(b, "<div><dt>");
+    put_name(b, o->rows.name);
+    if (caught)
+        kh_buf_printf(b,
+            " called out-of-distribution</dt><dd>%.1f&nbsp;%%<small>of its own texts "
+            "%.1f&nbsp;%%; AUROC by %s %.3f</small>",
+            100 * o->flagged, 100 * e->flagged, SCORE[s], o->value[s].auroc);
+    else
+        kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
+    if (!caught && has_intervals(e))
+        kh_buf_printf(b, "<small>%.3f to %.3f</small>", o->low[s].auroc, o->high[s].auroc);
+    kh_buf_text(b, "</dd></div>\n");
+}
+
 static void put_tiles(kh_buf *b, const kh_eval *e) {
     bool i = has_intervals(e), f1 = e->post->task->metric == KH_METRIC_F1;
     kh_buf_text(b, "<dl class=\"tiles\">\n");
@@ -106,16 +128,8 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "negative log-likelihood", e->m.nll, e->low.nll, e->high.nll, i, false);
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error,
         e->high.auroc_error, i, false);
-    for (int k = 0; k < e->n_outside && k < 2; k++) {
-        const kh_ood_rows *o = &e->outside[k];
-        int s = last_score(e);
-        kh_buf_text(b, "<div><dt>");
-        put_name(b, o->rows.name);
-        kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
-        if (i)
-            kh_buf_printf(b, "<small>%.3f to %.3f</small>", o->low[s].auroc, o->high[s].auroc);
-        kh_buf_text(b, "</dd></div>\n");
-    }
+    for (int k = 0; k < e->n_outside && k < 2; k++)
+        put_outside_tile(b, e, &e->outside[k]);
     kh_buf_text(b, "</dl>\n");
 }
 
@@ -239,10 +253,10 @@ static void put_selector(kh_buf *b, const kh_eval *e) {
     const char *rows = e->n_cross > 0 ? "cross-fitted" : "dev";
     if (s->estimate)
         kh_buf_printf(b,
-            "<h3>Abstaining</h3>\n<p>Nothing can be promised by %d %s rows. <strong>Estimate, not "
-            "a "
-            "promise</strong>: about %.0f&nbsp;%% of the answers wrong. ",
-            s->n, rows, 100 * s->max_risk);
+            "<h3>Abstaining</h3>\n<p>%s %d %s rows. <strong>Estimate, not a promise</strong>: "
+            "about %.0f&nbsp;%% of the answers wrong. ",
+            e->chosen_on ? "The method has chosen on the" : "Nothing can be promised by", s->n,
+            rows, 100 * s->max_risk);
     else
         kh_buf_printf(b,
             "<h3>Abstaining</h3>\n<p>%s: of the answers given, at most %g&nbsp;%% wrong, with "
@@ -302,11 +316,10 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
         put_selector(b, e);
     if (e->decided && e->decisions.opts.alpha > 0)
         put_conformal(b, e);
-    if (e->decided)
+    if (e->decided && e->decisions.opts.alpha > 0)
         kh_buf_text(b,
-            "<p class=\"dim\">The dev rows also chose among candidates when tuning, so promises "
-            "made on them are a little "
-            "optimistic.</p>\n");
+            "<p class=\"dim\">Where the dev rows also chose among candidates when tuning, sets "
+            "fitted on them are a little optimistic.</p>\n");
     kh_buf_text(b, "</div>\n</div>\n");
     end_section(b);
     return rc;
@@ -350,12 +363,11 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
         kh_buf_printf(b, "<p class=\"dim\">The interval is that of %s.</p>\n", SCORE[last]);
     if (e->decided && isfinite(e->decisions.ood))
         kh_buf_printf(b,
-            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on dev, "
-            "calls "
-            "<strong>%.1f&nbsp;%%</strong> of these out-of-distribution, and %.1f&nbsp;%% of its "
-            "own.</p>\n",
-            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, 100 * o->flagged,
-            100 * e->flagged);
+            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on %d "
+            "rows, calls <strong>%.1f&nbsp;%%</strong> of these out-of-distribution, and "
+            "%.1f&nbsp;%% of its own.</p>\n",
+            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, e->n_ood,
+            100 * o->flagged, 100 * e->flagged);
 }
 
 static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
@@ -460,7 +472,7 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
     const kh_label *label = e->post->task->label;
     const double *p = e->rows.p + (size_t)i * (size_t)e->n_label,
                  *votes = e->rows.votes + (size_t)i * (size_t)e->n_label;
-    int order[SHOWN_CLASSES], n = top_classes(votes, p, e->n_label, order),
+    int order[SHOWN_CLASSES], n = top_classes(e->post->n > 1 ? votes : p, p, e->n_label, order),
                               said = kh_predicted(p, e->n_label);
     kh_decomposition parts = kh_judged_parts(&e->rows, i, e->n_label);
     kh_buf_text(b, "<p class=\"said\">says <b>");
@@ -480,15 +492,19 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
     if (e->decided) {
         kh_decision d = kh_decide(&e->decisions, &e->rows.row[i], p,
             kh_judged_score(&e->rows, i, kh_eval_foreign(e), e->n_label), NULL);
-        kh_buf_text(b, d.foreign ? "; called foreign" : "");
+        kh_buf_text(b, d.foreign ? "; called out-of-distribution" : "");
         kh_buf_text(
             b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
     }
     kh_buf_printf(b, ". <span class=\"mono\">line %ld</span></p>\n", e->rows.row[i].line);
     kh_buf_text(b, "<div class=\"votes\" aria-hidden=\"true\">");
-    for (int k = 0; k < n; k++)
-        kh_buf_printf(b, "<span style=\"width:%.1f%%\"></span>",
-            100 * (e->post->n > 1 ? votes[order[k]] : p[order[k]]));
+    for (int k = 0; k < n; k++) {
+        double share = e->post->n > 1 ? votes[order[k]] : p[order[k]];
+        kh_buf_printf(b, "<span style=\"width:%.1f%%\">", 100 * share);
+        if (share >= LABELLED_SHARE)
+            put_name(b, label[order[k]].name);
+        kh_buf_text(b, "</span>");
+    }
     kh_buf_text(b, "</div>\n");
 }
 

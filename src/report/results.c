@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURVE_POINTS = 200 };
+enum { CURVE_POINTS = 200, EXAMPLES = 4, EXAMPLE_BYTES = 300 };
 static const size_t JSON_MAX = (size_t)256 << 20;
 
 /* ------------------------------------------------------------------------------------- writing */
@@ -94,6 +94,27 @@ static void put_eval(kh_json_out *j, const kh_eval *e, const char *options) {
     kh_json_put_string(j, "kernels", e->box.kernels);
     kh_json_gap(j, "\n    ");
     kh_json_put_json(j, "options", options, strlen(options));
+    kh_json_close(j);
+}
+
+/* Texts to try the classifier with, if they are short enough to be shown whole: a page that serves
+ * it has no others. */
+static void put_examples(kh_json_out *j, const kh_eval *e) {
+    int shown[EXAMPLES], n = kh_eval_examples(e, shown, EXAMPLES);
+    kh_json_gap(j, "\n  ");
+    kh_json_open_array(j, "examples");
+    for (int i = 0; i < n; i++) {
+        const kh_row *row = &e->rows.row[shown[i]];
+        if (row->n_a + row->n_b > EXAMPLE_BYTES)
+            continue;
+        if (row->b)
+            kh_json_open_array(j, NULL);
+        kh_json_put_text(j, NULL, row->a, row->n_a);
+        if (row->b) {
+            kh_json_put_text(j, NULL, row->b, row->n_b);
+            kh_json_close(j);
+        }
+    }
     kh_json_close(j);
 }
 
@@ -213,6 +234,7 @@ void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_
     put_run(&j, e, run);
     put_model_and_task(&j, e);
     put_eval(&j, e, options);
+    put_examples(&j, e);
     put_metrics(&j, e);
     put_arrays(&j, e);
     kh_json_gap(&j, "\n  ");

@@ -79,8 +79,9 @@ struct kh_run {
     kh_map index; /* key -> entry */
     kh_arena keys;
     int n_part; /* entries that are parts */
-    int unused; /* answers of this epoch that have not been asked for again */
-    bool replaying;
+    int unused; /* answers of this epoch that have not been asked for again, */
+    int left;   /* and of all epochs */
+    bool replaying, finish;
     double spent, rate;
     bool careful; /* commits wait for the disk */
 
@@ -168,8 +169,7 @@ static int check_folder(const kh_run *r, kh_err *err) {
     else
         rc = kh_fail(err, KH_EARG,
             "%s: holds an unfinished run of %s (%lld queries so far); --resume goes on with it, "
-            "--force starts "
-            "again",
+            "--finish makes a classifier of what is there, --force starts again",
             r->dir, i.method, i.queries);
     kh_run_info_free(&i);
     return rc;
@@ -268,8 +268,10 @@ static entry *find_entry(const kh_run *r, const kh_answer_key *key) {
 }
 
 static void mark_used(kh_run *r, entry *e) {
-    if (!e->used && !e->part && e->epoch == r->epoch)
-        r->unused--;
+    if (!e->used && !e->part) {
+        r->unused -= e->epoch == r->epoch;
+        r->left--;
+    }
     e->used = true;
 }
 
@@ -356,6 +358,9 @@ const kh_answer_cache *kh_run_cache(kh_run *r) { return &r->cache; }
 bool kh_run_resumed(const kh_run *r) { return r->resumed; }
 bool kh_run_replaying(const kh_run *r) { return r->replaying; }
 bool kh_run_caught_up(const kh_run *r) { return r->unused == 0; }
+void kh_run_ask_finish(kh_run *r) { r->finish = true; }
+bool kh_run_finishes(const kh_run *r) { return r && r->finish; }
+bool kh_run_at_end(const kh_run *r) { return r->left == 0 || !r->replaying; }
 /* A state of some megabytes every ten seconds takes a thousandth of the time. */
 double kh_run_keep_seconds(const kh_run *r) {
     return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds;
@@ -365,13 +370,23 @@ double kh_run_rate(const kh_run *r) { return r->rate; }
 
 /* --------------------------------------------------------------------------------------- begin */
 
+/* What has changed since the run was last at work. */
+typedef struct changes {
+    bool budgets, finish;
+} changes;
+
+static void note_change(changes *c, const kh_run_option *o, const char *was) {
+    bool finish = strcmp(o->name, KH_RUN_FINISH) == 0;
+    c->budgets |= o->budget && !finish;
+    c->finish |= finish && (was || strcmp(o->value, "false") != 0);
+}
+
 /* An existing run must be the one that is asked for. Tells all differences at once. */
-static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budgets, kh_err *err) {
+static int compare_options(kh_run *r, const kh_run_option *o, int n, changes *c, kh_err *err) {
     sqlite3_stmt *s = NULL;
     kh_buf diff = kh_buf_init(700);
     int found = 0,
         rc = kh_journal_prepare(&r->j, &s, "SELECT value FROM options WHERE name = ?", err);
-    *budgets = false;
     for (int i = 0; i < n && rc == 0; i++) {
         rc = kh_journal_bind(&r->j, s, err, "t", o[i].name);
         if (rc == 0)
@@ -379,7 +394,7 @@ static int compare_options(kh_run *r, const kh_run_option *o, int n, bool *budge
         const char *was = rc == 1 ? (const char *)sqlite3_column_text(s, 0) : NULL;
         rc = rc > 0 ? 0 : rc;
         if (rc == 0 && (!was || strcmp(was, o[i].value) != 0)) {
-            *budgets |= o[i].budget;
+            note_change(c, &o[i], was);
             if (!o[i].budget)
                 kh_buf_printf(&diff, "%s%s was %.80s and is %.80s now", found++ ? ", " : "",
                     o[i].name, was ? was : "not there", o[i].value);
@@ -508,11 +523,12 @@ static int count_rows(kh_run *r, const char *sql, int *out, kh_err *err) {
 static int write_begin(
     kh_run *r, const kh_run_card *card, const kh_run_option *o, int n, kh_err *err) {
     int there;
-    bool budgets = false, ended = false;
+    changes c = { 0 };
+    bool ended = false;
     int rc = count_rows(r, "SELECT count(*) FROM run", &there, err);
     r->resumed = there > 0;
     if (rc == 0 && there) {
-        rc = compare_options(r, o, n, &budgets, err);
+        rc = compare_options(r, o, n, &c, err);
         if (rc == 0)
             rc = load_sessions(r, &ended, err);
         if (rc == 0)
@@ -522,11 +538,13 @@ static int write_begin(
     if (rc != 0)
         return rc;
     r->session++;
-    r->epoch += !there || budgets || ended;
-    for (int i = 0; i < r->n_entry; i++)
+    r->epoch += !there || c.budgets || c.finish || ended;
+    for (int i = 0; i < r->n_entry; i++) {
         r->unused += r->entries[i].epoch == r->epoch && !r->entries[i].part;
+        r->left += !r->entries[i].part;
+    }
     rc = write_options(r, o, n, err);
-    if (rc == 0 && there && budgets) /* a state may lie beyond a smaller budget */
+    if (rc == 0 && there && c.budgets) /* a state may lie beyond a smaller budget */
         rc = kh_journal_exec(&r->j, "DELETE FROM kept", err);
     if (rc == 0)
         rc = start_session(r, err);

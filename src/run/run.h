@@ -14,7 +14,8 @@
  * Epochs: whenever a budget changes, or a run that had ended is taken up again, a new epoch begins.
  * Within one, the way is the same from the start, so a question that is not in the journal while
  * answers of this epoch are left unused means that the program now computes something else; that is
- * refused. */
+ * refused. A run that is ended early (KH_RUN_FINISH) is such a change of budget, too; but its kept
+ * states stay, as none lies beyond what was reached. */
 #ifndef KH_RUN_RUN_H
 #define KH_RUN_RUN_H
 
@@ -26,6 +27,10 @@ typedef struct kh_run_card {
     const char *method, *task, *model, *data, *access, *metric;
     uint64_t seed;
 } kh_run_card;
+
+/* The name of the option that ends a run where its answers end; journals without it mean "false".
+ */
+#define KH_RUN_FINISH "--finish"
 
 /* What decides the result. One that is not a budget must be the same when the run is resumed. */
 typedef struct kh_run_option {
@@ -55,6 +60,11 @@ bool kh_run_replaying(const kh_run *);
 /* All that was answered in this epoch has been used: the method is where the run was, and a state
  * kept now is one to go on from. */
 bool kh_run_caught_up(const kh_run *);
+/* Asks for the run to end where its answers end (KH_RUN_FINISH); before kh_run_begin. */
+void kh_run_ask_finish(kh_run *);
+bool kh_run_finishes(const kh_run *);
+/* Nothing of what earlier processes were answered, in any epoch, is left to use. */
+bool kh_run_at_end(const kh_run *);
 double kh_run_keep_seconds(const kh_run *);
 double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
 /* Queries a second, from what the journal holds of earlier processes; 0: nothing yet. */

@@ -164,6 +164,7 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */
     add(t, "--class-prior", o->class_prior ? o->class_prior : "none", true);
+    add(t, KH_RUN_FINISH, kh_run_finishes(o->run) ? "true" : "false", true);
     add(t, "--calibrate", kh_tuning_calibrates(u) ? "auto" : "none", true); /* likewise */
     add(t, "--fallback", kh_tuning_guards(u) ? "template" : "none", true);
     add(t, "--features-model", o->features_model ? o->features_model : "none", true);

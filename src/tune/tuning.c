@@ -76,6 +76,8 @@ bool kh_tuning_may(kh_tuning *t, long long queries, bool have) {
     if (o->max_queries > 0 && kh_tuning_queries(t) + queries + t->reserve > o->max_queries)
         kh_tuning_stop(
             t, "the next generation would exceed the budget of %lld queries", o->max_queries);
+    else if (have && kh_run_finishes(o->run) && kh_run_at_end(o->run))
+        kh_tuning_stop(t, "finished early, as asked, with what had been answered");
     else if (have && o->max_seconds > 0 && !(o->run && kh_run_replaying(o->run)))
         look_at_clock(t, queries);
     return !t->stopped[0];
