@@ -569,7 +569,8 @@ static void the_journal_answers_in_sql(void **state) {
             "SELECT count(*) FROM run WHERE method = 'bbt' AND state = 'finished' AND seed = '13'"),
         1);
     assert_int_equal(ask_journal("SELECT count(*) FROM options WHERE budget"),
-        9); /* budgets, --label-prior, --class-prior, --calibrate, --fallback, --features-model */
+        10); /* budgets, --finish, --label-prior, --class-prior, --calibrate, --fallback,
+                --features-model */
     assert_int_equal(ask_journal("SELECT group_concat(what) = 'started,finished' FROM events"), 1);
     kh_buf_free(&a.lines);
 }
@@ -948,7 +949,9 @@ static void a_folder_that_is_taken_is_refused(void **state) {
     a.pieces = -1;
     a.run.resume = false;
     refuse(&a, KH_EARG, "holds an unfinished run of bbt (");
-    assert_says(&a.err, "--resume goes on with it, --force starts again");
+    assert_says(&a.err,
+        "--resume goes on with it, --finish makes a classifier of what is there, --force "
+        "starts again");
     a.run.resume = true;
     go_well(&a);
     a.run.resume = false;
