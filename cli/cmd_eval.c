@@ -175,9 +175,8 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
         return;
     }
     if (e->n_cross > 0)
-        kh_buf_printf(out,
-            "\ndecisions, chosen on %d cross-fitted and %d dev rows and tried on these:\n",
-            e->n_cross, d->n);
+        kh_buf_printf(
+            out, "\ndecisions, chosen on %d cross-fitted rows and tried on these:\n", e->n_cross);
     else
         kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
     if (d->opts.max_risk > 0) {

@@ -1147,7 +1147,8 @@ typedef struct kh_decisions {
  * not known. */
 KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *outside,
     const kh_decision_opts *, kh_err *err);
-/* Fits the threshold for abstaining again, on answers to other rows that were not learned from. */
+/* Fits the threshold for abstaining and the sets again, on answers to other rows that were not
+ * learned from. */
 KH_API int kh_decisions_select(kh_decisions *, const kh_answers *, kh_err *err);
 KH_API void kh_decisions_free(kh_decisions *);
 /* run: the folder of the posterior whose answers they were fitted on. Open fails with KH_EMISSING

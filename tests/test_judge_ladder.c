@@ -250,11 +250,46 @@ static void rows_that_were_chosen_on_promise_nothing(void **state) {
     assert_true(d.selector.estimate && d.selector.n_accepted > 0);
     assert_int_equal(kh_decisions_select(&d, &a, NULL), 0);
     assert_false(d.selector.estimate);
+    assert_int_equal(d.conformal.start[2], ROWS);
     double u[39];
     for (int i = 0; i < 39; i++)
         u[i] = (i * 7) % 39;
     assert_int_equal(kh_decisions_outside(&d, u, 39, NULL), 0);
     assert_true(d.ood == 37); /* the 38th smallest: 40 * 0.95 */
+    kh_decisions_free(&d);
+}
+
+/* A classifier that has learned from its dev rows is too sure of them, and sets by them are too
+ * small; those of cross-fitted rows are what a fit on these rows gives, and no memory is lost. */
+static void sets_follow_the_rows_that_were_not_learned_from(void **state) {
+    (void)state;
+    enum { ROWS = 50 };
+    double sure[ROWS][2], fresh[ROWS][2];
+    int label[ROWS] = { 0 };
+    for (int i = 0; i < ROWS; i++) {
+        sure[i][0] = 0.999 - i * 1e-5;
+        fresh[i][0] = 0.95 - i * 0.01;
+        sure[i][1] = 1 - sure[i][0];
+        fresh[i][1] = 1 - fresh[i][0];
+    }
+    kh_answers learned = { &sure[0][0], label, ROWS, 2 }, held = { &fresh[0][0], label, ROWS, 2 };
+    kh_decision_opts o = kh_decision_defaults();
+    kh_decisions d;
+    bool in[2];
+    kh_row row = { .a = "a", .n_a = 1 };
+    const double p[2] = { 0.9, 0.1 };
+    assert_int_equal(kh_decisions_fit(&d, &learned, NULL, &o, NULL), 0);
+    assert_int_equal(kh_decide(&d, &row, p, NAN, in).set_size, 0);
+    assert_int_equal(kh_decisions_select(&d, &held, NULL), 0);
+    assert_int_equal(kh_decide(&d, &row, p, NAN, in).set_size, 1);
+    assert_true(in[0]);
+    assert_int_equal(d.conformal.start[2], ROWS);
+    assert_true(fabs(d.conformal.score[0] - 0.05) < 1e-12);
+    kh_decisions_free(&d);
+    o.max_risk = 0; /* sets alone */
+    assert_int_equal(kh_decisions_fit(&d, &learned, NULL, &o, NULL), 0);
+    assert_int_equal(kh_decisions_select(&d, &held, NULL), 0);
+    assert_int_equal(kh_decide(&d, &row, p, NAN, in).set_size, 1);
     kh_decisions_free(&d);
 }
 
@@ -267,6 +302,7 @@ int main(void) {
         cmocka_unit_test(one_early_error_is_forgiven),
         cmocka_unit_test(remedies_are_counted),
         cmocka_unit_test(rows_that_were_chosen_on_promise_nothing),
+        cmocka_unit_test(sets_follow_the_rows_that_were_not_learned_from),
     };
     return cmocka_run_group_tests_name("judge_ladder", tests, NULL, NULL);
 }

@@ -111,13 +111,17 @@ int kh_decisions_select(kh_decisions *d, const kh_answers *rows, kh_err *err) {
     bool *good;
     double asked = d->by_ladder ? KH_RISK_LADDER : d->opts.max_risk;
     int rc = kh_answers_check(rows, err);
-    if (rc != 0 || d->opts.max_risk == 0)
+    if (rc != 0)
         return rc;
     rc = scores_and_rights(rows, d->opts.score, &u, &good, err);
-    if (rc == 0)
+    if (rc == 0 && d->opts.max_risk != 0)
         rc = fit_selector(d, u, good, rows->n, asked, err);
     kh_free(u);
     kh_free(good);
+    if (rc == 0 && d->opts.alpha > 0) {
+        kh_conformal_free(&d->conformal);
+        rc = kh_conformal_fit(&d->conformal, rows, d->opts.alpha, d->opts.per_class, err);
+    }
     return rc;
 }
 

@@ -619,7 +619,8 @@ static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     return rc;
 }
 
-/* When to abstain is chosen again on cross-fitted answers, if the run has them: there are more. */
+/* When to abstain, and the sets, are fitted again on cross-fitted answers, if the run has them:
+ * there are more, and a classifier that has learned from dev rows is too sure of them. */
 static int select_by_crossfit(kh_eval *e, kh_err *err) {
     static const kh_evidence PROBS[] = { KH_PROBS };
     char *path = e->o->run ? kh_path_join(e->o->run, "crossfit.jsonl") : NULL;

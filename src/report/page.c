@@ -248,9 +248,12 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
 
 /* ------------------------------------------------------------------------------ when to answer */
 
+/* The rows that the decisions are by. */
+static const char *rows_by(const kh_eval *e) { return e->n_cross > 0 ? "cross-fitted" : "dev"; }
+
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
-    const char *rows = e->n_cross > 0 ? "cross-fitted" : "dev";
+    const char *rows = rows_by(e);
     if (s->estimate)
         kh_buf_printf(b,
             "<h3>Abstaining</h3>\n<p>%s %d %s rows. <strong>Estimate, not a promise</strong>: "
@@ -289,9 +292,9 @@ static void put_conformal(kh_buf *b, const kh_eval *e) {
     const kh_conformal *c = &e->decisions.conformal;
     kh_buf_printf(b,
         "<h3>Sets of classes</h3>\n<p>Wanted: sets that hold the true class in %g&nbsp;%%%s. The "
-        "dev rows can promise %.1f&nbsp;%% "
-        "at best%s. ",
-        100 * (1 - c->alpha), c->per_class ? " within every class" : "", 100 * (1 - c->min_alpha),
+        "%d %s rows can promise %.1f&nbsp;%% at best%s. ",
+        100 * (1 - c->alpha), c->per_class ? " within every class" : "", c->start[c->n_label],
+        rows_by(e), 100 * (1 - c->min_alpha),
         c->alpha < c->min_alpha
             ? ", too little for it: sets of all classes are given where rows are too few"
             : "");
@@ -316,10 +319,10 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
         put_selector(b, e);
     if (e->decided && e->decisions.opts.alpha > 0)
         put_conformal(b, e);
-    if (e->decided && e->decisions.opts.alpha > 0)
+    if (e->decided && e->decisions.opts.alpha > 0 && e->chosen_on)
         kh_buf_text(b,
-            "<p class=\"dim\">Where the dev rows also chose among candidates when tuning, sets "
-            "fitted on them are a little optimistic.</p>\n");
+            "<p class=\"dim\">The dev rows also chose among candidates when tuning, so sets fitted "
+            "on them are a little optimistic.</p>\n");
     kh_buf_text(b, "</div>\n</div>\n");
     end_section(b);
     return rc;
