@@ -22,7 +22,7 @@ quick() {
 }
 ok "a quick search keeps to 3,000" quick
 own() {
-    run 0 tune --method bbt "${rows[@]}" --effort quick --budget-generations 2 --pop 4 --slots 3 --dim 7 --fallback none \
+    run 0 tune --method bbt "${rows[@]}" --effort quick --budget-generations 2 --pop 4 --slots 3 --dim 7 --race 0 --fallback none \
         --json --out "$here/own" && out_has '"train_queries":128,' && grep -q '"dim": 7' "$here/own/posterior.json" &&
         grep -q '"slots": 3' "$here/own/posterior.json"
 }

@@ -174,7 +174,7 @@ static void a_search_asks_about_them_alone(void **state) {
     (void)state;
     kh_tune_opts o = options(KH_EFFORT_QUICK);
     o.search_rows = 6;
-    kh_posterior *p = tune_with("bbt", SET("budget-generations=2", "pop=4"), &o);
+    kh_posterior *p = tune_with("bbt", SET("budget-generations=2", "pop=4", "race=0"), &o);
     assert_int_equal(p->train_rows, 6);
     assert_int_equal(p->train_queries, 2 * 4 * 6);
     kh_posterior_free(p);
@@ -190,7 +190,7 @@ static void members_have_equal_shares(void **state) {
         o.search_rows = 10;
         o.max_queries = 4 * 3 * (5 * 10 + DEV); /* three generations for each of four */
         o.groups = i == 0 ? 1 : 3;
-        side[i] = tune_with("ensemble", SET("members=4", "pop=5", "dev-every=1"), &o);
+        side[i] = tune_with("ensemble", SET("members=4", "pop=5", "dev-every=1", "race=0"), &o);
         assert_int_equal(side[i]->n, 4);
         assert_int_equal(side[i]->train_queries, 4 * 3 * 5 * 10);
         assert_non_null(strstr(side[i]->stopped, "4 members have had their share"));

@@ -59,12 +59,12 @@ static void defaults_are_the_paper_s(void **state) {
         { "icl", "{\"demos\":32,\"orders\":1,\"balanced\":true}" },
         { "bbt",
             "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\","
-            "\"dev-every\":20,\"variant\":"
+            "\"race\":0,\"dev-every\":20,\"variant\":"
             "\"full\",\"active\":true}" },
         { "ensemble",
             "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,"
             "\"sigma\":1,\"bound\":0,\"loss\":"
-            "\"ce\",\"dev-every\":20,"
+            "\"ce\",\"race\":0,\"dev-every\":20,"
             "\"variant\":\"full\",\"active\":true}" },
         { "elbo",
             "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,"

@@ -68,6 +68,9 @@ long long kh_plm_tokens(const kh_plm *, const kh_batch *);
 
 /* Rows [first, first + n) of a batch, borrowed. */
 kh_batch kh_batch_part(const kh_batch *, int first, int n);
+/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). label is
+ * not set. */
+int kh_batch_reorder(kh_batch *out, const kh_batch *, const int *order, kh_err *err);
 
 /* The engine of a box that runs in this process, or NULL: for the server, which answers more than a
  * box does. */

@@ -510,9 +510,7 @@ kh_batch kh_batch_part(const kh_batch *b, int first, int n) {
     return part;
 }
 
-/* The rows of a batch in another order, in memory of its own (out->memory: kh_free it). label is
- * not set. */
-static int reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
+int kh_batch_reorder(kh_batch *out, const kh_batch *b, const int *order, kh_err *err) {
     size_t n_seq = (size_t)b->n_seq, tokens = b->start[n_seq] - b->start[0];
     *out = *b;
     out->memory = kh_malloc(
@@ -586,7 +584,7 @@ int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience 
     if (!r.prompt || !r.rows || !answer)
         rc = kh_fail_memory(err);
     if (rc == 0 && order)
-        rc = reorder(&ordered, b, order, err);
+        rc = kh_batch_reorder(&ordered, b, order, err);
     for (int i = 0; rc == 0 && i < n_prompt; i++)
         r.prompt[i] = i, errors[i] = 0;
     for (int i = 0; rc == 0 && label && i < n_prompt * b->n_row; i++)

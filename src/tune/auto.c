@@ -41,7 +41,7 @@ static const candidate CANDIDATES[] = {
     { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0 },
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
-        SET("pop=10", "sigma=6", "dev-every=2"), 60, 2 },
+        SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
         SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2 },
 };

@@ -11,8 +11,8 @@
  * it are done, and count the queries that would have been asked by then. */
 #include "tune/cmaes.h"
 #include "tune/fallback.h"
-#include "tune/fallback.h"
 #include "tune/method.h"
+#include "tune/race.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
@@ -23,7 +23,7 @@
 
 typedef struct bbt_opts {
     int generations, dev_every, loss;
-    double sigma;
+    double sigma, race;
     int pop, variant;
     bool active;
     double bound;
@@ -36,6 +36,9 @@ typedef struct bbt_opts {
         KH_SEARCH_STEP_ROWS(bbt_opts, default_bound, "z stays"), \
         { "loss", KH_OPT_CHOICE, offsetof(bbt_opts, loss), "ce", .arg = KH_LOSS_NAMES, \
             .help = "what is minimised on the train rows" }, \
+        { "race", KH_OPT_NUMBER, offsetof(bbt_opts, race), "0", .min = 0, .max = 0.5, .arg = "P", \
+            .help = "ask no further about a candidate that is of the better half with a " \
+                    "probability below P; 0: about all rows" }, \
         KH_SEARCH_DEV_ROW(bbt_opts), KH_SEARCH_SHAPE_ROWS(bbt_opts)
 
 static const kh_opt bbt_table[] = { BBT_ROWS("100"), { 0 } };
@@ -90,6 +93,7 @@ typedef struct group {
     int n;
     long long base; /* queries before them */
     const char *phase;
+    kh_race race; /* if candidates are raced: rows is empty otherwise */
 } group;
 
 static long long one_generation(const kh_tuning *t, const void *opts) {
@@ -159,6 +163,7 @@ static void group_free(group *g) {
         kh_free(s->scratch);
         kh_free(s->note);
     }
+    kh_race_free(&g->race);
     kh_free(g->s);
 }
 
@@ -205,6 +210,21 @@ static void selection_free(selection *p) {
     kh_free(p->out);
 }
 
+/* The losses of all candidates. Raced, each search is asked about by itself: who is asked further
+ * differs from one to the other. */
+static int evaluate(const group *g, selection *p, kh_err *err) {
+    int rc = 0;
+    if (g->race.rows.n_row == 0) {
+        rc = kh_train_losses(p->loss, p->n, p->z, g->o->pop, p->out, err);
+        for (int i = 0; i < p->n && rc == 0; i++)
+            p->of[i]->queries += (long long)g->o->pop * g->t->train->n_row;
+    }
+    for (int i = 0; i < p->n && rc == 0 && g->race.rows.n_row > 0; i++)
+        rc = kh_race_losses(
+            &g->race, &p->loss[i], p->z[i], g->o->pop, p->out[i], &p->of[i]->queries, err);
+    return rc;
+}
+
 /* One generation: ask, evaluate, tell. The loss told of a candidate is that of its float numbers,
  * which are what is kept. */
 static int step_all(group *g, selection *p, kh_err *err) {
@@ -218,11 +238,9 @@ static int step_all(group *g, selection *p, kh_err *err) {
         p->z[i] = s->z;
         p->out[i] = s->f;
     }
-    int rc = kh_train_losses(p->loss, p->n, p->z, g->o->pop, p->out, err);
-    for (int i = 0; i < p->n && rc == 0; i++) {
-        p->of[i]->queries += (long long)g->o->pop * t->train->n_row;
+    int rc = evaluate(g, p, err);
+    for (int i = 0; i < p->n && rc == 0; i++)
         search_tell(p->of[i]);
-    }
     return rc;
 }
 
@@ -423,6 +441,9 @@ static int run_group(group *g, kh_err *err) {
     long long cost = one_generation(t, g->o);
     selection p;
     int rc = selection_new(&p, g->n, err);
+    kh_train_loss loss = kh_tuning_loss(t, g->s->space, (kh_loss)g->o->loss);
+    if (rc == 0 && g->o->race > 0 && kh_race_suits(&loss))
+        rc = kh_race_new(&g->race, t->train, t->words->n_label, g->o->race, err);
     int known = rc == 0 ? recall_group(g, "searches/2", err) : rc;
     rc = known < 0 ? known : 0;
     while (rc == 0) {

@@ -45,15 +45,19 @@ enum { QUICK_QUERIES = 3000, NORMAL_QUERIES = 20000, THOROUGH_QUERIES = 120000 }
  * fifty, and from its variance nearly all draws answer as the template does. */
 #define WIDE_5 "prior-variance=500"
 #define WIDE_10 "prior-variance=250"
+/* One of the better half may be left behind one time in ten: CMA-ES bears that well, and takes a
+ * quarter fewer questions for a generation. */
+#define RACE "race=0.1"
 
 static const row ROWS[] = {
     { "bbt",
-        { QUICK(25, "pop=8 sigma=6 dev-every=3"), NORMAL(50, "pop=10 sigma=6 dev-every=2"),
-            THOROUGH(100, "pop=20 sigma=6 dev-every=4") } },
+        { QUICK(25, "pop=8 sigma=6 dev-every=3 " RACE),
+            NORMAL(50, "pop=10 sigma=6 dev-every=2 " RACE),
+            THOROUGH(100, "pop=20 sigma=6 dev-every=4 " RACE) } },
     { "ensemble",
-        { QUICK(25, "members=3 pop=6 sigma=6 dev-every=2"),
-            NORMAL(50, "members=5 pop=8 sigma=6 dev-every=3"),
-            THOROUGH(100, "members=10 pop=12 sigma=6 dev-every=4") } },
+        { QUICK(25, "members=3 pop=6 sigma=6 dev-every=2 " RACE),
+            NORMAL(50, "members=5 pop=8 sigma=6 dev-every=3 " RACE),
+            THOROUGH(100, "members=10 pop=12 sigma=6 dev-every=4 " RACE) } },
     { "elbo",
         { QUICK(25, "pop=6 draws=2 samples=10 dev-every=3"),
             NORMAL(50, "pop=10 draws=4 samples=20 dev-every=4"),

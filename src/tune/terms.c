@@ -52,7 +52,7 @@ static void add_hash(terms *t, const char *name, uint64_t hash) {
  * term; on, they are a part of another one, which then differs from what a run without has. */
 static const struct {
     const char *option, *part_of;
-} LATER[] = { { "reuse-draws", "first-draws" } };
+} LATER[] = { { "reuse-draws", "first-draws" }, { "race", "pop" } };
 enum { N_LATER = sizeof LATER / sizeof LATER[0] };
 
 static bool is_later(const char *name) {
@@ -73,7 +73,7 @@ static bool add_parts(const kh_opt *table, const void *opts, const char *name, k
         if (row)
             kh_opts_value(row, opts, &part);
         failed |= kh_buf_failed(&part);
-        if (row && !failed && strcmp(part.data, "false") != 0)
+        if (row && !failed && strcmp(part.data, "false") != 0 && strcmp(part.data, "0") != 0)
             kh_buf_printf(value, " --%s %s", row->name, part.data);
         kh_buf_free(&part);
     }
