@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/clamp.h"
 #include "base/err.h"
+#include "base/logsum.h"
 #include "base/size.h"
 
 #include <math.h>
@@ -33,12 +34,7 @@ enum { N_FOLD = 5 };
 
 /* v [n] becomes log-softmax(v). */
 static void log_softmax(double *v, int n) {
-    double max = v[0], sum = 0;
-    for (int k = 1; k < n; k++)
-        max = v[k] > max ? v[k] : max;
-    for (int k = 0; k < n; k++)
-        sum += exp(v[k] - max);
-    double shift = max + log(sum);
+    double shift = kh_log_sum_exp(v, n);
     for (int k = 0; k < n; k++)
         v[k] -= shift;
 }

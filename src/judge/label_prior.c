@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/logsum.h"
 
 #include <math.h>
 
@@ -24,16 +25,6 @@ const char *kh_label_prior_name(kh_label_prior p) {
     return NAMES[p];
 }
 
-/* v [n] -> the logarithm of the sum of exponentials */
-static double log_sum(const double *v, int n) {
-    double max = v[0], sum = 0;
-    for (int k = 1; k < n; k++)
-        max = v[k] > max ? v[k] : max;
-    for (int k = 0; k < n; k++)
-        sum += exp(v[k] - max);
-    return max + log(sum);
-}
-
 /* T16: the mean of the answers corrected by the prior. v: scratch [n_label]. */
 static void mean_answer(
     const double *prior, const float *logprob, int n_row, int n_label, double *v, double *mean) {
@@ -42,7 +33,7 @@ static void mean_answer(
     for (int i = 0; i < n_row; i++, logprob += n_label) {
         for (int k = 0; k < n_label; k++)
             v[k] = fmax((double)logprob[k], DEEPEST) - prior[k];
-        double total = log_sum(v, n_label);
+        double total = kh_log_sum_exp(v, n_label);
         for (int k = 0; k < n_label; k++)
             mean[k] += exp(v[k] - total) / n_row;
     }
@@ -74,7 +65,7 @@ int kh_label_prior_fit(kh_label_prior kind, const float *logprob, int n_row, int
         for (int k = 0; k < n_label; k++)
             prior[k] += share ? log(mean[k] / share[k]) : log(mean[k]);
     }
-    double total = log_sum(prior, n_label);
+    double total = kh_log_sum_exp(prior, n_label);
     for (int k = 0; k < n_label; k++)
         prior[k] -= total;
     kh_free(mean);

@@ -13,6 +13,7 @@
 
 enum { SHARDS_MAX = 512 }; /* each is an open file */
 
+/* Files stay open until the checkpoint is closed: what was checked is what is read. */
 static int add_file(kh_checkpoint *c, const char *dir, const char *name, kh_err *err) {
     char *path = kh_path_join(dir, name);
     if (!path)
@@ -114,6 +115,7 @@ static int open_index(kh_checkpoint *c, const char *dir, const char *path, kh_er
     return rc;
 }
 
+/* A pickle is the usual reason, and the sentence says what to do about it. */
 static int fail_nothing(const char *dir, kh_err *err) {
     char *pickle = kh_path_join(dir, "pytorch_model.bin");
     if (!pickle)
@@ -142,7 +144,8 @@ static int open_gguf(kh_checkpoint *c, const char *path, kh_err *err) {
     return rc;
 }
 
-/* The other files of a model that was split: NAME-00001-of-00003.gguf and so on. */
+/* The other files of a model that was split: NAME-00001-of-00003.gguf and so on. Only the first
+ * part may be named; the others follow from its name, never from what a file says. */
 static int open_parts(kh_checkpoint *c, const char *path, kh_err *err) {
     int count = 1, number = 0;
     int rc = kh_gguf_int_opt(c->gguf[0], "split.count", 1, SHARDS_MAX, &count, err);
@@ -225,6 +228,7 @@ static int open_whole_gguf(kh_checkpoint *c, const char *path, kh_err *err) {
     return rc;
 }
 
+/* From here on nobody asks which of the two formats a tensor came from. */
 const char *kh_stored_path(const kh_stored *s) {
     return s->gguf ? kh_gguf_path(s->gguf) : kh_safetensors_path(s->file);
 }
@@ -279,6 +283,7 @@ kh_stored *kh_checkpoint_find(kh_checkpoint *c, const char *name) {
     return kh_map_get(&c->by_name, name, strlen(name), &i) ? &c->item[i] : NULL;
 }
 
+/* Size and time, after everything was read: somebody may have replaced a file meanwhile. */
 int kh_checkpoint_unchanged(const kh_checkpoint *c, kh_err *err) {
     for (int i = 0; i < c->n_file; i++) {
         int rc = kh_safetensors_unchanged(c->file[i], err);

@@ -34,11 +34,14 @@ static bool is_embedded(const kh_input *in) {
     return in->inject == KH_INJECT_EMBED_PREFIX || in->inject == KH_INJECT_EMBED_INPLACE;
 }
 
-/* How many ids stand before the prompt. */
+/* How many ids stand before the prompt. In place means behind the first token ([CLS], <s>), which
+ * models expect at the front. */
 static int ids_before(const kh_input *in) { return in->inject == KH_INJECT_EMBED_PREFIX ? 0 : 1; }
 
 int kh_input_length(const kh_input *in) { return in->n_id + (is_embedded(in) ? in->n_prompt : 0); }
 
+/* Ids behind an embedded prompt move by its length: where a mask stood in the ids is not where it
+ * is in the sequence. */
 int kh_input_place(const kh_input *in, int i) {
     return is_embedded(in) && i >= ids_before(in) ? i + in->n_prompt : i;
 }
@@ -63,6 +66,7 @@ static int check_prompt(const kh_model *m, const kh_input *in, kh_err *err) {
     return 0;
 }
 
+/* The last check before arithmetic: from here on indices are trusted. */
 int kh_input_check(const kh_model *m, const kh_input *in, kh_err *err) {
     int max = kh_config_max_tokens(&m->config);
     if (in->n_id < 1)

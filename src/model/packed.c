@@ -1,14 +1,22 @@
-/* packed.c - see packed.h: opening and closing of engines, and what both kinds of pass share. */
+/* packed.c - see packed.h: opening and closing of engines, and what both kinds of pass share.
+ *
+ * An engine keeps its weights as the kernels want them (packed panels of the chosen precision), and
+ * gives the model's own copy back layer by layer while it packs: memory holds a large model once,
+ * not twice. Vectors stay f32 in every precision; so do the head and the rows of the label words,
+ * which are few and decide the answer. */
 #include "model/packed.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/logsum.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { PACK_FLOATS = 1 << 20 }; /* 4 MB of floats: enough for one call of pack to be worth it */
 
+/* bf16 only where it is an instruction: converted on the fly it would be slower than f32 and less
+ * exact. */
 static kh_precision resolve(kh_precision p, const kh_kernels *k) {
     if (p != KH_PRECISION_AUTO)
         return p;
@@ -43,6 +51,8 @@ static int rows_at_once(const kh_engine *e, int k, int n) {
     return rows < n ? rows : n;
 }
 
+/* Two matrices of one shape may become one (keys and values): one product over twice the columns.
+ */
 bool kh_dense_pack(kh_engine *e, kh_precision precision, kh_dense *d, const kh_tensor *w[2],
     const kh_tensor *b[2]) {
     int parts = w[1] ? 2 : 1, rows = w[0]->rows, step = rows_at_once(e, w[0]->cols, rows * parts);
@@ -84,6 +94,8 @@ static bool pack_vector(const kh_engine *e, float **out, const kh_tensor *t, boo
     return *out || !t->data;
 }
 
+/* All vectors of a layer in one table: a norm that an architecture lacks has no data, and stays
+ * NULL. */
 static bool layer_pack(kh_engine *e, int index) {
     kh_packed_layer *p = &e->layer[index];
     const kh_layer *l = &e->model->w.layer[index];
@@ -132,6 +144,7 @@ static bool head_pack(kh_engine *e) {
         pack_vector(e, &e->head_ln_b, &w->head_ln_b, false);
 }
 
+/* Layers are packed in parallel; each drops its originals as soon as it is done. */
 int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
     *out = NULL;
     kh_engine *e = kh_calloc(1, sizeof *e);
@@ -188,6 +201,7 @@ const kh_model *kh_engine_model(const kh_engine *e) { return e->model; }
 const kh_kernels *kh_engine_kernels(const kh_engine *e) { return e->kernels; }
 kh_precision kh_engine_precision(const kh_engine *e) { return e->precision; }
 
+/* y = epilogue(x W + bias) + residual, with the packed W of d. */
 void kh_dense_apply(const kh_engine *e, const kh_dense *d, const float *x, int rows,
     const float *residual, kh_epilogue epilogue, float *y, void *scratch) {
     e->kernels->product(&(kh_product){ .precision = d->precision,
@@ -215,6 +229,9 @@ kh_epilogue kh_epilogue_of(kh_act act) {
 
 /* ------------------------------------------------------------------------ rotary positions */
 
+/* Tables of cosine and sine for the places of a sequence, one for layers that see everything and
+ * one for those with a window, whose base frequency may differ (Gemma 3, ModernBERT). They grow
+ * with the longest sequence seen. */
 bool kh_turns_make(kh_engine *e, int places) {
     const kh_config *c = &e->model->config;
     size_t width = (size_t)kh_config_head_width(c);
@@ -244,6 +261,7 @@ bool kh_turns_make(kh_engine *e, int places) {
     return ok;
 }
 
+/* RoPE, in the order of Hugging Face: element i is turned with element i + half. */
 void kh_turn(const kh_engine *e, int layer, int place, float *x, int heads) {
     const kh_config *c = &e->model->config;
     size_t width = (size_t)kh_config_head_width(c), half = width / 2;
@@ -258,6 +276,8 @@ void kh_turn(const kh_engine *e, int layer, int place, float *x, int heads) {
 
 /* ------------------------------------------------------------------------------ vocabulary */
 
+/* The whole vocabulary is packed only when it is asked for: most questions need a few label words.
+ */
 int kh_decoder_pack(kh_engine *e, kh_err *err) {
     const kh_weights *w = &e->model->w;
     if (e->decoder.w ||
@@ -268,6 +288,7 @@ int kh_decoder_pack(kh_engine *e, kh_err *err) {
     return kh_fail_memory(err);
 }
 
+/* The decoder's rows of the label words as a small matrix, in f32 whatever the precision. */
 int kh_labels_pack(kh_engine *e, const kh_words *words, kh_dense *d, kh_err *err) {
     const kh_weights *w = &e->model->w;
     int H = w->decoder_w.cols;
@@ -291,27 +312,20 @@ int kh_labels_pack(kh_engine *e, const kh_words *words, kh_dense *d, kh_err *err
     return ok ? 0 : kh_fail_memory(err);
 }
 
-/* log(sum of e^x), safe for large x. */
-static float log_sum_exp(const float *x, int n) {
-    double top = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (int i = 0; i < n; i++)
-        sum += exp((double)x[i] - top);
-    return (float)(top + log(sum));
-}
-
 void kh_log_softmax(float *x, int n) {
-    float total = log_sum_exp(x, n);
+    float total = (float)kh_log_sum_exp_floats(x, n);
     for (int v = 0; v < n; v++)
         x[v] -= total;
 }
 
+/* The logit of a label is the log of the sum over its words (they stand label after label); a
+ * single word passes through untouched, bit for bit. */
 void kh_words_reduce(const kh_words *words, const float *score, size_t n, float *logits) {
     for (size_t i = 0; i < n; i++, score += words->n_word, logits += words->n_label)
         for (int k = 0, first = 0, end; k < words->n_label; k++, first = end) {
             for (end = first; end < words->n_word && words->word[end].label == k; end++)
                 ;
-            logits[k] = end == first + 1 ? score[first] : log_sum_exp(score + first, end - first);
+            logits[k] = end == first + 1 ? score[first]
+                                         : (float)kh_log_sum_exp_floats(score + first, end - first);
         }
 }

@@ -21,6 +21,8 @@ struct kh_classifier {
     bool decides;
 };
 
+/* What the run was tuned with; a name of a later version falls back to f32, and the fingerprint
+ * decides whether the model is the same. */
 static kh_precision precision_named(const char *name) {
     static const char *const NAMES[] = { "f32", "bf16", "int8" };
     for (int i = 0; name && i < 3; i++)
@@ -94,7 +96,8 @@ const kh_posterior *kh_classifier_posterior(const kh_classifier *c) { return c->
 kh_plm *kh_classifier_box(kh_classifier *c) { return c->plm; }
 bool kh_classifier_decides(const kh_classifier *c) { return c->decides; }
 
-/* One row, of which p and energy are known. */
+/* One row, of which p and energy are known. Without decisions.json the set is the label alone, and
+ * nothing is ever abstained from. */
 static kh_classified classified_as(
     const kh_classifier *c, const kh_row *row, const double *p, double outside, bool *set) {
     int n_label = c->posterior->task->n_label, best = kh_predicted(p, n_label);
@@ -116,6 +119,8 @@ static kh_classified classified_as(
     return o;
 }
 
+/* One score tells out-of-distribution rows, the one that the decisions were fitted with: distance,
+ * or energy where the box has it. */
 int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_classified *out, double *p,
     bool *set, kh_err *err) {
     size_t n_label = (size_t)c->posterior->task->n_label, size = (size_t)n * n_label;

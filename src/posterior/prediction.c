@@ -8,6 +8,8 @@
 
 enum { DIGITS = 9 }; /* of numbers: what a float needs to be read back as it was */
 
+/* What is not known is NaN or NULL, never 0: readers of JSON get null. A row that a service refused
+ * has no label and no distribution. */
 kh_prediction kh_prediction_of(const kh_task *task, const kh_row *row, const kh_explained *said,
     int i, const kh_decisions *decisions, bool *in) {
     size_t n = (size_t)task->n_label;
@@ -117,7 +119,7 @@ void kh_prediction_json(
 
 /* --------------------------------------------------------------------------------------- table */
 
-/* Tabs and line breaks would break the table. */
+/* Tabs and line breaks would break the table. A table has no quoting. */
 static void put_field(kh_buf *b, const char *s, size_t n) {
     kh_buf_char(b, '\t');
     for (size_t i = 0; i < n; i++)

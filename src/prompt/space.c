@@ -1,4 +1,9 @@
-/* space.c - what a subspace is made of: sizes, the distribution of A, and the ids of P0. */
+/* space.c - what a subspace is made of: sizes, the distribution of A, and the ids of P0.
+ *
+ * P = reshape(A z) + P0 (doc/methods.md, T3): here stands what is decided once for a run, in which
+ * distribution the entries of A are (T4, T5) and which word embeddings P0 is made of; subspace.c
+ * draws A and computes P. A space is small and is saved with the posterior; A is not saved, it is
+ * drawn again from its seed. */
 #include "prompt/subspace.h"
 
 #include "base/alloc.h"
@@ -15,6 +20,7 @@ static const char *const projection_names[] = {
 };
 
 enum { N_PROJECTION = sizeof projection_names / sizeof projection_names[0] };
+/* The defaults of the library; efforts choose smaller ones. */
 enum { PAPER_DIM = 500, PAPER_SLOTS = 50 };
 enum { FIRST_ID = 1000 }; /* the published code's slots hold vocabulary ids 1000, 1001, ... */
 
@@ -56,6 +62,7 @@ static int ids_in_order(kh_space *s, int size, kh_err *err) {
     return 0;
 }
 
+/* A mask or a padding token in the prompt would be read as one. */
 static bool is_special(const kh_tokenizer *t, int32_t id) {
     static const kh_special ALL[] = { KH_TOKEN_MASK, KH_TOKEN_UNK, KH_TOKEN_PAD, KH_TOKEN_BOS,
         KH_TOKEN_EOS };
@@ -66,6 +73,7 @@ static bool is_special(const kh_tokenizer *t, int32_t id) {
 }
 
 static int ids_at_random(kh_space *s, const kh_tokenizer *t, int size, uint64_t seed, kh_err *err) {
+    /* More than tokenizers have: with a vocabulary of nothing else the loop below would not end. */
     enum { SPECIALS = 8 };
     if (size <= SPECIALS)
         return kh_fail(
@@ -107,7 +115,9 @@ static int choose_ids(
 
 /* --------------------------------------------------------------------------------- the numbers */
 
-/* doc/methods.md, T4 and T5. */
+/* doc/methods.md, T4 and T5. Entries scaled by the word embeddings' own mean and deviation keep P
+ * at the scale of real tokens whatever d is; sigma² is subtracted from d as in the published code.
+ */
 static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
     double mean, std;
     if (s->projection == KH_PROJECTION_IDENTITY) {
@@ -133,6 +143,7 @@ static int scale_projection(kh_space *s, kh_plm *plm, kh_err *err) {
     return 0;
 }
 
+/* Everything that can be wrong about a soft prompt is said here, before the first question. */
 int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t seed, kh_err *err) {
     kh_plm_info info = kh_plm_describe(plm);
     bool no_norm = info.next && o->inject == KH_INJECT_POST_LN_ADD; /* nothing to add after */

@@ -1,4 +1,8 @@
-/* text_prompt.c - see text_prompt.h. */
+/* text_prompt.c - see text_prompt.h.
+ *
+ * Instruction, demonstrations, row: the order in which people write prompts. What is written is a
+ * template again, so that a text prompt goes through the same encoding, cutting and checking as a
+ * task's own template does. */
 #include "prompt/text_prompt.h"
 
 #include "base/alloc.h"
@@ -11,6 +15,7 @@
 
 /* ------------------------------------------------------------------------------------- writing */
 
+/* Braces of a person's sentence are doubled, or they would be read as places of the template. */
 static void put_literal(kh_buf *out, const char *s) {
     for (; *s; s++) {
         if (*s == '{' || *s == '}')
@@ -19,6 +24,8 @@ static void put_literal(kh_buf *out, const char *s) {
     }
 }
 
+/* omit: a demonstration to leave out, -1 for none (see tune/text_box.c). then: another template for
+ * the row in question, whose texts are of another task. */
 void kh_text_prompt_write(const kh_text_prompt *p, const kh_task *task, const kh_row *rows,
     int omit, const char *then, kh_buf *out) {
     kh_template t;
@@ -56,6 +63,7 @@ static const char *const PLACE[] = { [KH_SEGMENT_A] = "[TEXT]",
     [KH_SEGMENT_MASK] = "[ANSWER]",
     [KH_SEGMENT_PROMPT] = "" };
 
+/* For people: what they would paste into a chat, and which words count as which label. */
 void kh_text_prompt_show(
     const kh_text_prompt *p, const kh_task *task, const kh_row *rows, kh_buf *out) {
     kh_buf whole = kh_buf_init(KH_BUF_MAX);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/blas.h"
 #include "base/err.h"
+#include "base/logsum.h"
 #include "base/rng.h"
 
 #include <cblas.h>
@@ -107,12 +108,8 @@ static void affine_back(const double *w, const double *x, const double *dy, size
 
 /* logits [K] become the gradient of the loss, scale times; returns the loss. */
 static double loss_of(double *logit, int n_label, int label, double scale, float *logprob) {
-    double top = -INFINITY, sum = 0;
-    for (int k = 0; k < n_label; k++)
-        top = logit[k] > top ? logit[k] : top;
-    for (int k = 0; k < n_label; k++)
-        sum += exp(logit[k] - top);
-    double all = top + log(sum), loss = label >= 0 ? scale * (all - logit[label]) : 0;
+    double all = kh_log_sum_exp(logit, n_label),
+           loss = label >= 0 ? scale * (all - logit[label]) : 0;
     for (int k = 0; k < n_label; k++) {
         if (logprob)
             logprob[k] = (float)(logit[k] - all);

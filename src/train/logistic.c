@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/blas.h"
 #include "base/err.h"
+#include "base/logsum.h"
 
 #include <cblas.h>
 #include <math.h>
@@ -28,13 +29,9 @@ typedef struct fit {
 
 /* logits become log-probabilities */
 static void normalise(double *v, int n) {
-    double top = v[0], sum = 0;
-    for (int k = 1; k < n; k++)
-        top = v[k] > top ? v[k] : top;
+    double all = kh_log_sum_exp(v, n);
     for (int k = 0; k < n; k++)
-        sum += exp(v[k] - top);
-    for (int k = 0; k < n; k++)
-        v[k] -= top + log(sum);
+        v[k] -= all;
 }
 
 void kh_logistic_answer(

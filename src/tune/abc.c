@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clamp.h"
 #include "base/err.h"
+#include "base/logsum.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ typedef struct abc_opts {
     double kernel_mean;
 } abc_opts;
 
+/* Candidates asked in one question: enough to fill the engine. */
 enum { BATCH = 20 };
 
 #define OWN_ROWS \
@@ -135,6 +137,8 @@ static void propose(abc *a, int i) {
     a->batch.moves[i] = a->now.moves[parent] + 1;
 }
 
+/* With early rejection a candidate's allowance is the tolerance itself: beyond it nobody needs the
+ * exact count. */
 static int ask_batch(abc *a, int n, kh_err *err) {
     for (int i = 0; i < n; i++) {
         propose(a, i);
@@ -221,7 +225,8 @@ static int first_tolerance(abc *a, kh_err *err) {
 
 /* ----------------------------------------------------------------------------- weights, kernel */
 
-/* L4: the diagonal of the weighted variance of the population. */
+/* L4: the diagonal of the weighted variance of the population. Diagonal: with 100 members in 500
+ * dimensions a full covariance would be singular. */
 static void set_kernel(abc *a) {
     const kh_population *p = &a->now;
     double total = 0;
@@ -236,15 +241,6 @@ static void set_kernel(abc *a) {
     }
     for (int j = 0; j < p->dim && a->o->kernel_mean > 0 && total > 0; j++)
         a->kernel[j] *= a->o->kernel_mean * p->dim / total;
-}
-
-static double log_sum(const double *x, int n) {
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    for (int i = 0; i < n && isfinite(max); i++)
-        sum += exp(x[i] - max);
-    return isfinite(max) ? max + log(sum) : max;
 }
 
 /* L5, in logarithms: prior density over the density of the proposal, up to constants that are the
@@ -264,7 +260,7 @@ static void weigh(abc *a) {
             }
             a->terms[k] = log(a->now.weight[k]) - distance / 2;
         }
-        p->weight[i] = prior - log_sum(a->terms, a->now.n);
+        p->weight[i] = prior - kh_log_sum_exp(a->terms, a->now.n);
         most = p->weight[i] > most ? p->weight[i] : most;
     }
     for (int i = 0; i < p->n; i++)
@@ -291,7 +287,8 @@ static int report(abc *a, bool last, kh_err *err) {
     return kh_monitor_done(a->w, p, &(kh_level_done){ a->gen, a->gen, 0, facts }, last, err);
 }
 
-/* The population just filled becomes the last whole one. */
+/* The population just filled becomes the last whole one. Buffers change places; a population that
+ * did not fill is not handed on. */
 static void turn(abc *a) {
     kh_population old = a->now;
     a->next.n = a->accepted;
@@ -305,6 +302,8 @@ static void turn(abc *a) {
     a->next.n = a->o->samples;
 }
 
+/* A population that was cut short is kept only if it is the first: it is a sample from the prior
+ * given the tolerance, and the only one that there is. */
 static int one_generation(abc *a, bool last, kh_err *err) {
     int rc = fill(a, err);
     if (rc != 0 || (a->accepted < a->o->samples && (a->gen > 1 || a->accepted == 0)))
@@ -322,6 +321,7 @@ static int hand_over(abc *a, kh_population *out, int rc) {
     return rc;
 }
 
+/* (L1), (L2). */
 static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed,
     kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
@@ -338,6 +338,7 @@ static int run_rejection(kh_population *out, kh_simulator *s, const void *opts, 
     return hand_over(&a, out, rc);
 }
 
+/* (L1) to (L5). eps falls by one a generation, as errors are counted. */
 static int run_abc_smc(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed,
     kh_monitor *w, kh_err *err) {
     const abc_opts *o = opts;
@@ -392,7 +393,8 @@ static long long least(const kh_tuning *t, const void *opts) {
     return kh_labels_least(t, ((const abc_opts *)opts)->samples);
 }
 
-/* Every member may take all the misses that there may be. */
+/* Every member may take all the misses that there may be. An upper bound for the forecast; runs end
+ * far before it. */
 static double most_draws(const abc_opts *o) {
     double n = (double)o->samples * o->max_misses * BATCH,
            by_rate = o->min_rate > 0 ? o->samples / o->min_rate + BATCH : n;

@@ -59,8 +59,11 @@ struct kh_flow_work {
 
 /* ---------------------------------------------------------------------------------- making one */
 
+/* (S4). Degrees begin at 0: such units see x only, so that scale and shift of the first coordinate
+ * depend on x. */
 static int degree_of(int k, int D, int H) { return (int)((long long)k * D / H); }
 
+/* Matrix and biases of layer l; l = L is the output, two numbers a coordinate. */
 static size_t layer_size(const kh_flow *f, int l) {
     size_t H = (size_t)f->H;
     if (l == 0)
@@ -88,6 +91,7 @@ static int visible(const kh_flow *f, int l, int r) {
     return f->ready[degree];
 }
 
+/* Also applied to gradients: masked weights stay exactly zero, and Adam's moments with them. */
 void kh_flow_mask(const kh_flow *f, double *a) {
     for (int t = 0; t < f->T; t++)
         for (int l = 0; l <= f->L; l++) {
@@ -118,6 +122,9 @@ static void draw_weights(kh_flow *f, uint64_t seed) {
     kh_flow_mask(f, f->w);
 }
 
+/* Units in the order of their degrees make every mask a prefix of a row (`visible`), and let a draw
+ * compute each unit once, when its inputs are known. Permutations are fixed for the life of a flow.
+ */
 static void fill_orders(kh_flow *f, uint64_t seed) {
     for (int k = 0; k < f->H; k++)
         f->degree[k] = degree_of(k, f->D, f->H);
@@ -142,6 +149,8 @@ static bool count_weights(kh_flow *f) {
         f->size < (size_t)1 << 40;
 }
 
+/* Near the standard normal at the start (LAST), with the identity as standardisation until
+ * kh_flow_standardise is told otherwise. */
 int kh_flow_new(
     kh_flow **out, int dim, int context, const kh_flow_opts *o, uint64_t seed, kh_err *err) {
     *out = NULL;
@@ -199,6 +208,8 @@ double *kh_flow_weights(kh_flow *f) { return f->w; }
 size_t kh_flow_size(const kh_flow *f) { return f->size; }
 const int *kh_flow_order(const kh_flow *f, int t) { return f->perm + (size_t)t * (size_t)f->D; }
 
+/* z by the prior, x by the simulations of the first round: units work best on numbers around one.
+ * The density of z, not of the standardised one, is what is returned: log_sd. */
 void kh_flow_standardise(kh_flow *f, const double *z_mean, const double *z_sd, const double *x_mean,
     const double *x_sd) {
     memcpy(f->z_mean, z_mean, (size_t)f->D * sizeof *z_mean);
@@ -219,6 +230,7 @@ static double *part(double *block, size_t *used, size_t n) {
     return p;
 }
 
+/* Run twice: once without a block to find its size, once to hand it out. */
 static size_t lay_out(kh_flow_work *w, const kh_flow *f, double *block) {
     size_t n = (size_t)w->max_rows, m = (size_t)w->max_contexts, used = 0;
     size_t D = (size_t)f->D, H = (size_t)f->H, L = (size_t)f->L, T = (size_t)f->T;
@@ -316,6 +328,8 @@ static double squashed_slope(double h) { /* by what came out */
 
 /* ------------------------------------------------------------------------------------- density */
 
+/* The part of the first layer that reads x, for all transforms in one product: x is shared by all
+ * atoms of an item. */
 void kh_flow_context(const kh_flow *f, kh_flow_work *w, const float *x, int m) {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < f->C; j++) {
@@ -362,6 +376,7 @@ static void run_network(const kh_flow *f, const kh_flow_work *w, int t, const tr
     }
 }
 
+/* (S1) to (S3). The trace that is left in w is what kh_flow_backward needs. */
 void kh_flow_density(
     const kh_flow *f, kh_flow_work *w, const double *z, const int *of, int n, double *logq) {
     size_t D = (size_t)f->D;
@@ -427,6 +442,8 @@ static void run_network_back(const kh_flow *f, kh_flow_work *w, int t, double *g
     times_back(dy, f->w + layer_at(f, t, 0), w->dy, w->n, f->H, f->D, true);
 }
 
+/* The chain rule, from the last transform to the first. g [n] is d loss / d logq; d(-u^2 / 2) / du
+ * = -u begins it, and each l_i adds g itself, as it stands in logq directly. */
 void kh_flow_backward(const kh_flow *f, kh_flow_work *w, const double *g, double *grad) {
     size_t D = (size_t)f->D, n = (size_t)w->n;
     for (size_t i = 0; i < n; i++)

@@ -28,6 +28,7 @@ enum {
                          vote on it */
 };
 
+/* Long enough to cost nothing, short enough that a terminal never looks dead. */
 static const double TICK_SECONDS = 5; /* between two words on progress inside a generation */
 
 /* ------------------------------------------------------------------------------------- the box */
@@ -51,6 +52,7 @@ static bool harder(const box *b, int x, int y) {
         (b->wrong[y] * 2 + 1) * (b->answers[x] + 1);
 }
 
+/* Insertion: a few answers move a few rows by a few places. */
 static void sort_rows(box *b) {
     int n = b->rows->n_row;
     for (int i = 1; i < n; i++) { /* nearly sorted already */
@@ -61,6 +63,8 @@ static void sort_rows(box *b) {
     }
 }
 
+/* What was answered is also what the order of the rows learns from; answers that were not asked for
+ * are -1. */
 static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
     int *answer, kh_err *err) {
     box *b = s->self;
@@ -88,6 +92,8 @@ static void one_hot(const int *label, size_t n, int n_label, float *x) {
             *x++ = label[i] == k;
 }
 
+/* SNPE's view of the box: the labels of all train rows, one-hot, as the numbers x that a density is
+ * conditioned on. */
 static int box_observe(kh_simulator *s, const kh_candidates *c, float *x, kh_err *err) {
     box *b = s->self;
     int rc = 0;
@@ -106,6 +112,8 @@ const kh_label_source *kh_label_source_of(const kh_simulator *s) {
     return ((const box *)s->self)->from;
 }
 
+/* The box as a simulator: what samplers run on toys, they run on a language model. Errors are wrong
+ * labels on the train rows. */
 static int box_new(box *b, kh_tuning *t, const kh_label_source *from, const kh_target *target,
     const kh_labels_opts *o, kh_err *err) {
     int n_row = t->train->n_row, n_label = t->words->n_label;
@@ -172,6 +180,7 @@ typedef struct dev_monitor {
     double worth;       /* and worth so much (kh_tuning_worth); NaN: none yet */
 } dev_monitor;
 
+/* Every member is asked about every dev row. */
 static long long dev_cost(const kh_tuning *t, int samples) {
     return (long long)samples * t->dev->n_row;
 }
@@ -211,7 +220,9 @@ static bool may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0];
 }
 
-/* Copies answer alike: each member that differs from those before it goes into l->z, *n of them. */
+/* Copies answer alike: each member that differs from those before it goes into l->z, *n of them.
+ * After resampling, a population holds copies. Asking one of each is the same vote for fewer
+ * queries. */
 static int find_different(dev_monitor *l, const kh_population *p, int *n, kh_err *err) {
     size_t dim = (size_t)p->dim, bytes = dim * sizeof *l->z;
     kh_map seen = { 0 };
@@ -250,6 +261,8 @@ static int vote(dev_monitor *l, const kh_population *p, kh_err *err) {
     return 0;
 }
 
+/* (L6): the population with the most worth on dev is kept, the later of equals: later populations
+ * allow fewer errors. */
 static int judge(dev_monitor *l, const kh_population *p, kh_err *err) {
     int rc = vote(l, p, err);
     double worth = rc == 0 ? kh_tuning_worth(l->t, l->votes, true, p->n, err) : 0;
@@ -269,6 +282,7 @@ static int judge(dev_monitor *l, const kh_population *p, kh_err *err) {
     return rc;
 }
 
+/* With a budget of queries, progress is told in queries: generations have no end that is known. */
 static int done(
     kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     dev_monitor *l = w->self;
@@ -289,6 +303,8 @@ static int done(
     return 0;
 }
 
+/* Fitting a flow takes minutes without a question: this is where Ctrl-C and the clock are looked at
+ * meanwhile. */
 static int tick(kh_monitor *w, const char *what, bool have, kh_err *err) {
     dev_monitor *l = w->self;
     kh_tuning *t = l->t;

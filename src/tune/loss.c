@@ -1,23 +1,15 @@
 /* loss.c - see loss.h. Sums are taken in double and in the order of the rows. */
 #include "tune/loss.h"
 
+#include "base/logsum.h"
+
 #include <math.h>
 
 static const double MARGIN = 2; /* of the hinge loss, as in BBT */
 
-/* log of the sum of e^x over the labels of a row: what makes logits log-probabilities. */
-static double log_total(const float *x, int n) {
-    double top = -INFINITY, sum = 0;
-    for (int k = 0; k < n; k++)
-        top = (double)x[k] > top ? (double)x[k] : top;
-    for (int k = 0; k < n; k++)
-        sum += exp((double)x[k] - top);
-    return top + log(sum);
-}
-
 /* (T6) of one row. */
 static double cross_entropy(const float *x, int label, int n) {
-    return log_total(x, n) - (double)x[label];
+    return kh_log_sum_exp_floats(x, n) - (double)x[label];
 }
 
 /* (T7) of one row: multi-class, with respect to every wrong label, on logits, so that shifting all
@@ -33,7 +25,7 @@ static double hinge(const float *x, int label, int n) {
 
 /* (T8) of one row. */
 static double brier(const float *x, int label, int n) {
-    double total = log_total(x, n), sum = 0;
+    double total = kh_log_sum_exp_floats(x, n), sum = 0;
     for (int k = 0; k < n; k++) {
         double off = exp((double)x[k] - total) - (k == label);
         sum += off * off;

@@ -19,7 +19,8 @@ enum {
     PIECE = 128, /* pairs in work at a time: their traces stay in the cache's reach */
 };
 
-/* Products of a batch, and numbers in a vector, from which threads are worth starting. */
+/* Products of a batch, and numbers in a vector, from which threads are worth starting. Below these,
+ * waking threads takes longer than the work. */
 static const double WORTH_THREADS = 4e6;
 static const size_t WORTH_THREADS_SUM = 1 << 16;
 
@@ -47,6 +48,9 @@ void kh_simulations_free(kh_simulations *s) {
 
 /* ------------------------------------------------------------------------------- the loss (S6) */
 
+/* (S6) for one simulation, whose own atom is number 0, and g = d loss / d logq. With a single atom
+ * it is (S5). Normalised from the largest term down, since densities in 500 dimensions span
+ * hundreds of powers of e. */
 double kh_atomic_loss(const double *logq, const double *log_prior, int n, double *g) {
     double most = -INFINITY, sum = 0;
     if (n == 1) {
@@ -121,7 +125,8 @@ static void share_free(share *s) {
 }
 
 /* Items first .. first + n - 1 of the batch, which are numbers at .. at + n - 1 of the share's x.
- */
+ * Every item is paired with its atoms: n * n_atom densities given the item's own x. The gradient of
+ * the loss with respect to each log q goes back through the flow in one pass. */
 static void run_piece(
     const fit *f, share *s, int first, int n, int at, int n_atom, double scale, bool teach) {
     int dim = f->sims->dim;
@@ -150,6 +155,7 @@ static void run_piece(
         kh_flow_backward(f->flow, s->work, s->g, s->grad);
 }
 
+/* What x gives the units is computed once for an item and used by all of its atoms. */
 static void run_share(
     const fit *f, share *s, int first, int n, int n_atom, double scale, bool teach) {
     size_t n_obs = (size_t)f->sims->n_obs;
@@ -168,7 +174,8 @@ static void run_share(
 }
 
 /* The sum of the losses of the n items of the batch. If `teach`, share 0 gets the gradient of their
- * mean. */
+ * mean. Shares are a fixed number and are summed in their order: threads only decide who computes
+ * which. */
 static double run_batch(fit *f, int n, int n_atom, bool teach) {
     size_t size = kh_flow_size(f->flow);
 #pragma omp parallel for schedule(dynamic) \
@@ -243,7 +250,8 @@ static void adam(fit *f) {
 
 /* -------------------------------------------------------------------------------------- epochs */
 
-/* How many batches of about the wanted size n items make; their sizes differ by one at most. */
+/* How many batches of about the wanted size n items make; their sizes differ by one at most.
+ * Rounded, so that no batch is a small remainder whose gradient would be noise. */
 static int n_batch(const fit *f, int n) {
     int count = (n + f->o->batch / 2) / f->o->batch;
     return count > 0 ? count : 1;
@@ -276,6 +284,7 @@ static int run_epoch(
     return rc;
 }
 
+/* One stream for all epochs of a round: the same atoms each time. */
 static double validate(fit *f, int round, uint64_t seed) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_SNPE_ATOMS, (uint32_t)round, UINT32_MAX);
     int batches = n_batch(f, f->n_valid);
@@ -288,6 +297,8 @@ static double validate(fit *f, int round, uint64_t seed) {
     return loss / f->n_valid;
 }
 
+/* (S7). The weights that the round begins with are a candidate, too: a round that only gets worse
+ * changes nothing. */
 static int run_epochs(
     fit *f, int round, uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     int rc = 0;
@@ -354,6 +365,8 @@ static void fit_free(fit *f) {
     kh_free(f->atoms);
 }
 
+/* OpenBLAS is held to one thread meanwhile and given back: shares are the parallelism here, and its
+ * own threads would change the order of sums. */
 int kh_fit(kh_flow *flow, const kh_simulations *sims, int round, const kh_fit_opts *o,
     uint64_t seed, kh_monitor *w, kh_fit_report *report, kh_err *err) {
     fit f = { .flow = flow, .sims = sims, .o = o, .atomic = round > 1 };
