@@ -21,6 +21,7 @@ bool kh_json_out_done(const kh_json_out *j) {
     return !j->out->failed && j->depth == 0 && j->written;
 }
 
+/* Sticks until the end: a document that is not JSON is never mistaken for one. */
 static bool misused(kh_json_out *j) {
     j->out->failed = true;
     return false;
@@ -53,6 +54,7 @@ static bool begin(kh_json_out *j, const char *key) {
     return !j->out->failed;
 }
 
+/* A level begins as tight as the one around it. */
 static void open_level(kh_json_out *j, const char *key, bool object) {
     if (j->depth >= KH_JSON_DEPTH - 1) {
         misused(j);

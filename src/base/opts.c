@@ -1,4 +1,7 @@
-/* opts.c - options from text by table; see opts.h. */
+/* opts.c - options from text by table; see opts.h.
+ *
+ * A row says where in a struct the value lies and what it may be; parsing, defaults, the echo in
+ * results and in journals all walk the same row, so no default and no limit is written twice. */
 #include "base/opts.h"
 
 #include "base/alloc.h"
@@ -19,6 +22,7 @@ static bool is_name(const char *name, const char *s, size_t n) {
 
 static void *field(const kh_opt *row, void *opts) { return (char *)opts + row->offset; }
 
+/* Old names are understood for ever, and shown nowhere. */
 const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n) {
     for (const kh_opt *row = table; row && row->name; row++)
         if (is_name(row->name, name, n) || is_name(row->old, name, n))
@@ -26,6 +30,7 @@ const kh_opt *kh_opts_find(const kh_opt *table, const char *name, size_t n) {
     return NULL;
 }
 
+/* "--flag" alone is "true" and "--no-flag" is "false": the caller's doing. */
 static int set_flag(const kh_opt *row, bool *out, const char *value, kh_err *err) {
     if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
         return kh_fail(
@@ -39,6 +44,7 @@ static bool is_made_of(const char *value, const char *characters) {
     return value[strspn(value, characters)] == '\0';
 }
 
+/* Bounds that are both 0 mean none but the type's own. */
 static int set_int(const kh_opt *row, int *out, const char *value, kh_err *err) {
     double min = row->min, max = row->max == 0 && row->min == 0 ? INT_MAX : row->max;
     char *end;
@@ -64,6 +70,7 @@ static int set_seed(const kh_opt *row, uint64_t *out, const char *value, kh_err 
     return 0;
 }
 
+/* strtod goes by the locale; the program stays in the C locale, where "0.5" is a half. */
 static int set_number(const kh_opt *row, double *out, const char *value, kh_err *err) {
     char *end;
     double x = strtod(value, &end);
@@ -77,6 +84,8 @@ static int set_number(const kh_opt *row, double *out, const char *value, kh_err 
     return 0;
 }
 
+/* Choices are "a|b|c" in the help, and the index is the value: enums follow the order of the words.
+ */
 static int set_choice(const kh_opt *row, int *out, const char *value, kh_err *err) {
     size_t n = strlen(value);
     int index = 0;
@@ -100,6 +109,7 @@ bool kh_strings_add(kh_strings *list, const char *value) {
     return true;
 }
 
+/* Texts are borrowed: arguments of a program live as long as it does. */
 int kh_opts_set(const kh_opt *row, void *opts, const char *value, kh_err *err) {
     void *out = field(row, opts);
     switch (row->type) {

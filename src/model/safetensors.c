@@ -38,6 +38,8 @@ struct kh_safetensors {
     kh_arena names;
 };
 
+/* Types that are not computed with are still known by their size: a file may hold arrays that
+ * nobody needs, such as position ids in I64. */
 static const struct type_row {
     const char *name;
     int bits;
@@ -143,6 +145,7 @@ static int parse_array(const json_t *spec, kh_array *a, const char *path, kh_err
     return check_size(a, row->bits, place, err);
 }
 
+/* The format says strings only; what a writer of nested objects meant, nobody knows. */
 static int check_metadata(const json_t *meta, const char *path, kh_err *err) {
     const char *key;
     json_t *value;
@@ -183,6 +186,7 @@ static int take_blocks(kh_safetensors *f, const json_t *root, kh_err *err) {
     return 0;
 }
 
+/* Names go into error sentences and onto terminals. */
 static int check_name(const char *name, const char *path, kh_err *err) {
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
@@ -223,6 +227,7 @@ static int parse_arrays(kh_safetensors *f, const json_t *root, kh_err *err) {
     return 0;
 }
 
+/* Empty arrays first among those that begin at one place: they may stand anywhere. */
 static int by_place(const void *left, const void *right) {
     const kh_array *a = left, *b = right;
     if (a->begin != b->begin)
@@ -298,6 +303,8 @@ static int parse_header(kh_safetensors *f, const char *text, size_t n, kh_err *e
     return rc;
 }
 
+/* The limit is checked before memory is taken, and the length against the file before anything is
+ * read. */
 static int read_header(kh_safetensors *f, kh_err *err) {
     size_t file_bytes = (size_t)f->at_open.st_size;
     unsigned char length[8];
@@ -378,6 +385,8 @@ int kh_safetensors_read(
     return read_at(f, f->data + a->begin + from, out, n, err);
 }
 
+/* Size and time of change, to the nanosecond: not proof against an attacker, but against a download
+ * that is still under way. */
 int kh_safetensors_unchanged(const kh_safetensors *f, kh_err *err) {
     struct stat now;
     if (fstat(f->fd, &now) != 0)
@@ -446,6 +455,8 @@ static int plan_header(kh_array *plan, int n, kh_buf *header, size_t *total, kh_
     return kh_buf_failed(header) ? kh_fail_memory(err) : 0;
 }
 
+/* The header is complete before the first array: sizes follow from the plan, and arrays are written
+ * once, in order, without a copy in memory. */
 int kh_safetensors_create(
     kh_safetensors_writer **out, const char *path, kh_array *plan, int n, kh_err *err) {
     kh_buf header = kh_buf_init(KH_BUF_MAX);

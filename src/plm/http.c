@@ -59,6 +59,7 @@ struct kh_http {
 };
 
 static pthread_once_t curl_ready = PTHREAD_ONCE_INIT;
+/* Once for the process, whoever comes first: curl's own initialisation is not safe in threads. */
 static void ready_curl(void) { curl_global_init(CURL_GLOBAL_DEFAULT); }
 
 /* ------------------------------------------------------------------------------------- opening */
@@ -74,7 +75,7 @@ kh_http_opts kh_http_defaults(void) {
     return a.o;
 }
 
-/* The host of a URL, without port and brackets, in *n bytes. */
+/* The host of a URL, without port and brackets, in *n bytes. IPv6 addresses stand in brackets. */
 static const char *host_of(const char *url, size_t *n) {
     const char *host = strstr(url, "://") + 3;
     if (*host == '[') {
@@ -196,6 +197,7 @@ static int set_headers(kh_http *h, kh_err *err) {
     return rc;
 }
 
+/* An answer beyond the cap is cut off as it arrives, not when it is all there. */
 static size_t receive(char *bytes, size_t size, size_t n, void *user) {
     slot *s = user;
     s->too_large = size * n > s->answer.max - s->answer.len;
@@ -203,6 +205,8 @@ static size_t receive(char *bytes, size_t size, size_t n, void *user) {
     return kh_buf_failed(&s->answer) ? 0 : size * n;
 }
 
+/* No signals (a library in somebody's process), no other protocols, no redirects (a key goes to the
+ * host that it was meant for), no compression (a small answer that unpacks into gigabytes). */
 static bool set_options(kh_http *h, slot *s) {
     CURL *e = s->easy;
     bool bad = curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers) ||
@@ -225,6 +229,8 @@ static bool set_options(kh_http *h, slot *s) {
     return !bad;
 }
 
+/* Names and keys in a URL would end up in logs; a query or a fragment would be lost when the path
+ * is appended. */
 static int check_url(const char *url, kh_err *err) {
     const char *host = strstr(url, "://") + 3;
     size_t n = strcspn(host, "/");
@@ -301,6 +307,7 @@ const kh_hooks *kh_http_hooks(const kh_http *h) { return h->hooks; }
 
 /* ------------------------------------------------------------------------------------- running */
 
+/* From here on the request counts as sent: it may be paid for. */
 static int start(kh_http *h, slot *s, kh_err *err) {
     s->state = SLOT_RUNNING;
     s->too_large = false;
@@ -400,6 +407,7 @@ static int refuse(const kh_http *h, const slot *s, long status, kh_err *err) {
     return kh_fail(err, code, "%s: answered HTTP %ld%s%s", h->url, status, why, hint);
 }
 
+/* Statuses that the same request may not get again a little later. */
 static bool passes(long status) {
     return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
         status == 504;
@@ -433,7 +441,9 @@ static void wait_to_retry(kh_http *h, slot *s, const char *why) {
         "%s: %s; trying again in %.1f s (%d of %d)", h->url, why, pause, s->attempt, h->retries);
 }
 
-/* An answer has come. */
+/* An answer has come. KH_RETRY: the answer came and is well-formed, but says nothing (an empty
+ * choice, say). Such are tried again a few times and then given up one by one, if the caller can do
+ * without. */
 static int hand_over(kh_http *h, slot *s, const kh_http_jobs *jobs, int *done, kh_err *err) {
     kh_buf_bytes(&s->answer, "", 0); /* an empty answer is an empty string */
     if (kh_buf_failed(&s->answer))
@@ -454,6 +464,8 @@ static int hand_over(kh_http *h, slot *s, const kh_http_jobs *jobs, int *done, k
     return rc;
 }
 
+/* Decides between an answer, another try, and the end; the sentence of the end says how many tries
+ * there were. */
 static int finish(
     kh_http *h, slot *s, CURLcode result, const kh_http_jobs *jobs, int *done, kh_err *err) {
     long status = 0;

@@ -1,4 +1,8 @@
-/* compare.c - see compare.h. */
+/* compare.c - see compare.h.
+ *
+ * Runs of one method with the same options on the same task and model, but for the seed, are one
+ * group; a table shows their mean and standard deviation. The best group of each task and model is
+ * marked, where there is more than one. */
 #include "report/compare.h"
 
 #include "base/alloc.h"
@@ -38,6 +42,7 @@ static int check_seeds(const kh_result *runs, int n, kh_err *err) {
     return 0;
 }
 
+/* Of a single seed there is no deviation: NaN, not 0. */
 static int fill_group(kh_group *g, const kh_result *runs, int n, const char *const *metric,
     int n_metric, kh_err *err) {
     double *x = kh_malloc((size_t)n * sizeof *x);
@@ -68,6 +73,7 @@ static bool is_better(double a, double b, int better) {
     return better > 0 ? x > y : x < y;
 }
 
+/* Among groups about the same question only: 0.9 on one task is not better than 0.8 on another. */
 static void mark_best(kh_comparison *c) {
     for (int m = 0; m < c->n_metric; m++) {
         int better = kh_result_better(c->metric[m]);
@@ -176,6 +182,8 @@ static bool differ(const kh_comparison *c, bool task) {
     return false;
 }
 
+/* CSV is for programs: full precision, mean and deviation in columns of their own, nothing for what
+ * is not known. */
 static void add_value(kh_grid *t, const kh_group *g, int m, kh_grid_format format) {
     bool csv = format == KH_GRID_CSV;
     if (isnan(g->mean[m]))

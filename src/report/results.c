@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Points of a curve: more than a screen shows; one of 10,000 rows would be most of the file. */
 enum { CURVE_POINTS = 200, EXAMPLES = 4, EXAMPLE_BYTES = 300 };
 static const size_t JSON_MAX = (size_t)256 << 20;
 
@@ -37,6 +38,7 @@ static void put_interval(
     kh_json_close(j);
 }
 
+/* Enough to make the run again: method, options, seed, data and version. */
 static void put_run(kh_json_out *j, const kh_eval *e, const char *run) {
     const kh_posterior *p = e->post;
     const char *options = p->options ? p->options : "{}";

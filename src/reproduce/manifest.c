@@ -11,8 +11,10 @@
 #include <limits.h>
 #include <string.h>
 
-enum { RECEIPT_MAX = 1 << 20 };
+/* A line of terms and five numbers. */
+enum { MANIFEST_MAX = 1 << 20 };
 
+/* Whole numbers that a double holds exactly. */
 static double get_count(kh_json_in *in, const json_t *root, const char *key) {
     double x = kh_json_get_number(in, root, key);
     if (!(x >= 0 && x < 9e15))
@@ -43,7 +45,7 @@ int kh_manifest_read(kh_manifest *r, const char *dir, kh_err *err) {
     else if (!kh_file_exists(path))
         rc = kh_fail(err, KH_EMISSING, "%s: not there: the run is not done", path);
     else
-        rc = kh_json_read(path, RECEIPT_MAX, &root, err);
+        rc = kh_json_read(path, MANIFEST_MAX, &root, err);
     if (rc == 0)
         rc = parse(r, root, path, err);
     json_decref(root);
@@ -62,7 +64,7 @@ static int save(kh_buf *b, const char *dir, const char *name, kh_err *err) {
 }
 
 int kh_manifest_write(const kh_manifest *r, const char *dir, kh_err *err) {
-    kh_buf b = kh_buf_init(RECEIPT_MAX);
+    kh_buf b = kh_buf_init(MANIFEST_MAX);
     kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
     kh_json_open_object(&j, NULL);
     kh_json_put_string(&j, "terms", r->terms);
@@ -93,7 +95,7 @@ int kh_backbone_read(kh_backbone *b, const char *dir, kh_err *err) {
             "done a run",
             path);
     if (rc == 0)
-        rc = kh_json_read(path, RECEIPT_MAX, &root, err);
+        rc = kh_json_read(path, MANIFEST_MAX, &root, err);
     if (rc == 0) {
         kh_json_in in = { path, err, 0 };
         const char *model = kh_json_get_string(&in, root, "model"),
@@ -108,7 +110,7 @@ int kh_backbone_read(kh_backbone *b, const char *dir, kh_err *err) {
 }
 
 int kh_backbone_write(const char *dir, const char *model, const char *common, kh_err *err) {
-    kh_buf b = kh_buf_init(RECEIPT_MAX);
+    kh_buf b = kh_buf_init(MANIFEST_MAX);
     kh_json_out j = kh_json_out_init(&b, KH_JSON_SPACED);
     kh_json_open_object(&j, NULL);
     kh_json_put_string(&j, "model", model);
@@ -124,6 +126,9 @@ void kh_backbone_free(kh_backbone *b) {
     *b = (kh_backbone){ 0 };
 }
 
+/* Everything that decides a run's result, in words, with a bar between what decides the posterior
+ * and what decides only how it is judged: after a change behind the bar, a run is judged again
+ * without being tuned again. */
 void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common, kh_buf *out) {
     const kh_variant *v = r->variant;
     kh_buf_printf(out, "%s method=%s shots=%d seed=%llu", common, v->method, r->shots,
@@ -147,7 +152,7 @@ static size_t tuning_terms(const char *terms) { return (size_t)(strrchr(terms, '
 kh_state kh_planned_state(const kh_planned *r, kh_preset preset, const char *common,
     const char *runs, kh_manifest *found) {
     kh_state state = KH_STATE_OPEN;
-    kh_buf terms = kh_buf_init(RECEIPT_MAX);
+    kh_buf terms = kh_buf_init(MANIFEST_MAX);
     char *dir = kh_path_join(runs, r->name);
     kh_planned_terms(r, preset, common, &terms);
     *found = (kh_manifest){ 0 };

@@ -12,7 +12,9 @@
 #include <limits.h>
 #include <string.h>
 
+/* A chunk keeps a thread busy for a while; fewer than four tokens leave nothing to predict from. */
 enum { CHUNK_BYTES = 1 << 20, SHORTEST = 4 };
+/* 64 GB: a wrong path, not a corpus. */
 #define FILE_MAX_BYTES ((size_t)1 << 36)
 
 static bool lines_add(kh_lines *l, const int32_t *id, size_t n) {
@@ -49,11 +51,15 @@ typedef struct chunk {
     kh_err err;
 } chunk;
 
-/* The same text gives the same answer, whatever file it is in. */
+/* The same text gives the same answer, whatever file it is in. By the hash of the line: a line that
+ * stands in two files, or in a later version of one, stays on the side where it was. The multiplier
+ * spreads the hash's bits to the top ones. */
 static bool is_held_out(const char *line, size_t n, double share) {
     return (double)(kh_hash64(line, n) * 0x9E3779B97F4A7C15u >> 32) < share * 4294967296.0;
 }
 
+/* Every line ends in EOS: joined windows run over line ends, and the model should see where they
+ * are. */
 static int encode_line(chunk *c, const kh_tokenizer *t, const char *line, size_t n, double share,
     kh_ids *ids, kh_err *err) {
     int32_t eos = kh_tokenizer_special(t, KH_TOKEN_EOS);
@@ -107,6 +113,7 @@ static int join_chunk(chunk *c, kh_lines *train, kh_lines *held_out, int rc, kh_
     return rc;
 }
 
+/* Chunks are joined in the order of the file: ids do not depend on the number of threads. */
 static int read_file(kh_lines *train, kh_lines *held_out, const kh_tokenizer *t, const char *path,
     double share, kh_err *err) {
     kh_buf text;
@@ -179,6 +186,8 @@ static bool cut_pieces(kh_windows *w, size_t at, size_t n, size_t longest) {
     return true;
 }
 
+/* joined: windows of full length across lines. Otherwise a line is a sequence of its own, and a
+ * long one is cut into pieces of about one length rather than a full one and a rest. */
 int kh_windows_make(kh_windows *w, const kh_lines *l, int longest, bool joined, kh_err *err) {
     size_t most = (size_t)longest;
     bool ok = true;
@@ -234,6 +243,8 @@ void kh_window_sampler_free(kh_window_sampler *s) {
     *s = (kh_window_sampler){ 0 };
 }
 
+/* Without replacement within an epoch of a file: its order is a permutation named by (file, phase,
+ * epoch), so that a resumed run needs the counts alone. */
 int kh_window_sampler_next(
     kh_window_sampler *s, kh_rng *rng, int *file, const kh_window **window, kh_err *err) {
     int f = *file = kh_rng_categorical(rng, s->share, s->n_file);

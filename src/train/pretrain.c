@@ -56,6 +56,8 @@ static int start_model(kh_training *t, bool there, kh_err *err) {
     return rc;
 }
 
+/* AdamW wants runs of weights that decay and of weights that do not; neighbours of one kind are one
+ * run. */
 static int start_optimiser(kh_training *t, kh_err *err) {
     kh_param_group *segment = kh_calloc((size_t)t->params.n, sizeof *segment);
     int n = 0;
@@ -90,7 +92,8 @@ static int start_rows(kh_training *t, const kh_tokenizer *tokenizer, kh_err *err
 }
 
 /* Held-out sequences of the longest kind, spread over all held-out lines, with masks of their own.
- */
+ * Evenly spread and masked once: every look at the held-out loss is about the same tokens, so that
+ * a curve over steps compares like with like. */
 static int start_held_out(kh_training *t, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
     kh_windows w = { 0 };
@@ -120,6 +123,8 @@ static int start_held_out(kh_training *t, kh_err *err) {
     return rc;
 }
 
+/* The recipe is what may not change when training goes on: it decides which batch comes at which
+ * step. The schedule may change, and the change is logged. */
 static void describe(kh_training *t, const kh_tokenizer *tokenizer) {
     const kh_pretrain_opts *o = t->o;
     kh_buf *r = &t->recipe;
@@ -172,6 +177,8 @@ static int start_phase(kh_training *t, int phase, kh_err *err) {
         t->o->joined, t->o->seed, phase, err);
 }
 
+/* A failure leaves the folder as it was but for files that were complete before; the order is from
+ * cheap to expensive, so that a wrong option is told before minutes of tokenising. */
 static int start(kh_training *t, bool *resumed, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
     kh_tokenizer *tokenizer = NULL;
@@ -226,6 +233,8 @@ static void finish(kh_training *t) {
 
 /* ------------------------------------------------------------------------------------ one step */
 
+/* Phases are shares of the steps: short sequences first are several times cheaper, long ones at the
+ * end teach the positions. */
 static int wanted_phase(const kh_pretrain_opts *o, long step) {
     double at = (double)step / (double)o->steps, total = 0, sum = 0;
     for (int i = 0; i < o->n_phase; i++)
@@ -236,7 +245,8 @@ static int wanted_phase(const kh_pretrain_opts *o, long step) {
     return o->n_phase - 1;
 }
 
-/* Rows first: their targets are the first ones. */
+/* Rows first: their targets are the first ones. Draws are named by (seed, step, number): step 1000
+ * has the same batch whether training came there in one go or in ten. */
 static int fill_rows(kh_training *t, kh_err *err) {
     int rc = 0, wanted = (int)(t->o->rows_share * t->o->batch_tokens);
     for (uint32_t i = 0; rc == 0 && kh_masked_tokens(&t->batch) < wanted; i++) {
@@ -246,6 +256,7 @@ static int fill_rows(kh_training *t, kh_err *err) {
     return rc;
 }
 
+/* Two streams: which windows come, and what is masked in them. */
 static int fill_text(kh_training *t, kh_err *err) {
     kh_rng pick = kh_rng_stream(t->o->seed, KH_RNG_PICK, (uint32_t)t->step, (uint32_t)t->phase);
     int rc = 0;
@@ -296,6 +307,8 @@ static int run_batch(kh_training *t, const kh_masked *b, const float *weight, do
     return kh_gradient_run(t->gradient, &pass, gradients, value, err);
 }
 
+/* A loss that is not finite ends training before the weights are touched: the last checkpoint is
+ * still good. */
 static int train_step(kh_training *t, double *rate, kh_err *err) {
     int phase = wanted_phase(t->o, t->step),
         rc = phase == t->phase ? 0 : start_phase(t, phase, err);
@@ -320,7 +333,8 @@ static int train_step(kh_training *t, double *rate, kh_err *err) {
     return 0;
 }
 
-/* Held-out loss, probes, a row of the log. */
+/* Held-out loss, probes, a row of the log. Probes measure a folder, as a user would: the model is
+ * saved for them first. */
 static int look(kh_training *t, double rate, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
     int rc = 0;
@@ -368,6 +382,8 @@ static const char *loop_end(const kh_training *t, bool asked) {
     return t->o->budget > 0 && t->seconds >= t->o->budget ? "budget" : NULL;
 }
 
+/* The model is saved at the end and every checkpoint_every seconds; resuming repeats no step whose
+ * state was saved. */
 static int run_loop(kh_training *t, const char **stopped, kh_err *err) {
     const kh_pretrain_opts *o = t->o;
     double before = t->seconds, began = kh_clock(), saved = began, rate = 0;

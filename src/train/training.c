@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* JSON_MAX holds a long recipe, LOG_MAX a million rows: what is larger is not ours. */
 enum { STATE_VERSION = 1, JSON_MAX = 1 << 22, LOG_MAX = 1 << 26, NAME = 64 };
 
 static const char *const VECTORS[3] = { "weights", "first_moments", "second_moments" };
@@ -41,6 +42,7 @@ int kh_training_save_log(kh_training *t, kh_err *err) {
 
 /* -------------------------------------------------------------------------------------- saving */
 
+/* Weights and both moments of AdamW in f32: what was computed goes on bit for bit. */
 static int save_vectors(kh_training *t, const char *path, kh_err *err) {
     const float *vector[3] = { t->w, t->adamw.m, t->adamw.v };
     kh_array plan[3] = { { 0 } };
@@ -102,6 +104,8 @@ static void remove_old(const char *dir, const char *current) {
         closedir(d);
 }
 
+/* State, then the JSON that names it, then model and log for people, and last the states that
+ * nobody names any more. */
 int kh_training_save(kh_training *t, kh_err *err) {
     char name[NAME];
     state_name(t->step, name);
@@ -166,6 +170,7 @@ static int load_log(kh_training *t, kh_err *err) {
     return rc;
 }
 
+/* Strict for what decides the batches; told, but allowed, for the learning rate and its like. */
 static void check_text(kh_json_in *r, const json_t *root, const char *key, const kh_buf *now,
     bool strict, const kh_hooks *hooks) {
     const char *then = kh_json_get_string(r, root, key);
