@@ -8,6 +8,10 @@
 /* A spelling is a name and, rarely, more: what a row leaves out is zero. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
+/* A row: where the tensor goes, its rows and columns as letters of the config (letter_table below),
+ * when it is there, how a random model fills it, and its name in each family; "#" is the number of
+ * the layer, "|" parts alternatives, and {name, part, parts, turned} says which part of a fused
+ * matrix it is and whether that is stored transposed. */
 #define W(field) offsetof(kh_weights, field), false
 #define L(field) offsetof(kh_layer, field), true
 #define BERT [KH_FAMILY_BERT] =
@@ -205,6 +209,7 @@ static const struct letter_row *find_letter(char letter) {
     return row;
 }
 
+/* Derived sizes have no field of their own. */
 int kh_weight_size(const kh_config *c, char letter) {
     switch (letter) {
     case 'Q': return kh_config_q_width(c);
@@ -223,6 +228,7 @@ const char *kh_weight_key(const kh_config *c, char letter) {
     return find_letter(plain && (letter == 'Q' || letter == 'K') ? 'H' : letter)->key;
 }
 
+/* The only place that knows which architecture has which tensor; loaders and writers ask here. */
 bool kh_weight_wanted(const kh_weight *row, const kh_config *c, bool head) {
     const kh_architecture *a = c->arch;
     bool last_norm = a->place != KH_NORM_AFTER;
@@ -252,6 +258,7 @@ bool kh_weight_wanted(const kh_weight *row, const kh_config *c, bool head) {
     return false;
 }
 
+/* ModernBERT normalises embeddings already: its first layer has no norm before attention. */
 bool kh_weight_left_out(const kh_weight *row, const kh_config *c, int layer) {
     return c->arch->lean && row->layered && layer == 0 && row->offset == offsetof(kh_layer, ln1_g);
 }
@@ -278,6 +285,7 @@ const kh_spelling *kh_weight_spelling(const kh_weight *row, const kh_config *c) 
     return &row->name[row->name[family].name ? family : family_table[family].base];
 }
 
+/* ALBERT's names have no number: all layers are one. */
 bool kh_weight_shared(const kh_weight *row, const kh_config *c) {
     const char *name = kh_weight_spelling(row, c)->name;
     return row->layered && name && !strchr(name, '#');

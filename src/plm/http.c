@@ -263,6 +263,7 @@ int kh_http_open(
         .o = o ? *o : kh_http_defaults(),
         .hooks = hooks,
         .multi = curl_multi_init(),
+        /* differs between processes; decides nothing but the length of pauses */
         .jitter = (uint64_t)(kh_clock() * 1e9) | 1,
         .path = kh_buf_init(1 << 16) };
     h->retries = h->o.retries < 0 ? RETRIES : h->o.retries;

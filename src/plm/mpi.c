@@ -113,6 +113,7 @@ static void place(job *j, piece *p, const float *logits) {
     p->done = true;
 }
 
+/* An exponential mean: ranks slow down when others use their machine, and speed up again. */
 static void learn(kh_ranks *r, int rank, double tokens, double seconds) {
     double speed = seconds > 1e-9 ? tokens / seconds : 0;
     r->speed[rank] = r->speed[rank] > 0 && speed > 0 ? 0.7 * r->speed[rank] + 0.3 * speed : speed;
@@ -173,7 +174,8 @@ static int waiting_piece(job *j, int rank) {
 }
 
 /* Such a piece for a rank that has nothing to do: 1, with it as the last of the pieces; 0: there is
- * none. */
+ * none. The rank that had the piece is told to drop it; if it has begun already, both answer, and
+ * the second answer changes nothing. */
 static int take_over(job *j, int rank, kh_err *err) {
     int i = waiting_piece(j, rank);
     if (i < 0)
@@ -186,6 +188,7 @@ static int take_over(job *j, int rank, kh_err *err) {
     return add_piece(j, mine) ? 1 : kh_fail_memory(err);
 }
 
+/* Only prompts travel with a piece: rows and words were sent once (share_context). */
 static int give(job *j, const piece *p, kh_err *err) {
     kh_batch rows;
     int r0;
@@ -252,6 +255,8 @@ static int do_own(job *j, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- answers */
 
+/* Other ranks run the same program, but a message that does not fit is still an error and never an
+ * index. */
 static int take_result(
     job *j, int from, const kh_mpi_head *h, const char *body, size_t n, kh_err *err) {
     j->r->queued[from]--;
@@ -305,7 +310,9 @@ static int collect(job *j, kh_err *err) {
 
 /* ---------------------------------------------------------------------------------- a question */
 
-/* Sends rows and label words to all, unless they have them from an earlier question. */
+/* Sends rows and label words to all, unless they have them from an earlier question. Ranks keep the
+ * last few contexts (KH_MPI_CONTEXTS); train and dev rows alternate in a run, and neither is sent
+ * twice. */
 static int share_context(job *j, kh_err *err) {
     kh_ranks *r = j->r;
     kh_buf b = kh_buf_init(0x7fffff00);

@@ -33,6 +33,8 @@ static const char *const NAMES[] = { "vllm-completions", "vllm-chat", "sglang", 
 static const char *const PATHS[] = { "/v1/completions", "/v1/chat/completions", "/generate",
     "/v1/chat/completions" };
 
+/* TOP is the most that OpenAI's API gives and vLLM's default allows; MAX_LEN bounds what is
+ * encoded, as services do not say how much they take. */
 enum { MAX_LEN = 4096, TOP = 20, ANSWER_MAX = 1 << 20 };
 
 typedef struct outside {
@@ -78,6 +80,8 @@ static const char *const WORD_NAMES[] = { "model.embed_tokens.weight", "transfor
     "model.language_model.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight",
     "bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight" };
 
+/* Mean and deviation over all words are what a projection is scaled by (doc/methods.md, T4): the
+ * file is read once from end to end. */
 static int open_embeddings(outside *o, const char *path, kh_err *err) {
     int rc = kh_safetensors_open(&o->f, path, err);
     for (size_t i = 0; rc == 0 && !o->word && i < sizeof WORD_NAMES / sizeof WORD_NAMES[0]; i++)
@@ -179,6 +183,7 @@ static int put_text(
     return rc;
 }
 
+/* vLLM takes prompt embeddings as a file of torch.save, in base64. */
 static void put_torch(kh_json_out *j, const char *key, const float *x, int rows, int cols) {
     kh_buf file = kh_buf_init(KH_BUF_MAX);
     kh_torch_put(&file, x, rows, cols);
@@ -196,6 +201,8 @@ static void put_one_token(kh_json_out *j) {
     kh_json_put_int(j, "seed", 0);
 }
 
+/* allowed_token_ids: only label words can be generated. logprob_token_ids, where the service knows
+ * it, gives exactly their log-probabilities; otherwise the best TOP must do. */
 static int put_completion(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
     int n_word = a->q->words->n_word;
@@ -251,6 +258,7 @@ static int put_content(const asking *a, int prompt, int s, kh_json_out *j, kh_er
     return rc;
 }
 
+/* With log-probabilities the bias is left out: some services apply it before they compute them. */
 static int put_chat(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
     kh_json_open_object(j, NULL);
@@ -275,6 +283,7 @@ static int put_chat(const asking *a, int prompt, int s, kh_json_out *j, kh_err *
     return rc;
 }
 
+/* SGLang takes the rows as decimal numbers; nine digits name a float exactly. */
 static int put_generate(const asking *a, int prompt, int s, kh_json_out *j, kh_err *err) {
     const outside *o = a->o;
     size_t hidden = (size_t)o->hidden;
@@ -320,6 +329,7 @@ typedef struct heard {
     int n; /* tokens it spoke of */
 } heard;
 
+/* Services round: a log-probability may come out a little above 0, and counts as 0. */
 static bool note(heard *h, const asking *a, int32_t id, const json_t *value) {
     const kh_words *w = a->q->words;
     double x = json_number_value(value);
@@ -402,6 +412,8 @@ static void reduce(const kh_words *w, const heard *h, float *logits) {
     }
 }
 
+/* A service that answers with something else than probabilities is told at once, with prompt and
+ * row: tuning on such numbers would look like tuning. */
 static int take_logits(const asking *a, int i, const json_t *root, kh_err *err) {
     static bool (*const HEAR[])(heard *, const asking *, const json_t *) = { hear_completion,
         hear_chat, hear_generate, hear_chat };
@@ -489,6 +501,7 @@ static int take_answer(void *user, int i, const char *body, size_t n, kh_err *er
 
 /* -------------------------------------------------------------------------------------- asking */
 
+/* What this service cannot do at all, before a query is paid for. */
 static int check(const outside *o, const kh_question *q, kh_err *err) {
     const kh_words *w = q->words;
     bool soft = q->batch->n_slot > 0;
@@ -534,6 +547,8 @@ static int answer(void *self, const kh_question *q, int *label, kh_err *err) {
 
 static const unsigned char *answered(const void *self) { return ((const outside *)self)->answered; }
 
+/* The fingerprint is the model's name: whether the weights behind it stay the same, nobody outside
+ * can know. */
 static void describe(const void *self, kh_plm_info *info) {
     const outside *o = self;
     info->backend = NAMES[o->flavour];
@@ -648,6 +663,8 @@ static int probe(outside *o, bool by_id, bool *logprobs, kh_err *err) {
     return rc;
 }
 
+/* Asked once, when the box is opened: a person who wants log-probabilities of a service without
+ * them learns it before the first query. */
 static int find_access(outside *o, kh_access *access, kh_err *err) {
     bool logprobs = true;
     int rc = 0;
