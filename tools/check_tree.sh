@@ -83,7 +83,7 @@ json() {
 
 # Conditional expressions within a branch of another one: "a ? b : c ? d : e" makes a reader keep a stack. An argument of a call and
 # a subscript are expressions of their own and do not count. Those that were there before the rule may stay; no more come.
-NESTED_MOST=16
+NESTED_MOST=15
 nested_list() {
     awk '
     FNR == 1 { comment = 0; n = 0; open[0] = 0; before = "" }

@@ -263,6 +263,29 @@ bool kh_file_exists(const char *path) {
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+int kh_file_open_data(const char *path, int *fd, struct stat *then, kh_err *err) {
+    *fd = open(
+        path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+    if (*fd < 0)
+        return kh_fail_errno(err, path, "cannot open");
+    if (fstat(*fd, then) != 0)
+        return kh_fail_errno(err, path, "cannot stat");
+    if (!S_ISREG(then->st_mode))
+        return kh_fail(err, KH_EARG, "%s: is not a regular file", path);
+    return 0;
+}
+
+int kh_file_unchanged(const char *path, int fd, const struct stat *then, kh_err *err) {
+    struct stat now;
+    if (fstat(fd, &now) != 0)
+        return kh_fail_errno(err, path, "cannot stat");
+    if (now.st_size != then->st_size || now.st_mtim.tv_sec != then->st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != then->st_mtim.tv_nsec)
+        return kh_fail(err, KH_EIO,
+            "%s: changed while it was read; load it again when nobody writes to it", path);
+    return 0;
+}
+
 int kh_file_read_at(int fd, const char *path, size_t from, void *out, size_t n, kh_err *err) {
     char *to = out;
     while (n > 0) {

@@ -34,6 +34,13 @@ int kh_file_open_own(const char *path, int flags, int *fd, kh_err *err);
 int kh_file_open_log(const char *path, FILE **out, kh_err *err);
 
 bool kh_file_exists(const char *path); /* a regular file */
+/* Opens a regular file that is read in pieces, by kh_file_read_at: *fd, -1 if it cannot be opened,
+ * is the caller's to close, also on failure. *then is for kh_file_unchanged. */
+struct stat;
+int kh_file_open_data(const char *path, int *fd, struct stat *then, kh_err *err);
+/* Fails if the file's size or time of change is another one than when it was opened: somebody has
+ * written to it meanwhile. Good against a download that is still under way, not against forgers. */
+int kh_file_unchanged(const char *path, int fd, const struct stat *then, kh_err *err);
 /* Exactly n bytes of an open file, from byte `from` on; a file that ends before is an error. `path`
  * is for the sentence. */
 int kh_file_read_at(int fd, const char *path, size_t from, void *out, size_t n, kh_err *err);

@@ -25,8 +25,6 @@
 #include "base/map.h"
 #include "base/size.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -454,16 +452,9 @@ static void forget(kh_gguf *f) {
 }
 
 static int open_file(kh_gguf *f, kh_err *err) {
-    /* A FIFO without a writer must not hang us. */
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0)
-        return kh_fail_errno(err, f->path, "cannot open");
-    if (fstat(f->fd, &f->at_open) != 0)
-        return kh_fail_errno(err, f->path, "cannot stat");
-    if (!S_ISREG(f->at_open.st_mode))
-        return kh_fail(err, KH_EARG, "%s: is not a regular file", f->path);
-    f->n_file = (size_t)f->at_open.st_size;
-    return 0;
+    int rc = kh_file_open_data(f->path, &f->fd, &f->at_open, err);
+    f->n_file = rc == 0 ? (size_t)f->at_open.st_size : 0;
+    return rc;
 }
 
 /* Reads more and more of the file until its header is there. */
@@ -560,16 +551,7 @@ int kh_gguf_read(
 }
 
 int kh_gguf_unchanged(const kh_gguf *f, kh_err *err) {
-    struct stat now;
-    if (f->fd < 0)
-        return 0;
-    if (fstat(f->fd, &now) != 0)
-        return kh_fail_errno(err, f->path, "cannot stat");
-    if (now.st_size != f->at_open.st_size || now.st_mtim.tv_sec != f->at_open.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != f->at_open.st_mtim.tv_nsec)
-        return kh_fail(err, KH_EIO,
-            "%s: changed while it was read; load it again when nobody writes to it", f->path);
-    return 0;
+    return f->fd < 0 ? 0 : kh_file_unchanged(f->path, f->fd, &f->at_open, err);
 }
 
 /* ------------------------------------------------------------------------------------- values */

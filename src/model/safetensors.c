@@ -20,8 +20,6 @@
 #include "base/size.h"
 #include "model/tensor.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -269,18 +267,6 @@ static int read_at(const kh_safetensors *f, size_t from, void *out, size_t n, kh
     return kh_file_read_at(f->fd, f->path, from, out, n, err);
 }
 
-static int open_file(kh_safetensors *f, kh_err *err) {
-    f->fd = open(
-        f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO without a writer must not hang us */
-    if (f->fd < 0)
-        return kh_fail_errno(err, f->path, "cannot open");
-    if (fstat(f->fd, &f->at_open) != 0)
-        return kh_fail_errno(err, f->path, "cannot stat");
-    if (!S_ISREG(f->at_open.st_mode))
-        return kh_fail(err, KH_EARG, "%s: is not a regular file", f->path);
-    return 0;
-}
-
 /* What stands between the length and the arrays: checks that need no JSON, then the JSON. */
 static int parse_header(kh_safetensors *f, const char *text, size_t n, kh_err *err) {
     if (n == 0 || text[0] != '{')
@@ -342,7 +328,7 @@ int kh_safetensors_open(kh_safetensors **out, const char *path, kh_err *err) {
         return kh_fail_memory(err);
     f->fd = -1;
     f->path = kh_strdup(path);
-    int rc = f->path ? open_file(f, err) : kh_fail_memory(err);
+    int rc = f->path ? kh_file_open_data(f->path, &f->fd, &f->at_open, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = read_header(f, err);
     if (rc != 0) {
@@ -385,17 +371,8 @@ int kh_safetensors_read(
     return read_at(f, f->data + a->begin + from, out, n, err);
 }
 
-/* Size and time of change, to the nanosecond: not proof against an attacker, but against a download
- * that is still under way. */
 int kh_safetensors_unchanged(const kh_safetensors *f, kh_err *err) {
-    struct stat now;
-    if (fstat(f->fd, &now) != 0)
-        return kh_fail_errno(err, f->path, "cannot stat");
-    if (now.st_size != f->at_open.st_size || now.st_mtim.tv_sec != f->at_open.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != f->at_open.st_mtim.tv_nsec)
-        return kh_fail(err, KH_EIO,
-            "%s: changed while it was read; load it again when nobody writes to it", f->path);
-    return 0;
+    return kh_file_unchanged(f->path, f->fd, &f->at_open, err);
 }
 
 /* -------------------------------------------------------------------------------------- writer */

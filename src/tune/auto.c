@@ -51,6 +51,8 @@ enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
  * few thousand of them get somewhere. */
 enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64 };
 
+/* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
+ * questions. */
 static bool allowed(const candidate *c, const kh_plm *plm) {
     kh_access have = kh_plm_describe(plm).access;
     return have >= c->from && have <= c->to;
@@ -69,6 +71,7 @@ typedef struct trials {
     int n;
 } trials;
 
+/* The table of what was tried goes into posterior.json, so that a person sees what was close. */
 static void note(trials *x, const kh_posterior *p, long long queries) {
     kh_tuning *t = x->t;
     char facts[KH_FACTS];
@@ -86,7 +89,9 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
         t, "auto", &(kh_generation){ -1, x->n, x->n, N_CANDIDATE, p->dev, facts, 0, false });
 }
 
-/* One candidate; a result that is better than the best so far takes its place. */
+/* One candidate; a result that is better than the best so far takes its place. Methods that read
+ * the weights have learned the prior of labels already; those that see labels only see nothing to
+ * correct. The budget is a share of the whole, and never more than what is left of it. */
 static int try_one(trials *x, const candidate *c, kh_err *err) {
     kh_tuning *t = x->t;
     kh_tune_opts o = *t->o;
@@ -127,6 +132,8 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
     return 0;
 }
 
+/* The posterior that the caller made is exchanged for the best one as a whole: method, samples,
+ * calibration and books belong together. */
 static int run_auto(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     (void)opts;
     trials x = { .t = t, .json = kh_buf_init(1 << 20) };

@@ -16,10 +16,12 @@
 #include <math.h>
 #include <string.h>
 
+/* As in src/judge: few rows leave no room for more folds. */
 enum { N_FOLD = 5 };
 
 bool kh_tuning_calibrates(const kh_tuning *t) { return !t->o->uncalibrated && !t->o->paper_exact; }
 
+/* A method that holds its answers has asked already. */
 long long kh_tuning_calibrate_cost(const kh_tuning *t, int samples, bool holds) {
     return kh_tuning_calibrates(t) && !holds ? (long long)samples * t->n_dev : 0;
 }
@@ -62,7 +64,9 @@ double kh_tuning_held_metric(const kh_tuning *t) {
     return kh_metric_of_p(t->task->metric, t->held, t->held_label, n, t->task->n_label);
 }
 
-/* How the result did on each row, and their mean as its score. */
+/* How the result did on each row, and their mean as its score. 1e-15 is the floor of NLL everywhere
+ * (doc/judging.md, [3]). Of cross-fitted probabilities: a row's own label has had no part in its
+ * calibration. */
 static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err *err) {
     int n = t->n_held;
     double sum = 0;
@@ -82,6 +86,8 @@ static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
     return 0;
 }
 
+/* Fitted on all held rows for use; cross-fitted once more for the score, since a calibrator
+ * flatters the rows that it was fitted on. */
 int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     if (!kh_tuning_calibrates(t))
         return 0;

@@ -57,6 +57,8 @@ typedef struct answers {
     double *share; /* [n_label] of the classes among all these rows; NULL: they count as even */
 } answers;
 
+/* Where the caller says how frequent classes are, "even" would be the wrong aim: the shares among
+ * these very rows are known. */
 static int count_classes(answers *a, const kh_tuning *t, kh_err *err) {
     a->share = kh_calloc((size_t)t->task->n_label, sizeof *a->share);
     if (!a->share)
@@ -97,6 +99,7 @@ static void answers_free(answers *a) {
     kh_free(a->share);
 }
 
+/* Through the predictor, sample by sample: what is corrected is what will be answered. */
 static int ask(answers *a, kh_tuning *t, const kh_posterior *post, kh_err *err) {
     kh_predictor *p;
     int rc = kh_predictor_new(&p, post, t->plm, t->task, err);
@@ -141,6 +144,8 @@ static int learn_one(
     return rc;
 }
 
+/* Rows that were only asked about to learn the prior are held as well if nothing was learned from
+ * them: they cost the same and tell as much as dev rows. */
 int kh_tuning_learn_prior(kh_tuning *t, kh_posterior *post, kh_err *err) {
     answers a = { 0 };
     size_t n = (size_t)post->n * (size_t)t->task->n_label;

@@ -71,6 +71,7 @@ static const kh_opt icl_table[] = {
 
 static int orders_of(const void *opts) { return ((const icl_opts *)opts)->orders; }
 
+/* A plain shuffle, in which classes do not take turns. */
 static void icl_exact(void *opts) { ((icl_opts *)opts)->balanced = false; }
 
 static long long dev_for_each_order(const kh_tuning *t, const void *opts) {
@@ -83,6 +84,7 @@ static void all_of_icl(const kh_tuning *t, const void *opts, kh_plan *most) {
     most->dev = dev_for_each_order(t, opts);
 }
 
+/* Each order of demonstrations is a sample: averaging over orders is this method's posterior. */
 static int run_icl(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const icl_opts *o = opts;
     int rc = kh_demos_draw(&p->demos, &p->arena, t->train_row, t->n_train, o->demos, o->orders,

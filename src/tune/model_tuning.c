@@ -19,6 +19,7 @@ static const kh_opt model_table[] = {
     { 0 },
 };
 
+/* Biases and gains of norms do not decay. */
 static int make_segments(const kh_params *p, kh_param_group **out, int *n, kh_err *err) {
     kh_param_group *s = *out = kh_calloc((size_t)p->n, sizeof *s);
     *n = 0;
@@ -54,6 +55,8 @@ static int publish(
     return rc;
 }
 
+/* Access level weights, but the result is asked at log-probabilities like any other model: the
+ * folder is all that is left of the training. */
 static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     const model_opts *o = opts;
     kh_trainable box = { 0 };

@@ -45,7 +45,8 @@ static void project(
 }
 
 /* A key's score falls by log(slots) for the mean query, head by head: all prefixes together then
- * weigh about as much as one token. */
+ * weigh about as much as one token. Shifting a key by -c q changes its score with query q by -c
+ * |q|^2 / sqrt(width): c is chosen so that the mean query's score falls by log(slots). */
 static void push_away(const kh_adapter *g, int heads, const float *query, float *key) {
     size_t h = (size_t)g->hidden, width = h / (size_t)heads;
     for (size_t head = 0; head < h; head += width) {
@@ -80,6 +81,7 @@ static void start_layer(const kh_adapter *g, const kh_config *c, const kh_layer 
 }
 
 static int start(kh_adapter *g, kh_trainable *box, kh_engine *e, kh_err *err) {
+    /* Enough tokens to spread the slots over, whatever the data set. */
     enum { ROWS = 64 };
     const kh_batch rows =
         kh_batch_part(box->train, 0, box->train->n_row < ROWS ? box->train->n_row : ROWS);

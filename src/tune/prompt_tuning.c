@@ -23,6 +23,7 @@ typedef struct learned {
     float *z, *prompt;
 } learned;
 
+/* The prompt is made anew for each step, as the box would make it: P0 + z. */
 static int prompt_pass(void *self, kh_pass_f32 *out, kh_err *err) {
     learned *l = self;
     out->prompt = l->prompt;

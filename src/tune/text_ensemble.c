@@ -98,7 +98,8 @@ static void ensemble_free(ensemble *e) {
 }
 
 /* A prompt that was not asked yet, into the next place of the set. 0: there is one; 1: none was
- * found. */
+ * found. The first is the task's own prompt. Draws are named by their number, repeated ones
+ * included, so that the set does not depend on what was answered before. */
 static int find_new(ensemble *e, kh_err *err) {
     size_t dim = (size_t)e->box.space->dim, bytes = dim * sizeof *e->point;
     float *x = e->point + (size_t)e->n * dim;
@@ -137,7 +138,8 @@ static int measure(ensemble *e, float *said, int n, double *prior, double *loss,
 }
 
 /* Asks the prompt in the last place about half of the train rows, and about the others if it knows
- * anything. *kept: it does. */
+ * anything. *kept: it does. A prompt that does worse than a guess (log K a row) on half of the
+ * rows, after its own prior was taken out, will not be missed; the other half is saved. */
 static int ask_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
     kh_tuning *t = e->t;
     int n_label = t->task->n_label, half = (t->n_train + 1) / 2;
@@ -211,6 +213,7 @@ static int ask_all(ensemble *e, kh_err *err) {
     return rc;
 }
 
+/* X7: likelihoods from below LEAST_P would let one confident mistake decide everything. */
 static int weigh(ensemble *e, kh_err *err) {
     kh_tuning *t = e->t;
     size_t n_label = (size_t)t->task->n_label, n = (size_t)e->n;
@@ -258,6 +261,7 @@ static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
 
 static int prompts_of(const void *opts) { return ((const ensemble_opts *)opts)->prompts; }
 
+/* The task's own prompt alone is a result. */
 static long long least(const kh_tuning *t, const void *opts) {
     (void)opts;
     return t->n_train + (t->o->label_prior ? 0 : t->n_dev);
