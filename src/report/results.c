@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_in.h"
 #include "base/json_out.h"
 #include "data/task.h"
 #include "judge/decisions.h"
@@ -252,103 +252,96 @@ void kh_results_json(const kh_eval *e, const char *run, const char *options, kh_
 
 /* ------------------------------------------------------------------------------------- reading */
 
-typedef struct reader {
-    kh_result *r;
-    const char *name;
-    kh_err *err;
-} reader;
+/* By the sticky reader of base/json_in.h. Metrics are read by whatever names they have: a later
+ * version's results can be compared in what both know. */
 
-static int add_metric(reader *r, const char *prefix, const char *key, const json_t *metric) {
+static void no_memory(kh_json_in *in) {
+    if (in->rc == 0)
+        in->rc = kh_fail_memory(in->err);
+}
+
+static void add_metric(
+    kh_result *r, kh_json_in *in, const char *prefix, const char *key, const json_t *metric) {
     const json_t *value = json_object_get(metric, "value");
     if (!json_is_number(value) && !json_is_null(value))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s%s\" must be an object with a \"value\"",
-            r->name, prefix, key);
+        kh_json_refuse(in, KH_EFORMAT, "\"%s%s\" must be an object with a \"value\"", prefix, key);
+    if (in->rc != 0)
+        return;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     kh_buf_text(&b, prefix);
     kh_buf_text(&b, key);
-    if (!kh_grow(&r->r->metric, &r->r->cap, (size_t)r->r->n + 1, sizeof *r->r->metric) ||
-        kh_buf_failed(&b)) {
+    if (!kh_grow(&r->metric, &r->cap, (size_t)r->n + 1, sizeof *r->metric) || kh_buf_failed(&b)) {
         kh_buf_free(&b);
-        return kh_fail_memory(r->err);
+        no_memory(in);
+        return;
     }
-    r->r->metric[r->r->n++] = (struct kh_named){ kh_buf_take(&b, NULL),
+    r->metric[r->n++] = (struct kh_named){ kh_buf_take(&b, NULL),
         json_is_number(value) ? json_number_value(value) : NAN };
-    return 0;
 }
 
-static int add_metrics(reader *r, const char *prefix, json_t *object, const char *what) {
+static void add_metrics(
+    kh_result *r, kh_json_in *in, const char *prefix, const json_t *from, const char *what) {
     const char *key;
-    json_t *metric;
-    if (!json_is_object(object))
-        return kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, what);
-    int rc = 0;
-    json_object_foreach(object, key, metric) if (rc == 0) rc = add_metric(r, prefix, key, metric);
-    return rc;
+    json_t *metric, *object = (json_t *)kh_json_get_object(in, from, what);
+    json_object_foreach(object, key, metric) add_metric(r, in, prefix, key, metric);
 }
 
-static int add_outside(reader *r, const json_t *o) {
-    const char *name;
-    int rc = kh_json_string(o, "name", &name, r->name, r->err);
-    for (int s = 0; s < KH_N_SCORE && rc == 0; s++) {
+/* Scores that were not there in version 0.1 may be missing. */
+static void add_outside(kh_result *r, kh_json_in *in, const json_t *o) {
+    const char *name = kh_json_get_string(in, o, "name");
+    for (int s = 0; s < KH_N_SCORE && in->rc == 0; s++) {
         const char *score = kh_score_name((kh_score)s);
         if (s > KH_SCORE_ENTROPY && !json_object_get(o, score))
             continue;
         kh_buf prefix = kh_buf_init(KH_BUF_MAX);
         kh_buf_printf(&prefix, "ood.%s.%s.", name, score);
-        rc = kh_buf_failed(&prefix) ? kh_fail_memory(r->err)
-                                    : add_metrics(r, prefix.data, json_object_get(o, score), score);
+        if (kh_buf_failed(&prefix))
+            no_memory(in);
+        else
+            add_metrics(r, in, prefix.data, o, score);
         kh_buf_free(&prefix);
     }
-    return rc;
 }
 
-static int keep(reader *r, const json_t *o, const char *key, char **out) {
-    const char *s = NULL;
-    int rc = kh_json_string_opt(o, key, &s, r->name, r->err);
-    if (rc == 0 && !(*out = kh_strdup(s ? s : "")))
-        rc = kh_fail_memory(r->err);
-    return rc;
+static char *keep(kh_json_in *in, const json_t *o, const char *key) {
+    const char *s = kh_json_string_or(in, o, key, "");
+    char *copy = in->rc == 0 ? kh_strdup(s) : NULL;
+    if (!copy)
+        no_memory(in);
+    return copy;
 }
 
-static int read_head(reader *r, const json_t *root) {
-    const char *schema;
-    int version, rc = kh_json_string(root, "schema", &schema, r->name, r->err);
-    if (rc == 0 && strcmp(schema, "keyhole-results") != 0)
-        rc = kh_fail(r->err, KH_EFORMAT, "%s: \"schema\" is \"%s\", expected \"keyhole-results\"",
-            r->name, schema);
-    if (rc == 0)
-        rc = kh_json_int(root, "version", 1, INT32_MAX, &version, r->name, r->err);
-    if (rc == 0 && version > KH_RESULTS_VERSION)
-        rc = kh_fail(r->err, KH_EUNSUPPORTED,
-            "%s: written in version %d by a later keyhole; this one reads up to %d", r->name,
-            version, KH_RESULTS_VERSION);
+static void read_head(kh_json_in *in, const json_t *root) {
+    const char *schema = kh_json_get_string(in, root, "schema");
+    if (strcmp(schema, "keyhole-results") != 0)
+        kh_json_refuse(
+            in, KH_EFORMAT, "\"schema\" is \"%s\", expected \"keyhole-results\"", schema);
+    int version = kh_json_get_int(in, root, "version", 1, INT32_MAX);
+    if (version > KH_RESULTS_VERSION)
+        kh_json_refuse(in, KH_EUNSUPPORTED,
+            "written in version %d by a later keyhole; this one reads up to %d", version,
+            KH_RESULTS_VERSION);
     static const char *const parts[] = { "run", "model", "task", "eval" };
-    for (size_t i = 0; i < 4 && rc == 0; i++)
-        if (!json_is_object(json_object_get(root, parts[i])))
-            rc = kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must be an object", r->name, parts[i]);
-    return rc;
+    for (size_t i = 0; i < 4; i++)
+        kh_json_get_object(in, root, parts[i]);
 }
 
-static int read_run(reader *r, const json_t *root) {
+/* Options are sorted: runs are grouped by them as texts. */
+static void read_run(kh_result *r, kh_json_in *in, const json_t *root) {
     const json_t *run = json_object_get(root, "run"), *seed = json_object_get(run, "seed");
-    int rc = keep(r, run, "method", &r->r->method);
-    if (rc == 0)
-        rc = keep(r, json_object_get(root, "model"), "path", &r->r->model);
-    if (rc == 0)
-        rc = keep(r, json_object_get(root, "task"), "name", &r->r->task);
-    if (rc == 0)
-        rc = kh_json_int(
-            json_object_get(root, "eval"), "rows", 1, INT32_MAX, &r->r->rows, r->name, r->err);
-    if (rc != 0)
-        return rc;
-    r->r->seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10)
-                                      : (uint64_t)json_integer_value(seed);
+    r->method = keep(in, run, "method");
+    r->model = keep(in, json_object_get(root, "model"), "path");
+    r->task = keep(in, json_object_get(root, "task"), "name");
+    r->rows = kh_json_get_int(in, json_object_get(root, "eval"), "rows", 1, INT32_MAX);
+    r->seed = json_is_string(seed) ? strtoull(json_string_value(seed), NULL, 10)
+                                   : (uint64_t)json_integer_value(seed);
     const json_t *options = json_object_get(run, "options");
     char *text =
         json_is_object(options) ? json_dumps(options, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    r->r->options = kh_strdup(text ? text : "{}");
+    r->options = kh_strdup(text ? text : "{}");
     free(text);
-    return r->r->options ? 0 : kh_fail_memory(r->err);
+    if (!r->options)
+        no_memory(in);
 }
 
 static double number_or_nan(const json_t *object, const char *key) {
@@ -357,23 +350,19 @@ static double number_or_nan(const json_t *object, const char *key) {
 }
 
 /* Risk against coverage, from the surest row on; as much of it as is well-formed. */
-static int read_curve(reader *r, const json_t *root) {
+static void read_curve(kh_result *out, kh_json_in *in, const json_t *root) {
     const json_t *curve =
         json_object_get(json_object_get(root, "risk_coverage"), kh_score_name(KH_SCORE_MAXP));
     size_t n = json_array_size(curve);
-    kh_result *out = r->r;
-    if (n == 0)
-        return 0;
-    if (!(out->curve = kh_calloc(n, sizeof *out->curve)))
-        return kh_fail_memory(r->err);
-    for (size_t i = 0; i < n; i++) {
+    if (n > 0 && !(out->curve = kh_calloc(n, sizeof *out->curve)))
+        no_memory(in);
+    for (size_t i = 0; i < n && in->rc == 0; i++) {
         const json_t *point = json_array_get(curve, i);
         out->curve[out->n_curve++] = (kh_curve_point){
             .coverage = json_number_value(json_array_get(point, 0)),
             .risk = json_number_value(json_array_get(point, 1)),
         };
     }
-    return 0;
 }
 
 /* At the first point that covers half of the rows. */
@@ -387,33 +376,28 @@ static double risk_of_half(const kh_result *r) {
 int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name, kh_err *err) {
     *out = (kh_result){ 0 };
     json_t *root;
-    reader r = { out, name, err };
-    int rc = kh_json_parse(text, n, name, &root, err);
-    if (rc == 0 && !json_is_object(root))
-        rc = kh_fail(err, KH_EFORMAT, "%s: must hold a JSON object", name);
-    if (rc == 0)
-        rc = read_head(&r, root);
-    if (rc == 0)
-        rc = read_run(&r, root);
-    if (rc == 0)
-        rc = read_curve(&r, root);
-    out->half = risk_of_half(out);
-    if (rc == 0)
-        rc = add_metrics(&r, "", json_object_get(root, "metrics"), "metrics");
-    if (rc == 0) {
-        const json_t *outcome = json_object_get(root, "outcome");
-        out->answered = number_or_nan(outcome, "coverage");
-        out->risk = number_or_nan(outcome, "risk");
-        out->covered = number_or_nan(outcome, "covered");
-        out->set_size = number_or_nan(outcome, "mean_size");
-        out->alpha = number_or_nan(
-            json_object_get(json_object_get(root, "decisions"), "conformal"), "alpha");
+    kh_json_in in = { .name = name, .err = err };
+    in.rc = kh_json_parse(text, n, name, &root, err);
+    if (!json_is_object(root))
+        kh_json_refuse(&in, KH_EFORMAT, "must hold a JSON object");
+    read_head(&in, root);
+    if (in.rc == 0) {
+        read_run(out, &in, root);
+        read_curve(out, &in, root);
+        add_metrics(out, &in, "", root, "metrics");
     }
-    const json_t *ood = rc == 0 ? json_object_get(root, "ood") : NULL;
-    for (size_t i = 0; rc == 0 && i < json_array_size(ood); i++)
-        rc = add_outside(&r, json_array_get(ood, i));
+    out->half = risk_of_half(out);
+    const json_t *outcome = json_object_get(root, "outcome"), *ood = json_object_get(root, "ood");
+    out->answered = number_or_nan(outcome, "coverage");
+    out->risk = number_or_nan(outcome, "risk");
+    out->covered = number_or_nan(outcome, "covered");
+    out->set_size = number_or_nan(outcome, "mean_size");
+    out->alpha =
+        number_or_nan(json_object_get(json_object_get(root, "decisions"), "conformal"), "alpha");
+    for (size_t i = 0; in.rc == 0 && i < json_array_size(ood); i++)
+        add_outside(out, &in, json_array_get(ood, i));
     json_decref(root);
-    return rc;
+    return in.rc;
 }
 
 int kh_result_open(kh_result *out, const char *run, kh_err *err) {
