@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A file that claims more rows or labels than these is not ours; nothing is allocated for it. */
 enum { VERSION = 3, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 
 static const struct {
@@ -27,6 +28,8 @@ static const struct {
 const char *kh_score_name(kh_score s) { return SCORES[s].name; }
 const char *kh_score_title(kh_score s) { return SCORES[s].title; }
 
+/* 90 % confidence, sets that miss one time in ten, and one in twenty rows of the task's own kind
+ * turned away by mistake: what the documents promise by default. */
 kh_decision_opts kh_decision_defaults(void) {
     return (kh_decision_opts){ .score = KH_SCORE_MAXP,
         .foreign = KH_SCORE_ENERGY,
@@ -38,7 +41,8 @@ kh_decision_opts kh_decision_defaults(void) {
 
 /* ------------------------------------------------------------------------------------- fitting */
 
-/* A row's score, by which one it may be. */
+/* A row's score, by which one it may be. Energy and distance come from outside the distribution p;
+ * the others are functions of it. */
 static double score_of(kh_score s, const double *p, int n_label, double outside) {
     return s > KH_SCORE_ENTROPY ? outside : kh_uncertainty(s, p, n_label);
 }
@@ -79,6 +83,8 @@ static int scores_and_rights(
     return *u && *good ? 0 : kh_fail_memory(err);
 }
 
+/* Energy and distance tell what kind of text it is, not whether the answer is right: they may turn
+ * rows away, but never decide whether to answer. */
 int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *outside,
     const kh_decision_opts *o, kh_err *err) {
     *out = (kh_decisions){ .opts = *o, .n = dev->n, .n_label = dev->n_label, .ood = INFINITY };
@@ -106,6 +112,8 @@ int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *out
     return rc;
 }
 
+/* The same thresholds from other rows: cross-fitted answers, where the dev rows have been learned
+ * from. */
 int kh_decisions_select(kh_decisions *d, const kh_answers *rows, kh_err *err) {
     double *u;
     bool *good;
@@ -141,7 +149,8 @@ int kh_decisions_steps(const kh_decisions *d, const kh_answers *rows,
 
 void kh_decisions_free(kh_decisions *d) { kh_conformal_free(&d->conformal); }
 
-/* A row's own number, so that the same text is decided the same way wherever it stands. */
+/* A row's own number, so that the same text is decided the same way wherever it stands. The uniform
+ * number that splits ties of sets is named by the text itself: asking twice gives the same set. */
 static int row_number(const kh_row *row) {
     uint64_t h = kh_hash64_more(KH_HASH64_START, row->a, row->n_a);
     if (row->b)

@@ -25,6 +25,7 @@
 #include <math.h>
 #include <string.h>
 
+/* More steps would find a little more coverage and stop early more often. */
 enum { N_STEP = 20 };
 /* Four risks are tried on the same rows, each from two starts, so each start has a part of delta:
  * doc/judging.md, [20a]. */
@@ -37,6 +38,7 @@ static double log_gamma(double x) {
     return lgamma_r(x, &sign);
 }
 
+/* In logarithms: binomial coefficients overflow long before n is a thousand. */
 static double log_pmf(int k, int n, double p) {
     return log_gamma(n + 1.0) - log_gamma(k + 1.0) - log_gamma(n - k + 1.0) + k * log(p) +
         (n - k) * log1p(-p);
@@ -71,6 +73,9 @@ double kh_binomial_cdf(int k, int n, double p) {
     return cdf < 0 ? 0 : cdf > 1 ? 1 : cdf;
 }
 
+/* The one-sided Clopper-Pearson bound: the largest risk under which k or fewer errors in n still
+ * have probability delta. By bisection on an exact distribution function; a hundred halvings are
+ * more than a double has. */
 double kh_binomial_upper(int k, int n, double delta) {
     if (k >= n)
         return 1;
@@ -89,6 +94,7 @@ double kh_binomial_upper(int k, int n, double delta) {
 
 /* ------------------------------------------------------------------------------------ selector */
 
+/* A risk of 0 or 1 promises the impossible or nothing. */
 static int check_selector(const double *u, int n, double max_risk, double delta, kh_err *err) {
     if (!(max_risk > 0 && max_risk < 1))
         return kh_fail(err, KH_EARG, "the largest risk is %g, expected between 0 and 1", max_risk);
@@ -104,7 +110,9 @@ static int rows_needed(double max_risk, double delta) {
     return m < 1 ? 1 : m > INT32_MAX ? INT32_MAX : (int)m;
 }
 
-/* Accepting the first `rank` rows and all that tie with the last of them. */
+/* Accepting the first `rank` rows and all that tie with the last of them. Rows with equal scores
+ * cannot be told apart by any threshold: they are accepted together. The threshold is the score of
+ * the first row that is left out, and that row is not counted. */
 static kh_selector accept_first(const kh_selector *s, const kh_ranked *row, int rank) {
     kh_selector t = *s;
     int m = rank;
@@ -136,7 +144,8 @@ static void search(kh_selector *s, const kh_ranked *row, int start, int stop) {
     *s = best;
 }
 
-/* What to expect of the threshold that was found. */
+/* What to expect of the threshold that was found. The bounds are for people: what was promised is
+ * max_risk at delta, and holds by the test that chose the threshold. */
 static void describe(kh_selector *s) {
     int m = s->n_accepted, n = s->n;
     s->coverage = (double)m / n;
@@ -228,7 +237,8 @@ static void climb(kh_selector *out, const kh_ranked *row, int n, double delta) {
 
 /* [20b]: the widest threshold whose share of wrong answers, counted as (wrong + 1/2) / (m + 1), is
  * at most a step of the ladder, the tightest step that has one; at least a quarter of the rows. If
- * none has, every row is answered. */
+ * none has, every row is answered. Adding half an error keeps a few rows without one from looking
+ * perfect. No promise: the caller is told that it is an estimate. */
 static void estimate(kh_selector *s, const kh_ranked *row) {
     int least = s->n / 4 > 4 ? s->n / 4 : 4;
     least = least < s->n ? least : s->n;
@@ -296,7 +306,8 @@ int kh_ladder_steps(kh_ladder_step out[KH_LADDER_STEPS], const double *u, const 
 
 /* ------------------------------------------------------------------------------- OOD threshold */
 
-/* [21]: the ceil((n + 1) keep)-th smallest. */
+/* [21]: the ceil((n + 1) keep)-th smallest. With so few rows that the rank is beyond the last,
+ * nothing can be turned away at that rate: infinity. */
 int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err) {
     *t = INFINITY;
     if (!(keep > 0 && keep < 1))

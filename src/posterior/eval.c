@@ -76,7 +76,8 @@ enum { MOST_LEFT_OUT = 32 }; /* fits of the calibrator: one for each row, or for
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* At most `most` of the rows, drawn by the seed, in the order of the file. */
+/* At most `most` of the rows, drawn by the seed, in the order of the file: a record of rows
+ * can be compared with the file line by line. */
 static int draw_rows(kh_dataset **data, int most, uint64_t seed, kh_err *err) {
     int n = kh_dataset_size(*data);
     if (most == 0 || n <= most)
@@ -97,6 +98,7 @@ static int draw_rows(kh_dataset **data, int most, uint64_t seed, kh_err *err) {
     return rc;
 }
 
+/* `of` remembers how many rows there were before some were drawn: reports say so. */
 static int judged_open(
     kh_judged *j, const char *name, kh_dataset *data, int most, uint64_t seed, kh_err *err) {
     j->data = data;
@@ -154,6 +156,8 @@ static int leave_refused(kh_judged *j, size_t k, const kh_hooks *hooks, kh_err *
     return rc;
 }
 
+/* What is asked is asked once: all metrics, decisions and curves are functions of these five
+ * arrays. */
 static int judged_ask(
     kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
     size_t k = (size_t)n_label;
@@ -191,7 +195,8 @@ static int labels_of(const kh_judged *j, int **out, kh_err *err) {
 
 /* ---------------------------------------------------------------------------- what to judge on */
 
-/* A file that is not the one of tuning: all of its rows are to judge on. */
+/* A file that is not the one of tuning: all of its rows are to judge on. By device and inode, not
+ * by name: links and relative paths lead to the same rows. */
 static bool is_other_file(const kh_eval *e) {
     struct stat a, b;
     if (!e->o->data || !kh_file_exists(e->o->data))

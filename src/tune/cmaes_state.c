@@ -3,12 +3,14 @@
  * Every number is eight bytes, little-endian: whole numbers in two's complement, reals as IEEE 754
  * bits.
  *
- *     magic "KHCMAES\n", version, n, pop, variant, bounded, generation       what decides about the
- * length number of options, then each row of kh_cmaes_table in turn sigma0, sigma, best value,
- * condition, evaluations at the last decomposition, flat generations, stop reason m, p_s, p_c, best
- * [n]; D [n]; lower and upper bounds [n] if bounded C: the lower triangle by rows, and B [n, n];
- * or, separable, the diagonal of C best and median values of the last min(generation, 20000)
- * generations, oldest first FNV-1a of all bytes before it
+ *     magic "KHCMAES\n", version, n, pop, variant, bounded, generation: these decide the length
+ *     number of options, then each row of kh_cmaes_table in turn
+ *     sigma0, sigma, best value, condition, evaluations at the last decomposition,
+ *         flat generations, stop reason
+ *     m, p_s, p_c, best [n]; D [n]; lower and upper bounds [n] if bounded
+ *     C: the lower triangle by rows, and B [n, n]; or, separable, the diagonal of C
+ *     best and median values of the last min(generation, 20000) generations, oldest first
+ *     FNV-1a of all bytes before it
  *
  * One function walks the fields in both directions, so they cannot disagree. The checksum finds
  * damage, not forgery: whatever passes it is checked again, so that no bytes can make an optimiser

@@ -88,6 +88,8 @@ typedef struct smc {
     long tried, accepted; /* moves of this level */
 } smc;
 
+/* A budget is spent on about MEMBER_COST questions about all rows for each member; fewer members
+ * than LEAST_MEMBERS could not spread. */
 int kh_smc_members(const kh_smc_opts *o, long long budget, int cost) {
     long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
     return o->samples > 0   ? o->samples
@@ -132,6 +134,8 @@ static void smc_free(smc *m) {
 
 static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (size_t)p->dim; }
 
+/* Early rejection: what a candidate may make at most is known before it is asked, for hard and for
+ * soft acceptance alike. */
 static int ask(smc *m, int n, uint32_t first, kh_err *err) {
     kh_candidates c = { m->batch.z, n, m->sweep, first };
     for (int i = 0; i < n; i++)
@@ -238,6 +242,7 @@ static int first_tolerance(smc *m, kh_err *err) {
     return rc;
 }
 
+/* Soft acceptance begins at power 0, which is the prior itself: every draw is a member. */
 static int start(smc *m, kh_err *err) {
     bool soft = m->o->accept == KH_SMC_SOFT;
     int rc = soft ? 0 : first_tolerance(m, err);
@@ -249,6 +254,7 @@ static int start(smc *m, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------- selection */
 
+/* Members are at most a few hundred; they are counted anew wherever that is needed. */
 static int count_within(const smc *m, int eps) {
     int n = 0;
     for (int i = 0; i < m->now.n; i++)
