@@ -95,6 +95,8 @@ static bool same_host(const char *a, const char *b) {
     return n == k && strncasecmp(a, b, n) == 0;
 }
 
+/* Bytes are placed where the answer says that they belong: a hub may ignore the Range and send
+ * everything, or begin earlier than asked. */
 static size_t take_body(char *bytes, size_t one, size_t n, void *user) {
     transfer *t = user;
     long status = 0;
@@ -180,6 +182,8 @@ static int start(transfer *t, kh_err *err) {
     return bad ? kh_fail_memory(err) : 0;
 }
 
+/* No whole-transfer timeout: a model takes as long as it takes. A minute without a byte is the end.
+ */
 static bool set_options(transfer *t) {
     CURL *c = t->easy;
     return !(curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_body) ||
@@ -243,7 +247,8 @@ static int fail_status(const transfer *t, long status, kh_err *err) {
         status, what, t->message.len ? ": " : "", t->message.len ? t->message.data : "");
 }
 
-/* Tries again after a pause, unless that has been done often without a byte of progress. */
+/* Tries again after a pause, unless that has been done often without a byte of progress. Progress
+ * resets the count: a slow line that breaks every few megabytes still gets there. */
 static int again(transfer *t, const char *why, kh_err *err) {
     hub *h = t->h;
     if (t->at > t->last)
@@ -262,6 +267,8 @@ static int again(transfer *t, const char *why, kh_err *err) {
     return 0;
 }
 
+/* Never from https to http, and not for ever. The token is added anew for each address (start), for
+ * the hub's own host only. */
 static int follow(transfer *t, kh_err *err) {
     const char *to = NULL;
     curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
@@ -279,6 +286,8 @@ static int follow(transfer *t, kh_err *err) {
     return 0;
 }
 
+/* Of the file as it is on disk, after the last byte: what was resumed over several tries is checked
+ * as a whole. */
 static int check_hash(const transfer *t, kh_err *err) {
     static const size_t PIECE = 1 << 20;
     if (!t->file->sha256)

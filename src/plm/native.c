@@ -1,4 +1,8 @@
-/* native.c - the box whose model runs in this process. */
+/* native.c - the box whose model runs in this process.
+ *
+ * The engine does the work; what is here is what a box must tell about itself, and word embeddings
+ * as rows of soft prompts see them. A question is answered in one call: batching and threads are
+ * the engine's business. */
 #include "plm/backend.h"
 
 #include "base/alloc.h"
@@ -37,6 +41,7 @@ typedef struct word_rows {
     float *word;    /* [E] */
 } word_rows;
 
+/* The projection is expanded once for all words; a small matrix. */
 static bool rows_open(word_rows *r, const kh_engine *e) {
     const kh_model *m = kh_engine_model(e);
     const kh_tensor *p = &m->w.project_w;
@@ -68,7 +73,7 @@ static void rows_get(const word_rows *r, int32_t id, float *out) {
 }
 
 /* Sums of rows first, then the sum of those: f32 numbers by the ten million lose nothing in double.
- */
+ * Asked once a run: a pass over the vocabulary. */
 static int embedding_stats(void *self, double *mean, double *std, kh_err *err) {
     const kh_model *m = kh_engine_model(((native *)self)->engine);
     int H = m->config.hidden;

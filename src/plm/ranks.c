@@ -18,6 +18,7 @@ static const kh_mpi_head STOP = { .kind = KH_MPI_STOP };
 
 /* --------------------------------------------------------------------------------- open, close */
 
+/* Takes the port over, also on failure: the other ranks wait for its end. */
 int kh_ranks_new(kh_ranks **out, kh_port *port, const kh_ranks_opts *opts, kh_err *err) {
     kh_ranks *r = kh_calloc(1, sizeof *r);
     double *speed = kh_calloc((size_t)port->size, sizeof *speed);
@@ -73,7 +74,8 @@ void kh_ranks_set_threads(kh_ranks *r, int n) {
     kh_threads_set(n > 0 ? n : (int)most);
 }
 
-/* Whether all ranks said their last word in time. */
+/* Whether all ranks said their last word in time. A rank that does not answer in time is left to
+ * the launcher: waiting for ever for the dead would be worse. */
 static bool dismiss(kh_port *port, double seconds) {
     double end = kh_clock() + seconds;
     int left = port->size - 1, from;
@@ -120,6 +122,8 @@ void kh_mpi_pause(kh_mpi_wait *w) {
         nanosleep(&nap, NULL);
 }
 
+/* A binomial tree: rank r sends to r + 1, r + 2, r + 4 ... as long as these bits of r are 0, so
+ * that all are reached in log2(size) steps. */
 int kh_mpi_forward(
     kh_port *port, const void *head, size_t n_head, const void *body, size_t n_body) {
     int rank = port->rank, rc = 0;
@@ -167,6 +171,7 @@ void kh_mpi_context_put(kh_buf *out, const kh_question *q) {
     }
 }
 
+/* Ranks run the same program; a wrong length means two versions, and must not become an index. */
 static int malformed(kh_err *err) {
     return kh_fail(err, KH_EFORMAT, "a message from rank 0 has the wrong length");
 }

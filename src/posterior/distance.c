@@ -35,6 +35,8 @@ static const kh_task PAIR = { .name = "pair",
     .n_label = 2,
     .pair = true };
 
+/* int8, for speed: distances are compared with distances of the same encoder only, so what it
+ * rounds, it rounds alike. */
 int kh_encoder_open(kh_encoder **out, const char *model, kh_err *err) {
     kh_encoder *e = *out = kh_calloc(1, sizeof *e);
     if (!e)
@@ -66,6 +68,7 @@ int kh_encoder_size(const kh_encoder *e) { return e->size; }
 
 uint64_t kh_encoder_fingerprint(const kh_encoder *e) { return kh_plm_describe(e->plm).fingerprint; }
 
+/* A vector of zeros stays one, and is at distance 1 from everything. */
 static void unit(const float *x, int n, float *out) {
     double sum = 0;
     for (int i = 0; i < n; i++)
@@ -93,6 +96,8 @@ int kh_encoder_features(kh_encoder *e, const kh_row *rows, int n, float *out, kh
     return rc;
 }
 
+/* The mean over k neighbours and not the nearest alone: a single odd row of tuning must not vouch
+ * for its like. leave: a row of the reference itself, -1 for none. */
 double kh_nearest_distance(
     const float *reference, int n, const float *x, int size, int k, int leave) {
     double nearest[KH_NEIGHBOURS], sum = 0;

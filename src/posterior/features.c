@@ -53,6 +53,7 @@ static int add_rows(kh_features *f, const kh_batch *b, kh_pool pool, const float
     return 0;
 }
 
+/* Some rows at a time: states of all tokens are large, what a head keeps of them is small. */
 int kh_features_read(kh_features *f, kh_plm *plm, const kh_task *task, const kh_words *words,
     const kh_batch_opts *o, kh_pool pool, const kh_row *rows, int n, kh_err *err) {
     size_t hidden = (size_t)kh_plm_describe(plm).hidden;

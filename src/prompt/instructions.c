@@ -1,5 +1,11 @@
 /* instructions.c - see instructions.h. The sets are small on purpose: a few different ways to ask,
- * not many alike. */
+ * not many alike.
+ *
+ * What text prompts are made of: instructions, templates with label words, and edits of
+ * instructions (a synonym, a word left out, two neighbours swapped). The task's own template, its
+ * own words and no instruction come first and are number 0 of each list, so that the point of all
+ * zeros is the plain task. Duplicates are dropped, so that a prior over the lists is uniform over
+ * different texts. */
 #include "prompt/instructions.h"
 
 #include "base/alloc.h"
@@ -98,6 +104,7 @@ static char *keep_line(kh_material *m, const char *s, size_t n) {
     return kh_arena_strndup(m->arena, s, n);
 }
 
+/* Room for all its edits at once: an arena cannot grow. */
 static int add_instruction(kh_material *m, const char *text, kh_err *err) {
     for (int i = 0; i < m->n_instruction; i++)
         if (strcmp(m->instruction[i].text[0], text) == 0)
@@ -112,7 +119,9 @@ static int add_instruction(kh_material *m, const char *text, kh_err *err) {
     return 0;
 }
 
-/* Whether a model can be asked with it; others are passed over, unless they are the task's own. */
+/* Whether a model can be asked with it; others are passed over, unless they are the task's own. A
+ * model that continues texts answers behind everything: nothing but literals may stand after the
+ * mask. */
 static bool usable(const kh_material *m, const char *template) {
     kh_template t;
     bool behind = false,
@@ -172,7 +181,8 @@ static const kh_label *with_words(kh_material *m, const char *const *word) {
     return label && copy ? label : NULL;
 }
 
-/* The first word of every label's name, if they are all different: *out stays NULL if not. */
+/* The first word of every label's name, if they are all different: *out stays NULL if not. Names
+ * such as "World news" give "world": a label word must be one that a model could say. */
 static int name_words(kh_material *m, const kh_label **out, kh_err *err) {
     int n = m->task->n_label, rc = 0;
     const char **word = kh_arena_array(m->arena, (size_t)n, sizeof *word);
@@ -267,13 +277,15 @@ static const text_set *set_of(const kh_task *t) {
     return NULL;
 }
 
+/* Sets of words go with templates that the task's own words fit: "It was good" reads well wherever
+ * "It was great" does. */
 int kh_material_builtin(kh_material *m, kh_err *err) {
     const text_set *s = set_of(m->task);
     int rc = 0, n_label = m->task->n_label;
     for (int i = 0; s && s->instruction[i] && rc == 0; i++)
         rc = add_instruction(m, s->instruction[i], err);
-    for (int i = 0; s && s->template[i] && rc == 0; i++)
-        rc = add_wording(m, s->template[i], m -> task -> label, err);
+    for (const char *const *at = s ? s->template : NULL; at && *at && rc == 0; at++)
+        rc = add_wording(m, *at, m->task->label, err);
     for (int i = 0; s && s->words && s->words[i][0] && rc == 0 && n_label == 2; i++) {
         const kh_label *words = with_words(m, s->words[i]);
         if (!words)
@@ -288,7 +300,8 @@ int kh_material_builtin(kh_material *m, kh_err *err) {
 /* ------------------------------------------------------------------------------ the user's file
  */
 
-/* One line: without white space around it. */
+/* One line: without white space around it. A line with {mask} is a template, any other an
+ * instruction; # begins a comment. */
 static int add_line(
     kh_material *m, const char *s, size_t n, const char *path, long number, kh_err *err) {
     char place[600], text[LINE_MAX_BYTES + 1];
@@ -473,6 +486,8 @@ static int add_edit(kh_material *m, kh_instruction *x, kh_buf *text, kh_err *err
     return rc;
 }
 
+/* Edits do not nest: every one is a step from the instruction that a person wrote, so that all of
+ * them stay readable. */
 static int edit_one(kh_material *m, kh_instruction *x, const kh_synonyms *y, kh_err *err) {
     text_words w;
     split_words(&w, x->text[0]);
@@ -570,6 +585,7 @@ static int fill_place(kh_synonyms *y, kh_material *m, kh_plm *plm, float *logpro
     return rc;
 }
 
+/* The model proposes what it would rather read; no label and no row is looked at. */
 int kh_synonyms_model(kh_synonyms *y, kh_material *m, kh_plm *plm, kh_err *err) {
     const kh_tokenizer *tok = kh_plm_tokenizer(plm);
     struct kh_engine *e = kh_plm_engine(plm);

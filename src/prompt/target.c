@@ -33,7 +33,8 @@ static int ask(
     return kh_plm_answer_within(t->labeler, q, &some, out->errors + first, out->label + at, err);
 }
 
-/* Prompts [first, first + some) of n_target * n, which stand target after target. */
+/* Prompts [first, first + some) of n_target * n, which stand target after target. Targets differ in
+ * their subspace: members of an ensemble have projections of their own, and are asked together. */
 static int make_prompts(const kh_target *t, const float *const *z, int n, int first, int some,
     float *prompts, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
@@ -48,6 +49,8 @@ static int make_prompts(const kh_target *t, const float *const *z, int n, int fi
     return rc;
 }
 
+/* One question for as many prompts as memory allows: what the box can share between prompts, it
+ * shares within a question. */
 static int ask_all(const kh_target *t, int n_target, const float *const *z, int n,
     const wanted *out, kh_err *err) {
     const kh_space *s = kh_subspace_space(t->space);
@@ -99,6 +102,9 @@ static void put_votes(const int *label, size_t n, int n_label, float *logprob) {
             logprob[i * (size_t)n_label + (size_t)k] = vote(label[i], k);
 }
 
+/* Answers of a box that gives labels only, in the shape of log-probabilities: 0 for the label,
+ * minus infinity for the others. Their mixture is the share of votes (T2), by the same code as
+ * (T1). */
 int kh_ask(kh_scorer *scorer, kh_labeler *labeler, const kh_question *q, float *logprob,
     float *energy, kh_err *err) {
     if (scorer)
