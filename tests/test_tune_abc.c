@@ -171,6 +171,31 @@ static void smc_reuses_its_first_draws(void **state) {
     kh_toy_free(b);
 }
 
+/* Where the first draws happen to set a tolerance that hardly any draw meets, members are made by
+ * moves: for less, and still from the posterior. */
+static void smc_grows_where_draws_are_scarce(void **state) {
+    (void)state;
+    long long asked[2] = { 0, 0 };
+    check_posterior("signs", 10, ALL[2], 1,
+        SET("samples", "100", "tolerance", "1", "max-moves", "60", "first-draws", "3",
+            "reuse-draws", "true"));
+    for (int reuse = 0; reuse < 2; reuse++)
+        for (uint64_t seed = 0; seed < 30; seed++) {
+            kh_toy *toy = toy_new("signs", 20, 7);
+            outcome o = run(ALL[2], kh_toy_simulator(toy), seed,
+                SET("samples", "20", "first-draws", "3", "reuse-draws", reuse ? "true" : "false",
+                    "budget-levels", "1", "max-moves", "6", "unmoved", "0.3"));
+            assert_int_equal(o.p.n, 20);
+            for (int i = 0; i < o.p.n; i++)
+                assert_true(o.p.errors[i] <= o.p.tolerance);
+            asked[reuse] += kh_toy_simulator(toy)->asked;
+            kh_population_free(&o.p);
+            kh_toy_free(toy);
+        }
+    print_message("# %lld queries, with moves %lld\n", asked[0], asked[1]);
+    assert_true(asked[1] < asked[0] * 3 / 4);
+}
+
 /* Without weights the kernel widens the population: the test above must be able to tell. */
 static void uniform_weights_do_not(void **state) {
     (void)state;
@@ -663,6 +688,7 @@ int main(void) {
         cmocka_unit_test(abc_smc_with_weights_samples_the_posterior),
         cmocka_unit_test(smc_samples_the_posterior),
         cmocka_unit_test(smc_reuses_its_first_draws),
+        cmocka_unit_test(smc_grows_where_draws_are_scarce),
         cmocka_unit_test(uniform_weights_do_not),
         cmocka_unit_test(soft_acceptance_samples_its_posterior),
         cmocka_unit_test(smc_is_calibrated),

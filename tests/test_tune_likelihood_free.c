@@ -305,6 +305,26 @@ static void a_small_budget_makes_a_small_population(void **state) {
     kh_posterior_free(p);
 }
 
+/* Draws go on while they and a look at one member more can be paid for, though not all of them
+ * could be looked at if all were accepted; what is left in the end is less than that. */
+static void few_accepted_draws_use_the_budget(void **state) {
+    (void)state;
+    int small = 0;
+    for (long long budget = 20 * TRAIN + 20 * DEV; budget < 1200; budget += 40) {
+        kh_tune_opts o = tune_options();
+        o.max_queries = budget;
+        kh_posterior *p =
+            tune_with("smc", SET("samples=20", "first-draws=8", "reuse-draws=true"), &o);
+        long long asked = p->train_queries + p->dev_queries;
+        assert_true(asked <= budget);
+        small += p->n < 20;
+        if (p->n < 20)
+            assert_true(budget - asked < 20 * TRAIN + DEV);
+        kh_posterior_free(p);
+    }
+    assert_true(small > 3);
+}
+
 static int stop_at_once(void *user, const kh_progress *p) {
     (void)user;
     assert_string_equal(p->phase, "smc");
@@ -355,6 +375,7 @@ int main(void) {
         cmocka_unit_test(a_query_budget_is_never_exceeded),
         cmocka_unit_test(too_small_a_budget_is_refused),
         cmocka_unit_test(a_small_budget_makes_a_small_population),
+        cmocka_unit_test(few_accepted_draws_use_the_budget),
         cmocka_unit_test(a_caller_may_stop_it),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -220,6 +220,15 @@ static bool may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0];
 }
 
+static int room(const kh_monitor *w, long long queries, int most) {
+    const kh_tuning *t = ((const dev_monitor *)w->self)->t;
+    long long left = t->o->max_queries - t->reserve - kh_tuning_queries(t) - queries,
+              each = dev_cost(t, 1);
+    if (t->o->max_queries <= 0 || left >= each * most)
+        return most;
+    return left > 0 ? (int)(left / each) : 0;
+}
+
 /* Copies answer alike: each member that differs from those before it goes into l->z, *n of them.
  * After resampling, a population holds copies. Asking one of each is the same vote for fewer
  * queries. */
@@ -407,9 +416,13 @@ static int run_sampler(kh_tuning *t, const kh_label_source *from, const kh_targe
         rc = dev_monitor_new(&l, t, from, o, samples, err);
     if (rc == 0) {
         l.phase = sampler->name;
-        l.watch = (kh_monitor){
-            .may = may, .done = done, .tick = tick, .keep = keep, .recall = recall, .self = &l
-        };
+        l.watch = (kh_monitor){ .may = may,
+            .room = room,
+            .done = done,
+            .tick = tick,
+            .keep = keep,
+            .recall = recall,
+            .self = &l };
         rc = sampler->run(&out, &b.sim, opts, t->o->seed, &l.watch, err);
     }
     if (rc == 0 && !l.judged)

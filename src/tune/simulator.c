@@ -111,6 +111,10 @@ bool kh_monitor_may(kh_monitor *w, long long queries, int members, bool have) {
     return !w->stopped[0] && (!w->may || w->may(w, queries, members, have)) && !w->stopped[0];
 }
 
+int kh_monitor_room(const kh_monitor *w, long long queries, int most) {
+    return w->room ? w->room(w, queries, most) : most;
+}
+
 int kh_monitor_done(
     kh_monitor *w, const kh_population *p, const kh_level_done *step, bool last, kh_err *err) {
     return w->done ? w->done(w, p, step, last, err) : 0;

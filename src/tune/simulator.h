@@ -103,6 +103,8 @@ struct kh_monitor {
      * as the population may have by then; members 0: none but the population that was done last.
      * `have`: there is something to return. Fills stopped if not. */
     bool (*may)(kh_monitor *, long long queries, int members, bool have);
+    /* How many members may be looked at after so many queries more, `most` at most. */
+    int (*room)(const kh_monitor *, long long queries, int most);
     /* A whole population is done; it may be copied. `last`: no other will follow, as far as is
      * known. */
     int (*done)(kh_monitor *, const kh_population *, const kh_level_done *, bool last, kh_err *err);
@@ -119,6 +121,7 @@ struct kh_monitor {
 };
 
 bool kh_monitor_may(kh_monitor *, long long queries, int members, bool have);
+int kh_monitor_room(const kh_monitor *, long long queries, int most);
 int kh_monitor_done(
     kh_monitor *, const kh_population *, const kh_level_done *, bool last, kh_err *err);
 int kh_monitor_tick(kh_monitor *, const char *what, bool have, kh_err *err);

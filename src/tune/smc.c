@@ -43,6 +43,7 @@ enum {
         10, /* a tenth of the population is too few to go on from, unless retries are used up */
 };
 
+enum { SCARCE = 10 }; /* fewer than one draw in so many is accepted */
 static const double LEAST_STEP = 1e-3;
 static const double STEP_RANGE = 2; /* a move's b is within a factor of this from the run's */
 static const double STEP_GAIN = 1;  /* how fast b follows the acceptance */
@@ -171,18 +172,35 @@ static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
     return ask(m, n, first, err);
 }
 
+/* The tolerance that few draws have set is sometimes one that hardly any draw meets. Then moves of
+ * the members that are there give others for less (start). */
+static bool is_scarce(const smc *m, uint32_t drawn, int have) {
+    return m->o->reuse && m->o->accept == KH_SMC_HARD && drawn >= 2 * BATCH && have > 0 &&
+        (uint32_t)(have - m->reused) * SCARCE < drawn;
+}
+
+/* How many members there may be after so many draws more. Few of them will be accepted: where the
+ * budget would not pay for a look at all of them, the draws are made all the same, and no more are
+ * taken than it pays for. (Not by the paper's effort, whose runs end where those of 0.1 did.) */
+static int members_after(const smc *m, int draws, int have, int n) {
+    int most = n - have < draws ? n : have + draws;
+    int room = m->o->reuse ? kh_monitor_room(m->w, (long long)draws * m->s->cost, most) : most;
+    return room > have ? room : most;
+}
+
 /* Draws until n members with at most eps errors are there, after those that are there already; they
  * are their own ancestors.
  * `tolerant`: all draws will do. */
 static int fill(smc *m, int n, bool tolerant, kh_err *err) {
     uint32_t drawn = 0;
     int rc = 0, misses = 0, have = m->reused;
-    while (rc == 0 && have < n && misses < MAX_MISSES) {
+    while (rc == 0 && have < n && misses < MAX_MISSES && !is_scarce(m, drawn, have)) {
         int some = tolerant && n - have < BATCH ? n - have : BATCH, before = have;
-        if (!may_ask(m, some, n - have < some ? n : have + some, have > 0))
+        int most = members_after(m, some, have, n);
+        if (!may_ask(m, some, most, have > 0))
             break;
         rc = draw(m, some, drawn, m->eps, err);
-        for (int i = 0; i < some && rc == 0 && have < n; i++)
+        for (int i = 0; i < some && rc == 0 && have < most; i++)
             if (m->batch.errors[i] <= m->eps) {
                 kh_population_put(&m->now, have, &m->batch, i);
                 m->now.ancestor[have] = have;
@@ -191,7 +209,7 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
         drawn += (uint32_t)some;
         misses = have > before ? 0 : misses + 1;
     }
-    if (rc == 0 && have < n)
+    if (rc == 0 && have < n && !is_scarce(m, drawn, have))
         kh_monitor_stop(
             m->w, "only %d of %u prior draws had at most %d errors", have, (unsigned)drawn, m->eps);
     if (have > 0)
@@ -239,16 +257,6 @@ static int first_tolerance(smc *m, kh_err *err) {
                                                               : m->o->tolerance;
     reuse_draws(m, drawn);
     m->sweep++;
-    return rc;
-}
-
-/* Soft acceptance begins at power 0, which is the prior itself: every draw is a member. */
-static int start(smc *m, kh_err *err) {
-    bool soft = m->o->accept == KH_SMC_SOFT;
-    int rc = soft ? 0 : first_tolerance(m, err);
-    if (rc == 0 && !m->w->stopped[0])
-        rc = fill(m, m->o->samples, soft, err);
-    m->ess = m->now.n;
     return rc;
 }
 
@@ -425,6 +433,41 @@ static int move(smc *m, kh_err *err) {
         if (m->tried > 0)
             stayed = pow(1 - (double)m->accepted / (double)m->tried, i + 1);
     }
+    return rc;
+}
+
+/* Members that draws did not give: copies of those that are there, as many as the budget pays a
+ * move or two and the look for, are moved at the first tolerance. Where the budget ends on the way,
+ * copies that have not moved go. */
+static int grow(smc *m, kh_err *err) {
+    int have = m->now.n, n = m->o->samples;
+    while (n > have && kh_monitor_room(m->w, 2LL * (n - have) * m->s->cost, n) < n)
+        n--;
+    m->n_moving = 0;
+    for (int i = have; i < n; i++) {
+        kh_population_put(&m->now, i, &m->now, (i - have) % have);
+        m->moving[m->n_moving++] = i;
+    }
+    m->now.n = n;
+    long drawn = m->tried;
+    int rc = n > have ? move(m, err) : 0, kept = have;
+    for (int i = have; i < n && rc == 0; i++)
+        if (m->moved[i] || !m->w->stopped[0])
+            kh_population_put(&m->now, kept++, &m->now, i);
+    m->now.n = rc == 0 ? kept : n;
+    m->tried += n > have ? drawn : 0;
+    return rc;
+}
+
+/* Soft acceptance begins at power 0, which is the prior itself: every draw is a member. */
+static int start(smc *m, kh_err *err) {
+    bool soft = m->o->accept == KH_SMC_SOFT;
+    int rc = soft ? 0 : first_tolerance(m, err);
+    if (rc == 0 && !m->w->stopped[0])
+        rc = fill(m, m->o->samples, soft, err);
+    if (rc == 0 && !m->w->stopped[0] && m->now.n < m->o->samples)
+        rc = grow(m, err);
+    m->ess = m->now.n;
     return rc;
 }
 
