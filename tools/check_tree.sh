@@ -1,7 +1,8 @@
 #!/bin/bash
-# check_tree.sh [format] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are
-# unique and in the first line, no type is defined in two headers, JSON is written by base/json_out.h, conditional expressions are not nested, lines have at most 100 columns. With "format":
-# clang-format, Debian's version 14, would change nothing. Prints what is wrong; exits 0 if nothing is.
+# check_tree.sh [CHECK] - what the tree promises of itself: includes follow the list of rooms in the Makefile, file names are unique and
+# stand in the first line of their files, no type is defined in two headers, JSON is written by base/json_out.h, conditional
+# expressions are not nested, lines have at most 100 columns; and, by name only, "format": clang-format, Debian's version 14, would
+# change nothing. Prints what is wrong; exits 0 if nothing is.
 cd "$(dirname "$0")/.." || exit 2
 bad=0
 wrong() { echo "$*"; bad=1; }

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+/* A cell is a few words: what is longer than the buffer is cut between characters, never within
+ * one. */
 static const char *print(kh_grid *t, const char *fmt, va_list args) {
     char text[512];
     int n = vsnprintf(text, sizeof text, fmt, args);
@@ -32,6 +34,8 @@ void kh_grid_add(kh_grid *t, const char *fmt, ...) {
         t->cell[t->n++] = (kh_cell){ .text = text, .main = text };
 }
 
+/* A cell is kept in two forms: on one line for terminals, CSV and Markdown, "main (first; second)",
+ * and in lines for pages, which show notes smaller below it. */
 void kh_grid_note(kh_grid *t, int tone, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -74,7 +78,8 @@ void kh_grid_free(kh_grid *t) {
 
 static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
 
-/* Columns on a terminal. */
+/* Columns on a terminal. By Unicode's East Asian width and combining marks, not by bytes: columns
+ * of names in any language stay straight. */
 static int width_of(const char *s) {
     size_t n = strlen(s);
     int width = 0;
@@ -102,6 +107,7 @@ static void put_spaces(kh_buf *out, int n) {
         kh_buf_char(out, ' ');
 }
 
+/* Looked up again for each cell: tables have hundreds of cells, and nobody waits for them. */
 static int column_width(const kh_grid *t, int col) {
     int width = 0;
     for (int i = col; i < t->n; i += t->n_col) {

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+/* `first`: how many bytes at the front come from the first character of the original, which some
+ * pre-tokenizers treat apart; every step keeps it true. */
 void kh_norm_start(kh_norm *t, const char *s, size_t n, size_t first) {
     t->s = s;
     t->n = n;
@@ -26,6 +28,7 @@ void kh_norm_free(kh_norm *t) {
     kh_buf_free(&t->buf[1]);
 }
 
+/* Two buffers take turns: a step reads one and writes the other. */
 kh_buf *kh_norm_begin(kh_norm *t) {
     kh_buf *out = &t->buf[t->turn];
     kh_buf_reset(out);
@@ -100,6 +103,7 @@ static void put_spaced(uint32_t c, kh_buf *out) {
     kh_buf_char(out, ' ');
 }
 
+/* ASCII is in all four normal forms already. */
 static int run_form(kh_norm *t, enum kh_form form, kh_err *err) {
     if (kh_ascii_prefix(t->s, t->n) == t->n)
         return 0;
@@ -123,7 +127,9 @@ static int run_nfkd(const void *self, void *t, kh_err *err) {
     return (void)self, run_form(t, KH_NFKD, err);
 }
 
-/* Through a table, for text that is all ASCII: to[c] is what becomes of c, -1 if it goes. */
+/* Through a table, for text that is all ASCII: to[c] is what becomes of c, -1 if it goes. Most text
+ * is ASCII, and for it a whole chain of steps is one table; map_chars, step by step, must give the
+ * same. */
 static int map_ascii(kh_norm *t, const int8_t to[128], kh_err *err) {
     kh_buf *out = kh_norm_begin(t);
     size_t first = 0;
@@ -159,6 +165,8 @@ static int run_strip_accents(const void *self, void *t, kh_err *err) {
 
 /* ------------------------------------------------------------------------------ BertNormalizer */
 
+/* clean_text, lowercase and the rest as one table for ASCII, in the order in which run_bert takes
+ * them. */
 void kh_bert_normalizer_ready(kh_bert_normalizer *b) {
     for (unsigned c = 0; c < 128; c++) {
         unsigned k = kh_char_class(c), to = c;
