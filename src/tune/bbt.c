@@ -379,8 +379,11 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
     return rc;
 }
 
-/* All searches at once, by the number of the first. name: "searches" while they go on, "members"
- * when they are done. */
+/* Under which name searches that go on are kept; the number changes with the layout. */
+#define SEARCHES "searches/2"
+
+/* All searches at once, by the number of the first. name: SEARCHES while they go on, "members" when
+ * they are done. */
 static int keep_group(const group *g, const char *name, bool goes_on, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     int rc = 0;
@@ -430,7 +433,7 @@ static int one_round(group *g, selection *p, kh_err *err) {
     for (int i = 0; i < n && rc == 0; i++)
         rc = take_down(g, p->of[i], err);
     if (rc == 0 && kh_tuning_due(g->t))
-        rc = keep_group(g, "searches/2", true, err);
+        rc = keep_group(g, SEARCHES, true, err);
     return rc;
 }
 
@@ -444,7 +447,7 @@ static int run_group(group *g, kh_err *err) {
     kh_train_loss loss = kh_tuning_loss(t, g->s->space, (kh_loss)g->o->loss);
     if (rc == 0 && g->o->race > 0 && kh_race_suits(&loss))
         rc = kh_race_new(&g->race, t->train, t->words->n_label, g->o->race, err);
-    int known = rc == 0 ? recall_group(g, "searches/2", err) : rc;
+    int known = rc == 0 ? recall_group(g, SEARCHES, err) : rc;
     rc = known < 0 ? known : 0;
     while (rc == 0) {
         p.n = 0;
@@ -572,7 +575,7 @@ static int run_members(kh_tuning *t, const bbt_opts *o, int members, int *next, 
         if (rc == 0 && !t->stopped[0])
             rc = keep_group(&g, "members", false, err);
         if (rc == 0 && !t->stopped[0])
-            rc = kh_tuning_forget(t, "searches", first, err);
+            rc = kh_tuning_forget(t, SEARCHES, first, err);
     }
     for (int i = 0; i < g.n && rc == 0; i++) {
         if (g.s[i].gen == 0)
