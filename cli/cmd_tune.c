@@ -367,6 +367,8 @@ static int open_task(tune *u, kh_err *err) {
     return rc;
 }
 
+enum { SHOWN_CLASSES = 8 };
+
 /* What was found in the data, at once: the rest takes a while. */
 static void say_rows(const tune *u) {
     const tune_opts *o = u->o;
@@ -381,7 +383,11 @@ static void say_rows(const tune *u) {
     fprintf(stderr, "keyhole: %s: %d classes (", o->data, kh_dataset_labels(u->split.train));
     for (int k = 0; k < kh_dataset_labels(u->split.train); k++) {
         const char *name = kh_dataset_label(u->split.train, k);
-        fprintf(stderr, k < 8 ? "%s%s" : k == 8 ? ", ..." : "", k ? ", " : "", name ? name : "?");
+        if (k == SHOWN_CLASSES) {
+            fprintf(stderr, ", ...");
+            break;
+        }
+        fprintf(stderr, "%s%s", k ? ", " : "", name ? name : "?");
     }
     fprintf(stderr,
         "); %d rows to learn from, %d to choose on, %d held out to judge (--seed %llu)\n",

@@ -188,7 +188,9 @@ kh_decision kh_decide(
 /* ------------------------------------------------------------------------------------- writing */
 
 const char *kh_selector_answers(const kh_selector *s) {
-    return s->n_accepted == 0 ? "never" : isinf(s->threshold) ? "always" : "below threshold";
+    if (s->n_accepted == 0)
+        return "never";
+    return isinf(s->threshold) ? "always" : "below threshold";
 }
 
 enum { DIGITS = 17 }; /* a double comes back as it was */

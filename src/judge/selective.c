@@ -20,6 +20,7 @@
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 
 #include <math.h>
@@ -70,7 +71,7 @@ double kh_binomial_cdf(int k, int n, double p) {
         return 0;
     /* The tail that does not hold the mean: there terms only fall. */
     double cdf = k <= n * p ? sum_terms(k, n, p, true) : 1 - sum_terms(k + 1, n, p, false);
-    return cdf < 0 ? 0 : cdf > 1 ? 1 : cdf;
+    return kh_clamp(cdf, 0, 1);
 }
 
 /* The one-sided Clopper-Pearson bound: the largest risk under which k or fewer errors in n still
@@ -107,7 +108,7 @@ static int check_selector(const double *u, int n, double max_risk, double delta,
 /* The fewest rows without error for which (1 - r)^m <= delta. */
 static int rows_needed(double max_risk, double delta) {
     double m = ceil(log(delta) / log1p(-max_risk) - 1e-9);
-    return m < 1 ? 1 : m > INT32_MAX ? INT32_MAX : (int)m;
+    return (int)kh_clamp(m, 1, INT32_MAX);
 }
 
 /* Accepting the first `rank` rows and all that tie with the last of them. Rows with equal scores

@@ -337,7 +337,9 @@ static int open_any(kh_dataset **out, const char *path, kh_dataset_opts *read, k
         return n > 4 && strcmp(path + n - 4, ".txt") == 0 ? open_lines(out, path, read, err)
                                                           : kh_dataset_open(out, path, read, err);
     int rc = kh_folder_find(path, &parts, err);
-    const char *file = parts.test ? parts.test : parts.train ? parts.train : parts.dev;
+    const char *file = parts.test ? parts.test : parts.train;
+    if (!file)
+        file = parts.dev;
     if (rc == 0)
         rc = file ? kh_dataset_open(out, file, read, err)
                   : kh_fail(err, KH_EMISSING,

@@ -2,6 +2,7 @@
  * own. Names from data stand in the captions, which are HTML. */
 #include "report/page.h"
 
+#include "base/clamp.h"
 #include "base/err.h"
 #include "posterior/posterior.h"
 #include "report/html.h"
@@ -138,7 +139,7 @@ static void put_histogram(
     double width = (r.high - r.low) / HISTOGRAM_BINS;
     for (int i = 0; i < j->n; i++) {
         int at = (int)((kh_judged_score(j, i, score, e->n_label) - r.low) / width);
-        count[at < 0 ? 0 : at >= HISTOGRAM_BINS ? HISTOGRAM_BINS - 1 : at]++;
+        count[kh_clamp_int(at, 0, HISTOGRAM_BINS - 1)]++;
     }
     kh_buf_printf(s, "$%s << EOD\n", name);
     for (int b = 0; b < HISTOGRAM_BINS; b++)

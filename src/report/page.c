@@ -65,13 +65,13 @@ static void put_lede(kh_buf *b, const kh_eval *e) {
     if (has_intervals(e))
         kh_buf_printf(b, " (%g&nbsp;%% interval %.1f to %.1f)", 100 * e->o->bootstrap.level,
             100 * e->low.accuracy, 100 * e->high.accuracy);
-    kh_buf_printf(b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: %s",
-        100 * e->m.confidence,
-        fabs(gap) < 1 ? "it is as sure as it may be."
-            : gap > 0 ? "it is too sure of itself"
-                      : "it is less sure than it could be");
-    if (fabs(gap) >= 1)
-        kh_buf_printf(b, " by %.1f points.", fabs(gap));
+    kh_buf_printf(
+        b, " and claims to be right in <strong>%.1f&nbsp;%%</strong>: ", 100 * e->m.confidence);
+    if (fabs(gap) < 1)
+        kh_buf_text(b, "it is as sure as it may be.");
+    else
+        kh_buf_printf(b, "it is %s by %.1f points.",
+            gap > 0 ? "too sure of itself" : "less sure than it could be", fabs(gap));
     kh_buf_text(b, "</p>\n");
 }
 
@@ -448,7 +448,9 @@ typedef struct ranked {
 
 static int by_key(const void *a, const void *b) {
     const ranked *x = a, *y = b;
-    return x->key != y->key ? (x->key < y->key ? 1 : -1) : x->row - y->row;
+    if (x->key != y->key)
+        return x->key < y->key ? 1 : -1;
+    return x->row - y->row;
 }
 
 /* Classes by the weight of those who voted for them: up to SHOWN_CLASSES of them, in order[]. */
@@ -705,10 +707,8 @@ static int put_options(kh_buf *b, const char *json, kh_err *err) {
         char *text = json_is_string(value)
             ? NULL
             : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        put_fact(b, key,
-            json_is_string(value)     ? json_string_value(value)
-                : json_is_null(value) ? "–"
-                                      : text);
+        const char *plain = json_is_string(value) ? json_string_value(value) : text;
+        put_fact(b, key, json_is_null(value) ? "–" : plain);
         free(text);
     }
     json_decref(root);

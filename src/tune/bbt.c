@@ -15,6 +15,7 @@
 #include "tune/race.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 #include "base/rng.h"
 
@@ -108,7 +109,9 @@ static bool shares(const kh_tuning *t, const bbt_opts *o) {
 
 static int paid_members(const kh_tuning *t, const bbt_opts *o) {
     long long n = (t->o->max_queries - t->reserve) / one_generation(t, o);
-    return !shares(t, o) || n > o->members ? o->members : n > 1 ? (int)n : 1;
+    if (!shares(t, o) || n > o->members)
+        return o->members;
+    return n > 1 ? (int)n : 1;
 }
 
 static long long member_share(const kh_tuning *t, const bbt_opts *o) {
@@ -536,12 +539,14 @@ static uint64_t member_seed(uint64_t seed, int member) {
  * step. */
 static int group_size(const kh_tuning *t, const bbt_opts *o, int left) {
     kh_plan most;
-    int n = t->o->groups < 1 ? 1 : t->o->groups < left ? t->o->groups : left;
+    int n = kh_clamp_int(t->o->groups, 1, left);
     all_searches(t, o, 1, &most);
     long long fit = t->o->max_queries > 0 && !shares(t, o)
         ? (t->o->max_queries - t->reserve - kh_tuning_queries(t)) / (most.train + most.dev)
         : n;
-    return fit >= n ? n : fit > 1 ? (int)fit : 1;
+    if (fit >= n)
+        return n;
+    return fit > 1 ? (int)fit : 1;
 }
 
 static int new_members(group *g, int first, kh_err *err) {

@@ -25,6 +25,7 @@
 #include "tune/smc.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 
 #include <math.h>
@@ -93,10 +94,11 @@ typedef struct smc {
  * than LEAST_MEMBERS could not spread. */
 int kh_smc_members(const kh_smc_opts *o, long long budget, int cost) {
     long long n = budget > 0 ? budget / ((long long)MEMBER_COST * cost) : MOST_MEMBERS;
-    return o->samples > 0   ? o->samples
-        : n > MOST_MEMBERS  ? MOST_MEMBERS
-        : n < LEAST_MEMBERS ? LEAST_MEMBERS
-                            : (int)n;
+    if (o->samples > 0)
+        return o->samples;
+    if (n > MOST_MEMBERS)
+        return MOST_MEMBERS;
+    return n < LEAST_MEMBERS ? LEAST_MEMBERS : (int)n;
 }
 
 static int smc_new(
@@ -412,7 +414,7 @@ static int sweep(smc *m, kh_err *err) {
     }
     if (tried > 0) {
         m->b *= exp(STEP_GAIN * ((double)accepted / (double)tried - m->o->target));
-        m->b = m->b > 1 ? 1 : m->b < LEAST_STEP ? LEAST_STEP : m->b;
+        m->b = kh_clamp(m->b, LEAST_STEP, 1);
     }
     m->tried += tried;
     m->accepted += accepted;
