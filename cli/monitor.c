@@ -75,7 +75,8 @@ static void draw_bar(cli_monitor *w) {
     /* What matters first: the line is cut at the terminal's width. */
     int n = 0;
     note[0] = '\0';
-    if (remain >= 0)
+    bool done = w->total > 0 && w->done >= w->total; /* a part that is done has nothing left */
+    if (remain >= 0 && !done)
         n += snprintf(note, sizeof note, "%s left, ", kh_duration(remain, left, sizeof left));
     put_numbers(w->note, note + n, sizeof note - (size_t)n);
     n = (int)strlen(note);

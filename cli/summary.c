@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 76, TEXT_WIDTH = 44, EXAMPLES = 3 };
+enum { WIDTH = 76, TEXT_WIDTH = 38, EXAMPLES = 3 };
 
 /* Words in lines of at most WIDTH characters, each after an indent. */
 static void put_wrapped(kh_buf *out, const char *indent, const char *s) {
