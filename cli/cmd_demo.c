@@ -93,7 +93,8 @@ enum {
     MAX_WORD = 64
 };
 #define FOREIGN "foreign"
-#define SHOWN_AS "--tsv" /* how predictions are shown */
+/* How predictions are shown: the default on a terminal, wherever this one writes to. */
+#define SHOWN_AS "--output text"
 
 typedef struct demo {
     const demo_opts *o;

@@ -467,6 +467,12 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     return rc;
 }
 
+/* Whether what it says of dev rows is no evidence: decisions need cross-fitted answers then. */
+static bool learns_dev(const kh_posterior *p) {
+    const kh_method *m;
+    return kh_method_find(&m, kh_posterior_describe(p).method, NULL) == 0 && m->learns_dev;
+}
+
 static int run_method(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     bool inside = o->label_prior > KH_LABEL_PRIOR_CONTEXTUAL; /* the word after those of the enum */
@@ -503,7 +509,7 @@ static int run_method(tune *u, kh_err *err) {
         rc = kh_posterior_save(u->posterior, o->out, err);
     if (rc == 0)
         rc = kh_run_finish(u->run, err);
-    if (rc == 0 && u->made && o->eval)
+    if (rc == 0 && ((u->made && o->eval) || learns_dev(u->posterior)))
         rc = kh_crossfit_save(
             u->posterior, u->plm, u->split.train, u->split.dev, &t, &cli_hooks, o->out, err);
     return rc;

@@ -58,6 +58,12 @@ for method in manual icl bbt ensemble elbo abc-rejection abc-smc smc prompt-tuni
     ok "tune_and_predict_$method" $?
 done
 
+# A method that learns from dev rows too is judged by cross-fitted answers; others have their dev rows.
+run 0 tune --method feature-logistic "${common[@]}" --fallback none --out "$work/learned" &&
+    [ "$(wc -l <"$work/learned/crossfit.jsonl")" -eq 16 ] && [ ! -e "$work/feature-mlp/crossfit.jsonl" ] &&
+    run 0 eval "$work/learned" --no-report && says out "decisions, chosen on 16 cross-fitted rows"
+ok sets_by_rows_not_learned_from $?
+
 run 0 tune --method bbt "${common[@]}" "${small[@]}" --out "$work/bbt" --force --json &&
     says out '"queries":176,"train_queries":160,"dev_queries":16,' &&
     says out '"stopped":"all 4 generations are done"'

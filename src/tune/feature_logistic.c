@@ -258,6 +258,7 @@ const kh_method kh_method_feature_logistic = {
     .summary = "a logistic regression on hidden states of the model; the one for few rows",
     .access = KH_ACCESS_WEIGHTS,
     .holds = true,
+    .learns_dev = true,
     .opts = logistic_table,
     .opts_size = sizeof(logistic_opts),
     .least = all_once,
