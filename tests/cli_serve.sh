@@ -27,19 +27,7 @@ if "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohttpd
     echo "ok 1 - serve # SKIP built without libmicrohttpd, or no curl"
     exit 0
 fi
-mkdir "$here/data"
-cat >"$here/toy.json" <<'END'
-{ "name": "toy", "template": "{text} It was {mask} .",
-  "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
-END
-{
-    printf 'label\ttext\n'
-    for i in $(seq 24); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
-} >"$here/data/train.tsv"
-model=$here/model
-random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
-}
+. tests/toy.sh
 ok a_tiny_model random_model
 common=(--task "$here/toy.json" --data "$here/data" --effort paper --shots 4 --dim 12 --slots 5 --p0 random --features-model none)
 bbt=(--method bbt --budget-generations 4 --pop 5)

@@ -5,21 +5,13 @@ server=
 trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$here"' EXIT
 : >"$here/out" && : >"$here/err"
 
-mkdir "$here/data"
-cat >"$here/toy.json" <<'END'
-{ "name": "toy", "template": "{text} It was {mask} .",
-  "labels": [ { "name": "bad", "words": ["lower"] }, { "name": "good", "words": ["better"] } ] }
-END
+. tests/toy.sh
 {
     printf 'label\ttext\n'
     for i in $(seq 40); do printf '%d\tthe boats number %d were %s\n' $((i % 2)) "$i" "$([ $((i % 3)) -eq 0 ] && echo green || echo small)"; done
 } >"$here/data/train.tsv"
 cp "$here/data/train.tsv" "$here/data/test.tsv"
 printf '# ways to ask\nSay how the boats were.\nAre {they} green?\n{text} were {mask} !\n' >"$here/lines.txt"
-model=$here/model
-random_model() {
-    run 0 model random --arch tiny --seed 3 --std 0.3 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$model"
-}
 ok a_tiny_model random_model
 common=(--task "$here/toy.json" --data "$here/data" --shots 6 --features-model none --demos 2 --fallback none)
 options_of() {

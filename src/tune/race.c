@@ -14,6 +14,7 @@
 #include "tune/race.h"
 
 #include "base/alloc.h"
+#include "base/clamp.h"
 #include "base/err.h"
 #include "plm/backend.h"
 
@@ -201,9 +202,7 @@ int kh_race_losses(const kh_race *r, const kh_train_loss *l, const float *z, int
         .n = n,
         .dim = kh_subspace_space(l->target.space)->dim,
         .n_row = r->rows.n_row };
-    int parts = x.n_row / FEWEST_ROWS < PARTS ? x.n_row / FEWEST_ROWS : PARTS;
-    int rc = race_new(&x, err);
-    parts = parts < 1 ? 1 : parts;
+    int parts = kh_clamp_int(x.n_row / FEWEST_ROWS, 1, PARTS), rc = race_new(&x, err);
     for (int p = 0; p < parts && rc == 0; p++) {
         int first = x.n_row * p / parts, end = x.n_row * (p + 1) / parts;
         if (first > 0)
