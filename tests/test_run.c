@@ -34,7 +34,8 @@ static int open_all(void **state) {
 
 static void clear(void) {
     static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm",
-        "run.lock", "log.txt", "posterior.json", "posterior.safetensors", NULL };
+        "run.sqlite-journal", "run.lock", "log.txt", "posterior.json", "posterior.safetensors",
+        NULL };
     tiny_remove(dir, FILES);
 }
 
@@ -884,6 +885,15 @@ static void a_journal_brings_no_statements_of_its_own(void **state) {
     }
 }
 
+static void pass_over(void *user, const char *line, const char *facts) {
+    (void)user, (void)line, (void)facts;
+}
+
+static void put_big(kh_buf *b, unsigned x) {
+    for (int shift = 24; shift >= 0; shift -= 8)
+        kh_buf_char(b, (char)(x >> shift));
+}
+
 static void numbers_that_cannot_be_are_damage(void **state) {
     (void)state;
     static const char *const EVIL[] = { "UPDATE sessions SET id = 9223372036854775807",
@@ -898,6 +908,98 @@ static void numbers_that_cannot_be_are_damage(void **state) {
         refuse(&a, KH_EFORMAT, "run.sqlite: damaged: session ");
         kh_buf_free(&a.lines);
     }
+}
+
+/* Counts of a state that was kept; each would overflow when the run goes on from it. */
+static void counts_that_cannot_be_are_damage(void **state) {
+    (void)state;
+    static const char *const COLUMN[] = { "generations", "prompts", "queries", "dev_queries",
+        "tokens" };
+    static const char *const VALUE[] = { "9223372036854775807", "2147483647000000000", "-1" };
+    for (int i = 0; i < 5 * 3; i++) {
+        attempt a = attempt_of("bbt");
+        char sql[120];
+        a.run.keep_seconds = -1;
+        clear();
+        for (int n = 4;
+             (a.pieces = n, go(&a)) == KH_STOPPED && ask_journal("SELECT count(*) FROM kept") == 0;
+             n++)
+            assert_true(n < 1000);
+        a.pieces = -1;
+        snprintf(sql, sizeof sql, "UPDATE kept SET %s = %s", COLUMN[i / 3], VALUE[i % 3]);
+        do_journal(sql);
+        refuse(&a, KH_EFORMAT, "run.sqlite: damaged: a state that was kept has impossible counts");
+        kh_buf_free(&a.lines);
+    }
+}
+
+/* Where reading goes on after the last number that there is. */
+static void the_last_line_has_none_after_it(void **state) {
+    (void)state;
+    attempt a = attempt_of("bbt");
+    int next;
+    clear();
+    go_well(&a);
+    do_journal("UPDATE generations SET n = 2147483647 WHERE n = (SELECT max(n) FROM generations)");
+    assert_int_equal(kh_run_read_lines(dir, 0, pass_over, NULL, &next, NULL), 0);
+    assert_int_equal(next, 2147483647);
+    kh_buf_free(&a.lines);
+}
+
+/* What SQLite finds beside a database it takes for a transaction that was cut off. If that names
+ * a journal of several databases, which ours never have, SQLite removes the file of that name. */
+static void put_cut_off(const char *victim) {
+    static const char MAGIC[] = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+    enum { SECTOR = 512 };
+    char *db = kh_path_join(dir, "run.sqlite"), *path = kh_path_join(dir, "run.sqlite-journal");
+    kh_buf head, b = kh_buf_init(1 << 16);
+    unsigned sum = 0;
+    assert_int_equal(kh_file_read(db, 1 << 24, &head, NULL), 0);
+    unsigned page = (unsigned char)head.data[16] << 8 | (unsigned char)head.data[17];
+    unsigned n = (unsigned)strlen(victim), pages = (unsigned)(head.len / page);
+    for (unsigned i = 0; i < n; i++)
+        sum += (unsigned char)victim[i];
+    const unsigned number[] = { 0, 7, pages, SECTOR, page }, tail[] = { n, sum };
+    kh_buf_bytes(&b, MAGIC, 8);
+    for (int i = 0; i < 5; i++)
+        put_big(&b, number[i]);
+    while (b.len < SECTOR)
+        kh_buf_char(&b, '\0');
+    put_big(&b, (1u << 30) / page + 1);
+    kh_buf_bytes(&b, victim, n);
+    for (int i = 0; i < 2; i++)
+        put_big(&b, tail[i]);
+    kh_buf_bytes(&b, MAGIC, 8);
+    assert_int_equal(kh_file_write(path, b.data, b.len, NULL), 0);
+    kh_buf_free(&head);
+    kh_buf_free(&b);
+    kh_free(db);
+    kh_free(path);
+}
+
+static void a_journal_removes_no_other_file(void **state) {
+    (void)state;
+    attempt a = attempt_of("bbt");
+    char victim[120];
+    kh_run_info info;
+    snprintf(victim, sizeof victim, "%s-victim", dir);
+    clear();
+    a.pieces = 5;
+    assert_int_equal(go(&a), KH_STOPPED);
+    a.pieces = -1;
+    assert_int_equal(kh_file_write(victim, "precious", 8, NULL), 0);
+    put_cut_off(victim);
+    int rc = go(&a);
+    assert_true(kh_file_exists(victim));
+    assert_int_equal(rc, KH_EFORMAT);
+    assert_says(&a.err, "run.sqlite-journal: names another file, which SQLite would remove");
+    assert_int_not_equal(kh_run_info_read(&info, dir, NULL), 0);
+    assert_true(kh_file_exists(victim));
+    a.run.overwrite = true; /* and there is a way out */
+    go_well(&a);
+    assert_true(kh_file_exists(victim));
+    unlink(victim);
+    kh_buf_free(&a.lines);
 }
 
 static void changed_terms_are_named(void **state) {
@@ -1058,6 +1160,9 @@ int main(void) {
         cmocka_unit_test(what_is_not_a_journal_is_refused),
         cmocka_unit_test(a_journal_brings_no_statements_of_its_own),
         cmocka_unit_test(numbers_that_cannot_be_are_damage),
+        cmocka_unit_test(counts_that_cannot_be_are_damage),
+        cmocka_unit_test(the_last_line_has_none_after_it),
+        cmocka_unit_test(a_journal_removes_no_other_file),
         cmocka_unit_test(changed_terms_are_named),
         cmocka_unit_test(a_folder_that_is_taken_is_refused),
         cmocka_unit_test(a_refused_run_leaves_nothing),

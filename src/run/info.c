@@ -6,6 +6,7 @@
 #include "run/journal.h"
 #include "run/lock.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -143,7 +144,8 @@ int kh_run_read_lines(const char *dir, int first, void (*each)(void *, const cha
         const char *line = (const char *)sqlite3_column_text(s, 1),
                    *facts = (const char *)sqlite3_column_text(s, 2);
         each(user, line ? line : "", facts ? facts : "{}");
-        *next = sqlite3_column_int(s, 0) + 1;
+        int n = sqlite3_column_int(s, 0);
+        *next = n < INT_MAX ? n + 1 : n;
         rc = 0;
     }
     sqlite3_finalize(s);

@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { APPLICATION = 0x6b657968 }; /* "keyh" */
 
@@ -262,6 +263,34 @@ static int check_link(const kh_journal *j, kh_err *err) {
     return 0;
 }
 
+/* SQLite's mark for a name at the end of a rollback journal; the same as at its beginning. */
+static const unsigned char MARK[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };
+
+/* A transaction that was cut off lies beside the file, and SQLite takes it back when it opens the
+ * file. If it says that other databases took part, by the name of a file that lists them, SQLite
+ * then removes that file, whatever it is. In ours no others take part. */
+static int check_cut_off(const char *dir, kh_err *err) {
+    unsigned char tail[sizeof MARK];
+    char *path = kh_path_join(dir, KH_JOURNAL_FILE "-journal");
+    struct stat st;
+    int fd = -1, rc = path ? 0 : kh_fail_memory(err);
+    bool there = rc == 0 && lstat(path, &st) == 0;
+    if (there)
+        rc = kh_file_open_data(path, &fd, &st, err);
+    size_t size = there && rc == 0 ? (size_t)st.st_size : 0;
+    if (size >= sizeof tail)
+        rc = kh_file_read_at(fd, path, size - sizeof tail, tail, sizeof tail, err);
+    if (rc == 0 && size >= sizeof tail && memcmp(tail, MARK, sizeof tail) == 0)
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: names another file, which SQLite would remove; no run has such a journal: remove "
+            "it first",
+            path);
+    if (fd >= 0)
+        close(fd);
+    kh_free(path);
+    return rc;
+}
+
 int kh_journal_open(kh_journal *j, const char *dir, bool write, kh_err *err) {
     *j = (kh_journal){ .path = kh_path_join(dir, KH_JOURNAL_FILE) };
     if (!j->path)
@@ -270,6 +299,8 @@ int kh_journal_open(kh_journal *j, const char *dir, bool write, kh_err *err) {
         return kh_fail(
             err, KH_EMISSING, "%s: holds no run: there is no " KH_JOURNAL_FILE " in it", dir);
     int rc = check_link(j, err);
+    if (rc == 0)
+        rc = check_cut_off(dir, err);
     if (rc != 0)
         return rc;
     return write ? open_to_write(j, err) : open_to_read(j, err);

@@ -47,7 +47,8 @@ enum {
         N_STATEMENT
 };
 
-enum { MOST_SESSIONS = 1 << 30 };
+enum { MOST_SESSIONS = 1 << 30, MOST_GENERATIONS = 1 << 30 };
+static const long long MOST_COUNTED = 1LL << 53; /* prompts, queries, tokens */
 
 /* An answer in the journal. */
 typedef struct entry {
@@ -556,7 +557,8 @@ static int write_begin(
 
 static void remove_old(const kh_run *r) {
     static const char *const FILES[] = { KH_JOURNAL_FILE, KH_JOURNAL_FILE "-wal",
-        KH_JOURNAL_FILE "-shm", "posterior.json", "posterior.safetensors", "log.txt" };
+        KH_JOURNAL_FILE "-shm", KH_JOURNAL_FILE "-journal", "posterior.json",
+        "posterior.safetensors", "log.txt" };
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
         char *path = kh_path_join(r->dir, FILES[i]);
         if (path)
@@ -724,6 +726,15 @@ static int report_lines(
     return rc;
 }
 
+/* Numbers that go on to be counted with. */
+static bool can_be(const kh_run_books *b, long long generations) {
+    const long long n[] = { b->meter.prompts, b->meter.queries, b->meter.tokens, b->dev_queries };
+    bool good = generations >= 0 && generations <= MOST_GENERATIONS;
+    for (int i = 0; i < 4; i++)
+        good = good && n[i] >= 0 && n[i] <= MOST_COUNTED;
+    return good;
+}
+
 int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_buf *out,
     void (*line)(void *, const char *), void *user, kh_err *err) {
     sqlite3_stmt *s = r->stmt[GET_KEPT];
@@ -733,7 +744,7 @@ int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_b
     if (rc != 1)
         return rc;
     long long answers = sqlite3_column_int64(s, 0);
-    int generations = sqlite3_column_int(s, 1);
+    long long generations = sqlite3_column_int64(s, 1);
     *b = (kh_run_books){ .meter = { .prompts = sqlite3_column_int64(s, 2),
                              .queries = sqlite3_column_int64(s, 3),
                              .tokens = sqlite3_column_int64(s, 5),
@@ -742,7 +753,14 @@ int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_b
     const void *bytes = sqlite3_column_blob(s, 7);
     kh_buf_bytes(out, bytes, bytes ? (size_t)sqlite3_column_bytes(s, 7) : 0);
     sqlite3_reset(s);
-    rc = kh_buf_failed(out) ? kh_fail_memory(err) : report_lines(r, generations, line, user, err);
+    rc = kh_buf_failed(out) ? kh_fail_memory(err) : 0;
+    if (rc == 0 && !can_be(b, generations))
+        rc = kh_fail(err, KH_EFORMAT,
+            "%s: damaged: a state that was kept has impossible counts; --force starts the run "
+            "again",
+            r->j.path);
+    if (rc == 0)
+        rc = report_lines(r, (int)generations, line, user, err);
     for (int i = 0; i < r->n_entry && rc == 0; i++)
         if (r->entries[i].id <= answers)
             mark_used(r, &r->entries[i]);
