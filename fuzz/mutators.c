@@ -184,6 +184,8 @@ static size_t value_end(const uint8_t *b, size_t n, size_t at) {
         else if (!text)
             depth += (b[i] == '{' || b[i] == '[') - (b[i] == '}' || b[i] == ']');
         bool word = b[at] != '"' && b[at] != '{' && b[at] != '[';
+        if (i >= n) /* the last byte escapes nothing that is there */
+            break;
         if (word && (i + 1 == n || strchr(",]}: \n\t", b[i + 1])))
             return i + 1;
         if (!word && !text && depth <= 0)

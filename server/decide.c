@@ -267,6 +267,8 @@ static int ask_model(kh_server *s, decide *d, const kh_ask *a, verdict *v, kh_er
     int rc = kh_words_new(&words, &task, kh_plm_tokenizer(s->what.plm), false, &wrong);
     if (rc == 0)
         rc = kh_words_check(words, &task, &wrong);
+    if (rc == 0) /* at access level labels the options are not the client's to choose */
+        rc = kh_guard_words(s, words, &wrong);
     if (rc == 0)
         rc = score_row(s, d, a, v, &task, words, &wrong);
     if (rc == KH_EARG || rc == KH_EFORMAT || rc == KH_ELIMIT || rc == KH_EMISMATCH) {

@@ -32,6 +32,7 @@ typedef struct hub_server {
     hub_fault fault;
     int status;
     const char *reason; /* X-Error-Code */
+    const char *says;   /* the body of such an answer */
     bool redirect;      /* weights come from the storage */
     int requests, ranges;
     int token_at_hub, token_at_storage; /* requests that carried one */
@@ -134,7 +135,8 @@ static inline void hub_reply(hub_server *s, int fd, bool storage, const char *re
         snprintf(status, sizeof status, "%d No", s->status);
         snprintf(headers, sizeof headers, "X-Error-Code: %s\r\nRetry-After: 0.01\r\n",
             s->reason ? s->reason : "None");
-        hub_answer(fd, status, headers, "{\"error\":\"no\"}", 14, 14);
+        const char *says = s->says ? s->says : "{\"error\":\"no\"}";
+        hub_answer(fd, status, headers, says, strlen(says), strlen(says));
     } else if (strncmp(request, "GET /api/models/org/model/revision/", 35) == 0)
         hub_listing(s, fd);
     else if (s->fault == HUB_LOOP || s->fault == HUB_DOWNGRADE) {

@@ -340,9 +340,24 @@ static void mutants_are_often_well_formed(void **state) {
     assert_true(kh_mutate_json((uint8_t[]){ ' ', ',' }, 2, 2, 7) == 0);
 }
 
+/* A backslash as the last byte escapes nothing that is there. */
+static void mutants_stay_within_their_text(void **state) {
+    (void)state;
+    static const char *const CUT[] = { "a\"\\", "[a\"\\", "\"\\", "{\"k\":1\"\\" };
+    for (int i = 0; i < 4; i++)
+        for (unsigned seed = 0; seed < 200; seed++) {
+            uint8_t bytes[32] = { 0 };
+            size_t n = strlen(CUT[i]);
+            memcpy(bytes, CUT[i], n);
+            assert_true(kh_mutate_json(bytes, n, 16, seed) <= 16);
+            assert_int_equal(bytes[16], 0);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(every_target_is_replayed),
 #define ROW(name, slow) cmocka_unit_test(test_##name),
-        TARGETS(ROW) cmocka_unit_test(mutants_are_often_well_formed) };
+        TARGETS(ROW) cmocka_unit_test(mutants_are_often_well_formed),
+        cmocka_unit_test(mutants_stay_within_their_text) };
     return cmocka_run_group_tests_name("fuzz", tests, NULL, NULL);
 }

@@ -236,6 +236,69 @@ static void one_file(void **state) {
     expect_nothing();
 }
 
+/* A hub may quote what it was sent. */
+static void an_echoed_token_is_hidden(void **state) {
+    (void)state;
+    hub_server s = {
+        .fault = HUB_STATUS, .status = 400, .says = "bad token secret-of-a-hub \x1b[2J"
+    };
+    char *path = NULL;
+    kh_err err = { 0 };
+    kh_hub_opts o = { .out = out, .token = "secret-of-a-hub" };
+    assert_int_equal(pull_from(&s, o, &path, &err), KH_EIO);
+    assert_says(&err, "bad token ***************");
+    assert_null(strstr(err.msg, "secret-of-a-hub"));
+    assert_null(strchr(err.msg, 0x1b));
+    expect_nothing();
+}
+
+/* Names that begin like this machine's own. */
+static void a_token_stays_on_this_machine(void **state) {
+    (void)state;
+    static const char *const AWAY[] = { "http://127.evil.invalid", "http://localhost.evil.invalid",
+        "http://127.0.0.1.evil.invalid:80", "http://[::1]evil.invalid",
+        "http://localhost:80@evil.invalid" };
+    char *path;
+    kh_err err;
+    for (int i = 0; i < 5; i++) {
+        kh_hub_opts o = { .endpoint = AWAY[i], .out = out, .token = "secret", .retries = 1 };
+        o.pause = 1e-3;
+        assert_int_equal(kh_hub_pull(&path, "org/model", &o, &err), KH_EARG);
+        assert_says(&err, "a token is not sent without encryption");
+    }
+}
+
+/* What stands where files are made, and is another's: a link, or a second name. */
+static void links_are_not_pulled_through(void **state) {
+    (void)state;
+    char part[160], name[200], victim[160];
+    snprintf(part, sizeof part, "%s.part", out);
+    snprintf(victim, sizeof victim, "%s-victim", out);
+    for (int kind = 0; kind < 3; kind++) {
+        hub_server s = { 0 };
+        char *path = NULL;
+        kh_err err = { 0 };
+        kh_buf bytes;
+        snprintf(name, sizeof name, "%s/config.json", kind == 2 ? victim : part);
+        assert_int_equal(mkdir(kind == 2 ? victim : part, 0777), 0);
+        if (kind == 2)
+            assert_int_equal(symlink(victim, part), 0);
+        const char *precious = kind == 2 ? name : victim;
+        assert_int_equal(kh_file_write(precious, "precious", 8, NULL), 0);
+        if (kind < 2)
+            assert_int_equal(kind == 0 ? symlink(victim, name) : link(victim, name), 0);
+        int rc = pull_from(&s, (kh_hub_opts){ .out = out }, &path, &err);
+        kh_free(path);
+        assert_int_equal(kh_file_read(precious, 99, &bytes, NULL), 0);
+        assert_string_equal(bytes.data, "precious");
+        kh_buf_free(&bytes);
+        assert_int_equal(rc, KH_EIO);
+        remove_tree(part);
+        remove_tree(victim);
+        remove_tree(out);
+    }
+}
+
 static void names(void **state) {
     (void)state;
     static const char *const bad[] = { "", "a/b/c", "../x", "a b", "x@", "a/b@../c", "a?b", "/x" };
@@ -340,6 +403,9 @@ int main(void) {
         cmocka_unit_test(statuses),
         cmocka_unit_test(damaged),
         cmocka_unit_test(one_file),
+        cmocka_unit_test(an_echoed_token_is_hidden),
+        cmocka_unit_test(a_token_stays_on_this_machine),
+        cmocka_unit_test(links_are_not_pulled_through),
         cmocka_unit_test(names),
         cmocka_unit_test(the_cache),
     };

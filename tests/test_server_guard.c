@@ -44,6 +44,34 @@ static void words_are_no_dial(void **state) {
     site_close(&s);
 }
 
+static int choose(const site *s, const char *path, const char *one, const char *other) {
+    char body[512];
+    snprintf(body, sizeof body,
+        strstr(path, "systemone")
+            ? "{\"state\":\"the boats\",\"questions\":{\"q\":{\"type\":\"choice\",\"instructions\":"
+              "\"?\",\"criteria\":{\"%s\":null,\"%s\":null}}}}"
+            : "{\"input\":\"the boats\",\"questions\":[{\"type\":\"choice\",\"instructions\":\"?\","
+              "\"choices\":[{\"value\":\"%s\"},{\"value\":\"%s\"}]}]}",
+        one, other);
+    return ask(s, "POST", path, "", body, answer, sizeof answer);
+}
+
+/* Options of a question are label words: a client that chose them could rank the vocabulary. */
+static void options_are_no_dial(void **state) {
+    (void)state;
+    static const char *const PATH[] = { "/v1/decisions", "/v1/systemone" };
+    for (int i = 0; i < 2; i++) {
+        site s = site_open(KH_ACCESS_LABELS, NULL);
+        assert_int_equal(choose(&s, PATH[i], "lower", "better"), 200);
+        assert_int_equal(choose(&s, PATH[i], "lower", "better"), 200);
+        assert_int_equal(choose(&s, PATH[i], "lower", "low"), 403);
+        assert_non_null(strstr(answer, "can measure probabilities"));
+        assert_int_equal(choose(&s, PATH[1 - i], "lower", "low"), 403);
+        assert_int_equal(score(&s, "[[[7]],[[8]]]"), 403);
+        site_close(&s);
+    }
+}
+
 static void duplicates_are_refused_at_every_level(void **state) {
     (void)state;
     site s = site_open(KH_ACCESS_LOGPROBS, NULL);
@@ -385,6 +413,7 @@ static void drain_time_is_kept(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_no_dial),
+        cmocka_unit_test(options_are_no_dial),
         cmocka_unit_test(duplicates_are_refused_at_every_level),
         cmocka_unit_test(the_servers_task_fixes_the_words),
         cmocka_unit_test(pages_of_other_sites_are_refused),

@@ -87,12 +87,13 @@ static const char *host_of(const char *url, size_t *n) {
 }
 
 /* An address of the loopback network, or its name: "127.0.0.1" and not "127.example.org". */
-static bool is_loopback(const char *url) {
+bool kh_is_loopback(const char *url) {
     size_t n;
     struct in_addr four;
-    const char *host = host_of(url, &n);
+    const char *host = host_of(url, &n), *whole = strstr(url, "://") + 3;
     char text[64];
-    if (n == 0 || n >= sizeof text)
+    if (n == 0 || n >= sizeof text || memchr(whole, '@', strcspn(whole, "/")) ||
+        (*whole == '[' && !strchr(":/", host[n] ? host[n + 1] : 'x')))
         return false;
     memcpy(text, host, n);
     text[n] = '\0';
@@ -188,7 +189,7 @@ static int set_headers(kh_http *h, kh_err *err) {
     if (rc == 0 && key) {
         kh_buf_printf(&line, "Authorization: Bearer %s", key);
         rc = kh_buf_failed(&line) ? kh_fail_memory(err) : add_header(h, line.data, err);
-        if (strncmp(h->url, "http://", 7) == 0 && !is_loopback(h->url))
+        if (strncmp(h->url, "http://", 7) == 0 && !kh_is_loopback(h->url))
             kh_log(h->hooks, KH_WARN, "%s: the key travels unencrypted; https:// would hide it",
                 h->url);
     }
@@ -222,7 +223,7 @@ static bool set_options(kh_http *h, slot *s) {
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, NULL);
     if (h->o.ca_file)
         bad = bad || curl_easy_setopt(e, CURLOPT_CAINFO, h->o.ca_file);
-    if (is_loopback(h->url))
+    if (kh_is_loopback(h->url))
         bad = bad ||
             curl_easy_setopt(e, CURLOPT_NOPROXY,
                 "*"); /* whatever proxy the environment names, it is not for us */

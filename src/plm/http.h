@@ -51,6 +51,8 @@
 typedef struct kh_http kh_http;
 
 bool kh_is_url(const char *model); /* "http://..." or "https://..." */
+/* Whether a URL leads to this machine, by address or as "localhost". */
+bool kh_is_loopback(const char *url);
 
 /* Asks nothing yet. opts NULL: the defaults. */
 int kh_http_open(

@@ -19,7 +19,9 @@
 #include "base/hooks.h"
 #include "base/json.h"
 #include "base/place.h"
+#include "base/secrets.h"
 #include "base/sha256.h"
+#include "plm/http.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -332,6 +334,8 @@ static int settle(transfer *t, CURLcode result, kh_err *err) {
     }
     if (status == 408 || status == 429 || status >= 500)
         return again(t, status == 429 ? "too many requests (429)" : "the hub fails", err);
+    if (t->message.len > 0)
+        kh_hide_secrets(t->message.data); /* before it is cut: a piece is easier to overlook */
     if (status >= 400)
         return fail_status(t, status, err);
     if (result == CURLE_WRITE_ERROR)
@@ -589,8 +593,8 @@ static int open_file(hub *h, transfer *t, hub_file *f, kh_err *err) {
     char *to = rc == 0 ? kh_path_join(h->part, own_name(f)) : NULL;
     if (rc == 0 && !to)
         rc = kh_fail_memory(err);
-    if (rc == 0 && (t->fd = open(to, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) < 0)
-        rc = kh_fail_errno(err, to, "cannot create");
+    if (rc == 0)
+        rc = kh_file_open_own(to, O_RDWR | O_CREAT, &t->fd, err);
     struct stat st;
     if (rc == 0 && fstat(t->fd, &st) == 0 && (size_t)st.st_size <= f->size)
         t->at = (size_t)st.st_size;
@@ -609,7 +613,7 @@ static int fetch_files(hub *h, kh_err *err) {
     transfer *t = kh_calloc((size_t)h->n_file, sizeof *t);
     int rc = t ? make_parents(h->part, err) : kh_fail_memory(err), opened = 0;
     if (rc == 0)
-        rc = kh_dir_make(h->part, err);
+        rc = kh_dir_make_own(h->part, err);
     for (; opened < h->n_file && rc == 0; opened++)
         rc = open_file(h, &t[opened], &h->file[opened], err);
     if (rc == 0)
@@ -657,12 +661,12 @@ static int check_token(const hub *h, kh_err *err) {
     for (const char *p = h->token; p && *p; p++)
         if (*p < '!' || *p > '~')
             return kh_fail(err, KH_EARG, "HF_TOKEN holds a character that no token has");
-    bool near = starts_with(h->endpoint, "https://") || starts_with(h->endpoint, "http://127.") ||
-        starts_with(h->endpoint, "http://localhost") || starts_with(h->endpoint, "http://[::1]");
-    if (!near && h->token)
+    if (h->token && !starts_with(h->endpoint, "https://") && !kh_is_loopback(h->endpoint))
         return kh_fail(err, KH_EARG,
             "%s: a token is not sent without encryption; use https, or unset HF_TOKEN",
             h->endpoint);
+    if (h->token)
+        kh_secret_add(h->token);
     return 0;
 }
 
