@@ -19,6 +19,10 @@ PKGS     := jansson libpcre2-8 sqlite3
 # Found at build time; without one of them the rest works, and the commands that need it say what is missing.
 OPTIONAL := libcurl4-openssl-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin
 WITH     := $(shell $(PKG_CONFIG) --exists libcurl && echo CURL) $(shell $(PKG_CONFIG) --exists libmicrohttpd && echo MHD)
+# AMX's kernels, if the compiler knows the instructions and can ask the CPU for them.
+AMX      := -mamx-tile -mamx-int8
+AMX_TEST := int main(void) { return __builtin_cpu_supports("amx-int8"); }
+WITH     += $(if $(filter x86_64,$(ARCH)),$(shell echo '$(AMX_TEST)' | $(CC) $(AMX) -xc -o /dev/null - 2>/dev/null && echo AMX))
 PKGS     += $(if $(filter CURL,$(WITH)),libcurl)
 MPICC    ?= $(shell command -v mpicc)
 SERVER_PKGS := $(if $(filter MHD,$(WITH)),libmicrohttpd)
@@ -134,7 +138,9 @@ $(OUT)/tests/%.o: tests/%.c
 $(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast -fno-math-errno
 ifeq ($(ARCH),x86_64)
 $(OUT)/src/model/kernels_avx2.o: KH_CFLAGS += -mavx2 -mfma
-$(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512
+AVX512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512
+$(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += $(AVX512)
+$(OUT)/src/model/kernels_amx.o: KH_CFLAGS += $(AVX512) $(if $(filter AMX,$(WITH)),$(AMX))
 endif
 ifeq ($(ARCH),aarch64)
 $(OUT)/src/model/kernels_neon_dot.o: KH_CFLAGS += -march=armv8.2-a+dotprod

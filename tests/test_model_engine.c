@@ -496,6 +496,51 @@ static void memory_may_run_out_anywhere(void **state) {
     assert_true(n > 30);
 }
 
+/* Log-probabilities of the whole vocabulary at every place, by a row of the kernels' table. */
+static float *vocabulary_by(const char *row, const char *dir, const int32_t *id, int n, size_t V) {
+    kh_single s;
+    int at[64];
+    float *out = malloc((size_t)n * V * sizeof *out);
+    for (int i = 0; i < n; i++)
+        at[i] = i;
+    setenv("KEYHOLE_KERNELS", row, 1);
+    kh_engine *e = open_engine(dir, KH_INT8);
+    unsetenv("KEYHOLE_KERNELS");
+    assert_string_equal(kh_engine_kernels(e)->name, row);
+    kh_single_init(&s, id, n);
+    assert_int_equal(
+        kh_engine_vocabulary(e, &(kh_question){ .batch = &s.batch }, at, n, out, NULL), 0);
+    kh_engine_free(e);
+    return out;
+}
+
+/* Rows of the table that claim to have the same bits have them in a whole answer. */
+static void answers_have_the_bits_of_their_kernels(void **state) {
+    (void)state;
+    enum { V = 211, T = 45 };
+    const kh_kernels *k = kh_kernels_pick();
+    if (strcmp(k->name, k->bits) == 0)
+        test_skip("the row %s has the bits of no other (amx would)", k->name);
+    char dir[] = "/tmp/keyhole-bits-XXXXXX", path[64];
+    int32_t id[T];
+    kh_random_opts r = { .config = *kh_arch_find("bert-tiny"), .dtype = KH_DTYPE_F32, .std = 0.3 };
+    r.config.vocab = V, r.config.hidden = 200, r.config.heads = 4, r.config.inner = 330;
+    for (int i = 0; i < T; i++)
+        id[i] = 1 + i * 37 % (V - 1);
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(kh_random_model_write(dir, &r, NULL), 0);
+    float *have = vocabulary_by(k->name, dir, id, T, V),
+          *want = vocabulary_by(k->bits, dir, id, T, V);
+    assert_memory_equal(have, want, (size_t)T * V * sizeof *have);
+    free(have);
+    free(want);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, i ? "config.json" : "model.safetensors");
+        unlink(path);
+    }
+    rmdir(dir);
+}
+
 /* A vocabulary of more numbers than are expanded at a time, and of no whole number of pieces. */
 static void a_large_matrix_is_packed_in_pieces(void **state) {
     (void)state;
@@ -544,6 +589,7 @@ int main(void) {
         cmocka_unit_test(distilbert),
         cmocka_unit_test(electra),
         cmocka_unit_test(modernbert),
+        cmocka_unit_test(answers_have_the_bits_of_their_kernels),
         cmocka_unit_test(a_large_matrix_is_packed_in_pieces),
         cmocka_unit_test(albert),
         cmocka_unit_test(scores_are_the_reference_s),

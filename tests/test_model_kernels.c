@@ -181,6 +181,71 @@ static void int8_sums_of_one_sign_are_exact(void **state) {
     kh_free(w);
 }
 
+/* All epilogues of one product, one after the other: [KH_SILU + 1][rows, n]. */
+static float *all_products(const kh_kernels *k, kh_precision precision, shape s) {
+    float *a = random_floats(s.rows * s.k, 1), *w = random_floats(s.n * s.k, 2),
+          *bias = random_floats(s.n, 3), *residual = random_floats(s.rows * s.n, 4),
+          *c = random_floats((KH_SILU + 1) * s.rows * s.n, 5);
+    for (int i = 0; i < s.k / 3; i++)
+        a[i] = 0; /* a group without any range */
+    void *packed = kh_aligned(kh_packed_bytes(k, precision, s.k, s.n)),
+         *scratch = kh_aligned(kh_kernels_scratch(s.rows, 64));
+    k->pack(precision, w, s.k, s.n, packed);
+    for (int bend = KH_PLAIN; bend <= KH_SILU; bend++)
+        k->product(&(kh_product){ .precision = precision,
+                       .a = a,
+                       .lda = (size_t)s.k,
+                       .rows = s.rows,
+                       .k = s.k,
+                       .n = s.n,
+                       .w = packed,
+                       .bias = bend % 2 ? bias : NULL,
+                       .residual = bend == KH_PLAIN || bend == KH_RELU ? residual : NULL,
+                       .epilogue = (kh_epilogue)bend,
+                       .c = c + bend * s.rows * s.n,
+                       .ldc = (size_t)s.n,
+                       .more = bend == KH_SILU },
+            scratch);
+    float *all[] = { a, w, bias, residual, packed, scratch };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        kh_free(all[i]);
+    return c;
+}
+
+static const kh_kernels *row_named(const char *name) {
+    const kh_kernels *k;
+    for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
+        if (strcmp(k->name, name) == 0)
+            return k;
+    return NULL;
+}
+
+/* A row that claims the bits of another has them: whole tiles, edges of all kinds, several blocks
+ * of K. */
+static void rows_of_the_same_bits_agree(void **state) {
+    (void)state;
+    static const shape MORE[] = { { 16, 64, 32 }, { 17, 65, 33 }, { 32, 384, 64 }, { 48, 192, 96 },
+        { 33, 128, 32 }, { 100, 704, 70 }, { 49, 4161, 40 } };
+    const kh_kernels *k;
+    int pairs = 0;
+    for (int row = 0; (k = kh_kernels_at(row)) != NULL; row++)
+        for (int i = 0; strcmp(k->bits, k->name) != 0 && i < N_SHAPE + 7; i++)
+            for (int precision = KH_F32; precision <= KH_INT8; precision++, pairs++) {
+                shape s = i < N_SHAPE ? SHAPES[i] : MORE[i - N_SHAPE];
+                const kh_kernels *other = row_named(k->bits);
+                assert_non_null(other);
+                float *have = all_products(k, (kh_precision)precision, s),
+                      *want = all_products(other, (kh_precision)precision, s);
+                if (memcmp(have, want, (size_t)((KH_SILU + 1) * s.rows * s.n) * sizeof *have) != 0)
+                    fail_msg("%s is not %s: precision %d, rows %d, k %d, n %d", k->name, k->bits,
+                        precision, s.rows, s.k, s.n);
+                kh_free(have);
+                kh_free(want);
+            }
+    if (pairs == 0)
+        test_skip("no row of this CPU has the bits of another (amx would)");
+}
+
 /* Any run of rows, computed alone, gives the bits it gives among others. */
 static void rows_do_not_know_their_neighbours(void **state) {
     (void)state;
@@ -334,6 +399,7 @@ int main(void) {
         cmocka_unit_test(products_are_near_in_int8),
         cmocka_unit_test(int8_does_not_saturate),
         cmocka_unit_test(int8_sums_of_one_sign_are_exact),
+        cmocka_unit_test(rows_of_the_same_bits_agree),
         cmocka_unit_test(rows_do_not_know_their_neighbours),
         cmocka_unit_test(gelu_is_that_of_erf),
         cmocka_unit_test(layer_norm_has_mean_0_and_variance_1),

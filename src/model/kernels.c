@@ -10,6 +10,9 @@ static const kh_kernels *const ROWS[] = {
 #if defined(__x86_64__)
     &kh_kernels_avx2,
     &kh_kernels_avx512,
+#ifdef KH_WITH_AMX
+    &kh_kernels_amx,
+#endif
 #elif defined(__aarch64__)
     &kh_kernels_neon,
     &kh_kernels_neon_dot,

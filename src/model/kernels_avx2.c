@@ -29,6 +29,6 @@ static inline v_f32 smaller(v_f32 a, v_f32 b) { return (v_f32)_mm256_min_ps((__m
 
 static bool usable(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-const kh_kernels kh_kernels_avx2 = { "avx2", COLUMNS, usable, pack, product, attention, layer_norm,
-    gelu, rms_norm, causal, spin, &train_ops };
+const kh_kernels kh_kernels_avx2 = { "avx2", "avx2", COLUMNS, usable, pack, product, attention,
+    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
 #endif

@@ -32,7 +32,8 @@ enum {
     GROUP_WORDS = KH_INT8_GROUP / 4,
     GROUPS = BLOCK_WORDS / GROUP_WORDS, /* of a block */
     GROUP_ROWS = GROUP_WORDS +
-        2, /* rows of COLUMNS in a packed group: words, then steps, then column sums */
+        2,          /* rows of COLUMNS in a packed group: words, then steps, then column sums */
+    MOST_ROWS = 32, /* of a tile in any row of the table */
 };
 
 static inline v_f32 load(const float *p) {
@@ -490,29 +491,31 @@ static int block_depth(kh_precision precision) {
     }
 }
 
-/* A tile's part of C, to and from registers: whole vectors inside, lane by lane at the edges. */
-static inline void take_c(const float *c, size_t ldc, int rows, int columns, v_f32 sum[TILE][2]) {
-    if (rows >= TILE && columns >= COLUMNS) {
+/* The part of C that belongs to a tile of `tall` rows, to and from registers: whole vectors inside,
+ * lane by lane at the edges. */
+static inline void take_c(
+    const float *c, size_t ldc, int rows, int columns, int tall, v_f32 (*sum)[2]) {
+    if (rows >= tall && columns >= COLUMNS) {
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++, c += ldc)
+        for (int i = 0; i < tall; i++, c += ldc)
             sum[i][0] = load(c), sum[i][1] = load(c + WIDTH);
         return;
     }
-    float edge[TILE][COLUMNS] = { { 0 } };
-    for (int i = 0; i < TILE && i < rows; i++)
+    float edge[MOST_ROWS][COLUMNS] = { { 0 } };
+    for (int i = 0; i < tall && i < rows; i++)
         memcpy(edge[i], c + (size_t)i * ldc,
             (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
-    memcpy(sum, edge, sizeof edge);
+    memcpy(sum, edge, (size_t)tall * sizeof *sum);
 }
 
-static inline void put_c(float *c, size_t ldc, int rows, int columns, v_f32 sum[TILE][2]) {
-    if (rows >= TILE && columns >= COLUMNS) {
+static inline void put_c(float *c, size_t ldc, int rows, int columns, int tall, v_f32 (*sum)[2]) {
+    if (rows >= tall && columns >= COLUMNS) {
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; i++, c += ldc)
+        for (int i = 0; i < tall; i++, c += ldc)
             store(c, sum[i][0]), store(c + WIDTH, sum[i][1]);
         return;
     }
-    for (int i = 0; i < TILE && i < rows; i++)
+    for (int i = 0; i < tall && i < rows; i++)
         memcpy(c + (size_t)i * ldc, sum[i],
             (size_t)(columns < COLUMNS ? columns : COLUMNS) * sizeof *c);
 }
@@ -528,22 +531,22 @@ static inline void load_columns(const float *from, int n, v_f32 out[2]) {
     out[0] = load(x), out[1] = load(x + WIDTH);
 }
 
-/* Bias, residual and bend of a finished tile. */
+/* Bias, residual and bend of a finished tile of at most MOST_ROWS. */
 static inline void finish(
-    const kh_product *p, int row, int column, const v_f32 bias[2], v_f32 sum[TILE][2]) {
-    for (int i = 0; i < TILE; i++)
+    const kh_product *p, int row, int column, const v_f32 bias[2], int tall, v_f32 (*sum)[2]) {
+    for (int i = 0; i < tall; i++)
         for (int half = 0; half < 2; half++)
             sum[i][half] += bias[half];
     if (p->residual) {
-        v_f32 more[TILE][2];
+        v_f32 more[MOST_ROWS][2];
         take_c(p->residual + (size_t)row * p->ldc + (size_t)column, p->ldc, p->rows - row,
-            p->n - column, more);
-        for (int i = 0; i < TILE; i++)
+            p->n - column, tall, more);
+        for (int i = 0; i < tall; i++)
             for (int half = 0; half < 2; half++)
                 sum[i][half] += more[i][half];
     }
     if (p->epilogue != KH_PLAIN)
-        for (int i = 0; i < TILE; i++)
+        for (int i = 0; i < tall; i++)
             for (int half = 0; half < 2; half++)
                 sum[i][half] = bend(p->epilogue, sum[i][half]);
 }
@@ -601,13 +604,13 @@ static void panel_block(const kh_product *p, const block *b, int column, const u
             for (int i = 0; i < TILE; i++)
                 sum[i][0] = sum[i][1] = splat(0);
         else
-            take_c(c, p->ldc, p->rows - row, columns, sum);
+            take_c(c, p->ldc, p->rows - row, columns, TILE, sum);
         for (const char *stop = ahead + share; ahead < stop && ahead < end; ahead += 64)
             __builtin_prefetch(ahead);
         tile(p, b, row, w, sum);
         if (last)
-            finish(p, row, column, bias, sum);
-        put_c(c, p->ldc, p->rows - row, columns, sum);
+            finish(p, row, column, bias, TILE, sum);
+        put_c(c, p->ldc, p->rows - row, columns, TILE, sum);
     }
 }
 

@@ -9,5 +9,5 @@ typedef int v_int __attribute__((vector_size(16)));
 
 static bool usable(void) { return true; }
 
-const kh_kernels kh_kernels_generic = { "generic", COLUMNS, usable, pack, product, attention,
-    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
+const kh_kernels kh_kernels_generic = { "generic", "generic", COLUMNS, usable, pack, product,
+    attention, layer_norm, gelu, rms_norm, causal, spin, &train_ops };

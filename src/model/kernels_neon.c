@@ -11,6 +11,6 @@ typedef int v_int __attribute__((vector_size(16)));
 
 static bool usable(void) { return true; }
 
-const kh_kernels kh_kernels_neon = { "neon", COLUMNS, usable, pack, product, attention, layer_norm,
-    gelu, rms_norm, causal, spin, &train_ops };
+const kh_kernels kh_kernels_neon = { "neon", "neon", COLUMNS, usable, pack, product, attention,
+    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
 #endif

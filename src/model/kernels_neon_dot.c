@@ -32,6 +32,6 @@ static bool usable(void) {
 #endif
 }
 
-const kh_kernels kh_kernels_neon_dot = { "neon-dot", COLUMNS, usable, pack, product, attention,
-    layer_norm, gelu, rms_norm, causal, spin, &train_ops };
+const kh_kernels kh_kernels_neon_dot = { "neon-dot", "neon-dot", COLUMNS, usable, pack, product,
+    attention, layer_norm, gelu, rms_norm, causal, spin, &train_ops };
 #endif

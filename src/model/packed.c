@@ -20,7 +20,7 @@ enum { PACK_FLOATS = 1 << 20 }; /* 4 MB of floats: enough for one call of pack t
 static kh_precision resolve(kh_precision p, const kh_kernels *k) {
     if (p != KH_PRECISION_AUTO)
         return p;
-    return strcmp(k->name, "avx512") == 0 ? KH_BF16 : KH_F32; /* that row multiplies bf16 */
+    return strcmp(k->bits, "avx512") == 0 ? KH_BF16 : KH_F32; /* those rows multiply bf16 */
 }
 
 const char *kh_precision_name(kh_precision p) {

@@ -93,9 +93,9 @@ static void product_block(
                 for (int j = 0; j < TILE; j++)
                     sum[j][0] = sum[j][1] = splat(0);
             else
-                take_c(c, p->ldc, p->m - row - i, p->n - column, sum);
+                take_c(c, p->ldc, p->m - row - i, p->n - column, TILE, sum);
             tile_bf16(a + i * words, w, words, sum);
-            put_c(c, p->ldc, p->m - row - i, p->n - column, sum);
+            put_c(c, p->ldc, p->m - row - i, p->n - column, TILE, sum);
         }
     }
 }

@@ -27,7 +27,7 @@ static void describe(const void *self, kh_plm_info *info) {
     info->max_len = m.max_tokens;
     info->fingerprint = m.fingerprint;
     info->precision = kh_precision_name(kh_engine_precision(e));
-    info->kernels = kh_engine_kernels(e)->name;
+    info->kernels = kh_engine_kernels(e)->bits;
     info->energy = true;
     info->next = kh_engine_model(e)->config.arch->causal;
     info->seen_tasks = m.seen_tasks;
