@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/gguf.h"
 #include "text/tokenizer.h"
 #include "train/convert.h"
 
@@ -59,6 +60,39 @@ static void from_llama_cpp(void **state) {
     expect_same("tests/vectors/decoders/llama", at("l.gguf"), 0);
     convert("tests/vectors/gguf/gemma3.gguf", at("gemma"), false, KH_DTYPE_F32);
     expect_same("tests/vectors/decoders/gemma3", at("gemma"), 1e-7);
+}
+
+/* They stay files of llama.cpp where a GGUF file is asked for: names, keys and the order of rows.
+ */
+static void as_llama_cpp_has_them(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *folder, *arch;
+        double tolerance;
+    } cases[] = { { "llama", "llama", "llama", 0 },
+        { "llama-split-00001-of-00002", "llama", "llama", 0 }, { "gpt2", "gpt2", "gpt2", 0 },
+        { "gemma3", "gemma3", "gemma3", 1e-7 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char from[128], folder[128];
+        snprintf(from, sizeof from, "tests/vectors/gguf/%s.gguf", cases[i].file);
+        snprintf(folder, sizeof folder, "tests/vectors/decoders/%s", cases[i].folder);
+        convert(from, at("same.gguf"), true, KH_DTYPE_F32);
+        expect_same(folder, at("same.gguf"), cases[i].tolerance);
+        kh_gguf *f;
+        const char *arch;
+        int n, found = 0;
+        assert_int_equal(kh_gguf_open(&f, at("same.gguf"), NULL), 0);
+        assert_int_equal(kh_gguf_text(f, "general.architecture", &arch, NULL), 0);
+        assert_string_equal(arch, cases[i].arch);
+        assert_false(kh_gguf_has(f, "split.count"));
+        const kh_gguf_tensor *t = kh_gguf_tensors(f, &n);
+        for (int k = 0; k < n; k++)
+            found += strcmp(t[k].name, "blk.0.attn_output.weight") == 0;
+        assert_int_equal(found, 1);
+        kh_gguf_close(f);
+        convert(from, at("small.gguf"), true, KH_DTYPE_Q8_0);
+        expect_same(folder, at("small.gguf"), 0.05);
+    }
 }
 
 static void narrower(void **state) {
@@ -125,7 +159,7 @@ static void refused(void **state) {
         { "tests/vectors/models/bert", "x.gguf", false, KH_DTYPE_F32, KH_EARG, "to a folder" },
         { "tests/vectors/models/bert", "x.gguf", true, KH_DTYPE_Q4_K, KH_EARG,
             "cannot be written" },
-        { "tests/vectors/gguf/gpt2.gguf", "x.gguf", true, KH_DTYPE_F32, KH_EUNSUPPORTED,
+        { "tests/vectors/gguf/gpt2.gguf", "x", false, KH_DTYPE_F32, KH_EUNSUPPORTED,
             "give the folder" },
         { "/nowhere", "x.gguf", true, KH_DTYPE_F32, KH_EMISSING, "there is no such folder" },
         { "tests/vectors/models/bert", "no/such/x.gguf", true, KH_DTYPE_F32, KH_EMISSING,
@@ -179,6 +213,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(from_llama_cpp),
+        cmocka_unit_test(as_llama_cpp_has_them),
         cmocka_unit_test(narrower),
         cmocka_unit_test(with_tokenizer),
         cmocka_unit_test(refused),

@@ -4,9 +4,10 @@
  * row, under the name that a folder has for it, put back into a folder's layout if a GGUF file had
  * changed it, and written in the format asked for: no more than a row is held as floats.
  *
- * A GGUF file of ours holds config.json and the tokenizer's files as they are, under keys of our
- * own, and tensors by the names of a folder, an encoder's masked-language-model head among them. It
- * is read by keyhole, not by llama.cpp. */
+ * A GGUF file made from a folder holds config.json and the tokenizer's files as they are, under
+ * keys of our own, and tensors by the names of a folder, an encoder's masked-language-model head
+ * among them. It is read by keyhole, not by llama.cpp. A file of llama.cpp stays one: its keys,
+ * names and order of rows are kept, and only the numbers change their format. */
 #include "train/convert.h"
 
 #include "base/alloc.h"
@@ -27,8 +28,11 @@
 
 typedef struct item {
     const kh_stored *stored;
-    kh_dtype dtype; /* to write */
+    const char *name; /* to write */
+    kh_dtype dtype;
     size_t rows, cols;
+    size_t heads; /* whose rows go back into a folder's order; 0: rows stay where they are */
+    float plus;   /* to be taken off again */
 } item;
 
 typedef struct job {
@@ -36,6 +40,7 @@ typedef struct job {
     char *place; /* the model's path */
     kh_config config;
     kh_checkpoint files;
+    bool as_is; /* from a file of llama.cpp to another one */
     item *item;
     int n;
     size_t longest; /* row, in numbers */
@@ -60,7 +65,8 @@ static bool is_idle(const char *name) {
     return strstr(name, "pooler.") || strstr(name, "seq_relationship.");
 }
 
-static kh_dtype choose_dtype(const job *j, const kh_array *a) {
+static kh_dtype choose_dtype(const job *j, const kh_stored *s) {
+    const kh_array *a = s->array;
     kh_dtype t = j->o->dtype;
     bool words = strstr(a->name, "embed") || strstr(a->name, "wte.") || strstr(a->name, "wpe.") ||
         strstr(a->name, "lm_head") || strstr(a->name, "decoder.");
@@ -68,8 +74,8 @@ static kh_dtype choose_dtype(const job *j, const kh_array *a) {
         return j->o->gguf ? KH_DTYPE_F32 : t;
     if (!kh_is_blocks(t))
         return t;
-    /* GPT-2's other matrices are [in, out], whose rows are read as columns. */
-    bool turned = j->config.arch->family == KH_FAMILY_GPT2 && !words;
+    /* GPT-2's other matrices are [in, out] in folders, whose rows are read as columns. */
+    bool turned = j->config.arch->family == KH_FAMILY_GPT2 && !words && !s->straight;
     if (turned || a->shape[1] % (size_t)kh_block_count(t) != 0)
         return KH_DTYPE_F16;
     return words ? KH_DTYPE_Q8_0 : t; /* they are looked at one by one, and make the logits */
@@ -82,15 +88,22 @@ static int plan_items(job *j, kh_converted *out, kh_err *err) {
     for (int i = 0; i < j->files.n; i++) {
         const kh_stored *s = &j->files.item[i];
         const kh_array *a = s->array;
-        if (a->dtype == KH_DTYPE_ANY || a->rank < 1 || a->rank > 2 || is_idle(a->name))
+        if (a->dtype == KH_DTYPE_ANY || a->rank < 1 || a->rank > 2 ||
+            (is_idle(a->name) && !j->as_is))
             continue;
-        if (s->straight)
+        if (s->straight && !j->as_is)
             return kh_fail(err, KH_EUNSUPPORTED,
-                "%s: gpt2 models from GGUF files of llama.cpp are not converted; give the folder",
+                "%s: gpt2 models from GGUF files of llama.cpp become no folders; give the folder "
+                "that the file was made from",
                 j->place);
         item *it = &j->item[j->n++];
-        *it =
-            (item){ s, choose_dtype(j, a), a->rank == 2 ? a->shape[0] : 1, a->shape[a->rank - 1] };
+        *it = (item){ .stored = s,
+            .name = j->as_is ? s->tensor->name : a->name,
+            .dtype = choose_dtype(j, s),
+            .rows = a->rank == 2 ? a->shape[0] : 1,
+            .cols = a->shape[a->rank - 1],
+            .heads = j->as_is ? 0 : (size_t)s->heads,
+            .plus = j->as_is ? 0 : s->plus };
         j->longest = it->cols > j->longest ? it->cols : j->longest;
         out->before += a->bytes;
         out->after += kh_numbers_bytes(it->dtype, it->rows * it->cols);
@@ -141,20 +154,50 @@ static int put_tokenizer(const job *j, kh_gguf_keys *keys, kh_err *err) {
     return rc;
 }
 
+/* Our own keys. */
+static int put_keys(const job *j, kh_gguf_keys *keys, kh_err *err) {
+    const char *name = kh_path_base(j->place);
+    kh_gguf_put_text(keys, "general.architecture", "keyhole", 7);
+    kh_gguf_put_text(keys, "general.name", name, strlen(name));
+    kh_gguf_put_text(keys, KH_GGUF_CONFIG, j->json.data, j->json.len);
+    return put_tokenizer(j, keys, err);
+}
+
+/* Those of a file of llama.cpp, but for what says how it was stored. */
+static void copy_keys(const job *j, kh_gguf_keys *keys) {
+    static const char *const not [] = { "general.alignment", "general.file_type",
+        "general.quantization_version", "split.no", "split.count", "split.tensors.count" };
+    static const struct {
+        kh_dtype dtype;
+        uint32_t number;
+    } types[] = { { KH_DTYPE_F32, 0 }, { KH_DTYPE_F16, 1 }, { KH_DTYPE_Q4_0, 2 },
+        { KH_DTYPE_Q8_0, 7 }, { KH_DTYPE_BF16, 32 } };
+    const char *key;
+    for (int i = 0; (key = kh_gguf_key(j->files.gguf[0], i)) != NULL; i++) {
+        size_t k = 0;
+        while (k < sizeof not / sizeof *not &&strcmp(key, not [k]) != 0)
+            k++;
+        if (k == sizeof not / sizeof *not )
+            kh_gguf_put_copy(keys, j->files.gguf[0], key);
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].dtype == j->o->dtype)
+            kh_gguf_put_u32(keys, "general.file_type", types[i].number);
+    kh_gguf_put_u32(keys, "general.quantization_version", 2); /* of the blocks' layout */
+}
+
 static int create_gguf(job *j, kh_err *err) {
     kh_gguf_keys keys = kh_gguf_keys_init();
     kh_gguf_tensor *plan = kh_arena_array(&j->arena, (size_t)j->n + 1, sizeof *plan);
-    const char *name = kh_path_base(j->place);
     int rc = plan ? 0 : kh_fail_memory(err);
-    kh_gguf_put_text(&keys, "general.architecture", "keyhole", 7);
-    kh_gguf_put_text(&keys, "general.name", name, strlen(name));
-    kh_gguf_put_text(&keys, KH_GGUF_CONFIG, j->json.data, j->json.len);
-    if (rc == 0)
-        rc = put_tokenizer(j, &keys, err);
+    if (rc == 0 && j->as_is)
+        copy_keys(j, &keys);
+    else if (rc == 0)
+        rc = put_keys(j, &keys, err);
     for (int i = 0; i < j->n && rc == 0; i++) {
         const kh_array *a = j->item[i].stored->array;
         plan[i] = (kh_gguf_tensor){
-            .name = a->name, .type = kh_gguf_type_of(j->item[i].dtype), .rank = a->rank
+            .name = j->item[i].name, .type = kh_gguf_type_of(j->item[i].dtype), .rank = a->rank
         };
         memcpy(plan[i].shape, a->shape, sizeof plan[i].shape);
     }
@@ -192,12 +235,11 @@ static int finish_folder(job *j, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------- numbers */
 
-/* Where row r of a folder's tensor stands in the file. */
+/* Where row r of what is written stands in the file. */
 static size_t row_in_file(const item *it, size_t r) {
-    size_t heads = (size_t)it->stored->heads;
-    if (heads == 0)
+    if (it->heads == 0)
         return r;
-    size_t width = it->rows / heads, half = width / 2, in = r % width;
+    size_t width = it->rows / it->heads, half = width / 2, in = r % width;
     return r - in + (in < half ? 2 * in : 2 * (in - half) + 1);
 }
 
@@ -211,10 +253,10 @@ static int write_item(
         if (rc != 0)
             return rc;
         kh_numbers_convert(raw, from, x, KH_DTYPE_F32, it->cols);
-        for (size_t c = 0; c < it->cols && s->plus != 0; c++)
-            x[c] -= s->plus;
+        for (size_t c = 0; c < it->cols && it->plus != 0; c++)
+            x[c] -= it->plus;
         const void *put = raw;
-        if (from != it->dtype || s->plus != 0) {
+        if (from != it->dtype || it->plus != 0) {
             kh_numbers_convert(x, KH_DTYPE_F32, narrow, it->dtype, it->cols);
             put = narrow;
             if (kh_numbers_nonfinite(narrow, it->dtype, it->cols) < it->cols)
@@ -268,6 +310,7 @@ static int open_all(job *j, kh_err *err) {
     kh_model_close(m);
     if ((rc = kh_checkpoint_open(&j->files, j->place, err)) != 0)
         return rc;
+    j->as_is = j->o->gguf && j->files.n_gguf > 0 && !kh_gguf_has(j->files.gguf[0], KH_GGUF_CONFIG);
     if (j->files.n_gguf > 0)
         return kh_gguf_config(j->files.gguf[0], &j->json, err);
     char *path = kh_path_join(j->place, "config.json");
