@@ -16,7 +16,8 @@ static const char *const names[] = { "tiny-bpe", "tiny-wordpiece", "norm-sequenc
     "added-normalized-bert", "added-strip", "added-with-spaces",
     "model-bpe-byte-fallback-partial-fuse", "model-bpe-prefix-suffix", "pre-split-regex-words",
     "pre-metaspace-first-added", "norm-nfkc", "dec-sequence", "pre-punctuation-merged-with-next",
-    "post-template-odd", "model-wordpiece" };
+    "post-template-odd", "model-wordpiece", "model-unigram", "model-unigram-albert",
+    "model-unigram-bytes", "model-unigram-some-bytes" };
 enum { N_NAMES = sizeof names / sizeof *names, MOST_REAL = 8 };
 
 static kh_tokenizer *real[MOST_REAL];

@@ -1,4 +1,6 @@
-/* fuzz_journal.c - any bytes as run.sqlite: looked at, and taken up again. */
+/* fuzz_journal.c - any bytes as run.sqlite: looked at, and taken up again. After a line of "%%J"
+ * or "%%W" follows what stands beside it, run.sqlite-journal or run.sqlite-wal. No other file may
+ * be removed. */
 #include "fuzz/model.h"
 #include "run/run.h"
 
@@ -17,7 +19,7 @@ static void see_past(void *user, const char *line) { *(size_t *)user += strlen(l
 
 static void clean(void) {
     static const char *const FILES[] = { "run.sqlite", "run.sqlite-wal", "run.sqlite-shm",
-        "run.sqlite-journal", "run.lock" };
+        "run.sqlite-journal", "run.lock", "victim" };
     for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++)
         fuzz_drop(FILES[i]);
 }
@@ -73,14 +75,32 @@ static void go_on(void) {
     kh_run_close(run);
 }
 
+/* The database in *n bytes; what follows it becomes a file. */
+static void put_beside(const uint8_t *data, size_t *n) {
+    static const char *const MARK[] = { "\n%%J\n", "\n%%W\n" };
+    static const char *const NAME[] = { "run.sqlite-journal", "run.sqlite-wal" };
+    for (int i = 0; i < 2; i++) {
+        const uint8_t *at = *n > 0 ? memmem(data, *n, MARK[i], 5) : NULL;
+        if (at) {
+            fuzz_put(NAME[i], at + 5, *n - (size_t)(at - data) - 5);
+            *n = (size_t)(at - data);
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    char victim[128];
     if (!fuzz_folder[0]) {
         fuzz_folder_make("journal");
         atexit(end);
     }
     clean();
+    snprintf(victim, sizeof victim, "%s/victim", fuzz_folder);
+    fuzz_put("victim", "", 0);
+    put_beside(data, &n);
     fuzz_put("run.sqlite", data, n);
     look();
     go_on();
+    assert(kh_file_exists(victim));
     return 0;
 }

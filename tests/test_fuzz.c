@@ -24,6 +24,7 @@
     X(fuzz_journal, 9) \
     X(fuzz_posterior, 1) \
     X(fuzz_predictions, 1) \
+    X(fuzz_prompts, 1) \
     X(fuzz_request_answer, 1) \
     X(fuzz_request_embeds, 1) \
     X(fuzz_request_questions, 1) \
