@@ -177,6 +177,12 @@ void kh_post_classify(kh_server *s, kh_call *c) {
         c->cost = c->queries * s->limits.max_len;
         /* For each text: two distributions in numbers and in words, and some facts. */
         c->bound = (size_t)t->n * (1024 + 160 * (size_t)info.task->n_label);
+        size_t longest = 0;
+        for (int i = 0; i < t->n; i++) {
+            size_t n = t->row[i].n_a + t->row[i].n_b;
+            longest = n > longest ? n : longest;
+        }
+        c->bound += kh_encode_cost(longest);
     }
 }
 

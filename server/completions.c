@@ -439,6 +439,12 @@ void kh_post_completions(kh_server *s, kh_call *call) {
         rc = kh_fail(&err, KH_EFORMAT, "request: must be an object");
     if (rc == 0)
         rc = read_options(&r, root);
+    if (rc == 0 &&
+        !kh_guard_charge(
+            s, call, kh_encode_cost(kh_longest_text(json_object_get(root, "prompt"))))) {
+        json_decref(root);
+        return;
+    }
     if (rc == 0)
         rc = read_prompts(&r, root);
     if (rc == 0)

@@ -529,9 +529,12 @@ static int consider(kh_server *s, decide *d, kh_err *err) {
     return left;
 }
 
-static int count_tokens(kh_server *s, decide *d, kh_err *err) {
+/* Paid for as it will be again when the box is asked; 0 without a count if there is a reply. */
+static int count_tokens(kh_server *s, kh_call *c, decide *d, kh_err *err) {
     kh_plm *plm = d->by ? d->by->what.plm : s->what.plm;
     kh_ids ids = { 0 };
+    if (!kh_guard_charge(s, c, kh_encode_cost(d->q.n_all)))
+        return 0;
     int rc = kh_tokenizer_encode(
         kh_plm_tokenizer(plm), d->q.all, d->q.n_all, KH_ENCODE_PLAIN, &ids, err);
     d->tokens = ids.n;
@@ -544,8 +547,8 @@ static int prepare(kh_server *s, kh_call *c, decide *d, kh_err *err) {
     if (rc == 0 && s->n_tuned > 0 && !(d->by = kh_tuned_find(s, c, d->q.model)))
         return 0;
     if (rc == 0)
-        rc = count_tokens(s, d, err);
-    if (rc != 0)
+        rc = count_tokens(s, c, d, err);
+    if (rc != 0 || c->reply.status != 0)
         return rc;
     bool own = d->by || d->q.b;
     d->row = (kh_row){ .a = own ? d->q.a : d->q.all,

@@ -116,7 +116,8 @@ void kh_post_embeddings(kh_server *s, kh_call *c) {
     c->parsed = in;
     c->way = &EMBED;
     int rc = kh_json_parse(c->body.data ? c->body.data : "", c->body.len, "request", &root, &err);
-    if (rc == 0)
+    size_t longest = kh_longest_text(json_object_get(root, "input"));
+    if (rc == 0 && kh_guard_charge(s, c, kh_encode_cost(longest)))
         rc = read_inputs(s, in, root, &err);
     if (rc != 0)
         kh_reply_err(c, &err);

@@ -255,7 +255,9 @@ void kh_guard_free(kh_server *s) {
 /* -------------------------------------------------------------------------------------- memory */
 
 bool kh_guard_charge(kh_server *s, kh_call *c, size_t n) {
-    size_t most = (size_t)s->o.memory_mb << 20, before = atomic_fetch_add(&s->bytes, n);
+    size_t most = (size_t)s->o.memory_mb << 20;
+    n = n < most ? n : most + 1; /* sums cannot wrap */
+    size_t before = atomic_fetch_add(&s->bytes, n);
     if (before + n <= most && before + n >= n) {
         c->charged += n;
         return true;
@@ -274,6 +276,16 @@ void kh_guard_release(kh_server *s, kh_call *c, size_t n) {
     n = n < c->charged ? n : c->charged;
     atomic_fetch_sub(&s->bytes, n);
     c->charged -= n;
+}
+
+size_t kh_longest_text(const json_t *v) {
+    size_t longest = json_string_length(v), i;
+    const json_t *one;
+    json_array_foreach(v, i, one) {
+        size_t n = json_string_length(one);
+        longest = n > longest ? n : longest;
+    }
+    return longest;
 }
 
 /* --------------------------------------------------------------------------------------- words */

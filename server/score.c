@@ -189,5 +189,11 @@ void kh_post_score(kh_server *s, kh_call *c) {
     long long tokens = w->batch.start ? (long long)w->batch.start[w->batch.n_seq] : 0;
     if (w->task) /* texts: not encoded yet, so the most that they can be */
         tokens = (long long)w->n_row * s->limits.max_len;
+    size_t longest = 0;
+    for (int i = 0; w->task && i < w->n_row; i++) {
+        size_t n = w->row[i].n_a + w->row[i].n_b;
+        longest = n > longest ? n : longest;
+    }
+    c->bound += kh_encode_cost(longest);
     c->cost = (long long)w->n_prompt * tokens;
 }

@@ -185,6 +185,14 @@ bool kh_guard_spend(kh_server *, kh_call *);
 /* Before n bytes are asked for; they are given back when the call ends. */
 bool kh_guard_charge(kh_server *, kh_call *, size_t n);
 void kh_guard_release(kh_server *, kh_call *, size_t n);
+/* What turning a text of n bytes into tokens takes beside it, at most; the longest counts, as they
+ * are encoded one after another. */
+enum { KH_ENCODE_COST = 128 };
+static inline size_t kh_encode_cost(size_t n) {
+    return n > SIZE_MAX / KH_ENCODE_COST ? SIZE_MAX : n * KH_ENCODE_COST;
+}
+/* The longest string of a value that is one, or of an array of them. */
+size_t kh_longest_text(const json_t *);
 /* The label words, or the tokens among which one is chosen, of a request. */
 int kh_guard_words(kh_server *, const kh_words *, kh_err *err);
 int kh_guard_tokens(kh_server *, const int32_t *id, int n, kh_err *err);

@@ -31,6 +31,13 @@ static const char *const POSTS[][2] = {
     { "/v1/completions",
         "{\"prompt\":[0,30,31,660,2],\"allowed_token_ids\":[40,41],\"return_tokens_as_token_ids\":"
         "true}" },
+    { "/v1/decisions",
+        "{\"input\":\"the boats were green\",\"questions\":[{\"type\":\"choice\",\"name\":\"q\","
+        "\"instructions\":\"It "
+        "was\",\"choices\":[{\"value\":\"lower\"},{\"value\":\"better\"}]}]}" },
+    { "/v1/systemone",
+        "{\"state\":\"small boats\",\"questions\":{\"q\":{\"type\":\"score\",\"instructions\":\"It "
+        "was\",\"criteria\":[\"lower\",\"better\"]}}}" },
 };
 enum { N_POSTS = sizeof POSTS / sizeof POSTS[0] };
 

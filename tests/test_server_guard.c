@@ -218,6 +218,41 @@ static void json_is_paid_for_before_it_is_read(void **state) {
     site_close(&s);
 }
 
+/* A text becomes tokens, pieces and their places: some 30 times its size, unless it is refused. */
+static void texts_are_paid_for_before_they_are_encoded(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *before, *after;
+    } CASES[] = { { "/v1/decisions", "{\"questions\":[{\"type\":\"choice\"}],\"input\":\"", "\"}" },
+        { "/v1/systemone", "{\"questions\":{\"q\":{\"type\":\"choice\"}},\"state\":\"", "\"}" },
+        { "/v1/completions", "{\"prompt\":[\"<mask>\",\"", "\"]}" },
+        { "/v1/embeddings", "{\"input\":\"", "\"}" },
+        { "/v1/score",
+            "{\"task\":{\"name\":\"t\",\"template\":\"{text} {mask}\",\"labels\":"
+            "[{\"name\":\"a\",\"words\":[\"lower\"]},{\"name\":\"b\",\"words\":[\"better\"]}]},"
+            "\"texts\":[\"",
+            "\"]}" } };
+    kh_server_opts o = kh_server_defaults();
+    site s = { .plm = tiny_open(KH_ACCESS_LOGPROBS) };
+    o.memory_mb = 32;
+    o.body_mb = 16;
+    o.port = 0;
+    kh_served what = { .plm = s.plm, .name = "tiny", .dir = tiny_dir, .embeddings = true };
+    assert_int_equal(kh_server_start(&s.server, &what, &o, NULL), 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        kh_buf body = kh_buf_init(1 << 24);
+        kh_buf_text(&body, CASES[i].before);
+        for (int k = 0; k < 1 << 20; k++)
+            kh_buf_text(&body, "a.");
+        kh_buf_text(&body, CASES[i].after);
+        int status = ask(&s, "POST", CASES[i].path, "", body.data, answer, sizeof answer);
+        kh_buf_free(&body);
+        if (status != 413 || !strstr(answer, "of the 32 MB that all may have"))
+            fail_msg("%s: %d %.200s", CASES[i].path, status, answer);
+    }
+    site_close(&s);
+}
+
 /* Answers that nobody fetches count until somebody does. */
 static void answers_that_wait_are_counted(void **state) {
     (void)state;
@@ -418,6 +453,7 @@ int main(void) {
         cmocka_unit_test(the_servers_task_fixes_the_words),
         cmocka_unit_test(pages_of_other_sites_are_refused),
         cmocka_unit_test(json_is_paid_for_before_it_is_read),
+        cmocka_unit_test(texts_are_paid_for_before_they_are_encoded),
         cmocka_unit_test(answers_that_wait_are_counted),
         cmocka_unit_test(health_is_told_while_bodies_are_read),
         cmocka_unit_test(keys_have_a_budget),
