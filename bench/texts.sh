@@ -7,13 +7,13 @@
 # TASKS, SEEDS      what to run (default "sst2 agnews", "13 21 42")
 # METHODS           of "manual icl text-search text-ensemble text-smc" (default: all, the first ones first)
 # SHOTS             rows of each class, for each of the tasks (default "16 8": 32 rows)
-# PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of text-search (default 8)
+# PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of the others (default 16)
 # ROWS              test rows to judge on, spread evenly over the file (default 300)
 # PRECISION         int8 (default), f32, bf16
 # THREADS           of each run (default 0: one for each core)
 set -u
 keyhole=$1 out=$2
-model=${MODEL:-models/builtin} data=${DATA:-../shared/data} rows=${ROWS:-300} prompts=${PROMPTS:-8}
+model=${MODEL:-models/builtin} data=${DATA:-../shared/data} rows=${ROWS:-300} prompts=${PROMPTS:-16}
 tasks=(${TASKS:-sst2 agnews}) seeds=(${SEEDS:-13 21 42}) shots=(${SHOTS:-16 8})
 methods=(${METHODS:-manual text-ensemble text-search icl text-smc})
 mkdir -p "$out" || exit 1
@@ -24,12 +24,12 @@ value() { sed -n "s/.*\"$1\": *\\([-+.e0-9]*\\).*/\\1/p" "$2" | head -n 1; }
 # options METHOD: prompts are kept short, and questions equal. text-smc begins with 20 prompts about all rows and ends with as many
 # members about dev, so it cannot do with less than 28 x 32 questions.
 options() {
-    local text="--demos 2 --demo-length 80"
+    local text="--demos 2 --demo-length 80" most=$((prompts * 64))
     case $1 in
     icl) echo --demos 8 ;;
-    text-search) echo $text --budget-queries $((prompts * 64)) ;;
+    text-search) echo $text --budget-queries $most ;;
     text-ensemble) echo $text --prompts "$prompts" ;;
-    text-smc) echo $text --samples 8 --budget-queries $((28 * 32)) ;;
+    text-smc) echo $text --samples 8 --budget-queries $((most > 28 * 32 ? most : 28 * 32)) ;;
     esac
 }
 

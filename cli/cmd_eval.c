@@ -169,6 +169,7 @@ static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
 static void put_decisions(const kh_eval *e, kh_buf *out) {
     const kh_decisions *d = &e->decisions;
     const kh_selector *s = &d->selector;
+    char plus[64] = "";
     if (!e->decided) {
         kh_buf_printf(
             out, "\nno decisions, as there are no dev rows to choose them on: %s\n", e->why);
@@ -178,7 +179,8 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
         kh_buf_printf(
             out, "\ndecisions, chosen on %d cross-fitted rows and tried on these:\n", e->n_cross);
     else
-        kh_buf_printf(out, "\ndecisions, chosen on %d dev rows and tried on these:\n", d->n);
+        kh_buf_printf(out, "\ndecisions, chosen on %d %sdev rows and tried on these:\n", d->n,
+            e->n_train > 0 ? "train and " : "");
     if (d->opts.max_risk > 0) {
         kh_buf_text(out, "  ");
         cli_put_promise(e, out);
@@ -187,11 +189,14 @@ static void put_decisions(const kh_eval *e, kh_buf *out) {
                 100 * e->coverage, e->risk);
         kh_buf_char(out, '\n');
     }
+    if (d->conformal.n_map > 0)
+        snprintf(plus, sizeof plus, " (jackknife+: %.4g is certain)",
+            kh_conformal_promise(&d->conformal));
     if (d->opts.alpha > 0)
         kh_buf_printf(out,
             "  sets for %g: %.4f hold the true class, mean size %.3f, %.4f empty; the rows can "
-            "promise %.4g at best\n",
-            1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha);
+            "promise %.4g at best%s\n",
+            1 - d->opts.alpha, e->covered, e->set_size, e->empty, 1 - d->conformal.min_alpha, plus);
     if (isinf(d->ood))
         kh_buf_printf(out,
             "  out-of-distribution: %d rows are too few for a threshold that keeps %g of such "

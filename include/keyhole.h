@@ -1105,6 +1105,12 @@ typedef struct kh_conformal {
                       per_class */
     double min_alpha; /* the smallest alpha that does not force all classes into every set: 1 / (n +
                          1) */
+    /* Jackknife+, where the classifier was calibrated on the same rows: what it would say without
+     * some of them, given p, is softmax(slope log p + shift). */
+    int n_map;     /* 0: none, and then the rest is NULL */
+    int *map;      /* [scores] the one that has not seen the row of the score */
+    double *slope; /* [n_map] */
+    double *shift; /* [n_map, n_label] */
 } kh_conformal;
 KH_API int kh_conformal_fit(
     kh_conformal *out, const kh_answers *, double alpha, bool per_class, kh_err *err);

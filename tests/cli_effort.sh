@@ -71,6 +71,12 @@ judged() {
         says 1 "a class prior is 2 positive numbers" eval "$here/none" --class-prior 0.9 --no-report --out "$here/judged"
 }
 ok "a class prior at evaluation" judged
+before_sets() { # all but certain of one class: dev rows of the other are all but impossible
+    run 0 eval "$here/none" --class-prior 999999,1 --no-report --out "$here/judged" || return 1
+    sed -n 's/.*"scores": \[\(.*\)\].*/\1/p' "$here/judged/results.json" | tr ',' '\n' |
+        awk '$1 > 0.9 { far++ } $1 < 0.1 { near++ } END { exit !(near + far == NR && near > 0 && far > 0) }'
+}
+ok "and sets are fitted to what it makes of dev rows" before_sets
 for bad in 1 1,2,3 0,1 -1,2 x,y 1,,2 nan,1; do
     ok "no class prior: $bad" says 1 "a class prior is 2 positive numbers" tune --method manual "${rows[@]}" --class-prior $bad --out "$here/no"
 done

@@ -71,6 +71,8 @@ ok "eval prints all numbers" all_numbers
 ok "and tells progress" err_has "eval rain done=30 total=30"
 files() { [ -s "$here/elbo/results.json" ] && [ -s "$here/elbo/decisions.json" ] && [ -s "$here/elbo/report.html" ]; }
 ok "results, decisions and a report are written" files
+plus() { grep -q '"shift": \[' "$here/elbo/decisions.json" && out_has "(jackknife+: 0.8 is certain)" && grep -q "(jackknife+)" "$here/elbo/report.html"; }
+ok "sets of rows that taught the calibrator are those of the jackknife+" plus
 wholesome() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); assert d["schema"]=="keyhole-results" and d["version"]==1 and len(d["ood"])==2 and d["eval"]["rows"]==40' "$here/elbo/results.json"; }
 if command -v python3 >/dev/null; then ok "another reader of JSON reads them" wholesome; fi
 escaped() {

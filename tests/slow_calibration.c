@@ -1,8 +1,8 @@
-/* slow_calibration.c - calibration of a service on 32 labelled rows, by simulation. A stand-in
- * service knows the true logits of three classes and answers with softmax(3 z + bias):
- * over-confident and biased. How far its calibration error falls by temperature and by the affine
- * map; how often leave-one-out sets hold the true class, and how large they are beside split
- * conformal's. The figures are in doc/judging.md. */
+/* slow_calibration.c - calibration of a service on a few labelled rows, by simulation. A stand-in
+ * service knows the true logits of some classes and answers with softmax(sharp z + bias): in the
+ * main case three classes, over-confident and biased. How far its calibration error falls by
+ * temperature and by the affine map; how often leave-one-out sets hold the true class, and how
+ * large they are beside split conformal's. The figures are in doc/judging.md. */
 #include "test.h"
 
 #include "base/rng.h"
@@ -11,91 +11,130 @@
 #include <math.h>
 #include <string.h>
 
-enum { K = 3, FEW = 32, MANY = 4000, SEEDS = 20, SETS = 200, FRESH = 500 };
+enum { K = 3, MOST = 14, FEW = 32, FEW_MOST = 100, MANY = 4000, SEEDS = 20 };
+enum { SETS = 200, FRESH = 500 };
 
-static double bias = 8; /* of the first class; the last has as much against it */
-static const double SHARP = 3;
+static double bias = 8; /* of the first class; the last has as much against it, others between */
+static double sharp = 3;
+static int classes = K;
 
 static void softmax(const double *z, double *p) {
     double sum = 0;
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < classes; k++)
         sum += p[k] = exp(z[k]);
-    for (int k = 0; k < K; k++)
+    for (int k = 0; k < classes; k++)
         p[k] /= sum;
 }
 
 /* n rows: what the service says, as log-probabilities, and the true class. */
 static void draw(uint64_t seed, int stream, int n, double *x, int *label) {
     kh_rng r = kh_rng_stream(seed, KH_RNG_TEST, (uint32_t)stream, 0);
-    for (int i = 0; i < n; i++, x += K) {
-        double z[K], p[K];
-        for (int k = 0; k < K; k++)
+    for (int i = 0; i < n; i++, x += classes) {
+        double z[MOST], p[MOST];
+        for (int k = 0; k < classes; k++)
             z[k] = 1.5 * kh_rng_normal(&r);
         softmax(z, p);
         double u = kh_rng_uniform(&r);
-        label[i] = u < p[0] ? 0 : u < p[0] + p[1] ? 1 : 2;
-        for (int k = 0; k < K; k++)
-            z[k] = SHARP * z[k] + bias * (1 - k);
+        for (label[i] = 0; label[i] < classes - 1 && u >= p[label[i]]; label[i]++)
+            u -= p[label[i]];
+        for (int k = 0; k < classes; k++)
+            z[k] = sharp * z[k] + bias * (1 - 2.0 * k / (classes - 1));
         softmax(z, p);
-        for (int k = 0; k < K; k++)
+        for (int k = 0; k < classes; k++)
             x[k] = log(fmax(p[k], 1e-12));
     }
 }
 
 static kh_metrics metrics_by(const kh_calibrator *c, const double *x, const int *label, int n) {
-    static double p[MANY * K];
+    static double p[MANY * MOST];
     kh_metrics m;
-    kh_calibrator same = { .method = KH_CALIBRATE_TEMPERATURE, .n_label = K, .temperature = 1 };
+    kh_calibrator same = {
+        .method = KH_CALIBRATE_TEMPERATURE, .n_label = classes, .temperature = 1
+    };
     kh_calibrator_apply(c ? c : &same, x, n, p);
-    assert_int_equal(kh_metrics_compute(&m, &(kh_answers){ p, label, n, K }, KH_BINS, NULL), 0);
+    assert_int_equal(
+        kh_metrics_compute(&m, &(kh_answers){ p, label, n, classes }, KH_BINS, NULL), 0);
     return m;
 }
 
-/* Means over the seeds: nothing done, temperature, vector, affine. */
-static void try_bias(double ece[4], double nll[4], double accuracy[4]) {
-    static double few[FEW * K], many[MANY * K];
-    static int few_label[FEW], many_label[MANY];
+/* Sums over seeds: nothing done, temperature, vector, affine. */
+typedef struct outcome {
+    double ece[4], nll[4], accuracy[4];
+} outcome;
+
+static void try_service(outcome *o, int n_few, int n_many, int seeds) {
+    static double few[FEW_MOST * MOST], many[MANY * MOST];
+    static int few_label[FEW_MOST], many_label[MANY];
     static const kh_calibration MAPS[] = { KH_CALIBRATE_TEMPERATURE, KH_CALIBRATE_VECTOR,
         KH_CALIBRATE_AFFINE };
-    int chosen = 0;
-    for (int m = 0; m < 4; m++)
-        ece[m] = nll[m] = accuracy[m] = 0;
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        kh_calibration best;
-        bool none;
-        draw(seed, 1, FEW, few, few_label);
-        draw(seed, 2, MANY, many, many_label);
+    for (uint64_t seed = 0; seed < (uint64_t)seeds; seed++) {
+        draw(seed, 1, n_few, few, few_label);
+        draw(seed, 2, n_many, many, many_label);
         for (int m = 0; m < 4; m++) {
             kh_calibrator c = { 0 };
             if (m > 0)
                 assert_int_equal(
-                    kh_calibrator_fit(&c, MAPS[m - 1], few, few_label, FEW, K, NULL), 0);
-            kh_metrics got = metrics_by(m > 0 ? &c : NULL, many, many_label, MANY);
-            ece[m] += got.ece / SEEDS;
-            nll[m] += got.nll / SEEDS;
-            accuracy[m] += got.accuracy / SEEDS;
+                    kh_calibrator_fit(&c, MAPS[m - 1], few, few_label, n_few, classes, NULL), 0);
+            kh_metrics got = metrics_by(m > 0 ? &c : NULL, many, many_label, n_many);
+            o->ece[m] += got.ece;
+            o->nll[m] += got.nll;
+            o->accuracy[m] += got.accuracy;
             kh_calibrator_free(&c);
         }
-        assert_int_equal(kh_calibration_choose(&best, &none, few, few_label, FEW, K, NULL), 0);
-        chosen += !none && best != KH_CALIBRATE_TEMPERATURE;
     }
-    printf("# bias %g, %d seeds, %d rows: before, temperature, vector, affine: ECE %.3f %.3f %.3f "
-           "%.3f; NLL %.3f %.3f %.3f %.3f; accuracy %.3f %.3f %.3f %.3f; biases chosen in %d\n",
-        bias, SEEDS, FEW, ece[0], ece[1], ece[2], ece[3], nll[0], nll[1], nll[2], nll[3],
-        accuracy[0], accuracy[1], accuracy[2], accuracy[3], chosen);
+}
+
+static void print_outcome(const outcome *o, int n) {
+    printf("before, temperature, vector, affine: ECE %.3f %.3f %.3f %.3f; NLL %.3f %.3f %.3f %.3f; "
+           "accuracy %.3f %.3f %.3f %.3f\n",
+        o->ece[0] / n, o->ece[1] / n, o->ece[2] / n, o->ece[3] / n, o->nll[0] / n, o->nll[1] / n,
+        o->nll[2] / n, o->nll[3] / n, o->accuracy[0] / n, o->accuracy[1] / n, o->accuracy[2] / n,
+        o->accuracy[3] / n);
 }
 
 static void a_bias_is_not_a_temperature(void **state) {
     (void)state;
-    double ece[4], nll[4], accuracy[4];
-    for (bias = 2; bias < 9; bias += 2)
-        try_bias(ece, nll, accuracy);
+    for (bias = 0; bias < 9; bias += 2) {
+        outcome o = { 0 };
+        try_service(&o, FEW, MANY, SEEDS);
+        printf("# bias %g, %d seeds, %d rows: ", bias, SEEDS, FEW);
+        print_outcome(&o, SEEDS);
+        assert_true(o.ece[3] < 1.05 * o.ece[1]); /* where there is no bias, nothing is lost */
+        if (bias > 0)
+            assert_true(o.nll[3] < o.nll[1] && o.accuracy[3] > o.accuracy[1]);
+        if (bias > 5)
+            assert_true(o.ece[3] <= 0.5 * o.ece[1]);
+    }
     bias = 8;
-    assert_true(ece[3] <= 0.5 * ece[1] && nll[3] < nll[1] && accuracy[3] > accuracy[1]);
+}
+
+/* Services of many kinds: the default map must be the better choice whatever is wrong. */
+static void no_kind_of_service_is_spoilt(void **state) {
+    (void)state;
+    static const int CLASSES[] = { 2, 3, 4, 14 }, ROWS[] = { 16, 32, 100 };
+    static const double SHARP[] = { 0.5, 1, 3 };
+    enum { FEW_SEEDS = 5, CASES = 12 * FEW_SEEDS };
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 3; j++) {
+            outcome o = { 0 };
+            classes = CLASSES[i];
+            if (ROWS[j] < 2 * classes) /* hardly a row of each class */
+                continue;
+            for (int k = 0; k < 3; k++)
+                for (bias = 0; bias<9; bias = bias> 0 ? 2 * bias : 2) {
+                    sharp = SHARP[k];
+                    try_service(&o, ROWS[j], MANY / 2, FEW_SEEDS);
+                }
+            printf("# %d classes, %d rows, 12 services, %d seeds: ", classes, ROWS[j], FEW_SEEDS);
+            print_outcome(&o, CASES);
+            assert_true(o.ece[3] < o.ece[1] && o.nll[3] < o.nll[1] && o.nll[3] < o.nll[2]);
+        }
+    classes = K, sharp = 3, bias = 8;
 }
 
 static void leave_one_out_sets_keep_their_promise(void **state) {
     (void)state;
+    classes = K, sharp = 3, bias = 8;
     static double few[FEW * K], fresh[FRESH * K], p[FRESH * K];
     static int few_label[FEW], fresh_label[FRESH];
     const double alpha = 0.1;
@@ -150,6 +189,7 @@ static void leave_one_out_sets_keep_their_promise(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bias_is_not_a_temperature),
+        cmocka_unit_test(no_kind_of_service_is_spoilt),
         cmocka_unit_test(leave_one_out_sets_keep_their_promise),
     };
     return cmocka_run_group_tests_name("calibration on few rows", tests, NULL, NULL);

@@ -230,6 +230,35 @@ static void saved_and_opened_it_decides_the_same(void **state) {
     kh_decisions_free(&e);
 }
 
+/* Maps of rows that taught the calibrator are kept, one for each score. */
+static void maps_are_kept(void **state) {
+    (void)state;
+    save_posterior("one");
+    kh_decisions d = fitted(), e;
+    kh_conformal *c = &d.conformal;
+    kh_err err;
+    c->n_map = 3;
+    c->map = kh_malloc(N * sizeof *c->map);
+    c->slope = kh_malloc(3 * sizeof *c->slope);
+    c->shift = kh_malloc(3 * K * sizeof *c->shift);
+    for (int i = 0; i < N; i++)
+        c->map[i] = i * 2 % 3;
+    for (int i = 0; i < 3; i++) {
+        c->slope[i] = 0.7 + i / 3.0;
+        c->shift[2 * i] = i / 7.0;
+        c->shift[2 * i + 1] = 0.1 - c->shift[2 * i];
+    }
+    assert_int_equal(kh_decisions_save(&d, dir, &err), 0);
+    if (kh_decisions_open(&e, dir, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(e.conformal.n_map, 3);
+    assert_memory_equal(e.conformal.map, c->map, N * sizeof *c->map);
+    assert_memory_equal(e.conformal.slope, c->slope, 3 * sizeof *c->slope);
+    assert_memory_equal(e.conformal.shift, c->shift, 3 * K * sizeof *c->shift);
+    kh_decisions_free(&d);
+    kh_decisions_free(&e);
+}
+
 static void infinities_survive(void **state) {
     (void)state;
     save_posterior("one");
@@ -286,6 +315,10 @@ static void none_is_said_so(void **state) {
 #define CONFORMAL(alpha, start, scores) \
     "{\"alpha\":" alpha ",\"per_class\":false,\"min_alpha\":0.3,\"start\":" start \
     ",\"scores\":" scores "}"
+#define MAPS(map, slope, shift) \
+    HEAD "\"selector\":null,\"conformal\":{\"alpha\":0.1,\"per_class\":false,\"min_alpha\":0.3," \
+         "\"start\":[0,2,2],\"scores\":[0,1],\"map\":" map ",\"slope\":" slope ",\"shift\":" shift \
+         "}" OOD
 
 static void every_malformed_file_has_its_sentence(void **state) {
     (void)state;
@@ -314,6 +347,12 @@ static void every_malformed_file_has_its_sentence(void **state) {
             "must ascend, class by class" },
         { HEAD "\"selector\":null,\"conformal\":" CONFORMAL("0.1", "[0,2,2]", "[1,\"x\"]") OOD,
             "must ascend, class by class" },
+        { MAPS("[0]", "[1]", "[0,0]"), "\"map\" must name one of the maps" },
+        { MAPS("[0,1]", "[1]", "[0,0]"), "\"map\" must name one of the maps" },
+        { MAPS("[0,0.5]", "[1]", "[0,0]"), "\"map\" must name one of the maps" },
+        { MAPS("[0,0]", "3", "[0,0]"), "\"map\" must name one of the maps" },
+        { MAPS("[0,0]", "[\"x\"]", "[0,0]"), "\"slope\" must hold 1 numbers" },
+        { MAPS("[0,1]", "[1,1]", "[0,0]"), "\"shift\" must hold 4 numbers" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":1}", "\"ood\" must be an object" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,"
                "\"threshold\":1}}",
@@ -455,6 +494,7 @@ int main(void) {
         cmocka_unit_test(decisions_by_energy_need_a_box_that_shows_them),
         cmocka_unit_test(a_text_is_decided_alike_wherever_it_stands),
         cmocka_unit_test(saved_and_opened_it_decides_the_same),
+        cmocka_unit_test(maps_are_kept),
         cmocka_unit_test(infinities_survive),
         cmocka_unit_test(another_posterior_is_noticed),
         cmocka_unit_test(none_is_said_so),

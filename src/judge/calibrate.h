@@ -16,6 +16,10 @@ const char *kh_calibration_name(kh_calibration);
 static inline bool kh_calibration_per_class(kh_calibration c) {
     return c == KH_CALIBRATE_VECTOR || c == KH_CALIBRATE_AFFINE;
 }
+/* kh_calibrator_crossfit, and what it has fitted: map [n_fold], which hold nothing before (free
+ * each, failed ones too), fold [n]: the map that has not seen the row. NULL: not wanted. */
+int kh_calibrator_crossfit_maps(kh_calibration, const double *x, const int *label, int n,
+    int n_label, int n_fold, double *p, kh_calibrator *map, int *fold, kh_err *err);
 void kh_calibrator_json(const kh_calibrator *, kh_buf *out);
 /* From JSON in memory; messages call it by `name`. */
 int kh_calibrator_parse(

@@ -6,6 +6,7 @@
  * itself: equations [22] to [24] of doc/judging.md. Votes tie all the time, and keeping everything
  * that ties covers more than was asked for; a uniform number a row splits ties at random, and then
  * the coverage is exact. */
+#include "judge/jackknife.h"
 #include "judge/metrics.h"
 
 #include "base/alloc.h"
@@ -59,8 +60,12 @@ int kh_conformal_fit(
 void kh_conformal_free(kh_conformal *c) {
     kh_free(c->score);
     kh_free(c->start);
-    c->score = NULL;
-    c->start = NULL;
+    kh_free(c->map);
+    kh_free(c->slope);
+    kh_free(c->shift);
+    c->score = c->slope = c->shift = NULL;
+    c->start = c->map = NULL;
+    c->n_map = 0;
 }
 
 /* How many of x [n], ascending, are below v, or with `equal` at most v. */
@@ -80,6 +85,8 @@ static int count_below(const double *x, int n, double v, bool equal) {
  * row's uniform number; u = 1 keeps all ties, which is conservative. */
 int kh_conformal_set(const kh_conformal *c, const double *p, double u, bool *in) {
     int size = 0;
+    if (c->n_map > 0)
+        return kh_conformal_plus_set(c, p, in);
     for (int k = 0; k < c->n_label; k++) {
         int class = c->per_class ? k : 0, n = c->start[class + 1] - c->start[class];
         const double *score = c->score + c->start[class];

@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* A file that claims more rows or labels than these is not ours; nothing is allocated for it. */
-enum { VERSION = 3, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
+enum { VERSION = 4, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 
 static const struct {
     const char *name, *title;
@@ -216,6 +216,15 @@ static void put_selector(kh_json_out *j, const kh_selector *s) {
     kh_json_close(j);
 }
 
+static void put_maps(kh_json_out *j, const kh_conformal *c) {
+    kh_json_gap(j, "\n    ");
+    kh_json_put_ints(j, "map", c->map, (size_t)c->start[c->n_label]);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_numbers(j, "slope", c->slope, (size_t)c->n_map, DIGITS);
+    kh_json_gap(j, "\n    ");
+    kh_json_put_numbers(j, "shift", c->shift, (size_t)c->n_map * (size_t)c->n_label, DIGITS);
+}
+
 static void put_conformal(kh_json_out *j, const kh_conformal *c) {
     kh_json_open_object(j, "conformal");
     kh_json_put_number(j, "alpha", c->alpha, DIGITS);
@@ -225,6 +234,8 @@ static void put_conformal(kh_json_out *j, const kh_conformal *c) {
     kh_json_put_ints(j, "start", c->start, (size_t)c->n_label + 1);
     kh_json_gap(j, "\n    ");
     kh_json_put_numbers(j, "scores", c->score, (size_t)c->start[c->n_label], DIGITS);
+    if (c->n_map > 0)
+        put_maps(j, c);
     kh_json_close(j);
 }
 
@@ -357,6 +368,49 @@ static int read_scores(reader *r, const json_t *start, const json_t *scores) {
                       "%s: \"start\" and \"scores\" must ascend, class by class", r->name);
 }
 
+/* n finite numbers into fresh memory. */
+static int read_numbers(const reader *r, const json_t *o, const char *key, size_t n, double **out) {
+    const json_t *list = json_object_get(o, key);
+    bool good = json_is_array(list) && json_array_size(list) == n;
+    *out = good ? kh_malloc((n + 1) * sizeof **out) : NULL;
+    if (good && !*out)
+        return kh_fail_memory(r->err);
+    for (size_t i = 0; i < n && good; i++) {
+        const json_t *v = json_array_get(list, i);
+        (*out)[i] = json_number_value(v);
+        good = json_is_number(v) && isfinite((*out)[i]);
+    }
+    return good ? 0
+                : kh_fail(r->err, KH_EFORMAT, "%s: \"%s\" must hold %zu numbers", r->name, key, n);
+}
+
+/* Jackknife+: a map for each score. */
+static int read_maps(reader *r, const json_t *o) {
+    kh_conformal *c = &r->d->conformal;
+    const json_t *list = json_object_get(o, "map");
+    size_t n = (size_t)c->start[c->n_label], maps = json_array_size(json_object_get(o, "slope"));
+    if (!list)
+        return 0;
+    bool good = json_is_array(list) && json_array_size(list) == n && maps > 0 && maps <= n;
+    c->map = good ? kh_malloc((n + 1) * sizeof *c->map) : NULL;
+    if (good && !c->map)
+        return kh_fail_memory(r->err);
+    for (size_t i = 0; i < n && good; i++) {
+        json_int_t v = json_integer_value(json_array_get(list, i));
+        good = json_is_integer(json_array_get(list, i)) && v >= 0 && v < (json_int_t)maps;
+        c->map[i] = (int)v;
+    }
+    if (!good)
+        return kh_fail(r->err, KH_EFORMAT,
+            "%s: \"map\" must name one of the maps of \"slope\" for each of %zu scores", r->name,
+            n);
+    int rc = read_numbers(r, o, "slope", maps, &c->slope);
+    if (rc == 0)
+        rc = read_numbers(r, o, "shift", maps * (size_t)c->n_label, &c->shift);
+    c->n_map = rc == 0 ? (int)maps : 0;
+    return rc;
+}
+
 static int read_conformal(reader *r, const json_t *o) {
     kh_conformal *c = &r->d->conformal;
     c->n_label = r->d->n_label;
@@ -370,6 +424,8 @@ static int read_conformal(reader *r, const json_t *o) {
             r->err, KH_EFORMAT, "%s: \"alpha\" is %g, expected between 0 and 1", r->name, c->alpha);
     if (rc == 0)
         rc = read_scores(r, json_object_get(o, "start"), json_object_get(o, "scores"));
+    if (rc == 0)
+        rc = read_maps(r, o);
     r->d->opts.alpha = c->alpha;
     r->d->opts.per_class = c->per_class;
     return rc;

@@ -14,6 +14,7 @@
 #include "posterior/distance.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
+#include "data/dataset.h"
 #include "judge/decisions.h"
 #include "judge/pca.h"
 #include "judge/predictions.h"
@@ -250,6 +251,23 @@ static int open_rows(kh_eval *e, kh_err *err) {
     return rc == 0 ? labels_of(&e->rows, &e->label, err) : rc;
 }
 
+/* The template alone has learned from no row, and all of them have taught its calibrator: decisions
+ * go by all of them, train rows first. */
+static int add_train(kh_eval *e, kh_split *split, kh_err *err) {
+    const kh_posterior *p = e->post;
+    kh_dataset *both;
+    if (strcmp(p->method, "manual") != 0 || !p->calibrated || !split->train ||
+        p->calibrator.n <= kh_dataset_size(split->dev))
+        return 0;
+    int rc = kh_dataset_join(&both, split->train, split->dev, err);
+    if (rc == 0) {
+        e->n_train = kh_dataset_size(split->train);
+        kh_dataset_close(split->dev);
+        split->dev = both;
+    }
+    return rc;
+}
+
 /* The dev rows of tuning. A folder that has none is no failure: there are no decisions then. */
 static int open_dev(kh_eval *e, kh_err *err) {
     kh_dataset_opts read = { .task = e->post->task, .hooks = e->o->hooks };
@@ -275,6 +293,8 @@ static int open_dev(kh_eval *e, kh_err *err) {
     e->decided = true;
     if (e->o->split != KH_EVAL_TRAIN && e->o->split != KH_EVAL_DEV)
         rc = split.train ? kh_dataset_overlap(split.train, e->rows.data, &e->n_known, err) : 0;
+    if (rc == 0)
+        rc = add_train(e, &split, err);
     if (rc != 0) {
         kh_split_close(&split);
         return rc;
@@ -471,6 +491,38 @@ static bool taught(const kh_eval *e, const kh_plm *plm) {
     return e->post->calibrated && all && e->dev.n > 1;
 }
 
+/* Factors that the classifier takes calibrated probabilities times; NULL: none, or out of memory,
+ * which rc says. */
+static double *prior_factors(const kh_posterior *p, int *rc, kh_err *err) {
+    int n = p->task->n_label;
+    double *out = p->class_prior ? kh_malloc((size_t)n * sizeof *out) : NULL;
+    if (p->class_prior && !out)
+        *rc = kh_fail_memory(err);
+    for (int k = 0; k < n && out; k++)
+        out[k] = p->class_prior[k] / (p->class_share ? p->class_share[k] : 1.0 / n);
+    return out;
+}
+
+/* Every dev row calibrated by a fit to the others, and these fits. */
+static int leave_out(kh_eval *e, kh_err *err) {
+    const kh_posterior *post = e->post;
+    kh_calibration method = post->calibrator.method;
+    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
+    int folds = e->dev.n < MOST_LEFT_OUT ? e->dev.n : MOST_LEFT_OUT, rc = 0;
+    double *x = kh_malloc(size * sizeof *x), *prior = prior_factors(post, &rc, err);
+    if (!x)
+        rc = kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(x, e->dev.p, size * sizeof *x);
+        kh_calibration_input(method == KH_CALIBRATE_VOTES, post->n, x, size);
+        rc = kh_left_out_fit(&e->left_out, &post->calibrator, x, e->dev_label, e->dev.n, e->n_label,
+            folds, prior, e->dev.p, err);
+    }
+    kh_free(x);
+    kh_free(prior);
+    return rc;
+}
+
 /* The dev rows for the decisions. Rows that the calibrator was fitted on look better calibrated
  * than new ones are, and thresholds taken from them would not hold; so each of them is calibrated
  * by a fit to the others (doc/judging.md, [33]). No row is lost to a split, and none is asked
@@ -481,24 +533,13 @@ static int ask_dev(kh_eval *e, kh_plm *plm, kh_predictor *predictor, kh_err *err
     kh_posterior plain = *e->post;
     kh_predictor *raw = NULL;
     plain.calibrated = false;
+    plain.class_prior = NULL; /* it comes after calibration */
     int rc = kh_predictor_new(&raw, &plain, plm, NULL, err);
     if (rc == 0)
         rc = judged_ask(&e->dev, raw, e->n_label, e->o->hooks, err);
     kh_predictor_free(raw);
     read_labels(&e->dev, e->dev_label);
-    size_t size = (size_t)e->dev.n * (size_t)e->n_label;
-    double *x = rc == 0 ? kh_malloc(size * sizeof *x) : NULL;
-    if (rc == 0 && !x)
-        rc = kh_fail_memory(err);
-    if (rc == 0) {
-        kh_calibration method = e->post->calibrator.method;
-        memcpy(x, e->dev.p, size * sizeof *x);
-        kh_calibration_input(method == KH_CALIBRATE_VOTES, e->post->n, x, size);
-        rc = kh_calibrator_crossfit(method, x, e->dev_label, e->dev.n, e->n_label,
-            e->dev.n < MOST_LEFT_OUT ? e->dev.n : MOST_LEFT_OUT, e->dev.p, err);
-    }
-    kh_free(x);
-    return rc;
+    return rc == 0 ? leave_out(e, err) : rc;
 }
 
 static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
@@ -667,15 +708,15 @@ static bool chosen_on_dev(const kh_posterior *p) {
  * from the others. A dozen dev rows alone could not say (doc/judging.md, [21]). */
 static int fit_distance(kh_eval *e, kh_err *err) {
     const kh_posterior *p = e->post;
-    int n = e->dev.n + p->n_features;
+    int n_dev = e->dev.n - e->n_train, n = n_dev + p->n_features;
     if (e->decisions.opts.foreign != KH_SCORE_DISTANCE || p->n_features <= KH_NEIGHBOURS)
         return 0;
     double *u = kh_malloc((size_t)n * sizeof *u);
     if (!u)
         return kh_fail_memory(err);
-    memcpy(u, e->dev.distance, (size_t)e->dev.n * sizeof *u);
+    memcpy(u, e->dev.distance + e->n_train, (size_t)n_dev * sizeof *u);
     for (int i = 0; i < p->n_features; i++)
-        u[e->dev.n + i] = kh_nearest_distance(p->features, p->n_features,
+        u[n_dev + i] = kh_nearest_distance(p->features, p->n_features,
             p->features + (size_t)i * (size_t)p->features_size, p->features_size, KH_NEIGHBOURS, i);
     int rc = kh_decisions_outside(&e->decisions, u, n, err);
     e->n_ood = n;
@@ -691,8 +732,10 @@ static int fit_decisions(kh_eval *e, kh_err *err) {
     if (rc == 0)
         rc = kh_decisions_steps(&e->decisions, &dev, e->step, err);
     e->n_ood = dev.n;
+    if (rc == 0 && e->decisions.opts.alpha > 0)
+        rc = kh_conformal_plus(&e->decisions.conformal, &e->left_out, &dev, err);
     if (rc == 0)
-        rc = select_by_crossfit(e, err);
+        rc = select_by_crossfit(e, err); /* which replaces the sets, where there are such answers */
     e->chosen_on = e->n_cross == 0 && chosen_on_dev(e->post);
     if (rc == 0 && e->chosen_on)
         kh_decisions_chosen_on(&e->decisions);
@@ -781,6 +824,7 @@ void kh_eval_clear(kh_eval *e) {
     kh_free(e->point[1]);
     kh_free(e->confusion);
     kh_free(e->xy);
+    kh_left_out_free(&e->left_out);
     kh_decisions_free(&e->decisions);
 }
 

@@ -11,6 +11,7 @@
 #define KH_POSTERIOR_EVAL_H
 
 #include "base/opts.h"
+#include "judge/jackknife.h"
 #include "judge/metrics.h"
 #include "keyhole.h"
 
@@ -56,8 +57,10 @@ struct kh_eval {
     bool decided; /* there were dev rows to decide on; otherwise `why` */
     char why[1024];
     kh_decisions decisions;
-    bool chosen_on; /* the classifier was chosen on the rows that say when to abstain */
-    int n_ood;      /* rows that the threshold of what is out-of-distribution comes from */
+    int n_train; /* the first of the dev rows that are train rows: the template learns from none */
+    kh_left_out left_out; /* what the calibrator would say without some of the dev rows */
+    bool chosen_on;       /* the classifier was chosen on the rows that say when to abstain */
+    int n_ood;            /* rows that the threshold of what is out-of-distribution comes from */
     kh_ladder_step step[KH_LADDER_STEPS]; /* what promises would take, on the rows decided on */
     int n_cross;     /* rows of cross-fitted answers that the decisions are by; 0: the dev rows */
     double macro_f1; /* the mean over classes */

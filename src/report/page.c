@@ -249,7 +249,11 @@ static int put_calibration(kh_buf *b, kh_page *g, kh_err *err) {
 /* ------------------------------------------------------------------------------ when to answer */
 
 /* The rows that the decisions are by. */
-static const char *rows_by(const kh_eval *e) { return e->n_cross > 0 ? "cross-fitted" : "dev"; }
+static const char *rows_by(const kh_eval *e) {
+    if (e->n_cross > 0)
+        return "cross-fitted";
+    return e->n_train > 0 ? "train and dev" : "dev";
+}
 
 static void put_selector(kh_buf *b, const kh_eval *e) {
     const kh_selector *s = &e->decisions.selector;
@@ -298,6 +302,11 @@ static void put_conformal(kh_buf *b, const kh_eval *e) {
         c->alpha < c->min_alpha
             ? ", too little for it: sets of all classes are given where rows are too few"
             : "");
+    if (c->n_map > 0)
+        kh_buf_printf(b,
+            "The same rows have calibrated the classifier, and none is lost to a split: certain is "
+            "%.1f&nbsp;%% (jackknife+), usual the share that was wanted. ",
+            100 * kh_conformal_promise(c));
     kh_buf_printf(b,
         "On these rows: <strong>%.1f&nbsp;%% hold it</strong>, with %.2f classes on average; "
         "%.1f&nbsp;%% are empty.</p>\n",
