@@ -245,11 +245,11 @@ void cli_print_help(FILE *out, const cli_command *cmd, const cli_variant *chosen
 
 /* ------------------------------------------------------------------------------------ man page */
 
-/* Text for roff: backslashes doubled, dashes as typed, a line that starts with a dot or quote
- * protected. */
-static void roff(FILE *out, const char *s) {
+/* The first n bytes of s for roff: backslashes doubled, dashes as typed, a line that starts with a
+ * dot or quote protected. */
+static void roff_part(FILE *out, const char *s, size_t n) {
     bool start = true;
-    for (; *s; s++) {
+    for (; n; s++, n--) {
         if (start && (*s == '.' || *s == '\''))
             fputs("\\&", out);
         start = *s == '\n';
@@ -261,6 +261,8 @@ static void roff(FILE *out, const char *s) {
             fputc(*s, out);
     }
 }
+
+static void roff(FILE *out, const char *s) { roff_part(out, s, strlen(s)); }
 
 static void man_options(FILE *out, const kh_opt *rows) {
     for (const kh_opt *row = rows; row && row->name; row++) {
@@ -287,6 +289,27 @@ static void man_options(FILE *out, const kh_opt *rows) {
     }
 }
 
+/* Sentences are filled to the reader's width; lines that begin with a space are examples and stay
+ * as they are. */
+static void man_text(FILE *out, const char *text) {
+    bool literal = false;
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        if (literal != (*line == ' ')) {
+            literal = !literal;
+            fputs(literal ? ".nf\n" : ".fi\n", out);
+        }
+        if (n)
+            roff_part(out, line, n);
+        else
+            fputs(".PP", out);
+        fputc('\n', out);
+        line += n + (line[n] == '\n');
+    }
+    if (literal)
+        fputs(".fi\n", out);
+}
+
 static void man_command(FILE *out, const cli_command *cmd) {
     fputs(".SS \"keyhole ", out);
     roff(out, cmd->name);
@@ -294,9 +317,8 @@ static void man_command(FILE *out, const cli_command *cmd) {
     roff(out, cmd->args);
     fputs(" [options]\"\n", out);
     roff(out, cmd->summary);
-    fputs(".\n.PP\n.nf\n", out);
-    roff(out, cmd->text);
-    fputs("\n.fi\n", out);
+    fputs(".\n.PP\n", out);
+    man_text(out, cmd->text);
     man_options(out, cmd->opts);
     cli_variant v;
     for (int i = 0; cmd->variants && cmd->variants->at(i, &v); i++) {

@@ -87,6 +87,9 @@ done <"$dir/commands"
 
 if command -v man >/dev/null && man --warnings -l "$dir/keyhole.1" >"$dir/page" 2>"$dir/err" </dev/null && [ -s "$dir/page" ]; then
     ok "man renders the page without warnings" 'quiet err && grep -q "^KEYHOLE(1)" $dir/page'
+    # An option with a long name may stand alone on a line; sentences have seven spaces before them and are filled.
+    ok "its sentences are filled to the width of the reader" '
+        MANWIDTH=70 man -l $dir/keyhole.1 </dev/null 2>/dev/null | grep -E "^ {7}[A-Z]" | LC_ALL=C.UTF-8 wc -L >$dir/out && [ "$(cat $dir/out)" -le 70 ]'
 elif command -v groff >/dev/null; then
     ok "groff renders the page without warnings" '
         groff -man -ww -Tutf8 $dir/keyhole.1 >$dir/page 2>$dir/err && quiet err &&
