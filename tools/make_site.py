@@ -38,7 +38,7 @@ th { background: var(--soft) } img { max-width: 100% }
 input { width: 100%; padding: .45rem .6rem; font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line); border-radius: 6px; margin-bottom: .8rem }
 #found { margin-bottom: 2rem } #found:empty { display: none } #found article { border-left: 3px solid var(--link); padding: .1rem .9rem; margin: 0 0 1rem }
 #found p { margin: .1rem 0; font-size: .92rem } mark { background: var(--mark); color: inherit }
-@media (max-width: 50rem) { body { display: block } nav { min-height: 0; border-right: 0; border-bottom: 1px solid var(--line) } nav > div { position: static; max-height: none } nav .pages { columns: 2 } main { padding: 1.2rem } }
+@media (max-width: 50rem) { body { display: block } nav { min-height: 0; border-right: 0; border-bottom: 1px solid var(--line) } nav > div { position: static; max-height: none } nav .pages { columns: 2 } nav a { break-inside: avoid } body.searching nav .pages { display: none } main { padding: 1.2rem } }
 """
 SEARCH = r"""
 const box = document.getElementById('search'), found = document.getElementById('found');
@@ -49,9 +49,14 @@ function show(parent, text, words) {
     any.lastIndex = 0; node.textContent = piece; parent.append(node);
   }
 }
+function excerpt(text, at) { // some 220 characters, whole words
+  const from = at ? text.indexOf(' ', at) + 1 : 0, last = text.lastIndexOf(' ', at + 220), whole = at + 220 >= text.length;
+  return (from ? '\u2026 ' : '') + (whole ? text.slice(from) : text.slice(from, last) + ' \u2026');
+}
 function look() {
-  const words = box.value.toLowerCase().split(/\\s+/).filter(w => w.length > 1);
+  const words = box.value.toLowerCase().split(/\s+/).filter(w => w.length > 1);
   found.replaceChildren();
+  document.body.classList.toggle('searching', words.length > 0); // a phone shows what was found instead of the menu
   if (!words.length) return;
   const scored = SECTIONS.map(s => {
     const title = s.t.toLowerCase(), text = s.x.toLowerCase();
@@ -65,7 +70,7 @@ function look() {
     const item = document.createElement('article'), link = document.createElement('a'), text = document.createElement('p');
     link.href = s.u; show(link, s.p + ': ' + s.t, words);
     const at = Math.max(0, Math.min(...words.map(w => { const i = s.x.toLowerCase().indexOf(w); return i < 0 ? 1e9 : i; })) - 80);
-    show(text, at < 1e8 ? s.x.slice(at, at + 220) : s.x.slice(0, 220), words);
+    show(text, excerpt(s.x, at < 1e8 ? at : 0), words);
     item.append(link, text); found.append(item);
   }
 }
