@@ -40,7 +40,7 @@ CPPFLAGS += -D_GNU_SOURCE -Iinclude -Isrc -I. $(WITH:%=-DKH_WITH_%)
 OPENMP   := $(if $(filter tsan,$(MODE)),,-fopenmp)
 KH_CFLAGS = -std=c17 -g -fPIC $(OPENMP) -ffp-contract=off -fvisibility=hidden $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS) -MMD -MP
 KH_LDFLAGS = $(OPENMP) $(filter -fsanitize% --coverage,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now $(LDFLAGS)
-LIBS      = $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm $(if $(OPENMP),,-lgomp)
+LIBS      = $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -lutf8proc -lopenblas -lm -ldl $(if $(OPENMP),,-lgomp)
 
 # ---- the rooms, in the order of the flow -----------------------------------------------------------------------------
 ROOMS    := base text data model train plm prompt judge posterior run tune report reproduce
@@ -337,7 +337,7 @@ dist: all
 deb: all
 	@$(MAKE) -s --no-print-directory $(OUT)/libkeyhole.a
 	@tools/setup.sh dpkg-dev lintian
-	@tools/make_deb.sh $(OUT) $(VERSION) $(BUILD)/packages
+	@tools/make_deb.sh $(OUT) $(VERSION) $(BUILD)/packages '$(PKGS)'
 doc: all
 	@tools/setup.sh python3-markdown
 	@/usr/bin/python3 tools/make_site.py $(OUT)/keyhole $(BUILD)/site

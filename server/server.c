@@ -446,8 +446,10 @@ static int listen_at(kh_server *s, const char *cert, const char *key, kh_err *er
             (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key };
     }
     options[n] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-        (six ? MHD_USE_IPv6 : 0) | (cert ? MHD_USE_TLS : 0);
+    /* Older libmicrohttpd declares the flags as an enum whose constants are signed. */
+    unsigned flags = (unsigned)MHD_USE_EPOLL_INTERNAL_THREAD | (unsigned)MHD_ALLOW_SUSPEND_RESUME |
+        (unsigned)MHD_USE_ITC | (unsigned)(six ? MHD_USE_IPv6 : 0) |
+        (unsigned)(cert ? MHD_USE_TLS : 0);
     s->daemon = MHD_start_daemon(flags, (uint16_t)s->o.port, NULL, NULL, on_request, s,
         MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     if (!s->daemon)

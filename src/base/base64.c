@@ -56,7 +56,7 @@ bool kh_base64_get(const char *text, size_t n, void *out) {
     uint32_t bad = 0;
     for (size_t i = 0; i < whole; i++, in += 4, to += 3) {
         uint32_t a = plus_one[in[0]], b = plus_one[in[1]], c = plus_one[in[2]], d = plus_one[in[3]];
-        bad |= (a == NONE) | (b == NONE) | (c == NONE) | (d == NONE);
+        bad |= (uint32_t)((a == NONE) | (b == NONE) | (c == NONE) | (d == NONE));
         uint32_t v = (a - 1) << 18 | (b - 1) << 12 | (c - 1) << 6 | (d - 1);
         to[0] = (unsigned char)(v >> 16), to[1] = (unsigned char)(v >> 8), to[2] = (unsigned char)v;
     }

@@ -20,8 +20,9 @@ bool kh_is_url(const char *model) {
 
 #ifdef KH_WITH_CURL
 
+#include "plm/curl_web.h"
+
 #include <arpa/inet.h>
-#include <curl/curl.h>
 #include <pthread.h>
 #include <strings.h>
 
@@ -214,8 +215,7 @@ static bool set_options(kh_http *h, slot *s) {
         curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, receive) ||
         curl_easy_setopt(e, CURLOPT_WRITEDATA, s) || curl_easy_setopt(e, CURLOPT_PRIVATE, s) ||
         curl_easy_setopt(e, CURLOPT_ERRORBUFFER, s->error) ||
-        curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) ||
-        curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") ||
+        curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) || kh_curl_web_only(e) ||
         curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) ||
         curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, 15000L) ||
         curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)(h->o.timeout * 1000)) ||

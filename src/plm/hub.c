@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #ifdef KH_WITH_CURL
-#include <curl/curl.h>
+#include "plm/curl_web.h"
 
 enum {
     LISTING_MAX = 32 << 20,
@@ -193,8 +193,7 @@ static bool set_options(transfer *t) {
         curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header) ||
         curl_easy_setopt(c, CURLOPT_HEADERDATA, t) || curl_easy_setopt(c, CURLOPT_PRIVATE, t) ||
         curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->error) ||
-        curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) ||
-        curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") ||
+        curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) || kh_curl_web_only(c) ||
         curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 30L) ||
         curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L) ||
         curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, 60L));
