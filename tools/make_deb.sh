@@ -1,12 +1,13 @@
 #!/bin/bash
-# make_deb.sh OUT VERSION PACKAGES - Debian packages of the build in OUT, in the folder PACKAGES, and what lintian says of them:
+# make_deb.sh OUT VERSION PACKAGES REQUIRES - Debian packages of the build in OUT, in the folder PACKAGES, and what lintian says of them:
 #   keyhole          program, man page, completion for three shells
 #   libkeyhole0      the shared library           libkeyhole-dev   header, static library, pkg-config file
 #   keyhole-data     the built-in model and the example data, for all machines
 #   python3-keyhole  the Python package, for all machines
-# What the binaries need is found by dpkg-shlibdeps; errors of lintian are errors here.
+# REQUIRES are the pkg-config names that the static library needs. What the binaries need is found by dpkg-shlibdeps; errors of lintian are
+# errors here.
 set -eu
-out=$1 version=$2 packages=$(mkdir -p "$3" && realpath "$3")
+out=$1 version=$2 packages=$(mkdir -p "$3" && realpath "$3") requires=$4
 arch=$(dpkg --print-architecture) multi=$(gcc -print-multiarch)
 revision=$version-1
 work=$(mktemp -d)
@@ -24,6 +25,15 @@ begin() {
 needs() {
     (cd "$work" && mkdir -p debian && printf 'Source: keyhole\n\nPackage: keyhole\nArchitecture: any\n' >debian/control &&
         dpkg-shlibdeps --ignore-missing-info -O "$@" 2>/dev/null | sed 's/^shlibs:Depends=//')
+}
+# dev_packages: the packages that hold the headers and static libraries of what tools/keyhole.pc.in names
+dev_packages() {
+    local name file
+    for name in $requires; do
+        file=$(pkg-config --variable=pcfiledir "$name")/$name.pc
+        dpkg -S "$(readlink -f "$file")" 2>/dev/null || dpkg -S "$file"
+    done | cut -d: -f1 | sort -u | tr '\n' ',' | sed 's/,/, /g'
+    echo "libutf8proc-dev, libopenblas-dev"
 }
 # finish NAME ARCH SECTION DEPENDS SUMMARY TEXT: control, sums, the package
 finish() {
@@ -53,7 +63,7 @@ Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: keyhole
 
 Files: *
-Copyright: the authors of keyhole
+Copyright: 2026 the authors of keyhole
 License: Apache-2.0
  On Debian systems the full text of the Apache License 2.0 is in
  /usr/share/common-licenses/Apache-2.0.
@@ -84,8 +94,9 @@ install -m 644 include/keyhole.h "$root/usr/include/"
 install -m 644 "$out/libkeyhole.a" "$root/usr/lib/$multi/"
 strip --strip-debug --remove-section=.comment --remove-section=.note -p "$root/usr/lib/$multi/libkeyhole.a"
 ln -s libkeyhole.so.0 "$root/usr/lib/$multi/libkeyhole.so"
-sed -e "s|@PREFIX@|/usr|;s|@VERSION@|$version|;s|@REQUIRES@||" -e "s|/lib\$|/lib/$multi|" tools/keyhole.pc.in >"$root/usr/lib/$multi/pkgconfig/keyhole.pc"
-finish libkeyhole-dev "$arch" libdevel "libkeyhole0 (= $revision)" "text classifiers with trustworthy uncertainty, header" \
+sed -e "s|@PREFIX@|/usr|;s|@VERSION@|$version|;s|@REQUIRES@|$requires|" -e "s|/lib\$|/lib/$multi|" tools/keyhole.pc.in >"$root/usr/lib/$multi/pkgconfig/keyhole.pc"
+# pkg-config wants the files of Requires.private even for a shared link, and a static one needs the libraries themselves.
+finish libkeyhole-dev "$arch" libdevel "libkeyhole0 (= $revision), $(dev_packages)" "text classifiers with trustworthy uncertainty, header" \
     "Header, static library and pkg-config file of libkeyhole, which turns a frozen language model and a handful of labelled texts into a classifier that knows its limits."
 
 begin keyhole
@@ -108,7 +119,7 @@ cp -R models/builtin "$root/usr/share/keyhole/models/"
 cp -R examples "$root/usr/share/keyhole/"
 find "$root/usr" -type f -exec chmod 644 {} +
 find "$root/usr" -type d -exec chmod 755 {} +
-find "$root/usr/share/keyhole/examples" -name '*.sh' -exec chmod 755 {} +
+grep -rlZ '^#!' "$root/usr/share/keyhole/examples" | xargs -0r chmod 755
 finish keyhole-data all science "" "text classifiers with trustworthy uncertainty, model and examples" \
     "The language model that comes with keyhole, and small data sets to try it on."
 
