@@ -168,6 +168,29 @@ static void ensemble_weighs_by_the_labels(void **state) {
     kh_posterior_free(p);
 }
 
+/* A set of one prompt has no weights to learn: it is the template, calibrated by as many rows. */
+static void a_set_of_one_is_the_template(void **state) {
+    (void)state;
+    kh_tune_opts o = tune_options();
+    o.effort = KH_EFFORT_QUICK;
+    o.uncalibrated = false;
+    o.fallback = KH_FALLBACK_NONE;
+    kh_posterior *one = tune_with("text-ensemble", SET("prompts=1", "debias=false"), &o),
+                 *plain = tune_with("manual", NULL, &o),
+                 *set = tune_with("text-ensemble", SET("prompts=3", "demos=0"), &o);
+    assert_int_equal(plain->calibrator.n, TRAIN + DEV);
+    assert_int_equal(one->calibrator.n, TRAIN + DEV);
+    assert_int_equal(set->calibrator.n, TRAIN + DEV);
+    assert_true(plain->calibrator.strength == one->calibrator.strength);
+    for (int k = 0; k < 2; k++) {
+        assert_true(fabs(plain->calibrator.weight[k] - one->calibrator.weight[k]) < 1e-5);
+        assert_true(fabs(plain->calibrator.bias[k] - one->calibrator.bias[k]) < 1e-5);
+    }
+    kh_posterior_free(one);
+    kh_posterior_free(plain);
+    kh_posterior_free(set);
+}
+
 /* A row that is shown is asked without itself. */
 static void no_row_sees_its_own_label(void **state) {
     (void)state;
@@ -332,6 +355,7 @@ int main(void) {
         cmocka_unit_test(smc_is_exact_with_a_likelihood),
         cmocka_unit_test(smc_is_exact_with_a_tolerance),
         cmocka_unit_test(ensemble_weighs_by_the_labels),
+        cmocka_unit_test(a_set_of_one_is_the_template),
         cmocka_unit_test(no_row_sees_its_own_label),
         cmocka_unit_test(files_and_seeds_give_the_same_bytes),
         cmocka_unit_test(budgets_are_kept),

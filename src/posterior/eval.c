@@ -483,11 +483,18 @@ static int ask_template(kh_eval *e, kh_plm *plm, kh_err *err) {
     return rc;
 }
 
+/* Methods that learn nothing from dev rows and calibrate on train rows, too. */
+static bool calibrates_on_all(const kh_posterior *p) {
+    return strcmp(p->method, "manual") == 0 || strcmp(p->method, "text-ensemble") == 0;
+}
+
 /* Whether the rows that decisions are fitted on have taught the calibrator, too. A service may have
- * refused some of them. */
+ * refused some of them. Where it has learned from others besides, those are not there to fit again:
+ * the maps that are left out go by fewer rows then, which makes sets larger and breaks nothing. */
 static bool taught(const kh_eval *e, const kh_plm *plm) {
     int n = e->post->calibrator.n;
-    bool all = n == e->dev.n || (n < e->dev.n && kh_plm_shares(plm));
+    bool all = n == e->dev.n || (n < e->dev.n && kh_plm_shares(plm)) ||
+        (n > e->dev.n && calibrates_on_all(e->post));
     return e->post->calibrated && all && e->dev.n > 1;
 }
 

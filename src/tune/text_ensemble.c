@@ -20,8 +20,10 @@
 #include <string.h>
 
 enum {
-    TRIES = 200,    /* draws in a row that gave nothing new: the space has no more */
-    DRAWS_MOST = 3, /* prompts that are asked about, for each that is wanted */
+    TRIES = 200,           /* draws in a row that gave nothing new: the space has no more */
+    DRAWS_MOST = 3,        /* prompts that are asked about, for each that is wanted */
+    N_FOLD = 5,            /* of train rows, */
+    FOLD_SWEEPS = 1 << 12, /* and what the weights without one of them are worth */
 };
 static const double LEAST_P = 1e-9; /* what a label has at least, however sure a prompt is */
 
@@ -242,6 +244,84 @@ static int keep_prior(const ensemble *e, kh_posterior *p, kh_err *err) {
     return 0;
 }
 
+/* ------------------------------------------------------------------------ rows to calibrate on */
+
+/* The likelihoods of the rows of other folds, one below the other; how many. */
+static int rows_without(const ensemble *e, const int *fold, int held, double *like) {
+    size_t n = (size_t)e->n;
+    int kept = 0;
+    for (int i = 0; i < e->t->n_train; i++)
+        if (fold[i] != held)
+            memcpy(like + (size_t)kept++ * n, e->like + (size_t)i * n, n * sizeof *like);
+    return kept;
+}
+
+/* What the set says of the i-th row of e->all under these weights; p [n_label]. */
+static void mix(const ensemble *e, const double *weight, int i, double *p) {
+    size_t n_label = (size_t)e->t->task->n_label;
+    for (size_t k = 0; k < n_label; k++) {
+        p[k] = 0;
+        for (size_t m = 0; m < (size_t)e->n; m++)
+            p[k] += weight[m] *
+                exp((double)e->logprob[(m * (size_t)e->t->n_train + (size_t)i) * n_label + k]);
+    }
+}
+
+/* Rows of each class take turns, so that no fold is of one class. */
+static void deal(const ensemble *e, int *fold, int *seen) {
+    for (int i = 0; i < e->t->n_train; i++)
+        fold[i] = seen[e->t->train_row[e->all[i]].label]++ % N_FOLD;
+}
+
+/* X9a: p [n_train, n_label] of the train rows, each by weights that have not seen its label.
+ * The answers are known, so no question is asked. */
+static int crossfit(ensemble *e, double *p, kh_err *err) {
+    size_t rows = (size_t)e->t->n_train, labels = (size_t)e->t->task->n_label, n = (size_t)e->n;
+    double *like = kh_malloc(rows * n * sizeof *like), *weight = kh_calloc(n, sizeof *weight);
+    int *fold = kh_calloc(rows, sizeof *fold), *seen = kh_calloc(labels, sizeof *seen);
+    int rc = like && weight && fold && seen ? 0 : kh_fail_memory(err);
+    if (rc == 0)
+        deal(e, fold, seen);
+    for (int held = 0; held < N_FOLD && rc == 0; held++) {
+        kh_mixture x = { like, rows_without(e, fold, held, like), e->n, e->alpha };
+        rc = kh_mixture_sample(&x, e->t->o->seed, FOLD_SWEEPS, weight, err);
+        for (int i = 0; i < (int)rows && rc == 0; i++)
+            if (fold[i] == held)
+                mix(e, weight, i, p + (size_t)e->all[i] * labels);
+    }
+    kh_free(like);
+    kh_free(weight);
+    kh_free(fold);
+    kh_free(seen);
+    return rc;
+}
+
+/* The dev rows are held already; the train rows join them, so that the calibrator has as many rows
+ * as the template's. */
+static int hold_train(ensemble *e, kh_err *err) {
+    kh_tuning *t = e->t;
+    size_t k = (size_t)t->task->n_label, n = (size_t)t->n_held + (size_t)t->n_train;
+    double *p = kh_malloc(n * k * sizeof *p);
+    int *label = kh_malloc(n * sizeof *label), *row = kh_malloc(n * sizeof *row);
+    int rc = p && label && row ? 0 : kh_fail_memory(err);
+    if (rc == 0) {
+        memcpy(p, t->held, (size_t)t->n_held * k * sizeof *p);
+        memcpy(label, t->held_label, (size_t)t->n_held * sizeof *label);
+        memcpy(row, t->held_row, (size_t)t->n_held * sizeof *row);
+        rc = crossfit(e, p + (size_t)t->n_held * k, err);
+    }
+    for (int i = 0; i < t->n_train && rc == 0; i++) {
+        label[t->n_held + i] = t->train_row[i].label;
+        row[t->n_held + i] = t->n_dev + i;
+    }
+    if (rc == 0)
+        rc = kh_tuning_hold(t, p, label, row, (int)n, err);
+    kh_free(p);
+    kh_free(label);
+    kh_free(row);
+    return rc;
+}
+
 static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err) {
     ensemble e;
     int rc = ensemble_new(&e, t, opts, err);
@@ -255,6 +335,9 @@ static int run_ensemble(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
         rc = keep_prior(&e, p, err);
     if (rc == 0 && !t->o->label_prior)
         rc = kh_tuning_judge(t, p, t->plm, err);
+    if (rc == 0 && !t->o->label_prior && t->o->effort != KH_EFFORT_PAPER &&
+        kh_tuning_calibrates(t) && t->n_train > N_FOLD)
+        rc = hold_train(&e, err);
     ensemble_free(&e);
     return rc;
 }
