@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "judge/decisions.h"
+#include "plm/http.h"
 #include "report/grid.h"
 #include "report/page.h"
 #include "report/results.h"
@@ -20,6 +21,7 @@ typedef struct eval_opts {
     const char *model, *out, *rows_out, *class_prior;
     int precision, score, foreign;
     bool report, json, all;
+    kh_http_opts http;
 } eval_opts;
 
 static const kh_opt eval_table[] = {
@@ -58,9 +60,10 @@ static const kh_opt eval_table[] = {
         .max = 0.9999, .arg = "P", .help = "of the intervals" },
     { "seed", KH_OPT_SEED, offsetof(eval_opts, e.seed), "0", .arg = "N",
         .help = "of --rows, the bootstrap and ties in conformal sets" },
-    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|builtin",
+    { "model", KH_OPT_TEXT, offsetof(eval_opts, model), .arg = "DIR|URL|builtin",
         .help = "where the model is now; without it, where it was when tuning" },
     CLI_CLASS_PRIOR_ROW(eval_opts),
+    KH_HTTP_ROWS(eval_opts, http),
     { "precision", KH_OPT_CHOICE, offsetof(eval_opts, precision), "as-tuned",
         .arg = CLI_RUN_PRECISIONS, .help = "of the model" },
     { "out", KH_OPT_TEXT, offsetof(eval_opts, out), .arg = "DIR",
@@ -331,6 +334,7 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
     kh_buf text = kh_buf_init(KH_BUF_MAX), options = kh_buf_init(KH_BUF_MAX),
            results = kh_buf_init(KH_BUF_MAX);
     settle(o, args[0]);
+    run.http = &o->http;
     int rc = cli_run_open(&run, args[0], o->model, o->precision, err);
     if (rc == 0 && o->class_prior)
         rc = kh_posterior_set_class_prior(run.posterior, o->class_prior, err);

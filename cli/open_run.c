@@ -42,10 +42,13 @@ int cli_run_box(cli_run *r, const char *model, int precision, kh_err *err) {
             "%s: was tuned through a service; an address that stands in a folder is not contacted "
             "unless you name it yourself: --model %s",
             dir, path);
+    kh_http_opts http = r->http ? *r->http : kh_http_defaults();
+    if (kh_is_url(path) && !http.backend && kh_speaks(r->info.backend))
+        http.backend = r->info.backend; /* what it spoke when tuning */
     kh_plm_opts box = { .access = r->info.access,
         .precision = precision_of(precision, r->info.precision),
         .hooks = &cli_hooks,
-        .http = r->http,
+        .http = &http,
         .ranks = cli_ranks };
     int rc = kh_plm_open(&r->plm, path, &box, err);
     if (rc == KH_EMISSING && !model)

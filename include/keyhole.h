@@ -821,6 +821,7 @@ typedef struct kh_posterior_info {
     double score; /* mean -log p of calibrated answers, cross-validated over rows that were not
                      learned from; NaN: not known */
     const char *stopped; /* why tuning ended */
+    const char *backend; /* what answered, as kh_plm_info has it */
 } kh_posterior_info;
 KH_API kh_posterior_info kh_posterior_describe(
     const kh_posterior *); /* lives as long as the posterior */

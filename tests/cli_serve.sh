@@ -138,6 +138,12 @@ assert a["calibration"] == b["calibration"] and a["score"] == b["score"] and a["
     done
 }
 ok asks_closed_questions by_questions
+judged_by_questions() { # a run knows what its service speaks; the address is named again
+    run 0 predict "$here/decisions" --model "$url" "the boats" && run 0 eval "$here/decisions" --model "$url" --split train --no-report &&
+        out_has "jackknife+" && grep -q '"shift"' "$here/decisions/decisions.json" &&
+        run 0 predict "$here/decisions" --model "$url" --json "the boats" && out_has '"set"'
+}
+ok is_judged_by_questions judged_by_questions
 priced() { run 0 tune --method manual "${common[@]}" --model "$url" --backend decisions --dry-run --price-per-1k-tokens 1 \
     --out "$here/none" && grep -E "tokens.*cost|cost" "$here/out" | grep -vq "cost 0$"; }
 ok a_price_is_told priced

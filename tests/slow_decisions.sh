@@ -64,7 +64,7 @@ node "$work/stand_in.js" "$work/bodies" "$work/pid" 20 41 >"$work/stand_in" &
 servers+=($!)
 for _ in $(seq 100); do [ -s "$work/stand_in" ] && break; sleep 0.1; done
 url=$(cat "$work/stand_in")
-status=137 turns=0
+status=137 turns=0 # 30 rows of two classes to train on and as many for dev: 120 questions
 while [ $status -eq 137 ] && [ $turns -lt 5 ]; do
     turns=$((turns + 1))
     (echo "$BASHPID" >"$work/pid"; exec "$KEYHOLE" tune "${common[@]}" --shots 30 --model "$url" --backend decisions --in-flight 1 \
@@ -72,7 +72,7 @@ while [ $status -eq 137 ] && [ $turns -lt 5 ]; do
     status=$?
 done
 seen=$(wc -l <"$work/bodies") different=$(sort -u "$work/bodies" | wc -l)
-if [ $status -eq 0 ] && [ $turns -eq 3 ] && [ "$seen" -eq 60 ] && [ "$different" -eq 60 ]; then
+if [ $status -eq 0 ] && [ $turns -eq 3 ] && [ "$seen" -eq 120 ] && [ "$different" -eq 120 ]; then
     echo "ok - killed twice, resumed twice: $seen answers, none of them asked for twice"
 else
     echo "not ok - killed and resumed # status $status, $turns turns, $seen answers, $different different"

@@ -50,6 +50,9 @@
 
 typedef struct kh_http kh_http;
 
+/* Whether a box calls itself by this name because that is what its URL speaks; keyhole's own
+ * services call themselves by the engine behind them. */
+bool kh_speaks(const char *backend);
 bool kh_is_url(const char *model); /* "http://..." or "https://..." */
 /* Whether a URL leads to this machine, by address or as "localhost". */
 bool kh_is_loopback(const char *url);

@@ -20,6 +20,13 @@ static const struct {
 
 enum { N_SERVICE = sizeof SERVICES / sizeof SERVICES[0] };
 
+bool kh_speaks(const char *backend) {
+    int i = 1; /* the first is keyhole's own */
+    while (backend && i < N_SERVICE && strcmp(SERVICES[i].name, backend) != 0)
+        i++;
+    return backend && i < N_SERVICE;
+}
+
 /* A service takes the connection over, also when it fails to open: from kh_http_open on nobody here
  * closes it. */
 int kh_service_find(kh_service *out, const char *url, const kh_http_opts *opts,

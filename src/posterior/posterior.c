@@ -154,7 +154,8 @@ kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
         .backward = p->backward,
         .dev = p->dev,
         .score = p->score,
-        .stopped = p->stopped };
+        .stopped = p->stopped,
+        .backend = p->backend };
 }
 
 /* -------------------------------------------------------------------------------------- saving */
