@@ -17,7 +17,8 @@ compile() { # compile NAME: examples/NAME.c against the header alone
     # shellcheck disable=SC2086
     $cc $flags -o "$here/$1" "examples/$1.c" -L"$here/lib" -lkeyhole -lm >"$here/out" 2>"$here/err"
 }
-try() { (cd "$here" && "./$1" "${@:2}" >"$here/out" 2>"$here/err"); }
+# RUNNER: an emulator for programs of another machine
+try() { (cd "$here" && ${RUNNER:-} "./$1" "${@:2}" >"$here/out" 2>"$here/err"); }
 
 ok "a random model to ask" run 0 model random --arch tiny --layers 1 --std 0.3 --seed 5 --tokenizer models/builtin/tokenizer.json \
     --out "$here/tiny"

@@ -26,7 +26,13 @@ ok "or write anything" nothing_written
 unset KEYHOLE_MODELS
 
 # place WHERE - the program in a folder of its own, as a tree or an installation has it.
-place() { mkdir -p "$here/$1" && cp "$program" "$here/$1/keyhole"; }
+# With an emulator (RUNNER) KEYHOLE is a script beside the build: the program itself is put there, and a script that starts it.
+place() {
+    mkdir -p "$here/$1" || return 1
+    [ -n "${RUNNER:-}" ] || { cp "$program" "$here/$1/keyhole"; return; }
+    cp "$(dirname "$program")/release/keyhole" "$here/$1/program" &&
+        printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$RUNNER" "$here/$1/program" >"$here/$1/keyhole" && chmod +x "$here/$1/keyhole"
+}
 run_there() { (cd / && "$here/$1/keyhole" inspect builtin) >"$here/out" 2>"$here/err"; }
 in_tree() {
     place tree/build/release && mkdir -p "$here/tree/src/base" && cp src/base/place.c "$here/tree/src/base" &&

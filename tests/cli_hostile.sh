@@ -8,7 +8,7 @@ trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$here"' EXIT
 run() { # as in tap.sh, but nothing here may go on for long
     local want=$1 got
     shift
-    timeout 20 "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
+    timeout "${KEYHOLE_PATIENCE:-20}" "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
     got=$?
     [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
 }

@@ -94,8 +94,8 @@ install -m 644 include/keyhole.h "$root/usr/include/"
 install -m 644 "$out/libkeyhole.a" "$root/usr/lib/$multi/"
 strip --strip-debug --remove-section=.comment --remove-section=.note -p "$root/usr/lib/$multi/libkeyhole.a"
 ln -s libkeyhole.so.0 "$root/usr/lib/$multi/libkeyhole.so"
-sed -e "s|@PREFIX@|/usr|;s|@VERSION@|$version|;s|@REQUIRES@|$requires|" -e "s|/lib\$|/lib/$multi|" tools/keyhole.pc.in >"$root/usr/lib/$multi/pkgconfig/keyhole.pc"
-# pkg-config wants the files of Requires.private even for a shared link, and a static one needs the libraries themselves.
+sed -e "s|@PREFIX@|/usr|;s|@VERSION@|$version|;s|@LIBS@|$(pkg-config --libs $requires)|" -e "s|/lib\$|/lib/$multi|" tools/keyhole.pc.in >"$root/usr/lib/$multi/pkgconfig/keyhole.pc"
+# A program that takes the static library links with what it needs: the shared libraries of these packages.
 finish libkeyhole-dev "$arch" libdevel "libkeyhole0 (= $revision), $(dev_packages)" "text classifiers with trustworthy uncertainty, header" \
     "Header, static library and pkg-config file of libkeyhole, which turns a frozen language model and a handful of labelled texts into a classifier that knows its limits."
 
