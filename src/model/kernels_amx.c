@@ -36,7 +36,26 @@ typedef struct job {
     v_f32 (*c)[2];
     const char *ahead; /* of the next panel: `lines` cache lines of each group are fetched */
     int lines;
+    float *to; /* where c goes, and what is added to it: rows ld apart, `rows` of them fetched with
+                  each group */
+    const float *residual;
+    size_t ld;
+    int rows;
 } job;
+
+/* Tells the cache of what is needed soon: a share of it with each group. */
+static inline void fetch(const job *j, int g) {
+    for (int i = 0; i < j->lines; i++)
+        __builtin_prefetch(j->ahead + (size_t)g * GROUP_ROWS * COLUMNS * 4 + 64 * i);
+    for (int i = g * j->rows; i < (g + 1) * j->rows && i < TALL; i++) {
+        __builtin_prefetch(j->to + (size_t)i * j->ld, 1);
+        __builtin_prefetch(j->to + (size_t)i * j->ld + WIDTH, 1);
+        if (j->residual) {
+            __builtin_prefetch(j->residual + (size_t)i * j->ld);
+            __builtin_prefetch(j->residual + (size_t)i * j->ld + WIDTH);
+        }
+    }
+}
 
 /* Adds groups g .. g + n - 1 to rows from .. to - 1 of c. */
 static inline __attribute__((always_inline)) void settle(
@@ -75,8 +94,7 @@ static inline __attribute__((always_inline)) void step(
         const uint32_t *w = j->w + (size_t)((g + q) * GROUP_ROWS) * COLUMNS;
         const uint8_t *a = j->a + (size_t)(g + q) * STRIP_BYTES;
         int32_t *out = now->of[q][0];
-        for (int i = 0; i < j->lines; i++)
-            __builtin_prefetch(j->ahead + (size_t)(g + q) * GROUP_ROWS * COLUMNS * 4 + 64 * i);
+        fetch(j, g + q);
         _tile_loadd(6, w, COLUMNS * 4);
         _tile_loadd(4, a, KH_INT8_GROUP);
         _tile_zero(0);
@@ -169,11 +187,18 @@ static void panel_strips(const kh_product *p, const block *b, int groups, int co
     bool first = b->k == 0 && !p->more, last = b->k + b->depth == p->k;
     v_f32 bias[2], c[TALL][2];
     load_columns(p->bias ? p->bias + column : NULL, columns, bias);
-    job j = { .strip = (size_t)groups * STRIP_BYTES, .w = w, .stride = b->padded, .c = c };
+    job j = { .strip = (size_t)groups * STRIP_BYTES,
+        .w = w,
+        .stride = b->padded,
+        .c = c,
+        .ld = p->ldc,
+        .rows = (TALL + groups - 1) / groups };
     for (int row = 0; row < p->rows; row += TALL, ahead += share) {
         float *to = p->c + (size_t)row * p->ldc + (size_t)column;
         j.a = (const uint8_t *)b->a + (size_t)(row / STRIP) * j.strip;
         j.r = b->r + row;
+        j.to = to;
+        j.residual = last && p->residual ? p->residual + (to - p->c) : NULL;
         j.ahead = (const char *)next + 64 * ahead;
         j.lines = next && ahead + share <= LINES ? share : 0;
         if (first)

@@ -9,6 +9,8 @@
  *   HAVE_DOT8 v_int dot8(v_int sum, v_int a0, v_int w0, v_int a1, v_int w1): two dot4, exact for
  * weights within TOP_SUM TOP_SUM   where dot8 adds four products in 16 bits, the largest sum of
  * those of their four weights that have the same sign; 4 * 127 where it has no such limit
+ *   HAVE_REDUCE, HAVE_IF_LESS max_lanes, if_less and if_nan in fewer instructions, with the bits
+ * of the definitions below; which NaN among lanes max_lanes sees is open
  *   HAVE_CHOOSE choose, larger and smaller as instructions; the bits are those of the definitions
  * below, NaN included INT8_ROWS rows of a tile that are multiplied together in int8; divides TILE
  *
@@ -49,12 +51,28 @@ static inline v_int load_int(const void *p) {
 static inline void store(float *p, v_f32 v) { memcpy(p, &v, sizeof v); }
 static inline v_f32 splat(float x) { return x - (v_f32){ 0 }; }
 static inline v_int splat_int(int32_t x) { return x - (v_int){ 0 }; }
+#ifndef HAVE_REDUCE
+/* The largest lane. */
+static inline float max_lanes(v_f32 v) {
+    float x[WIDTH];
+    store(x, v);
+    for (int i = 1; i < WIDTH; i++)
+        x[0] = x[i] > x[0] ? x[i] : x[0];
+    return x[0];
+}
+#endif
 #ifndef HAVE_CHOOSE
 static inline v_f32 choose(v_int mask, v_f32 yes, v_f32 no) {
     return (v_f32)((mask & (v_int)yes) | (~mask & (v_int)no));
 }
 static inline v_f32 larger(v_f32 a, v_f32 b) { return choose(a > b, a, b); }
 static inline v_f32 smaller(v_f32 a, v_f32 b) { return choose(a < b, a, b); }
+#endif
+#ifndef HAVE_IF_LESS
+static inline v_f32 if_less(v_f32 a, v_f32 b, v_f32 yes, v_f32 no) {
+    return choose(a < b, yes, no);
+}
+static inline v_f32 if_nan(v_f32 x, v_f32 yes, v_f32 no) { return choose(x != x, yes, no); }
 #endif
 
 /* The lanes, folded by halves: a fixed order. */
@@ -64,13 +82,6 @@ static inline float sum_lanes(v_f32 v) {
     for (int half = WIDTH / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             x[i] += x[i + half];
-    return x[0];
-}
-static inline float max_lanes(v_f32 v) {
-    float x[WIDTH];
-    store(x, v);
-    for (int i = 1; i < WIDTH; i++)
-        x[0] = x[i] > x[0] ? x[i] : x[0];
     return x[0];
 }
 
@@ -96,8 +107,8 @@ static inline v_f32 exp_f32(v_f32 x) {
     p = p * r + splat(1.0f);
     v_int exponent = ((v_int)shifted - (v_int)round_bias) << 23;
     v_f32 y = (v_f32)((v_int)p + exponent);
-    y = choose(x < splat(-87.0f), splat(0.0f), y);
-    return choose(x != x, x, y);
+    y = if_less(x, splat(-87.0f), splat(0.0f), y);
+    return if_nan(x, x, y);
 }
 
 /* x Phi(x), with Phi by erf (Abramowitz and Stegun 7.1.26, absolute error 1.5e-7). */
@@ -111,7 +122,7 @@ static inline v_f32 gelu_f32(v_f32 x) {
     p = p * t + splat(-0.284496736f);
     p = p * t + splat(0.254829592f);
     v_f32 tail = p * t * exp_f32(-a * a); /* 1 - erf |z| */
-    v_f32 two_phi = choose(z < splat(0.0f), tail, splat(2.0f) - tail);
+    v_f32 two_phi = if_less(z, splat(0.0f), tail, splat(2.0f) - tail);
     return splat(0.5f) * x * two_phi;
 }
 
@@ -127,7 +138,7 @@ static inline v_f32 bend(kh_epilogue epilogue, v_f32 x) {
     switch (epilogue) {
     case KH_GELU: return gelu_f32(x);
     case KH_GELU_TANH: return gelu_tanh_f32(x);
-    case KH_RELU: return choose(x < splat(0.0f), splat(0.0f), x);
+    case KH_RELU: return if_less(x, splat(0.0f), splat(0.0f), x);
     case KH_SILU: return silu_f32(x);
     case KH_PLAIN: break;
     }
