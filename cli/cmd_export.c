@@ -2,6 +2,7 @@
 #include "open_run.h"
 
 #include "base/err.h"
+#include "base/hooks.h"
 #include "plm/http.h"
 #include "posterior/posterior.h"
 
@@ -65,6 +66,12 @@ static int run_export(void *opts, int n_args, char **args, kh_err *err) {
         rc = kh_err_prefix(err, "%s", args[0]);
     if (rc == 0)
         printf("%d prompt%s in %s\n", run.info.samples, run.info.samples == 1 ? "" : "s", o->out);
+    double share = rc == 0 ? kh_posterior_describe(run.posterior).template_share : 0;
+    if (share > 0)
+        kh_log(&cli_hooks, KH_WARN,
+            "in this run the plain template answers beside them, by a share of %.2f; no export "
+            "format can say that",
+            share);
     cli_run_free(&run);
     return rc;
 }

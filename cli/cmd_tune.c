@@ -93,7 +93,8 @@ static const kh_opt tune_table[] = {
         .help = "turn answers into probabilities that mean what they say, by rows not learned "
                 "from" },
     { "fallback", KH_OPT_CHOICE, offsetof(tune_opts, fallback), "auto", .arg = "auto|template|none",
-        .help = "return the template where the result is not surely better; auto: so, except with "
+        .help = "return the template, or mix it in, where the result is not surely better; auto: "
+                "so, except with "
                 "--effort paper and --paper-exact" },
     { "features-model", KH_OPT_TEXT, offsetof(tune_opts, features), "builtin", .arg = "DIR|none",
         .help = "a local model whose features tell out-of-distribution texts by their distance to "
@@ -578,7 +579,9 @@ const cli_command cmd_tune = {
         "number of\n"
         "threads. Every run ends: after its generations, or when a budget is used up.\n"
         "What a search finds is returned if it is surely better than the plain template;\n"
-        "otherwise the template is, and \"stopped\" says so (--fallback).\n\n"
+        "if it is better but not surely, the template answers beside it, by a share that\n"
+        "the dev rows tell; otherwise the template is returned. \"stopped\" says which\n"
+        "(--fallback).\n\n"
         "Every answer of the model is kept in RUN/run.sqlite before it is used. So a run\n"
         "that was interrupted, by Ctrl-C, SIGTERM, a full disk or a power cut, goes on\n"
         "when the same command is given with --resume, asks nothing twice and ends in the\n"

@@ -820,8 +820,9 @@ typedef struct kh_posterior_info {
     double dev;   /* the task's metric on the dev rows, before calibration */
     double score; /* mean -log p of calibrated answers, cross-validated over rows that were not
                      learned from; NaN: not known */
-    const char *stopped; /* why tuning ended */
-    const char *backend; /* what answered, as kh_plm_info has it */
+    const char *stopped;   /* why tuning ended */
+    const char *backend;   /* what answered, as kh_plm_info has it */
+    double template_share; /* of the plain template, which answers beside the samples; 0: none */
 } kh_posterior_info;
 KH_API kh_posterior_info kh_posterior_describe(
     const kh_posterior *); /* lives as long as the posterior */

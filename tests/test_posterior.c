@@ -217,7 +217,12 @@ static void hostile_json_is_refused(void **state) {
     static const struct {
         const char *find, *put, *says;
     } all[] = {
-        { "\"format\": 1", "\"format\": 4", "written in format 4 by a later keyhole" },
+        { "\"format\": 1", "\"format\": 5", "written in format 5 by a later keyhole" },
+        { "\"samples\": 4", "\"template\": {\"share\": 1.5}, \"samples\": 4",
+            "\"share\" of \"template\" is 1.5, expected more than 0 and less than 1" },
+        { "\"samples\": 4", "\"template\": {}, \"samples\": 4", "\"share\" is missing" },
+        { "\"samples\": 4", "\"template\": {\"share\": 0.5, \"log_prior\": [0]}, \"samples\": 4",
+            "must have a \"log_prior\" if there is a \"label_prior\", and only then" },
         { "\"method\": \"test\"", "\"method\": null", "\"method\" is missing" },
         { "\"access\": \"logprobs\"", "\"access\": \"weight\"",
             "\"access\" must be labels, logprobs or weights" },

@@ -155,7 +155,8 @@ kh_posterior_info kh_posterior_describe(const kh_posterior *p) {
         .dev = p->dev,
         .score = p->score,
         .stopped = p->stopped,
-        .backend = p->backend };
+        .backend = p->backend,
+        .template_share = p->template_share };
 }
 
 /* -------------------------------------------------------------------------------------- saving */

@@ -35,6 +35,11 @@ struct kh_posterior {
     kh_adapter adapter; /* what stands on the model; then access is weights, and there is one sample
                            without z */
 
+    /* The plain template answers beside the samples: a product of powers where log-probabilities
+     * are seen, a share of the votes where labels are (T22). 0: it does not. */
+    double template_share;
+    double *template_prior; /* [n_label] what it likes to say whatever the text is; NULL: none */
+
     bool calibrated; /* answers become probabilities that mean what they say by this: */
     kh_calibrator
         calibrator; /* VOTES where samples vote, else AFFINE, of the mixture's logarithms */

@@ -14,13 +14,16 @@
 #include "posterior/text_json.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Folders with a prior of labels or an affine calibration are of format 2, those with text prompts
- * of format 3, so that no earlier keyhole answers without them. */
+ * of format 3, those that the template answers beside of format 4, so that no earlier keyhole
+ * answers without them. */
 enum {
-    FORMAT = 3,
+    FORMAT = 4,
+    TEMPLATE_FORMAT = 4,
     TEXTS_FORMAT = 3,
     LATER_FORMAT = 2,
     PLAIN_FORMAT = 1,
@@ -137,6 +140,8 @@ static void put_label_prior(kh_json_out *j, const kh_posterior *p) {
 
 /* The first format that knows all parts. */
 static int format_of(const kh_posterior *p) {
+    if (p->template_share > 0)
+        return TEMPLATE_FORMAT;
     if (p->texts.n > 0)
         return TEXTS_FORMAT;
     bool later = p->log_prior || p->class_prior ||
@@ -159,6 +164,18 @@ static void put_calibration(kh_json_out *j, const kh_calibrator *c) {
         kh_json_put_numbers(j, "weight", c->weight, (size_t)c->n_label, DIGITS);
         kh_json_gap(j, WITHIN);
         kh_json_put_numbers(j, "bias", c->bias, (size_t)c->n_label, DIGITS);
+    }
+    kh_json_close(j);
+}
+
+/* The template that answers beside the samples. */
+static void put_template(kh_json_out *j, const kh_posterior *p) {
+    kh_json_gap(j, LINE);
+    kh_json_open_object(j, "template");
+    kh_json_put_number(j, "share", p->template_share, DIGITS);
+    if (p->template_prior) {
+        kh_json_gap(j, WITHIN);
+        kh_json_put_numbers(j, "log_prior", p->template_prior, (size_t)p->task->n_label, DIGITS);
     }
     kh_json_close(j);
 }
@@ -277,6 +294,8 @@ void kh_posterior_json(const kh_posterior *p, uint64_t samples, kh_buf *out) {
         put_calibration(&j, &p->calibrator);
     if (p->log_prior)
         put_label_prior(&j, p);
+    if (p->template_share > 0)
+        put_template(&j, p);
     if (p->class_share || p->class_prior)
         put_classes(&j, p);
     if (p->features)
@@ -607,10 +626,10 @@ static void read_tried(reader *r, const json_t *root) {
     free(text);
 }
 
-/* A sample's prior: logarithms of numbers that add up to one. */
-static void read_log_prior(reader *r, const json_t *row, int sample) {
+/* A prior over labels: logarithms of numbers that add up to one. */
+static void read_log_prior(reader *r, const json_t *row, const char *whose, double *to) {
     int n_label = r->p->task->n_label;
-    double *to = r->p->log_prior + (size_t)sample * (size_t)n_label, total = 0;
+    double total = 0;
     bool good = json_is_array(row) && json_array_size(row) == (size_t)n_label;
     for (int k = 0; k < n_label && good; k++) {
         const json_t *v = json_array_get(row, (size_t)k);
@@ -620,9 +639,7 @@ static void read_log_prior(reader *r, const json_t *row, int sample) {
     }
     if (!good || !(fabs(total - 1) < 1e-6)) /* 17 digits keep far more */
         kh_json_refuse(&r->in, KH_EFORMAT,
-            "the \"label_prior\" of sample %d must be %d logarithms of probabilities that add up "
-            "to one",
-            sample, n_label);
+            "the %s must be %d logarithms of probabilities that add up to one", whose, n_label);
 }
 
 static void read_label_prior(reader *r, const json_t *root) {
@@ -647,8 +664,37 @@ static void read_label_prior(reader *r, const json_t *root) {
         !(p->log_prior = kh_arena_array(
               &p->arena, (size_t)p->n * (size_t)p->task->n_label, sizeof *p->log_prior)))
         no_memory(r);
-    for (int s = 0; s < p->n && in->rc == 0; s++)
-        read_log_prior(r, json_array_get(rows, (size_t)s), s);
+    for (int s = 0; s < p->n && in->rc == 0; s++) {
+        char whose[48];
+        snprintf(whose, sizeof whose, "\"label_prior\" of sample %d", s);
+        read_log_prior(r, json_array_get(rows, (size_t)s), whose,
+            p->log_prior + (size_t)s * (size_t)p->task->n_label);
+    }
+}
+
+/* It has a prior over labels if the samples have theirs. */
+static void read_template(reader *r, const json_t *root) {
+    kh_posterior *p = r->p;
+    if (!json_object_get(root, "template"))
+        return;
+    const json_t *o = kh_json_get_object(&r->in, root, "template"),
+                 *prior = json_object_get(o, "log_prior");
+    p->template_share = kh_json_get_number(&r->in, o, "share");
+    if (!(p->template_share > 0 && p->template_share < 1))
+        kh_json_refuse(&r->in, KH_EFORMAT,
+            "\"share\" of \"template\" is %g, expected more than 0 and less than 1",
+            p->template_share);
+    if ((prior != NULL) != (p->log_prior != NULL))
+        kh_json_refuse(&r->in, KH_EFORMAT,
+            "\"template\" must have a \"log_prior\" if there is a \"label_prior\", and only then");
+    if (!prior || r->in.rc != 0)
+        return;
+    p->template_prior =
+        kh_arena_array(&p->arena, (size_t)p->task->n_label, sizeof *p->template_prior);
+    if (!p->template_prior)
+        no_memory(r);
+    else
+        read_log_prior(r, prior, "\"log_prior\" of the template", p->template_prior);
 }
 
 /* Positive numbers that add up to one; NULL if they are not there. */
@@ -775,8 +821,8 @@ int kh_posterior_parse(
         kh_json_refuse(&r.in, KH_EFORMAT, "must hold a JSON object");
     read_head(&r, root, samples);
     void (*const parts[])(reader *, const json_t *) = { read_options, read_task, read_space,
-        read_demos, read_texts, read_adapter, read_calibration, read_label_prior, read_classes,
-        read_features, read_model, read_costs, read_tried };
+        read_demos, read_texts, read_adapter, read_calibration, read_label_prior, read_template,
+        read_classes, read_features, read_model, read_costs, read_tried };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0] && r.in.rc == 0; i++)
         parts[i](&r, root);
     json_decref(root);

@@ -42,13 +42,13 @@ struct kh_predictor {
     kh_scorer *scorer; /* NULL: samples vote */
     kh_labeler *labeler;
     kh_words *words;
-    kh_batch_opts batch;
-    float *prompts;        /* [n, slots, hidden] */
-    kh_head *head;         /* if the adapter is one */
-    kh_encoder *encoder;   /* of distances, opened when they are first wanted; */
-    bool no_encoder;       /* it cannot be */
-    kh_words **text_words; /* [n] text prompts: their label words */
-    bool foreign_rows;     /* from another task: its template stands below the prompts */
+    kh_batch_opts batch, plain; /* rows for the samples, and for the template beside them */
+    float *prompts;             /* [n, slots, hidden] */
+    kh_head *head;              /* if the adapter is one */
+    kh_encoder *encoder;        /* of distances, opened when they are first wanted; */
+    bool no_encoder;            /* it cannot be */
+    kh_words **text_words;      /* [n] text prompts: their label words */
+    bool foreign_rows;          /* from another task: its template stands below the prompts */
     int *
         tokens; /* demonstrations: [n_order, n_shown + 1] what the first k of them take in tokens */
 };
@@ -565,6 +565,68 @@ static int ask_texts(
     return rc;
 }
 
+/* -------------------------------------------------------------------- the template beside them */
+
+/* (T22): p^(1 - share) q^share, up to a factor that finishing takes out, or shares of votes. A row
+ * that only one of the two answered is that one's. */
+void kh_mixture_pool(double *p, const double *q, double share, bool votes, int n_row, int n_label) {
+    for (int i = 0; i < n_row; i++, p += n_label, q += n_label) {
+        if (isnan(q[0]))
+            continue;
+        bool lone = isnan(p[0]);
+        for (int k = 0; k < n_label; k++)
+            if (lone)
+                p[k] = q[k];
+            else if (votes)
+                p[k] += share * (q[k] - p[k]);
+            else
+                p[k] =
+                    exp((1 - share) * log(fmax(p[k], LEAST_P)) + share * log(fmax(q[k], LEAST_P)));
+    }
+    kh_mixture_finish(p - (size_t)n_row * (size_t)n_label, n_row, n_label);
+}
+
+/* What the samples say one by one is mixed as they are: shares of votes, means of entropies and
+ * energies. */
+static void blend(double *x, const double *with, double share, size_t n) {
+    for (size_t i = 0; x && i < n; i++)
+        x[i] += share * (with[i] - x[i]);
+}
+
+/* One chunk of rows, whose sums over the samples are finished. */
+static int add_template(
+    kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
+    const kh_posterior *post = p->post;
+    int n_label = p->task->n_label;
+    size_t size = (size_t)n * (size_t)n_label;
+    const float whole = 1;
+    double *own = kh_calloc(2 * size + 2 * (size_t)n, sizeof *own), *votes = own + size,
+           *ambiguity = votes + size, *energy = ambiguity + n;
+    kh_batch *batch = NULL;
+    int rc = own ? kh_batch_encode(
+                       &batch, kh_plm_tokenizer(p->plm), p->task, p->words, rows, n, &p->plain, err)
+                 : kh_fail_memory(err);
+    if (rc == 0)
+        rc = kh_ask(p->scorer, p->labeler,
+            &(kh_question){ batch, p->words, KH_INJECT_NONE, NULL, 1 }, x->logprob, x->energy, err);
+    if (rc == 0) {
+        if (post->template_prior)
+            kh_label_prior_correct(post->template_prior, x->logprob, n, n_label);
+        kh_mixture_add(own, x->logprob, &whole, 1, n, n_label);
+        kh_mixture_finish(own, n, n_label);
+        kh_mixture_pool(out->p, own, post->template_share, !p->scorer, n, n_label);
+        kh_mixture_parts(votes, ambiguity, x->logprob, &whole, 1, n, n_label);
+        blend(out->votes, votes, post->template_share, size);
+        blend(out->ambiguity, ambiguity, post->template_share, (size_t)n);
+        if (out->energy)
+            kh_mixture_energy(energy, x->energy, &whole, 1, n);
+        blend(out->energy, energy, post->template_share, (size_t)n);
+    }
+    kh_batch_free(batch);
+    kh_free(own);
+    return rc;
+}
+
 /* ------------------------------------------------------------------------------- the predictor */
 
 /* The template of one task with the label words of another. For out-of-distribution rows of another
@@ -589,6 +651,7 @@ static int new_predictor(kh_predictor **out, const kh_posterior *post, kh_plm *p
     kh_plm_info box = kh_plm_describe(plm);
     p->batch = post->soft ? kh_space_batch(&post->space, plm, false)
                           : (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
+    p->plain = (kh_batch_opts){ .max_len = box.max_len, .next = box.next };
     int rc = check_model(post, plm, err);
     if (rc == 0 && post->adapter.kind != KH_ADAPTER_NONE)
         rc = check_adapter(post, plm, err);
@@ -742,8 +805,8 @@ static asker *asks_by(const kh_posterior *post) {
 }
 
 /* All rows, a chunk at a time: into sums, which are zero, or one by one. Sums are finished chunk by
- * chunk: memory does not grow with the rows. Order of the steps: mixture (T1), calibration (T19),
- * class prior (T21). */
+ * chunk: memory does not grow with the rows. Order of the steps: mixture (T1), template (T22),
+ * calibration (T19), class prior (T21). */
 static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
     int n_label = p->task->n_label, rc = 0;
     int samples = p->post->soft && p->post->n > 1 ? PROMPTS_AT_ONCE : 1;
@@ -759,8 +822,11 @@ static int ask_all(kh_predictor *p, const kh_row *rows, int n, const sums *out, 
             out->votes ? out->ambiguity + first : NULL, out->energy ? out->energy + first : NULL,
             out->each ? out->each + at : NULL, n };
         rc = asks_by(p->post)(p, rows + first, some, &x, &part, err);
-        if (rc == 0 && part.p) {
+        if (rc == 0 && part.p)
             kh_mixture_finish(part.p, some, n_label);
+        if (rc == 0 && part.p && p->post->template_share > 0)
+            rc = add_template(p, rows + first, some, &x, &part, err);
+        if (rc == 0 && part.p) {
             calibrate(p->post, part.p, some);
             reweigh(p->post, part.p, some);
         }

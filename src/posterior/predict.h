@@ -14,6 +14,9 @@ void kh_mixture_energy(
     double *mean, const float *energy, const float *weight, int n_sample, int n_row);
 /* Makes each row of p add up to one, which rounded weights do not quite. */
 void kh_mixture_finish(double *p, int n_row, int n_label);
+/* Answers p of a mixture and q of the template, pooled by the template's share: doc/methods.md,
+ * T22. Rows of p add up to one afterwards. */
+void kh_mixture_pool(double *p, const double *q, double share, bool votes, int n_row, int n_label);
 /* What the samples say one by one, added to votes [n_row, n_label] and ambiguity [n_row]
  * (kh_explained). */
 void kh_mixture_parts(double *votes, double *ambiguity, const float *logprob, const float *weight,

@@ -7,15 +7,22 @@
  * MARGIN standard errors of the rows' differences. (With none, bbt was ahead by 1.7 of them on the
  * reviews of examples/ and five points of accuracy behind on the test rows.)
  *
+ * A soft prompt that is ahead by less need not be thrown away: the template answers beside it, by a
+ * share that the same rows tell (T23). Two answers that err on different rows are better together
+ * than either is, and what the search made of 32 rows counts only as far as they bear it out.
+ *
  * The template is asked as the method asks: for labels only, if that is all that it may see. */
 #include "tune/fallback.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/json_out.h"
+#include "judge/calibrate.h"
 #include "posterior/predict.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { N_FOLD = 5 };
@@ -81,6 +88,126 @@ double kh_scores_apart(const kh_row_scores *a, const kh_row_scores *b, double *m
     return variance > 0 ? *mean / sqrt(variance / n) : *mean * INFINITY;
 }
 
+/* ------------------------------------------------------------- the template beside what was found
+ */
+
+static const double SHARES[] = { 0, 0.25, 0.5, 0.75, 1 };
+enum { N_SHARE = sizeof SHARES / sizeof SHARES[0] };
+
+/* What is pooled: answers of both to the rows that the result was not learned from. */
+typedef struct pool {
+    double *of_template; /* [n, n_label] NaN: it knows nothing of the row */
+    double *x, *fresh;   /* [n, n_label] scratch */
+    int n, n_label, samples;
+    bool votes;
+} pool;
+
+static int pool_new(
+    pool *b, const kh_tuning *t, const kh_posterior *p, const kh_held_rows *plain, kh_err *err) {
+    *b = (pool){ .n = t->n_held,
+        .n_label = t->task->n_label,
+        .samples = p->n,
+        .votes = p->access == KH_ACCESS_LABELS };
+    size_t k = (size_t)b->n_label, size = (size_t)b->n * k;
+    b->of_template = kh_malloc(3 * size * sizeof *b->of_template);
+    if (!b->of_template)
+        return kh_fail_memory(err);
+    b->x = b->of_template + size;
+    b->fresh = b->x + size;
+    for (size_t i = 0; i < size; i++)
+        b->of_template[i] = NAN;
+    for (int i = 0; i < b->n; i++)
+        for (int j = 0; j < plain->n; j++)
+            if (plain->row[j] == t->held_row[i])
+                memcpy(
+                    b->of_template + (size_t)i * k, plain->p + (size_t)j * k, k * sizeof(double));
+    return 0;
+}
+
+/* Answers of both by this share, into b->x. */
+static void pool_by(pool *b, const kh_tuning *t, double share) {
+    memcpy(b->x, t->held, (size_t)b->n * (size_t)b->n_label * sizeof *b->x);
+    kh_mixture_pool(b->x, b->of_template, share, b->votes, b->n, b->n_label);
+}
+
+/* The sum of -ln p of the rows, each calibrated by those of other folds. */
+static int pool_score(pool *b, const kh_tuning *t, double share, double *sum, kh_err *err) {
+    size_t k = (size_t)b->n_label, size = (size_t)b->n * k;
+    pool_by(b, t, share);
+    kh_calibration_input(b->votes, b->samples, b->x, size);
+    int rc = kh_calibrator_crossfit(b->votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE, b->x,
+        t->held_label, b->n, b->n_label, b->n < N_FOLD ? b->n : N_FOLD, b->fresh, err);
+    *sum = 0;
+    for (int i = 0; i < b->n && rc == 0; i++)
+        *sum -= log(fmax(b->fresh[(size_t)i * k + (size_t)t->held_label[i]], 1e-15));
+    return rc;
+}
+
+/* (T23) The mean of the share under the rows' likelihood, all shares being as likely before. A mean
+ * and not the best: with 32 rows several are nearly as good. */
+static int pool_share(pool *b, const kh_tuning *t, double *share, kh_err *err) {
+    double sum[N_SHARE], least = INFINITY, total = 0;
+    int rc = 0;
+    for (int j = 0; j < N_SHARE && rc == 0; j++) {
+        rc = pool_score(b, t, SHARES[j], &sum[j], err);
+        least = sum[j] < least ? sum[j] : least;
+    }
+    *share = 0;
+    for (int j = 0; j < N_SHARE && rc == 0; j++) {
+        double weight = exp(least - sum[j]);
+        total += weight;
+        *share += weight * SHARES[j];
+    }
+    *share /= total;
+    return rc;
+}
+
+/* Puts the template beside the samples of p, and calibrates what both say together. */
+static int put_beside(
+    kh_tuning *t, kh_posterior *p, const kh_posterior *plain, pool *b, double share, kh_err *err) {
+    size_t n_label = (size_t)b->n_label;
+    pool_by(b, t, share);
+    p->template_share = share;
+    if (plain->log_prior) {
+        p->template_prior = kh_arena_array(&p->arena, n_label, sizeof *p->template_prior);
+        if (!p->template_prior)
+            return kh_fail_memory(err);
+        memcpy(p->template_prior, plain->log_prior, n_label * sizeof *p->template_prior);
+    }
+    int n = b->n, rc = 0;
+    int *label = kh_malloc(2 * (size_t)n * sizeof *label), *row = label ? label + n : NULL;
+    if (!label)
+        return kh_fail_memory(err);
+    memcpy(label, t->held_label, (size_t)n * sizeof *label);
+    memcpy(row, t->held_row, (size_t)n * sizeof *row);
+    rc = kh_tuning_hold(t, b->x, label, row, n, err);
+    kh_free(label);
+    if (rc == 0) {
+        p->dev = kh_tuning_held_metric(t);
+        kh_calibrator_free(&p->calibrator);
+        p->calibrated = false;
+        rc = kh_tuning_calibrate(t, p, err);
+    }
+    return rc;
+}
+
+static int mix(kh_tuning *t, kh_posterior *p, const kh_posterior *plain,
+    const kh_held_rows *answers, kh_err *err) {
+    pool b;
+    double share;
+    int rc = pool_new(&b, t, p, answers, err);
+    if (rc == 0 && b.n > 1) {
+        rc = pool_share(&b, t, &share, err);
+        if (rc == 0 && share > 0 && share < 1)
+            rc = put_beside(t, p, plain, &b, share, err);
+    }
+    kh_free(b.of_template);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------ the choice
+ */
+
 static void put_trial(kh_json_out *j, const kh_posterior *p, long long queries) {
     kh_json_open_object(j, NULL);
     kh_json_put_string(j, "method", p->method);
@@ -104,15 +231,42 @@ static int keep_table(kh_posterior *to, const kh_posterior *found, long long ask
     return to->tried ? 0 : kh_fail_memory(err);
 }
 
-static void say_so(
-    kh_tuning *t, const kh_method *m, const kh_posterior *p, const kh_posterior *plain, double by) {
-    char before[sizeof t->stopped];
+/* The reason for the end, with what became of the comparison. */
+static void say_so(kh_tuning *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say_so(kh_tuning *t, const char *fmt, ...) {
+    char before[sizeof t->stopped], more[sizeof t->stopped];
+    va_list args;
     memcpy(before, t->stopped, sizeof before);
     before[sizeof before / 2] = '\0'; /* the rest of the sentence matters more */
-    kh_tuning_stop(t,
-        "%s; %s found nothing that is surely better than the template (scores %.3f and %.3f, %.1f "
-        "standard errors), which is returned",
-        before, m->name, p->score, plain->score, by);
+    va_start(args, fmt);
+    vsnprintf(more, sizeof more, fmt, args);
+    va_end(args);
+    kh_tuning_stop(t, "%s; %s", before, more);
+}
+
+/* Soft prompts that are ahead, but not surely, are mixed with the template. Others must be ahead by
+ * so many standard errors: text prompts are learned from the train rows alone. */
+static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_posterior *plain,
+    const kh_row_scores *scores, const kh_held_rows *answers, bool *stays, kh_err *err) {
+    double mean, found = p->score, by = kh_scores_apart(scores, &t->scores, &mean);
+    bool surely = by >= (m->text ? 0 : MARGIN);
+    int rc = 0;
+    if (!surely && p->soft) {
+        rc = mix(t, p, plain, answers, err);
+        by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
+    }
+    *stays = surely || (p->template_share > 0 && mean > 0);
+    if (rc == 0 && !*stays)
+        say_so(t,
+            "%s found nothing that is surely better than the template (scores %.3f and %.3f), "
+            "which is returned",
+            m->name, found, plain->score);
+    else if (rc == 0 && !surely)
+        say_so(t,
+            "%s is not surely better than the template (scores %.3f and %.3f), which answers "
+            "beside it by a share of %.2f (%.3f)",
+            m->name, found, plain->score, p->template_share, p->score);
+    return rc;
 }
 
 int kh_tuning_fall_back(kh_tuning *t, const kh_method *m, kh_posterior *p, kh_err *err) {
@@ -121,21 +275,24 @@ int kh_tuning_fall_back(kh_tuning *t, const kh_method *m, kh_posterior *p, kh_er
     o.max_queries = 0; /* what it takes was kept back from the budget */
     o.max_seconds = 0;
     kh_row_scores scores = { 0 };
-    kh_trial template = { .o = &o, .votes = p->access == KH_ACCESS_LABELS, .scores = &scores };
+    kh_held_rows answers = { 0 };
+    kh_trial template = {
+        .o = &o, .votes = p->access == KH_ACCESS_LABELS, .scores = &scores, .answers = &answers
+    };
     long long asked = kh_tuning_queries(t);
+    bool stays = false;
     int rc = kh_method_try(t, &kh_method_manual, &template, &plain, err);
-    double mean, by = rc == 0 ? kh_scores_apart(&scores, &t->scores, &mean) : 0;
-    double margin = m->text ? 0 : MARGIN; /* text prompts are learned from the train rows alone */
-    bool stays = rc == 0 && by >= margin;
+    if (rc == 0)
+        rc = compare(t, m, p, plain, &scores, &answers, &stays, err);
     if (rc == 0)
         rc = keep_table(stays ? p : plain, p, asked, plain, kh_tuning_queries(t) - asked, err);
     if (rc == 0 && !stays) {
-        say_so(t, m, p, plain, by);
         kh_posterior found = *p; /* what was found goes, the template comes into its place */
         *p = *plain;
         *plain = found;
     }
     kh_posterior_free(plain);
     kh_row_scores_free(&scores);
+    kh_held_rows_free(&answers);
     return rc;
 }

@@ -32,6 +32,13 @@ void kh_row_scores_free(kh_row_scores *s) {
     *s = (kh_row_scores){ 0 };
 }
 
+void kh_held_rows_free(kh_held_rows *a) {
+    kh_free(a->p);
+    kh_free(a->label);
+    kh_free(a->row);
+    *a = (kh_held_rows){ 0 };
+}
+
 int kh_tuning_hold(
     kh_tuning *t, const double *p, const int *label, const int *row, int n, kh_err *err) {
     size_t k = (size_t)t->task->n_label;

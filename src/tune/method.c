@@ -447,6 +447,11 @@ int kh_method_try(
         *how->scores = t.scores;
         t.scores = (kh_row_scores){ 0 };
     }
+    if (how->answers) {
+        *how->answers = (kh_held_rows){ t.held, t.held_label, t.held_row, t.n_held };
+        t.held = NULL;
+        t.held_label = t.held_row = NULL;
+    }
     kh_opts_free(m->opts, opts);
     kh_free(opts);
     tuning_free(&t);

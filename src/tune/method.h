@@ -70,6 +70,7 @@ typedef struct kh_trial {
     bool votes;            /* labels only, whatever the box lets out */
     kh_row_scores *scores; /* how it did on rows that it was not learned from, to be freed; NULL:
                               not wanted */
+    kh_held_rows *answers; /* and what it answered there, likewise */
 } kh_trial;
 int kh_method_try(
     kh_tuning *t, const kh_method *m, const kh_trial *, kh_posterior **out, kh_err *err);

@@ -20,6 +20,15 @@ typedef struct kh_row_scores {
 } kh_row_scores;
 void kh_row_scores_free(kh_row_scores *);
 
+/* What a result answers to these rows before calibration, distributions or shares of votes. */
+typedef struct kh_held_rows {
+    double *p;  /* [n, n_label] */
+    int *label; /* [n] */
+    int *row;   /* [n] */
+    int n;
+} kh_held_rows;
+void kh_held_rows_free(kh_held_rows *);
+
 typedef struct kh_tuning {
     /* The question. */
     kh_plm *plm;
