@@ -98,6 +98,7 @@ typedef struct attempt {
     kh_run_opts run;
     kh_plm *box;
     int pieces;    /* stop after so many; < 0: never */
+    bool finish;   /* end where the answers end */
     kh_buf lines;  /* what was recorded */
     kh_meter used; /* by the attempt */
     kh_err err;
@@ -139,6 +140,8 @@ static int go(attempt *a) {
     a->err = (kh_err){ 0 };
     int rc = kh_run_open(&run, dir, &a->run, &a->err);
     a->o.run = run;
+    if (rc == 0 && a->finish)
+        kh_run_ask_finish(run);
     if (rc == 0)
         rc = kh_tune(&p, a->method, a->set, a->box, task, train, dev, &a->o, &a->err);
     if (rc == 0)
@@ -785,6 +788,53 @@ static void memory_may_run_out_anywhere(void **state) {
     result_free(&want);
 }
 
+/* The folder as it is now into another place, or back. */
+static void copy_folder(const char *from, const char *to) {
+    char command[512];
+    snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", to, from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* A run that was cut off, cut off again while a classifier is made of what is there, and again,
+ * ends in what one try makes of it. */
+static void finishing_may_be_interrupted(void **state) {
+    (void)state;
+    static const char *const METHOD[] = { "bbt", "smc", "text-smc", "abc-smc" };
+    char cut[100];
+    snprintf(cut, sizeof cut, "%s-cut", dir);
+    for (int m = 0; m < 4; m++) {
+        attempt a = attempt_of(METHOD[m]);
+        clear();
+        a.pieces = 3;
+        assert_int_equal(go(&a), KH_STOPPED);
+        copy_folder(dir, cut);
+        a.finish = true;
+        a.pieces = -1;
+        go_well(&a);
+        result want = result_of(&a);
+        int stops = 0, rc;
+        copy_folder(cut, dir);
+        for (int k = 1; (a.pieces = k, rc = go(&a)) != 0; k++, stops++)
+            if (rc != KH_STOPPED)
+                fail_msg("%s, try %d: %s", METHOD[m], k, a.err.msg);
+        result got = result_of(&a);
+        same_bytes(&got.samples, &want.samples);
+        same_bytes(&got.lines, &want.lines);
+        assert_true(stops > 1);
+        result_free(&got);
+        a.pieces = -1; /* and once more, after all was done */
+        go_well(&a);
+        got = result_of(&a);
+        same_bytes(&got.samples, &want.samples);
+        same_bytes(&got.json, &want.json);
+        result_free(&got);
+        result_free(&want);
+        kh_buf_free(&a.lines);
+    }
+    copy_folder("/dev/null", cut);
+    unlink(cut);
+}
+
 static void other_questions_are_noticed(void **state) {
     (void)state;
     attempt a = attempt_of("bbt");
@@ -1155,6 +1205,7 @@ int main(void) {
         cmocka_unit_test(other_failures_have_sentences_of_their_own),
         cmocka_unit_test(a_damaged_state_is_told),
         cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(finishing_may_be_interrupted),
         cmocka_unit_test(other_questions_are_noticed),
         cmocka_unit_test(damage_is_told),
         cmocka_unit_test(what_is_not_a_journal_is_refused),

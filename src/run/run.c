@@ -81,8 +81,9 @@ struct kh_run {
     kh_arena keys;
     int n_part; /* entries that are parts */
     int unused; /* answers of this epoch that have not been asked for again, */
-    int left;   /* and of all epochs */
+    int left;   /* and of all earlier ones */
     bool replaying, finish;
+    bool earlier; /* the last answer is of an earlier epoch */
     double spent, rate;
     bool careful; /* commits wait for the disk */
 
@@ -271,7 +272,7 @@ static entry *find_entry(const kh_run *r, const kh_answer_key *key) {
 static void mark_used(kh_run *r, entry *e) {
     if (!e->used && !e->part) {
         r->unused -= e->epoch == r->epoch;
-        r->left--;
+        r->left -= e->epoch != r->epoch;
     }
     e->used = true;
 }
@@ -307,6 +308,7 @@ static int tape_recall(
             "what it was when the run began; resume it there, or start again with --force",
             r->j.path, r->unused);
     r->replaying = e != NULL;
+    r->earlier = e && e->epoch != r->epoch;
     if (!e)
         return 0;
     sqlite3_stmt *s = r->stmt[GET_ANSWER];
@@ -361,7 +363,9 @@ bool kh_run_replaying(const kh_run *r) { return r->replaying; }
 bool kh_run_caught_up(const kh_run *r) { return r->unused == 0; }
 void kh_run_ask_finish(kh_run *r) { r->finish = true; }
 bool kh_run_finishes(const kh_run *r) { return r && r->finish; }
-bool kh_run_at_end(const kh_run *r) { return r->left == 0 || !r->replaying; }
+/* What was answered while a run was finished, before that was interrupted, is no part of what is to
+ * be finished: the end is where it was then. */
+bool kh_run_at_end(const kh_run *r) { return r->left == 0 || !r->earlier; }
 /* A state of some megabytes every ten seconds takes a thousandth of the time. */
 double kh_run_keep_seconds(const kh_run *r) {
     return r->o.keep_seconds == 0 ? 10 : r->o.keep_seconds;
@@ -539,10 +543,11 @@ static int write_begin(
     if (rc != 0)
         return rc;
     r->session++;
-    r->epoch += !there || c.budgets || c.finish || ended;
+    /* What has been finished where its answers end, and is finished once more, ends there again. */
+    r->epoch += !there || c.budgets || c.finish || (ended && !r->finish);
     for (int i = 0; i < r->n_entry; i++) {
         r->unused += r->entries[i].epoch == r->epoch && !r->entries[i].part;
-        r->left += !r->entries[i].part;
+        r->left += r->entries[i].epoch != r->epoch && !r->entries[i].part;
     }
     rc = write_options(r, o, n, err);
     if (rc == 0 && there && c.budgets) /* a state may lie beyond a smaller budget */
@@ -764,7 +769,7 @@ int kh_run_recall(kh_run *r, const char *name, int number, kh_run_books *b, kh_b
     for (int i = 0; i < r->n_entry && rc == 0; i++)
         if (r->entries[i].id <= answers)
             mark_used(r, &r->entries[i]);
-    r->replaying = true;
+    r->replaying = r->earlier = true;
     return rc == 0 ? 1 : rc;
 }
 

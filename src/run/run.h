@@ -63,7 +63,7 @@ bool kh_run_caught_up(const kh_run *);
 /* Asks for the run to end where its answers end (KH_RUN_FINISH); before kh_run_begin. */
 void kh_run_ask_finish(kh_run *);
 bool kh_run_finishes(const kh_run *);
-/* Nothing of what earlier processes were answered, in any epoch, is left to use. */
+/* Nothing of what was answered in earlier epochs is left to use; finishing begins one. */
 bool kh_run_at_end(const kh_run *);
 double kh_run_keep_seconds(const kh_run *);
 double kh_run_spent(const kh_run *); /* seconds that earlier processes worked */
