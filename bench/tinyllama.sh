@@ -1,13 +1,14 @@
 #!/bin/bash
 # tinyllama.sh KEYHOLE MODEL.gguf [ROWS] - tuning a decoder on sst2 with 16 shots: the template, bbt and smc, with and without the batch label
-# prior; accuracy, NLL and ECE on ROWS test rows (default 400; the standard error of an accuracy of 0.8 is then 0.02). The prompt stands after
-# the text, so that a text is computed once a run. MODEL is meant to be TinyLlama 1.1B, a 2-bit model. Minutes a method: BUDGET=240 seconds.
-keyhole=$(realpath "${1:-build/release/keyhole}") model=$2 rows=${3:-400}
-budget=${BUDGET:-240}
+# prior; accuracy, NLL and ECE on ROWS test rows (default 200; the standard error of an accuracy of 0.8 is then 0.03). The prompt stands in front and
+# begins as reviews with their answers, near which the searches stay; doc/results.md says why. The searches' own results are judged, without the net
+# that would return the template. MODEL is meant to be TinyLlama 1.1B, a 2-bit model. A few minutes a method on two free cores.
+keyhole=$(realpath "${1:-build/release/keyhole}") model=$2 rows=${3:-200}
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 common=(--model "$model" --precision int8 --task sst2 --data "${DATA:-../shared/data/sst2}" --shots 16 --seed "${SEED:-13}" --features-model none)
-soft=(--placement after-text --slots 5 --dim 50 --budget-time "$budget")
+text='a warm and funny film . It was great. a dull, lifeless mess . It was bad. the jokes fall flat . It was bad.'
+soft=(--inject embed-prefix --slots 30 --p0 text --p0-text "$text" --effort quick --fallback none)
 judge() { # NAME OPTIONS...
     local name=$1
     shift
@@ -21,5 +22,5 @@ judge() { # NAME OPTIONS...
 }
 judge manual --method manual
 judge manual-prior --method manual --label-prior batch
-judge bbt-prior --method bbt --label-prior batch --pop 10 "${soft[@]}"
-judge smc --method smc --samples 20 --first-draws 20 "${soft[@]}"
+judge bbt-prior --method bbt --label-prior batch --sigma 0.4 "${soft[@]}"
+judge smc --method smc --samples 10 --prior-variance 0.16 "${soft[@]}"

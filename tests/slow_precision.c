@@ -178,7 +178,9 @@ static void decoders_too(void **state) {
     prepare(&s, rows ? atoi(rows) : 16, mean, std, kh_plm_describe(box).hidden);
     kh_plm_close(box);
     score(&s, KH_F32, &exact);
+    compare(&s, "decoder, bf16", KH_BF16, &exact, 0.99, 0.01);
     compare(&s, "decoder, int8", KH_INT8, &exact, 0.95, 0.02);
+    int8_is_not_chosen(model);
     finish(&s, &exact);
 }
 

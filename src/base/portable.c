@@ -4,7 +4,15 @@
 #include "base/portable.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#if defined(__GLIBC__) && !defined(KH_PORTABLE)
+#include <malloc.h>
+void kh_give_back(void) { malloc_trim(0); }
+#else
+void kh_give_back(void) {}
+#endif
 
 #if defined(__linux__) && !defined(KH_PORTABLE)
 
@@ -34,7 +42,6 @@ size_t kh_own_program(char *path, size_t cap) {
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The device waits where it must, whatever was asked for. */

@@ -17,5 +17,7 @@ int kh_cores_allowed(void);
 /* The path of the running program, NUL-terminated; its length, or 0 where the system does not
  * tell. */
 size_t kh_own_program(char *path, size_t cap);
+/* Freed memory goes back to the system, where the C library can be told so. */
+void kh_give_back(void);
 
 #endif

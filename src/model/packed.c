@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/logsum.h"
+#include "base/portable.h"
 
 #include <math.h>
 #include <string.h>
@@ -144,7 +145,8 @@ static bool head_pack(kh_engine *e) {
         pack_vector(e, &e->head_ln_b, &w->head_ln_b, false);
 }
 
-/* Layers are packed in parallel; each drops its originals as soon as it is done. */
+/* Layers are packed in parallel; each drops its originals as soon as it is done, and what they took
+ * goes back to the system, or a large model would leave a seventh of itself as holes. */
 int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *err) {
     *out = NULL;
     kh_engine *e = kh_calloc(1, sizeof *e);
@@ -161,6 +163,7 @@ int kh_engine_new(kh_engine **out, kh_model *m, kh_precision precision, kh_err *
     for (int l = 0; l < m->config.layers; l++)
         if (ok && layer_pack(e, l)) {
             layer_drop(m, l);
+            kh_give_back();
             packed++;
         }
     if (!ok || packed < m->config.layers) {
