@@ -135,15 +135,14 @@ static void put_set(const kh_prediction *a, kh_buf *out) {
 
 static void put_people(predict *u, const kh_prediction *a) {
     kh_buf *out = &u->out;
-    bool abstains = a->knows_abstain && a->d.abstain, foreign = a->knows_ood && a->d.foreign;
+    bool abstains = a->knows_abstain && a->d.abstain;
     put_quoted(out, a->row);
-    kh_buf_printf(out,
-        abstains || foreign ? "  abstains; closest is %s, %.0f %%\n" : "  %s, %.0f %%\n",
+    kh_buf_printf(out, abstains ? "  abstains; closest is %s, %.0f %%\n" : "  %s, %.0f %%\n",
         a->task->label[a->best].name, 100 * a->confidence);
-    if (foreign)
+    if (a->d.foreign)
         kh_buf_printf(out, "  out-of-distribution, not its kind of text (%s %.3g, limit %.3g)\n",
             kh_score_title(u->decisions.opts.foreign), a->d.ood_score, u->decisions.ood);
-    if (abstains)
+    if (a->d.unsure)
         put_abstention(u, a, out);
     put_set(a, out);
 }

@@ -32,7 +32,7 @@ typedef struct tune_opts {
     kh_space_opts space;
     kh_http_opts http;
     uint64_t seed;
-    int shots, precision, access, max_queries, groups, label_prior, calibrate;
+    int shots, precision, access, max_queries, max_tokens, groups, label_prior, calibrate;
     int word_score, effort, search_rows, fallback;
     double max_seconds, price, cache;
     bool chat, paper_exact, force, resume, finish, dry, json, json_progress, skip, eval;
@@ -65,6 +65,9 @@ static const kh_opt tune_table[] = {
     { "budget-queries", KH_OPT_INT, offsetof(tune_opts, max_queries), .min = 1, .max = 2147483647,
         .arg = "N",
         .help = "stop before asking the model more than N questions (one prompt, one row)" },
+    { "budget-tokens", KH_OPT_INT, offsetof(tune_opts, max_tokens), .min = 1, .max = 2147483647,
+        .arg = "N",
+        .help = "likewise, as many questions as have N tokens, at the mean length of the rows" },
     { "budget-time", KH_OPT_NUMBER, offsetof(tune_opts, max_seconds), .min = 1e-3, .max = 1e9,
         .arg = "S", .help = "stop after S seconds" },
     { "groups", KH_OPT_INT, offsetof(tune_opts, groups), "1", .min = 1, .max = 1 << 16, .arg = "G",
@@ -274,9 +277,9 @@ static kh_access access_for(const tune_opts *o, const kh_method *m) {
     return o->access == KH_ACCESS_LOGPROBS && open ? KH_ACCESS_WEIGHTS : (kh_access)o->access;
 }
 
-/* Questions of a run that was given a file and nothing else: a minute on two cores with the
- * built-in model. */
-enum { FILE_QUERIES = 4000 };
+/* Tokens of the searches of a run that was given a file and nothing else: a minute on two cores
+ * with the built-in model. Not questions: these are as long as the texts are. */
+enum { FILE_TOKENS = 120000 };
 
 /* What was left out is filled in. */
 static int settle(tune *u, int n_args, char **args, kh_err *err) {
@@ -292,8 +295,9 @@ static int settle(tune *u, int n_args, char **args, kh_err *err) {
             "or a folder with train.tsv, as in \"keyhole tune tickets.csv\"; --model (builtin), "
             "--method (" DEFAULT_METHOD "), --task (made from the labels) and --out (named after "
             "the data) may follow");
-    if (!o->task && !o->max_queries && !o->method && o->effort == KH_EFFORT_NORMAL)
-        o->max_queries = FILE_QUERIES;
+    bool budget = o->max_queries > 0 || o->max_tokens > 0 || o->max_seconds > 0;
+    if (!o->task && !budget && !o->method && o->effort == KH_EFFORT_NORMAL)
+        o->max_tokens = FILE_TOKENS;
     if (o->shots < 0)
         o->shots = kh_file_exists(o->data) ? 0 : 16;
     if (!o->model)
@@ -468,12 +472,6 @@ static int open_all(tune *u, const kh_method *m, kh_err *err) {
     return rc;
 }
 
-/* Whether what it says of dev rows is no evidence: decisions need cross-fitted answers then. */
-static bool learns_dev(const kh_posterior *p) {
-    const kh_method *m;
-    return kh_method_find(&m, kh_posterior_describe(p).method, NULL) == 0 && m->learns_dev;
-}
-
 static int run_method(tune *u, kh_err *err) {
     const tune_opts *o = u->o;
     bool inside = o->label_prior > KH_LABEL_PRIOR_CONTEXTUAL; /* the word after those of the enum */
@@ -491,6 +489,7 @@ static int run_method(tune *u, kh_err *err) {
         .uncalibrated = o->calibrate != 0,
         .features_model = strcmp(o->features, "none") == 0 ? NULL : o->features,
         .max_queries = o->max_queries,
+        .max_tokens = o->max_tokens,
         .max_seconds = o->max_seconds,
         .groups = o->groups,
         .hooks = &hooks,
@@ -510,7 +509,7 @@ static int run_method(tune *u, kh_err *err) {
         rc = kh_posterior_save(u->posterior, o->out, err);
     if (rc == 0)
         rc = kh_run_finish(u->run, err);
-    if (rc == 0 && ((u->made && o->eval) || learns_dev(u->posterior)))
+    if (rc == 0 && u->made && o->eval)
         rc = kh_crossfit_save(
             u->posterior, u->plm, u->split.train, u->split.dev, &t, &cli_hooks, o->out, err);
     return rc;

@@ -1168,7 +1168,8 @@ KH_API int kh_decisions_open(kh_decisions *out, const char *run, kh_err *err);
 typedef struct kh_decision {
     double score;     /* the uncertainty that decided when to abstain, */
     double ood_score; /* and what is out-of-distribution */
-    bool abstain;     /* false without a selector */
+    bool abstain;     /* better not answer: unsure or foreign */
+    bool unsure;      /* the promised risk would not hold; false without a selector */
     bool foreign;     /* out-of-distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
@@ -1197,7 +1198,8 @@ KH_API bool kh_classifier_decides(const kh_classifier *);
 typedef struct kh_classified {
     int label;                /* the most probable class; -1: a service refused the text */
     double confidence;        /* its probability; then NaN */
-    bool abstain;             /* better not answer: the promised risk would not hold */
+    bool abstain;             /* better not answer: the promised risk would not hold, or the
+                                 text is out-of-distribution */
     bool out_of_distribution; /* not the kind of text it was tuned for */
     int set_size;             /* classes in the conformal set; -1 without decisions */
 } kh_classified;
@@ -1443,6 +1445,8 @@ typedef struct kh_tune_opts {
     bool uncalibrated;     /* answers stay as they are; so they do with paper_exact */
     long long max_queries; /* stop before asking more; 0: as the effort says, unless options
                               of the method or max_seconds set a budget */
+    long long max_tokens;  /* likewise, in tokens: as many questions as have so many, at the mean
+                              length of the rows; 0: no limit */
     double max_seconds;    /* stop after the generation in which they have passed; 0: no limit */
     int groups; /* members of an ensemble that go side by side, in one question: more for many ranks
                    to do; same result. 0: one */
@@ -1492,8 +1496,11 @@ KH_API int kh_task_save(const kh_task *, const char *path, kh_err *err);
  * posterior's method, kept in the run's folder as crossfit.jsonl: an evaluation that is told the
  * folder (kh_eval_opts.run) takes its threshold for abstaining from all of these rows rather than
  * from the dev rows alone. It costs as many runs as there are folds, so it does nothing for methods
- * that search, for boxes that are not this library's own engine, and for classes of few rows. opts:
- * those of kh_tune; hooks: told of progress, may be NULL. */
+ * that search, for boxes that are not this library's own engine, and for classes of few rows; nor
+ * for manual, which learns from no row and is judged by all of them, and feature-logistic, of which
+ * kh_tune itself leaves such answers in the posterior (kh_posterior_save writes them, an evaluation
+ * uses them). opts: those of kh_tune; hooks: told of
+ * progress, may be NULL. */
 KH_API int kh_crossfit_save(const kh_posterior *, kh_plm *, const kh_dataset *train,
     const kh_dataset *dev, const kh_tune_opts *opts, const kh_hooks *hooks, const char *run,
     kh_err *err);

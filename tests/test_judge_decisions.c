@@ -110,10 +110,12 @@ static void parts_can_be_left_out(void **state) {
     assert_int_equal(kh_decisions_fit(&d, &a, NULL, &o, NULL), 0);
     kh_decision one =
         kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 0.5, 0.5 }, NAN, in);
-    assert_false(one.abstain);
+    assert_false(one.unsure);
     assert_int_equal(one.set_size, -1);
-    assert_true(one.foreign);
+    assert_true(one.foreign && one.abstain); /* what is not its kind of text is not answered */
     assert_near(one.score, log(2), 1e-9);
+    one = kh_decide(&d, &(kh_row){ .a = "x", .n_a = 1 }, (double[]){ 1, 0 }, NAN, in);
+    assert_true(!one.foreign && !one.abstain && !one.unsure);
     kh_decisions_free(&d);
 }
 

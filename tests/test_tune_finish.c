@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "posterior/eval.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
 #include "tune/method.h"
@@ -146,6 +147,51 @@ static void files_keep_the_map(void **state) {
     kh_posterior_free(p);
 }
 
+/* ------------------------------------------------------------------------------- fresh answers */
+
+/* Every row once, with its line, each answered by a fit without it: decisions go by them, of the
+ * posterior in memory as of its folder, and another posterior's do not stay there. */
+static void answers_to_all_rows_are_kept(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    kh_eval_opts judge = kh_eval_defaults();
+    judge.test = judge.dev = dev;
+    judge.bootstrap.n_resample = 0;
+    o.fallback = KH_FALLBACK_NONE;
+    kh_posterior *p = tune_with("feature-logistic", NULL, &o), *again;
+    assert_int_equal(p->fresh.n, TRAIN + DEV);
+    for (int i = 0; i < p->fresh.n; i++) {
+        bool of_dev = i < DEV;
+        const kh_row *row = of_dev ? &kh_dataset_rows(dev)[i] : &kh_dataset_rows(train)[i - DEV];
+        assert_true(p->fresh.label[i] == row->label && p->fresh.line[i] == row->line);
+        assert_true(fabs(p->fresh.p[2 * i] + p->fresh.p[2 * i + 1] - 1) < 1e-9);
+    }
+    kh_eval e;
+    assert_int_equal(kh_eval_run(&e, p, plm, &judge, NULL), 0);
+    assert_int_equal(e.n_cross, TRAIN + DEV);
+    double limit = e.decisions.selector.threshold;
+    kh_eval_clear(&e);
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
+    judge.run = run_dir;
+    assert_int_equal(kh_eval_run(&e, again, plm, &judge, NULL), 0);
+    assert_int_equal(e.n_cross, TRAIN + DEV);
+    assert_true(limit == e.decisions.selector.threshold ||
+        fabs(e.decisions.selector.threshold - limit) < 1e-9);
+    kh_eval_clear(&e);
+    char *path = kh_path_join(run_dir, KH_CROSSFIT_NAME);
+    assert_int_equal(kh_posterior_save(again, run_dir, NULL), 0);
+    assert_true(kh_file_exists(path)); /* an opened one does not know, and leaves them */
+    kh_posterior_free(again);
+    again = tune_with("feature-mlp", SET("epochs=2"), &o);
+    assert_int_equal(again->fresh.n, 0);
+    assert_int_equal(kh_posterior_save(again, run_dir, NULL), 0);
+    assert_false(kh_file_exists(path));
+    kh_free(path);
+    kh_posterior_free(again);
+    kh_posterior_free(p);
+}
+
 /* -------------------------------------------------------------------------------- method auto */
 
 static char *json_of(const kh_posterior *p) {
@@ -195,6 +241,35 @@ static void auto_returns_the_best_of_what_it_tried(void **state) {
     kh_posterior_free(p);
 }
 
+/* A search that would end before it has moved is not begun; one with a few generations is; and what
+ * asks about every row once is never cut short. */
+static void auto_counts_tokens(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    static const struct {
+        long long tokens;
+        bool logistic, bbt;
+    } CASES[] = { { 1, false, false }, { 4000, true, false }, { 40000, true, true } };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        o.max_tokens = CASES[i].tokens;
+        kh_posterior *p = tune_with("auto", NULL, &o);
+        assert_non_null(strstr(p->tried, "\"manual\""));
+        assert_int_equal(strstr(p->tried, "\"feature-logistic\"") != NULL, CASES[i].logistic);
+        assert_int_equal(strstr(p->tried, "\"bbt\"") != NULL, CASES[i].bbt);
+        kh_posterior_free(p);
+    }
+    long long before = kh_plm_meter(plm).tokens;
+    o.max_tokens = 9000;
+    kh_posterior_free(tune_with("bbt", SET("pop=5"), &o));
+    long long asked = kh_plm_meter(plm).tokens - before;
+    assert_true(asked > 4000 && asked <= 9500); /* rows are of slightly different lengths */
+    kh_err err = { 0 };
+    kh_posterior *p;
+    o.max_tokens = 3;
+    assert_int_equal(kh_tune(&p, "bbt", NULL, plm, task, train, dev, &o, &err), KH_EARG);
+    assert_non_null(strstr(err.msg, "a budget of 3 tokens is too small: a question has"));
+}
+
 static void auto_with_labels_only_never_sees_more(void **state) {
     (void)state;
     kh_plm *closed = tiny_open(KH_ACCESS_LABELS), *open = plm;
@@ -216,6 +291,8 @@ int main(void) {
         cmocka_unit_test(calibration_never_costs_on_its_own_rows),
         cmocka_unit_test(paper_exact_is_not_calibrated),
         cmocka_unit_test(files_keep_the_map),
+        cmocka_unit_test(answers_to_all_rows_are_kept),
+        cmocka_unit_test(auto_counts_tokens),
         cmocka_unit_test(auto_returns_the_best_of_what_it_tried),
         cmocka_unit_test(auto_with_labels_only_never_sees_more),
     };

@@ -18,7 +18,7 @@ from ._posterior import Posterior
 from ._progress import Wanted, Watch
 from ._rows import Text, as_array, as_jsonl, as_labels, as_texts, divide, in_order, task_json
 
-AUTO_QUERIES = 4000  # as "keyhole tune FILE": a minute on two cores with the built-in model
+AUTO_TOKENS = 120000  # as "keyhole tune FILE": a minute on two cores with the built-in model
 NOTES = "python.json"  # what the library's files do not say: the classes as Python has them
 NOT_PICKLED = ("run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "lock")
 SPACE = ("dim", "slots")
@@ -601,7 +601,7 @@ class _Fitting:
         elif clf.budget is not None:
             o.max_queries = int(clf.budget)
         elif clf.method == "auto" and clf.effort == "normal":
-            o.max_queries = AUTO_QUERIES
+            o.max_tokens = AUTO_TOKENS
         o.effort = _effort(clf.effort)
         if isinstance(clf.model, Box):
             o.space.p0 = K.KH_P0_RANDOM

@@ -177,8 +177,9 @@ kh_decision kh_decide(
     const kh_decisions *d, const kh_row *row, const double *p, double outside, bool *in) {
     kh_decision out = { .score = kh_uncertainty(d->opts.score, p, d->n_label), .set_size = -1 };
     out.ood_score = score_of(d->opts.foreign, p, d->n_label, outside);
-    out.abstain = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
+    out.unsure = d->opts.max_risk > 0 && !(out.score < d->selector.threshold);
     out.foreign = out.ood_score > d->ood;
+    out.abstain = out.unsure || out.foreign;
     if (d->opts.alpha > 0 && in)
         out.set_size =
             kh_conformal_set(&d->conformal, p, kh_conformal_tie(d->opts.seed, row_number(row)), in);

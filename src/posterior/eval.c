@@ -674,11 +674,23 @@ static int compute_outside(const kh_eval *e, kh_ood_rows *out, kh_err *err) {
     return rc;
 }
 
-/* When to abstain, and the sets, are fitted again on cross-fitted answers, if the run has them:
- * there are more, and a classifier that has learned from dev rows is too sure of them. */
+/* When to abstain, and the sets, are fitted again on cross-fitted answers, if there are any: there
+ * are more, and a classifier that has learned from dev rows is too sure of them. */
+static int select_by(kh_eval *e, const kh_answers *a, kh_err *err) {
+    int rc = kh_decisions_select(&e->decisions, a, err);
+    if (rc == 0)
+        rc = kh_decisions_steps(&e->decisions, a, e->step, err);
+    e->n_cross = rc == 0 ? a->n : 0;
+    return rc;
+}
+
+/* The posterior knows them when it has just been made, the folder of its run afterwards. */
 static int select_by_crossfit(kh_eval *e, kh_err *err) {
     static const kh_evidence PROBS[] = { KH_PROBS };
-    char *path = e->o->run ? kh_path_join(e->o->run, "crossfit.jsonl") : NULL;
+    const struct kh_fresh *own = &e->post->fresh;
+    if (own->n > 0)
+        return select_by(e, &(kh_answers){ own->p, own->label, own->n, e->n_label }, err);
+    char *path = e->o->run ? kh_path_join(e->o->run, KH_CROSSFIT_NAME) : NULL;
     kh_buf bytes = kh_buf_init(0);
     kh_predictions rows = { 0 };
     int rc = 0;
@@ -691,12 +703,8 @@ static int select_by_crossfit(kh_eval *e, kh_err *err) {
         rc = kh_fail(err, KH_EMISMATCH,
             "%s: %d classes and %d of %d rows with a label; tune again to write it anew", path,
             rows.n_label, rows.n_known, rows.n);
-    kh_answers a = { rows.x, rows.label, rows.n, rows.n_label };
     if (rc == 0)
-        rc = kh_decisions_select(&e->decisions, &a, err);
-    if (rc == 0)
-        rc = kh_decisions_steps(&e->decisions, &a, e->step, err);
-    e->n_cross = rc == 0 ? rows.n : 0;
+        rc = select_by(e, &(kh_answers){ rows.x, rows.label, rows.n, rows.n_label }, err);
 done:
     kh_predictions_free(&rows);
     kh_buf_free(&bytes);
@@ -743,7 +751,7 @@ static int fit_decisions(kh_eval *e, kh_err *err) {
         rc = kh_conformal_plus(&e->decisions.conformal, &e->left_out, &dev, err);
     if (rc == 0)
         rc = select_by_crossfit(e, err); /* which replaces the sets, where there are such answers */
-    e->chosen_on = e->n_cross == 0 && chosen_on_dev(e->post);
+    e->chosen_on = e->n_cross == 0 && e->n_train == 0 && chosen_on_dev(e->post);
     if (rc == 0 && e->chosen_on)
         kh_decisions_chosen_on(&e->decisions);
     if (rc == 0)

@@ -11,10 +11,12 @@
 #include "base/map.h"
 #include "data/task.h"
 #include "judge/class_prior.h"
+#include "judge/predictions.h"
 #include "model/safetensors.h"
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define JSON_NAME "posterior.json"
 #define SAMPLES_NAME "posterior.safetensors"
@@ -65,6 +67,29 @@ int kh_posterior_new(
     return rc;
 }
 
+static void fresh_free(kh_posterior *p) {
+    kh_free(p->fresh.p);
+    kh_free(p->fresh.label);
+    kh_free(p->fresh.line);
+    p->fresh = (struct kh_fresh){ 0 };
+}
+
+int kh_posterior_set_fresh(
+    kh_posterior *post, const double *p, const int *label, const long *line, int n, kh_err *err) {
+    size_t rows = (size_t)n, size = rows * (size_t)post->task->n_label;
+    fresh_free(post);
+    post->fresh = (struct kh_fresh){ .p = kh_malloc(size * sizeof *p),
+        .label = kh_malloc(rows * sizeof *label),
+        .line = kh_malloc(rows * sizeof *line),
+        .n = n };
+    if (!post->fresh.p || !post->fresh.label || !post->fresh.line)
+        return kh_fail_memory(err);
+    memcpy(post->fresh.p, p, size * sizeof *p);
+    memcpy(post->fresh.label, label, rows * sizeof *label);
+    memcpy(post->fresh.line, line, rows * sizeof *line);
+    return 0;
+}
+
 void kh_posterior_free(kh_posterior *p) {
     if (!p)
         return;
@@ -73,6 +98,7 @@ void kh_posterior_free(kh_posterior *p) {
     kh_free(p->projection);
     kh_free(p->adapter.x);
     kh_free(p->features);
+    fresh_free(p);
     kh_calibrator_free(&p->calibrator);
     kh_space_free(&p->space);
     kh_task_close(p->task);
@@ -219,10 +245,32 @@ static int save_samples(const kh_posterior *p, const char *path, kh_err *err) {
     return rc ? rc : finished;
 }
 
+/* Those of another posterior that was there before must not stay. */
+static int save_fresh(const kh_posterior *p, const char *dir, kh_err *err) {
+    int n_label = p->task->n_label;
+    char *path = kh_path_join(dir, KH_CROSSFIT_NAME);
+    kh_buf lines = kh_buf_init(KH_BUF_MAX);
+    int rc = path ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < p->fresh.n; i++)
+        kh_predictions_put(&lines, p->fresh.p + (size_t)i * (size_t)n_label, n_label,
+            p->fresh.label[i], p->fresh.line[i]);
+    if (rc == 0 && kh_buf_failed(&lines))
+        rc = kh_fail_memory(err);
+    else if (rc == 0 && p->fresh.n > 0)
+        rc = kh_file_write(path, lines.data, lines.len, err);
+    else if (rc == 0 && !p->opened)
+        unlink(path);
+    kh_buf_free(&lines);
+    kh_free(path);
+    return rc;
+}
+
 int kh_posterior_save(const kh_posterior *p, const char *dir, kh_err *err) {
     char *samples = kh_path_join(dir, SAMPLES_NAME), *json = kh_path_join(dir, JSON_NAME);
     kh_buf text = kh_buf_init(JSON_MAX);
     int rc = samples && json ? kh_dir_make(dir, err) : kh_fail_memory(err);
+    if (rc == 0)
+        rc = save_fresh(p, dir, err);
     if (rc == 0)
         kh_posterior_json(p, hash_samples(p), &text);
     if (rc == 0 && kh_buf_failed(&text))
@@ -386,6 +434,8 @@ int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
         rc = open_samples(p, samples, hash, err);
     if (rc == 0)
         rc = find_own_model(p, dir, err);
+    if (rc == 0)
+        p->opened = true;
     kh_buf_free(&text);
     kh_free(samples);
     kh_free(json);

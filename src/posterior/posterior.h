@@ -46,6 +46,17 @@ struct kh_posterior {
     double score;   /* cross-validated NLL of calibrated answers; NaN: not known, */
     int score_rows; /* and over how many rows that were not learned from */
 
+    /* Calibrated answers to rows of tuning by fits that had not seen them, where the method has
+     * them for all rows: what decisions are taken by (doc/judging.md, [33]). Saved beside the
+     * posterior, and not read back with it. n 0: none. */
+    struct kh_fresh {
+        double *p;  /* [n, n_label] */
+        int *label; /* [n] */
+        long *line; /* [n] where the row stands in its file; 0: not known */
+        int n;
+    } fresh;
+    bool opened; /* from a folder: it does not know whether there are such answers */
+
     /* What each sample likes to say whatever the text is, taken from its answers. */
     kh_label_prior label_prior;
     double *log_prior; /* [n, n_label], or NULL: none */
@@ -93,6 +104,13 @@ int kh_posterior_add_text(kh_posterior *, const kh_text_prompt *, kh_err *err);
 int kh_posterior_set_adapter(kh_posterior *, const kh_adapter *, kh_err *err);
 /* A copy of a string in the posterior's memory, or NULL when out of memory. */
 const char *kh_posterior_keep(kh_posterior *, const char *s);
+
+/* Cross-fitted answers, as lines of predictions.h in a folder. */
+#define KH_CROSSFIT_NAME "crossfit.jsonl"
+/* Takes fresh answers; p [n, n_label] and label [n] are copied, line [n] too. Replaces what was
+ * there. */
+int kh_posterior_set_fresh(
+    kh_posterior *, const double *p, const int *label, const long *line, int n, kh_err *err);
 
 /* The text prompt that a sample of a text method is, as a person would paste it: fresh text
  * (kh_text_free). */

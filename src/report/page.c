@@ -508,7 +508,7 @@ static void put_said(kh_buf *b, const kh_eval *e, int i) {
             kh_judged_score(&e->rows, i, kh_eval_foreign(e), e->n_label), NULL);
         kh_buf_text(b, d.foreign ? "; called out-of-distribution" : "");
         kh_buf_text(
-            b, d.abstain && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
+            b, d.unsure && e->decisions.selector.n_accepted > 0 ? "; it would abstain" : "");
     }
     kh_buf_printf(b, ". <span class=\"mono\">line %ld</span></p>\n", e->rows.row[i].line);
     kh_buf_text(b, "<div class=\"votes\" aria-hidden=\"true\">");

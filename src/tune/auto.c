@@ -32,24 +32,28 @@ typedef struct candidate {
     const char *const *set;
     int share;     /* percent of the budget that it may take; 0: as much as it needs */
     double margin; /* standard errors by which it must be better than the best before it */
+    int pop;       /* of a search by generations, which is not begun for few of them */
 } candidate;
 
 #define SET(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
 static const candidate CANDIDATES[] = {
-    { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0 },
-    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0 },
-    { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1 },
+    { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
+    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
+    { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
-        SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2 },
+        SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
-        SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2 },
+        SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2, 0 },
 };
 enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 
 /* The soft prompts of its searches: few vectors and dimensions, so that questions are short and a
  * few thousand of them get somewhere. */
-enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64 };
+enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64, FEW_ROWS = 32 };
+/* Generations without which CMA-ES has hardly moved: where the budget has fewer, even with few rows
+ * a candidate, it is better saved. */
+enum { FEW_GENERATIONS = 5 };
 
 /* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
  * questions. */
@@ -60,6 +64,51 @@ static bool allowed(const candidate *c, const kh_plm *plm) {
 
 static long long budget_of(const kh_tuning *t) {
     return t->o->max_queries > 0 ? t->o->max_queries : BUDGET;
+}
+
+static long long tokens_asked(const kh_tuning *t) {
+    return kh_plm_meter(t->plm).tokens - t->start.tokens;
+}
+
+/* The candidate's share of both budgets, and never more than what is left of them. False: nothing
+ * is left. What takes as much as it needs (share 0) is not cut short by tokens: it asks about
+ * every row once, and a file of many rows is tried, too. */
+static bool divide(const kh_tuning *t, const candidate *c, kh_tune_opts *o) {
+    long long left = budget_of(t) - kh_tuning_queries(t);
+    o->max_queries = c->share > 0 ? budget_of(t) * c->share / 100 : 0;
+    if (t->o->max_queries > 0 && (o->max_queries == 0 || o->max_queries > left))
+        o->max_queries = left;
+    o->max_tokens = 0;
+    if (t->o->max_tokens > 0) {
+        long long rest = t->o->max_tokens - tokens_asked(t);
+        o->max_queries = t->o->max_queries > 0 ? o->max_queries : 0;
+        o->max_tokens = c->share > 0 ? t->o->max_tokens * c->share / 100 : 0;
+        if (o->max_tokens > rest)
+            o->max_tokens = rest;
+        if (rest <= 0)
+            return false;
+    }
+    return o->max_queries >= 0 && !(t->o->max_queries > 0 && left == 0);
+}
+
+/* How many train rows a search asks each candidate about; 0: too few questions for a search. */
+static int rows_for(
+    const kh_tuning *t, const candidate *c, const kh_tune_opts *o, int *rows, kh_err *err) {
+    double tokens = 0;
+    long long queries = o->max_queries;
+    int rc = o->max_tokens > 0 ? kh_tuning_row_tokens(t, 0, &tokens, err) : 0;
+    *rows = SEARCH_ROWS;
+    if (rc != 0 || c->pop == 0 || o->max_tokens == 0)
+        return rc;
+    long long fit = (long long)((double)o->max_tokens / (tokens + SLOTS));
+    if (queries == 0 || fit < queries)
+        queries = fit;
+    long long needs = (long long)FEW_GENERATIONS * c->pop; /* a row */
+    if (queries < needs * (t->n_train < SEARCH_ROWS ? t->n_train : SEARCH_ROWS))
+        *rows = FEW_ROWS;
+    if (queries < needs * (t->n_train < *rows ? t->n_train : *rows))
+        *rows = 0;
+    return 0;
 }
 
 /* What the run has tried so far, and the best of it. */
@@ -91,30 +140,29 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
 
 /* One candidate; a result that is better than the best so far takes its place. Methods that read
  * the weights have learned the prior of labels already; those that see labels only see nothing to
- * correct. The budget is a share of the whole, and never more than what is left of it. */
+ * correct. */
 static int try_one(trials *x, const candidate *c, kh_err *err) {
     kh_tuning *t = x->t;
     kh_tune_opts o = *t->o;
     bool prior = c->method->access < KH_ACCESS_WEIGHTS &&
         kh_plm_describe(t->plm).access >= KH_ACCESS_LOGPROBS &&
         !(c->method->soft && c->method->access == KH_ACCESS_LABELS);
-    long long before = kh_tuning_queries(t), left = budget_of(t) - before;
+    long long before = kh_tuning_queries(t);
     o.space.slots = SLOTS;
     o.space.dim = DIM;
-    o.search_rows = SEARCH_ROWS;
     o.uncalibrated = false;
-    o.max_queries = c->share > 0 ? budget_of(t) * c->share / 100 : 0;
-    if (t->o->max_queries > 0 && (o.max_queries == 0 || o.max_queries > left))
-        o.max_queries = left;
     o.label_prior = !prior ? KH_LABEL_PRIOR_NONE : KH_LABEL_PRIOR_BATCH;
     kh_posterior *p = NULL;
     kh_err why = { 0 };
-    if (o.max_queries < 0 || (t->o->max_queries > 0 && left == 0))
+    if (!divide(t, c, &o))
         return 0;
+    int rc = rows_for(t, c, &o, &o.search_rows, err);
+    if (rc != 0 || o.search_rows == 0)
+        return rc;
     o.fallback = KH_FALLBACK_NONE; /* the template is one of the candidates */
     kh_row_scores scores = { 0 };
     kh_trial how = { .set = c->set, .o = &o, .scores = &scores };
-    int rc = kh_method_try(t, c->method, &how, &p, &why);
+    rc = kh_method_try(t, c->method, &how, &p, &why);
     if (rc == KH_EARG && x->n > 0) /* what is left of the budget is too small for it */
         return 0;
     if (rc != 0)
@@ -164,6 +212,12 @@ static void all_of_auto(const kh_tuning *t, const void *opts, kh_plan *most) {
     for (int i = 0; i < N_CANDIDATE; i++)
         most->candidates += allowed(&CANDIDATES[i], t->plm);
     most->train = budget_of(t);
+    if (t->o->max_tokens > 0) { /* the template, the regression, and what is left for searches */
+        double tokens = 0;
+        most->train = 2LL * (t->n_train + t->n_dev);
+        if (kh_tuning_row_tokens(t, 0, &tokens, NULL) == 0 && tokens > 0)
+            most->train += (long long)((double)t->o->max_tokens / tokens);
+    }
 }
 
 const kh_method kh_method_auto = {

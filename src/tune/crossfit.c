@@ -156,17 +156,21 @@ static int read_options(const kh_method *m, void *opts, const char *json, kh_err
     return rc;
 }
 
-/* As many runs as there are folds: for the methods without a search, on a model in this process. */
+/* As many runs as there are folds: for the methods without a search, on a model in this process.
+ * The template learns from no row: all of them judge it as they are. */
 static bool affordable(const kh_method *m, const kh_plm *plm) {
     kh_plm_info box = kh_plm_describe(plm);
     bool own = strcmp(box.backend, "own") == 0;
-    return !m->soft && !m->text && m != &kh_method_model_tuning && !own && !kh_is_url(box.opened);
+    return m != &kh_method_manual && !m->soft && !m->text && m != &kh_method_model_tuning && !own &&
+        !kh_is_url(box.opened);
 }
 
 int kh_crossfit_save(const kh_posterior *post, kh_plm *plm, const kh_dataset *train,
     const kh_dataset *dev, const kh_tune_opts *o, const kh_hooks *hooks, const char *run,
     kh_err *err) {
     const kh_method *m = NULL;
+    if (post->fresh.n > 0) /* its own run has left them */
+        return 0;
     kh_buf lines = kh_buf_init(1 << 28);
     char *path = kh_path_join(run, KH_CROSSFIT_NAME);
     int rc = path ? kh_method_find(&m, post->method, err) : kh_fail_memory(err);
@@ -174,7 +178,6 @@ int kh_crossfit_save(const kh_posterior *post, kh_plm *plm, const kh_dataset *tr
     if (rc == 0 && !opts)
         rc = kh_fail_memory(err);
     if (rc == 0) {
-        unlink(path); /* of a run before */
         kh_opts_init(m->opts, opts);
         rc = read_options(m, opts, post->options, err);
     }

@@ -5,7 +5,6 @@
 #include "tune/method.h"
 
 enum { KH_CROSSFIT_FOLDS = 5 };
-#define KH_CROSSFIT_NAME "crossfit.jsonl"
 
 /* Runs the method once for each fold of train and dev rows, without the fold, and asks the result
  * about the fold. Appends one line a row, as "keyhole metrics" reads it, to out; nothing if a class

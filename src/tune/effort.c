@@ -174,7 +174,7 @@ int kh_effort_fill(kh_tune_opts *o, const kh_method *m, const void *opts, int hi
     }
     if (o->search_rows == 0)
         o->search_rows = s->rows;
-    if (o->max_queries > 0 || o->max_seconds > 0 || s->queries == 0)
+    if (o->max_queries > 0 || o->max_seconds > 0 || o->max_tokens > 0 || s->queries == 0)
         return 0;
     int own = has_own_budget(e, m, opts, err);
     if (own != 0)

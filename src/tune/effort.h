@@ -17,8 +17,8 @@ bool kh_effort_find(kh_effort *out, const char *name);
 int kh_effort_set(kh_effort, const kh_method *, void *opts, kh_err *err);
 /* What of *o is left to the effort is filled in: dimension (at most as many as slots of `hidden`
  * numbers hold), slots, rows of a search and, unless a budget was set by hand (max_queries,
- * max_seconds, or an option of the method called budget-...), the queries; then it returns 1. opts:
- * as they will be used. */
+ * max_tokens, max_seconds, or an option of the method called budget-...), the queries; then it
+ * returns 1. opts: as they will be used. */
 int kh_effort_fill(kh_tune_opts *o, const kh_method *, const void *opts, int hidden, kh_err *err);
 
 #endif

@@ -272,7 +272,7 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
 int kh_tuning_fall_back(kh_tuning *t, const kh_method *m, kh_posterior *p, kh_err *err) {
     kh_posterior *plain = NULL;
     kh_tune_opts o = *t->o;
-    o.max_queries = 0; /* what it takes was kept back from the budget */
+    o.max_queries = o.max_tokens = 0; /* what it takes was kept back from the budget */
     o.max_seconds = 0;
     kh_row_scores scores = { 0 };
     kh_held_rows answers = { 0 };

@@ -217,6 +217,7 @@ static int take_head(data *d, kh_pool pool, double ridge, kh_posterior *p, kh_er
 static int hold(data *d, kh_tuning *t, kh_posterior *p, kh_err *err) {
     for (size_t i = 0; i < (size_t)d->n * (size_t)d->n_label; i++)
         d->fresh[i] = exp(d->fresh[i]);
+    t->crossfitted = true;
     p->dev = kh_metric_of_p(t->task->metric, d->fresh, d->label, t->n_dev, d->n_label);
     return kh_tuning_hold(t, d->fresh, d->label, NULL, d->n, err);
 }
@@ -258,7 +259,6 @@ const kh_method kh_method_feature_logistic = {
     .summary = "a logistic regression on hidden states of the model; the one for few rows",
     .access = KH_ACCESS_WEIGHTS,
     .holds = true,
-    .learns_dev = true,
     .opts = logistic_table,
     .opts_size = sizeof(logistic_opts),
     .least = all_once,

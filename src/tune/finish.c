@@ -93,11 +93,30 @@ static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
     return 0;
 }
 
+/* Answers to all rows of tuning by fits that had not seen the row stay with the result: they say
+ * when to abstain (doc/judging.md, [20c]). Not those of a search, which has been chosen on dev
+ * rows, nor of the template, which can be asked about all rows again. */
+static int keep_fresh(kh_tuning *t, kh_posterior *post, const double *p, kh_err *err) {
+    int n = t->n_held;
+    if (n == 0 || !t->crossfitted)
+        return 0;
+    long *line = kh_malloc((size_t)n * sizeof *line);
+    if (!line)
+        return kh_fail_memory(err);
+    for (int i = 0; i < n; i++) {
+        int row = t->held_row[i] - t->n_dev;
+        line[i] = row < 0 ? t->dev_row[t->held_row[i]].line : t->train_row[row].line;
+    }
+    int rc = kh_posterior_set_fresh(post, p, t->held_label, line, n, err);
+    kh_free(line);
+    return rc;
+}
+
 /* Fitted on all held rows for use; cross-fitted once more for the score, since a calibrator
  * flatters the rows that it was fitted on. */
 int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     if (!kh_tuning_calibrates(t))
-        return 0;
+        return keep_fresh(t, p, t->held, err);
     int rc = t->held ? 0 : kh_tuning_judge(t, p, t->plm, err), n = t->n_held;
     int n_label = t->task->n_label, n_fold = n < N_FOLD ? n : N_FOLD;
     bool votes = p->access == KH_ACCESS_LABELS;
@@ -116,6 +135,8 @@ int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
         rc = kh_calibrator_crossfit(kind, x, t->held_label, n, n_label, n_fold, fresh, err);
     if (rc == 0 && n_fold > 1)
         rc = score_rows(t, p, fresh, err);
+    if (rc == 0 && n_fold > 1)
+        rc = keep_fresh(t, p, fresh, err);
     kh_free(x);
     return rc;
 }

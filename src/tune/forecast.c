@@ -27,7 +27,7 @@ static double tokens_of(const kh_tuning *t, const kh_batch *b) {
 
 /* Methods without a soft prompt encode rows when they ask. A demonstration is as long as a row, and
  * no sequence is longer than the model reads. */
-static int plain_tokens(const kh_tuning *t, int shown, double *tokens, kh_err *err) {
+int kh_tuning_row_tokens(const kh_tuning *t, int shown, double *tokens, kh_err *err) {
     kh_plm_info info = kh_plm_describe(t->plm);
     kh_batch_opts o = {
         .max_len = info.max_len, .paper_exact = t->o->paper_exact, .next = info.next
@@ -117,7 +117,7 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     if (f.row_tokens == 0)
         f.row_tokens = tokens_of(t, t->train);
     if (f.row_tokens == 0 && t->words && t->n_dev > 0)
-        rc = plain_tokens(t, most.shown, &f.row_tokens, err);
+        rc = kh_tuning_row_tokens(t, most.shown, &f.row_tokens, err);
     f.tokens = (long long)(f.row_tokens * (double)f.queries + 0.5);
     if (o->run && kh_run_resumed(o->run) && kh_run_rate(o->run) > 0)
         f.query_seconds = 1 / kh_run_rate(o->run);

@@ -129,7 +129,7 @@ static int check_classes(
  * generation needs. */
 static int check_budget(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
-    if (o->max_queries < 0 || o->max_seconds < 0)
+    if (o->max_queries < 0 || o->max_seconds < 0 || o->max_tokens < 0)
         return kh_fail(err, KH_EARG, "a budget cannot be negative");
     long long least = (m->least ? m->least(t, opts) : 0) + t->reserve;
     if (t->effort_budget && t->filled.max_queries < least)
@@ -188,6 +188,26 @@ static int encode(kh_tuning *t, const kh_method *m, kh_err *err) {
     return rc;
 }
 
+/* A budget of tokens as one of questions. A method that tries others divides it among them. */
+static int count_tokens(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
+    kh_plan most = { 0 };
+    double tokens = 0;
+    if (t->o->max_tokens <= 0 || m->chooses)
+        return 0;
+    if (m->most)
+        m->most(t, opts, &most);
+    int rc = kh_tuning_row_tokens(t, most.shown, &tokens, err);
+    if (m->soft)
+        tokens += t->space.slots;
+    long long fit = tokens > 0 ? (long long)((double)t->o->max_tokens / tokens) : 0;
+    if (rc == 0 && fit < 1)
+        rc = kh_fail(err, KH_EARG, "a budget of %lld tokens is too small: a question has %.0f",
+            t->o->max_tokens, tokens);
+    if (rc == 0 && (t->filled.max_queries == 0 || fit < t->filled.max_queries))
+        t->filled.max_queries = fit;
+    return rc;
+}
+
 /* Fills t; what it holds is freed by tuning_free, also on failure. */
 static int prepare(
     kh_tuning *t, const kh_method *m, const void *opts, const kh_tune_opts *o, kh_err *err) {
@@ -223,6 +243,8 @@ static int prepare(
     t->reserve = t->o->label_prior ? kh_tuning_prior_cost(t, samples)
                                    : kh_tuning_calibrate_cost(t, samples, m->holds);
     t->reserve += kh_tuning_net_cost(t, m);
+    if (rc == 0)
+        rc = count_tokens(t, m, opts, err);
     if (rc == 0)
         rc = check_budget(t, m, opts, err);
     t->scorer = rc == 0 && m->access >= KH_ACCESS_LOGPROBS ? kh_plm_scorer(t->plm, err) : NULL;
@@ -261,7 +283,10 @@ static int set_classes(kh_posterior *p, const kh_tuning *t, kh_err *err) {
         even = even && fabs(share[k] - 1.0 / n_label) < 1e-9;
     p->class_share = even ? NULL : share;
     const char *prior = t->o->class_prior;
-    return prior && strcmp(prior, "train") != 0 ? kh_posterior_set_class_prior(p, prior, err) : 0;
+    int rc = prior && strcmp(prior, "train") != 0 ? kh_posterior_set_class_prior(p, prior, err) : 0;
+    if (rc == 0 && p->class_prior) /* as every later answer */
+        kh_class_prior_apply(p->class_prior, p->class_share, p->fresh.p, p->fresh.n, n_label);
+    return rc;
 }
 
 /* What the posterior says of the run, apart from its samples. */

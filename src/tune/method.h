@@ -26,7 +26,6 @@ typedef struct kh_method {
     bool votes;          /* its samples vote, whatever the box lets out; so do those of a sampler */
     bool whole;          /* and all of them: z is the prompt itself, the projection the identity */
     bool chooses;        /* its result is that of another method, finished by it */
-    bool learns_dev;     /* learns from the dev rows, too: they cannot judge it */
     bool holds;          /* knows in the end what its result answers on dev (kh_tuning_hold) */
     const kh_opt *opts;  /* its own options; NULL: none */
     size_t opts_size;

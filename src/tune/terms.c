@@ -160,6 +160,8 @@ static void collect(terms *t, const kh_tuning *u, const kh_method *m, const void
         add_number(t, "--search-rows", u->n_search, false);
     add_options(t, m->opts, opts);
     add_number(t, "--budget-queries", (double)o->max_queries, true);
+    if (o->max_tokens > 0) /* runs of before have none */
+        add_number(t, "--budget-tokens", (double)o->max_tokens, true);
     add_number(t, "--budget-time", o->max_seconds, true);
     add(t, "--label-prior", kh_label_prior_name(o->label_prior),
         true); /* as a budget: it decides only how a run ends */

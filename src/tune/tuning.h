@@ -52,6 +52,7 @@ typedef struct kh_tuning {
     int *held_label, n_held;
     int *held_row;        /* [n_held] their numbers (kh_row_scores), dev first */
     kh_row_scores scores; /* and how it did there, once it is calibrated */
+    bool crossfitted;     /* the held rows are all of them, by fits that had not seen the row */
     bool unlearned;       /* it has learned from no row at all: the train rows are held, too */
     bool votes;           /* the result may see labels only, whatever the box lets out */
 
@@ -64,6 +65,9 @@ typedef struct kh_tuning {
     char stopped[256]; /* why the run ends; empty while it goes on */
 } kh_tuning;
 
+/* Mean tokens of a row of dev as the box counts them, in the plain template behind `shown`
+ * demonstrations; no more than the model reads. */
+int kh_tuning_row_tokens(const kh_tuning *, int shown, double *tokens, kh_err *err);
 /* What the record calls the model: the caller's word, or what the box was opened with. */
 const char *kh_tuning_model(const kh_tuning *);
 void kh_tuning_begin(kh_tuning *);              /* opens the books */
