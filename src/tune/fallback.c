@@ -9,7 +9,8 @@
  *
  * A soft prompt that is ahead by less need not be thrown away: the template answers beside it, by a
  * share that the same rows tell (T23). Two answers that err on different rows are better together
- * than either is, and what the search made of 32 rows counts only as far as they bear it out.
+ * than either is, and what the search made of 32 rows counts only as far as they bear it out. The
+ * search has only a part in them, and so they need to win by POOL_MARGIN only.
  *
  * The template is asked as the method asks: for labels only, if that is all that it may see. */
 #include "tune/fallback.h"
@@ -26,7 +27,7 @@
 #include <string.h>
 
 enum { N_FOLD = 5 };
-static const double MARGIN = 2;
+static const double MARGIN = 2, POOL_MARGIN = 1;
 
 bool kh_tuning_guards(const kh_tuning *t) {
     const kh_tune_opts *o = t->o;
@@ -244,6 +245,15 @@ static void say_so(kh_tuning *t, const char *fmt, ...) {
     kh_tuning_stop(t, "%s; %s", before, more);
 }
 
+/* A map that turns answers round says that they were wrong more often than not: on the few rows
+ * that a search was chosen by that is chance, and nothing to build on. */
+static bool turns_round(const kh_calibrator *c) {
+    for (int k = 0; c->weight && k < c->n_label; k++)
+        if (c->weight[k] <= 0)
+            return true;
+    return false;
+}
+
 /* Soft prompts that are ahead, but not surely, are mixed with the template. Others must be ahead by
  * so many standard errors: text prompts are learned from the train rows alone. */
 static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_posterior *plain,
@@ -255,7 +265,7 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
         rc = mix(t, p, plain, answers, err);
         by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
     }
-    *stays = surely || (p->template_share > 0 && mean > 0);
+    *stays = surely || (p->template_share > 0 && by >= POOL_MARGIN && !turns_round(&p->calibrator));
     if (rc == 0 && !*stays)
         say_so(t,
             "%s found nothing that is surely better than the template (scores %.3f and %.3f), "
