@@ -1005,7 +1005,7 @@ static void put_cut_off(const char *victim) {
     kh_buf head, b = kh_buf_init(1 << 16);
     unsigned sum = 0;
     assert_int_equal(kh_file_read(db, 1 << 24, &head, NULL), 0);
-    unsigned page = (unsigned char)head.data[16] << 8 | (unsigned char)head.data[17];
+    unsigned page = (unsigned)(unsigned char)head.data[16] << 8 | (unsigned char)head.data[17];
     unsigned n = (unsigned)strlen(victim), pages = (unsigned)(head.len / page);
     for (unsigned i = 0; i < n; i++)
         sum += (unsigned char)victim[i];
