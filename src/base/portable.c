@@ -9,7 +9,16 @@
 
 #if defined(__GLIBC__) && !defined(KH_PORTABLE)
 #include <malloc.h>
-void kh_give_back(void) { malloc_trim(0); }
+#include <pthread.h>
+/* One thread at a time: where another allocator stands in for glibc's (a sanitizer's, one that is
+ * preloaded), this is the first call that glibc's own sees, and two at once would both set it up.
+ */
+void kh_give_back(void) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    malloc_trim(0);
+    pthread_mutex_unlock(&one);
+}
 #else
 void kh_give_back(void) {}
 #endif
