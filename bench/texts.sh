@@ -10,6 +10,7 @@
 # PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of the others (default 16)
 # ROWS              test rows to judge on, spread evenly over the file (default 300)
 # PRECISION         int8 (default), f32, bf16
+# FALLBACK          none (default): the prompts themselves are judged; auto: what a person gets, the template beside them or in their place
 # THREADS           of each run (default 0: one for each core)
 set -u
 keyhole=$1 out=$2
@@ -38,7 +39,7 @@ one() {
     [ -s "$run/metrics.json" ] && return
     echo "$run" >&2
     "$keyhole" tune --method "$method" $(options "$method") --model "$model" --task "$task" --data "$data/$task" \
-        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" --features-model none --fallback none \
+        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" --features-model none --fallback "${FALLBACK:-none}" \
         --out "$run" --force --json >"$run.tune" 2>"$run.err" || { echo "$run: tuning failed: $(tail -n 1 "$run.err")" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>>"$run.err" &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&

@@ -222,7 +222,7 @@ static void hostile_json_is_refused(void **state) {
             "\"share\" of \"template\" is 1.5, expected more than 0 and less than 1" },
         { "\"samples\": 4", "\"template\": {}, \"samples\": 4", "\"share\" is missing" },
         { "\"samples\": 4", "\"template\": {\"share\": 0.5, \"log_prior\": [0]}, \"samples\": 4",
-            "must have a \"log_prior\" if there is a \"label_prior\", and only then" },
+            "of the template must be 2 logarithms of probabilities that add up to one" },
         { "\"method\": \"test\"", "\"method\": null", "\"method\" is missing" },
         { "\"access\": \"logprobs\"", "\"access\": \"weight\"",
             "\"access\" must be labels, logprobs or weights" },

@@ -192,6 +192,42 @@ static void answers_to_all_rows_are_kept(void **state) {
     kh_posterior_free(p);
 }
 
+/* ------------------------------------------------------------------------------ with the template
+ */
+
+/* By hand: a head's answers and the template's, which has a prior over labels of its own, pooled
+ * and calibrated; and the same from a folder. */
+static void a_head_is_pooled_with_the_template(void **state) {
+    (void)state;
+    kh_tune_opts o = whole_options();
+    o.fallback = KH_FALLBACK_NONE;
+    kh_posterior *p = tune_with("feature-logistic", NULL, &o),
+                 *plain = tune_with("manual", NULL, &o), *again;
+    double prior[] = { log(0.25), log(0.75) }, share = 0.4, answer[4][2 * DEV];
+    kh_posterior both = *p, alone = *p, words = *plain;
+    both.template_share = share;
+    both.template_prior = prior;
+    alone.calibrated = words.calibrated = false;
+    answers_of(&both, answer[0]);
+    answers_of(&alone, answer[1]);
+    answers_of(&words, answer[2]);
+    for (int i = 0; i < DEV; i++) {
+        double odds = (1 - share) * log(answer[1][2 * i + 1] / answer[1][2 * i]) +
+            share * (log(answer[2][2 * i + 1] / answer[2][2 * i]) - log(3));
+        double x[] = { -log1p(exp(odds)), -log1p(exp(-odds)) }, y[2];
+        kh_calibrator_apply(&p->calibrator, x, 1, y);
+        assert_true(fabs(y[1] - answer[0][2 * i + 1]) < 1e-6);
+    }
+    assert_int_equal(kh_posterior_save(&both, run_dir, NULL), 0);
+    assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
+    assert_true(again->template_share == share);
+    answers_of(again, answer[3]);
+    assert_memory_equal(answer[0], answer[3], sizeof answer[0]);
+    kh_posterior_free(again);
+    kh_posterior_free(plain);
+    kh_posterior_free(p);
+}
+
 /* -------------------------------------------------------------------------------- method auto */
 
 static char *json_of(const kh_posterior *p) {
@@ -213,6 +249,7 @@ static void auto_returns_the_best_of_what_it_tried(void **state) {
     size_t i;
     long long queries = 0;
     bool bbt = false;
+    int pooled = 0;
     assert_true(json_array_size(list) >= 4);
     json_array_foreach(list, i, row) {
         const char *name = json_string_value(json_object_get(row, "method"));
@@ -221,8 +258,12 @@ static void auto_returns_the_best_of_what_it_tried(void **state) {
         else if (strcmp(name, "manual") == 0) /* a search must be surely better, the rest better */
             assert_true(json_number_value(json_object_get(row, "score")) > p->score);
         queries += json_integer_value(json_object_get(row, "queries"));
+        double share = json_number_value(json_object_get(row, "template_share"));
+        assert_true(share >= 0 && share < 1 && !(share > 0 && strcmp(name, "manual") == 0));
+        pooled += share > 0; /* the template answers beside what it is tried against */
         bbt |= strcmp(json_string_value(json_object_get(row, "method")), "bbt") == 0;
     }
+    assert_true(pooled > 0);
     assert_true(bbt && queries == p->train_queries + p->dev_queries && queries <= 1200);
     assert_true(strcmp(p->method, "auto") != 0 && p->calibrated);
     assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
@@ -292,6 +333,7 @@ int main(void) {
         cmocka_unit_test(paper_exact_is_not_calibrated),
         cmocka_unit_test(files_keep_the_map),
         cmocka_unit_test(answers_to_all_rows_are_kept),
+        cmocka_unit_test(a_head_is_pooled_with_the_template),
         cmocka_unit_test(auto_counts_tokens),
         cmocka_unit_test(auto_returns_the_best_of_what_it_tried),
         cmocka_unit_test(auto_with_labels_only_never_sees_more),

@@ -672,7 +672,7 @@ static void read_label_prior(reader *r, const json_t *root) {
     }
 }
 
-/* It has a prior over labels if the samples have theirs. */
+/* It has a prior over labels wherever samples that answer with words have theirs. */
 static void read_template(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     if (!json_object_get(root, "template"))
@@ -684,9 +684,9 @@ static void read_template(reader *r, const json_t *root) {
         kh_json_refuse(&r->in, KH_EFORMAT,
             "\"share\" of \"template\" is %g, expected more than 0 and less than 1",
             p->template_share);
-    if ((prior != NULL) != (p->log_prior != NULL))
+    if (!prior && p->log_prior)
         kh_json_refuse(&r->in, KH_EFORMAT,
-            "\"template\" must have a \"log_prior\" if there is a \"label_prior\", and only then");
+            "\"template\" must have a \"log_prior\" if there is a \"label_prior\"");
     if (!prior || r->in.rc != 0)
         return;
     p->template_prior =

@@ -6,8 +6,11 @@
  * judged by -log p of rows that it was not learned from, each calibrated by others (finish.c): a
  * score that few rows can bear, where accuracy is too coarse. For the template and the regression
  * these are all labelled rows, for the others the dev rows. A candidate takes the place of the best
- * so far if it does better on the rows that both know: a search, whose dev rows have chosen it, by
- * two standard errors of the rows' differences (fallback.c says why).
+ * so far if it does better on the rows that both know by a standard error of the rows' differences;
+ * a search, whose dev rows have chosen it, by two (fallback.c says why).
+ *
+ * None of them stands alone: the template answers beside it by the share that those rows tell
+ * (T23). Its answers are known already, and two that err on different rows are better together.
  *
  * What is tried, and how long, is decided by questions, which are the same wherever the run is
  * made. A budget of seconds, if one is given, is looked at between candidates and within searches,
@@ -39,7 +42,7 @@ typedef struct candidate {
 
 static const candidate CANDIDATES[] = {
     { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
-    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
+    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 1, 0 },
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2, 10 },
@@ -116,6 +119,8 @@ typedef struct trials {
     kh_tuning *t;
     kh_posterior *best;
     kh_row_scores scores; /* of the best */
+    kh_posterior *plain;  /* the template, */
+    kh_held_rows answers; /* and what it answered */
     kh_buf json;          /* the table, as an array */
     int n;
 } trials;
@@ -131,6 +136,8 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
     kh_json_put_number(&j, "score", p->score, 17);
     kh_json_put_number(&j, "dev", p->dev, 17);
     kh_json_put_int(&j, "queries", queries);
+    if (p->template_share > 0)
+        kh_json_put_number(&j, "template_share", p->template_share, 17);
     kh_json_close(&j);
     snprintf(facts, sizeof facts, "method=%s score=%.4f", p->method, p->score);
     x->n++;
@@ -161,13 +168,20 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
         return rc;
     o.fallback = KH_FALLBACK_NONE; /* the template is one of the candidates */
     kh_row_scores scores = { 0 };
-    kh_trial how = { .set = c->set, .o = &o, .scores = &scores };
+    kh_trial how = { .set = c->set,
+        .o = &o,
+        .scores = &scores,
+        .answers = x->plain ? NULL : &x->answers,
+        .beside = x->plain,
+        .beside_answers = &x->answers };
     rc = kh_method_try(t, c->method, &how, &p, &why);
     if (rc == KH_EARG && x->n > 0) /* what is left of the budget is too small for it */
         return 0;
     if (rc != 0)
         return kh_fail(err, rc, "%s", why.msg);
     note(x, p, kh_tuning_queries(t) - before);
+    if (!x->plain)
+        x->plain = p;
     double mean, by = x->best ? kh_scores_apart(&x->scores, &scores, &mean) : INFINITY;
     if (by > 0 && by >= c->margin) {
         kh_posterior *beaten = x->best;
@@ -175,7 +189,8 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
         x->best = p, p = beaten;
         x->scores = scores, scores = old;
     }
-    kh_posterior_free(p);
+    if (p != x->plain)
+        kh_posterior_free(p);
     kh_row_scores_free(&scores);
     return 0;
 }
@@ -196,13 +211,21 @@ static int run_auto(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
         kh_posterior own = *p; /* the caller's empty one goes, the best comes into its place */
         *p = *x.best;
         *x.best = own;
-        if (!t->stopped[0])
+        if (!t->stopped[0] && p->template_share > 0)
+            kh_tuning_stop(t,
+                "%d methods were tried; %s is the best, with the template beside it by a share "
+                "of %.2f",
+                x.n, p->method, p->template_share);
+        else if (!t->stopped[0])
             kh_tuning_stop(t, "%d methods were tried; %s is the best", x.n, p->method);
         p->tried = kh_buf_failed(&x.json) ? NULL : kh_posterior_keep(p, x.json.data);
         rc = p->tried ? 0 : kh_fail_memory(err);
     }
+    if (x.plain != x.best)
+        kh_posterior_free(x.plain);
     kh_posterior_free(x.best);
     kh_row_scores_free(&x.scores);
+    kh_held_rows_free(&x.answers);
     kh_buf_free(&x.json);
     return rc;
 }

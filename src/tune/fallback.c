@@ -12,6 +12,9 @@
  * than either is, and what the search made of 32 rows counts only as far as they bear it out. The
  * search has only a part in them, and so they need to win by POOL_MARGIN only.
  *
+ * Answers by fits that had not seen the row (feature-logistic) flatter nobody: the template answers
+ * beside them even where they are surely better alone.
+ *
  * The template is asked as the method asks: for labels only, if that is all that it may see. */
 #include "tune/fallback.h"
 
@@ -94,6 +97,7 @@ double kh_scores_apart(const kh_row_scores *a, const kh_row_scores *b, double *m
 
 static const double SHARES[] = { 0, 0.25, 0.5, 0.75, 1 };
 enum { N_SHARE = sizeof SHARES / sizeof SHARES[0] };
+static const double LEAST_SHARE = 0.05; /* less is not worth a question more for every text */
 
 /* What is pooled: answers of both to the rows that the result was not learned from. */
 typedef struct pool {
@@ -192,14 +196,14 @@ static int put_beside(
     return rc;
 }
 
-static int mix(kh_tuning *t, kh_posterior *p, const kh_posterior *plain,
+int kh_tuning_pool(kh_tuning *t, kh_posterior *p, const kh_posterior *plain,
     const kh_held_rows *answers, kh_err *err) {
     pool b;
     double share;
     int rc = pool_new(&b, t, p, answers, err);
     if (rc == 0 && b.n > 1) {
         rc = pool_share(&b, t, &share, err);
-        if (rc == 0 && share > 0 && share < 1)
+        if (rc == 0 && share >= LEAST_SHARE && share < 1)
             rc = put_beside(t, p, plain, &b, share, err);
     }
     kh_free(b.of_template);
@@ -254,15 +258,16 @@ static bool turns_round(const kh_calibrator *c) {
     return false;
 }
 
-/* Soft prompts that are ahead, but not surely, are mixed with the template. Others must be ahead by
- * so many standard errors: text prompts are learned from the train rows alone. */
+/* Soft prompts that are ahead, but not surely, are mixed with the template, and so is all that is
+ * judged by rows which had no part in it. Others must be ahead by so many standard errors: text
+ * prompts are learned from the train rows alone. */
 static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_posterior *plain,
     const kh_row_scores *scores, const kh_held_rows *answers, bool *stays, kh_err *err) {
     double mean, found = p->score, by = kh_scores_apart(scores, &t->scores, &mean);
-    bool surely = by >= (m->text ? 0 : MARGIN);
+    bool surely = by >= (m->text ? 0 : MARGIN), fair = t->crossfitted;
     int rc = 0;
-    if (!surely && p->soft) {
-        rc = mix(t, p, plain, answers, err);
+    if (fair || (!surely && p->soft)) {
+        rc = kh_tuning_pool(t, p, plain, answers, err);
         by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
     }
     *stays = surely || (p->template_share > 0 && by >= POOL_MARGIN && !turns_round(&p->calibrator));
@@ -271,7 +276,9 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
             "%s found nothing that is surely better than the template (scores %.3f and %.3f), "
             "which is returned",
             m->name, found, plain->score);
-    else if (rc == 0 && !surely)
+    else if (rc == 0 && surely && p->template_share > 0)
+        say_so(t, "the template answers beside it by a share of %.2f", p->template_share);
+    else if (rc == 0 && p->template_share > 0)
         say_so(t,
             "%s is not surely better than the template (scores %.3f and %.3f), which answers "
             "beside it by a share of %.2f (%.3f)",

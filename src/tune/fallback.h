@@ -23,6 +23,11 @@ double kh_tuning_worth(
  * than the template there, it becomes the template, and t->stopped says so. */
 int kh_tuning_fall_back(kh_tuning *, const kh_method *, kh_posterior *, kh_err *err);
 
+/* (T23) The template, which answered these rows so, answers beside p by a share that the rows of t
+ * tell, and both together are calibrated again; not if the share is next to nothing. */
+int kh_tuning_pool(kh_tuning *, kh_posterior *p, const kh_posterior *plain,
+    const kh_held_rows *answers, kh_err *err);
+
 /* a - b over the rows that both know, in standard errors of the rows' differences; INFINITY where
  * all differ alike; 0: nothing to tell. *mean: of the differences. */
 double kh_scores_apart(const kh_row_scores *a, const kh_row_scores *b, double *mean);

@@ -467,6 +467,8 @@ int kh_method_try(
     t.started = parent->started; /* budgets of time are those of the whole run */
     if (rc == 0)
         rc = find_result(&t, m, opts, p, err);
+    if (rc == 0 && how->beside)
+        rc = kh_tuning_pool(&t, p, how->beside, how->beside_answers, err);
     parent->dev_queries += t.dev_queries;
     if (how->scores) {
         *how->scores = t.scores;

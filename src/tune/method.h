@@ -70,6 +70,9 @@ typedef struct kh_trial {
     kh_row_scores *scores; /* how it did on rows that it was not learned from, to be freed; NULL:
                               not wanted */
     kh_held_rows *answers; /* and what it answered there, likewise */
+    /* The template as it was tried before and what it answered, to be pooled with; NULL: alone. */
+    const kh_posterior *beside;
+    const kh_held_rows *beside_answers;
 } kh_trial;
 int kh_method_try(
     kh_tuning *t, const kh_method *m, const kh_trial *, kh_posterior **out, kh_err *err);
