@@ -55,6 +55,11 @@ first() { run 0 eval "$here/again" --no-report && ! out_has ece_classwise && out
 ok "five metrics first, explained" first
 ok "what is caught comes first" eval 'run 0 eval "$here/again" --ood "$here/other.txt" --no-report && out_has "of them caught as out-of-distribution"'
 ok "distances of train rows join those of dev" out_has "(from 48 rows)"
+# With the real encoder: the distance alone had keyboard noise at 0.25 and a limit of 0.263 (seed 13).
+noise() { run 0 tune examples/tickets.csv --model "$model" --method feature-mlp --epochs 1 --fallback none --seed 13 --out "$here/noise" &&
+    run 0 predict "$here/noise" "asdf qwer zxcv" "hgfd rewq bvcx" "dfgkjh sdfkjg" "mnbv" "gfhj tyru eiwo" && [ "$(grep -c '"ood":true' "$here/out")" -eq 5 ] &&
+    run 0 predict "$here/noise" "Why was I charged twice this month?" "The app crashes when I open it." && ! out_has '"ood":true'; }
+if [ -s models/builtin/model.safetensors ]; then ok "keyboard noise is out-of-distribution" noise; fi
 gone() { cp "$csv" "$here/gone.csv" && run 0 tune "$here/gone.csv" "${small[@]}" --no-eval --out "$here/gone" && rm "$here/gone.csv" &&
     says 1 "are gone; --data says where they are now" eval "$here/gone" --no-report; }
 ok "rows that are gone: --data names them" gone

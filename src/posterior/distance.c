@@ -3,12 +3,18 @@
  * A text goes to the encoder as it is, in a template that is the same for all texts, so that what
  * is compared is the text and not the template of a task. Deep nearest neighbours (Sun et al. 2022,
  * "Out-of-distribution detection with deep nearest neighbors") on unit vectors; no distribution of
- * the features is supposed, which 32 rows could not show. */
+ * the features is supposed, which 32 rows could not show.
+ *
+ * A mean over hidden states is not always far from that of real sentences where a few letters were
+ * typed at random: the encoder has never learned to say that a text is none. How finely its words
+ * are cut does say so. It is one more coordinate, so that neighbours, distances left out and
+ * thresholds are what they were. */
 #include "posterior/distance.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "posterior/features.h"
+#include "text/cuts.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,7 +84,18 @@ static void unit(const float *x, int n, float *out) {
         out[i] = (float)((double)x[i] * scale);
 }
 
-int kh_encoder_features(kh_encoder *e, const kh_row *rows, int n, float *out, kh_err *err) {
+static int cut_rate(const kh_tokenizer *t, const kh_row *row, float *out, kh_err *err) {
+    kh_cuts c = { 0 };
+    int rc = kh_cuts_count(&c, t, row->a, row->n_a, err);
+    if (rc == 0 && row->b)
+        rc = kh_cuts_count(&c, t, row->b, row->n_b, err);
+    *out = (float)kh_cuts_rate(&c);
+    return rc;
+}
+
+int kh_encoder_features(
+    kh_encoder *e, const kh_row *rows, int n, bool cuts, float *out, kh_err *err) {
+    size_t size = (size_t)e->size + cuts;
     kh_features f = { 0 };
     const kh_task *task = n > 0 && rows[0].b ? &PAIR : &ONE;
     kh_row *plain = kh_malloc((size_t)n * sizeof *plain + 1);
@@ -89,8 +106,12 @@ int kh_encoder_features(kh_encoder *e, const kh_row *rows, int n, float *out, kh
     }
     if (rc == 0 && n > 0)
         rc = kh_features_read(&f, e->plm, task, e->words, &e->batch, KH_POOL_MEAN, plain, n, err);
-    for (int i = 0; i < n && rc == 0; i++)
-        unit(f.row[i].state, e->size, out + (size_t)i * (size_t)e->size);
+    for (int i = 0; i < n && rc == 0; i++) {
+        float *to = out + (size_t)i * size;
+        unit(f.row[i].state, e->size, to);
+        if (cuts)
+            rc = cut_rate(kh_plm_tokenizer(e->plm), &rows[i], to + e->size, err);
+    }
     kh_features_free(&f);
     kh_free(plain);
     return rc;
@@ -99,14 +120,15 @@ int kh_encoder_features(kh_encoder *e, const kh_row *rows, int n, float *out, kh
 /* The mean over k neighbours and not the nearest alone: a single odd row of tuning must not vouch
  * for its like. leave: a row of the reference itself, -1 for none. */
 double kh_nearest_distance(
-    const float *reference, int n, const float *x, int size, int k, int leave) {
+    const float *reference, int n, const float *x, int size, bool cuts, int k, int leave) {
     double nearest[KH_NEIGHBOURS], sum = 0;
-    int found = 0;
+    int found = 0, angles = size - cuts;
     for (int j = 0; j < n; j++) {
-        double dot = 0;
-        for (int i = 0; i < size; i++)
-            dot += (double)reference[(size_t)j * (size_t)size + (size_t)i] * (double)x[i];
-        double d = 1 - dot;
+        const float *y = reference + (size_t)j * (size_t)size;
+        double dot = 0, finer = cuts ? (double)x[angles] - (double)y[angles] : 0;
+        for (int i = 0; i < angles; i++)
+            dot += (double)y[i] * (double)x[i];
+        double d = 1 - dot + finer * finer / 2;
         if (j == leave || (found == k && d >= nearest[k - 1]))
             continue;
         int at = found < k ? found++ : k - 1; /* insertion among the nearest so far */

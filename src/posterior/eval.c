@@ -732,7 +732,8 @@ static int fit_distance(kh_eval *e, kh_err *err) {
     memcpy(u, e->dev.distance + e->n_train, (size_t)n_dev * sizeof *u);
     for (int i = 0; i < p->n_features; i++)
         u[n_dev + i] = kh_nearest_distance(p->features, p->n_features,
-            p->features + (size_t)i * (size_t)p->features_size, p->features_size, KH_NEIGHBOURS, i);
+            p->features + (size_t)i * (size_t)p->features_size, p->features_size, p->features_cuts,
+            KH_NEIGHBOURS, i);
     int rc = kh_decisions_outside(&e->decisions, u, n, err);
     e->n_ood = n;
     kh_free(u);

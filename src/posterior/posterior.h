@@ -66,9 +66,11 @@ struct kh_posterior {
      * (NULL: the same); [n_label] each. */
     double *class_share, *class_prior;
 
-    /* Features of the train rows, vectors of length one by a local encoder (distance.h). */
+    /* Features of the train rows: vectors of length one by a local encoder, and behind each how
+     * finely the words are cut (distance.h). */
     float *features; /* [n_features, features_size], or NULL: none */
     int n_features, features_size;
+    bool features_cuts; /* false: features of before cuts were counted */
     const char *features_model;    /* the encoder, */
     uint64_t features_fingerprint; /* and which weights it had */
 

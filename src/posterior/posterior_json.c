@@ -203,6 +203,8 @@ static void put_features(kh_json_out *j, const kh_posterior *p) {
     kh_json_put_hex(j, "fingerprint", p->features_fingerprint);
     kh_json_put_int(j, "rows", p->n_features);
     kh_json_put_int(j, "size", p->features_size);
+    if (p->features_cuts)
+        kh_json_put_bool(j, "cuts", true);
     kh_json_close(j);
 }
 
@@ -734,7 +736,8 @@ static void read_features(reader *r, const json_t *root) {
     p->features_model = keep_string(r, o, "model");
     p->features_fingerprint = kh_json_get_hex(&r->in, o, "fingerprint");
     p->n_features = kh_json_get_int(&r->in, o, "rows", 1, MAX_ROWS);
-    p->features_size = kh_json_get_int(&r->in, o, "size", 1, MAX_HIDDEN);
+    p->features_size = kh_json_get_int(&r->in, o, "size", 1, MAX_HIDDEN + 1);
+    p->features_cuts = json_is_true(json_object_get(o, "cuts"));
 }
 
 static void read_model(reader *r, const json_t *root) {

@@ -714,7 +714,7 @@ bool kh_predictor_distance(kh_predictor *p) {
         : kh_encoder_open(&p->encoder, post->features_model, NULL);
     if (rc == 0 &&
         (kh_encoder_fingerprint(p->encoder) != post->features_fingerprint ||
-            kh_encoder_size(p->encoder) != post->features_size)) {
+            kh_encoder_size(p->encoder) + post->features_cuts != post->features_size)) {
         kh_encoder_close(p->encoder);
         p->encoder = NULL;
     }
@@ -722,16 +722,18 @@ bool kh_predictor_distance(kh_predictor *p) {
     return !p->no_encoder;
 }
 
-/* Cosine distance to the nearest train rows, which needs no answer of the box: it works with labels
+/* The distance to the nearest train rows, which needs no answer of the box: it works with labels
  * alone. */
 static int measure_distances(
     kh_predictor *p, const kh_row *rows, int n, double *distance, kh_err *err) {
     const kh_posterior *post = p->post;
     float *x = kh_malloc((size_t)n * (size_t)post->features_size * sizeof *x);
-    int rc = x ? kh_encoder_features(p->encoder, rows, n, x, err) : kh_fail_memory(err);
+    int rc = x ? kh_encoder_features(p->encoder, rows, n, post->features_cuts, x, err)
+               : kh_fail_memory(err);
     for (int i = 0; i < n && rc == 0; i++)
         distance[i] = kh_nearest_distance(post->features, post->n_features,
-            x + (size_t)i * (size_t)post->features_size, post->features_size, KH_NEIGHBOURS, -1);
+            x + (size_t)i * (size_t)post->features_size, post->features_size, post->features_cuts,
+            KH_NEIGHBOURS, -1);
     kh_free(x);
     return rc;
 }

@@ -395,7 +395,7 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
     if (e->known[KH_SCORE_DISTANCE])
         kh_buf_text(b,
             " Distance is that of the text to the nearest texts of tuning, by the features of a "
-            "local encoder.");
+            "local encoder and by how finely their words are cut.");
     if (e->known[KH_SCORE_ENERGY])
         kh_buf_text(b,
             " 1 − max p and entropy are about how it divides its probability between the label "

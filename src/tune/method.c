@@ -350,13 +350,14 @@ static int keep_features(kh_tuning *t, kh_posterior *p, kh_err *err) {
     }
     if (rc != 0)
         return why.code ? kh_fail(err, rc, "%s", why.msg) : rc;
-    p->features_size = kh_encoder_size(e);
+    p->features_size = kh_encoder_size(e) + 1;
+    p->features_cuts = true;
     p->features_fingerprint = kh_encoder_fingerprint(e);
     p->features_model = kh_posterior_keep(p, name);
     p->n_features = t->n_train;
     p->features = kh_malloc((size_t)t->n_train * (size_t)p->features_size * sizeof *p->features);
     rc = p->features && p->features_model
-        ? kh_encoder_features(e, t->train_row, t->n_train, p->features, err)
+        ? kh_encoder_features(e, t->train_row, t->n_train, true, p->features, err)
         : kh_fail_memory(err);
     kh_encoder_close(e);
     return rc;
