@@ -72,6 +72,10 @@ ok "packages for an older Debian ($old)" tools/make_old.sh "$old" "$roots/$old-b
 ok "a bare Debian $old with pip" bare "$old" "$old" python3-venv
 ok "its wheel, by pip, runs the ten lines there" wheel "$old" build/"$old"/packages
 ok "its tarball runs there" tarball "$old" build/"$old"/packages
+# The program asks the CPU in a constructor: none is called if its start file is of another C library than the rest.
+kernels() { sed 's/.*"kernels": \[\([^]]*\)\].*/\1/'; }
+all_kernels() { inside tarball ann 'keyhole-*/bin/keyhole --version --json' && [ "$(kernels <"$here/out")" = "$("$KEYHOLE" --version --json | kernels)" ]; }
+ok "with all kernels of this machine" all_kernels
 ok "its wheel runs on Debian 12" wheel bookworm-pip build/"$old"/packages
 refused() { fresh "$old" wheel && cp $packages/*.whl "$roots/wheel/home/ann/" && ! inside wheel ann 'python3 -m venv env && env/bin/pip install -q --no-index ./keyhole-*.whl' &&
     err_has "not a supported wheel"; }

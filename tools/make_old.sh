@@ -22,10 +22,15 @@ lib=$root/usr/lib/$machine
 find "$root/usr/lib" "$root/usr/lib64" "$root/etc/alternatives" -type l -lname '/*' | while read -r link; do
     ln -sfn "$(realpath -sm --relative-to="$(dirname "$link")" "$root$(readlink "$link")")" "$link"
 done
-# gcc would take its own OpenMP library, which needs this machine's C library.
-openmp=$(ls "$root/usr/lib/gcc/$machine"/*/libgomp.so)
+# gcc would take its own OpenMP library, which needs this machine's C library. Of ROOT's gcc nothing else: its libgcc.a does not know
+# all CPU features that this machine's gcc asks for.
+openmp=$root/tmp/keyhole-openmp
+mkdir -p "$openmp"
+ln -sfn "$lib/libgomp.so.1" "$openmp/libgomp.so"
+# -B: the start files, too, must be ROOT's. Since glibc 2.34 a program's constructors are called by the C library, and the start file no
+# longer hands it the function that calls them: with this machine's, an older glibc would call none.
 export PKG_CONFIG_LIBDIR=$lib/pkgconfig:$root/usr/share/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
-make -s --no-print-directory all "CC=gcc --sysroot=$root" "LDFLAGS=-L$(dirname "$openmp")" "BUILD=$out" MPICC= "$@"
+make -s --no-print-directory all "CC=gcc --sysroot=$root -B$lib/" "LDFLAGS=-L$openmp" "BUILD=$out" MPICC= "$@"
 
 # The tree that tools/package.sh reads, inside ROOT.
 place=/tmp/keyhole-packing
