@@ -50,6 +50,7 @@ static void check_vocabulary(const char *name) {
         if (end >= texts.data + texts.len)
             break;
     }
+    print_message("# %s: %d texts, %d wrong\n", name, count, wrong);
     assert_true(count > 30);
     assert_int_equal(wrong, 0);
     kh_buf_free(&texts);
