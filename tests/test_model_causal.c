@@ -56,7 +56,8 @@ static void hidden_states_are_pytorchs(void **state) {
                 logit = fmax(logit, off);
             }
         }
-        print_message("# %s: off by %.1e (hidden states), %.1e (logits)\n", NAMES[i], hidden, logit);
+        print_message(
+            "# %s: off by %.1e (hidden states), %.1e (logits)\n", NAMES[i], hidden, logit);
         free(out);
         vector_free(&c);
         fclose(f);
