@@ -11,6 +11,19 @@ costs() {
         out_has "--effort paper     at most 962400 queries" && [ ! -e "$here/none" ]
 }
 ok "a dry run says what each effort takes" costs
+# many dev rows: an effort's budget grows to what one generation takes, and the forecast says so and names no effort as faster than itself
+mkdir "$here/many"
+{
+    printf 'label\ttext\n'
+    for i in $(seq 400); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
+} >"$here/many/train.tsv"
+grown() {
+    run 0 tune --method elbo "${rows[@]}" --data "$here/many" --shots 100 --effort quick --dry-run --out "$here/none" || return 1
+    local most
+    most=$(cat "$here/out" "$here/err" | sed -n 's/.*candidates, \([0-9]*\) queries.*/\1/p')
+    [ "$most" -gt 3000 ] && out_has "--effort quick     at most $most queries" && ! grep -q "faster: --effort quick" "$here/out" "$here/err"
+}
+ok "an effort that needs more than its budget says so" grown
 as_json() { run 0 tune --method bbt "${rows[@]}" --dry-run --json --out "$here/none" && out_has '"efforts":{"paper":{"queries":'; }
 ok "and so in JSON" as_json
 quick() {
@@ -31,10 +44,21 @@ ok "an effort that is none" says 2 "--effort takes one of paper|quick|normal|tho
 ok "the paper's settings and another effort" says 2 "--paper-exact takes the paper's settings" tune --method bbt "${rows[@]}" \
     --effort quick --paper-exact --out "$here/none"
 
-# ---- a random model: whatever is found is not surely better than the template
+# ---- all texts are the same, so that there is nothing to find, whichever way the CPU's kernels round
+mkdir "$here/same"
+{
+    printf 'label\ttext\n'
+    for i in $(seq 40); do printf '%d\tthe boats were green\n' $((i % 2)); done
+} >"$here/same/train.tsv"
+nothing=(--model "$model" --task "$task" --data "$here/same" --shots 8 --p0 random --features-model none --effort quick)
 fell() {
-    grep -q '"method": "manual"' "$here/quick/posterior.json" && grep -q 'found nothing that is surely better' "$here/quick/posterior.json" &&
-        run 0 predict "$here/quick" "the boats were small" && out_has '"label"'
+    local seed
+    for seed in 13 21 42; do
+        run 0 tune --method bbt "${nothing[@]}" --seed $seed --out "$here/fell$seed" &&
+            grep -q '"method": "manual"' "$here/fell$seed/posterior.json" &&
+            grep -q 'found nothing that is surely better' "$here/fell$seed/posterior.json" || return 1
+    done
+    run 0 predict "$here/fell13" "the boats were small" && out_has '"label"'
 }
 ok "a search that finds nothing returns the template" fell
 kept() { grep -q '"method": "bbt"' "$here/own/posterior.json"; }
