@@ -406,6 +406,29 @@ def errors_are_the_same_sentence():
     raises(KeyholeError, "members", plain(method="ensemble", model=Box(lambda t: [[0, 0]] * len(t), "logprobs", hidden=3), options=dict(SOFT, members="many")).fit, TEXTS, Y)
 
 
+def parameters_that_cannot_be_meant():
+    """Said before anything is asked, with the parameter's name; none is read as "as many as you like"."""
+    for budget in (0, -5, float("nan"), "0s", "nans", "infm", "-3s", True):
+        raises(ValueError, "budget", plain(budget=budget).fit, TEXTS, Y)
+    for share in (-0.1, 1, 2, float("nan"), "half"):
+        raises(ValueError, "dev_share", plain(dev_share=share).fit, TEXTS, Y)
+    for seed in (-1, 1.5, None, 1 << 64):
+        raises(ValueError, "seed", plain(seed=seed).fit, TEXTS, Y)
+    for most in (0, -1):
+        raises(ValueError, "max_train", plain(max_train=most).fit, TEXTS, Y)
+        raises(ValueError, "max_dev", plain(max_dev=most).fit, TEXTS, Y)
+    raises(ValueError, "Box(", plain(model=by_word).fit, TEXTS, Y)
+    raises(ValueError, "model", plain(model=None).fit, TEXTS, Y)
+    raises(ValueError, 'access is "all"', plain(model=MODEL, access="all").fit, TEXTS, Y)
+    raises(ValueError, 'precision is "fp4"', plain(model=MODEL, precision="fp4").fit, TEXTS, Y)
+    raises(ValueError, "labels", plain(labels=["bad", "good"]).fit, TEXTS, Y)
+    raises(ValueError, "'x' is not a class", plain(labels={"x": "bad"}).fit, TEXTS, Y)
+    raises(ValueError, "label 0 is None", plain().fit, TEXTS, [None] + Y[1:])
+    raises(ValueError, "label 0 is nan", plain().fit, TEXTS, [float("nan")] + Y[1:])
+    raises(ValueError, "'only' has one text", plain().fit, TEXTS + ["once"], Y + ["only"])
+    assert plain(budget=300, dev_share=0.5).fit(TEXTS, Y).score(TEXTS, Y) == 1.0
+
+
 def a_box_that_fails_says_why():
     def fails(texts):
         raise ZeroDivisionError("the model is out")
