@@ -317,6 +317,37 @@ def progress_is_told():
     assert all(isinstance(t, keyhole.Progress) for t in told)
 
 
+def a_notebook_shows_one_line_that_ends():
+    """IPython's part is played here: a cell whose display is written over, and does not stop half way."""
+    from types import ModuleType
+
+    shown = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Handle:
+        def update(self, data, raw):
+            shown[-1].append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append([data["text/plain"]])
+        return Handle()
+
+    ipython, cells = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython, cells.display = ZMQInteractiveShell, display
+    sys.modules.update({"IPython": ipython, "IPython.display": cells})
+    c = KeyholeClassifier(model=Box(by_prompt, "labels", hidden=3), method="smc", options=dict(SOFT, samples=12), budget=2000)
+    try:
+        c.fit(TEXTS, Y)
+        c.set_params(model=Box(lambda t, p: 1 / 0, hidden=3))
+        raises(KeyholeError, "division", c.fit, TEXTS, Y)
+    finally:
+        del sys.modules["IPython"], sys.modules["IPython.display"]
+    assert len(shown[0]) > 1 and " s" in shown[0][0] and shown[0][-1].startswith("keyhole: done, "), shown
+    assert len(shown) == 1 or shown[1][-1].startswith("keyhole: ended, "), shown
+
+
 def an_exception_in_progress_comes_out():
     def fails(p):
         raise RuntimeError("enough")
