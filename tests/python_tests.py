@@ -233,6 +233,15 @@ def a_box_gives_logprobs():
     assert c.score(TEXTS, Y) == 1.0 and c.posterior_.access == "logprobs"
 
 
+def auto_takes_every_box():
+    """The default method leaves out what a box cannot do: one without prompts has no soft ones, one with few numbers small ones."""
+    for box in (Box(by_word), Box(lambda t: [[0.0, 2.0] if w == "pos" else [2.0, 0.0] for w in by_word(t)], "logprobs")):
+        c = plain(method="auto", model=box, budget=2000).fit(TEXTS, Y)
+        assert c.score(TEXTS, Y) == 1.0, c.score(TEXTS, Y)
+    searched = plain(method="auto", model=Box(by_prompt, hidden=3), budget=4000).fit(TEXTS, Y)
+    assert searched.posterior_.method == "smc" and searched.score(TEXTS, Y) >= 0.9, searched.posterior_
+
+
 def a_model_is_tuned():
     c = KeyholeClassifier(model=MODEL, method="bbt", options=dict(SOFT, features_model=MODEL), budget=1500,
                           progress=False, labels={"neg": "bad", "pos": "good"})
