@@ -31,10 +31,21 @@ ok "an effort that is none" says 2 "--effort takes one of paper|quick|normal|tho
 ok "the paper's settings and another effort" says 2 "--paper-exact takes the paper's settings" tune --method bbt "${rows[@]}" \
     --effort quick --paper-exact --out "$here/none"
 
-# ---- a random model: whatever is found is not surely better than the template
+# ---- all texts are the same, so that there is nothing to find, whichever way the CPU's kernels round
+mkdir "$here/same"
+{
+    printf 'label\ttext\n'
+    for i in $(seq 40); do printf '%d\tthe boats were green\n' $((i % 2)); done
+} >"$here/same/train.tsv"
+nothing=(--model "$model" --task "$task" --data "$here/same" --shots 8 --p0 random --features-model none --effort quick)
 fell() {
-    grep -q '"method": "manual"' "$here/quick/posterior.json" && grep -q 'found nothing that is surely better' "$here/quick/posterior.json" &&
-        run 0 predict "$here/quick" "the boats were small" && out_has '"label"'
+    local seed
+    for seed in 13 21 42; do
+        run 0 tune --method bbt "${nothing[@]}" --seed $seed --out "$here/fell$seed" &&
+            grep -q '"method": "manual"' "$here/fell$seed/posterior.json" &&
+            grep -q 'found nothing that is surely better' "$here/fell$seed/posterior.json" || return 1
+    done
+    run 0 predict "$here/fell13" "the boats were small" && out_has '"label"'
 }
 ok "a search that finds nothing returns the template" fell
 kept() { grep -q '"method": "bbt"' "$here/own/posterior.json"; }

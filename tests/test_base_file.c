@@ -92,8 +92,8 @@ static void file_that_hides_its_size_is_still_limited(void **state) {
     /* not maps, which qemu makes up, with a size */
     if (access("/proc/self/status", R_OK) != 0)
         test_skip("/proc is not there");
-    refuse_read(
-        "/proc/self/status", 10, KH_ELIMIT, "larger than 10 bytes, the limit for this kind of file");
+    refuse_read("/proc/self/status", 10, KH_ELIMIT,
+        "larger than 10 bytes, the limit for this kind of file");
 }
 
 static void pipe_is_no_file_and_does_not_hang(void **state) {

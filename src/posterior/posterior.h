@@ -70,7 +70,7 @@ struct kh_posterior {
      * finely the words are cut (distance.h). */
     float *features; /* [n_features, features_size], or NULL: none */
     int n_features, features_size;
-    bool features_cuts; /* false: features of before cuts were counted */
+    bool features_cuts;            /* false: features of before cuts were counted */
     const char *features_model;    /* the encoder, */
     uint64_t features_fingerprint; /* and which weights it had */
 
