@@ -2,6 +2,7 @@
  * promises, a few answers, what to do next. */
 #include "judged.h"
 
+#include "base/controls.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -106,7 +107,8 @@ static void put_text(kh_buf *out, const char *s, size_t n) {
         size_t next = i + 1;
         while (next < n && ((unsigned char)s[next] & 0xC0) == 0x80)
             next++;
-        if (s[i] == '\n' || s[i] == '\t' || s[i] == '\r')
+        int len;
+        if (kh_is_control(kh_utf8_next(s + i, next - i, &len, NULL)))
             kh_buf_char(out, ' ');
         else
             kh_buf_bytes(out, s + i, next - i);
