@@ -4,9 +4,9 @@
  * The task's own prompt and draws from the prior are asked about the train rows once. A prompt that
  * knows less than nothing about every other row (more than log K a row) is asked no further, and
  * another one is drawn. Their weights have a Dirichlet prior, so that few rows do not pick one
- * prompt, in which the task's own counts as much as all others together; the posterior mean given
- * the labels of the train rows (mixture_weights.c) is what is needed, as the prediction is linear
- * in the weights. (The idea is that of BayesPE, Tonolini et al. 2024.) */
+ * prompt, in which the task's own has a quarter; the posterior mean given the labels of the train
+ * rows (mixture_weights.c) is what is needed, as the prediction is linear in the weights. (The idea
+ * is that of BayesPE, Tonolini et al. 2024.) */
 #include "tune/mixture_weights.h"
 #include "tune/text_box.h"
 
@@ -26,6 +26,7 @@ enum {
     N_FOLD = 5,            /* of train rows, */
     FOLD_SWEEPS = 1 << 12, /* and what the weights without one of them are worth */
 };
+static const double OWN = 0.25; /* of the prior: what the task's own prompt has of the weights */
 static const double LEAST_P = 1e-9; /* what a label has at least, however sure a prompt is */
 
 typedef struct ensemble_opts {
@@ -285,8 +286,8 @@ static int ask_all(ensemble *e, kh_err *err) {
 static int weigh(ensemble *e, kh_err *err) {
     kh_tuning *t = e->t;
     size_t n_label = (size_t)t->task->n_label, n = (size_t)e->n;
-    for (size_t m = 0; m < n; m++) /* the first is the task's own, and has half */
-        e->alpha[m] = m ? e->o->alpha : e->o->alpha * fmax(1, (double)(n - 1));
+    for (size_t m = 0; m < n; m++) /* the first is the task's own */
+        e->alpha[m] = m ? e->o->alpha : e->o->alpha * fmax(1, (double)(n - 1) * OWN / (1 - OWN));
     for (int i = 0; i < t->n_train; i++)
         for (size_t m = 0; m < n; m++)
             e->like[(size_t)i * n + m] = fmax(LEAST_P,
