@@ -416,6 +416,9 @@ static int make_task(tune *u, kh_err *err) {
         .hooks = &cli_hooks };
     int rc = name ? kh_task_make(&u->opened, u->plm, u->split.train, &s, err) : kh_fail_memory(err);
     kh_free(name);
+    if (rc == KH_STOPPED && cli_monitor_signal())
+        return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
+            "interrupted while it chose words for the labels; the same command begins again");
     if (rc == 0)
         rc = take_task(u, err);
     if (rc != 0)
@@ -502,7 +505,6 @@ static int run_method(tune *u, kh_err *err) {
         .shots = o->shots,
         .run = u->run,
         .forecast = on_forecast };
-    cli_monitor_signals();
     int rc = kh_tune(&u->posterior, o->method, o->method_opts.set, u->plm, &u->task, u->split.train,
         u->split.dev, &t, err);
     if (rc == KH_STOPPED)
@@ -525,6 +527,11 @@ static int judge(tune *u, kh_err *err) {
     if (!u->made || !u->o->eval)
         return 0;
     int rc = cli_judge(&u->judged, u->posterior, u->plm, u->o->out, JUDGED_MOST, &own);
+    if (rc == KH_STOPPED && cli_monitor_signal())
+        return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
+            "interrupted while it was judged; the classifier is in %s: \"keyhole eval %s\" judges "
+            "it",
+            u->o->out, u->o->out);
     if (rc == KH_EMISSING) {
         kh_log(&cli_hooks, KH_WARN, "not judged: %s", own.msg);
         kh_eval_clear(&u->judged.eval);
@@ -538,6 +545,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     tune u = { .o = opts };
     const kh_method *m;
     int rc = settle(&u, n_args, args, err);
+    cli_monitor_signals();
     if (rc == 0)
         rc = kh_method_find(&m, u.o->method, err);
     if (rc == 0)

@@ -123,14 +123,14 @@ static int show_progress(void *user, const kh_progress *p) {
         if (is_due(p))
             fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total,
                 *note ? " " : "", note);
-        return 0;
+        return cli_monitor_signal();
     }
     draw_line(p, note, cli_width(stderr));
     bar_open = true;
     if (p->done == p->total)
         close_bar();
     fflush(stderr);
-    return 0;
+    return cli_monitor_signal();
 }
 
 static void show_log(void *user, kh_level level, const char *line) {
@@ -421,6 +421,23 @@ static int ensure_models(const parsed *p, kh_err *err) {
     return rc;
 }
 
+/* The folder in which a result is to stand is made, as far as it is not there. */
+static int make_room(const parsed *p, kh_err *err) {
+    int rc = 0;
+    for (const kh_opt *o = p->cmd->opts; o && o->name; o++)
+        if (strcmp(o->name, "dry-run") == 0 && *(const bool *)((const char *)p->opts + o->offset))
+            return 0;
+    for (const kh_opt *o = p->cmd->opts; o && o->name && rc == 0; o++) {
+        bool place = strcmp(o->name, "out") == 0 || strcmp(o->name, "rows-out") == 0;
+        const char *path = place && o->type == KH_OPT_TEXT
+            ? *(const char *const *)((const char *)p->opts + o->offset)
+            : NULL;
+        if (path)
+            rc = cli_make_parents(path, err);
+    }
+    return rc;
+}
+
 int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) {
     parsed p = { .cmd = cmd, .opts = kh_calloc(1, cmd->opts_size + 1) };
     if (!p.opts)
@@ -443,6 +460,8 @@ int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) 
     if (cli_ranks)
         kh_ranks_set_threads(cli_ranks, p.common.threads);
     rc = ensure_models(&p, err);
+    if (rc == 0)
+        rc = make_room(&p, err);
     if (rc == 0)
         rc = cmd->run(p.opts, p.n_args, p.args, err);
 done:
