@@ -3,9 +3,11 @@
 #include "open_run.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hooks.h"
+#include "base/utf8.h"
 #include "judge/decisions.h"
 #include "plm/http.h"
 #include "posterior/prediction.h"
@@ -102,8 +104,12 @@ static void put_quoted(kh_buf *out, const kh_row *row) {
     while (n < row->n_a && n > 0 && ((unsigned char)row->a[n] & 0xC0) == 0x80)
         n--; /* not in the middle of a character */
     kh_buf_char(out, '"');
-    for (size_t i = 0; i < n; i++)
-        kh_buf_char(out, (unsigned char)row->a[i] < ' ' ? ' ' : row->a[i]);
+    int len;
+    for (size_t i = 0; i < n; i += (size_t)len)
+        if (kh_is_control(kh_utf8_next(row->a + i, n - i, &len, NULL)))
+            kh_buf_char(out, ' ');
+        else
+            kh_buf_bytes(out, row->a + i, (size_t)len);
     kh_buf_text(out, n < row->n_a ? "...\"\n" : "\"\n");
 }
 

@@ -403,7 +403,8 @@ static int check_complete(const parsed *p, kh_err *err) {
     return 0;
 }
 
-/* Models of a hub that the command names are fetched before it runs. */
+/* Models of a hub that the command names are fetched before it runs. Arguments are models for some
+ * commands, and texts, files or runs for the others: a text that begins with "hf:" asks nobody. */
 static int ensure_models(const parsed *p, kh_err *err) {
     const kh_hub_opts o = { .hooks = &cli_hooks };
     int rc = 0;
@@ -414,7 +415,8 @@ static int ensure_models(const parsed *p, kh_err *err) {
         if (row->type == KH_OPT_TEXT && strcmp(row->name, "model") == 0 && *value)
             rc = kh_hub_ensure(*value, &o, err);
     }
-    for (int i = 0; i < p->n_args && rc == 0; i++)
+    bool models = p->cmd->args && strncmp(p->cmd->args, "MODEL", 5) == 0;
+    for (int i = 0; i < p->n_args && rc == 0 && models; i++)
         rc = kh_hub_ensure(p->args[i], &o, err);
     return rc;
 }

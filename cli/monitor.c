@@ -211,7 +211,7 @@ static void put_faster(const kh_forecast *f, double seconds, FILE *out) {
     long long queries = (long long)(MINUTE / f->query_seconds) / ROUND * ROUND;
     if (quick > 0 && quick < seconds)
         cli_say(out, 2, "faster: --effort quick, about %s", kh_duration(quick, time, sizeof time));
-    else if (queries >= ROUND && queries < f->queries)
+    else if (queries >= ROUND && queries >= f->least && queries < f->queries)
         cli_say(out, 2, "faster: --budget-queries %lld takes about a minute", queries);
 }
 

@@ -2,6 +2,7 @@
  * promises, a few answers, what to do next. */
 #include "judged.h"
 
+#include "base/controls.h"
 #include "base/utf8.h"
 
 #include <limits.h>
@@ -105,7 +106,8 @@ static void put_text(kh_buf *out, const char *s, size_t n, int most) {
         size_t next = i + 1;
         while (next < n && ((unsigned char)s[next] & 0xC0) == 0x80)
             next++;
-        if ((unsigned char)s[i] < ' ')
+        int len;
+        if (kh_is_control(kh_utf8_next(s + i, next - i, &len, NULL)))
             kh_buf_char(out, ' ');
         else
             kh_buf_bytes(out, s + i, next - i);

@@ -187,6 +187,10 @@ static void mistakes_in_task_files(void **state) {
             "my.json: label 0: word \" b\" has a space around it" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\nc\"]},{}]}",
             "my.json: label 0: word 3 bytes long holds a control character" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\u009bc\"]},{}]}",
+            "my.json: label 0: word 4 bytes long holds a control character" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\u202ec\"]},{}]}",
+            "my.json: label 0: word 5 bytes long holds a control character" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\",\"b\"]},{}]}",
             "my.json: label 0: word \"b\" stands there twice" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"d\","

@@ -3,6 +3,7 @@
 #include "report/results.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json_in.h"
@@ -275,6 +276,8 @@ static void add_metric(
         no_memory(in);
         return;
     }
+    if (b.data)
+        kh_hide_controls(b.data);
     r->metric[r->n++] = (struct kh_named){ kh_buf_take(&b, NULL),
         json_is_number(value) ? json_number_value(value) : NAN };
 }
@@ -303,11 +306,14 @@ static void add_outside(kh_result *r, kh_json_in *in, const json_t *o) {
     }
 }
 
+/* A name, without what could command the terminal that it is shown on. */
 static char *keep(kh_json_in *in, const json_t *o, const char *key) {
     const char *s = kh_json_string_or(in, o, key, "");
     char *copy = in->rc == 0 ? kh_strdup(s) : NULL;
     if (!copy)
         no_memory(in);
+    else
+        kh_hide_controls(copy);
     return copy;
 }
 

@@ -109,8 +109,11 @@ static int at_effort(
     }
     if (rc >= 0 && m->most)
         m->most(&like, opts, &most);
-    long long reserve = t->reserve - kh_tuning_net_cost(t, m) + kh_tuning_net_cost(&like, m),
-              queries = most.train + most.dev + (most.candidates > 0 ? reserve : 0);
+    like.reserve += kh_tuning_net_cost(&like, m) - kh_tuning_net_cost(t, m);
+    long long queries = most.train + most.dev + (most.candidates > 0 ? like.reserve : 0);
+    long long least = rc >= 0 && t->train ? kh_tuning_least(&like, m, opts) : 0;
+    if (rc > 0 && like.filled.max_queries < least) /* as a run of it does */
+        like.filled.max_queries = least;
     if (like.filled.max_queries > 0 && (queries == 0 || queries > like.filled.max_queries))
         queries = like.filled.max_queries;
     double longer = t->train ? like.filled.space.slots - t->space.slots : 0,
@@ -135,6 +138,7 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     if (m->most)
         m->most(t, opts, &most);
     f.candidates = most.candidates;
+    f.least = kh_tuning_least(t, m, opts);
     f.queries = most.train + most.dev + (most.candidates > 0 ? t->reserve : 0);
     f.row_tokens =
         (tokens_of(t, t->train) * (double)most.train + tokens_of(t, t->dev) * (double)most.dev) /
