@@ -257,8 +257,8 @@ static int write_report(
     if (rc == 0)
         rc = write_file(dir, KH_PAGE_NAME, &page, err);
     if (rc == 0 && g.plotter.why[0])
-        fprintf(stderr,
-            "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox\n", dir,
+        cli_say(stderr, 2,
+            "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox", dir,
             g.plotter.why);
     kh_buf_free(&page);
     kh_runlog_free(&log);
@@ -354,8 +354,10 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
         put_text(&e, o->all, &text);
         const kh_buf *shown = o->json ? &results : &text;
         rc = kh_buf_failed(shown) ? kh_fail_memory(err) : 0;
-        if (rc == 0)
-            fwrite(shown->data, 1, shown->len, stdout);
+        if (rc == 0 && o->json)
+            fputs(shown->data, stdout);
+        else if (rc == 0)
+            cli_print(stdout, shown->data);
     }
     if (rc == 0 && !o->json)
         printf("\nsaved %s/" KH_RESULTS_NAME "%s\n", o->out ? o->out : args[0],

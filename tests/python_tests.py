@@ -234,6 +234,15 @@ def a_box_gives_logprobs():
     assert c.score(TEXTS, Y) == 1.0 and c.posterior_.access == "logprobs"
 
 
+def auto_takes_every_box():
+    """The default method leaves out what a box cannot do: one without prompts has no soft ones, one with few numbers small ones."""
+    for box in (Box(by_word), Box(lambda t: [[0.0, 2.0] if w == "pos" else [2.0, 0.0] for w in by_word(t)], "logprobs")):
+        c = plain(method="auto", model=box, budget=2000).fit(TEXTS, Y)
+        assert c.score(TEXTS, Y) == 1.0, c.score(TEXTS, Y)
+    searched = plain(method="auto", model=Box(by_prompt, hidden=3), budget=4000).fit(TEXTS, Y)
+    assert searched.posterior_.method == "smc" and searched.score(TEXTS, Y) >= 0.9, searched.posterior_
+
+
 def a_model_is_tuned():
     c = KeyholeClassifier(model=MODEL, method="bbt", options=dict(SOFT, features_model=MODEL), budget=1500,
                           progress=False, labels={"neg": "bad", "pos": "good"})
@@ -428,6 +437,37 @@ def progress_is_told():
     assert all(isinstance(t, keyhole.Progress) for t in told)
 
 
+def a_notebook_shows_one_line_that_ends():
+    """IPython's part is played here: a cell whose display is written over, and does not stop half way."""
+    from types import ModuleType
+
+    shown = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Handle:
+        def update(self, data, raw):
+            shown[-1].append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append([data["text/plain"]])
+        return Handle()
+
+    ipython, cells = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython, cells.display = ZMQInteractiveShell, display
+    sys.modules.update({"IPython": ipython, "IPython.display": cells})
+    c = KeyholeClassifier(model=Box(by_prompt, "labels", hidden=3), method="smc", options=dict(SOFT, samples=12), budget=2000)
+    try:
+        c.fit(TEXTS, Y)
+        c.set_params(model=Box(lambda t, p: 1 / 0, hidden=3))
+        raises(KeyholeError, "division", c.fit, TEXTS, Y)
+    finally:
+        del sys.modules["IPython"], sys.modules["IPython.display"]
+    assert len(shown[0]) > 1 and " s" in shown[0][0] and shown[0][-1].startswith("keyhole: done, "), shown
+    assert len(shown) == 1 or shown[1][-1].startswith("keyhole: ended, "), shown
+
+
 def an_exception_in_progress_comes_out():
     def fails(p):
         raise RuntimeError("enough")
@@ -515,6 +555,29 @@ def errors_are_the_same_sentence():
     raises(ValueError, "no parameter", plain().set_params, nonsense=1)
     raises(ValueError, "access", Box, by_word, "weights")
     raises(KeyholeError, "members", plain(method="ensemble", model=Box(lambda t: [[0, 0]] * len(t), "logprobs", hidden=3), options=dict(SOFT, members="many")).fit, TEXTS, Y)
+
+
+def parameters_that_cannot_be_meant():
+    """Said before anything is asked, with the parameter's name; none is read as "as many as you like"."""
+    for budget in (0, -5, float("nan"), "0s", "nans", "infm", "-3s", True):
+        raises(ValueError, "budget", plain(budget=budget).fit, TEXTS, Y)
+    for share in (-0.1, 1, 2, float("nan"), "half"):
+        raises(ValueError, "dev_share", plain(dev_share=share).fit, TEXTS, Y)
+    for seed in (-1, 1.5, None, 1 << 64):
+        raises(ValueError, "seed", plain(seed=seed).fit, TEXTS, Y)
+    for most in (0, -1):
+        raises(ValueError, "max_train", plain(max_train=most).fit, TEXTS, Y)
+        raises(ValueError, "max_dev", plain(max_dev=most).fit, TEXTS, Y)
+    raises(ValueError, "Box(", plain(model=by_word).fit, TEXTS, Y)
+    raises(ValueError, "model", plain(model=None).fit, TEXTS, Y)
+    raises(ValueError, 'access is "all"', plain(model=MODEL, access="all").fit, TEXTS, Y)
+    raises(ValueError, 'precision is "fp4"', plain(model=MODEL, precision="fp4").fit, TEXTS, Y)
+    raises(ValueError, "labels", plain(labels=["bad", "good"]).fit, TEXTS, Y)
+    raises(ValueError, "'x' is not a class", plain(labels={"x": "bad"}).fit, TEXTS, Y)
+    raises(ValueError, "label 0 is None", plain().fit, TEXTS, [None] + Y[1:])
+    raises(ValueError, "label 0 is nan", plain().fit, TEXTS, [float("nan")] + Y[1:])
+    raises(ValueError, "'only' has one text", plain().fit, TEXTS + ["once"], Y + ["only"])
+    assert plain(budget=300, dev_share=0.5).fit(TEXTS, Y).score(TEXTS, Y) == 1.0
 
 
 def a_box_that_fails_says_why():

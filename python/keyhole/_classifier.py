@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 from ._box import Box, OpenBox, is_url
 from ._files import is_own, make_folder, own_files, write_file
 from ._library import K, KeyholeError, S, Stopped, call, fail, lib, log, numpy, opened, text_of
+from ._params import budget_of, check_classes, check_params
 from ._posterior import Posterior
 from ._progress import Wanted, Watch
 from ._rows import Text, as_array, as_jsonl, as_labels, as_texts, divide, in_order, task_json
@@ -173,10 +174,12 @@ class KeyholeClassifier:
         answer of the model is in its folder, and the same call with the same ``out`` goes on
         where it ended.
         """
+        check_params(self)
         texts = as_texts(X)
         labels = as_labels(y, len(texts))
         dev_texts = as_texts(dev[0]) if dev is not None else []
         dev_labels = as_labels(dev[1], len(dev_texts)) if dev is not None else []
+        check_classes(self.labels, labels + dev_labels, divided=dev is None)
         self._forget()
         fitting = _Fitting(self, texts, labels, dev_texts, dev_labels)
         with Watch(self.progress) as watch:
@@ -431,16 +434,6 @@ class _Folder:
         self._remove.detach()
 
 
-def _seconds(budget: str) -> float:
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    try:
-        return float(budget[:-1]) * units[budget[-1:]]
-    except (KeyError, ValueError):
-        raise fail(
-            K.KH_EARG, f"budget {budget!r}: a number of questions, or a time such as \"90s\" or \"10m\""
-        ) from None
-
-
 def _effort(name: str) -> int:
     start = "KH_EFFORT_"
     known = {n[len(start) :].lower(): v for n, v in vars(K).items() if n.startswith(start)}
@@ -648,10 +641,11 @@ class _Fitting:
         for name in SPACE:
             if name in (clf.options or {}):
                 setattr(o.space, name, clf.options[name])
-        if isinstance(clf.budget, str):
-            o.max_seconds = _seconds(clf.budget)
-        elif clf.budget is not None:
-            o.max_queries = int(clf.budget)
+        questions, seconds = budget_of(clf.budget)
+        if seconds is not None:
+            o.max_seconds = seconds
+        elif questions is not None:
+            o.max_queries = questions
         elif clf.method == "auto" and clf.effort == "normal":
             o.max_tokens = AUTO_TOKENS
         o.effort = _effort(clf.effort)

@@ -406,14 +406,26 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
     return in.rc;
 }
 
+/* Only a run can be judged. */
+static int refuse_folder(const char *run, kh_err *err) {
+    char *posterior = kh_path_join(run, "posterior.json");
+    bool judgeable = posterior && kh_file_exists(posterior);
+    kh_free(posterior);
+    if (!judgeable)
+        return kh_fail(err, KH_EMISSING,
+            "%s: not the folder of a run: neither posterior.json nor " KH_RESULTS_NAME " in it",
+            run);
+    return kh_fail(err, KH_EMISSING,
+        "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+}
+
 int kh_result_open(kh_result *out, const char *run, kh_err *err) {
     *out = (kh_result){ 0 };
     char *path = kh_path_join(run, KH_RESULTS_NAME);
     kh_buf text = kh_buf_init(0);
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(path))
-        rc = kh_fail(err, KH_EMISSING,
-            "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+        rc = refuse_folder(run, err);
     if (rc == 0)
         rc = kh_file_read(path, JSON_MAX, &text, err);
     if (rc == 0)

@@ -65,6 +65,13 @@ static const char KH_STYLE[] =
     ".n{text-align:right;white-space:nowrap}\n"
     "th "
     "small{display:block;color:var(--muted);font-size:.8125rem;line-height:1.35;max-width:30rem}\n"
+    /* a row of numbers and the line below it that says what they are belong together */
+    "tr.said>*{padding-bottom:0}\n"
+    "tbody tr+tr>td.says{border-top:0;padding-top:.05rem;color:var(--muted);font-size:.8125rem;"
+    "line-height:1.35}\n"
+    "td.says>span{display:block;max-width:calc(100vw - 2.6rem)}\n"
+    ".pair th,.pair td{padding-right:.75rem}\n"
+    ".rows code{white-space:nowrap}\n"
     "td.n small{display:block;color:var(--muted);font-size:.8125rem;line-height:1.35}\n"
     ".yes{background:rgba(var(--tint),.14)}\n"
     ".no{background:rgba(180,80,31,.16)}\n"
