@@ -92,6 +92,16 @@ model_link() { # model tuning writes a model into the folder
 }
 ok a_linked_folder model_link
 
+# ---- cross-fitted answers that do not belong to the run
+crossed() { # crossed TEXT LINE - eval refuses a folder with such an answer
+    rm -rf "$here/crossed"; cp -r "$here/run" "$here/crossed"; printf '%s\n' "$2" >"$here/crossed/crossfit.jsonl"
+    says 1 "$1" eval "$here/crossed" --data "$here/data" --split train
+}
+ok answers_about_other_classes crossed "3 classes" '{"probs":[0.2,0.3,0.5],"label":0}'
+ok answers_without_labels crossed "0 of 1 rows with a label" '{"probs":[0.5,0.5]}'
+ok answers_of_a_class_that_is_not_there crossed "crossfit.jsonl" '{"probs":[0.5,0.5],"label":7}'
+ok answers_that_are_none crossed "crossfit.jsonl" '{"probs":[9,-8],"label":0}'
+
 # ---- texts in a folder do not reach the terminal as they are
 if python3 -c 'import sqlite3' 2>/dev/null; then
     searched=(tune --method bbt "${common[@]}" --model "$model" --budget-generations 2 --pop 3 --dim 6 --slots 3 --p0 random)
