@@ -90,6 +90,7 @@ help:
 	@echo 'make builtin      make the built-in model again from the texts in CORPUS=$(CORPUS); hours, and it can be stopped at any time'
 	@echo 'make install      PREFIX=$(PREFIX): program, libraries, header, pkg-config file, man page, completion, models'
 	@echo 'make wheel        the Python package with library and model, for pip; make dist: a tarball; make deb: Debian packages'
+	@echo 'make dist-arm64   a tarball for 64-bit ARM; make wheel-arm64: the Python package'
 	@echo 'make doc          README, doc/ and the header as a site with a search box, in $(BUILD)/site'
 	@echo 'make clean        remove $(BUILD)'
 	@echo 'CC=clang, MODE=release|asan and BUILD=folder may be given to all of them'
@@ -200,14 +201,16 @@ test-mpi: setup
 ARM64_PACKAGES := $(addsuffix :arm64,$(filter lib%-dev,$(filter-out libc6-dev libopenmpi-dev,$(PACKAGES) $(OPTIONAL))) libgomp1)
 # In a folder beside BUILD, so that the program finds its tree as others do; CC, RUNNER and KEYHOLE_PATIENCE (seconds) are for the scripts.
 ARM64 := $(BUILD)-arm64
-test-arm64: EMULATOR = $(shell command -v qemu-aarch64) -cpu max
-test-arm64:
+EMULATOR = $(shell command -v qemu-aarch64) -cpu max
+ARM64_MAKE = PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig $(MAKE) -s --no-print-directory \
+    CC=aarch64-linux-gnu-gcc BUILD=$(ARM64) MPICC= LAPACK=
+setup-arm64:
 	@dpkg --print-foreign-architectures | grep -qx arm64 || { dpkg --add-architecture arm64 && apt-get update -q >/dev/null; }
 	@tools/setup.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user pkg-config $(ARM64_PACKAGES)
 	@mkdir -p $(ARM64)
+test-arm64: setup-arm64
 	@printf '#!/bin/sh\nexec $(EMULATOR) $(CURDIR)/$(ARM64)/release/keyhole "$$@"\n' > $(ARM64)/keyhole && chmod +x $(ARM64)/keyhole
-	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig $(MAKE) -s --no-print-directory \
-	    test-programs CC=aarch64-linux-gnu-gcc BUILD=$(ARM64) MPICC= LAPACK=
+	@$(ARM64_MAKE) test-programs
 	@ln -sf release/libkeyhole.so $(ARM64)/libkeyhole.so
 	@RUNNER='$(EMULATOR)' CC=aarch64-linux-gnu-gcc KEYHOLE_PATIENCE=300 KEYHOLE=$(CURDIR)/$(ARM64)/keyhole tests/run.sh \
 	    $(call chosen,$(T),$(patsubst $(OUT)/%,$(ARM64)/release/%,$(TESTS)) $(sort $(wildcard tests/cli_*.sh)))
@@ -216,7 +219,7 @@ PORTABLE_TESTS := test_base test_base_file test_base_place test_plm_ranks test_r
 test-portable:
 	@for t in $(PORTABLE_TESTS); do $(MAKE) -s --no-print-directory test T=$$t CFLAGS='$(CFLAGS) -DKH_PORTABLE' BUILD=$(BUILD)-portable || exit 1; done
 .PHONY: test-portable
-.PHONY: test-arm64 test-programs
+.PHONY: setup-arm64 test-arm64 test-programs
 test-programs: $(OUT)/keyhole $(OUT)/libkeyhole.so $(TESTS)
 
 test-slow: setup
@@ -338,6 +341,13 @@ wheel: all
 dist: all
 	@tools/setup.sh patchelf binutils
 	@tools/package.sh dist $(OUT) $(VERSION) $(ARCH) $(BUILD)/packages
+# The same two for 64-bit ARM, cross-built. The man page and completion do not depend on the machine: they are this one's.
+wheel-arm64 dist-arm64: %-arm64: all setup-arm64
+	@tools/setup.sh patchelf binutils
+	@$(ARM64_MAKE) $(ARM64)/release/keyhole $(ARM64)/release/libkeyhole.so
+	@cp $(OUT)/keyhole.1 $(COMPLETIONS) $(ARM64)/release/
+	@CROSS=aarch64-linux-gnu- LDD='qemu-aarch64 /lib/ld-linux-aarch64.so.1 --list' \
+	    tools/package.sh $* $(ARM64)/release $(VERSION) aarch64 $(ARM64)/packages
 deb: all
 	@$(MAKE) -s --no-print-directory $(OUT)/libkeyhole.a
 	@tools/setup.sh dpkg-dev lintian
@@ -345,7 +355,7 @@ deb: all
 doc: all
 	@tools/setup.sh python3-markdown
 	@/usr/bin/python3 tools/make_site.py $(OUT)/keyhole $(BUILD)/site
-.PHONY: wheel dist deb doc
+.PHONY: wheel dist wheel-arm64 dist-arm64 deb doc
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-portable $(BUILD)-arm64

@@ -22,10 +22,17 @@ static bool has_words(const cli_command *cmd, const kh_opt *row) {
     return variants || row->type == KH_OPT_CHOICE;
 }
 
-/* A description within quotes: without the characters that mean something to either shell. */
+/* A description within quotes: characters that mean something to either shell become others. */
 static void put_plain(FILE *out, const char *s) {
-    for (; s && *s; s++)
-        fputc(strchr("'\"\\[]:`$", *s) ? ' ' : *s, out);
+    static const char special[] = "'\"\\[]:`$";
+    static const char *const instead[] = { "\u2019", "", "/", "(", ")", ",", "", "" };
+    for (; s && *s; s++) {
+        const char *at = strchr(special, *s);
+        if (at)
+            fputs(instead[at - special], out);
+        else
+            fputc(*s, out);
+    }
 }
 
 static const char *no_of(const kh_opt *row) {

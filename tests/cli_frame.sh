@@ -115,6 +115,7 @@ ok "files complete after a command" 'complete_words tokenizer train --corpus Mak
 ok "zsh and fish know every command" '
     cut -d"|" -f1 $dir/commands | while read -r c; do grep -q "^        .$c.)$" $dir/_keyhole || exit 1; done &&
         [ -z "$(cut -d"|" -f1 $dir/commands | cut -d" " -f1 | while read -r c; do grep -q -- " $c[; '"'"']" $dir/keyhole.fish || echo $c; done)" ]'
+ok "their descriptions read as sentences" '! grep -n "^complete.*-d .[^:]*[a-z]  [a-z]" $dir/keyhole.fish && ! grep -n "[a-z]  [a-z][^:]*\]" $dir/_keyhole'
 if command -v fish >/dev/null; then
     fishes() { fish --no-config -c "source $dir/keyhole.fish; complete -C \"keyhole $1\"" 2>$dir/err; }
     ok "fish: to<TAB>" 'fishes to | grep -q "^tokenizer" && quiet err'

@@ -7,15 +7,24 @@ cp -r tests/vectors/run-0.1 "$here/old"
 cd_old() { (cd "$here/old" && "$@"); }
 KEYHOLE=$(realpath "$KEYHOLE")
 
+# Bits are promised between machines of one kind, and the stored ones are of x86: elsewhere numbers may differ as floats do.
+machine=$("$KEYHOLE" --version --json | sed 's/.*"machine": "\([^"]*\)".*/\1/')
+skip() { n=$((n + 1)); echo "# skipped: $1: $2"; echo "ok $n - $1 # SKIP $2"; }
+near() { # near FILE FILE: the same words, and numbers within 0.00001
+    awk -v RS='[][ \t\n,:{}"]+' 'NR == FNR { a[n = NR] = $0; next } { m = FNR; d = a[m] - $0 }
+        a[m] != $0 && !(a[m] ~ /^-?[0-9.e+-]+$/ && $0 ~ /^-?[0-9.e+-]+$/ && d < 1e-5 && d > -1e-5) { bad = 1 } END { exit bad || m != n }' "$1" "$2"
+}
+same() { if [ "$machine" = x86_64 ]; then cmp "$1" "$2"; else near "$1" "$2"; fi; }
+
 same_probs() { # the predictive distribution of every test row, byte for byte
     cd_old "$KEYHOLE" predict "$1" data/test.tsv --model model --output probs >"$here/out" 2>"$here/err" &&
-        cmp "$here/out" "$here/old/$1/probs.txt"
+        same "$here/out" "$here/old/$1/probs.txt"
 }
 metrics_of() { tr -d '\n' <"$1" | grep -oE '"metrics": *\{.*' | grep -oE '"[a-z0-9_]+": *\{ *"value": *[^,}]*' | head -n 20; }
 same_metrics() { # every number that 0.1 knew, as it wrote it
     cd_old "$KEYHOLE" eval "$1" --model model --data data --bootstrap 0 --no-report --json --out "$here/judged" >"$here/new.json" 2>"$here/err" &&
         metrics_of "$here/old/$1/eval.json" >"$here/want" && metrics_of "$here/new.json" >"$here/is" && [ -s "$here/want" ] &&
-        diff "$here/want" "$here/is" >"$here/out"
+        same "$here/want" "$here/is" >"$here/out"
 }
 for run in manual icl bbt ensemble elbo abc-smc smc snpe prompt-tuning feature-mlp; do
     ok "$run: predicts what 0.1 predicted" same_probs $run
@@ -42,7 +51,8 @@ goes_on() {
     ok "$1: begun by 0.1, goes on" resumes "$@"
     cp "$here/out" "$here/old/here.json"
     ok "$1: ends in the posterior and the log of 0.1" as_finished "$1"
-    ok "$1: asks nothing twice" asks_the_rest "$1"
+    # Answers are kept by the bits of their prompts, of which some are others on another kind of machine: it asks again there.
+    if [ "$machine" = x86_64 ]; then ok "$1: asks nothing twice" asks_the_rest "$1"; else skip "$1: asks nothing twice" "begun on x86, continued on $machine"; fi
 }
 soft="--dim 8 --slots 3 --p0 random"
 goes_on bbt logprobs $soft --budget-generations 5

@@ -31,6 +31,9 @@ ok "the search finds sections with both of two words that do not stand together"
 whole_words() { grep -q '| ….* …$' "$here/out"; }
 ok "what it shows begins and ends at spaces" whole_words
 ok "the search takes signs as they are" finds "--max-risk (" commands
+# GitHub begins a list at "- " right under a paragraph; python-markdown alone wants an empty line first.
+lists() { ! grep -nE '^ *([-*]|[0-9]+\.) ' "$here"/site/{index,judging,methods,model,results,serving,training,packages,python,changelog}.html >"$here/out"; }
+ok "what begins with a dash is in a list" lists
 outside() { ! grep -lE '(src|href)="https?://[^"]*\.(js|css|png|woff)' "$here"/site/*.html; }
 ok "nothing is loaded from elsewhere" outside
 broken() { (mkdir "$here/tree" && cp -R README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md doc python examples include tools "$here/tree" &&

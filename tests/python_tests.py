@@ -4,6 +4,7 @@ Most of them tune a Box, a function that needs no model and answers at once; the
 small random one. Nothing but Python and the library is needed; NumPy is used where it is there, and
 hidden from the package with KEYHOLE_NO_NUMPY=1.
 """
+import http.server
 import json
 import math
 import os
@@ -233,6 +234,15 @@ def a_box_gives_logprobs():
     assert c.score(TEXTS, Y) == 1.0 and c.posterior_.access == "logprobs"
 
 
+def auto_takes_every_box():
+    """The default method leaves out what a box cannot do: one without prompts has no soft ones, one with few numbers small ones."""
+    for box in (Box(by_word), Box(lambda t: [[0.0, 2.0] if w == "pos" else [2.0, 0.0] for w in by_word(t)], "logprobs")):
+        c = plain(method="auto", model=box, budget=2000).fit(TEXTS, Y)
+        assert c.score(TEXTS, Y) == 1.0, c.score(TEXTS, Y)
+    searched = plain(method="auto", model=Box(by_prompt, hidden=3), budget=4000).fit(TEXTS, Y)
+    assert searched.posterior_.method == "smc" and searched.score(TEXTS, Y) >= 0.9, searched.posterior_
+
+
 def a_model_is_tuned():
     c = KeyholeClassifier(model=MODEL, method="bbt", options=dict(SOFT, features_model=MODEL), budget=1500,
                           progress=False, labels={"neg": "bad", "pos": "good"})
@@ -298,6 +308,116 @@ def pickles():
     assert empty.method == "smc" and not hasattr(empty, "run_")
 
 
+# ------------------------------------------------------------------------------- received folders
+
+
+def received(name, notes=None):
+    """A run of somebody else, on MODEL, and perhaps with notes of their own."""
+    where = os.path.join(SCRATCH, name)
+    KeyholeClassifier(model=MODEL, method="manual", out=where, progress=False, options={"features_model": None},
+                      labels={"neg": "bad", "pos": "good"}).fit(TEXTS, Y)
+    if notes is not None:
+        with open(os.path.join(where, "python.json"), "w", encoding="utf-8") as f:
+            f.write(notes if isinstance(notes, str) else json.dumps(notes))
+    return where
+
+
+def an_address_in_a_folder_is_not_asked():
+    asked = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Stranger)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    where = received("with-address")
+    file = os.path.join(where, "posterior.json")
+    with open(file, encoding="utf-8") as f:
+        text = f.read()
+    with open(file, "w", encoding="utf-8") as f:
+        f.write(text.replace(json.dumps(os.path.abspath(MODEL)), json.dumps(url)))
+    os.environ["KEYHOLE_API_KEY"] = "the-secret-key"
+    try:
+        p = Posterior.open(where)
+        assert p.model == url
+        raises(KeyholeError, "is not contacted", p.export, os.path.join(SCRATCH, "stolen.npz"))
+        raises(KeyholeError, "give load its model", KeyholeClassifier.load, where)
+    finally:
+        del os.environ["KEYHOLE_API_KEY"]
+        server.shutdown()
+        server.server_close()
+    assert not asked, asked
+
+
+def notes_are_not_believed():
+    where = received("with-notes", {"params": {"out": SCRATCH, "overwrite": True, "task": "/etc/passwd", "seed": 5}})
+    c = KeyholeClassifier.load(where)
+    assert (c.out, c.overwrite, c.task, c.seed) == (None, False, None, 5), c
+    for notes in ({"params": {"seed": "x"}}, {"params": []}, [], "{", "[" * 100000, {"classes": 3}, {"classes": ["a"]},
+                  {"classes": ["a", "a"]}, {"classes": ["a", "b", "c"]}, {"classes": ["a", []]}):
+        raises(KeyholeError, "python.json", KeyholeClassifier.load, received("odd-notes", notes))
+    # Too few classes gave the library an array too small: it wrote beyond.
+    c._class_list = ["one"]
+    raises(KeyholeError, "has 2 classes", c.predict_proba, TEXTS * 100)
+
+
+def links_lead_nowhere():
+    secret = os.path.join(SCRATCH, "secret")
+    for name in ("data", "data/train.jsonl", "data/dev.jsonl", "data/labels.txt", "python.json"):
+        with open(secret, "w", encoding="utf-8") as f:
+            f.write("precious")
+        where = tempfile.mkdtemp(dir=SCRATCH)
+        os.makedirs(os.path.join(SCRATCH, "elsewhere"), exist_ok=True)
+        if "/" in name:
+            os.mkdir(os.path.join(where, "data"))
+        os.symlink(os.path.join(SCRATCH, "elsewhere") if name == "data" else secret, os.path.join(where, name))
+        if name == "data":
+            raises(KeyholeError, "is a link", plain(out=where).fit, TEXTS, Y)
+        else:
+            plain(out=where).fit(TEXTS, Y)
+        with open(secret, encoding="utf-8") as f:
+            assert f.read() == "precious", name
+        assert not os.listdir(os.path.join(SCRATCH, "elsewhere")), name
+
+
+def what_links_lead_to_is_not_passed_on():
+    where = received("with-links")
+    os.symlink(os.path.join(SCRATCH, "secret"), os.path.join(where, "notes.txt"))
+    os.symlink(os.path.join(SCRATCH, "elsewhere"), os.path.join(where, "more"))
+    for file in ("secret", "elsewhere/secret"):
+        with open(os.path.join(SCRATCH, file), "w", encoding="utf-8") as f:
+            f.write("precious")
+    c = KeyholeClassifier.load(where)
+    copy = os.path.join(SCRATCH, "passed-on")
+    c.save(copy)
+    assert not {"notes.txt", "more"} & set(os.listdir(copy)), os.listdir(copy)
+    assert b"precious" not in pickle.dumps(c)
+    state = c.__getstate__()
+    state["files"]["../outside"] = b""
+    raises(KeyholeError, "outside", KeyholeClassifier().__setstate__, state)
+
+
+def refused_texts_have_no_class():
+    c = plain().fit(TEXTS, Y)
+    run = c._classifier().run
+
+    def refusing(texts):
+        said, p, sets = run(texts)
+        said[1].label = -1
+        return said, p, sets
+
+    c._opened.run = refusing
+    assert [d.label for d in c.decide(TEXTS[:3])] == [Y[0], None, Y[2]]
+    raises(KeyholeError, "refused 1 of 3", c.predict, TEXTS[:3])
+    assert c.score(TEXTS[:4], Y[:4]) == 0.75
+
+
 def the_folder_goes_with_the_classifier():
     c = plain().fit(TEXTS, Y)
     folder = c.run_
@@ -315,6 +435,37 @@ def progress_is_told():
     KeyholeClassifier(model=box, method="smc", options=dict(SOFT, samples=12), budget=2000, progress=told.append).fit(TEXTS, Y)
     assert told and told[-1].seconds > 0 and max(t.queries for t in told) > 100
     assert all(isinstance(t, keyhole.Progress) for t in told)
+
+
+def a_notebook_shows_one_line_that_ends():
+    """IPython's part is played here: a cell whose display is written over, and does not stop half way."""
+    from types import ModuleType
+
+    shown = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Handle:
+        def update(self, data, raw):
+            shown[-1].append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append([data["text/plain"]])
+        return Handle()
+
+    ipython, cells = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython, cells.display = ZMQInteractiveShell, display
+    sys.modules.update({"IPython": ipython, "IPython.display": cells})
+    c = KeyholeClassifier(model=Box(by_prompt, "labels", hidden=3), method="smc", options=dict(SOFT, samples=12), budget=2000)
+    try:
+        c.fit(TEXTS, Y)
+        c.set_params(model=Box(lambda t, p: 1 / 0, hidden=3))
+        raises(KeyholeError, "division", c.fit, TEXTS, Y)
+    finally:
+        del sys.modules["IPython"], sys.modules["IPython.display"]
+    assert len(shown[0]) > 1 and " s" in shown[0][0] and shown[0][-1].startswith("keyhole: done, "), shown
+    assert len(shown) == 1 or shown[1][-1].startswith("keyhole: ended, "), shown
 
 
 def an_exception_in_progress_comes_out():
@@ -406,6 +557,29 @@ def errors_are_the_same_sentence():
     raises(KeyholeError, "members", plain(method="ensemble", model=Box(lambda t: [[0, 0]] * len(t), "logprobs", hidden=3), options=dict(SOFT, members="many")).fit, TEXTS, Y)
 
 
+def parameters_that_cannot_be_meant():
+    """Said before anything is asked, with the parameter's name; none is read as "as many as you like"."""
+    for budget in (0, -5, float("nan"), "0s", "nans", "infm", "-3s", True):
+        raises(ValueError, "budget", plain(budget=budget).fit, TEXTS, Y)
+    for share in (-0.1, 1, 2, float("nan"), "half"):
+        raises(ValueError, "dev_share", plain(dev_share=share).fit, TEXTS, Y)
+    for seed in (-1, 1.5, None, 1 << 64):
+        raises(ValueError, "seed", plain(seed=seed).fit, TEXTS, Y)
+    for most in (0, -1):
+        raises(ValueError, "max_train", plain(max_train=most).fit, TEXTS, Y)
+        raises(ValueError, "max_dev", plain(max_dev=most).fit, TEXTS, Y)
+    raises(ValueError, "Box(", plain(model=by_word).fit, TEXTS, Y)
+    raises(ValueError, "model", plain(model=None).fit, TEXTS, Y)
+    raises(ValueError, 'access is "all"', plain(model=MODEL, access="all").fit, TEXTS, Y)
+    raises(ValueError, 'precision is "fp4"', plain(model=MODEL, precision="fp4").fit, TEXTS, Y)
+    raises(ValueError, "labels", plain(labels=["bad", "good"]).fit, TEXTS, Y)
+    raises(ValueError, "'x' is not a class", plain(labels={"x": "bad"}).fit, TEXTS, Y)
+    raises(ValueError, "label 0 is None", plain().fit, TEXTS, [None] + Y[1:])
+    raises(ValueError, "label 0 is nan", plain().fit, TEXTS, [float("nan")] + Y[1:])
+    raises(ValueError, "'only' has one text", plain().fit, TEXTS + ["once"], Y + ["only"])
+    assert plain(budget=300, dev_share=0.5).fit(TEXTS, Y).score(TEXTS, Y) == 1.0
+
+
 def a_box_that_fails_says_why():
     def fails(texts):
         raise ZeroDivisionError("the model is out")
@@ -455,7 +629,7 @@ def documented():
 
 
 TESTS = [f for f in list(globals().values()) if callable(f) and getattr(f, "__module__", "") == "__main__"
-         and f.__name__ not in ("sentence", "by_word", "by_prompt", "plain", "raises")]
+         and f.__name__ not in ("sentence", "by_word", "by_prompt", "plain", "raises", "received")]
 if NUMPY is False and os.environ.get("KEYHOLE_NO_NUMPY"):
     wanted = ("fits_and_answers", "arrays_come_back_as_arrays", "a_box_is_tuned_with_labels_only", "a_box_gives_logprobs",
               "evaluates_and_reports", "pickles", "numbers_as_classes")

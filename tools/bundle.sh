@@ -12,7 +12,7 @@ mkdir -p "$lib" "$licences"
 # What every glibc system has; the same list as manylinux's, as far as it occurs here.
 system='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libgcc_s)\.so'
 
-needed() { ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | grep -vE "$system" || true; }
+needed() { ${LDD:-ldd} "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | grep -vE "$system" || true; }
 own_name() { echo "${1%%.so*}-keyhole.so${1#*.so}"; }
 
 wanted=$(for file; do needed "$file"; done | sort -u)
@@ -43,5 +43,5 @@ for file; do
 done
 
 for file in "$lib"/* "$@"; do
-    if [ -f "$file" ]; then objdump -T "$file" 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' || true; fi
+    if [ -f "$file" ]; then "${CROSS:-}objdump" -T "$file" 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' || true; fi
 done | sort -u -t. -k2,2n | tail -n 1 | sed 's/GLIBC_//'

@@ -26,19 +26,19 @@ STYLE = """
 * { box-sizing: border-box } html { scroll-padding-top: 1rem }
 body { margin: 0; color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif; display: grid; grid-template-columns: 16rem minmax(0, 1fr) }
 nav { padding: 1.2rem 1rem; border-right: 1px solid var(--line); background: var(--soft); min-height: 100vh }
-nav > div { position: sticky; top: 1rem; max-height: calc(100vh - 2rem); overflow: auto }
+nav summary { display: none } nav > div { position: sticky; top: 1rem; max-height: calc(100vh - 2rem); overflow: auto }
 nav b { display: block; font-size: 1.15rem; margin-bottom: .6rem } nav a { display: block; padding: .12rem 0 } nav a[aria-current] { font-weight: 700; color: var(--ink) }
 main { padding: 1.5rem 2.2rem 4rem; max-width: 62rem }
 a { color: var(--link); text-decoration: none } a:hover, a:focus { text-decoration: underline }
 h1, h2, h3 { line-height: 1.25; margin: 1.8em 0 .5em } h1 { margin-top: 0 }
 pre { background: var(--soft); border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem; overflow-x: auto; font-size: .86rem; line-height: 1.45 }
-code { background: var(--soft); padding: .05em .3em; border-radius: 4px; font-size: .9em } pre code { background: none; padding: 0; font-size: inherit }
+code { background: var(--soft); padding: .05em .3em; border-radius: 4px; font-size: .9em; overflow-wrap: anywhere } pre code { background: none; padding: 0; font-size: inherit; overflow-wrap: normal }
 table { border-collapse: collapse; display: block; overflow-x: auto; max-width: 100% } th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top }
 th { background: var(--soft) } img { max-width: 100% }
 input { width: 100%; padding: .45rem .6rem; font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line); border-radius: 6px; margin-bottom: .8rem }
 #found { margin-bottom: 2rem } #found:empty { display: none } #found article { border-left: 3px solid var(--link); padding: .1rem .9rem; margin: 0 0 1rem }
 #found p { margin: .1rem 0; font-size: .92rem } mark { background: var(--mark); color: inherit }
-@media (max-width: 50rem) { body { display: block } nav { min-height: 0; border-right: 0; border-bottom: 1px solid var(--line) } nav > div { position: static; max-height: none } nav .pages { columns: 2 } nav a { break-inside: avoid } body.searching nav .pages { display: none } main { padding: 1.2rem } }
+@media (max-width: 50rem) { body { display: block } nav { min-height: 0; border-right: 0; border-bottom: 1px solid var(--line) } nav > div { position: static; max-height: none } nav .pages > div { columns: 2 } nav summary { display: block; color: var(--link) } nav a { break-inside: avoid } body.searching nav .pages { display: none } main { padding: 1.2rem } }
 """
 SEARCH = r"""
 const box = document.getElementById('search'), found = document.getElementById('found');
@@ -75,6 +75,8 @@ function look() {
   }
 }
 box.addEventListener('input', look);
+const menu = document.getElementById('pages'); // a phone shows the page first
+if (menu && matchMedia('(max-width: 50rem)').matches) menu.open = false;
 const asked = new URLSearchParams(location.search).get('q');
 if (asked) { box.value = asked; look(); }
 """
@@ -111,6 +113,22 @@ def relink(text: str, source: Path) -> str:
         return f'title="{html.escape(target)}"'
 
     return re.sub(r'\b(href|src)="([^"]+)"', one, text)
+
+
+def lists_apart(text: str) -> str:
+    """What GitHub takes for a list and python-markdown alone does not: one right under a paragraph, one within another by two spaces."""
+    lines: "list[str]" = []
+    code = in_list = False
+    for line in text.split("\n"):
+        item = re.match(r"([-*+]|1\.) +\S", line) is not None and not code
+        if item and not in_list and lines and lines[-1].strip():
+            lines.append("")
+        if in_list and not code and re.match(r" {2,3}[-*+] ", line):
+            line = "  " + line
+        code ^= line.lstrip().startswith("```")
+        in_list = bool(line.strip()) and (item or in_list)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def slug(text: str, used: set) -> str:
@@ -197,7 +215,7 @@ for old in out.iterdir():
 bodies = []
 for source in SOURCES:
     text = source.read_text(encoding="utf-8")
-    body = markdown.markdown(text, extensions=["tables", "fenced_code", "sane_lists"])
+    body = markdown.markdown(lists_apart(text), extensions=["tables", "fenced_code", "sane_lists"])
     title = re.search(r"^# (.*)", text, flags=re.M)
     bodies.append((page_name(source), title[1] if title else source.stem, relink(body, source)))
 bodies.insert(2, ("commands-help", "Every command", command_page()))
@@ -212,7 +230,8 @@ for name, title, body in bodies:
     (out / f"{name}.html").write_text(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>{html.escape(title)}</title><link rel="stylesheet" href="style.css"></head><body><nav><div><b>keyhole</b>'
-        f'<input id="search" type="search" placeholder="Search" aria-label="Search"><div class="pages">{menu}</div></div></nav>'
+        f'<input id="search" type="search" placeholder="Search" aria-label="Search"><details id="pages" class="pages" open><summary>Pages ▾</summary>'
+        f'<div>{menu}</div></details></div></nav>'
         f'<main><div id="found" role="status"></div>{body}</main><script src="sections.js"></script><script src="search.js"></script></body></html>\n',
         encoding="utf-8")
 (out / "style.css").write_text(STYLE, encoding="utf-8")

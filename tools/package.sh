@@ -3,6 +3,7 @@
 #   wheel   the Python package with the library, the libraries that it needs and the built-in model
 #   dist    a tarball that runs from any folder: program, library, header, model, examples, man page, completion, licences
 # Both carry all but glibc (tools/bundle.sh). Nothing here knows how large the model is or which files it has.
+# For another machine than this one, CROSS is what its binutils' names begin with, and LDD what lists its libraries.
 set -eu
 kind=$1 out=$2 version=$3 arch=$4 packages=$5
 tree=$(mktemp -d)
@@ -20,7 +21,7 @@ wheel)
     mkdir -p "$root/lib"
     cp python/keyhole/*.py python/keyhole/py.typed include/keyhole.h "$root/"
     install -m 644 "$out/libkeyhole.so" "$root/lib/libkeyhole.so.0"
-    strip --strip-unneeded "$root/lib/libkeyhole.so.0"
+    "${CROSS:-}strip" --strip-unneeded "$root/lib/libkeyhole.so.0"
     model "$root/share/keyhole"
     glibc=$(tools/bundle.sh "$root/lib" "$root/licenses" "$root/lib/libkeyhole.so.0")
     cp LICENSE NOTICE "$root/licenses/"
@@ -32,7 +33,7 @@ dist)
     mkdir -p "$root/bin" "$root/lib" "$root/include" "$root/share/man/man1" "$root/share/keyhole" "$root/share/completions" "$root/share/licenses"
     install -m 755 "$out/keyhole" "$root/bin/keyhole"
     install -m 755 "$out/libkeyhole.so" "$root/lib/libkeyhole.so.0"
-    strip --strip-unneeded "$root/bin/keyhole" "$root/lib/libkeyhole.so.0"
+    "${CROSS:-}strip" --strip-unneeded "$root/bin/keyhole" "$root/lib/libkeyhole.so.0"
     ln -s libkeyhole.so.0 "$root/lib/libkeyhole.so"
     cp include/keyhole.h "$root/include/"
     model "$root/share/keyhole"

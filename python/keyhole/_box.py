@@ -82,12 +82,9 @@ class OpenBox:
             self.access = model.access
             self._open_own()
             return
-        if access not in ACCESS or precision not in PRECISION:
-            raise fail(
-                K.KH_EARG,
-                f"access {access!r}, precision {precision!r}: one of {', '.join(ACCESS)}, "
-                f"one of {', '.join(PRECISION)}",
-            )
+        for name, value, known in (("access", access, ACCESS), ("precision", precision, PRECISION)):
+            if value not in known:
+                raise fail(K.KH_EARG, f"{name} is \"{value}\"; there are {', '.join(known)}")
         self.access = access
         self.name = os.fspath(model)
         if not is_url(model) and os.path.exists(self.name):

@@ -35,9 +35,11 @@ class _Line:
         self._last = 0.0
         self._width = 0
         self._display: Any = None
+        self._told: Optional[Progress] = None
 
     def __call__(self, p: Progress) -> None:
         now = time.monotonic()
+        self._told = p
         if now - self._last < 0.2:
             return
         self._last = now
@@ -57,7 +59,10 @@ class _Line:
         else:
             self._display.update({"text/plain": line}, raw=True)
 
-    def close(self) -> None:
+    def close(self, how: str) -> None:
+        """A terminal's line goes; a cell keeps its own, which must not look as if work went on."""
+        if self._display is not None and self._told is not None:
+            self._cell(f"keyhole: {how}, {self._told.queries} questions, {self._told.seconds:.0f} s")
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=sys.stderr, flush=True)
 
@@ -138,7 +143,7 @@ class Watch:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         if isinstance(self._show, _Line):
-            self._show.close()
+            self._show.close("ended" if exc[0] or self._wants_stop() else "done")
 
     def rethrow(self, kept: str = "") -> None:
         """Raises what ended the call, if it was a callback or Ctrl-C."""

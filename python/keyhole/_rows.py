@@ -43,6 +43,9 @@ def as_labels(y: Iterable[Any], n: int) -> List[Hashable]:
     labels = [_plain(v) for v in y]
     if len(labels) != n:
         raise ValueError(f"{n} texts, but {len(labels)} labels")
+    for i, label in enumerate(labels):
+        if label is None or label != label:
+            raise ValueError(f"label {i} is {label}; every text needs a class")
     return labels
 
 

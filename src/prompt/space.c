@@ -165,7 +165,8 @@ int kh_space_init(kh_space *s, const kh_space_opts *o, kh_plm *plm, uint64_t see
         s->dim = s->slots * s->hidden;
     if (info.hidden == 0)
         return kh_fail(err, KH_EUNSUPPORTED,
-            "the box takes no soft prompts (hidden is 0); use method manual or icl");
+            "the box takes no soft prompts (hidden is 0); auto, manual, icl and the methods for "
+            "text prompts need none");
     if (o->inject == KH_INJECT_NONE)
         return kh_fail(err, KH_EARG, "a soft prompt needs an injection mode");
     if (o->slots < 1 || o->slots >= info.max_len)

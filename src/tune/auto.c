@@ -59,10 +59,10 @@ enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64, FEW_ROWS = 32 };
 enum { FEW_GENERATIONS = 5 };
 
 /* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
- * questions. */
+ * questions. A box that takes no soft prompts has nothing to search. */
 static bool allowed(const candidate *c, const kh_plm *plm) {
-    kh_access have = kh_plm_describe(plm).access;
-    return have >= c->from && have <= c->to;
+    kh_plm_info box = kh_plm_describe(plm);
+    return box.access >= c->from && box.access <= c->to && !(c->method->soft && box.hidden == 0);
 }
 
 static long long budget_of(const kh_tuning *t) {
@@ -156,7 +156,8 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
         !(c->method->soft && c->method->access == KH_ACCESS_LABELS);
     long long before = kh_tuning_queries(t);
     o.space.slots = SLOTS;
-    o.space.dim = DIM;
+    int numbers = SLOTS * kh_plm_describe(t->plm).hidden; /* a box of one's own may have few */
+    o.space.dim = numbers < DIM ? numbers : DIM;
     o.uncalibrated = false;
     o.label_prior = !prior ? KH_LABEL_PRIOR_NONE : KH_LABEL_PRIOR_BATCH;
     kh_posterior *p = NULL;
@@ -237,9 +238,12 @@ static void all_of_auto(const kh_tuning *t, const void *opts, kh_plan *most) {
     most->train = budget_of(t);
     if (t->o->max_tokens > 0) { /* the template, the regression, and what is left for searches */
         double tokens = 0;
+        int share = 0; /* percent that searches may take together */
+        for (int i = 0; i < N_CANDIDATE; i++)
+            share += allowed(&CANDIDATES[i], t->plm) ? CANDIDATES[i].share : 0;
         most->train = 2LL * (t->n_train + t->n_dev);
         if (kh_tuning_row_tokens(t, 0, &tokens, NULL) == 0 && tokens > 0)
-            most->train += (long long)((double)t->o->max_tokens / tokens);
+            most->train += (long long)((double)t->o->max_tokens / tokens * share / 100);
     }
 }
 
