@@ -30,7 +30,8 @@ one() {
 import json, sys
 d = json.load(open(sys.argv[1]))
 for o in d["ood"]:
-    for score, m in o["scores"].items(): print(",".join(map(str, sys.argv[2:5] + [score, round(m["auroc"]["value"], 4), d["rows"], o["rows"], sys.argv[5]])))
+    for score, m in o.items():
+        if isinstance(m, dict): print(",".join(map(str, sys.argv[2:5] + [score, round(m["auroc"]["value"], 4), d["eval"]["rows"], o["rows"], sys.argv[5]])))
 ' "$run/foreign.json" "$name" "$access" "$seed" "$commit" >>"$csv"
 }
 

@@ -10,6 +10,7 @@
 #include "base/json_out.h"
 #include "base/opts.h"
 #include "keyhole.h"
+#include "lines.h"
 
 #include <stdio.h>
 

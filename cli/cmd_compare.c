@@ -98,7 +98,7 @@ static int run_compare(void *opts, int n_args, char **args, kh_err *err) {
     int rc = runs ? 0 : kh_fail_memory(err), opened = 0;
     for (int i = 0; i < n_args && rc == 0; i++)
         if (n_args > 1 && !is_judged(args[i]))
-            fprintf(stderr, "keyhole: %s: not a judged run, passed over\n", args[i]);
+            cli_say(stderr, 2, "keyhole: %s: not a judged run, passed over", args[i]);
         else
             rc = kh_result_open(&runs[opened++], args[i], err);
     if (rc == 0 && opened == 0)

@@ -140,8 +140,9 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
             e->m.entropy, e->ambiguity, e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
-    bool interval = e->o->bootstrap.n_resample > 0;
+/* Without --all one metric of each score, which fits any terminal. */
+static void put_outside(const kh_eval *e, const kh_ood_rows *o, bool all, kh_buf *out) {
+    bool interval = all && e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s", o->rows.n, o->rows.name);
     if (e->decided && isfinite(e->decisions.ood))
@@ -156,17 +157,20 @@ static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
         if (interval)
             kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
     }
-    for (int i = 0; kh_ood_name(i); i++) {
+    for (int i = 0; kh_ood_name(i) && (all || i == 0); i++) {
         kh_grid_add(&t, "%s", kh_ood_name(i));
         for (int s = 0; s < KH_N_SCORE; s++) {
             if (!e->known[s])
                 continue;
             add_number(&t, kh_ood_value(&o->value[s], i));
-            add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
+            if (interval)
+                add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
         }
     }
     kh_grid_put(&t, KH_GRID_TEXT, out);
     kh_grid_free(&t);
+    if (!all)
+        kh_buf_printf(out, "  %s: %s\n", kh_ood_name(0), kh_ood_text(0));
 }
 
 static void put_decisions(const kh_eval *e, kh_buf *out) {
@@ -230,7 +234,7 @@ static void put_text(const kh_eval *e, bool all, kh_buf *out) {
             e->n_known);
     put_metrics(e, all, out);
     for (int k = 0; k < e->n_outside; k++)
-        put_outside(e, &e->outside[k], out);
+        put_outside(e, &e->outside[k], all, out);
     put_decisions(e, out);
 }
 
@@ -257,8 +261,8 @@ static int write_report(
     if (rc == 0)
         rc = write_file(dir, KH_PAGE_NAME, &page, err);
     if (rc == 0 && g.plotter.why[0])
-        fprintf(stderr,
-            "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox\n", dir,
+        cli_say(stderr, 2,
+            "keyhole: %s/" KH_PAGE_NAME " has no plots: %s; Debian's package is gnuplot-nox", dir,
             g.plotter.why);
     kh_buf_free(&page);
     kh_runlog_free(&log);
@@ -354,8 +358,10 @@ static int run_eval(void *opts, int n_args, char **args, kh_err *err) {
         put_text(&e, o->all, &text);
         const kh_buf *shown = o->json ? &results : &text;
         rc = kh_buf_failed(shown) ? kh_fail_memory(err) : 0;
-        if (rc == 0)
-            fwrite(shown->data, 1, shown->len, stdout);
+        if (rc == 0 && o->json)
+            fputs(shown->data, stdout);
+        else if (rc == 0)
+            cli_print(stdout, shown->data);
     }
     if (rc == 0 && !o->json)
         printf("\nsaved %s/" KH_RESULTS_NAME "%s\n", o->out ? o->out : args[0],

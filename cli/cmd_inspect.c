@@ -126,9 +126,12 @@ static void text_tokenizer(kh_buf *out, const tokenizer_part *t, int vocab) {
     int size = kh_tokenizer_size(t->tokenizer);
     kh_buf_printf(
         out, "tokenizer    %d tokens%s, ", size, size > vocab ? " (more than the model has!)" : "");
-    if (mask >= 0)
-        kh_buf_printf(out, "mask %s = %d, ", kh_tokenizer_token(t->tokenizer, mask), mask);
-    else
+    const char *token = mask >= 0 ? kh_tokenizer_token(t->tokenizer, mask) : NULL;
+    if (token) {
+        kh_buf_text(out, "mask ");
+        kh_json_quote(out, token, strlen(token)); /* a file may call it anything */
+        kh_buf_printf(out, " = %d, ", mask);
+    } else
         kh_buf_text(out, "no mask, ");
     kh_buf_printf(
         out, "fingerprint %016llx\n", (unsigned long long)kh_tokenizer_fingerprint(t->tokenizer));

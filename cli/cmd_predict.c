@@ -3,9 +3,11 @@
 #include "open_run.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hooks.h"
+#include "base/utf8.h"
 #include "judge/decisions.h"
 #include "plm/http.h"
 #include "posterior/prediction.h"
@@ -102,8 +104,12 @@ static void put_quoted(kh_buf *out, const kh_row *row) {
     while (n < row->n_a && n > 0 && ((unsigned char)row->a[n] & 0xC0) == 0x80)
         n--; /* not in the middle of a character */
     kh_buf_char(out, '"');
-    for (size_t i = 0; i < n; i++)
-        kh_buf_char(out, (unsigned char)row->a[i] < ' ' ? ' ' : row->a[i]);
+    int len;
+    for (size_t i = 0; i < n; i += (size_t)len)
+        if (kh_is_control(kh_utf8_next(row->a + i, n - i, &len, NULL)))
+            kh_buf_char(out, ' ');
+        else
+            kh_buf_bytes(out, row->a + i, (size_t)len);
     kh_buf_text(out, n < row->n_a ? "...\"\n" : "\"\n");
 }
 
@@ -163,7 +169,9 @@ static void put_head(predict *u) {
 static int flush_out(predict *u, kh_err *err) {
     if (kh_buf_failed(&u->out))
         return kh_fail_memory(err);
-    if (u->out.len > 0)
+    if (u->out.len > 0 && u->output == OUT_TEXT)
+        cli_print(stdout, u->out.data);
+    else if (u->out.len > 0)
         fwrite(u->out.data, 1, u->out.len, stdout);
     kh_buf_reset(&u->out);
     return fflush(stdout) == 0 ? 0 : kh_fail_errno(err, "standard output", "cannot write");
@@ -195,12 +203,12 @@ static int open_decisions(predict *u, kh_err *err) {
     int rc = kh_decisions_open(&u->decisions, u->run.dir, err);
     u->decides = rc == 0;
     if (rc == KH_EMISSING && u->output != OUT_PROBS)
-        fprintf(stderr,
+        cli_say(stderr, 2,
             "keyhole: abstain, set and ood are left out; \"keyhole eval %s --data DIR\" says when "
-            "to abstain\n",
+            "to abstain",
             u->run.dir);
     if (rc == 0 && u->decisions.warning[0] && u->output != OUT_PROBS)
-        fprintf(stderr, "keyhole: warning: when it was judged, %s\n", u->decisions.warning);
+        cli_say(stderr, 2, "keyhole: warning: when it was judged, %s", u->decisions.warning);
     if (rc == KH_EMISSING)
         return 0;
     if (rc == 0 && u->decisions.n_label != u->task->n_label)
@@ -274,9 +282,8 @@ static int choose_input(predict *u, cli_rows *in, int n_args, char **args, kh_er
     if (u->output == OUT_AUTO)
         u->output = in->n_text > 0 && isatty(STDOUT_FILENO) ? OUT_TEXT : OUT_JSONL;
     if (!file && in->n_text == 0 && isatty(STDIN_FILENO))
-        fprintf(stderr,
-            "keyhole: type a text and Enter, Ctrl-D ends; or keyhole predict %s \"text\"\n",
-            args[0]);
+        cli_say(stderr, 2,
+            "keyhole: type a text and Enter, Ctrl-D ends; or keyhole predict %s \"text\"", args[0]);
     return 0;
 }
 

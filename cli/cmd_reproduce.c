@@ -332,7 +332,7 @@ static int note_failure(job *j, int rc, kh_err *err) {
         return rc;
     j->why[j->at] = kh_arena_strndup(&j->memory, err->msg, strlen(err->msg));
     j->n_failed++;
-    fprintf(stderr, "keyhole: %s: %s\n", j->plan.run[j->at].name, err->msg);
+    cli_say(stderr, 2, "keyhole: %s: %s", j->plan.run[j->at].name, err->msg);
     return j->why[j->at] ? 0 : kh_fail_memory(err);
 }
 
@@ -613,7 +613,7 @@ static int prepare(job *j, kh_err *err) {
     if (rc == 0 && (!j->runs || !j->why || kh_buf_failed(&j->common)))
         rc = kh_fail_memory(err);
     for (int i = 0; i < j->plan.n_missing && rc == 0; i++)
-        fprintf(stderr, "keyhole: left out: %s\n", j->plan.missing[i]);
+        cli_say(stderr, 2, "keyhole: left out: %s", j->plan.missing[i]);
     if (rc == 0 && !o->dry)
         rc = kh_dir_make(o->out, err);
     if (rc == 0 && !o->dry)

@@ -162,8 +162,7 @@ static int between_pieces(void *user) {
 
 static int on_forecast(void *user, const kh_forecast *f) {
     tune *u = user;
-    u->watch.forecast = *f;
-    u->watch.known = true;
+    cli_monitor_expect(&u->watch, f);
     if (u->o->dry)
         cli_monitor_forecast(f, u->o->price, u->o->json, stdout);
     if (u->o->dry && !u->o->json)
@@ -186,19 +185,8 @@ static int say_interrupted(const tune *u, kh_err *err) {
 
 /* ------------------------------------------------------------------------------------- summary */
 
-/* What a person needs to know, after an evaluation. */
-static int print_judged(const tune *u, kh_err *err) {
-    kh_buf b = kh_buf_init(1 << 20);
-    cli_put_summary(&u->judged.eval, u->o->out, &b);
-    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
-    if (rc == 0)
-        fputs(b.data, stdout);
-    kh_buf_free(&b);
-    return rc;
-}
-
 /* The table of what auto has tried. */
-static void print_tried(const char *tried) {
+static void put_tried(const char *tried, kh_buf *out) {
     json_t *list = NULL, *row;
     size_t i;
     kh_buf text = kh_buf_init(1 << 20);
@@ -206,11 +194,12 @@ static void print_tried(const char *tried) {
         kh_buf_printf(&text, "[%s]", tried);
     if (tried && !kh_buf_failed(&text))
         list = json_loadb(text.data, text.len, 0, NULL);
-    json_array_foreach(list, i, row) printf("tried     %-14s score %.4f  dev %.4f  queries %lld\n",
-        json_string_value(json_object_get(row, "method")),
-        json_number_value(json_object_get(row, "score")),
-        json_number_value(json_object_get(row, "dev")),
-        (long long)json_integer_value(json_object_get(row, "queries")));
+    json_array_foreach(list, i, row)
+        kh_buf_printf(out, "tried     %-16s score %.4f  dev %.4f  queries %lld\n",
+            json_string_value(json_object_get(row, "method")),
+            json_number_value(json_object_get(row, "score")),
+            json_number_value(json_object_get(row, "dev")),
+            (long long)json_integer_value(json_object_get(row, "queries")));
     json_decref(list);
     kh_buf_free(&text);
 }
@@ -249,23 +238,33 @@ static int print_summary(const tune *u, kh_err *err) {
     const char *metric = kh_metric_name(i.task->metric);
     if (o->json)
         return print_json(u, &i, &m, err);
-    printf("method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
-    printf("dev       %s %.4f\n", metric, i.dev);
+    kh_buf b = kh_buf_init(1 << 20);
+    kh_buf_printf(
+        &b, "method    %s, %d sample%s\n", i.method, i.samples, i.samples == 1 ? "" : "s");
+    kh_buf_printf(&b, "dev       %s %.4f\n", metric, i.dev);
     if (isfinite(i.score))
-        printf("score     %.4f, the mean of -log p, cross-validated\n", i.score);
-    print_tried(u->posterior->tried);
-    printf("queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries, i.dev_queries);
+        kh_buf_printf(&b, "score     %.4f, the mean of -log p, cross-validated\n", i.score);
+    put_tried(u->posterior->tried, &b);
+    kh_buf_printf(&b, "queries   %lld: %lld on train, %lld on dev\n", queries, i.train_queries,
+        i.dev_queries);
     if (i.forward > 0)
-        printf("passes    %lld rows through the weights, %lld of them back for gradients\n",
-            i.forward, i.backward);
+        kh_buf_printf(&b,
+            "passes    %lld rows through the weights, %lld of them back for gradients\n", i.forward,
+            i.backward);
     if ((o->resume || o->finish) && m.replayed > 0)
-        printf("resumed   %lld of them were answered before\n", m.replayed);
+        kh_buf_printf(&b, "resumed   %lld of them were answered before\n", m.replayed);
     if (o->price > 0)
-        printf("cost      %.4g\n", o->price * (double)m.tokens / 1000);
-    printf("seconds   %.1f\n", m.seconds);
-    printf("stopped   %s\n", i.stopped);
-    printf("saved     %s\n", o->out);
-    return u->judged.eval.o ? print_judged(u, err) : 0;
+        kh_buf_printf(&b, "cost      %.4g\n", o->price * (double)m.tokens / 1000);
+    kh_buf_printf(&b, "seconds   %.1f\n", m.seconds);
+    kh_buf_printf(&b, "stopped   %s\n", i.stopped);
+    kh_buf_printf(&b, "saved     %s\n", o->out);
+    if (u->judged.eval.o)
+        cli_put_summary(&u->judged.eval, o->out, &b);
+    int rc = kh_buf_failed(&b) ? kh_fail_memory(err) : 0;
+    if (rc == 0)
+        cli_print(stdout, b.data);
+    kh_buf_free(&b);
+    return rc;
 }
 
 /* --------------------------------------------------------------------------------- the command */
@@ -385,19 +384,20 @@ static void say_rows(const tune *u) {
     if (kh_test_open(&test, o->data, o->shots, o->seed, &read, NULL) == 0)
         n_test = kh_dataset_size(test);
     kh_dataset_close(test);
-    fprintf(stderr, "keyhole: %s: %d classes (", o->data, kh_dataset_labels(u->split.train));
-    for (int k = 0; k < kh_dataset_labels(u->split.train); k++) {
+    kh_buf names = kh_buf_init(1 << 16);
+    for (int k = 0; k < kh_dataset_labels(u->split.train) && k <= SHOWN_CLASSES; k++) {
         const char *name = kh_dataset_label(u->split.train, k);
-        if (k == SHOWN_CLASSES) {
-            fprintf(stderr, ", ...");
-            break;
-        }
-        fprintf(stderr, "%s%s", k ? ", " : "", name ? name : "?");
+        if (k == SHOWN_CLASSES)
+            name = "...";
+        kh_buf_printf(&names, "%s%s", k ? ", " : "", name ? name : "?");
     }
-    fprintf(stderr,
-        "); %d rows to learn from, %d to choose on, %d held out to judge (--seed %llu)\n",
+    cli_say(stderr, 2,
+        "keyhole: %s: %d classes (%s); %d rows to learn from, %d to choose on, %d held out to "
+        "judge (--seed %llu)",
+        o->data, kh_dataset_labels(u->split.train), names.len > 0 ? names.data : "",
         kh_dataset_size(u->split.train), kh_dataset_size(u->split.dev), n_test,
         (unsigned long long)o->seed);
+    kh_buf_free(&names);
 }
 
 static int write_task(const tune *u, kh_err *err) {
@@ -416,14 +416,19 @@ static int make_task(tune *u, kh_err *err) {
         .hooks = &cli_hooks };
     int rc = name ? kh_task_make(&u->opened, u->plm, u->split.train, &s, err) : kh_fail_memory(err);
     kh_free(name);
+    if (rc == KH_STOPPED && cli_monitor_signal())
+        return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
+            "interrupted while it chose words for the labels; the same command begins again");
     if (rc == 0)
         rc = take_task(u, err);
     if (rc != 0)
         return rc;
-    fprintf(stderr, "keyhole: task: %s;", u->task.plain);
-    for (int k = 0; k < u->task.n_label && k < 8; k++)
-        fprintf(stderr, "%s %s", k ? "," : "", u->task.label[k].word[0]);
-    fprintf(stderr, "%s\n", u->task.n_label > 8 ? ", ..." : "");
+    kh_buf words = kh_buf_init(1 << 16);
+    for (int k = 0; k < u->task.n_label && k <= SHOWN_CLASSES; k++)
+        kh_buf_printf(
+            &words, "%s %s", k ? "," : "", k == SHOWN_CLASSES ? "..." : u->task.label[k].word[0]);
+    cli_say(stderr, 2, "keyhole: task: %s;%s", u->task.plain, words.len > 0 ? words.data : "");
+    kh_buf_free(&words);
     return o->dry ? 0 : write_task(u, err);
 }
 
@@ -500,7 +505,6 @@ static int run_method(tune *u, kh_err *err) {
         .shots = o->shots,
         .run = u->run,
         .forecast = on_forecast };
-    cli_monitor_signals();
     int rc = kh_tune(&u->posterior, o->method, o->method_opts.set, u->plm, &u->task, u->split.train,
         u->split.dev, &t, err);
     if (rc == KH_STOPPED)
@@ -523,6 +527,11 @@ static int judge(tune *u, kh_err *err) {
     if (!u->made || !u->o->eval)
         return 0;
     int rc = cli_judge(&u->judged, u->posterior, u->plm, u->o->out, JUDGED_MOST, &own);
+    if (rc == KH_STOPPED && cli_monitor_signal())
+        return kh_fail(err, CLI_SIGNAL - cli_monitor_signal(),
+            "interrupted while it was judged; the classifier is in %s: \"keyhole eval %s\" judges "
+            "it",
+            u->o->out, u->o->out);
     if (rc == KH_EMISSING) {
         kh_log(&cli_hooks, KH_WARN, "not judged: %s", own.msg);
         kh_eval_clear(&u->judged.eval);
@@ -536,6 +545,7 @@ static int run_tune(void *opts, int n_args, char **args, kh_err *err) {
     tune u = { .o = opts };
     const kh_method *m;
     int rc = settle(&u, n_args, args, err);
+    cli_monitor_signals();
     if (rc == 0)
         rc = kh_method_find(&m, u.o->method, err);
     if (rc == 0)

@@ -8,6 +8,7 @@
  * base/alloc.h         memory that tests can make fail
  * base/buf.h           growable text for output
  * base/clock.h         progress and benchmarks
+ * base/controls.h      texts of rows on terminals
  * base/err.h           sentences of errors, with the file and the place
  * base/file.h          paths, whole files, folders
  * base/hooks.h         log lines through the caller's hooks

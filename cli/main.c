@@ -1,8 +1,8 @@
 /* main.c - finds the subcommand, parses its options by table, runs it, prints its one error
  * sentence. */
 #include "cli.h"
-#include "monitor.h"
 #include "launcher.h"
+#include "monitor.h"
 #include "suggest.h"
 #include "version.h"
 
@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 const cli_command *const cli_commands[] = {
@@ -76,30 +75,26 @@ static bool is_due(const kh_progress *p) {
     return true;
 }
 
-static int terminal_width(void) {
-    struct winsize w;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
-}
-
-/* One line that fits: phase, bar and percent first, then as much of the note as there is room for;
- * a narrow terminal gets a shorter bar. The last column stays free, or terminals would wrap. */
+/* One line that fits: phase, bar and percent first, then the parts of the note that there is room
+ * for, each whole; a narrow terminal gets a shorter bar. The last column stays free, or terminals
+ * would wrap. */
 static void draw_line(const kh_progress *p, const char *note, int columns) {
     static const char HASHES[] = "####################", DOTS[] = "....................";
-    char line[512];
+    char line[128];
     int bar = columns >= 40 ? 10 : 0, n;
     if (columns >= 60)
         bar = 20;
     double share = p->total > 0 ? (double)p->done / (double)p->total : 0;
     int filled = share < 1 ? (int)(share * bar) : bar;
     if (p->total > 0 && bar > 0)
-        n = snprintf(line, sizeof line, "%s [%.*s%.*s] %3.0f%% %s", p->phase, filled, HASHES,
-            bar - filled, DOTS, share * 100, note);
+        n = snprintf(line, sizeof line, "%s [%.*s%.*s] %3.0f%% ", p->phase, filled, HASHES,
+            bar - filled, DOTS, share * 100);
     else if (p->total > 0)
-        n = snprintf(line, sizeof line, "%s %3.0f%% %s", p->phase, share * 100, note);
+        n = snprintf(line, sizeof line, "%s %3.0f%% ", p->phase, share * 100);
     else
-        n = snprintf(line, sizeof line, "%s %ld %s", p->phase, p->done, note);
-    n = n < (int)sizeof line ? n : (int)sizeof line - 1;
-    fprintf(stderr, "\r\033[K%.*s", n < columns ? n : columns - 1, line);
+        n = snprintf(line, sizeof line, "%s %ld ", p->phase, p->done);
+    n = n < columns ? n : columns - 1;
+    fprintf(stderr, "\r\033[K%.*s%.*s", n, line, (int)cli_fitting(note, columns - 1 - n), note);
 }
 
 /* The time that is left of a phase at the speed so far, for phases that say nothing of it. */
@@ -128,14 +123,14 @@ static int show_progress(void *user, const kh_progress *p) {
         if (is_due(p))
             fprintf(stderr, "%s done=%ld total=%ld%s%s\n", p->phase, p->done, p->total,
                 *note ? " " : "", note);
-        return 0;
+        return cli_monitor_signal();
     }
-    draw_line(p, note, terminal_width());
+    draw_line(p, note, cli_width(stderr));
     bar_open = true;
     if (p->done == p->total)
         close_bar();
     fflush(stderr);
-    return 0;
+    return cli_monitor_signal();
 }
 
 static void show_log(void *user, kh_level level, const char *line) {
@@ -143,7 +138,7 @@ static void show_log(void *user, kh_level level, const char *line) {
     if (level < KH_INFO)
         return;
     close_bar();
-    fprintf(stderr, "keyhole: %s%s\n", level == KH_WARN ? "warning: " : "", line);
+    cli_say(stderr, 2, "keyhole: %s%s", level == KH_WARN ? "warning: " : "", line);
 }
 
 /* A signal that "keyhole tune" and its like have caught ends waiting, too. */
@@ -408,7 +403,8 @@ static int check_complete(const parsed *p, kh_err *err) {
     return 0;
 }
 
-/* Models of a hub that the command names are fetched before it runs. */
+/* Models of a hub that the command names are fetched before it runs. Arguments are models for some
+ * commands, and texts, files or runs for the others: a text that begins with "hf:" asks nobody. */
 static int ensure_models(const parsed *p, kh_err *err) {
     const kh_hub_opts o = { .hooks = &cli_hooks };
     int rc = 0;
@@ -419,8 +415,26 @@ static int ensure_models(const parsed *p, kh_err *err) {
         if (row->type == KH_OPT_TEXT && strcmp(row->name, "model") == 0 && *value)
             rc = kh_hub_ensure(*value, &o, err);
     }
-    for (int i = 0; i < p->n_args && rc == 0; i++)
+    bool models = p->cmd->args && strncmp(p->cmd->args, "MODEL", 5) == 0;
+    for (int i = 0; i < p->n_args && rc == 0 && models; i++)
         rc = kh_hub_ensure(p->args[i], &o, err);
+    return rc;
+}
+
+/* The folder in which a result is to stand is made, as far as it is not there. */
+static int make_room(const parsed *p, kh_err *err) {
+    int rc = 0;
+    for (const kh_opt *o = p->cmd->opts; o && o->name; o++)
+        if (strcmp(o->name, "dry-run") == 0 && *(const bool *)((const char *)p->opts + o->offset))
+            return 0;
+    for (const kh_opt *o = p->cmd->opts; o && o->name && rc == 0; o++) {
+        bool place = strcmp(o->name, "out") == 0 || strcmp(o->name, "rows-out") == 0;
+        const char *path = place && o->type == KH_OPT_TEXT
+            ? *(const char *const *)((const char *)p->opts + o->offset)
+            : NULL;
+        if (path)
+            rc = cli_make_parents(path, err);
+    }
     return rc;
 }
 
@@ -446,6 +460,8 @@ int cli_run_command(const cli_command *cmd, char **argv, int argc, kh_err *err) 
     if (cli_ranks)
         kh_ranks_set_threads(cli_ranks, p.common.threads);
     rc = ensure_models(&p, err);
+    if (rc == 0)
+        rc = make_room(&p, err);
     if (rc == 0)
         rc = cmd->run(p.opts, p.n_args, p.args, err);
 done:
@@ -507,7 +523,7 @@ static int finish(int rc, const kh_err *err, const cli_command *cmd) {
     }
     if (rc >= 0)
         return 0;
-    fprintf(stderr, "keyhole: %s\n", err->msg);
+    cli_say(stderr, 2, "keyhole: %s", err->msg);
     if (rc <= CLI_SIGNAL)
         return 128 + CLI_SIGNAL - rc;
     if (rc != CLI_USAGE)

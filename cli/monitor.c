@@ -9,6 +9,7 @@
 #include "tune/effort.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,49 +43,88 @@ static double rate(cli_monitor *w, kh_meter m) {
 
 static double cost(double price, long long tokens) { return price * (double)tokens / 1000; }
 
+void cli_monitor_expect(cli_monitor *w, const kh_forecast *f) {
+    w->forecast = *f;
+    w->known = true;
+    w->told = kh_plm_meter(w->plm);
+}
+
+/* How much of the forecast has been asked, 0 to 1; < 0: cannot be told. Tokens before queries, as
+ * they are what takes the time. */
+static double share_asked(const cli_monitor *w, kh_meter m) {
+    const kh_forecast *f = &w->forecast;
+    if (!w->known || f->queries <= 0)
+        return -1;
+    double share = f->tokens > 0 ? (double)(m.tokens - w->told.tokens) / (double)f->tokens
+                                 : (double)(m.queries - w->told.queries) / (double)f->queries;
+    return share < 1 ? share : 1;
+}
+
 /* What is left of the forecast at this speed; < 0: cannot be told. */
 static double seconds_left(const cli_monitor *w, kh_meter m, double speed) {
-    if (!w->known || w->forecast.queries <= 0 || !(speed > 0))
-        return -1;
-    long long left = w->forecast.queries + w->forecast.warm_up - m.queries;
-    return left > 0 ? (double)left / speed : 0;
+    double share = share_asked(w, m);
+    return share < 0 || !(speed > 0) ? -1 : (1 - share) * (double)w->forecast.queries / speed;
 }
 
 /* ------------------------------------------------------------------------------------- showing */
 
-/* The two numbers that matter of a line of facts: the best loss so far, and dev. */
+/* The two numbers that matter of a line of facts, by names that say what they are: how the dev rows
+ * fare, and the best loss so far. */
 static void put_numbers(const char *facts, char *out, size_t cap) {
-    static const char *const KEYS[] = { "dev=", "best=", "score=", "eps=" };
+    static const struct {
+        const char *key, *name;
+    } NUMBERS[] = { { "dev=", "dev" }, { "best=", "loss" }, { "score=", "score" },
+        { "eps=", "errors allowed" } };
     size_t used = 0;
     int put = 0;
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && put < 2; i++) {
-        const char *at = strstr(facts, KEYS[i]);
-        if (!at || (at > facts && at[-1] != ' '))
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS && put < 2; i++) {
+        const char *at = strstr(facts, NUMBERS[i].key);
+        double value;
+        if (!at || (at > facts && at[-1] != ' ') ||
+            sscanf(at + strlen(NUMBERS[i].key), "%lf", &value) != 1)
             continue;
-        int n = (int)strcspn(at, " ");
-        used += (size_t)snprintf(out + used, cap - used, "%s%.*s", put++ ? " " : "", n, at);
+        used += (size_t)snprintf(
+            out + used, cap - used, "%s%s %.4g", put++ ? ", " : "", NUMBERS[i].name, value);
     }
-    if (put == 0)
-        snprintf(out, cap, "%s", facts);
 }
 
+/* One part more of a list. */
+__attribute__((format(printf, 3, 4))) static void add_part(
+    char *list, size_t cap, const char *format, ...) {
+    size_t n = strlen(list);
+    va_list args;
+    if (n > 0 && n + 2 < cap)
+        n += (size_t)snprintf(list + n, cap - n, ", ");
+    va_start(args, format);
+    vsnprintf(list + n, cap - n, format, args);
+    va_end(args);
+}
+
+/* A search may end by its budget long before its last generation: the bar shows whichever of the
+ * two is further. */
 static void draw_bar(cli_monitor *w) {
-    char note[768], left[32];
+    enum { FINE = 1000 };
+    char note[768] = "", numbers[256], left[32];
     kh_meter m = kh_plm_meter(w->plm);
-    double speed = rate(w, m), remain = seconds_left(w, m, speed);
-    /* What matters first: the line is cut at the terminal's width. */
-    int n = 0;
-    note[0] = '\0';
+    double speed = rate(w, m), remain = seconds_left(w, m, speed), share = share_asked(w, m);
     bool done = w->total > 0 && w->done >= w->total; /* a part that is done has nothing left */
+    long at = w->done, of = w->total;
+    if (!done && of > 0 && share > (double)at / (double)of) {
+        at = (long)(share * (FINE - 1));
+        of = FINE;
+    }
+    /* What matters first: parts that do not fit the terminal's width are left out. */
     if (remain >= 0 && !done)
-        n += snprintf(note, sizeof note, "%s left, ", kh_duration(remain, left, sizeof left));
-    put_numbers(w->note, note + n, sizeof note - (size_t)n);
-    n = (int)strlen(note);
-    if (speed > 0)
-        n += snprintf(note + n, sizeof note - (size_t)n, ", %.0f queries/s", speed);
+        add_part(note, sizeof note, "%s left", kh_duration(remain, left, sizeof left));
+    put_numbers(w->note, numbers, sizeof numbers);
+    if (numbers[0])
+        add_part(note, sizeof note, "%s", numbers);
     if (w->price > 0)
-        snprintf(note + n, sizeof note - (size_t)n, ", cost %.4g", cost(w->price, m.tokens));
-    cli_hooks.progress(NULL, &(kh_progress){ w->phase, w->done, w->total, note });
+        add_part(note, sizeof note, "cost %.4g", cost(w->price, m.tokens));
+    if (speed > 0)
+        add_part(note, sizeof note, "%.0f queries/s", speed);
+    cli_hooks.progress(NULL, &(kh_progress){ w->phase, at, of, note });
     w->drawn = kh_clock();
 }
 
@@ -170,13 +210,34 @@ static void put_faster(const kh_forecast *f, double seconds, FILE *out) {
     double quick = f->effort[KH_EFFORT_QUICK].seconds;
     long long queries = (long long)(MINUTE / f->query_seconds) / ROUND * ROUND;
     if (quick > 0 && quick < seconds)
-        fprintf(out, "faster: --effort quick, about %s\n", kh_duration(quick, time, sizeof time));
-    else if (queries >= ROUND && queries < f->queries)
-        fprintf(out, "faster: --budget-queries %lld takes about a minute\n", queries);
+        cli_say(out, 2, "faster: --effort quick, about %s", kh_duration(quick, time, sizeof time));
+    else if (queries >= ROUND && queries >= f->least && queries < f->queries)
+        cli_say(out, 2, "faster: --budget-queries %lld takes about a minute", queries);
+}
+
+static void put_forecast(const kh_forecast *f, double price, double seconds, FILE *out) {
+    char text[256] = "", time[32];
+    if (f->queries == 0) {
+        cli_say(out, 2,
+            "forecast: %d train and %d dev rows; how many queries this method asks cannot be told "
+            "before",
+            f->train_rows, f->dev_rows);
+        return;
+    }
+    if (f->candidates > 1)
+        add_part(text, sizeof text, "%lld candidates", f->candidates);
+    add_part(text, sizeof text, "%lld queries on %d train and %d dev rows", f->queries,
+        f->train_rows, f->dev_rows);
+    if (f->tokens > 0)
+        add_part(text, sizeof text, "%lld tokens", f->tokens);
+    if (f->query_seconds > 0)
+        add_part(text, sizeof text, "about %s", kh_duration(seconds, time, sizeof time));
+    if (price > 0)
+        add_part(text, sizeof text, "cost %.4g", cost(price, f->tokens));
+    cli_say(out, 2, "forecast: at most %s", text);
 }
 
 void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *out) {
-    char time[32];
     double seconds = f->query_seconds * (double)f->queries;
     if (json) {
         kh_buf b = kh_buf_init(1 << 16);
@@ -197,24 +258,6 @@ void cli_monitor_forecast(const kh_forecast *f, double price, bool json, FILE *o
         cli_print_json(&j, out, NULL);
         return;
     }
-    if (f->queries == 0) {
-        fprintf(out,
-            "forecast: %d train and %d dev rows; how many queries this method asks cannot be told "
-            "before\n",
-            f->train_rows, f->dev_rows);
-        return;
-    }
-    fprintf(out, "forecast: at most ");
-    if (f->candidates > 0)
-        fprintf(out, "%lld candidates, ", f->candidates);
-    fprintf(
-        out, "%lld queries on %d train and %d dev rows", f->queries, f->train_rows, f->dev_rows);
-    if (f->tokens > 0)
-        fprintf(out, ", %lld tokens", f->tokens);
-    if (f->query_seconds > 0)
-        fprintf(out, ", about %s", kh_duration(seconds, time, sizeof time));
-    if (price > 0)
-        fprintf(out, ", cost %.4g", cost(price, f->tokens));
-    fprintf(out, "\n");
+    put_forecast(f, price, seconds, out);
     put_faster(f, seconds, out);
 }

@@ -15,7 +15,8 @@ typedef struct cli_monitor {
     double price; /* of a thousand tokens; 0: none */
     bool json;    /* JSON lines */
     kh_forecast forecast;
-    bool known; /* the forecast has been told */
+    bool known;    /* the forecast has been told, */
+    kh_meter told; /* and what had been asked by then */
 
     double drawn;     /* when the bar was last drawn */
     double started;   /* when the first answer that the box itself gave was seen, */
@@ -24,6 +25,8 @@ typedef struct cli_monitor {
     long done, total;
 } cli_monitor;
 
+/* The forecast is known from now on. */
+void cli_monitor_expect(cli_monitor *, const kh_forecast *);
 /* Progress of a kh_hooks; user is a cli_monitor. */
 int cli_monitor_progress(void *watch, const kh_progress *);
 /* Between two pieces of a question: draws the bar again. */

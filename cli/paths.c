@@ -79,13 +79,15 @@ int cli_check_model(const char *model, kh_err *err) {
         return 0;
     if (kh_dir_exists(model) || kh_file_exists(model))
         return check_files(model, err);
+    if (ends_in(model, ".gguf") || ends_in(model, ".bin") || ends_in(model, ".safetensors"))
+        return kh_fail(err, KH_EMISSING, "%s: there is no such file", model);
     if (cli_distance(model, strlen(model), "builtin") <= 2)
-        snprintf(hint, sizeof hint, "; did you mean builtin?");
-    else if (model[0] != '.' && model[0] != '/' && strlen(model) < 100)
+        return kh_fail(
+            err, KH_EMISSING, "%s: there is no such model; did you mean builtin?", model);
+    if (model[0] != '.' && model[0] != '/' && strlen(model) < 100)
         snprintf(hint, sizeof hint,
             ", or builtin, the one that comes with keyhole; \"keyhole pull %s\" fetches one of "
-            "that "
-            "name, and --model hf:%s uses it",
+            "that name, and --model hf:%s uses it",
             model, model);
     return kh_fail(err, KH_EMISSING,
         "%s: there is no such model: a folder with config.json, model.safetensors and "

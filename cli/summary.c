@@ -2,31 +2,22 @@
  * promises, a few answers, what to do next. */
 #include "judged.h"
 
+#include "base/controls.h"
 #include "base/utf8.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
-enum { WIDTH = 76, TEXT_WIDTH = 38, EXAMPLES = 3 };
+enum { TEXT_LEAST = 20, TEXT_MOST = 60, TAIL = 160, EXAMPLES = 3 };
 
-/* Words in lines of at most WIDTH characters, each after an indent. */
-static void put_wrapped(kh_buf *out, const char *indent, const char *s) {
-    size_t column = 0;
-    while (*s) {
-        size_t n = strcspn(s, " ");
-        if (column > 0 && column + 1 + n > WIDTH - strlen(indent)) {
-            kh_buf_char(out, '\n');
-            column = 0;
-        }
-        if (column == 0)
-            kh_buf_text(out, indent);
-        else
-            kh_buf_char(out, ' ');
-        kh_buf_bytes(out, s, n);
-        column += n + (column > 0);
-        s += n + (s[n] == ' ');
-    }
-    kh_buf_char(out, '\n');
+/* A paragraph, indented by two. */
+static void put_paragraph(kh_buf *out, int width, const char *s) {
+    kh_buf text = kh_buf_init(1 << 16);
+    kh_buf_printf(&text, "  %s", s);
+    if (!kh_buf_failed(&text))
+        cli_wrap(out, width, 2, text.data);
+    kh_buf_free(&text);
 }
 
 /* ---------------------------------------------------------------------------------- promises */
@@ -44,6 +35,14 @@ static void put_looser(const kh_eval *e, kh_buf *out) {
         }
 }
 
+/* Rounded up: nobody knows better than that how many rows it takes. */
+static int two_digits(int n) {
+    int unit = 1;
+    while (n / unit >= 100)
+        unit *= 10;
+    return n > INT_MAX - unit ? n : (n + unit - 1) / unit * unit;
+}
+
 /* What it would take to promise the next tighter risk, or any at all. */
 static void put_tighter(const kh_eval *e, kh_buf *out) {
     const kh_selector *s = &e->decisions.selector;
@@ -54,10 +53,11 @@ static void put_tighter(const kh_eval *e, kh_buf *out) {
     if (i < 0 || e->chosen_on)
         return;
     const kh_ladder_step *t = &e->step[i];
+    int rows = two_digits(t->rows);
     if (t->rows > s->n)
         kh_buf_printf(out,
             " To promise %g %%: about %d labelled rows instead of %d, if it errs as now.",
-            100 * t->risk, t->rows, s->n);
+            100 * t->risk, rows, s->n);
     else if (t->rows == 0)
         kh_buf_printf(out,
             " To promise %g %%, it would have to err less: more rows to learn from, or a larger "
@@ -98,42 +98,57 @@ void cli_put_promise(const kh_eval *e, kh_buf *out) {
 
 /* ----------------------------------------------------------------------------------- examples */
 
-/* The start of a text, in at most TEXT_WIDTH characters, padded to that. */
-static void put_text(kh_buf *out, const char *s, size_t n) {
-    int width = 0;
+/* The start of a text, in at most `most` characters, padded to that. */
+static void put_text(kh_buf *out, const char *s, size_t n, int most) {
+    int width = 0, whole = cli_columns(s, n);
     size_t i = 0;
-    for (; i < n && width < TEXT_WIDTH - 3; width++) {
+    for (; i < n && width < (whole <= most ? most : most - 3); width++) {
         size_t next = i + 1;
         while (next < n && ((unsigned char)s[next] & 0xC0) == 0x80)
             next++;
-        if (s[i] == '\n' || s[i] == '\t' || s[i] == '\r')
+        int len;
+        if (kh_is_control(kh_utf8_next(s + i, next - i, &len, NULL)))
             kh_buf_char(out, ' ');
         else
             kh_buf_bytes(out, s + i, next - i);
         i = next;
     }
-    if (i < n) {
-        kh_buf_text(out, "...");
-        width += 3;
-    }
-    kh_buf_printf(out, "%*s", TEXT_WIDTH - width, "");
+    kh_buf_text(out, i < n ? "..." : "");
+    kh_buf_printf(out, "%*s", most - width - (i < n ? 3 : 0), "");
 }
 
-/* Held-out rows, with what is said of them. */
-static void put_examples(const kh_eval *e, kh_buf *out) {
+/* What is said of a held-out row. */
+static void put_answer(const kh_eval *e, int i, char *out, size_t cap) {
     const kh_label *label = kh_posterior_describe(e->post).task->label;
-    int shown[EXAMPLES], n = kh_eval_examples(e, shown, EXAMPLES);
+    const double *p = e->rows.p + (size_t)i * (size_t)e->n_label;
+    int said = kh_predicted(p, e->n_label);
+    kh_decision d = { 0 };
+    if (e->decided)
+        d = kh_decide(&e->decisions, &e->rows.row[i], p, NAN, NULL);
+    snprintf(out, cap, "%s, %.0f %%%s%s", label[said].name, 100 * p[said],
+        d.abstain ? ", would abstain" : "", e->label[i] == said ? "" : " (wrong)");
+}
+
+/* Held-out rows, each with its answer beside it; the texts get what the answers leave. */
+static void put_examples(const kh_eval *e, int width, kh_buf *out) {
+    int shown[EXAMPLES], n = kh_eval_examples(e, shown, EXAMPLES), longest = 0, widest = 0;
+    char answer[EXAMPLES][TAIL];
     for (int k = 0; k < n; k++) {
-        int i = shown[k];
-        const double *p = e->rows.p + (size_t)i * (size_t)e->n_label;
-        int said = kh_predicted(p, e->n_label);
-        kh_decision d = { 0 };
-        if (e->decided)
-            d = kh_decide(&e->decisions, &e->rows.row[i], p, NAN, NULL);
+        const kh_row *row = &e->rows.row[shown[k]];
+        put_answer(e, shown[k], answer[k], TAIL);
+        int wide = cli_columns(answer[k], strlen(answer[k])), text = cli_columns(row->a, row->n_a);
+        longest = wide > longest ? wide : longest;
+        widest = text > widest ? text : widest;
+    }
+    int room = width - 1 - 2 - 2 - longest;
+    room = room < TEXT_LEAST ? TEXT_LEAST : room;
+    room = room > TEXT_MOST ? TEXT_MOST : room;
+    room = room > widest ? widest : room;
+    for (int k = 0; k < n; k++) {
+        const kh_row *row = &e->rows.row[shown[k]];
         kh_buf_text(out, "  ");
-        put_text(out, e->rows.row[i].a, e->rows.row[i].n_a);
-        kh_buf_printf(out, " %s, %.0f %%%s%s\n", label[said].name, 100 * p[said],
-            d.abstain ? ", would abstain" : "", e->label[i] == said ? "" : " (wrong)");
+        put_text(out, row->a, row->n_a, room);
+        kh_buf_printf(out, "  %s\n", answer[k]);
     }
 }
 
@@ -149,29 +164,56 @@ static void put_accuracy(const kh_eval *e, kh_buf *out) {
     kh_buf_char(out, '\n');
 }
 
+/* Commands, with what they are for beside or, where that is too wide, below them. */
+static void put_next(const char *run, int width, kh_buf *out) {
+    static const struct {
+        const char *before, *after, *what;
+    } NEXT[] = {
+        { "keyhole predict ", " \"your text\"", "" },
+        { "keyhole serve --run ", "", "a page to try it, and an API" },
+        { "keyhole eval ", " --ood FILE", "what it makes of other texts" },
+        { "", "/report.html", "all figures, and the rows it gets wrong" },
+        { "", "/task.json", "template and label words, to edit (--task)" },
+    };
+    enum { N = sizeof NEXT / sizeof NEXT[0] };
+    int command = 0, what = 0;
+    for (int i = 0; i < N; i++) {
+        int wide =
+            (int)(strlen(NEXT[i].before) + strlen(NEXT[i].after)) + cli_columns(run, strlen(run));
+        command = wide > command ? wide : command;
+        what = (int)strlen(NEXT[i].what) > what ? (int)strlen(NEXT[i].what) : what;
+    }
+    bool beside = 2 + command + 2 + what < width;
+    for (int i = 0; i < N; i++) {
+        size_t start = out->len;
+        kh_buf_printf(out, "  %s%s%s", NEXT[i].before, run, NEXT[i].after);
+        int used = out->len > start ? cli_columns(out->data + start, out->len - start) : 0;
+        if (NEXT[i].what[0] && beside)
+            kh_buf_printf(out, "%*s%s", command + 4 - used, "", NEXT[i].what);
+        else if (NEXT[i].what[0])
+            kh_buf_printf(out, "\n      %s", NEXT[i].what);
+        kh_buf_char(out, '\n');
+    }
+}
+
 void cli_put_summary(const kh_eval *e, const char *run, kh_buf *out) {
-    kh_buf promise = kh_buf_init(1 << 16);
+    int width = cli_paragraph_width(stdout);
+    kh_buf text = kh_buf_init(1 << 16);
     kh_buf_char(out, '\n');
     put_accuracy(e, out);
     if (e->warning[0]) {
-        kh_buf_printf(&promise, "warning: %s.", e->warning);
-        put_wrapped(out, "  ", promise.data);
-        kh_buf_reset(&promise);
+        kh_buf_printf(&text, "warning: %s.", e->warning);
+        put_paragraph(out, width, text.data);
+        kh_buf_reset(&text);
     }
-    cli_put_promise(e, &promise);
-    if (promise.len > 0) {
+    cli_put_promise(e, &text);
+    if (text.len > 0) {
         kh_buf_text(out, "promise\n");
-        put_wrapped(out, "  ", promise.data);
+        put_paragraph(out, width, text.data);
     }
     kh_buf_text(out, "examples\n");
-    put_examples(e, out);
-    kh_buf_printf(out,
-        "next\n"
-        "  keyhole predict %s \"your text\"\n"
-        "  keyhole serve --run %s          a page to try it, and an API\n"
-        "  keyhole eval %s --ood FILE      what it makes of other texts\n"
-        "  %s/report.html                  all figures, and the rows it gets wrong\n"
-        "  %s/task.json                    template and label words, to edit: --task\n",
-        run, run, run, run, run);
-    kh_buf_free(&promise);
+    put_examples(e, width, out);
+    kh_buf_text(out, "next\n");
+    put_next(run, width, out);
+    kh_buf_free(&text);
 }

@@ -1399,6 +1399,7 @@ enum { KH_EFFORTS = 4 };
 
 typedef struct kh_forecast {
     long long candidates, queries, tokens; /* 0: the method cannot tell */
+    long long least;                       /* a budget of fewer queries would be refused */
     int train_rows, dev_rows;
     double row_tokens;    /* of a row with its prompt, on average */
     double query_seconds; /* from a question or two to warm up, which nothing else counts; 0: not

@@ -100,19 +100,32 @@ typedef struct frame {
 } frame;
 
 /* The characters of a token, RFC 9110, 5.6.2. */
-static bool is_head_name(const char *name) {
+static bool is_head_name(const char *name, size_t n) {
     static const char TOKEN[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    return name[0] && name[strspn(name, TOKEN)] == '\0';
+    return n > 0 && strspn(name, TOKEN) == n;
 }
 
-static enum MHD_Result look_at(
-    void *user, enum MHD_ValueKind kind, const char *name, const char *value) {
+/* RFC 9110, 5.5: CR makes a value dangerous, since others may see a line end there; no other
+ * control character but the tab belongs into one either. */
+static bool is_head_value(const char *value, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)value[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7F)
+            return false;
+    }
+    return true;
+}
+
+static enum MHD_Result look_at(void *user, enum MHD_ValueKind kind, const char *name, size_t n_name,
+    const char *value, size_t n_value) {
     frame *f = user;
     const char *text = value ? value : "";
     (void)kind;
-    if (!is_head_name(name))
+    if (!is_head_name(name, n_name))
         f->wrong = "the name of a header is none";
+    if (value && !is_head_value(value, n_value))
+        f->wrong = "a header holds a control character";
     f->hosts += strcasecmp(name, "Host") == 0;
     if (strcasecmp(name, "Content-Length") == 0) {
         f->lengths++;
@@ -131,7 +144,7 @@ static enum MHD_Result look_at(
 static const char *ambiguity(struct MHD_Connection *from, const char *version) {
     frame f = { 0 };
     bool old = strcmp(version, "HTTP/1.1") != 0;
-    MHD_get_connection_values(from, MHD_HEADER_KIND, look_at, &f);
+    MHD_get_connection_values_n(from, MHD_HEADER_KIND, look_at, &f);
     if (f.wrong)
         return f.wrong;
     if (f.lengths + f.codings > 1)

@@ -127,6 +127,7 @@ learns() { run 0 tune --method prompt-tuning "${single[@]}" --slots 5 --p0 rando
 ok prompt_tuning learns
 ok prompt_tuning_with_long_words says 1 'has several tokens' tune --method prompt-tuning "${common[@]}" --out "$here/no"
 ok model_tuning says 1 'gradients are computed for soft prompts only' tune --method model-tuning "${single[@]}" --out "$here/other"
+ok p_tuning says 1 'gradients are computed for soft prompts only' tune --method p-tuning-v2 "${single[@]}" --slots 5 --out "$here/prefixes"
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' "$model/config.json"
 ok missing_tensors says 1 'the decoder of a llama model with 3 layers needs it' inspect "$model"
 sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 3/' "$model/config.json"

@@ -11,6 +11,19 @@ costs() {
         out_has "--effort paper     at most 962400 queries" && [ ! -e "$here/none" ]
 }
 ok "a dry run says what each effort takes" costs
+# many dev rows: an effort's budget grows to what one generation takes, and the forecast says so and names no effort as faster than itself
+mkdir "$here/many"
+{
+    printf 'label\ttext\n'
+    for i in $(seq 400); do printf '%d\tthe boats number %d were green\n' $((i % 2)) "$i"; done
+} >"$here/many/train.tsv"
+grown() {
+    run 0 tune --method elbo "${rows[@]}" --data "$here/many" --shots 100 --effort quick --dry-run --out "$here/none" || return 1
+    local most
+    most=$(cat "$here/out" "$here/err" | sed -n 's/.*candidates, \([0-9]*\) queries.*/\1/p')
+    [ "$most" -gt 3000 ] && out_has "--effort quick     at most $most queries" && ! grep -q "faster: --effort quick" "$here/out" "$here/err"
+}
+ok "an effort that needs more than its budget says so" grown
 as_json() { run 0 tune --method bbt "${rows[@]}" --dry-run --json --out "$here/none" && out_has '"efforts":{"paper":{"queries":'; }
 ok "and so in JSON" as_json
 quick() {

@@ -92,6 +92,34 @@ model_link() { # model tuning writes a model into the folder
 }
 ok a_linked_folder model_link
 
+# ---- cross-fitted answers that do not belong to the run
+crossed() { # crossed TEXT LINE - eval refuses a folder with such an answer
+    rm -rf "$here/crossed"; cp -r "$here/run" "$here/crossed"; printf '%s\n' "$2" >"$here/crossed/crossfit.jsonl"
+    says 1 "$1" eval "$here/crossed" --data "$here/data" --split train
+}
+ok answers_about_other_classes crossed "3 classes" '{"probs":[0.2,0.3,0.5],"label":0}'
+ok answers_without_labels crossed "0 of 1 rows with a label" '{"probs":[0.5,0.5]}'
+ok answers_of_a_class_that_is_not_there crossed "crossfit.jsonl" '{"probs":[0.5,0.5],"label":7}'
+ok answers_that_are_none crossed "crossfit.jsonl" '{"probs":[9,-8],"label":0}'
+
+# ---- texts in a folder do not reach the terminal as they are
+if python3 -c 'import sqlite3' 2>/dev/null; then
+    searched=(tune --method bbt "${common[@]}" --model "$model" --budget-generations 2 --pop 3 --dim 6 --slots 3 --p0 random)
+    ok a_run_with_a_log run 0 "${searched[@]}" --out "$here/searched"
+    ok a_judged_run run 0 eval "$here/searched" --data "$here/data"
+    paint() { python3 tests/paint.py "$KEYHOLE" "$here/searched" "$model" "$here/data" "$here/painted" >"$here/out" 2>"$here/err"; }
+    ok texts_command_no_terminal paint
+else
+    echo "# skipped: texts of folders on terminals: no Python"
+fi
+
+# ---- a text is a text
+# Nobody listens there: a command that asked the hub would fail.
+export HF_ENDPOINT=http://127.0.0.1:9 HF_TOKEN=the-secret-token HF_HUB_CACHE=$here/cache
+ok a_text_is_no_name_of_a_model both 0 '"label"' predict "$here/run" "hf:stranger/model"
+ok nor_is_one_of_fill_mask says 1 "no mask" fill-mask --model "$model" "hf:stranger/model"
+unset HF_ENDPOINT HF_TOKEN HF_HUB_CACHE
+
 # ---- models and tokenizers
 huge_weights() { # weights of 8e37: what comes out is no number, and is not printed as one
     local f=$here/huge/model.safetensors n size

@@ -120,6 +120,18 @@ through() { # METHOD BACKEND ACCESS
         cmp "$run/posterior.safetensors" "$run-in/posterior.safetensors" && [ -n "$(part "$run")" ] && cmp <(part "$run") <(part "$run-in")
 }
 ok starts start logprobs
+# A request carries all prompts that are asked about a row: the task's own first, then the others until there are enough, then all about dev.
+answered() { curl -s "$url/metrics" | sed -n 's/^keyhole_requests_total{status="2xx"} //p'; }
+few_requests() {
+    local before after queries
+    before=$(answered)
+    run 0 tune --method text-ensemble --prompts 12 "${common[@]}" --model "$url" --backend decisions --access logprobs --out "$here/few" || return
+    after=$(answered)
+    queries=$(sed -n 's/^queries *\([0-9]*\).*/\1/p' "$here/out")
+    echo "# $((after - before - 1)) requests, $queries questions"
+    [ "$((3 * (after - before - 1)))" -le "$queries" ]
+}
+if command -v curl >/dev/null; then ok ensemble_shares_requests few_requests; fi
 ok ensemble_through_decisions through text-ensemble decisions logprobs
 ok ensemble_through_systemone through text-ensemble systemone logprobs
 ok search_through_decisions through text-search decisions logprobs

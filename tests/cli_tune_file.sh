@@ -43,6 +43,11 @@ searched() { run 0 tune "$csv" --model "$model" --method bbt --budget-generation
     out_has "Estimate, not a promise, as the method has chosen on these 12 rows" && grep -q '"estimate": true' "$here/searched/decisions.json"; }
 ok "thresholds of a search are called estimates" searched
 
+tried() { run 0 tune "$csv" --model "$model" --method feature-logistic --out "$here/tried" && out_has "tried     manual " && ! err_has "1 candidates" &&
+    grep -q ">What was tried<" "$here/tried/report.html" && grep -q "had not learned from it; less is better" "$here/tried/report.html" && ! grep -q "0 of each class" "$here/tried/report.html" &&
+    grep -q 'class="says"><span>share of rows whose most probable class is the true one; more is better' "$here/tried/report.html"; }
+ok "the report lists what was tried, numbers with what they are" tried
+
 # ---- judged on other files
 ok "eval takes another file, whole" run 0 eval "$here/again" --data "$csv" --no-report
 cp "$csv" "$here/copy.csv"
@@ -64,6 +69,17 @@ gone() { cp "$csv" "$here/gone.csv" && run 0 tune "$here/gone.csv" "${small[@]}"
     says 1 "are gone; --data says where they are now" eval "$here/gone" --no-report; }
 ok "rows that are gone: --data names them" gone
 ok "--all prints the rest" eval 'run 0 eval "$here/again" --no-report --all && out_has ece_classwise'
+
+# ---- parents of --out
+parents() { run 0 eval "$here/again" --no-report --out "$here/pa/b/eval" --rows-out "$here/pc/d/rows" && [ -s "$here/pa/b/eval/results.json" ] && [ -s "$here/pc/d/rows" ] &&
+    run 0 data split "$csv" --shots 4 --out "$here/pe/f/split" &&
+    run 0 model random --arch tiny --seed 1 --tokenizer tests/vectors/tokenizers/tiny-bpe.json --out "$here/pg/h/model"; }
+ok "parents of --out are made everywhere" parents
+stopped() { # killed by the bar's first line; the model of the examples takes long enough
+    mkfifo "$here/line" && { "$program" tune examples/tickets.csv --out "$here/stopped" --force >"$here/out" 2>"$here/line" & local pid=$!
+    while read -r line; do case $line in "label words done=1 "*) kill -INT $pid ;; esac; echo "$line"; done <"$here/line" >"$here/err"; wait $pid; [ $? -eq 130 ]; } &&
+        err_has "interrupted while it chose words for the labels; the same command begins again"; }
+if [ -s models/builtin/model.safetensors ]; then ok "Ctrl-C before the search says so" stopped; fi
 
 # ---- predict and tokenize take texts
 ok "predict takes texts" eval 'run 0 predict "$here/again" "the boats" "an old house" && [ "$(wc -l <"$here/out")" -eq 2 ]'
@@ -92,6 +108,12 @@ ok "a part of a model" says 1 "name the folder that it is in" tune "$csv" --mode
 ok "pickled weights" says 1 "are not read, because they can run code" tune "$csv" --model "$here/pytorch_model.bin" --out "$here/x"
 mkdir "$here/lfs" && printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n' >"$here/lfs/model.safetensors"
 ok "a pointer of git-LFS" says 1 '"git lfs pull" in its folder' tune "$csv" --model "$here/lfs" --out "$here/x"
+ok "a GGUF file that is not there" eval 'says 1 "nothere.gguf: there is no such file" tune "$csv" --model nothere.gguf --out "$here/x" && ! err_has "keyhole pull"'
+ok "a file where a run is expected" says 1 "is a file, not the folder of a run; \"keyhole tune $csv\" makes one" eval "$csv"
+ok "a run that is not there" says 1 "nothere: there is no such folder" eval "$here/nothere"
+ok "a folder that is no run" eval 'says 1 "sub.dir: not the folder of a run" compare "$here/sub.dir" && ! err_has "keyhole eval"'
+fresh() { run 0 tune "$csv" "${small[@]}" --no-eval --out "$here/fresh" && ! out_has "resumed" && run 0 tune "$csv" "${small[@]}" --no-eval --out "$here/fresh" --resume; }
+ok "a fresh run resumes nothing" fresh
 ok "a method that needs more than labels" says 1 "smc, abc-smc, snpe and manual do with labels" tune "$csv" --model "$model" --method bbt \
     --access labels --out "$here/labels"
 passed_over() { run 0 compare "$here/again" "$here/sub.dir" && err_has "sub.dir: not a judged run, passed over"; }
@@ -108,6 +130,10 @@ tail -n +2 "$csv" >"$here/headless.csv"
 ok "no header, text first" says 0 "2 classes (down, up)" tune "$here/headless.csv" "${small[@]}" --no-eval --out "$here/headless"
 sed 's/^text,label/complaint,office/' "$csv" >"$here/named.csv"
 ok "columns of other names" says 0 "2 classes (down, up)" tune "$here/named.csv" "${small[@]}" --no-eval --out "$here/named"
+sed 's/^text,label/message,squad/' "$csv" >"$here/other.csv"
+ok "one column of a known name, one of another" says 0 "2 classes (down, up)" tune "$here/other.csv" "${small[@]}" --no-eval --out "$here/other"
+sed -E '1d; s/(.*),(.*)/{"message": "\1", "squad": "\2"}/' "$csv" >"$here/other.jsonl"
+ok "and the same in JSONL" says 0 "2 classes (down, up)" tune "$here/other.jsonl" "${small[@]}" --no-eval --out "$here/otherl"
 sed 's/up$/1/; s/down$/2/' "$csv" >"$here/digits.csv"
 ok "labels of digits" says 0 "2 classes (1, 2)" tune "$here/digits.csv" "${small[@]}" --no-eval --out "$here/digits"
 ok "too few rows name --shots" says 1 "--shots 15 would do" tune "$csv" --model "$model" --shots 16

@@ -31,9 +31,10 @@ typedef struct hub_server {
     pthread_t thread[2];
     hub_fault fault;
     int status;
-    const char *reason; /* X-Error-Code */
-    const char *says;   /* the body of such an answer */
-    bool redirect;      /* weights come from the storage */
+    const char *reason;  /* X-Error-Code */
+    const char *says;    /* the body of such an answer */
+    const char *listing; /* NULL: that of a whole model */
+    bool redirect;       /* weights come from the storage */
     int requests, ranges;
     int token_at_hub, token_at_storage; /* requests that carried one */
     size_t served;                      /* bytes of weights */
@@ -98,6 +99,8 @@ static inline void hub_listing(hub_server *s, int fd) {
         sizeof HUB_CONFIG - 1, HUB_WEIGHTS, hex, HUB_WEIGHTS);
     if (s->fault == HUB_GARBAGE)
         hub_answer(fd, "200 OK", "", "<html>", 6, 6);
+    else if (s->listing)
+        hub_answer(fd, "200 OK", "", s->listing, strlen(s->listing), strlen(s->listing));
     else
         hub_answer(fd, "200 OK", "Content-Type: application/json\r\n", b.data, b.len, b.len);
     kh_buf_free(&b);

@@ -4,6 +4,7 @@ Most of them tune a Box, a function that needs no model and answers at once; the
 small random one. Nothing but Python and the library is needed; NumPy is used where it is there, and
 hidden from the package with KEYHOLE_NO_NUMPY=1.
 """
+import http.server
 import json
 import math
 import os
@@ -307,6 +308,116 @@ def pickles():
     assert empty.method == "smc" and not hasattr(empty, "run_")
 
 
+# ------------------------------------------------------------------------------- received folders
+
+
+def received(name, notes=None):
+    """A run of somebody else, on MODEL, and perhaps with notes of their own."""
+    where = os.path.join(SCRATCH, name)
+    KeyholeClassifier(model=MODEL, method="manual", out=where, progress=False, options={"features_model": None},
+                      labels={"neg": "bad", "pos": "good"}).fit(TEXTS, Y)
+    if notes is not None:
+        with open(os.path.join(where, "python.json"), "w", encoding="utf-8") as f:
+            f.write(notes if isinstance(notes, str) else json.dumps(notes))
+    return where
+
+
+def an_address_in_a_folder_is_not_asked():
+    asked = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Authorization"))
+            self.send_error(404)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Stranger)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    where = received("with-address")
+    file = os.path.join(where, "posterior.json")
+    with open(file, encoding="utf-8") as f:
+        text = f.read()
+    with open(file, "w", encoding="utf-8") as f:
+        f.write(text.replace(json.dumps(os.path.abspath(MODEL)), json.dumps(url)))
+    os.environ["KEYHOLE_API_KEY"] = "the-secret-key"
+    try:
+        p = Posterior.open(where)
+        assert p.model == url
+        raises(KeyholeError, "is not contacted", p.export, os.path.join(SCRATCH, "stolen.npz"))
+        raises(KeyholeError, "give load its model", KeyholeClassifier.load, where)
+    finally:
+        del os.environ["KEYHOLE_API_KEY"]
+        server.shutdown()
+        server.server_close()
+    assert not asked, asked
+
+
+def notes_are_not_believed():
+    where = received("with-notes", {"params": {"out": SCRATCH, "overwrite": True, "task": "/etc/passwd", "seed": 5}})
+    c = KeyholeClassifier.load(where)
+    assert (c.out, c.overwrite, c.task, c.seed) == (None, False, None, 5), c
+    for notes in ({"params": {"seed": "x"}}, {"params": []}, [], "{", "[" * 100000, {"classes": 3}, {"classes": ["a"]},
+                  {"classes": ["a", "a"]}, {"classes": ["a", "b", "c"]}, {"classes": ["a", []]}):
+        raises(KeyholeError, "python.json", KeyholeClassifier.load, received("odd-notes", notes))
+    # Too few classes gave the library an array too small: it wrote beyond.
+    c._class_list = ["one"]
+    raises(KeyholeError, "has 2 classes", c.predict_proba, TEXTS * 100)
+
+
+def links_lead_nowhere():
+    secret = os.path.join(SCRATCH, "secret")
+    for name in ("data", "data/train.jsonl", "data/dev.jsonl", "data/labels.txt", "python.json"):
+        with open(secret, "w", encoding="utf-8") as f:
+            f.write("precious")
+        where = tempfile.mkdtemp(dir=SCRATCH)
+        os.makedirs(os.path.join(SCRATCH, "elsewhere"), exist_ok=True)
+        if "/" in name:
+            os.mkdir(os.path.join(where, "data"))
+        os.symlink(os.path.join(SCRATCH, "elsewhere") if name == "data" else secret, os.path.join(where, name))
+        if name == "data":
+            raises(KeyholeError, "is a link", plain(out=where).fit, TEXTS, Y)
+        else:
+            plain(out=where).fit(TEXTS, Y)
+        with open(secret, encoding="utf-8") as f:
+            assert f.read() == "precious", name
+        assert not os.listdir(os.path.join(SCRATCH, "elsewhere")), name
+
+
+def what_links_lead_to_is_not_passed_on():
+    where = received("with-links")
+    os.symlink(os.path.join(SCRATCH, "secret"), os.path.join(where, "notes.txt"))
+    os.symlink(os.path.join(SCRATCH, "elsewhere"), os.path.join(where, "more"))
+    for file in ("secret", "elsewhere/secret"):
+        with open(os.path.join(SCRATCH, file), "w", encoding="utf-8") as f:
+            f.write("precious")
+    c = KeyholeClassifier.load(where)
+    copy = os.path.join(SCRATCH, "passed-on")
+    c.save(copy)
+    assert not {"notes.txt", "more"} & set(os.listdir(copy)), os.listdir(copy)
+    assert b"precious" not in pickle.dumps(c)
+    state = c.__getstate__()
+    state["files"]["../outside"] = b""
+    raises(KeyholeError, "outside", KeyholeClassifier().__setstate__, state)
+
+
+def refused_texts_have_no_class():
+    c = plain().fit(TEXTS, Y)
+    run = c._classifier().run
+
+    def refusing(texts):
+        said, p, sets = run(texts)
+        said[1].label = -1
+        return said, p, sets
+
+    c._opened.run = refusing
+    assert [d.label for d in c.decide(TEXTS[:3])] == [Y[0], None, Y[2]]
+    raises(KeyholeError, "refused 1 of 3", c.predict, TEXTS[:3])
+    assert c.score(TEXTS[:4], Y[:4]) == 0.75
+
+
 def the_folder_goes_with_the_classifier():
     c = plain().fit(TEXTS, Y)
     folder = c.run_
@@ -518,7 +629,7 @@ def documented():
 
 
 TESTS = [f for f in list(globals().values()) if callable(f) and getattr(f, "__module__", "") == "__main__"
-         and f.__name__ not in ("sentence", "by_word", "by_prompt", "plain", "raises")]
+         and f.__name__ not in ("sentence", "by_word", "by_prompt", "plain", "raises", "received")]
 if NUMPY is False and os.environ.get("KEYHOLE_NO_NUMPY"):
     wanted = ("fits_and_answers", "arrays_come_back_as_arrays", "a_box_is_tuned_with_labels_only", "a_box_gives_logprobs",
               "evaluates_and_reports", "pickles", "numbers_as_classes")

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/utf8.h"
@@ -357,7 +358,25 @@ static void quotes_hold_no_raw_controls(void **state) {
     kh_buf b = kh_buf_init(100);
     kh_json_quote(&b, "a\n\t\r\0\x1F\x7F\u2028\"\\", 12);
     assert_string_equal(b.data, "\"a\\n\\t\\u000d\\u0000\\u001f\\u007f\\u2028\\\"\\\\\"");
+    kh_buf_reset(&b);
+    kh_json_quote(&b, "\xC2\x9B\u061C\u202E\u2069\u00A0", 12);
+    assert_string_equal(b.data, "\"\\u009b\\u061c\\u202e\\u2069\u00A0\"");
     kh_buf_free(&b);
+}
+
+/* Two ways to say what must not be sent to a terminal, by characters and by bytes. */
+static void hiding_hides_what_is_a_control(void **state) {
+    (void)state;
+    for (uint32_t c = 1; c < 0x110000; c++) {
+        if (c >= 0xD800 && c < 0xE000)
+            continue;
+        char s[6] = "", before[6];
+        s[kh_utf8_put(c, s)] = 'x';
+        memcpy(before, s, sizeof s);
+        kh_hide_controls(s);
+        if ((strcmp(s, before) != 0) != kh_is_control(c) || strlen(s) != strlen(before))
+            fail_msg("U+%04X", (unsigned)c);
+    }
 }
 
 /* jansson would lose characters of it, or worse. */
@@ -444,6 +463,7 @@ int main(void) {
         cmocka_unit_test(optional_keys_leave_the_default),
         cmocka_unit_test(quoted_texts_read_back),
         cmocka_unit_test(quotes_hold_no_raw_controls),
+        cmocka_unit_test(hiding_hides_what_is_a_control),
         cmocka_unit_test(a_long_string_needs_its_memory_first),
         cmocka_unit_test(parsing_survives_failing_allocations),
     };

@@ -4,9 +4,11 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "data/chat.h"
 
 #include <jansson.h>
+#include <unistd.h>
 
 static const char *const FORMATS[] = { "chatml", "llama3", "gemma", "zephyr", "llama2" };
 enum { N_FORMATS = sizeof FORMATS / sizeof *FORMATS };
@@ -129,10 +131,57 @@ static void markup_in_a_text_is_text(void **state) {
     }
 }
 
+/* A template is somebody's program: it is looked at, in any of the forms that files have it in. */
+static void templates_of_any_form(void **state) {
+    (void)state;
+    static const struct {
+        const char *config, *format, *system, *says;
+    } all[] = {
+        { "{\"chat_template\":\"<|im_start|>x\"}", "chatml", NULL, NULL },
+        { "{\"chat_template\":\"<|im_start|>system\\nBe kind.<|im_end|>\\n\"}", "chatml",
+            "Be kind.", NULL },
+        { "{\"chat_template\":\"<|im_start|>system\\n{{ run() }}<|im_end|>\\n\"}", "chatml", NULL,
+            NULL },
+        { "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"<start_of_turn>\"},{\"name\":"
+          "\"default\",\"template\":\"[INST]\"}]}",
+            "llama2", NULL, NULL },
+        { "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"[INST]\"},7,{}]}", NULL, NULL,
+            "holds no \"chat_template\"" },
+        { "{\"chat_template\":[]}", NULL, NULL, "holds no \"chat_template\"" },
+        { "{\"chat_template\":{\"default\":\"[INST]\"}}", NULL, NULL,
+            "holds no \"chat_template\"" },
+        { "{\"chat_template\":\"{% raw %}\"}", NULL, NULL, "is of a kind that is not known" },
+        { "[]", NULL, NULL, "holds no \"chat_template\"" },
+        { "{", NULL, NULL, "not valid JSON" },
+    };
+    char dir[80], file[120];
+    snprintf(dir, sizeof dir, "/tmp/keyhole-test-chat-%ld", (long)getpid());
+    snprintf(file, sizeof file, "%s/tokenizer_config.json", dir);
+    assert_int_equal(kh_dir_make(dir, NULL), 0);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const kh_chat *chat;
+        char *system;
+        kh_err err = { 0 };
+        assert_int_equal(kh_file_write(file, all[i].config, strlen(all[i].config), NULL), 0);
+        int rc = kh_chat_find(&chat, &system, dir, &err);
+        if ((rc == 0) != (all[i].format != NULL))
+            fail_msg("%s: %d, %s", all[i].config, rc, err.msg);
+        if (all[i].says)
+            assert_says(&err, all[i].says);
+        else
+            assert_ptr_equal(chat, kh_chat_named(all[i].format));
+        assert_true(!system == !all[i].system && (!system || !strcmp(system, all[i].system)));
+        kh_free(system);
+    }
+    unlink(file);
+    rmdir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_as_hugging_face_has_them),
         cmocka_unit_test(markup_in_a_text_is_text),
+        cmocka_unit_test(templates_of_any_form),
     };
     return cmocka_run_group_tests_name("data_chat", tests, NULL, NULL);
 }

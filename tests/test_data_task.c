@@ -187,6 +187,10 @@ static void mistakes_in_task_files(void **state) {
             "my.json: label 0: word \" b\" has a space around it" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\nc\"]},{}]}",
             "my.json: label 0: word 3 bytes long holds a control character" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\u009bc\"]},{}]}",
+            "my.json: label 0: word 4 bytes long holds a control character" },
+        { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\\u202ec\"]},{}]}",
+            "my.json: label 0: word 5 bytes long holds a control character" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\",\"b\"]},{}]}",
             "my.json: label 0: word \"b\" stands there twice" },
         { "{" T ",\"labels\":[{\"name\":\"a\",\"words\":[\"b\"]},{\"name\":\"c\",\"words\":[\"d\","
@@ -298,6 +302,33 @@ static void every_allocation_may_fail(void **state) {
         }
 }
 
+/* Words that two labels have tell nothing; a label that has no others takes its name whole. */
+static void labels_that_share_words(void **state) {
+    (void)state;
+    static const struct {
+        const char *rows, *first, *second;
+    } all[] = {
+        { "label\ttext\nfee\ta\nno_fee\tb\n", "fee", "no" },
+        { "label\ttext\na_b\ta\nb_a\tb\n", "a_b", "b_a" },
+        { "label\ttext\nOfficeHolder\ta\nofficeBlock block\tb\n", "holder", "block" },
+        { "label\ttext\n!!\ta\n__\tb\n", "!!", "__" },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        kh_dataset *d;
+        const kh_task *t;
+        kh_err err;
+        kh_dataset_opts o = { .format = KH_FORMAT_TSV, .label_names = true };
+        if (kh_dataset_parse(&d, all[i].rows, strlen(all[i].rows), "rows", &o, &err) != 0 ||
+            kh_task_of_labels(&t, "x", "{text} It was {mask} .", d, NULL, &err) != 0)
+            fail_msg("%s", err.msg);
+        assert_true(t->n_label == 2 && t->label[0].n_word == 1 && t->label[1].n_word == 1);
+        assert_string_equal(t->label[0].word[0], all[i].first);
+        assert_string_equal(t->label[1].word[0], all[i].second);
+        kh_task_close(t);
+        kh_dataset_close(d);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_tasks_are_the_nine_of_the_paper),
@@ -309,6 +340,7 @@ int main(void) {
         cmocka_unit_test(an_endless_template_is_refused),
         cmocka_unit_test(opening_by_name_or_file),
         cmocka_unit_test(a_printed_task_reads_back),
+        cmocka_unit_test(labels_that_share_words),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("data_task", tests, NULL, NULL);

@@ -56,6 +56,7 @@ static void every_format(void **state) {
             kh_tensor_row(&m, 1, row);
             assert_memory_equal(row, got + count, (size_t)count * sizeof *row);
         }
+        print_message("# %s: %zu numbers\n", name, n);
         seen++;
     }
     fclose(f);

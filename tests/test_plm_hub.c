@@ -299,6 +299,55 @@ static void links_are_not_pulled_through(void **state) {
     }
 }
 
+/* What a hub may list, and why it is not fetched. */
+static void listings_that_are_none(void **state) {
+    (void)state;
+#define SHA "{\"sha\":\"0123abcd\",\"siblings\":"
+    static const struct {
+        const char *listing, *pattern;
+        int code;
+        const char *says;
+    } all[] = {
+        { SHA "[{\"rfilename\":\"config.json\",\"size\":2},{\"rfilename\":\"pytorch_model.bin\","
+              "\"size\":9}]}",
+            NULL, KH_EUNSUPPORTED, "which is not read because such a file can run code" },
+        { SHA "[{\"rfilename\":\"config.json\",\"size\":2}]}", NULL, KH_EUNSUPPORTED,
+            "holds neither model.safetensors with config.json nor a GGUF file" },
+        { SHA "[]}", NULL, KH_EFORMAT, "the hub lists 0 files" },
+        { SHA "7}", NULL, KH_EFORMAT, "the hub lists 0 files" },
+        { SHA "[7]}", NULL, KH_EFORMAT, "a file without a name" },
+        { "{\"siblings\":[]}", NULL, KH_EFORMAT, "has no commit" },
+        { "{\"sha\":\"../../x\",\"siblings\":[]}", NULL, KH_EFORMAT, "has no commit" },
+        { "{\"sha\":\"abc\",\"siblings\":[]}", NULL, KH_EFORMAT, "has no commit" },
+        { "[]", NULL, KH_EFORMAT, "has no commit" },
+        { SHA "[{\"rfilename\":\"a.gguf\",\"size\":2},{\"rfilename\":\"b.gguf\",\"size\":2}]}",
+            NULL, KH_EARG, "holds several GGUF files; choose one" },
+        { SHA "[{\"rfilename\":\"a.gguf\",\"size\":2}]}", "*.txt", KH_EMISSING,
+            "holds no file \"*.txt\"" },
+        { SHA "[{\"rfilename\":\"config.json\",\"size\":2},{\"rfilename\":\"model.safetensors\","
+              "\"size\":-5}]}",
+            NULL, KH_EFORMAT, "model.safetensors" },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        hub_server s = { .listing = all[i].listing };
+        char *path = NULL;
+        kh_err err = { 0 };
+        int rc = pull_from(&s, (kh_hub_opts){ .out = out, .pattern = all[i].pattern }, &path, &err);
+        if (rc != all[i].code || !strstr(err.msg, all[i].says))
+            fail_msg("%s: %d, %s", all[i].listing, rc, err.msg);
+        assert_null(path);
+        remove_tree(out);
+    }
+    hub_server s = { 0 };
+    char *path = NULL;
+    kh_err err = { 0 };
+    assert_int_equal(
+        pull_from(&s, (kh_hub_opts){ .out = out, .token = "a b\r\nHost: x" }, &path, &err),
+        KH_EARG);
+    assert_says(&err, "a character that no token has");
+    assert_int_equal(s.requests, 0);
+}
+
 static void names(void **state) {
     (void)state;
     static const char *const bad[] = { "", "a/b/c", "../x", "a b", "x@", "a/b@../c", "a?b", "/x" };
@@ -406,6 +455,7 @@ int main(void) {
         cmocka_unit_test(an_echoed_token_is_hidden),
         cmocka_unit_test(a_token_stays_on_this_machine),
         cmocka_unit_test(links_are_not_pulled_through),
+        cmocka_unit_test(listings_that_are_none),
         cmocka_unit_test(names),
         cmocka_unit_test(the_cache),
     };

@@ -456,6 +456,81 @@ static void nothing_is_paid_for_twice(void **state) {
     }
 }
 
+/* ----------------------------------------------------------- a classifier whose service refuses */
+
+static const char *refuses_secrets(int n) {
+    (void)n;
+    return answer_all(strstr(evil_request, "secret") ? every : NULL);
+}
+
+static kh_dataset *some_rows(const char *text, const kh_task *task) {
+    kh_dataset *out;
+    kh_err err;
+    kh_dataset_opts o = { .task = task, .format = KH_FORMAT_TSV };
+    if (kh_dataset_parse(&out, text, strlen(text), "rows", &o, &err) != 0)
+        fail_msg("%s", err.msg);
+    return out;
+}
+
+/* No label, no confidence, and every class may be the true one; never the last class. */
+static void check_refused(const char *dir, kh_plm *box) {
+    kh_classifier *c;
+    kh_classified out[3];
+    bool set[6];
+    double p[6];
+    kh_err err;
+    kh_row rows[3] = { { .a = "the boats", .n_a = 9, .label = -1 },
+        { .a = "a secret", .n_a = 8, .label = -1 }, { .a = "green", .n_a = 5, .label = -1 } };
+    if (kh_classifier_open(&c, dir, box, &err) != 0 ||
+        kh_classifier_run(c, rows, 3, out, p, set, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_true(out[0].label >= 0 && out[2].label >= 0 && isfinite(out[2].confidence));
+    assert_true(out[1].label == -1 && out[1].abstain && isnan(out[1].confidence));
+    assert_true(isnan(p[2]) && isnan(p[3]) && set[2] && set[3]);
+    kh_classifier_close(c);
+}
+
+static void refused_rows_have_no_class_and_are_not_judged(void **state) {
+    (void)state;
+    evil *e = evil_new(refuses_secrets, NULL);
+    char url[64], dir[80];
+    kh_err err = { 0 };
+    const kh_task *task = tiny_task();
+    kh_dataset *train = tiny_rows(8, 1, -1), *dev = tiny_rows(12, 2, -1);
+    kh_dataset *test =
+        some_rows("label\ttext\n0\tone boat\n1\ta secret\n1\ttwo boats\n0\tthree\n", task);
+    kh_tune_opts o = kh_tune_defaults();
+    kh_posterior *p;
+    kh_eval *judged;
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+    snprintf(dir, sizeof dir, "/tmp/keyhole-test-asking-%ld", (long)getpid());
+    kh_plm *box = open_at(url, "decisions", KH_ACCESS_LOGPROBS, 0, &err);
+    o.effort = KH_EFFORT_PAPER;
+    if (kh_tune(&p, "manual", NULL, box, task, train, dev, &o, &err) != 0 ||
+        kh_posterior_save(p, dir, &err) != 0)
+        fail_msg("%s", err.msg);
+    check_refused(dir, box);
+    kh_eval_opts how = kh_eval_defaults();
+    how.test = test, how.dev = dev, how.bootstrap.n_resample = 0;
+    if (kh_eval_new(&judged, p, box, &how, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(kh_eval_describe(judged).rows, 3);
+    kh_eval_free(judged);
+    kh_dataset *none = some_rows("label\ttext\n0\ta secret\n1\tsecret too\n", task);
+    how.test = none;
+    assert_int_equal(kh_eval_new(&judged, p, box, &how, &err), KH_EIO);
+    assert_says(&err, "the service answered none of the 2 rows");
+    kh_dataset_close(none);
+    kh_dataset_close(test);
+    kh_dataset_close(train);
+    kh_dataset_close(dev);
+    kh_posterior_free(p);
+    kh_task_close(task);
+    kh_plm_close(box);
+    evil_free(e);
+    tiny_remove(dir, (const char *const[]){ "posterior.json", "posterior.safetensors", NULL });
+}
+
 static void soft_prompts_are_refused(void **state) {
     (void)state;
     evil *e = evil_new(say, NULL);
@@ -479,6 +554,7 @@ int main(void) {
         cmocka_unit_test(a_refused_row_is_left_out),
         cmocka_unit_test(sharing_survives_every_failed_allocation),
         cmocka_unit_test(nothing_is_paid_for_twice),
+        cmocka_unit_test(refused_rows_have_no_class_and_are_not_judged),
         cmocka_unit_test(soft_prompts_are_refused),
     };
     return cmocka_run_group_tests_name(

@@ -50,6 +50,7 @@ static void check_vocabulary(const char *name) {
         if (end >= texts.data + texts.len)
             break;
     }
+    print_message("# %s: %d texts, %d wrong\n", name, count, wrong);
     assert_true(count > 30);
     assert_int_equal(wrong, 0);
     kh_buf_free(&texts);
@@ -117,26 +118,31 @@ static const token llama[] = { { "<unk>", 0, 2 }, { "<s>", 0, 3 }, { "</s>", 0, 
     { "<user>", 0, 4 }, { "<s", -1, 1 }, { "<", -1, 1 }, { "s", -1, 1 }, { ">", -1, 1 } };
 enum { N_LLAMA = sizeof llama / sizeof *llama };
 
-/* extra: keys that are added; 0 scores: as many as tokens. */
-static void make_llama(gguf_file *g, int keys, int scores, int kinds) {
+/* keys: how many will be added; scores and kinds: how many there are of them. */
+static void make_vocabulary(
+    gguf_file *g, const token *list, int n, int keys, int scores, int kinds) {
     gguf_start(g, 3, 0, 5 + (uint64_t)keys);
     gguf_string_key(g, "tokenizer.ggml.model", "llama");
-    put_texts(g, "tokenizer.ggml.tokens", llama, N_LLAMA);
+    put_texts(g, "tokenizer.ggml.tokens", list, n);
     gguf_key(g, "tokenizer.ggml.scores", 9);
     gguf_int(g, 6, 4);
     gguf_int(g, (uint64_t)scores, 8);
     for (int i = 0; i < scores; i++) {
         uint32_t bits;
-        memcpy(&bits, &llama[i].score, 4);
+        memcpy(&bits, &list[i].score, 4);
         gguf_int(g, bits, 4);
     }
     gguf_key(g, "tokenizer.ggml.token_type", 9);
     gguf_int(g, 5, 4);
     gguf_int(g, (uint64_t)kinds, 8);
     for (int i = 0; i < kinds; i++)
-        gguf_int(g, (uint64_t)llama[i].kind, 4);
+        gguf_int(g, (uint64_t)list[i].kind, 4);
     gguf_key(g, "tokenizer.ggml.bos_token_id", 4);
     gguf_int(g, 1, 4);
+}
+
+static void make_llama(gguf_file *g, int keys, int scores, int kinds) {
+    make_vocabulary(g, llama, N_LLAMA, keys, scores, kinds);
 }
 
 static int open_made(kh_tokenizer **t, gguf_file *g, kh_err *err) {
@@ -237,6 +243,31 @@ static void broken_vocabularies(void **state) {
     put_texts(&g, "tokenizer.ggml.tokens", llama, N_LLAMA);
     put_texts(&g, "tokenizer.ggml.merges", (token[]){ { "a b", 0, 0 }, { "ab", 0, 0 } }, 2);
     refuse(&g, KH_EFORMAT, "merge 1: \"ab\" is not two tokens");
+}
+
+/* Tokens that are said to be bytes and are none: a reader that takes the number in their name for
+ * a place in a table writes outside of it. They are their texts, and no byte. */
+static void bytes_that_are_none(void **state) {
+    (void)state;
+    static const token list[] = { { "<unk>", 0, 2 }, { "<s>", 0, 3 }, { "</s>", 0, 3 },
+        { "<0x-1>", 0, 6 }, { "<0x100>", 0, 6 }, { "<0x>", 0, 6 }, { "", 0, 6 }, { "<0xGG>", 0, 6 },
+        { "<0x41>", 0, 6 }, { MARK, -10, 1 } };
+    enum { N = sizeof list / sizeof *list };
+    gguf_file g;
+    kh_tokenizer *t;
+    kh_err err;
+    char *text;
+    size_t n;
+    make_vocabulary(&g, list, N, 0, N, N);
+    if (open_made(&t, &g, &err) != 0)
+        fail_msg("%s", err.msg);
+    expect(t, "A", KH_ENCODE_PLAIN, "9 8");
+    expect(t, "\xFF", KH_ENCODE_PLAIN, "9 0");
+    assert_int_equal(
+        kh_tokenizer_decode(t, (int32_t[]){ 8, 3, 4, 5, 6, 7 }, 6, true, &text, &n, &err), 0);
+    assert_string_equal(text, "A<0x-1><0x100><0x><0xGG>");
+    kh_text_free(text);
+    kh_tokenizer_close(t);
 }
 
 /* Every way of cutting words that has a name opens and keeps every byte of a text. */
@@ -342,6 +373,7 @@ int main(void) {
         cmocka_unit_test(refact),
         cmocka_unit_test(a_llama_vocabulary),
         cmocka_unit_test(broken_vocabularies),
+        cmocka_unit_test(bytes_that_are_none),
         cmocka_unit_test(every_pre),
         cmocka_unit_test(copied),
         cmocka_unit_test(out_of_memory),

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 #include "text/bpe.h"
+#include "text/charsmap.h"
 #include "text/forms.h"
 #include "text/pieces.h"
 #include "text/pretokenize.h"
@@ -387,6 +388,57 @@ static void test_spaces(void **state) {
     assert_int_equal(kh_char_before("a\xE4\xB8\xAD", 4), 1);
 }
 
+/* -------------------------------------------------------------------------- SentencePiece's table
+ */
+
+/* A table comes with a model, from anybody: lengths that lie, texts that are none, tries that lead
+ * anywhere. */
+static void test_charsmap_damage(void **state) {
+    (void)state;
+    kh_arena arena = { 0 };
+    kh_source from = { .place = "x", .arena = &arena };
+    kh_charsmap m;
+    kh_err err;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } all[] = { { "\4\0\0", 3, "a trie of 0 bytes in 3" }, { "\0\0\0\0a", 5, "a trie of 0 bytes" },
+        { "\3\0\0\0abc", 7, "a trie of 3 bytes" }, { "\10\0\0\0abcd", 8, "a trie of 8 bytes in 8" },
+        { "\xff\xff\xff\xff"
+          "abcd",
+            8, "a trie of 4294967295 bytes" },
+        { "\4\0\0\0abcd\xff", 9, "its texts are not UTF-8" } };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_int_equal(kh_charsmap_parse(&m, all[i].bytes, all[i].n, &from, &err), KH_EFORMAT);
+        assert_says(&err, all[i].says);
+    }
+    json_t *no = json_pack("{s:s}", "precompiled_charsmap", "?*");
+    assert_int_equal(kh_charsmap_load(&m, no, &from, &err), KH_EFORMAT);
+    assert_says(&err, "is not base64");
+    json_decref(no);
+    kh_arena_free(&arena);
+}
+
+static void test_charsmap_stays_within(void **state) {
+    (void)state;
+    for (uint32_t round = 0; round < 20000; round++) {
+        kh_rng r = kh_rng_stream(1, KH_RNG_TEST, 9, round);
+        uint32_t unit[64];
+        char text[8] = "ab\0\xC3\xA9\0c", s[8]; /* no NUL after the last text */
+        kh_charsmap m = { unit, 1 + kh_rng_below(&r, 64), text, 1 + kh_rng_below(&r, 7) };
+        for (size_t i = 0; i < m.n_unit;
+             i++) /* small offsets, and letters that will be asked for */
+            unit[i] = kh_rng_below(&r, 8) == 0
+                ? kh_rng_below(&r, UINT32_MAX)
+                : kh_rng_below(&r, 256) << 10 | kh_rng_below(&r, 2) << 8 | kh_rng_below(&r, 128);
+        size_t n = random_text(&r, s, 7, 26), len = 0;
+        const char *got = kh_charsmap_find(&m, s, n, &len);
+        if (got && (got < text || got + len > text + m.n_text))
+            fail_msg("round %u: outside of the texts", round);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trie_finds_leftmost_longest),
@@ -400,6 +452,8 @@ int main(void) {
         cmocka_unit_test(test_empty_matches),
         cmocka_unit_test(test_literal_patterns),
         cmocka_unit_test(test_spaces),
+        cmocka_unit_test(test_charsmap_damage),
+        cmocka_unit_test(test_charsmap_stays_within),
     };
     return cmocka_run_group_tests_name("parts of the tokenizers", tests, NULL, NULL);
 }

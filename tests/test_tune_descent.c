@@ -226,7 +226,7 @@ static void prefixes_in_the_engine(void **state) {
         .o = &o };
     assert_int_equal(kh_words_new(&t.words, task, kh_plm_tokenizer(exact), false, NULL), 0);
     kh_trainable box;
-    assert_int_equal(kh_trainable_init(&box, &t, false, NULL), 0);
+    assert_int_equal(kh_trainable_init(&box, &t, KH_WRT_PREFIX, NULL), 0);
     kh_adapter g = {
         .kind = KH_ADAPTER_PREFIX, .hidden = 32, .layers = box.params.config.layers, .slots = 5
     };

@@ -138,31 +138,32 @@ static void smc_is_exact_with_a_tolerance(void **state) {
 
 /* The weights in the file are those of the answers, asked for again one by one. */
 static void ensemble_weighs_by_the_labels(void **state) {
+    enum { N = 5 };
     (void)state;
     FROM_FILE(from);
     kh_tune_opts o = tune_options();
     kh_posterior *p =
-        tune_with("text-ensemble", SET("prompts=3", "debias=false", "demos=0", from), &o);
-    int rejected = (int)(p->train_queries - 3 * TRAIN) / (TRAIN / 2);
-    assert_int_equal(p->n, 3);
+        tune_with("text-ensemble", SET("prompts=5", "debias=false", "demos=0", from), &o);
+    int rejected = (int)(p->train_queries - N * TRAIN) / (TRAIN / 2);
+    assert_int_equal(p->n, N);
     assert_string_equal(p->texts.prompt[0].template, task->plain);
     assert_string_equal(p->texts.prompt[0].instruction, "");
-    assert_true(rejected >= 0 && rejected <= 6);
-    assert_int_equal(p->train_queries, 3 * TRAIN + rejected * TRAIN / 2); /* half of the rows */
-    assert_int_equal(p->dev_queries, 3 * DEV);
-    double like[TRAIN * 3], weight[3], alpha[] = { 2, 1, 1 }; /* the task's own: half */
+    assert_true(rejected >= 0 && rejected <= 2 * N);
+    assert_int_equal(p->train_queries, N * TRAIN + rejected * TRAIN / 2); /* half of the rows */
+    assert_int_equal(p->dev_queries, N * DEV);
+    double like[TRAIN * N], weight[N], alpha[N] = { 4. / 3, 1, 1, 1, 1 }; /* its own: a quarter */
     kh_predictor *predictor;
-    float each[3 * TRAIN * 2];
+    float each[N * TRAIN * 2];
     assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, NULL), 0);
     assert_int_equal(kh_predictor_each(predictor, kh_dataset_rows(train), TRAIN, each, NULL), 0);
-    for (int m = 0; m < 3; m++) {
+    for (int m = 0; m < N; m++) {
         for (int i = 0; i < TRAIN; i++)
-            like[i * 3 + m] =
+            like[i * N + m] =
                 exp((double)each[(m * TRAIN + i) * 2 + kh_dataset_rows(train)[i].label]);
     }
     assert_int_equal(
-        kh_mixture_exact(&(kh_mixture){ like, TRAIN, 3, alpha }, weight, NULL, NULL), 0);
-    for (int m = 0; m < 3; m++)
+        kh_mixture_exact(&(kh_mixture){ like, TRAIN, N, alpha }, weight, NULL, NULL), 0);
+    for (int m = 0; m < N; m++)
         assert_true(fabs(weight[m] - (double)p->weight[m]) < 1e-6);
     kh_predictor_free(predictor);
     kh_posterior_free(p);

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._box import Box, OpenBox, is_url
+from ._files import is_own, make_folder, own_files, write_file
 from ._library import K, KeyholeError, S, Stopped, call, fail, lib, log, numpy, opened, text_of
 from ._params import budget_of, check_classes, check_params
 from ._posterior import Posterior
@@ -22,6 +23,14 @@ from ._rows import Text, as_array, as_jsonl, as_labels, as_texts, divide, in_ord
 AUTO_TOKENS = 120000  # as "keyhole tune FILE": a minute on two cores with the built-in model
 NOTES = "python.json"  # what the library's files do not say: the classes as Python has them
 NOT_PICKLED = ("run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "lock")
+KEPT = {  # parameters that the notes of a run may say, and what they are; a folder chooses no other
+    "method": (str,),
+    "access": (str, type(None)),
+    "budget": (int, str, type(None)),
+    "seed": (int,),
+    "precision": (str,),
+    "dev_share": (int, float),
+}
 SPACE = ("dim", "slots")
 OURS = SPACE + ("features_model",)  # options that are not the method's
 
@@ -29,7 +38,7 @@ OURS = SPACE + ("features_model",)  # options that are not the method's
 class Decision(NamedTuple):
     """What to do with one text."""
 
-    label: Any  #: the most probable class
+    label: Any  #: the most probable class; None: a service refused to answer
     confidence: float  #: its probability
     set: List[Any]  #: classes that hold the true one as often as promised
     abstain: bool  #: better not answer: the promised risk would not hold
@@ -213,15 +222,32 @@ class KeyholeClassifier:
         if self.__dict__.get("_opened") is None:
             if self.__dict__.get("_box") is None:
                 self._box = _box_of(self.run_, self.model, self.access, self.precision)
-            self._opened = _Open(self.run_, self._box)
+            opened_run = _Open(self.run_, self._box)
+            if opened_run.n_label != len(self._class_list):
+                raise fail(
+                    K.KH_EMISMATCH,
+                    f"{self.run_}: has {opened_run.n_label} classes, {len(self._class_list)} are named",
+                )
+            self._opened = opened_run
         return self._opened
 
     def _run(self, X: Iterable[Any]) -> Tuple[List[Any], Any, Any]:
-        return self._classifier().run(as_texts(X), len(self._class_list))
+        return self._classifier().run(as_texts(X))
+
+    def _named(self, label: int) -> Any:
+        """A class; None for a text that a service refused to answer."""
+        return self._class_list[label] if label >= 0 else None
 
     def predict(self, X: Iterable[Any]) -> Any:
         """The most probable class of each text."""
-        said = [self._class_list[c.label] for c in self._run(X)[0]]
+        said = [self._named(c.label) for c in self._run(X)[0]]
+        if any(s is None for s in said):
+            refused = [i for i, s in enumerate(said) if s is None]
+            raise fail(
+                K.KH_EIO,
+                f"the service refused {len(refused)} of {len(said)} texts, the first is number {refused[0]}; "
+                "decide() answers the others",
+            )
         np = numpy()
         return np.array(said, dtype=self.classes_.dtype) if np else said
 
@@ -255,7 +281,7 @@ class KeyholeClassifier:
         k = len(self._class_list)
         return [
             Decision(
-                self._class_list[c.label],
+                self._named(c.label),
                 c.confidence,
                 [name for j, name in enumerate(self._class_list) if sets[i * k + j]],
                 c.abstain,
@@ -266,7 +292,7 @@ class KeyholeClassifier:
 
     def score(self, X: Iterable[Any], y: Iterable[Any], sample_weight: Any = None) -> float:
         """The share of texts whose most probable class is theirs."""
-        said = [self._class_list[c.label] for c in self._run(X)[0]]
+        said = [self._named(c.label) for c in self._run(X)[0]]
         labels = as_labels(y, len(said))
         weight = [1.0] * len(said) if sample_weight is None else [float(w) for w in sample_weight]
         right = sum(w for s, t, w in zip(said, labels, weight) if s == t)
@@ -324,7 +350,7 @@ class KeyholeClassifier:
         self._classifier()
         html = self.__dict__.get("_html")
         file = Path(self.run_) / "report.html"
-        if html is None and file.is_file():
+        if html is None and is_own(file):
             html = file.read_text(encoding="utf-8")
         if html is None:
             raise fail(K.KH_EARG, "there is no report yet: call evaluate(texts, y) first")
@@ -340,7 +366,12 @@ class KeyholeClassifier:
         target = Path(path)
         if target.exists() and any(target.iterdir()):
             raise fail(K.KH_EARG, f"{target}: is there and not empty; give another folder")
-        shutil.copytree(self.run_, target, dirs_exist_ok=True)
+        root = Path(self.run_)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in own_files(root):
+            copy = target / file.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy, follow_symlinks=False)
 
     @classmethod
     def load(cls, path: Any, model: Any = None, **params: Any) -> "KeyholeClassifier":
@@ -350,15 +381,16 @@ class KeyholeClassifier:
         the folder is never trusted to name an address.
         """
         posterior = Posterior.open(path)
-        notes = _notes(path)
+        names = list(posterior.task["labels"])
+        notes = _notes(path, len(names))
         found = {"method": posterior.method, "seed": posterior.seed, "access": posterior.access}
-        found.update(notes.get("params", {}))
+        found.update(notes["params"])
         found.update(params)
-        self = cls(model=model if model is not None else posterior.model, **found)
-        if model is None and (is_url(self.model) or notes.get("box")):
+        if model is None and (is_url(posterior.model) or notes["box"]):
             raise fail(K.KH_EARG, f"{path}: was not tuned on a model folder; give load its model")
+        self = cls(model=model if model is not None else posterior.model, **found)
         self.run_ = str(Path(path).resolve())
-        self._classes(notes.get("classes") or list(posterior.task["labels"]))
+        self._classes(notes["classes"] or names)
         return self
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -368,8 +400,8 @@ class KeyholeClassifier:
             state["classes"] = self._class_list
             state["files"] = {
                 str(f.relative_to(root)): f.read_bytes()
-                for f in sorted(root.rglob("*"))
-                if f.is_file() and f.name not in NOT_PICKLED
+                for f in own_files(root)
+                if f.name not in NOT_PICKLED
             }
         return state
 
@@ -379,6 +411,8 @@ class KeyholeClassifier:
             return
         self._temporary = _Folder()
         for name, data in state["files"].items():
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise fail(K.KH_EFORMAT, f"{name!r} is no name of a file within a run")
             file = self._temporary.path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
@@ -408,9 +442,27 @@ def _effort(name: str) -> int:
     return known[name]
 
 
-def _notes(path: Any) -> Dict[str, Any]:
+def _notes(path: Any, n_label: int) -> Dict[str, Any]:
+    """What a run's notes say, of which nothing is believed: the folder may come from a stranger."""
     file = Path(path) / NOTES
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    try:
+        notes = json.loads(file.read_text(encoding="utf-8")) if is_own(file) else {}
+    except (ValueError, RecursionError):
+        raise fail(K.KH_EFORMAT, f"{file}: is not JSON") from None
+    params = notes.get("params", {}) if isinstance(notes, dict) else None
+    if not isinstance(params, dict):
+        raise fail(K.KH_EFORMAT, f"{file}: must hold an object, and its \"params\" another one")
+    params = {k: v for k, v in params.items() if k in KEPT}
+    for name, value in params.items():
+        if not isinstance(value, KEPT[name]) or isinstance(value, bool):
+            raise fail(K.KH_EFORMAT, f"{file}: its {name} is {value!r:.80}")
+    classes = notes.get("classes")
+    simple = isinstance(classes, list) and all(isinstance(c, (str, int, float)) for c in classes)
+    if classes is not None and not (simple and len(classes) == n_label == len(set(classes))):
+        raise fail(
+            K.KH_EMISMATCH, f"{file}: its \"classes\" must be {n_label} names or numbers that differ"
+        )
+    return {"params": params, "classes": classes, "box": bool(notes.get("box"))}
 
 
 def _box_of(run: str, model: Any, access: Optional[str], precision: str) -> OpenBox:
@@ -536,12 +588,12 @@ class _Fitting:
             texts, codes = [texts[i] for i in train], [codes[i] for i in train]
         parts = (("train", texts, codes, clf.max_train), ("dev", dev_texts, dev_codes, clf.max_dev))
         folder = self.folder / "data"
-        folder.mkdir(exist_ok=True)
-        (folder / "labels.txt").write_text("\n".join(self.names) + "\n", encoding="utf-8")
+        make_folder(folder)
+        write_file(folder / "labels.txt", ("\n".join(self.names) + "\n").encode("utf-8"))
         for name, rows, numbers, most in parts:
             chosen = _at_most(numbers, most, clf.seed)
             jsonl = as_jsonl([rows[i] for i in chosen], [self.names[numbers[i]] for i in chosen])
-            (folder / f"{name}.jsonl").write_bytes(jsonl)
+            write_file(folder / f"{name}.jsonl", jsonl)
 
     def _access(self) -> str:
         """As "keyhole tune": what the method needs, and for auto all that a local model lets out."""
@@ -654,7 +706,7 @@ class _Fitting:
             },
         }
         text = json.dumps(notes, ensure_ascii=False, indent=1) + "\n"
-        (self.folder / NOTES).write_text(text, encoding="utf-8")
+        write_file(self.folder / NOTES, text.encode("utf-8"))
 
 
 def _at_most(codes: Sequence[int], most: int, seed: int) -> List[int]:
@@ -682,10 +734,12 @@ class _Open:
     def __init__(self, run: str, box: OpenBox) -> None:
         self.box = box
         self.handle = opened("kh_classifier_open", os.fsencode(run), box.handle)
+        posterior = ctypes.c_void_p(lib.kh_classifier_posterior(self.handle))
+        self.n_label = lib.kh_posterior_describe(posterior).task.contents.n_label
         self._lock = threading.Lock()
 
-    def run(self, texts: List[Text], n_label: int) -> Tuple[List[Any], Any, Any]:
-        n = len(texts)
+    def run(self, texts: List[Text]) -> Tuple[List[Any], Any, Any]:
+        n, n_label = len(texts), self.n_label  # as many as the library writes, whatever others say
         rows, keep = as_array(texts)
         out = (S.kh_classified * max(n, 1))()
         p = (ctypes.c_double * max(n * n_label, 1))()

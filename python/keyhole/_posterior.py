@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, Dict, Optional
 
-from ._library import K, call, lib, numpy, opened
+from ._library import K, call, fail, lib, numpy, opened
 
 FORMATS = {"peft": 0, "npz": 1, "jsonl": 2, "safetensors": 3}
 
@@ -140,8 +140,14 @@ class Posterior:
 
     def _need_box(self) -> Any:
         if self._box is None:
-            from ._box import OpenBox
+            from ._box import OpenBox, is_url
 
+            if is_url(self.model):  # whoever made the folder chose it, and would be sent the key
+                raise fail(
+                    K.KH_EARG,
+                    "an address that stands in a folder is not contacted unless you name it yourself: "
+                    f"KeyholeClassifier.load(folder, model={self.model!r}).posterior_",
+                )
             precision = self.precision if self.precision in ("f32", "bf16", "int8") else "f32"
             self._box = OpenBox(self.model, self.access, precision)
         return self._box.handle

@@ -3,9 +3,17 @@
 #ifndef KH_BASE_CONTROLS_H
 #define KH_BASE_CONTROLS_H
 
-/* C0, DEL, and C1 as UTF-8 writes it (C2 80 to C2 9F) become '?'; so do the characters that turn
- * the direction of a line around (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069), and
- * the separators of lines (U+2028, U+2029). */
+#include <stdbool.h>
+#include <stdint.h>
+
+/* C0, DEL and C1, which command a terminal; characters that turn the direction of a line around;
+ * the separators of lines. */
+static inline bool kh_is_control(uint32_t c) {
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F ||
+        (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* Each byte of such a character becomes '?', in UTF-8 as it is written; the length stays. */
 static inline void kh_hide_controls(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         if ((*c == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) || (*c == 0xD8 && c[1] == 0x9C))

@@ -7,6 +7,7 @@
 #include "base/json.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -238,7 +239,7 @@ void kh_json_quote(kh_buf *out, const char *s, size_t n) {
             kh_buf_text(out, "\\n");
         else if (c == '\t')
             kh_buf_text(out, "\\t");
-        else if (c < 0x20 || c == 0x7F || c == 0x2028 || c == 0x2029)
+        else if (kh_is_control(c)) /* the same text to a reader, and nothing to a terminal */
             kh_buf_printf(out, "\\u%04x", (unsigned)c);
         else
             kh_buf_bytes(out, utf8, (size_t)kh_utf8_put(c, utf8));

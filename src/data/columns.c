@@ -3,6 +3,8 @@
 #include "data/columns.h"
 
 #include <stddef.h>
+#include <string.h>
+#include <strings.h>
 
 /* Tried from top to bottom; two texts before one, because files of pairs often hold a third text
  * beside them. */
@@ -36,7 +38,8 @@ static const struct text_names {
 
 /* The last one goes beside a column of numbers. */
 static const char *const labels[] = { "label", "gold_label", "quality", "is_duplicate", "class",
-    "category", "target", "intent", "topic", "sentiment", "label_text" };
+    "category", "target", "intent", "topic", "sentiment", "emotion", "tag", "type", "kind",
+    "rating", "stars", "queue", "team", "department", "label_text" };
 
 enum { N_TEXTS = sizeof texts / sizeof texts[0], N_LABELS = sizeof labels / sizeof labels[0] };
 
@@ -73,5 +76,13 @@ bool kh_columns_find(kh_columns *out, const kh_task *task, bool (*has)(const voi
             *half = texts[i].b;
         else if (texts[i].b && has(file, texts[i].b))
             *half = texts[i].a;
+    return false;
+}
+
+bool kh_column_numbers(const char *name, size_t n) {
+    static const char *const NAMES[] = { "id", "index", "idx", "guid", "no", "nr", "#" };
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strlen(NAMES[i]) == n && strncasecmp(NAMES[i], name, n) == 0)
+            return true;
     return false;
 }

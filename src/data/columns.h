@@ -17,10 +17,13 @@ typedef struct kh_columns {
 bool kh_columns_find(kh_columns *out, const kh_task *task,
     bool (*has)(const void *file, const char *name), const void *file, const char **half);
 
+/* Names of columns that number the rows, as GLUE's test files have: no labels. */
+bool kh_column_numbers(const char *name, size_t n);
+
 /* For messages: the names that are looked for. */
 #define KH_TEXT_COLUMNS \
     "text, sentence, review, message, body, comment, ...; text_a and text_b, sentence1 and " \
     "sentence2, premise and hypothesis"
-#define KH_LABEL_COLUMNS "label, class, category, target, intent, topic, sentiment, gold_label, ..."
+#define KH_LABEL_COLUMNS "label, class, category, target, intent, topic, sentiment, type, ..."
 
 #endif

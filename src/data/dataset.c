@@ -174,6 +174,28 @@ static const char *list_columns(const kh_table *t, char *out, size_t cap) {
     return out;
 }
 
+/* Beside one text in a file of two columns there is nothing but its label, whatever it is called.
+ */
+static bool wants_other(const reader *r, bool found, size_t n_column) {
+    const kh_columns *c = &r->columns;
+    return found && !c->b && !c->label && n_column == 2 && !r->o->unlabelled;
+}
+
+static int keep_name(reader *r, const kh_field *name, kh_err *err) {
+    const char *s = name->s;
+    size_t n = name->n;
+    kh_trim(&s, &n);
+    if (n == 0 || kh_column_numbers(s, n))
+        return 0;
+    char *kept = kh_arena_alloc(&r->d->arena, n + 1);
+    if (!kept)
+        return kh_fail_memory(err);
+    memcpy(kept, s, n);
+    kept[n] = '\0';
+    r->columns.label = kept;
+    return 0;
+}
+
 static int read_header(reader *r, const kh_table *t, kh_err *err) {
     const char *half;
     char there[768];
@@ -181,7 +203,10 @@ static int read_header(reader *r, const kh_table *t, kh_err *err) {
     if (rc != 0)
         return rc;
     bool found = kh_columns_find(&r->columns, r->o->task, has_column, t, &half);
-    rc = check_columns(r, found, half, list_columns(t, there, sizeof there), t->row_line, err);
+    if (wants_other(r, found, (size_t)t->n_field))
+        rc = keep_name(r, &t->field[same_name(&t->field[0], r->columns.a) ? 1 : 0], err);
+    if (rc == 0)
+        rc = check_columns(r, found, half, list_columns(t, there, sizeof there), t->row_line, err);
     r->at_a = find_column(t, r->columns.a);
     r->at_b = find_column(t, r->columns.b);
     r->at_label = find_column(t, r->columns.label);
@@ -349,19 +374,33 @@ static int object_label(reader *r, const json_t *object, long line, int *code, k
     return rc;
 }
 
-static int read_object(reader *r, const json_t *object, char *room, long line, kh_err *err) {
+/* The first object decides which keys are the texts and the label of all. */
+static int find_keys(reader *r, json_t *object, long line, kh_err *err) {
+    const char *half, *key;
+    json_t *value;
+    int rc = 0;
+    bool found = kh_columns_find(&r->columns, r->o->task, has_key, object, &half);
+    if (wants_other(r, found, json_object_size(object))) {
+        json_object_foreach(object, key, value) {
+            if (rc == 0 && strcmp(key, r->columns.a) != 0)
+                rc = keep_name(r, &(kh_field){ (char *)key, strlen(key) }, err);
+        }
+    }
+    if (rc == 0)
+        rc = check_columns(r, found, half, "its keys", line, err);
+    r->labels.names_only = r->o->label_names && !r->labels.list && !r->columns.label_name;
+    if (rc != 0)
+        r->columns.a = NULL;
+    return rc;
+}
+
+static int read_object(reader *r, json_t *object, char *room, long line, kh_err *err) {
     kh_field a = { 0 }, b = { 0 };
-    const char *half;
     int rc = 0, code;
     if (!json_is_object(object))
         return kh_fail_at(err, KH_EFORMAT, r->d->path, line, "each line must hold one JSON object");
-    if (!r->columns.a) { /* the first row decides for all */
-        bool found = kh_columns_find(&r->columns, r->o->task, has_key, object, &half);
-        rc = check_columns(r, found, half, "its keys", line, err);
-        r->labels.names_only = r->o->label_names && !r->labels.list && !r->columns.label_name;
-        if (rc != 0)
-            r->columns.a = NULL;
-    }
+    if (!r->columns.a)
+        rc = find_keys(r, object, line, err);
     if (rc == 0)
         rc = keep_string(object, r->columns.a, &room, &a, r->d->path, line, err);
     if (rc == 0 && r->columns.join)

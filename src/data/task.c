@@ -20,11 +20,13 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_out.h"
 #include "base/map.h"
+#include "base/utf8.h"
 #include "data/chat.h"
 #include "data/template.h"
 
@@ -124,6 +126,9 @@ static int refuse_unknown_keys(
     return 0;
 }
 
+/* Marks that Arabic and Hebrew are written with, which turn nothing but what they stand beside. */
+static bool is_mark(uint32_t c) { return c == 0x61C || c == 0x200E || c == 0x200F; }
+
 /* A name or word: not empty, no white space around it, no line breaks or control characters. */
 static int check_word(const char *s, const char *what, const char *place, kh_err *err) {
     size_t n = strlen(s);
@@ -133,10 +138,13 @@ static int check_word(const char *s, const char *what, const char *place, kh_err
         return kh_fail(err, KH_EFORMAT,
             "%s: %s \"%s\" has a space around it; the space before a word is added by keyhole",
             place, what, s);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7F)
+    int len;
+    for (size_t i = 0; i < n; i += (size_t)len) {
+        uint32_t c = kh_utf8_next(s + i, n - i, &len, NULL);
+        if (kh_is_control(c) && !is_mark(c))
             return kh_fail(
                 err, KH_EFORMAT, "%s: %s %zu bytes long holds a control character", place, what, n);
+    }
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "judge/decisions.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -513,6 +514,7 @@ int kh_decisions_parse(
     if (rc == 0)
         rc = kh_json_string_opt(root, "warning", &warning, name, err);
     snprintf(out->warning, sizeof out->warning, "%s", warning);
+    kh_hide_controls(out->warning);
     json_decref(root);
     return rc;
 }

@@ -416,6 +416,18 @@ static int find_own_model(kh_posterior *p, const char *dir, kh_err *err) {
     return rc;
 }
 
+/* A folder without a posterior, a file, or nothing at all. */
+static int refuse_folder(const char *dir, kh_err *err) {
+    if (kh_file_exists(dir))
+        return kh_fail(err, KH_EMISSING,
+            "%s: is a file, not the folder of a run; \"keyhole tune %s\" makes one", dir, dir);
+    if (!kh_dir_exists(dir))
+        return kh_fail(err, KH_EMISSING,
+            "%s: there is no such folder; \"keyhole tune --out %s\" makes a run in it", dir, dir);
+    return kh_fail(err, KH_EMISSING,
+        "%s: no " JSON_NAME " in it; \"keyhole tune --out %s\" makes one", dir, dir);
+}
+
 int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
     *out = NULL;
     kh_posterior *p = kh_calloc(1, sizeof *p);
@@ -424,8 +436,7 @@ int kh_posterior_open(kh_posterior **out, const char *dir, kh_err *err) {
     uint64_t hash = 0;
     int rc = p && samples && json ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(json))
-        rc = kh_fail(err, KH_EMISSING,
-            "%s: no " JSON_NAME " in it; \"keyhole tune --out %s\" makes one", dir, dir);
+        rc = refuse_folder(dir, err);
     if (rc == 0)
         rc = kh_file_read(json, JSON_MAX, &text, err);
     if (rc == 0)

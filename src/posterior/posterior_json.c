@@ -6,6 +6,7 @@
 #include "posterior/posterior.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/json_in.h"
 #include "base/json_out.h"
@@ -332,12 +333,15 @@ static void found(reader *r, int rc) {
         r->in.rc = kh_err_prefix(r->in.err, "%s", r->in.name);
 }
 
-/* A string that lives as long as the posterior; NULL if it is absent or null. */
+/* A string that lives as long as the posterior; NULL if it is absent or null. All of them are
+ * names that are shown to people: what could command a terminal is gone before anybody prints. */
 static const char *keep_string(reader *r, const json_t *obj, const char *key) {
     const char *s = kh_json_string_or(&r->in, obj, key, NULL);
-    const char *kept = s ? kh_posterior_keep(r->p, s) : NULL;
+    char *kept = s ? kh_arena_strndup(&r->p->arena, s, strlen(s)) : NULL;
     if (s && !kept)
         no_memory(r);
+    if (kept)
+        kh_hide_controls(kept);
     return kept;
 }
 

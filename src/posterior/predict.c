@@ -28,8 +28,8 @@ enum {
      * flight when something fails is little */
     ROWS_AT_ONCE = 64,
     PROMPTS_AT_ONCE = 32,
-    ORDERS_AT_ONCE = 64, /* of demonstrations: as many as a request to a service carries */
-    HEAD_SHARDS = 8,     /* threads that a head can use; its answers do not depend on it */
+    SAMPLES_AT_ONCE = 64, /* orders, text prompts: as many as a request to a service carries */
+    HEAD_SHARDS = 8,      /* threads that a head can use; its answers do not depend on it */
 };
 
 static const double LEAST_P = 1e-12; /* logarithms for a calibrator end here */
@@ -441,21 +441,34 @@ static bool all_fit(const kh_predictor *p, const int *more, int n) {
     return true;
 }
 
-/* Orders [first, first + n) with all demonstrations each, in one question: answers [n, n_row,
- * n_label]. */
-static int ask_orders(
+/* The task of a sample as text: an order with all its demonstrations, or a text prompt, whose words
+ * are its own. */
+static int written(const kh_predictor *p, int sample, kh_buf *text, kh_task *task, kh_err *err) {
+    const kh_posterior *post = p->post;
+    if (post->texts.n == 0)
+        return shown(p, sample, post->demos.n_shown, text, task, err);
+    const char *then = p->foreign_rows ? kh_task_template(p->task, false, p->batch.next) : NULL;
+    int rc = kh_text_prompt_task(
+        &post->texts.prompt[sample], post->task, post->texts.row, -1, then, text, task, err);
+    task->pair = p->task->pair;
+    return rc;
+}
+
+/* Samples [first, first + n) in one question: answers [n, n_row, n_label]. */
+static int ask_some(
     kh_predictor *p, const kh_row *rows, int n_row, int first, int n, float *answer, kh_err *err) {
-    kh_buf text[ORDERS_AT_ONCE];
-    kh_task task[ORDERS_AT_ONCE];
-    kh_batch *batch[ORDERS_AT_ONCE] = { NULL };
-    kh_question q[ORDERS_AT_ONCE];
+    kh_buf text[SAMPLES_AT_ONCE];
+    kh_task task[SAMPLES_AT_ONCE];
+    kh_batch *batch[SAMPLES_AT_ONCE] = { NULL };
+    kh_question q[SAMPLES_AT_ONCE];
     int made = 0, rc = 0;
     for (; made < n && rc == 0; made++) {
-        rc = shown(p, first + made, p->post->demos.n_shown, &text[made], &task[made], err);
+        const kh_words *words = p->text_words ? p->text_words[first + made] : p->words;
+        rc = written(p, first + made, &text[made], &task[made], err);
         if (rc == 0)
-            rc = kh_batch_encode(&batch[made], kh_plm_tokenizer(p->plm), &task[made], p->words,
-                rows, n_row, &p->batch, err);
-        q[made] = (kh_question){ batch[made], p->words, KH_INJECT_NONE, NULL, 1 };
+            rc = kh_batch_encode(&batch[made], kh_plm_tokenizer(p->plm), &task[made], words, rows,
+                n_row, &p->batch, err);
+        q[made] = (kh_question){ batch[made], words, KH_INJECT_NONE, NULL, 1 };
     }
     if (rc == 0)
         rc = kh_ask_together(p->scorer, p->labeler, q, n, answer, err);
@@ -466,20 +479,18 @@ static int ask_orders(
     return rc;
 }
 
-/* All orders, several of them in one question: a service that takes texts gets each row once. */
-static int ask_all_orders(
-    kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
-    const kh_demos *d = &p->post->demos;
+/* All samples, several of them in one question: a service that takes texts gets each row once. */
+static int ask_together(kh_predictor *p, const kh_row *rows, int n, const sums *out, kh_err *err) {
     size_t size = (size_t)n * (size_t)p->task->n_label;
-    int rc = 0;
-    float *answer = kh_malloc(ORDERS_AT_ONCE * size * sizeof *answer);
+    int rc = 0, all = p->post->n;
+    float *answer = kh_malloc(SAMPLES_AT_ONCE * size * sizeof *answer);
     if (!answer)
         return kh_fail_memory(err);
-    for (int o = 0, some; o < d->n_order && rc == 0; o += some) {
-        some = d->n_order - o < ORDERS_AT_ONCE ? d->n_order - o : ORDERS_AT_ONCE;
-        rc = ask_orders(p, rows, n, o, some, answer, err);
+    for (int s = 0, some; s < all && rc == 0; s += some) {
+        some = all - s < SAMPLES_AT_ONCE ? all - s : SAMPLES_AT_ONCE;
+        rc = ask_some(p, rows, n, s, some, answer, err);
         if (rc == 0)
-            add_samples(p, out, &(said){ .logprob = answer }, o, some, n);
+            add_samples(p, out, &(said){ .logprob = answer }, s, some, n);
     }
     kh_free(answer);
     return rc;
@@ -498,7 +509,7 @@ static int ask_demos(
         more[i] -= p->tokens[d->n_shown > 0];
     }
     if (rc == 0 && d->n_order > 1 && kh_plm_shares(p->plm) && all_fit(p, more, n))
-        return ask_all_orders(p, rows, n, out, err);
+        return ask_together(p, rows, n, out, err);
     for (int o = 0; o < d->n_order && rc == 0; o++) {
         const int *tokens = p->tokens + (size_t)o * ((size_t)d->n_shown + 1);
         group g = { .n = 0 };
@@ -541,15 +552,14 @@ static int make_text_words(kh_predictor *p, kh_err *err) {
 static int ask_texts(
     kh_predictor *p, const kh_row *rows, int n, const said *x, const sums *out, kh_err *err) {
     const kh_posterior *post = p->post;
-    const char *then = p->foreign_rows ? kh_task_template(p->task, false, p->batch.next) : NULL;
     int rc = 0;
+    if (post->n > 1 && kh_plm_shares(p->plm))
+        return ask_together(p, rows, n, out, err);
     for (int s = 0; s < post->n && rc == 0; s++) {
         kh_buf text;
         kh_task task;
         kh_batch *batch = NULL;
-        rc = kh_text_prompt_task(
-            &post->texts.prompt[s], post->task, post->texts.row, -1, then, &text, &task, err);
-        task.pair = p->task->pair;
+        rc = written(p, s, &text, &task, err);
         if (rc == 0)
             rc = kh_batch_encode(
                 &batch, kh_plm_tokenizer(p->plm), &task, p->text_words[s], rows, n, &p->batch, err);

@@ -6,6 +6,7 @@
 #include "report/compare.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -165,6 +166,8 @@ static void name_group(const kh_comparison *c, const kh_group *g, kh_buf *out) {
             kh_buf_printf(out, " %s=%s", key, text);
         free(text);
     }
+    if (!kh_buf_failed(out)) /* keys and values of a file from anywhere */
+        kh_hide_controls(out->data);
     json_decref(mine);
 }
 

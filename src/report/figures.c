@@ -204,19 +204,30 @@ static const struct series {
         "How many equally weighted samples the weighted ones are worth." },
 };
 
-/* The lines that have the number, members apart, thinned. */
+/* Whether the line belongs to another search than the one before: generations begin again, or auto
+ * says what a method has come to. */
+static bool is_apart(const kh_runlog *l, int line) {
+    int gen = kh_runlog_find(l, "gen"), score = kh_runlog_find(l, "score");
+    return kh_runlog_at(l, line, gen) < kh_runlog_at(l, line - 1, gen) ||
+        !isnan(kh_runlog_at(l, line, score)) || !isnan(kh_runlog_at(l, line - 1, score));
+}
+
+/* The lines that have the number, members and searches apart, thinned. */
 static void put_series(kh_buf *s, const kh_runlog *l, int name, int column, int x, double unit) {
     int member = kh_runlog_find(l, "member"), step = l->n > LOG_POINTS ? l->n / LOG_POINTS + 1 : 1;
     double last = NAN, before = -INFINITY;
+    bool apart = false;
     kh_buf_printf(s, "$s%d << EOD\n", name);
     for (int i = 0; i < l->n; i++) {
         double y = kh_runlog_at(l, i, column), at = x < 0 ? i + 1 : kh_runlog_at(l, i, x),
                m = kh_runlog_at(l, i, member);
+        apart |= i > 0 && is_apart(l, i);
         if (isnan(y) || isnan(at) || (i % step && i + 1 < l->n))
             continue;
         bool back = at < before; /* auto: the next method's epochs */
-        if ((!isnan(last) && m != last) || back)
+        if ((!isnan(last) && m != last) || back || apart)
             kh_buf_text(s, "\n");
+        apart = false;
         last = m;
         before = at;
         kh_buf_printf(s, "%.9g %.9g\n", at / unit, y);

@@ -3,6 +3,7 @@
 #include "report/grid.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/utf8.h"
 #include "report/html.h"
 
@@ -76,8 +77,6 @@ void kh_grid_free(kh_grid *t) {
 
 /* ------------------------------------------------------------------------------- for terminals */
 
-static bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
-
 /* Columns on a terminal. By Unicode's East Asian width and combining marks, not by bytes: columns
  * of names in any language stay straight. */
 static int width_of(const char *s) {
@@ -85,7 +84,7 @@ static int width_of(const char *s) {
     int width = 0;
     for (int len; n > 0; s += len, n -= (size_t)len) {
         uint32_t c = kh_utf8_next(s, n, &len, NULL);
-        width += is_control(c) ? 1 : utf8proc_charwidth((utf8proc_int32_t)c);
+        width += kh_is_control(c) ? 1 : utf8proc_charwidth((utf8proc_int32_t)c);
     }
     return width;
 }
@@ -95,7 +94,7 @@ static void put_plain(kh_buf *out, const char *s) {
     size_t n = strlen(s);
     for (int len; n > 0; s += len, n -= (size_t)len) {
         uint32_t c = kh_utf8_next(s, n, &len, NULL);
-        if (is_control(c))
+        if (kh_is_control(c))
             kh_buf_char(out, ' ');
         else
             kh_buf_bytes(out, s, (size_t)len);

@@ -28,6 +28,7 @@ enum {
 
 /* The part of a bar that has room for the name of its class. */
 static const double LABELLED_SHARE = 0.2;
+enum { TILE_FILES = 4 };
 
 static void put_foreign(kh_buf *b, const char *s) {
     kh_html_foreign(b, s ? s : "", s ? strlen(s) : 0, 0);
@@ -99,23 +100,40 @@ static int last_score(const kh_eval *e) {
 
 static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy", "distance" };
 
-/* What is caught where the threshold stands is what a reader gets; how well a threshold could tell
- * the two apart comes second. */
-static void put_outside_tile(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
-    int s = last_score(e);
-    bool caught = e->decided && isfinite(e->decisions.ood);
+/* The file, with what is caught of it where the threshold stands: that is what a reader gets. How
+ * well a threshold could tell the two apart comes second. All files stand in one tile, the bad ones
+ * beside the good. */
+static void put_outside_tile(kh_buf *b, const kh_eval *e) {
+    int s = last_score(e), n = 0;
+    double caught = 0, least = INFINITY;
+    bool decides = e->decided && isfinite(e->decisions.ood);
+    for (int k = 0; k < e->n_outside; k++) {
+        n += e->outside[k].rows.n;
+        caught += e->outside[k].flagged * e->outside[k].rows.n;
+        least = fmin(least, e->outside[k].value[s].auroc);
+    }
     kh_buf_text(b, "<div><dt>");
-    put_name(b, o->rows.name);
-    if (caught)
+    if (decides)
         kh_buf_printf(b,
-            " called out-of-distribution</dt><dd>%.1f&nbsp;%%<small>of its own texts "
-            "%.1f&nbsp;%%; AUROC by %s %.3f</small>",
-            100 * o->flagged, 100 * e->flagged, SCORE[s], o->value[s].auroc);
+            "other texts called out-of-distribution</dt><dd>%.1f&nbsp;%%<small>of its own "
+            "%.1f&nbsp;%%",
+            n > 0 ? 100 * caught / n : 0, 100 * e->flagged);
     else
-        kh_buf_printf(b, " told apart by %s (AUROC)</dt><dd>%.3f", SCORE[s], o->value[s].auroc);
-    if (!caught && has_intervals(e))
-        kh_buf_printf(b, "<small>%.3f to %.3f</small>", o->low[s].auroc, o->high[s].auroc);
-    kh_buf_text(b, "</dd></div>\n");
+        kh_buf_printf(
+            b, "other texts told apart by %s (AUROC)</dt><dd>%.3f<small>at worst", SCORE[s], least);
+    for (int k = 0; k < e->n_outside && k < TILE_FILES; k++) {
+        kh_buf_text(b, "<br>");
+        put_name(b, e->outside[k].rows.name);
+        if (decides)
+            kh_buf_printf(b, " %.1f&nbsp;%%", 100 * e->outside[k].flagged);
+        else
+            kh_buf_printf(b, " %.3f", e->outside[k].value[s].auroc);
+    }
+    kh_buf_text(b, e->n_outside > TILE_FILES ? "<br>…" : "");
+    if (decides)
+        kh_buf_printf(
+            b, "<br>AUROC by %s %.3f%s", SCORE[s], least, e->n_outside > 1 ? " at worst" : "");
+    kh_buf_text(b, "</small></dd></div>\n");
 }
 
 static void put_tiles(kh_buf *b, const kh_eval *e) {
@@ -128,8 +146,8 @@ static void put_tiles(kh_buf *b, const kh_eval *e) {
     put_tile(b, "negative log-likelihood", e->m.nll, e->low.nll, e->high.nll, i, false);
     put_tile(b, "errors found by uncertainty (AUROC)", e->m.auroc_error, e->low.auroc_error,
         e->high.auroc_error, i, false);
-    for (int k = 0; k < e->n_outside && k < 2; k++)
-        put_outside_tile(b, e, &e->outside[k]);
+    if (e->n_outside > 0)
+        put_outside_tile(b, e);
     kh_buf_text(b, "</dl>\n");
 }
 
@@ -189,6 +207,16 @@ static void put_interval(kh_buf *b, double low, double high) {
     kh_buf_text(b, "</td>");
 }
 
+/* A row of numbers, with a line below it, as wide as the table, that says what they are. */
+static void open_explained(kh_buf *b, const char *name) {
+    kh_buf_printf(b, "<tr class=\"said\"><th scope=\"row\">%s</th>", name);
+}
+
+static void close_explained(kh_buf *b, int columns, const char *text, const char *which) {
+    kh_buf_printf(b, "</tr>\n<tr><td colspan=\"%d\" class=\"says\"><span>%s%s%s</span></td></tr>\n",
+        columns, text, *which ? "; " : "", which);
+}
+
 static void put_numbers(kh_buf *b, const kh_eval *e) {
     static const char *const better[] = { "less is better", "", "more is better" };
     put_section(b, "numbers", "All numbers");
@@ -201,15 +229,20 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_metrics_name(i); i++) {
         const char *which = better[kh_metrics_better(i) + 1];
-        kh_buf_printf(b, "<tr><th scope=\"row\">%s<small>%s%s%s</small></th><td class=\"n\">",
-            kh_metrics_name(i), kh_metrics_text(i), *which ? "; " : "", which);
+        if (e->n_label > 2 && strcmp(kh_metrics_name(i), "f1") == 0)
+            continue; /* of one class; what stands below the table is about all */
+        open_explained(b, kh_metrics_name(i));
+        kh_buf_text(b, "<td class=\"n\">");
         put_value(b, kh_metrics_value(&e->m, i));
         kh_buf_text(b, "</td>");
         if (has_intervals(e))
             put_interval(b, kh_metrics_value(&e->low, i), kh_metrics_value(&e->high, i));
-        kh_buf_text(b, "</tr>\n");
+        close_explained(b, 2 + has_intervals(e), kh_metrics_text(i), which);
     }
     close_table(b);
+    if (e->n_label > 2)
+        kh_buf_printf(b, "<p>The mean of the %d classes' F1 (macro F1) is %.4f.</p>\n", e->n_label,
+            e->macro_f1);
     if (!isnan(e->disagreement))
         kh_buf_printf(b,
             "<p>Of the mean entropy of %.4f nats, %.4f is ambiguity, which every prompt sees in "
@@ -339,6 +372,16 @@ static int put_answering(kh_buf *b, kh_page *g, kh_err *err) {
 
 /* ----------------------------------------------------------------------------------- elsewhere */
 
+static void put_caught(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
+    if (e->decided && isfinite(e->decisions.ood))
+        kh_buf_printf(b,
+            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on %d "
+            "rows, calls <strong>%.1f&nbsp;%%</strong> of these out-of-distribution, and "
+            "%.1f&nbsp;%% of its own.</p>\n",
+            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, e->n_ood,
+            100 * o->flagged, 100 * e->flagged);
+}
+
 static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o) {
     int last = last_score(e);
     static const char *const CAPTION[2][2] = {
@@ -357,29 +400,23 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
             100 * e->o->bootstrap.level);
     kh_buf_text(b, "</tr></thead>\n<tbody>\n");
     for (int i = 0; kh_ood_name(i); i++) {
-        kh_buf_printf(
-            b, "<tr><th scope=\"row\">%s<small>%s</small></th>", kh_ood_name(i), kh_ood_text(i));
+        int columns = 1 + has_intervals(e);
+        open_explained(b, kh_ood_name(i));
         for (int s = 0; s <= last; s++) {
             if (!e->known[s])
                 continue;
             kh_buf_text(b, "<td class=\"n\">");
             put_value(b, kh_ood_value(&o->value[s], i));
             kh_buf_text(b, "</td>");
+            columns++;
         }
         if (has_intervals(e))
             put_interval(b, kh_ood_value(&o->low[last], i), kh_ood_value(&o->high[last], i));
-        kh_buf_text(b, "</tr>\n");
+        close_explained(b, columns, kh_ood_text(i), "");
     }
     close_table(b);
     if (has_intervals(e))
         kh_buf_printf(b, "<p class=\"dim\">The interval is that of %s.</p>\n", SCORE[last]);
-    if (e->decided && isfinite(e->decisions.ood))
-        kh_buf_printf(b,
-            "<p>The threshold on %s that lets %g&nbsp;%% of its own texts pass, chosen on %d "
-            "rows, calls <strong>%.1f&nbsp;%%</strong> of these out-of-distribution, and "
-            "%.1f&nbsp;%% of its own.</p>\n",
-            SCORE[e->decisions.opts.foreign], 100 * e->decisions.opts.keep, e->n_ood,
-            100 * o->flagged, 100 * e->flagged);
 }
 
 static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
@@ -410,6 +447,7 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
         kh_buf_text(b, "</h3>\n<div class=\"pair\">\n");
         rc = kh_figure_outside(g, &e->outside[i], b, err);
         kh_buf_text(b, "<div>\n");
+        put_caught(b, e, &e->outside[i]);
         put_outside_table(b, e, &e->outside[i]);
         kh_buf_text(b, "</div>\n</div>\n");
     }
@@ -642,6 +680,8 @@ static void put_log_table(kh_buf *b, const kh_runlog *l) {
     open_table(b, NULL, "From the log of the run");
     kh_buf_text(b, "<thead><tr>");
     for (int k = 0; k < l->n_key; k++) {
+        if (kh_runlog_count(l, k) == 0) /* words, as the name of a method */
+            continue;
         kh_buf_text(b, "<th scope=\"col\" class=\"n\">");
         kh_html_text(b, l->key[k], strlen(l->key[k]));
         kh_buf_text(b, "</th>");
@@ -653,6 +693,8 @@ static void put_log_table(kh_buf *b, const kh_runlog *l) {
         kh_buf_text(b, "<tr>");
         for (int k = 0; k < l->n_key; k++) {
             double x = kh_runlog_at(l, line[i], k);
+            if (kh_runlog_count(l, k) == 0)
+                continue;
             if (isnan(x))
                 kh_buf_text(b, "<td class=\"n dim\">–</td>");
             else
@@ -663,6 +705,42 @@ static void put_log_table(kh_buf *b, const kh_runlog *l) {
     close_table(b);
 }
 
+/* What auto has tried, from the posterior's array without its brackets. */
+static int put_tried(kh_buf *b, const kh_posterior *p, kh_err *err) {
+    kh_buf text = kh_buf_init(1 << 20);
+    json_t *list, *row;
+    size_t i;
+    kh_buf_printf(&text, "[%s]", p->tried);
+    int rc = kh_buf_failed(&text) ? kh_fail_memory(err)
+                                  : kh_json_parse(text.data, text.len, "tried", &list, err);
+    kh_buf_free(&text);
+    if (rc != 0)
+        return rc;
+    open_table(b, NULL, "What was tried");
+    kh_buf_text(b,
+        "<thead><tr><th scope=\"col\">method</th><th scope=\"col\" class=\"n\">score</th>"
+        "<th scope=\"col\" class=\"n\">dev</th><th scope=\"col\" class=\"n\">questions</th>"
+        "</tr></thead>\n<tbody>\n");
+    json_array_foreach(list, i, row) {
+        const char *name = json_string_value(json_object_get(row, "method"));
+        kh_buf_text(b, "<tr><th scope=\"row\">");
+        put_foreign(b, name ? name : "?");
+        kh_buf_printf(b,
+            "</th><td class=\"n\">%.4f</td><td class=\"n\">%.4f</td><td "
+            "class=\"n\">%lld</td></tr>\n",
+            json_number_value(json_object_get(row, "score")),
+            json_number_value(json_object_get(row, "dev")),
+            (long long)json_integer_value(json_object_get(row, "queries")));
+    }
+    close_table(b);
+    kh_buf_text(b,
+        "<p class=\"dim\">Score: the mean of −log p of labelled rows, each by a classifier that "
+        "had "
+        "not learned from it; less is better.</p>\n");
+    json_decref(list);
+    return 0;
+}
+
 static int put_run(kh_buf *b, kh_page *g, kh_err *err) {
     const kh_posterior *p = g->eval->post;
     put_section(b, "run", "The run");
@@ -671,8 +749,11 @@ static int put_run(kh_buf *b, kh_page *g, kh_err *err) {
         "posterior. It stopped because: ",
         p->train_queries + p->dev_queries, p->dev_queries, p->n, p->n == 1 ? "" : "s");
     put_foreign(b, p->stopped ? p->stopped : "not known");
-    kh_buf_text(b, ".</p>\n<div class=\"pair\">\n");
-    int rc = kh_figure_log(g, b, err);
+    kh_buf_text(b, ".</p>\n");
+    int rc = p->tried ? put_tried(b, p, err) : 0;
+    kh_buf_text(b, "<div class=\"pair\">\n");
+    if (rc == 0)
+        rc = kh_figure_log(g, b, err);
     if (rc == 0)
         rc = kh_figure_plane(g, b, err);
     kh_buf_text(b, "</div>\n");
@@ -752,8 +833,12 @@ static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
     put_fact_number(b, "seed", "%" PRIu64, p->seed);
     put_fact(b, "as the published code", p->paper_exact ? "yes" : "no");
     put_fact(b, "data of tuning", p->data);
-    put_fact_number(b, "rows of tuning", "%d for train, %d for dev; %d of each class",
-        p->train_rows, p->dev_rows, p->shots);
+    if (p->shots > 0)
+        put_fact_number(b, "rows of tuning", "%d for train, %d for dev; %d of each class",
+            p->train_rows, p->dev_rows, p->shots);
+    else
+        put_fact_number(
+            b, "rows of tuning", "%d for train, %d for dev", p->train_rows, p->dev_rows);
     put_fact_number(
         b, "metric on dev when tuned", "%s %.4f", kh_metric_name(p->task->metric), p->dev);
     put_fact(b, "judged rows", kh_dataset_path(e->rows.data));
@@ -765,9 +850,12 @@ static int put_behind(kh_buf *b, const kh_page *g, kh_err *err) {
     }
     put_fact_number(b, "questions to judge", "%lld", e->queries);
     close_table(b);
-    open_facts(b, "Options of the method");
-    int rc = put_options(b, p->options ? p->options : "{}", err);
-    close_table(b);
+    int rc = 0;
+    if (p->options && strcmp(p->options, "{}") != 0) {
+        open_facts(b, "Options of the method");
+        rc = put_options(b, p->options, err);
+        close_table(b);
+    }
     if (rc == 0) {
         open_facts(b, "Options of the evaluation");
         rc = put_options(b, g->options, err);

@@ -3,6 +3,7 @@
 #include "report/results.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json_in.h"
@@ -275,6 +276,8 @@ static void add_metric(
         no_memory(in);
         return;
     }
+    if (b.data)
+        kh_hide_controls(b.data);
     r->metric[r->n++] = (struct kh_named){ kh_buf_take(&b, NULL),
         json_is_number(value) ? json_number_value(value) : NAN };
 }
@@ -303,11 +306,14 @@ static void add_outside(kh_result *r, kh_json_in *in, const json_t *o) {
     }
 }
 
+/* A name, without what could command the terminal that it is shown on. */
 static char *keep(kh_json_in *in, const json_t *o, const char *key) {
     const char *s = kh_json_string_or(in, o, key, "");
     char *copy = in->rc == 0 ? kh_strdup(s) : NULL;
     if (!copy)
         no_memory(in);
+    else
+        kh_hide_controls(copy);
     return copy;
 }
 
@@ -400,14 +406,26 @@ int kh_result_parse(kh_result *out, const char *text, size_t n, const char *name
     return in.rc;
 }
 
+/* Only a run can be judged. */
+static int refuse_folder(const char *run, kh_err *err) {
+    char *posterior = kh_path_join(run, "posterior.json");
+    bool judgeable = posterior && kh_file_exists(posterior);
+    kh_free(posterior);
+    if (!judgeable)
+        return kh_fail(err, KH_EMISSING,
+            "%s: not the folder of a run: neither posterior.json nor " KH_RESULTS_NAME " in it",
+            run);
+    return kh_fail(err, KH_EMISSING,
+        "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+}
+
 int kh_result_open(kh_result *out, const char *run, kh_err *err) {
     *out = (kh_result){ 0 };
     char *path = kh_path_join(run, KH_RESULTS_NAME);
     kh_buf text = kh_buf_init(0);
     int rc = path ? 0 : kh_fail_memory(err);
     if (rc == 0 && !kh_file_exists(path))
-        rc = kh_fail(err, KH_EMISSING,
-            "%s: no " KH_RESULTS_NAME " in it; \"keyhole eval %s --data DIR\" makes one", run, run);
+        rc = refuse_folder(run, err);
     if (rc == 0)
         rc = kh_file_read(path, JSON_MAX, &text, err);
     if (rc == 0)

@@ -2,6 +2,7 @@
 #include "run/run.h"
 
 #include "base/alloc.h"
+#include "base/controls.h"
 #include "base/err.h"
 #include "run/journal.h"
 #include "run/lock.h"
@@ -9,6 +10,9 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+
+/* All that is read here is for people and programs to look at, in a folder that may come from
+ * anybody: what could command a terminal is replaced as it is read. */
 
 enum { N_TEXT = 10 };
 
@@ -44,8 +48,11 @@ static int take_texts(kh_run_info *i, sqlite3_stmt *s, kh_err *err) {
     }
     kh_buf_char(&all, '\0');
     i->memory = kh_buf_take(&all, NULL);
-    for (int k = 0; k < N_TEXT && i->memory; k++)
+    for (int k = 0; k < N_TEXT && i->memory; k++) {
+        if (at[k] != SIZE_MAX)
+            kh_hide_controls(i->memory + at[k]);
         *field[k] = at[k] == SIZE_MAX ? NULL : i->memory + at[k];
+    }
     return i->memory ? 0 : kh_fail_memory(err);
 }
 
@@ -108,6 +115,15 @@ void kh_run_info_free(kh_run_info *i) {
     *i = (kh_run_info){ 0 };
 }
 
+/* A text of the row at hand, in fresh memory; NULL: there is none. */
+static char *shown(sqlite3_stmt *s, int column, const char *otherwise) {
+    const char *text = (const char *)sqlite3_column_text(s, column);
+    char *copy = kh_strdup(text ? text : otherwise);
+    if (copy)
+        kh_hide_controls(copy);
+    return copy;
+}
+
 int kh_run_read_options(
     const char *dir, void (*each)(void *, const kh_run_option *), void *user, kh_err *err) {
     kh_journal j = { 0 };
@@ -117,12 +133,12 @@ int kh_run_read_options(
         rc = kh_journal_prepare(
             &j, &s, "SELECT name, value, budget FROM options ORDER BY rowid", err);
     while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
-        const char *name = (const char *)sqlite3_column_text(s, 0),
-                   *value = (const char *)sqlite3_column_text(s, 1);
-        each(user,
-            &(kh_run_option){
-                name ? name : "", value ? value : "", sqlite3_column_int(s, 2) != 0 });
-        rc = 0;
+        char *name = shown(s, 0, ""), *value = shown(s, 1, "");
+        rc = name && value ? 0 : kh_fail_memory(err);
+        if (rc == 0)
+            each(user, &(kh_run_option){ name, value, sqlite3_column_int(s, 2) != 0 });
+        kh_free(name);
+        kh_free(value);
     }
     sqlite3_finalize(s);
     kh_journal_close(&j);
@@ -141,12 +157,14 @@ int kh_run_read_lines(const char *dir, int first, void (*each)(void *, const cha
     if (rc == 0)
         rc = kh_journal_bind(&j, s, err, "i", (long long)first);
     while (rc == 0 && (rc = kh_journal_step(&j, s, err)) == 1) {
-        const char *line = (const char *)sqlite3_column_text(s, 1),
-                   *facts = (const char *)sqlite3_column_text(s, 2);
-        each(user, line ? line : "", facts ? facts : "{}");
+        char *line = shown(s, 1, ""), *facts = shown(s, 2, "{}");
+        rc = line && facts ? 0 : kh_fail_memory(err);
+        if (rc == 0)
+            each(user, line, facts);
+        kh_free(line);
+        kh_free(facts);
         int n = sqlite3_column_int(s, 0);
         *next = n < INT_MAX ? n + 1 : n;
-        rc = 0;
     }
     sqlite3_finalize(s);
     kh_journal_close(&j);

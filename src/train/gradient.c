@@ -34,7 +34,11 @@ struct kh_gradient {
     size_t cap;
 };
 
-int kh_gradient_check(const kh_config *c, kh_err *err) {
+int kh_gradient_check(const kh_config *c, unsigned wrt, kh_err *err) {
+    if (c->arch->causal && wrt != KH_WRT_PROMPT)
+        return kh_fail(err, KH_EUNSUPPORTED,
+            "a %s model is a decoder; of those, gradients are computed for soft prompts only",
+            c->arch->type);
     if (c->embed > 0 || c->arch->lean)
         return kh_fail(
             err, KH_EUNSUPPORTED, "gradients of %s models are not computed", c->arch->type);
@@ -44,7 +48,7 @@ int kh_gradient_check(const kh_config *c, kh_err *err) {
 int kh_gradient_new(kh_gradient **out, const kh_params *p, int shards, unsigned wrt, int n_prompt,
     int n_prefix, kh_err *err) {
     *out = NULL;
-    int rc = kh_gradient_check(&p->config, err);
+    int rc = kh_gradient_check(&p->config, wrt, err);
     if (rc != 0)
         return rc;
     kh_gradient *g = kh_calloc(1, sizeof *g);

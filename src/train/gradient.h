@@ -20,8 +20,8 @@ typedef struct kh_gradient kh_gradient;
 
 enum { KH_WRT_WEIGHTS = 1, KH_WRT_PROMPT = 2, KH_WRT_PREFIX = 4 };
 
-/* Whether there are gradients for models of this kind; if not, the sentence. */
-int kh_gradient_check(const kh_config *, kh_err *err);
+/* Whether there are gradients of models of this kind with respect to that; if not, the sentence. */
+int kh_gradient_check(const kh_config *, unsigned wrt, kh_err *err);
 /* wrt: with respect to what. n_prompt and n_prefix: rows of the soft prompt, and of the prefix in
  * each layer. */
 int kh_gradient_new(kh_gradient **out, const kh_params *, int shards, unsigned wrt, int n_prompt,

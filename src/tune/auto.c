@@ -238,9 +238,12 @@ static void all_of_auto(const kh_tuning *t, const void *opts, kh_plan *most) {
     most->train = budget_of(t);
     if (t->o->max_tokens > 0) { /* the template, the regression, and what is left for searches */
         double tokens = 0;
+        int share = 0; /* percent that searches may take together */
+        for (int i = 0; i < N_CANDIDATE; i++)
+            share += allowed(&CANDIDATES[i], t->plm) ? CANDIDATES[i].share : 0;
         most->train = 2LL * (t->n_train + t->n_dev);
         if (kh_tuning_row_tokens(t, 0, &tokens, NULL) == 0 && tokens > 0)
-            most->train += (long long)((double)t->o->max_tokens / tokens);
+            most->train += (long long)((double)t->o->max_tokens / tokens * share / 100);
     }
 }
 

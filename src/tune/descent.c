@@ -72,7 +72,8 @@ static int encode_rows(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *e
 /* The weights are copied into one vector (kh_params) in f32, whatever the file has: gradients are
  * taken with respect to that. The model itself is closed again; memory holds the weights once,
  * beside the engine's packed ones. */
-int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *err) {
+int kh_trainable_init(kh_trainable *b, const kh_tuning *t, unsigned wrt, kh_err *err) {
+    const bool soft = wrt == KH_WRT_PROMPT;
     kh_model *m = NULL;
     kh_engine *e;
     *b = (kh_trainable){ .inject = soft ? t->space.inject : KH_INJECT_NONE };
@@ -85,7 +86,7 @@ int kh_trainable_init(kh_trainable *b, const kh_tuning *t, bool soft, kh_err *er
     if (rc == 0)
         rc = check_same(t, m, err);
     if (rc == 0)
-        rc = kh_gradient_check(&m->config, err);
+        rc = kh_gradient_check(&m->config, wrt, err);
     if (rc == 0)
         rc = kh_params_init(&b->params, &m->config, err);
     if (rc == 0 && !(b->w = kh_aligned(b->params.size * sizeof *b->w)))

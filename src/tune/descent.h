@@ -27,8 +27,9 @@ typedef struct kh_trainable {
 
 /* Reads the weights from the folder that the box was opened from, and checks that they are still
  * those that answer: an engine keeps only its own, packed and perhaps rounded copy. The rows are
- * encoded with slots if the method has a soft prompt. Free it, also after failure. */
-int kh_trainable_init(kh_trainable *, const kh_tuning *, bool soft, kh_err *err);
+ * encoded with slots if gradients are taken with respect to a soft prompt (wrt is one of KH_WRT_).
+ * Free it, also after failure. */
+int kh_trainable_init(kh_trainable *, const kh_tuning *, unsigned wrt, kh_err *err);
 void kh_trainable_free(kh_trainable *);
 
 typedef struct kh_descent_opts {

@@ -59,6 +59,33 @@ static int warm_up(const kh_tuning *t, kh_forecast *f, kh_err *err) {
     return rc;
 }
 
+/* The same without a soft prompt, on rows as they are; in seconds for a row of the forecast's
+ * length. */
+static int warm_up_plain(const kh_tuning *t, kh_forecast *f, kh_err *err) {
+    kh_plm_info info = kh_plm_describe(t->plm);
+    kh_batch_opts o = {
+        .max_len = info.max_len, .paper_exact = t->o->paper_exact, .next = info.next
+    };
+    int n = t->n_train < WARM_ROWS ? t->n_train : WARM_ROWS, label[WARM_ROWS];
+    kh_batch *rows;
+    int rc = kh_batch_encode(
+        &rows, kh_plm_tokenizer(t->plm), t->task, t->words, t->train_row, n, &o, err);
+    if (rc != 0)
+        return rc;
+    kh_question q = { .batch = rows, .words = t->words, .n_prompt = 1 };
+    rc = kh_plm_answer(t->labeler, &q, label, err);
+    kh_meter before = kh_plm_meter(t->plm);
+    if (rc == 0)
+        rc = kh_plm_answer(t->labeler, &q, label, err);
+    kh_meter m = kh_plm_meter(t->plm);
+    if (m.tokens > before.tokens)
+        f->query_seconds =
+            (m.seconds - before.seconds) / (double)(m.tokens - before.tokens) * f->row_tokens;
+    f->warm_up = 2LL * n;
+    kh_batch_free(rows);
+    return rc;
+}
+
 /* What the method would take at another effort, by that effort's own settings. A row is as long as
  * now, but for the slots. */
 static int at_effort(
@@ -82,8 +109,11 @@ static int at_effort(
     }
     if (rc >= 0 && m->most)
         m->most(&like, opts, &most);
-    long long reserve = t->reserve - kh_tuning_net_cost(t, m) + kh_tuning_net_cost(&like, m),
-              queries = most.train + most.dev + (most.candidates > 0 ? reserve : 0);
+    like.reserve += kh_tuning_net_cost(&like, m) - kh_tuning_net_cost(t, m);
+    long long queries = most.train + most.dev + (most.candidates > 0 ? like.reserve : 0);
+    long long least = rc >= 0 && t->train ? kh_tuning_least(&like, m, opts) : 0;
+    if (rc > 0 && like.filled.max_queries < least) /* as a run of it does */
+        like.filled.max_queries = least;
     if (like.filled.max_queries > 0 && (queries == 0 || queries > like.filled.max_queries))
         queries = like.filled.max_queries;
     double longer = t->train ? like.filled.space.slots - t->space.slots : 0,
@@ -108,6 +138,7 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     if (m->most)
         m->most(t, opts, &most);
     f.candidates = most.candidates;
+    f.least = kh_tuning_least(t, m, opts);
     f.queries = most.train + most.dev + (most.candidates > 0 ? t->reserve : 0);
     f.row_tokens =
         (tokens_of(t, t->train) * (double)most.train + tokens_of(t, t->dev) * (double)most.dev) /
@@ -121,8 +152,8 @@ int kh_tuning_forecast(kh_tuning *t, const kh_method *m, const void *opts, kh_er
     f.tokens = (long long)(f.row_tokens * (double)f.queries + 0.5);
     if (o->run && kh_run_resumed(o->run) && kh_run_rate(o->run) > 0)
         f.query_seconds = 1 / kh_run_rate(o->run);
-    else if (rc == 0 && t->train && m->soft) {
-        rc = warm_up(t, &f, err);
+    else if (rc == 0 && ((t->train && m->soft) || (m->chooses && t->words))) {
+        rc = t->train && m->soft ? warm_up(t, &f, err) : warm_up_plain(t, &f, err);
         char text[64];
         snprintf(text, sizeof text, "queries=%lld seconds=%.6f", f.warm_up,
             f.query_seconds * (double)f.warm_up / 2);

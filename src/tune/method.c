@@ -125,13 +125,17 @@ static int check_classes(
     return 0;
 }
 
+long long kh_tuning_least(const kh_tuning *t, const kh_method *m, const void *opts) {
+    return (m->least ? m->least(t, opts) : 0) + t->reserve;
+}
+
 /* What a person asks for is kept or refused; a budget that an effort chose grows to what one
  * generation needs. */
 static int check_budget(kh_tuning *t, const kh_method *m, const void *opts, kh_err *err) {
     const kh_tune_opts *o = t->o;
     if (o->max_queries < 0 || o->max_seconds < 0 || o->max_tokens < 0)
         return kh_fail(err, KH_EARG, "a budget cannot be negative");
-    long long least = (m->least ? m->least(t, opts) : 0) + t->reserve;
+    long long least = kh_tuning_least(t, m, opts);
     if (t->effort_budget && t->filled.max_queries < least)
         t->filled.max_queries = least;
     return o->max_queries == 0 || o->max_queries >= least

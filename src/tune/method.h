@@ -57,6 +57,8 @@ int kh_method_find(const kh_method **out, const char *name, kh_err *err);
 
 /* Tells the caller of kh_tune what the run will cost (forecast.c); KH_STOPPED if that is enough. */
 int kh_tuning_forecast(kh_tuning *, const kh_method *, const void *opts, kh_err *err);
+/* The fewest queries with which it has a result, what ends the run included. */
+long long kh_tuning_least(const kh_tuning *, const kh_method *, const void *opts);
 /* Begins the run in its folder, or takes it up again if all that decides its result is the same
  * (terms.c). */
 int kh_tuning_begin_run(kh_tuning *, const kh_method *, const void *opts, kh_err *err);

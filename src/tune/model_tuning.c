@@ -66,7 +66,7 @@ static int run_model_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_
     if (!t->o->folder)
         return kh_fail(err, KH_EARG, "model-tuning makes a model and must be told a folder for it");
     char *dir = kh_path_join(t->o->folder, "model");
-    int rc = dir ? kh_trainable_init(&box, t, false, err) : kh_fail_memory(err);
+    int rc = dir ? kh_trainable_init(&box, t, KH_WRT_WEIGHTS, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = make_segments(&box.params, &segment, &n_segment, err);
     if (rc == 0)

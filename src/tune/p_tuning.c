@@ -126,7 +126,7 @@ static int run_p_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh_err 
     const prefix_opts *o = opts;
     kh_trainable box = { 0 };
     kh_adapter adapter = { 0 };
-    int rc = kh_trainable_init(&box, t, false, err);
+    int rc = kh_trainable_init(&box, t, KH_WRT_PREFIX, err);
     if (rc == 0)
         rc = make_prefix(&adapter, &box, t, err);
     kh_gradient_pass through = {

@@ -38,7 +38,7 @@ static int run_prompt_tuning(kh_tuning *t, const void *opts, kh_posterior *p, kh
     learned l = {
         .t = t, .z = kh_calloc(n, sizeof *l.z), .prompt = kh_calloc(n, sizeof *l.prompt)
     };
-    int rc = l.z && l.prompt ? kh_trainable_init(&box, t, true, err) : kh_fail_memory(err);
+    int rc = l.z && l.prompt ? kh_trainable_init(&box, t, KH_WRT_PROMPT, err) : kh_fail_memory(err);
     if (rc == 0)
         rc = kh_subspace_new(&l.space, &t->space, t->plm, 0, err);
     kh_gradient_pass through = {

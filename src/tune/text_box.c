@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hooks.h"
 #include "base/map.h"
+#include "plm/together.h"
 
 #include <string.h>
 
@@ -59,34 +60,54 @@ static int find_words(
     return rc;
 }
 
-/* Rows that are asked with the same demonstrations. The remedy is added here, because only here it
- * is known that demonstrations are what fills the sequence. */
-static int ask_alike(kh_text_box *b, const float *point, const kh_text_prompt *prompt, int omit,
-    const kh_row *row, int n, float *logprob, int *label, kh_err *err) {
+/* A prompt and the rows that it is asked about with the same demonstrations. */
+typedef struct asked {
+    kh_buf text; /* the template that it is, */
+    kh_task task;
+    kh_batch *batch; /* filled with the rows */
+    kh_question q;
+} asked;
+
+static void asked_free(asked *a) {
+    kh_batch_free(a->batch);
+    kh_buf_free(&a->text);
+}
+
+/* The remedy is added here, because only here it is known that demonstrations are what fills the
+ * sequence. Free it, failed ones too. */
+static int asked_new(
+    asked *a, kh_text_box *b, const float *point, int omit, const kh_row *row, int n, kh_err *err) {
     kh_plm_info box = kh_plm_describe(b->t->plm);
     kh_batch_opts o = { .max_len = box.max_len, .next = box.next };
-    kh_batch *batch = NULL;
+    kh_text_prompt prompt = kh_text_space_prompt(b->space, point, b->demo);
     kh_words *words = NULL;
-    kh_buf text;
-    kh_task task;
     kh_err why = { 0 };
-    int rc =
-        kh_text_prompt_task(prompt, b->space->task, b->space->row, omit, NULL, &text, &task, &why);
+    *a = (asked){ .batch = NULL };
+    int rc = kh_text_prompt_task(
+        &prompt, b->space->task, b->space->row, omit, NULL, &a->text, &a->task, &why);
     if (rc == 0)
-        rc = find_words(b, point, &task, &words, &why);
+        rc = find_words(b, point, &a->task, &words, &why);
     if (rc == 0)
-        rc = kh_batch_encode(&batch, kh_plm_tokenizer(b->t->plm), &task, words, row, n, &o, &why);
-    bool full = rc == KH_ELIMIT && prompt->n_demo > 0;
-    kh_question q = { batch, words, KH_INJECT_NONE, NULL, 1 };
-    if (rc == 0)
-        rc = logprob ? kh_plm_score(b->scorer, &q, logprob, &why)
-                     : kh_plm_answer(b->labeler, &q, label, &why);
-    kh_batch_free(batch);
-    kh_buf_free(&text);
+        rc = kh_batch_encode(
+            &a->batch, kh_plm_tokenizer(b->t->plm), &a->task, words, row, n, &o, &why);
+    bool full = rc == KH_ELIMIT && prompt.n_demo > 0;
+    a->q = (kh_question){ a->batch, words, KH_INJECT_NONE, NULL, 1 };
     if (rc == 0)
         return 0;
     return kh_fail(
         err, rc, "%s%s", why.msg, full ? "; a smaller --demos or --demo-length leaves room" : "");
+}
+
+/* Rows that are asked with the same demonstrations. */
+static int ask_alike(kh_text_box *b, const float *point, int omit, const kh_row *row, int n,
+    float *logprob, int *label, kh_err *err) {
+    asked a;
+    int rc = asked_new(&a, b, point, omit, row, n, err);
+    if (rc == 0)
+        rc = logprob ? kh_plm_score(b->scorer, &a.q, logprob, err)
+                     : kh_plm_answer(b->labeler, &a.q, label, err);
+    asked_free(&a);
+    return rc;
 }
 
 static bool shows(const kh_text_prompt *p, int row) {
@@ -112,12 +133,12 @@ int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows
             row[many] = rows->row[index[i]];
             at[many++] = i;
         } else /* alone, without itself */
-            rc = ask_alike(b, point, &prompt, index[i], &rows->row[index[i]], 1,
+            rc = ask_alike(b, point, index[i], &rows->row[index[i]], 1,
                 logprob ? logprob + (size_t)i * (size_t)n_label : NULL, label ? label + i : NULL,
                 err);
     }
     if (rc == 0 && many > 0)
-        rc = ask_alike(b, point, &prompt, -1, row, many, answer, said, err);
+        rc = ask_alike(b, point, -1, row, many, answer, said, err);
     for (int i = 0; i < many && rc == 0; i++) {
         if (logprob)
             memcpy(logprob + (size_t)at[i] * (size_t)n_label, answer + (size_t)i * (size_t)n_label,
@@ -128,6 +149,83 @@ int kh_text_box_ask(kh_text_box *b, const float *point, const kh_text_rows *rows
     kh_free(row);
     kh_free(at);
     kh_free(said);
+    kh_free(answer);
+    return rc;
+}
+
+/* Rows that all points ask with all of their demonstrations, or a single row; answers [n_point, n,
+ * n_label]. */
+static int ask_shared(kh_text_box *b, const float *point, int n_point, int omit, const kh_row *row,
+    int n, float *answer, kh_err *err) {
+    asked *a = kh_calloc((size_t)n_point, sizeof *a);
+    kh_question *q = kh_calloc((size_t)n_point, sizeof *q);
+    int rc = a && q ? 0 : kh_fail_memory(err), made = 0;
+    for (; made < n_point && rc == 0; made++) {
+        rc =
+            asked_new(&a[made], b, point + (size_t)made * (size_t)b->space->dim, omit, row, n, err);
+        q[made] = a[made].q;
+    }
+    if (rc == 0)
+        rc = kh_plm_score_together(b->scorer, q, n_point, answer, err);
+    for (int i = 0; i < made; i++)
+        asked_free(&a[i]);
+    kh_free(a);
+    kh_free(q);
+    return rc;
+}
+
+/* Whether any of the points shows the row. */
+static bool any_shows(kh_text_box *b, const float *point, int n_point, int row) {
+    for (int i = 0; i < n_point; i++) {
+        kh_text_prompt p =
+            kh_text_space_prompt(b->space, point + (size_t)i * (size_t)b->space->dim, b->demo);
+        if (shows(&p, row))
+            return true;
+    }
+    return false;
+}
+
+static int ask_in_turn(kh_text_box *b, const float *point, int n_point, const kh_text_rows *rows,
+    const int *index, int n, float *logprob, size_t stride, kh_err *err) {
+    int rc = 0;
+    for (int i = 0; i < n_point && rc == 0; i++)
+        rc = kh_text_box_ask(b, point + (size_t)i * (size_t)b->space->dim, rows, index, n,
+            logprob + (size_t)i * stride, NULL, err);
+    return rc;
+}
+
+/* Rows that no point shows go together; a row that some of them show goes alone, and is left out of
+ * their demonstrations: it is still one request. */
+int kh_text_box_ask_together(kh_text_box *b, const float *point, int n_point,
+    const kh_text_rows *rows, const int *index, int n, float *logprob, size_t stride, kh_err *err) {
+    size_t n_label = (size_t)b->t->task->n_label, size = (size_t)n * n_label;
+    if (n_point < 2 || !kh_plm_shares(b->t->plm))
+        return ask_in_turn(b, point, n_point, rows, index, n, logprob, stride, err);
+    kh_row *row = kh_malloc((size_t)n * sizeof *row + 1);
+    int *at = kh_malloc((size_t)n * sizeof *at + 1), many = 0, rc = 0;
+    float *answer = kh_malloc((size_t)n_point * size * sizeof *answer + 1);
+    if (!row || !at || !answer)
+        rc = kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++) {
+        if (!rows->train || !any_shows(b, point, n_point, index[i])) {
+            row[many] = rows->row[index[i]];
+            at[many++] = i;
+            continue;
+        }
+        rc = ask_shared(b, point, n_point, index[i], &rows->row[index[i]], 1, answer, err);
+        for (int p = 0; p < n_point && rc == 0; p++)
+            memcpy(logprob + (size_t)p * stride + (size_t)i * n_label, answer + (size_t)p * n_label,
+                n_label * sizeof *answer);
+    }
+    if (rc == 0 && many > 0)
+        rc = ask_shared(b, point, n_point, -1, row, many, answer, err);
+    for (int p = 0; p < n_point && rc == 0; p++)
+        for (int i = 0; i < many; i++)
+            memcpy(logprob + (size_t)p * stride + (size_t)at[i] * n_label,
+                answer + ((size_t)p * (size_t)many + (size_t)i) * n_label,
+                n_label * sizeof *answer);
+    kh_free(row);
+    kh_free(at);
     kh_free(answer);
     return rc;
 }

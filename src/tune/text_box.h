@@ -52,6 +52,12 @@ typedef struct kh_text_rows {
 int kh_text_box_ask(kh_text_box *, const float *point, const kh_text_rows *, const int *index,
     int n, float *logprob, int *label, kh_err *err);
 
+/* n_point of them about the same rows: logprob [n_point, stride], in each the first n * n_label are
+ * the answers. A service that reads texts gets each row once (plm/together.h); any other box is
+ * asked as above. */
+int kh_text_box_ask_together(kh_text_box *, const float *point, int n_point, const kh_text_rows *,
+    const int *index, int n, float *logprob, size_t stride, kh_err *err);
+
 /* Whether a failure means no more than that this prompt is of no use: it is logged, and another one
  * can be tried. That of the task's own prompt is a failure. */
 bool kh_text_box_useless(const kh_text_box *, const float *point, int rc, const kh_err *err);

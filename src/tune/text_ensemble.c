@@ -4,15 +4,16 @@
  * The task's own prompt and draws from the prior are asked about the train rows once. A prompt that
  * knows less than nothing about every other row (more than log K a row) is asked no further, and
  * another one is drawn. Their weights have a Dirichlet prior, so that few rows do not pick one
- * prompt, in which the task's own counts as much as all others together; the posterior mean given
- * the labels of the train rows (mixture_weights.c) is what is needed, as the prediction is linear
- * in the weights. (The idea is that of BayesPE, Tonolini et al. 2024.) */
+ * prompt, in which the task's own has a quarter; the posterior mean given the labels of the train
+ * rows (mixture_weights.c) is what is needed, as the prediction is linear in the weights. (The idea
+ * is that of BayesPE, Tonolini et al. 2024.) */
 #include "tune/mixture_weights.h"
 #include "tune/text_box.h"
 
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/map.h"
+#include "plm/together.h"
 #include "judge/label_prior.h"
 
 #include <math.h>
@@ -25,6 +26,7 @@ enum {
     N_FOLD = 5,            /* of train rows, */
     FOLD_SWEEPS = 1 << 12, /* and what the weights without one of them are worth */
 };
+static const double OWN = 0.25; /* of the prior: what the task's own prompt has of the weights */
 static const double LEAST_P = 1e-9; /* what a label has at least, however sure a prompt is */
 
 typedef struct ensemble_opts {
@@ -99,15 +101,15 @@ static void ensemble_free(ensemble *e) {
     kh_free(e->alpha);
 }
 
-/* A prompt that was not asked yet, into the next place of the set. 0: there is one; 1: none was
- * found. The first is the task's own prompt. Draws are named by their number, repeated ones
- * included, so that the set does not depend on what was answered before. */
-static int find_new(ensemble *e, kh_err *err) {
+/* A prompt that was not asked yet, into a place of the set. 0: there is one; 1: none was found. The
+ * first is the task's own prompt. Draws are named by their number, repeated ones included, so that
+ * the set does not depend on what was answered before. */
+static int find_new(ensemble *e, int at, kh_err *err) {
     size_t dim = (size_t)e->box.space->dim, bytes = dim * sizeof *e->point;
-    float *x = e->point + (size_t)e->n * dim;
+    float *x = e->point + (size_t)at * dim;
     for (int i = 0; i < TRIES; i++) {
         kh_rng r = kh_rng_stream(e->t->o->seed, KH_RNG_TEXT, 0, e->drawn++);
-        if (e->n == 0)
+        if (at == 0)
             kh_text_space_own(e->box.space, x);
         else
             kh_text_space_draw(e->box.space, &r, x);
@@ -117,7 +119,7 @@ static int find_new(ensemble *e, kh_err *err) {
         if (!key)
             return kh_fail_memory(err);
         memcpy(key, x, bytes);
-        return kh_map_add(&e->seen, key, bytes, e->n, NULL) < 0 ? kh_fail_memory(err) : 0;
+        return kh_map_add(&e->seen, key, bytes, at, NULL) < 0 ? kh_fail_memory(err) : 0;
     }
     return 1;
 }
@@ -139,45 +141,44 @@ static int measure(ensemble *e, float *said, int n, double *prior, double *loss,
     return rc;
 }
 
-/* Asks the prompt in the last place about half of the train rows, and about the others if it knows
- * anything. *kept: it does. A prompt that does worse than a guess (log K a row) on half of the
- * rows, after its own prior was taken out, will not be missed; the other half is saved. */
-static int ask_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
-    kh_tuning *t = e->t;
-    int n_label = t->task->n_label, half = (t->n_train + 1) / 2;
-    const float *x = e->point + (size_t)e->n * (size_t)e->box.space->dim;
-    float *said = e->logprob + (size_t)e->n * (size_t)t->n_train * (size_t)n_label;
-    double *prior = e->prior + (size_t)e->n * (size_t)n_label;
-    kh_text_rows rows = { t->train_row, true };
-    size_t bytes = (size_t)half * (size_t)n_label * sizeof *said;
-    float *trial = kh_malloc(bytes);
-    int rc = trial ? kh_text_box_ask(&e->box, x, &rows, e->all, half, said, NULL, err)
-                   : kh_fail_memory(err);
-    if (rc == 0) {
-        memcpy(trial, said, bytes);
-        rc = measure(e, trial, half, prior, loss, err);
-    }
-    kh_free(trial);
-    *kept = rc == 0 && (e->n == 0 || *loss <= log((double)n_label));
-    if (!*kept)
-        return rc;
-    rc = kh_text_box_ask(&e->box, x, &rows, e->all + half, t->n_train - half,
-        said + (size_t)half * (size_t)n_label, NULL, err);
-    return rc == 0 ? measure(e, said, t->n_train, prior, loss, err) : rc;
+static float *point_of(const ensemble *e, int m) {
+    return e->point + (size_t)m * (size_t)e->box.space->dim;
 }
 
-/* The same; a prompt that cannot be asked is not kept. */
-static int try_one(ensemble *e, bool *kept, double *loss, kh_err *err) {
-    kh_err why = { 0 };
-    int rc = ask_one(e, kept, loss, &why);
-    if (rc == 0)
-        return 0;
-    *kept = false;
-    *loss = INFINITY;
-    return kh_text_box_useless(
-               &e->box, e->point + (size_t)e->n * (size_t)e->box.space->dim, rc, &why)
-        ? 0
-        : kh_fail(err, rc, "%s", why.msg);
+static float *said_by(const ensemble *e, int m) {
+    return e->logprob + (size_t)m * (size_t)e->t->n_train * (size_t)e->t->task->n_label;
+}
+
+/* Asks the n prompts behind the set about some of the rows of e->all. */
+static int ask_rows(ensemble *e, int n, int first, int rows, kh_err *err) {
+    size_t n_label = (size_t)e->t->task->n_label;
+    return kh_text_box_ask_together(&e->box, point_of(e, e->n), n,
+        &(kh_text_rows){ e->t->train_row, true }, e->all + first, rows,
+        said_by(e, e->n) + (size_t)first * n_label, (size_t)e->t->n_train * n_label, err);
+}
+
+/* A prompt that does worse than a guess (log K a row) on half of the rows, after its own prior was
+ * taken out, will not be missed; the other half is saved. */
+static int judge_half(ensemble *e, int m, double *loss, bool *kept, kh_err *err) {
+    size_t n_label = (size_t)e->t->task->n_label;
+    int half = (e->t->n_train + 1) / 2;
+    size_t bytes = (size_t)half * n_label * sizeof *e->logprob;
+    float *trial = kh_malloc(bytes);
+    if (!trial)
+        return kh_fail_memory(err);
+    memcpy(trial, said_by(e, m), bytes);
+    int rc = measure(e, trial, half, e->prior + (size_t)m * n_label, loss, err);
+    *kept = rc == 0 && (m == 0 || *loss <= log((double)n_label));
+    kh_free(trial);
+    return rc;
+}
+
+static void move_prompt(ensemble *e, int from, int to) {
+    size_t n_label = (size_t)e->t->task->n_label;
+    if (from == to)
+        return;
+    memcpy(point_of(e, to), point_of(e, from), (size_t)e->box.space->dim * sizeof *e->point);
+    memcpy(said_by(e, to), said_by(e, from), (size_t)e->t->n_train * n_label * sizeof *e->logprob);
 }
 
 static void report(ensemble *e, double loss) {
@@ -187,30 +188,96 @@ static void report(ensemble *e, double loss) {
         &(kh_generation){ -1, e->tried, e->n, e->o->prompts, NAN, facts, 0, false });
 }
 
+/* Asks the n prompts behind the set about half of the train rows, and those that know anything
+ * about the others; these join the set. loss, kept [n] */
+static int ask_wave(ensemble *e, int n, double *loss, bool *kept, kh_err *err) {
+    kh_tuning *t = e->t;
+    int half = (t->n_train + 1) / 2, stay = 0, rc = ask_rows(e, n, 0, half, err);
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = judge_half(e, e->n + i, &loss[i], &kept[i], err);
+        if (rc == 0 && kept[i])
+            move_prompt(e, e->n + i, e->n + stay++);
+    }
+    if (rc == 0 && stay > 0)
+        rc = ask_rows(e, stay, half, t->n_train - half, err);
+    for (int i = 0, m = e->n; i < n && rc == 0; i++)
+        if (kept[i]) {
+            rc = measure(e, said_by(e, m), t->n_train,
+                e->prior + (size_t)m * (size_t)t->task->n_label, &loss[i], err);
+            m++;
+        }
+    for (int i = 0; i < n && rc == 0; i++) {
+        e->n += kept[i];
+        e->tried++;
+        report(e, loss[i]);
+    }
+    return rc;
+}
+
+/* The same; a prompt that cannot be asked is not kept. Of several it is not known which one that
+ * was, so they are asked in turn; the answers that a journal has are not asked for again. */
+static int try_wave(ensemble *e, int n, double *loss, bool *kept, kh_err *err) {
+    size_t dim = (size_t)e->box.space->dim;
+    float *wave = kh_malloc((size_t)n * dim * sizeof *wave); /* their places may change */
+    kh_err why = { 0 };
+    if (!wave)
+        return kh_fail_memory(err);
+    memcpy(wave, point_of(e, e->n), (size_t)n * dim * sizeof *wave);
+    int rc = ask_wave(e, n, loss, kept, &why);
+    if (rc == KH_EFORMAT && n > 1) {
+        rc = 0;
+        for (int i = 0; i < n && rc == 0; i++) {
+            memcpy(point_of(e, e->n), wave + (size_t)i * dim, dim * sizeof *wave);
+            rc = try_wave(e, 1, loss, kept, err);
+        }
+    } else if (rc != 0 && kh_text_box_useless(&e->box, wave, rc, &why)) {
+        e->tried++;
+        report(e, INFINITY);
+        rc = 0;
+    } else if (rc != 0)
+        kh_fail(err, rc, "%s", why.msg);
+    kh_free(wave);
+    return rc;
+}
+
+/* How many prompts are asked at once: all that may still be wanted, where that saves requests and
+ * the budget has room for each of them; then the set is the one that prompts in turn would make. */
+static int wave_of(const ensemble *e) {
+    const kh_tuning *t = e->t;
+    int n = e->o->prompts - e->n, left = DRAWS_MOST * e->o->prompts - e->tried;
+    n = n < left ? n : left;
+    long long cost = (long long)n * (t->n_train + t->n_dev) + (long long)e->n * t->n_dev;
+    bool fits = t->o->max_seconds <= 0 &&
+        (t->o->max_queries <= 0 || kh_tuning_queries(t) + cost + t->reserve <= t->o->max_queries);
+    return e->n > 0 && kh_plm_shares(t->plm) && fits ? n : 1;
+}
+
 /* Prompts until there are enough, or a budget ends, or most of those that are drawn know nothing.
  */
 static int ask_all(ensemble *e, kh_err *err) {
     kh_tuning *t = e->t;
     long long cost = t->n_train + t->n_dev;
-    int rc = 0;
-    while (rc == 0 && e->n < e->o->prompts && e->tried < DRAWS_MOST * e->o->prompts &&
+    size_t most = (size_t)e->o->prompts;
+    double *loss = kh_calloc(most, sizeof *loss);
+    bool *kept = kh_calloc(most, sizeof *kept), more = true;
+    int rc = loss && kept ? 0 : kh_fail_memory(err);
+    while (rc == 0 && more && e->n < e->o->prompts && e->tried < DRAWS_MOST * e->o->prompts &&
         kh_tuning_may(t, cost + (long long)e->n * t->n_dev, e->n > 0)) {
-        bool kept;
-        double loss;
-        rc = find_new(e, err);
-        if (rc == 1) {
-            kh_tuning_stop(t, "there are no more than %d different prompts", e->tried);
-            return 0;
+        int wave = wave_of(e), n = 0;
+        while (n < wave && rc == 0 && more) {
+            rc = find_new(e, e->n + n, err);
+            more = rc == 0;
+            n += more;
+            rc = rc == 1 ? 0 : rc;
         }
-        if (rc == 0)
-            rc = try_one(e, &kept, &loss, err);
-        if (rc == 0) {
-            e->n += kept;
-            e->tried++;
-            report(e, loss);
-        }
+        if (rc == 0 && n > 0)
+            rc = try_wave(e, n, loss, kept, err);
     }
-    if (rc == 0 && !t->stopped[0])
+    kh_free(loss);
+    kh_free(kept);
+    if (rc == 0 && !more)
+        kh_tuning_stop(t, "there are no more than %d different prompts", e->tried);
+    else if (rc == 0 && !t->stopped[0])
         kh_tuning_stop(t, "%d of %d prompts were kept", e->n, e->tried);
     return rc;
 }
@@ -219,8 +286,8 @@ static int ask_all(ensemble *e, kh_err *err) {
 static int weigh(ensemble *e, kh_err *err) {
     kh_tuning *t = e->t;
     size_t n_label = (size_t)t->task->n_label, n = (size_t)e->n;
-    for (size_t m = 0; m < n; m++) /* the first is the task's own, and has half */
-        e->alpha[m] = m ? e->o->alpha : e->o->alpha * fmax(1, (double)(n - 1));
+    for (size_t m = 0; m < n; m++) /* the first is the task's own */
+        e->alpha[m] = m ? e->o->alpha : e->o->alpha * fmax(1, (double)(n - 1) * OWN / (1 - OWN));
     for (int i = 0; i < t->n_train; i++)
         for (size_t m = 0; m < n; m++)
             e->like[(size_t)i * n + m] = fmax(LEAST_P,
