@@ -78,6 +78,10 @@ static int start(kh_plotter *g, FILE *in, FILE *errors, int pipe_fd[2], pid_t *p
     return rc;
 }
 
+static void say_missing(kh_plotter *g, int code) {
+    snprintf(g->why, sizeof g->why, "%s cannot be started: %s", g->program, strerror(code));
+}
+
 static void say_why(kh_plotter *g, FILE *errors) {
     char line[160] = "";
     rewind(errors);
@@ -99,15 +103,18 @@ static int run(kh_plotter *g, const kh_buf *script, kh_buf *svg) {
         close(pipe_fd[1]);
     if (rc != 0) {
         g->missing = true;
-        snprintf(g->why, sizeof g->why, "%s cannot be started: %s", g->program, strerror(rc));
+        say_missing(g, rc);
     } else {
         bool all = read_all(pipe_fd[0], svg);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             continue;
         if (!all || status != 0 || svg->len == 0) {
-            say_why(g, errors);
-            g->missing =
-                WIFEXITED(status) && WEXITSTATUS(status) == 127; /* exec failed after the fork */
+            /* Where posix_spawn cannot tell, as under emulators, the child ends in 127. */
+            g->missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
+            if (g->missing)
+                say_missing(g, ENOENT);
+            else
+                say_why(g, errors);
             rc = 1;
         }
     }
