@@ -9,6 +9,7 @@
 # METHODS           of "manual text-ensemble text-search icl manual-labels text-smc" (default: all)
 # SHOTS             rows of each class, for each of the tasks (default "16 8": 32 rows)
 # PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of the others (default 16)
+# ICL_DEMOS         demonstrations of icl (default 8)
 # ROWS              test rows to judge on, spread evenly over the file (default 300)
 # PRECISION         int8 (default), f32, bf16
 # FALLBACK          none (default): the prompts themselves are judged; auto: what a person gets, the template beside them or in their place
@@ -27,15 +28,16 @@ mkdir -p "$out" || exit 1
 value() { sed -n "s/.*\"$1\": *\\([-+.e0-9]*\\).*/\\1/p" "$2" | head -n 1; }
 
 # options METHOD: prompts are kept short, and questions equal. text-smc begins with 20 prompts about all rows and ends with as many
-# members about dev, so it cannot do with less than 28 x 32 questions.
+# members about dev, so it cannot do with less than 28 x train questions.
 options() {
-    local text="--demos 2 --demo-length 80" most=$((prompts * 64))
+    local train=$((shots[i] * $(grep -c . "$data/$task/labels.txt")))
+    local text="--demos 2 --demo-length 80" most=$((prompts * 2 * train)) least=$((28 * train))
     case $1 in
     manual-labels) echo --access labels ;;
-    icl) echo --demos 8 ;;
+    icl) echo --demos "${ICL_DEMOS:-8}" ;;
     text-search) echo $text --budget-queries $most ;;
     text-ensemble) echo $text --prompts "$prompts" ;;
-    text-smc) echo $text --samples 8 --budget-queries $((most > 28 * 32 ? most : 28 * 32)) ;;
+    text-smc) echo $text --samples 8 --budget-queries $((most > least ? most : least)) ;;
     esac
 }
 

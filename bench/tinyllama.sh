@@ -4,8 +4,8 @@
 # begins as reviews with their answers, near which the searches stay; doc/results.md says why. The searches' own results are judged, without the net
 # that would return the template. MODEL is meant to be TinyLlama 1.1B, a 2-bit model. A few minutes a method on two free cores.
 # METHODS chooses some of them (manual manual-prior manual-labels bbt-start bbt-prior smc-start smc ensemble elbo abc-smc). The -start ones are the
-# texts that bbt and smc begin with, alone: what a search adds is the difference. The last three have QUERIES (320) questions, five vectors after
-# the text and 8 train rows: they show that each runs from end to end, not what it could do. OUT, if given, keeps the runs: what is finished is not run
+# texts that bbt and smc begin with, alone: what a search adds is the difference. The last three have two generations or 300 questions, five vectors
+# after the text, 8 train rows: they show that each runs from end to end, not what it could do. OUT, if given, keeps the runs: what is finished is not run
 # again, what was stopped goes on. THREADS: 0, one a core.
 keyhole=$(realpath "${1:-build/release/keyhole}") model=$2 rows=${3:-200}
 here=${OUT:-$(mktemp -d)}
@@ -41,7 +41,7 @@ judge() { # NAME OPTIONS...
     done
     echo
 }
-few=("${common[@]}" --placement after-text --slots 5 --p0 random --effort quick --fallback none --search-rows 8 --budget-queries "${QUERIES:-320}")
+few=("${common[@]}" --shots 8 --placement after-text --slots 5 --p0 random --effort quick --fallback none --search-rows 8)
 all="manual manual-prior manual-labels bbt-start bbt-prior smc-start smc ensemble elbo abc-smc"
 for method in ${METHODS:-$all}; do
     case $method in
@@ -51,9 +51,9 @@ for method in ${METHODS:-$all}; do
     bbt-start) judge $method "${common[@]}" "${soft[@]}" --method bbt --label-prior batch --sigma 1e-6 --pop 2 --budget-generations 1 --search-rows 2 ;;
     bbt-prior) judge $method "${common[@]}" "${soft[@]}" --method bbt --label-prior batch --sigma 0.4 ;;
     smc-start) judge $method "${rest[@]}" --task "$here/start.json" --method manual --access labels ;;
-    smc) judge $method "${labels[@]}" --method smc --samples 5 --first-draws 10 --prior-variance 0.16 --budget-queries 800 ;;
-    ensemble) judge $method "${few[@]}" --method ensemble --members 2 --pop 4 --sigma 1 ;;
-    elbo) judge $method "${few[@]}" --method elbo --pop 4 --draws 2 --samples 3 ;;
-    abc-smc) judge $method "${few[@]}" --method abc-smc --access labels --samples 3 --first-draws 4 ;;
+    smc) judge $method "${labels[@]}" --method smc --samples 5 --first-draws 10 --prior-variance 0.16 --budget-queries 1150 --budget-levels 1 ;;
+    ensemble) judge $method "${few[@]}" --method ensemble --members 2 --pop 4 --sigma 1 --budget-generations 2 ;;
+    elbo) judge $method "${few[@]}" --method elbo --pop 4 --draws 2 --samples 3 --budget-generations 2 ;;
+    abc-smc) judge $method "${few[@]}" --method abc-smc --access labels --samples 3 --first-draws 4 --budget-queries 300 ;;
     esac
 done

@@ -140,8 +140,9 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
             e->m.entropy, e->ambiguity, e->disagreement);
 }
 
-static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
-    bool interval = e->o->bootstrap.n_resample > 0;
+/* Without --all one metric of each score, which fits any terminal. */
+static void put_outside(const kh_eval *e, const kh_ood_rows *o, bool all, kh_buf *out) {
+    bool interval = all && e->o->bootstrap.n_resample > 0;
     kh_grid t = { .n_col = 1 + e->n_score * (interval ? 2 : 1), .n_left = 1 };
     kh_buf_printf(out, "\nagainst %d rows of %s", o->rows.n, o->rows.name);
     if (e->decided && isfinite(e->decisions.ood))
@@ -156,17 +157,20 @@ static void put_outside(const kh_eval *e, const kh_ood_rows *o, kh_buf *out) {
         if (interval)
             kh_grid_add(&t, "%g %% interval", 100 * e->o->bootstrap.level);
     }
-    for (int i = 0; kh_ood_name(i); i++) {
+    for (int i = 0; kh_ood_name(i) && (all || i == 0); i++) {
         kh_grid_add(&t, "%s", kh_ood_name(i));
         for (int s = 0; s < KH_N_SCORE; s++) {
             if (!e->known[s])
                 continue;
             add_number(&t, kh_ood_value(&o->value[s], i));
-            add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
+            if (interval)
+                add_interval(&t, e, kh_ood_value(&o->low[s], i), kh_ood_value(&o->high[s], i));
         }
     }
     kh_grid_put(&t, KH_GRID_TEXT, out);
     kh_grid_free(&t);
+    if (!all)
+        kh_buf_printf(out, "  %s: %s\n", kh_ood_name(0), kh_ood_text(0));
 }
 
 static void put_decisions(const kh_eval *e, kh_buf *out) {
@@ -230,7 +234,7 @@ static void put_text(const kh_eval *e, bool all, kh_buf *out) {
             e->n_known);
     put_metrics(e, all, out);
     for (int k = 0; k < e->n_outside; k++)
-        put_outside(e, &e->outside[k], out);
+        put_outside(e, &e->outside[k], all, out);
     put_decisions(e, out);
 }
 

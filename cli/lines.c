@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { UNKNOWN_WIDTH = 80, KEPT_WIDTH = 76, READABLE_WIDTH = 100 };
+enum { UNKNOWN_WIDTH = 80, KEPT_WIDTH = 80, READABLE_WIDTH = 100 };
 
 int cli_width(FILE *out) {
     struct winsize w;
@@ -29,10 +29,12 @@ int cli_columns(const char *text, size_t n) {
     return columns;
 }
 
-/* Bytes up to the next place where a line may end; quotes are kept whole in at most `most`
- * columns. */
+/* Bytes up to the next place where a line may end: a sign of percent stays with its number, quotes
+ * are kept whole in at most `most` columns. */
 static size_t word_end(const char *s, int most) {
     size_t n = strcspn(s, " \n");
+    if (n > 0 && strncmp(s + n, " %", 2) == 0)
+        n += 1 + strcspn(s + n + 1, " \n");
     const char *open = memchr(s, '"', n);
     if (!open || memchr(open + 1, '"', n - (size_t)(open + 1 - s)))
         return n;

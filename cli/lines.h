@@ -9,7 +9,7 @@
 
 /* Columns of the terminal that out is, or 0: it is none. */
 int cli_width(FILE *out);
-/* Columns for paragraphs on out: those of its terminal, at most 100, or 76 where lines are kept. */
+/* Columns for paragraphs on out: those of its terminal, at most 100, or 80 where lines are kept. */
 int cli_paragraph_width(FILE *out);
 
 /* Words in lines of less than width columns, the lines after the first indented by hang; each

@@ -224,7 +224,7 @@ static void put_forecast(const kh_forecast *f, double price, double seconds, FIL
             f->train_rows, f->dev_rows);
         return;
     }
-    if (f->candidates > 0)
+    if (f->candidates > 1)
         add_part(text, sizeof text, "%lld candidates", f->candidates);
     add_part(text, sizeof text, "%lld queries on %d train and %d dev rows", f->queries,
         f->train_rows, f->dev_rows);

@@ -210,7 +210,7 @@ ok "an unknown task" says 1 "nosuchtask" eval "$here/elbo" --ood nosuchtask="$he
 ok "an OOD folder that is not there" says 1 "nowhere" eval "$here/elbo" --ood rte="$here/nowhere"
 ok "no test rows" says 1 "to judge on" eval "$here/elbo" --data "$model"
 ok "no posterior" says 1 "no posterior.json in it" eval "$data"
-ok "an output that cannot be written" says 1 "nowhere" eval "$here/elbo" --bootstrap 0 --no-report --out "$here/nowhere/deep"
+ok "an output that cannot be written" says 1 "test.tsv" eval "$here/elbo" --bootstrap 0 --no-report --out "$data/test.tsv/deep"
 ok "a wrong split" says 2 "--split takes one of test|dev|train" eval "$here/elbo" --split all
 
 echo "1..$n"

@@ -209,7 +209,11 @@ ok "no data" says 1 "there is no such folder; --data takes one with a folder for
 ok "nothing to run" says 1 "nothing to run: the methods that were named are in none of the tables" "${small[@]}" --out "$here/x" \
     --tables weights --methods bbt
 ok "no task there" says 1 "nothing to run: snli: there is no folder" "${small[@]}" --out "$here/x" --tasks snli
-ok "no folder to write to" says 1 "nowhere" "${small[@]}" --out "$here/nowhere/deep"
+few() { run 0 "${small[@]}" --methods manual --out "$here/few" && ! grep -qE "More samples|Appendix: uniform" "$here/few/reproduction.html" &&
+    grep -q "No task has runs of two methods that are compared here." "$here/few/reproduction.html"; }
+ok "tables without a row are left out" few
+: >"$here/a-file"
+ok "no folder to write to" says 1 "a-file" "${small[@]}" --out "$here/a-file/deep"
 
 echo "1..$n"
 exit $failed

@@ -9,6 +9,7 @@ KEYHOLE=$(realpath "$KEYHOLE")
 
 # Bits are promised between machines of one kind, and the stored ones are of x86: elsewhere numbers may differ as floats do.
 machine=$("$KEYHOLE" --version --json | sed 's/.*"machine": "\([^"]*\)".*/\1/')
+skip() { n=$((n + 1)); echo "# skipped: $1: $2"; echo "ok $n - $1 # SKIP $2"; }
 near() { # near FILE FILE: the same words, and numbers within 0.00001
     awk -v RS='[][ \t\n,:{}"]+' 'NR == FNR { a[n = NR] = $0; next } { m = FNR; d = a[m] - $0 }
         a[m] != $0 && !(a[m] ~ /^-?[0-9.e+-]+$/ && $0 ~ /^-?[0-9.e+-]+$/ && d < 1e-5 && d > -1e-5) { bad = 1 } END { exit bad || m != n }' "$1" "$2"
@@ -50,7 +51,8 @@ goes_on() {
     ok "$1: begun by 0.1, goes on" resumes "$@"
     cp "$here/out" "$here/old/here.json"
     ok "$1: ends in the posterior and the log of 0.1" as_finished "$1"
-    ok "$1: asks nothing twice" asks_the_rest "$1"
+    # Answers are kept by the bits of their prompts, of which some are others on another kind of machine: it asks again there.
+    if [ "$machine" = x86_64 ]; then ok "$1: asks nothing twice" asks_the_rest "$1"; else skip "$1: asks nothing twice" "begun on x86, continued on $machine"; fi
 }
 soft="--dim 8 --slots 3 --p0 random"
 goes_on bbt logprobs $soft --budget-generations 5

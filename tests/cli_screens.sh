@@ -25,7 +25,9 @@ whole() { on "$1" tune boats.csv "${small[@]}" --method feature-mlp && fits "$1"
     sees "template and label words, to edit (--task)"; }
 searched() { on "$1" tune boats.csv --model "$model" --method bbt --budget-generations 3 --dim 12 --slots 5 --p0 random --calibrate none --force --out searched && fits "$1" &&
     sees "forecast: at most " && sees "Estimate, not a promise, as the method has chosen on these 12 rows"; }
-judged() { on "$1" eval boats-run --no-report --all && fits "$1" && sees "ece_classwise"; }
+judged() { on "$1" eval boats-run --no-report --all && fits "$1" && sees "ece_classwise" && ! grep -qE '^ *%' "$here/seen"; }
+outside() { on "$1" eval boats-run --no-report --ood boats.csv && fits "$1" && sees "chance that an out-of-distribution row is less certain than another" &&
+    ! sees aupr_in >/dev/null; }
 asked() { on "$1" predict boats-run "the boats number nine were green and the old lower house was not, so that this text needs more than one line of a narrow terminal" &&
     fits "$1" && sees "one line of a narrow terminal"; }
 refused() { on "$1" tune boats.csv --model roberta-base && fits "$1" && sees "keyhole pull roberta-base"; }
@@ -33,6 +35,7 @@ for width in 60 80 120; do
     ok "tune FILE in $width columns" whole $width
     ok "a search in $width columns" searched $width
     ok "eval in $width columns" judged $width
+    ok "eval --ood in $width columns" outside $width
     ok "predict in $width columns" asked $width
     ok "an error in $width columns" refused $width
 done

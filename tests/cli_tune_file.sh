@@ -43,6 +43,11 @@ searched() { run 0 tune "$csv" --model "$model" --method bbt --budget-generation
     out_has "Estimate, not a promise, as the method has chosen on these 12 rows" && grep -q '"estimate": true' "$here/searched/decisions.json"; }
 ok "thresholds of a search are called estimates" searched
 
+tried() { run 0 tune "$csv" --model "$model" --method feature-logistic --out "$here/tried" && out_has "tried     manual " && ! err_has "1 candidates" &&
+    grep -q ">What was tried<" "$here/tried/report.html" && grep -q "had not learned from it; less is better" "$here/tried/report.html" && ! grep -q "0 of each class" "$here/tried/report.html" &&
+    grep -q 'class="says"><span>share of rows whose most probable class is the true one; more is better' "$here/tried/report.html"; }
+ok "the report lists what was tried, numbers with what they are" tried
+
 # ---- judged on other files
 ok "eval takes another file, whole" run 0 eval "$here/again" --data "$csv" --no-report
 cp "$csv" "$here/copy.csv"
@@ -72,7 +77,7 @@ parents() { run 0 eval "$here/again" --no-report --out "$here/pa/b/eval" --rows-
 ok "parents of --out are made everywhere" parents
 stopped() { # killed by the bar's first line; the model of the examples takes long enough
     mkfifo "$here/line" && { "$program" tune examples/tickets.csv --out "$here/stopped" --force >"$here/out" 2>"$here/line" & local pid=$!
-    while read -r line; do case $line in "label words"*) kill -INT $pid ;; esac; echo "$line"; done <"$here/line" >"$here/err"; wait $pid; [ $? -eq 130 ]; } &&
+    while read -r line; do case $line in "label words done=1 "*) kill -INT $pid ;; esac; echo "$line"; done <"$here/line" >"$here/err"; wait $pid; [ $? -eq 130 ]; } &&
         err_has "interrupted while it chose words for the labels; the same command begins again"; }
 if [ -s models/builtin/model.safetensors ]; then ok "Ctrl-C before the search says so" stopped; fi
 

@@ -18,6 +18,7 @@ static const char KH_STYLE[] =
     "font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Noto Sans\",sans-serif}\n"
     "header,main,footer{max-width:64rem;margin:0 auto;padding:0 1.25rem}\n"
     "header{padding-top:2.75rem}\n"
+    "main:first-child{padding-top:2.75rem;padding-bottom:2.75rem}\n"
     "h1{font-size:2rem;line-height:1.15;letter-spacing:-.015em;font-weight:650;margin:.15rem 0 "
     ".6rem;overflow-wrap:anywhere}\n"
     "h2{font-size:1.25rem;line-height:1.3;font-weight:650;letter-spacing:-.005em;margin:3.25rem 0 "

@@ -578,7 +578,7 @@ static int put_significance(const writer *w, kh_err *err) {
     static const char *const HEAD[] = { "methods", "task", "accuracy, difference",
         "ECE, difference" };
     const kh_experiment *task[MAX_TASKS];
-    int n = tasks_of(w->r, KH_TABLE_ALL, task), rc = 0;
+    int n = tasks_of(w->r, KH_TABLE_ALL, task), rc = 0, rows = 0;
     kh_grid t = { .n_col = 4, .n_left = 2 };
     for (int i = 0; i < 4; i++)
         kh_grid_add(&t, "%s", HEAD[i]);
@@ -592,8 +592,13 @@ static int put_significance(const writer *w, kh_err *err) {
             kh_grid_add(&t, "%s", i < n ? task[i]->task : "all");
             add_difference(&t, &c.score, true);
             add_difference(&t, &c.ece, false);
+            rows++;
         }
-    put_grid(w, &t);
+    if (rows > 0)
+        put_grid(w, &t);
+    else
+        para(w, "No task has runs of two methods that are compared here.");
+    kh_grid_free(&t);
     return rc;
 }
 
@@ -907,7 +912,8 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
     heading(&w, 2, "How to read the tables");
     put_legend(&w);
     for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
-        if (!(r->a->tables & PARTS[i].table))
+        const kh_experiment *task[MAX_TASKS];
+        if (!(r->a->tables & PARTS[i].table) || tasks_of(r, PARTS[i].table, task) == 0)
             continue;
         heading(&w, 2, PARTS[i].title);
         for (int k = 0; k < 3 && PARTS[i].sheet[k].caption; k++)
