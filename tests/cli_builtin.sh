@@ -127,6 +127,7 @@ again() {
 }
 ok "again, the same bits; as JSON" again
 ok "examples that are not there" says 1 "$here/none/reviews" demo --data "$here/none" --out "$here/demo2"
-ok "a folder that cannot be made" says 1 "$here/no/where" demo --out "$here/no/where"
+: >"$here/no"
+ok "a folder that cannot be made" says 1 "$here/no" demo --out "$here/no/where"
 echo "1..$n"
 exit $failed
