@@ -16,7 +16,7 @@ rest=(--model "$model" --precision int8 --threads "${THREADS:-0}" --data "$data"
 common=("${rest[@]}" --task sst2)
 text='a warm and funny film . It was great. a dull, lifeless mess . It was bad. the jokes fall flat . It was bad.'
 soft=(--inject embed-prefix --slots 30 --p0 text --p0-text "$text" --effort quick --fallback none)
-# With labels only nothing can take out what the model prefers: smc begins with a text after which it says both words about as often.
+# With labels only nothing can take out what the model prefers: smc begins with a text after which it says neither word of nearly all rows.
 even='a dull, lifeless mess . It was bad. the jokes fall flat . It was bad. a warm and funny film . It was great.'
 task() { # FILE TEMPLATE SOFT-TEMPLATE
     cat >"$here/$1" <<END
