@@ -163,6 +163,32 @@ static void boxes_are_checked(void **state) {
     kh_plm_close(box);
 }
 
+/* A box that takes nothing but text is searched all the same, unless it reads no more than a row;
+ * one that takes vectors is asked about no text prompts. */
+static void auto_searches_text_where_there_is_nothing_else(void **state) {
+    (void)state;
+    toy t = { 0 };
+    kh_plm *box;
+    kh_posterior *p;
+    kh_err err;
+    static const struct {
+        int hidden, max_len;
+    } BOX[] = { { 0, 512 }, { 0, 64 }, { 4, 512 } };
+    for (int i = 0; i < 3; i++) {
+        kh_box b = TOY;
+        kh_tune_opts o = tune_options();
+        b.hidden = BOX[i].hidden, b.max_len = BOX[i].max_len;
+        o.max_queries = 6000, o.effort = KH_EFFORT_NORMAL;
+        assert_int_equal(kh_plm_new(&box, &b, &t, NULL), 0);
+        if (kh_tune(&p, "auto", NULL, box, task, train, dev, &o, &err) != 0)
+            fail_msg("%s", err.msg);
+        assert_true((strstr(p->tried, "\"text-smc\"") != NULL) == (i == 0));
+        assert_true((strstr(p->tried, "\"smc\"") != NULL) == (i == 2));
+        kh_posterior_free(p);
+        kh_plm_close(box);
+    }
+}
+
 /* ------------------------------------------------------------- runs as classifiers, evaluations */
 
 static void a_run_is_a_classifier(void **state) {
@@ -339,6 +365,7 @@ int main(void) {
         cmocka_unit_test(a_posterior_is_read),
         cmocka_unit_test(a_box_of_ones_own),
         cmocka_unit_test(boxes_are_checked),
+        cmocka_unit_test(auto_searches_text_where_there_is_nothing_else),
         cmocka_unit_test(a_run_is_a_classifier),
         cmocka_unit_test(samplers_find_a_gaussian),
         cmocka_unit_test(samplers_take_labels),

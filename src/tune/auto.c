@@ -2,7 +2,8 @@
  *
  * Candidates are tried from cheap to dear, as the box's access level allows: the template, a
  * logistic regression on hidden states of an open model, demonstrations, then a search for soft
- * prompts with log-probabilities (bbt) or with labels only (smc). Each result is calibrated, and
+ * prompts with log-probabilities (bbt) or with labels only (smc), or, where the box takes nothing
+ * but text, for text prompts (text-ensemble, text-smc). Each result is calibrated, and
  * judged by -log p of rows that it was not learned from, each calibrated by others (finish.c): a
  * score that few rows can bear, where accuracy is too coarse. For the template and the regression
  * these are all labelled rows, for the others the dev rows. A candidate takes the place of the best
@@ -44,6 +45,8 @@ static const candidate CANDIDATES[] = {
     { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
     { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 1, 0 },
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1, 0 },
+    { &kh_method_text_ensemble, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS, NULL, 60, 1, 0 },
+    { &kh_method_text_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, NULL, 80, 2, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
@@ -59,10 +62,12 @@ enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64, FEW_ROWS = 32 };
 enum { FEW_GENERATIONS = 5 };
 
 /* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
- * questions. A box that takes no soft prompts has nothing to search. */
+ * questions. Text prompts are searched where the box takes no soft ones: where it does, they were
+ * no better for more questions (doc/results.md). */
 static bool allowed(const candidate *c, const kh_plm *plm) {
     kh_plm_info box = kh_plm_describe(plm);
-    return box.access >= c->from && box.access <= c->to && !(c->method->soft && box.hidden == 0);
+    bool searched = box.hidden > 0 ? !c->method->text : !c->method->soft;
+    return box.access >= c->from && box.access <= c->to && searched;
 }
 
 static long long budget_of(const kh_tuning *t) {
@@ -151,7 +156,7 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
 static int try_one(trials *x, const candidate *c, kh_err *err) {
     kh_tuning *t = x->t;
     kh_tune_opts o = *t->o;
-    bool prior = c->method->access < KH_ACCESS_WEIGHTS &&
+    bool prior = c->method->access < KH_ACCESS_WEIGHTS && !c->method->text &&
         kh_plm_describe(t->plm).access >= KH_ACCESS_LOGPROBS &&
         !(c->method->soft && c->method->access == KH_ACCESS_LABELS);
     long long before = kh_tuning_queries(t);
@@ -176,7 +181,8 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
         .beside = x->plain,
         .beside_answers = &x->answers };
     rc = kh_method_try(t, c->method, &how, &p, &why);
-    if (rc == KH_EARG && x->n > 0) /* what is left of the budget is too small for it */
+    /* What is left of the budget is too small for it, or the model reads no prompts so long. */
+    if ((rc == KH_EARG || rc == KH_ELIMIT) && x->n > 0)
         return 0;
     if (rc != 0)
         return kh_fail(err, rc, "%s", why.msg);
