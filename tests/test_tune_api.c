@@ -171,9 +171,7 @@ static void auto_searches_text_where_there_is_nothing_else(void **state) {
     kh_plm *box;
     kh_posterior *p;
     kh_err err;
-    static const struct {
-        int hidden, max_len;
-    } BOX[] = { { 0, 512 }, { 0, 64 }, { 4, 512 } };
+    static const struct { int hidden, max_len; } BOX[] = { { 0, 512 }, { 0, 64 }, { 4, 512 } };
     for (int i = 0; i < 3; i++) {
         kh_box b = TOY;
         kh_tune_opts o = tune_options();
