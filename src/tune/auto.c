@@ -70,6 +70,13 @@ static bool allowed(const candidate *c, const kh_plm *plm) {
     return box.access >= c->from && box.access <= c->to && searched;
 }
 
+static int n_allowed(const kh_plm *plm) {
+    int n = 0;
+    for (int i = 0; i < N_CANDIDATE; i++)
+        n += allowed(&CANDIDATES[i], plm);
+    return n;
+}
+
 static long long budget_of(const kh_tuning *t) {
     return t->o->max_queries > 0 ? t->o->max_queries : BUDGET;
 }
@@ -147,7 +154,7 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
     snprintf(facts, sizeof facts, "method=%s score=%.4f", p->method, p->score);
     x->n++;
     kh_tuning_report(
-        t, "auto", &(kh_generation){ -1, x->n, x->n, N_CANDIDATE, p->dev, facts, 0, false });
+        t, "auto", &(kh_generation){ -1, x->n, x->n, n_allowed(t->plm), p->dev, facts, 0, false });
 }
 
 /* One candidate; a result that is better than the best so far takes its place. Methods that read
@@ -239,8 +246,7 @@ static int run_auto(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
 
 static void all_of_auto(const kh_tuning *t, const void *opts, kh_plan *most) {
     (void)opts;
-    for (int i = 0; i < N_CANDIDATE; i++)
-        most->candidates += allowed(&CANDIDATES[i], t->plm);
+    most->candidates += n_allowed(t->plm);
     most->train = budget_of(t);
     if (t->o->max_tokens > 0) { /* the template, the regression, and what is left for searches */
         double tokens = 0;
