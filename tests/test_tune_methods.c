@@ -59,18 +59,19 @@ static void defaults_are_the_paper_s(void **state) {
         { "icl", "{\"demos\":32,\"orders\":1,\"balanced\":true}" },
         { "bbt",
             "{\"budget-generations\":300,\"pop\":20,\"sigma\":1,\"bound\":100,\"loss\":\"ce\","
-            "\"race\":0,\"dev-every\":20,\"variant\":"
+            "\"race\":0,\"dev-every\":20,\"budget-stall\":0,\"variant\":"
             "\"full\",\"active\":true}" },
         { "ensemble",
             "{\"members\":10,\"share-projection\":false,\"budget-generations\":300,\"pop\":20,"
             "\"sigma\":1,\"bound\":0,\"loss\":"
-            "\"ce\",\"race\":0,\"dev-every\":20,"
+            "\"ce\",\"race\":0,\"dev-every\":20,\"budget-stall\":0,"
             "\"variant\":\"full\",\"active\":true}" },
         { "elbo",
             "{\"budget-generations\":300,\"pop\":20,\"draws\":10,\"samples\":100,\"kl-weight\":1,"
             "\"prior-variance\":50,\"common-"
             "noise\":true,\"sigma\":1,"
-            "\"bound\":0,\"dev-every\":20,\"dev-all\":false,\"variant\":\"full\",\"active\":"
+            "\"bound\":0,\"dev-every\":20,\"budget-stall\":0,\"dev-all\":false,\"variant\":"
+            "\"full\",\"active\":"
             "true}" },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -166,6 +167,31 @@ static void dev_metric_is_that_of_the_result(void **state) {
         kh_predictor_free(predictor);
         kh_posterior_free(p);
     }
+}
+
+/* A search that brings nothing ends as one of so many generations would have: the same prompt, and
+ * no question more. */
+static void a_stalled_search_ends(void **state) {
+    (void)state;
+    static const char *const METHODS[] = { "bbt", "elbo" };
+    for (int m = 0; m < 2; m++)
+        for (int stall = 1; stall <= 2; stall++) {
+            char option[32], generations[40];
+            int gen = 0, looks = 0;
+            snprintf(option, sizeof option, "budget-stall=%d", stall);
+            kh_posterior *p = tune(METHODS[m],
+                SET("budget-generations=60", "dev-every=2", option, m ? "samples=9" : "pop=6"));
+            assert_int_equal(
+                sscanf(p->stopped, "after %d generations: the last %d looks", &gen, &looks), 2);
+            assert_true(gen < 60 && gen % 2 == 0 && looks == stall);
+            snprintf(generations, sizeof generations, "budget-generations=%d", gen);
+            kh_posterior *same =
+                tune(METHODS[m], SET(generations, "dev-every=2", m ? "samples=9" : "pop=6"));
+            assert_memory_equal(p->z, same->z, 12 * sizeof *p->z);
+            assert_true(p->dev == same->dev && p->train_queries == same->train_queries);
+            kh_posterior_free(p);
+            kh_posterior_free(same);
+        }
 }
 
 static void an_ensemble_of_one_is_bbt(void **state) {
@@ -515,6 +541,7 @@ int main(void) {
         cmocka_unit_test(paper_exact_is_the_published_code),
         cmocka_unit_test(every_loss_falls),
         cmocka_unit_test(dev_metric_is_that_of_the_result),
+        cmocka_unit_test(a_stalled_search_ends),
         cmocka_unit_test(an_ensemble_of_one_is_bbt),
         cmocka_unit_test(the_later_of_equals_is_kept),
         cmocka_unit_test(members_have_seeds_and_projections_of_their_own),

@@ -48,7 +48,7 @@ static const candidate CANDIDATES[] = {
     { &kh_method_text_ensemble, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS, NULL, 60, 1, 0 },
     { &kh_method_text_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, NULL, 80, 2, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
-        SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2, 10 },
+        SET("pop=10", "sigma=6", "dev-every=2", "budget-stall=5", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
         SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2, 0 },
 };

@@ -23,7 +23,7 @@
 #include <string.h>
 
 typedef struct bbt_opts {
-    int generations, dev_every, loss;
+    int generations, dev_every, stall, loss;
     double sigma, race;
     int pop, variant;
     bool active;
@@ -80,6 +80,7 @@ typedef struct search {
     double worth;             /* and worth so much (kh_tuning_worth); NaN: none yet */
     double *scratch;          /* as answers */
     int judged;               /* the last generation that dev was asked about */
+    int stale;                /* looks at dev since one was better than all before it */
     long long queries, share; /* asked, and may be asked at most; share 0: no limit of its own */
     note *note;               /* [n_note] */
     int n_note;
@@ -170,9 +171,11 @@ static void group_free(group *g) {
     kh_free(g->s);
 }
 
+static bool is_stalled(const search *s) { return s->o->stall > 0 && s->stale >= s->o->stall; }
+
 /* cost: of a generation and the look at dev that must follow the last one. */
 static bool search_goes_on(const search *s, long long cost) {
-    return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING &&
+    return s->gen < s->o->generations && kh_cmaes_stop(s->es) == KH_CMAES_GOING && !is_stalled(s) &&
         (s->share == 0 || s->queries + cost <= s->share);
 }
 
@@ -262,6 +265,7 @@ static int judge_all(group *g, selection *p, kh_err *err) {
         double worth = kh_tuning_worth(t, s->scratch, false, 1, err);
         if (isnan(worth))
             return err ? err->code : KH_ENOMEM;
+        s->stale = worth > s->worth || isnan(s->worth) ? 0 : s->stale + 1;
         if (!(worth < s->worth)) { /* later wins ties, and anything wins against none */
             memcpy(s->chosen, p->z[i], (size_t)s->dim * sizeof *s->chosen);
             memcpy(s->answers, s->scratch, kh_dev_size(t) * sizeof *s->answers);
@@ -311,7 +315,7 @@ static void report_waiting(const group *g) {
 /* ---------------------------------- states and results, as bytes that the same run reads again */
 
 typedef struct saved {
-    int gen, judged, n_note;
+    int gen, judged, stale, n_note;
     double best, dev, worth;
     long long queries;
     size_t optimiser; /* bytes of it */
@@ -322,7 +326,7 @@ typedef struct saved {
 static int put_search(const search *s, const kh_tuning *t, bool goes_on, kh_buf *out, kh_err *err) {
     kh_buf es = kh_buf_init(KH_BUF_MAX);
     int rc = goes_on ? kh_cmaes_save(s->es, &es, err) : 0;
-    saved head = { s->gen, s->judged, goes_on ? s->n_note : 0, s->best, s->dev, s->worth,
+    saved head = { s->gen, s->judged, s->stale, goes_on ? s->n_note : 0, s->best, s->dev, s->worth,
         s->queries, es.len };
     kh_buf_bytes(out, &head, sizeof head);
     kh_buf_bytes(out, s->chosen, (size_t)s->dim * sizeof *s->chosen);
@@ -369,7 +373,7 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
     if (head.n_note > 0)
         memcpy(s->note, part[3], (size_t)head.n_note * sizeof *s->note);
     s->gen = head.gen, s->judged = head.judged, s->best = head.best, s->dev = head.dev;
-    s->worth = head.worth;
+    s->worth = head.worth, s->stale = head.stale;
     s->queries = head.queries, s->n_note = head.n_note;
     s->top = 0;
     kh_cmaes *es = NULL;
@@ -383,7 +387,7 @@ static int take_search(search *s, const kh_tuning *t, const char **at, size_t *l
 }
 
 /* Under which name searches that go on are kept; the number changes with the layout. */
-#define SEARCHES "searches/2"
+#define SEARCHES "searches/3"
 
 /* All searches at once, by the number of the first. name: SEARCHES while they go on, "members" when
  * they are done. */
@@ -479,6 +483,10 @@ static void search_reason(const search *s, kh_tuning *t) {
         return;
     if (s->gen == s->o->generations)
         kh_tuning_stop(t, "all %d generations are done", s->gen);
+    else if (is_stalled(s))
+        kh_tuning_stop(t,
+            "after %d generations: the last %d looks at the dev rows found nothing better", s->gen,
+            s->stale);
     else
         kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", s->gen,
             kh_cmaes_stop_name(kh_cmaes_stop(s->es)));

@@ -48,10 +48,12 @@
             .min = 0, .max = 1e9, .arg = "X", .help = bounded " within -X .. X; 0: no bounds" \
     }
 #define KH_SEARCH_DEV_ROW(S) \
+    { "dev-every", KH_OPT_INT, offsetof(S, dev_every), "20", .min = 1, .max = 1 << 30, .arg = "N", \
+        .help = "generations between two looks at the dev rows" }, \
     { \
-        "dev-every", KH_OPT_INT, offsetof(S, dev_every), "20", \
-            .min = 1, .max = 1 << 30, .arg = "N", \
-            .help = "generations between two looks at the dev rows" \
+        "budget-stall", KH_OPT_INT, offsetof(S, stall), "0", \
+            .min = 0, .max = 1 << 30, .arg = "N", \
+            .help = "stop when N looks at the dev rows have found nothing better; 0: never" \
     }
 #define KH_SEARCH_SHAPE_ROWS(S) \
     { "variant", KH_OPT_CHOICE, offsetof(S, variant), "full", .arg = "full|separable", \

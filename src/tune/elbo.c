@@ -166,6 +166,7 @@ typedef struct choice {
     double *answers;
     double ce, dev; /* of the one kept; NaN: none yet */
     int judged;     /* the last generation that dev was asked about */
+    int stale;      /* looks at dev since one was better than all before it */
 } choice;
 
 static int choice_new(choice *c, const kh_tuning *t, const kh_elbo_opts *o, kh_err *err) {
@@ -204,18 +205,24 @@ static int consider(choice *c, kh_tuning *t, const kh_subspace *space, const kh_
     return rc;
 }
 
+static bool is_stalled(const choice *c, const kh_elbo_opts *o) {
+    return o->stall > 0 && c->stale >= o->stall;
+}
+
 /* The generation's best candidate by the draws that would be returned; or, as the published code
  * does, every candidate by the draws that it was estimated with. */
 static int look_at_dev(
     choice *c, kh_tuning *t, const kh_subspace *space, const kh_elbo *e, kh_err *err) {
     int rc = 0, draws = e->o->draws;
+    double before = c->ce;
     if (!e->o->dev_all) {
         draw_returned(e, kh_elbo_candidate(e, e->top), c->z);
-        return consider(c, t, space, e, kh_elbo_candidate(e, e->top), c->z, e->o->samples, err);
+        rc = consider(c, t, space, e, kh_elbo_candidate(e, e->top), c->z, e->o->samples, err);
     }
-    for (int k = 0; k < e->o->pop && rc == 0; k++)
+    for (int k = 0; e->o->dev_all && k < e->o->pop && rc == 0; k++)
         rc = consider(c, t, space, e, kh_elbo_candidate(e, k),
             e->z + (size_t)k * (size_t)draws * (size_t)e->dim, draws, err);
+    c->stale = c->ce < before || isnan(before) ? 0 : c->stale + 1;
     return rc;
 }
 
@@ -255,22 +262,25 @@ static long long least_of_elbo(const kh_tuning *t, const void *opts) {
 /* ---- the state of a fit as bytes that the same run reads again */
 
 typedef struct saved {
-    int gen, judged;
+    int gen, judged, stale;
     double best, ce, dev;
 } saved;
+
+/* Under which name a fit is kept; the number changes with the layout. */
+#define FIT "fit/2"
 
 /* The lambdas: the one kept, and the last generation's best. */
 static int keep_fit(const kh_elbo *e, const choice *c, kh_tuning *t, kh_err *err) {
     kh_buf b = kh_buf_init(KH_BUF_MAX);
-    saved head = { e->gen, c->judged, e->best, c->ce, c->dev };
+    saved head = { e->gen, c->judged, c->stale, e->best, c->ce, c->dev };
     size_t lambda = 2 * (size_t)e->dim * sizeof *c->lambda;
     kh_buf_bytes(&b, &head, sizeof head);
     kh_buf_bytes(&b, c->lambda, lambda);
     kh_buf_bytes(&b, kh_elbo_candidate(e, e->top), lambda);
     int rc = kh_cmaes_save(e->es, &b, err);
     if (rc == 0)
-        rc = kh_buf_failed(&b) ? kh_fail_memory(err)
-                               : kh_tuning_keep(t, "fit", 0, b.data, b.len, err);
+        rc =
+            kh_buf_failed(&b) ? kh_fail_memory(err) : kh_tuning_keep(t, FIT, 0, b.data, b.len, err);
     kh_buf_free(&b);
     return rc;
 }
@@ -280,7 +290,7 @@ static int recall_fit(kh_elbo *e, choice *c, kh_tuning *t, kh_err *err) {
     kh_cmaes *es = NULL;
     saved head;
     size_t lambda = 2 * (size_t)e->dim * sizeof *c->lambda, used = sizeof head + 2 * lambda;
-    int rc = kh_tuning_recall(t, "fit", 0, &b, err);
+    int rc = kh_tuning_recall(t, FIT, 0, &b, err);
     if (rc == 1)
         rc = b.len < used
             ? kh_fail(err, KH_EFORMAT, "the kept state of a fit is damaged: %zu bytes", b.len)
@@ -291,7 +301,7 @@ static int recall_fit(kh_elbo *e, choice *c, kh_tuning *t, kh_err *err) {
         memcpy(e->x, b.data + sizeof head + lambda, lambda);
         e->top = 0;
         e->gen = head.gen, e->best = head.best;
-        c->judged = head.judged, c->ce = head.ce, c->dev = head.dev;
+        c->judged = head.judged, c->stale = head.stale, c->ce = head.ce, c->dev = head.dev;
         kh_cmaes_free(e->es);
         e->es = es;
     }
@@ -321,7 +331,7 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
     if (rc == 0 && e->gen == 0 && kh_tuning_guards(t) && kh_tuning_may(t, prior_cost(t, o), false))
         rc = look_at_prior(c, t, space, e, err);
     while (rc == 0 && e->gen < o->generations && kh_cmaes_stop(e->es) == KH_CMAES_GOING &&
-        kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
+        !is_stalled(c, o) && kh_tuning_may(t, one_generation(t, o), e->gen > 0)) {
         rc = kh_elbo_step(e, &nll, err);
         if (rc == 0 && (o->dev_all || e->gen % o->dev_every == 0))
             rc = look_at_dev(c, t, space, e, err);
@@ -337,11 +347,15 @@ static int fit(kh_elbo *e, choice *c, kh_tuning *t, const kh_subspace *space, kh
     return rc == 0 && c->judged < e->gen ? look_at_dev(c, t, space, e, err) : rc;
 }
 
-static void say_why(const kh_elbo *e, kh_tuning *t) {
+static void say_why(const kh_elbo *e, const choice *c, kh_tuning *t) {
     if (t->stopped[0])
         return;
     if (e->gen == e->o->generations)
         kh_tuning_stop(t, "all %d generations are done", e->gen);
+    else if (is_stalled(c, e->o))
+        kh_tuning_stop(t,
+            "after %d generations: the last %d looks at the dev rows found nothing better", e->gen,
+            c->stale);
     else
         kh_tuning_stop(t, "CMA-ES stopped after %d generations: %s", e->gen,
             kh_cmaes_stop_name(kh_cmaes_stop(e->es)));
@@ -360,7 +374,7 @@ static int run_elbo(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
     if (rc == 0)
         rc = fit(e, &c, t, space, err);
     if (rc == 0) {
-        say_why(e, t);
+        say_why(e, &c, t);
         draw_returned(e, c.lambda, c.z);
         p->dev = c.dev;
     }

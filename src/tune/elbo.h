@@ -17,7 +17,7 @@
 #include "tune/tuning.h"
 
 typedef struct kh_elbo_opts {
-    int generations, dev_every, draws, samples;
+    int generations, dev_every, stall, draws, samples;
     double kl_weight, prior; /* beta, and the variance of the prior N(0, prior I) */
     double sigma, bound;
     int pop, variant;
