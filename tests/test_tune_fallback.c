@@ -3,6 +3,7 @@
 #include "tiny_tune.h"
 
 #include "base/map.h"
+#include "base/rng.h"
 #include "judge/calibrate.h"
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
@@ -22,17 +23,61 @@ static void scores_are_compared_row_by_row(void **state) {
     (void)state;
     double a[] = { 5, 1, 2, 3, 4 }, b[] = { 0, 0, 0, 0, 9 }, mean;
     int rows_a[] = { 7, 0, 1, 2, 3 }, rows_b[] = { 3, 2, 1, 0, 8 };
-    kh_row_scores x = { a, rows_a, 5 }, y = { b, rows_b, 5 };
+    kh_row_scores x = { a, rows_a, 5, 0 }, y = { b, rows_b, 5, 0 };
     double apart = kh_scores_apart(&x, &y, &mean); /* the differences are 1, 2, 3, 4 */
     assert_true(fabs(mean - 2.5) < 1e-12);
     assert_true(fabs(apart - 2.5 / sqrt(5.0 / 3 / 4)) < 1e-12);
     assert_true(fabs(kh_scores_apart(&y, &x, &mean) + apart) < 1e-12);
     assert_true(kh_scores_apart(&x, &x, &mean) == 0 && mean == 0);
     double above[] = { 6, 2, 3, 4, 5 };
-    kh_row_scores z = { above, rows_a, 5 }; /* one more everywhere: no doubt */
+    kh_row_scores z = { above, rows_a, 5, 0 }; /* one more everywhere: no doubt */
     assert_true(isinf(kh_scores_apart(&z, &x, &mean)) && mean == 1);
     x.n = 1;
     assert_true(kh_scores_apart(&x, &y, &mean) == 0); /* no row in common */
+}
+
+static void looks_are_taken_off_the_lead(void **state) {
+    (void)state;
+    double a[] = { 5, 1, 2, 3, 4 }, b[5] = { 0 }, mean;
+    int rows[] = { 0, 1, 2, 3, 4 };
+    kh_row_scores x = { a, rows, 5, 0 }, y = { b, rows, 5, 12 };
+    double se = sqrt(10.0 / 4 / 5);
+    assert_true(fabs(kh_scores_apart(&x, &y, &mean) - (3 - log(12) / 5) / se) < 1e-12);
+    assert_true(fabs(mean - (3 - log(12) / 5)) < 1e-12);
+    x.looks = 12; /* both were chosen so */
+    assert_true(fabs(kh_scores_apart(&x, &y, &mean) - 3 / se) < 1e-12);
+    x.looks = 0, y.looks = 1; /* nothing to choose from */
+    assert_true(fabs(kh_scores_apart(&x, &y, &mean) - 3 / se) < 1e-12);
+}
+
+/* (T27) Where the template is right (two classes, each true half of the time whatever the text),
+ * the best of LOOKS others is ahead of it by ln LOOKS + c with a probability of exp(-c) at most. */
+static void luck_is_bounded(void **state) {
+    (void)state;
+    enum { TRIALS = 4000, LOOKS = 20, N = 32 };
+    static const double C[] = { 0, 1, 2 };
+    int row[N], ahead[3] = { 0 };
+    double plain[N], best[N], mean;
+    for (int i = 0; i < N; i++)
+        row[i] = i, plain[i] = log(2);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        kh_rng rng = kh_rng_stream(1, KH_RNG_BOOTSTRAP, (uint32_t)trial, 0);
+        double least = INFINITY;
+        for (int l = 0; l < LOOKS; l++) {
+            double nll[N], sum = 0;
+            for (int i = 0; i < N; i++)
+                sum += nll[i] = -log(0.5 + (kh_rng_below(&rng, 2) ? 0.12 : -0.12));
+            if (sum < least)
+                least = sum, memcpy(best, nll, sizeof best);
+        }
+        kh_scores_apart(
+            &(kh_row_scores){ plain, row, N, 0 }, &(kh_row_scores){ best, row, N, LOOKS }, &mean);
+        for (int i = 0; i < 3; i++)
+            ahead[i] += mean * N > C[i];
+    }
+    for (int i = 0; i < 3; i++)
+        assert_true(ahead[i] <= TRIALS * exp(-C[i]));
+    assert_true(ahead[0] > 0 && ahead[0] < TRIALS / 2); /* the bound is no idle one */
 }
 
 /* ------------------------------------------------------------------------------------- the boxes
@@ -276,6 +321,8 @@ static void it_is_saved_and_used(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_are_compared_row_by_row),
+        cmocka_unit_test(looks_are_taken_off_the_lead),
+        cmocka_unit_test(luck_is_bounded),
         cmocka_unit_test(nothing_found_is_the_template),
         cmocka_unit_test(what_is_surely_better_stays),
         cmocka_unit_test(a_little_better_is_mixed),

@@ -171,6 +171,8 @@ static void group_free(group *g) {
     kh_free(g->s);
 }
 
+static int looks_of(const search *s) { return (s->gen + s->o->dev_every - 1) / s->o->dev_every; }
+
 static bool is_stalled(const search *s) { return s->o->stall > 0 && s->stale >= s->o->stall; }
 
 /* cost: of a generation and the look at dev that must follow the last one. */
@@ -512,6 +514,7 @@ static int run_bbt(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err)
         rc = run_group(&g, err);
     if (rc == 0) {
         search_reason(g.s, t);
+        t->looks = looks_of(g.s);
         p->dev = g.s->dev;
         rc = kh_posterior_add(p, g.s->chosen, t->o->seed, err);
         if (rc == 0)
@@ -593,6 +596,7 @@ static int run_members(kh_tuning *t, const bbt_opts *o, int members, int *next, 
     for (int i = 0; i < g.n && rc == 0; i++) {
         if (g.s[i].gen == 0)
             continue;
+        t->looks += looks_of(&g.s[i]);
         rc = kh_posterior_add(p, g.s[i].chosen, g.s[i].projection, err);
         for (size_t k = 0; k < kh_dev_size(t); k++)
             sum[k] += g.s[i].answers[k];

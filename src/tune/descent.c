@@ -423,6 +423,7 @@ int kh_descent_run(kh_descent *d, kh_err *err) {
     if (rc == 0) {
         memcpy(d->x, d->best, d->n * sizeof *d->x);
         say_why(d, &at);
+        d->t->looks = 1 + at.done / d->o->dev_every;
     }
     kh_adamw_free(&adamw);
     kh_free(d->best);

@@ -205,6 +205,12 @@ static int consider(choice *c, kh_tuning *t, const kh_subspace *space, const kh_
     return rc;
 }
 
+static int looks_of(const kh_elbo *e, const kh_tuning *t) {
+    const kh_elbo_opts *o = e->o;
+    int looks = o->dev_all ? e->gen * o->pop : (e->gen + o->dev_every - 1) / o->dev_every;
+    return looks + kh_tuning_guards(t); /* one at the prior */
+}
+
 static bool is_stalled(const choice *c, const kh_elbo_opts *o) {
     return o->stall > 0 && c->stale >= o->stall;
 }
@@ -376,6 +382,7 @@ static int run_elbo(kh_tuning *t, const void *opts, kh_posterior *p, kh_err *err
     if (rc == 0) {
         say_why(e, &c, t);
         draw_returned(e, c.lambda, c.z);
+        t->looks = looks_of(e, t);
         p->dev = c.dev;
     }
     for (int s = 0; s < o->samples && rc == 0; s++)

@@ -3,14 +3,15 @@
  * What a search finds on 32 rows may be worth less than the template that it began with. Both are
  * judged by the mean of -log p of rows that were not learned from, calibrated by rows that do not
  * hold the row in question: a score that few rows can bear. But the search has been chosen by its
- * answers on dev, and the template has not: the score flatters the search. So it must win by
- * MARGIN standard errors of the rows' differences. (With none, bbt was ahead by 1.7 of them on the
- * reviews of examples/ and five points of accuracy behind on the test rows.)
+ * answers on dev, and the template has not: the score flatters the search. What is the best of L
+ * looks at dev may be ahead by ln L by luck alone (T27); that is taken off its lead. What is left
+ * must be MARGIN standard errors of the rows' differences.
  *
  * A soft prompt that is ahead by less need not be thrown away: the template answers beside it, by a
  * share that the same rows tell (T23). Two answers that err on different rows are better together
  * than either is, and what the search made of 32 rows counts only as far as they bear it out. The
- * search has only a part in them, and so they need to win by POOL_MARGIN only.
+ * search has only a part in them, and so they need to win by less: POOL_MARGIN, and half of that
+ * where the lead has paid for its looks already.
  *
  * Answers by fits that had not seen the row (feature-logistic) flatter nobody: the template answers
  * beside them even where they are surely better alone.
@@ -73,8 +74,11 @@ double kh_tuning_worth(
     return worth;
 }
 
+/* (T27) */
+static double luck_of(int looks) { return looks > 1 ? log(looks) : 0; }
+
 double kh_scores_apart(const kh_row_scores *a, const kh_row_scores *b, double *mean) {
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, luck = luck_of(b->looks) - luck_of(a->looks);
     int n = 0;
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < b->n; j++)
@@ -85,7 +89,7 @@ double kh_scores_apart(const kh_row_scores *a, const kh_row_scores *b, double *m
                 n++;
                 break;
             }
-    *mean = n > 0 ? sum / n : 0;
+    *mean = n > 0 ? (sum - luck) / n : 0;
     double variance = n > 1 ? (squares - sum * sum / n) / (n - 1) : 0;
     if (n < 2 || *mean == 0)
         return 0;
@@ -155,6 +159,7 @@ static int pool_share(pool *b, const kh_tuning *t, double *share, kh_err *err) {
     int rc = 0;
     for (int j = 0; j < N_SHARE && rc == 0; j++) {
         rc = pool_score(b, t, SHARES[j], &sum[j], err);
+        sum[j] += SHARES[j] < 1 ? luck_of(t->looks) : 0;
         least = sum[j] < least ? sum[j] : least;
     }
     *share = 0;
@@ -270,7 +275,8 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
         rc = kh_tuning_pool(t, p, plain, answers, err);
         by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
     }
-    *stays = surely || (p->template_share > 0 && by >= POOL_MARGIN && !turns_round(&p->calibrator));
+    double margin = t->looks > 1 ? POOL_MARGIN / 2 : POOL_MARGIN;
+    *stays = surely || (p->template_share > 0 && by >= margin && !turns_round(&p->calibrator));
     if (rc == 0 && !*stays)
         say_so(t,
             "%s found nothing that is surely better than the template (scores %.3f and %.3f), "

@@ -80,7 +80,8 @@ static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
     kh_row_scores_free(&t->scores);
     t->scores = (kh_row_scores){ .nll = kh_malloc((size_t)n * sizeof(double)),
         .row = kh_malloc((size_t)n * sizeof(int)),
-        .n = n };
+        .n = n,
+        .looks = t->looks };
     if (!t->scores.nll || !t->scores.row)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {

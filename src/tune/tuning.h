@@ -17,6 +17,7 @@ typedef struct kh_row_scores {
     double *nll; /* [n] */
     int *row;    /* [n] */
     int n;
+    int looks; /* at such rows, of which the best has chosen the result */
 } kh_row_scores;
 void kh_row_scores_free(kh_row_scores *);
 
@@ -53,8 +54,9 @@ typedef struct kh_tuning {
     int *held_row;        /* [n_held] their numbers (kh_row_scores), dev first */
     kh_row_scores scores; /* and how it did there, once it is calibrated */
     bool crossfitted;     /* the held rows are all of them, by fits that had not seen the row */
-    bool unlearned;       /* it has learned from no row at all: the train rows are held, too */
-    bool votes;           /* the result may see labels only, whatever the box lets out */
+    int looks;      /* at dev, of which the best has chosen the result; 0: it was not chosen */
+    bool unlearned; /* it has learned from no row at all: the train rows are held, too */
+    bool votes;     /* the result may see labels only, whatever the box lets out */
 
     /* The books. */
     kh_meter start;
