@@ -1,11 +1,12 @@
 #!/bin/bash
 # foreign.sh KEYHOLE OUT - how well texts of another kind are told apart: AUROC of each score, for the template with labels only and with
 # log-probabilities, on the examples (against examples/foreign), sst2 against rte and agnews against dbpedia. The distance does not depend on the
-# method: it is that of the text's own features to the train rows. Finished runs in OUT are skipped; OUT/foreign.csv holds a row a score.
+# method: it is that of the text's own features to the train rows. "both" is energy and distance as one score. Finished runs in OUT are skipped; OUT/foreign.csv holds a row a score.
 #
 # MODEL       that answers and whose features are compared (default models/builtin)
 # DATA        (default ../shared/data)
 # SEEDS       (default "13 21 42"; of --shots: the examples have one split)
+# ACCESS      (default "labels logprobs")
 # ROWS        test rows of each set (default 300)
 # PRECISION   (default int8); the features are read in f32
 # THREADS     (default 0: one for each core)
@@ -36,7 +37,7 @@ for o in d["ood"]:
 }
 
 for seed in ${SEEDS:-13 21 42}; do
-    for access in labels logprobs; do
+    for access in ${ACCESS:-labels logprobs}; do
         for name in reviews topics tickets; do one $name "$top/examples/$name" "$top/examples/foreign" "$seed" $access; done
         one sst2-rte "$data/sst2" "rte=$data/rte" "$seed" $access --task sst2 --shots 16
         one agnews-dbpedia "$data/agnews" "dbpedia=$data/dbpedia" "$seed" $access --task agnews --shots 16

@@ -241,7 +241,7 @@ static int run_all(demo *d, kh_err *err) {
 /* A column is a metric of results.json by name, or a field of the result. */
 static const struct column {
     const char *title, *json;
-    const char *key[3]; /* a later one where those before it have no value */
+    const char *key[4]; /* a later one where those before it have no value */
     size_t field;       /* of kh_result, where there is no key */
     const char *text;
     int better; /* 1: more */
@@ -255,8 +255,8 @@ static const struct column {
     { "wrong", "risk", { NULL }, offsetof(kh_result, risk),
         "share of wrong ones among the answers it gives", -1 },
     { "OOD", "ood_auroc",
-        { "ood." FOREIGN ".distance.auroc", "ood." FOREIGN ".energy.auroc",
-            "ood." FOREIGN ".entropy.auroc" },
+        { "ood." FOREIGN ".both.auroc", "ood." FOREIGN ".distance.auroc",
+            "ood." FOREIGN ".energy.auroc", "ood." FOREIGN ".entropy.auroc" },
         0, "out-of-distribution texts told from its own (AUROC; 0.5 is a guess)", 1 },
 };
 enum { N_COLUMN = sizeof COLUMNS / sizeof *COLUMNS };
@@ -267,7 +267,7 @@ static double value(const demo *d, int run, int column) {
     if (!c->key[0])
         return *(const double *)((const char *)r + c->field);
     double x = NAN;
-    for (size_t i = 0; i < 3 && isnan(x) && c->key[i]; i++)
+    for (size_t i = 0; i < sizeof c->key / sizeof *c->key && isnan(x) && c->key[i]; i++)
         x = kh_result_value(r, c->key[i]);
     return x;
 }

@@ -49,10 +49,11 @@ static const kh_opt eval_table[] = {
         .help = "share of its own texts that must not be called out-of-distribution" },
     { "score", KH_OPT_CHOICE, offsetof(eval_opts, score), "maxp", .arg = "maxp|entropy",
         .help = "what decides when to abstain: 1 - max p, or entropy" },
-    { "ood-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "distance",
-        .arg = "maxp|entropy|energy|distance",
+    { "ood-score", KH_OPT_CHOICE, offsetof(eval_opts, foreign), "both",
+        .arg = "maxp|entropy|energy|distance|both",
         .help = "what decides what is out-of-distribution; distance: to the texts of tuning, where "
-                "RUN has their features; energy: where the box shows logits; otherwise as --score",
+                "RUN has their features; energy: where the box shows logits; both: as one score "
+                "where both are known, else the one that is; otherwise as --score",
         .old = "foreign-score" },
     { "bootstrap", KH_OPT_INT, offsetof(eval_opts, e.bootstrap.n_resample), "1000", .min = 0,
         .max = 1000000, .arg = "N", .help = "resamples for intervals; 0: none" },
@@ -388,7 +389,8 @@ const cli_command cmd_eval = {
         "(--max-risk), which classes to name (--alpha) and what is out-of-distribution (--keep): "
         "that is\n"
         "kept in RUN/decisions.json, and \"keyhole predict RUN\" acts on it. That last goes\n"
-        "by energy, -log sum exp of the label logits, where RUN may see logits.\n\n"
+        "by the distance to the texts of tuning and by energy, -log sum exp of the label logits,\n"
+        "as far as RUN knows them.\n\n"
         "Written are results.json (doc/results-schema.md) and report.html, one file with plots by\n"
         "gnuplot, tables, the rows to look at, and every option behind the numbers.\n\n"
         "  keyhole eval run --data data/sst2\n"

@@ -919,10 +919,26 @@ typedef enum kh_score {
                           kh_predictor_explain */
     KH_SCORE_DISTANCE, /* of the text to the nearest texts of tuning, by a local encoder: likewise
                         */
+    KH_SCORE_BOTH,     /* energy and distance as one: kh_both_score */
 } kh_score;
-enum { KH_N_SCORE = 4 };
-/* NaN for KH_SCORE_ENERGY and KH_SCORE_DISTANCE. */
+enum { KH_N_SCORE = 5 };
+/* NaN for all but the first two. */
 KH_API double kh_uncertainty(kh_score, const double *p, int n_label);
+
+/* Energy and distance have no unit in common: each is measured from the middle of a classifier's
+ * own rows, in their spread (doc/judging.md, [37]). */
+typedef struct kh_both {
+    double middle[2], spread[2]; /* of the energies, of the distances */
+} kh_both;
+/* By the energies and distances [n] of rows of its own, n >= 3. left_out [n] (NULL: not wanted):
+ * the score of each by middle and spread of the others, which is what a threshold is chosen on. */
+KH_API int kh_both_fit(kh_both *out, const double *energy, const double *distance, int n,
+    double *left_out, kh_err *err);
+/* false: most rows have the same energy or the same distance. Then there is no such score, and
+ * left_out was not written. */
+KH_API bool kh_both_known(const kh_both *);
+/* The soft maximum of the two. NaN where one of them is. */
+KH_API double kh_both_score(const kh_both *, double energy, double distance);
 
 /* Where the uncertainty of an ensemble comes from. p [n_sample, n_label] are the answers of its
  * members to one row, weight [n_sample] their weights (NULL: equal). total = entropy of the mean;
@@ -1129,8 +1145,10 @@ enum { KH_RISK_LADDER = -1 };
 
 typedef struct kh_decision_opts {
     kh_score score;   /* what decides when to abstain: a score of p */
-    kh_score foreign; /* what decides what is out-of-distribution: KH_SCORE_ENERGY and
-                         KH_SCORE_DISTANCE where they are known, and else `score` */
+    kh_score foreign; /* what decides what is out-of-distribution: KH_SCORE_ENERGY,
+                         KH_SCORE_DISTANCE and KH_SCORE_BOTH where they are known, and else `score`;
+                         kh_eval goes from both to distance, and from that to energy */
+    kh_both both;     /* of KH_SCORE_BOTH; kh_eval fits it */
     double max_risk;  /* 0: no threshold for abstaining; KH_RISK_LADDER: the tightest of a ladder */
     double delta;     /* how probable it may be that max_risk is missed */
     double alpha;     /* of conformal sets; 0: none */
@@ -1142,7 +1160,7 @@ KH_API kh_decision_opts kh_decision_defaults(
     void); /* 1 - max p, energy, the ladder, 0.1, 0.1, not per class, 0.95, 0 */
 
 typedef struct kh_decisions {
-    kh_decision_opts opts;  /* foreign, max_risk: what they came to be */
+    kh_decision_opts opts;  /* foreign, both, max_risk: what they came to be */
     int n, n_label;         /* rows they were fitted on, and classes */
     kh_selector selector;   /* if opts.max_risk > 0 */
     kh_conformal conformal; /* if opts.alpha > 0 */
@@ -1151,8 +1169,8 @@ typedef struct kh_decisions {
     char warning[512];      /* why the classifier is of no use; empty: it is of some */
 } kh_decisions;
 
-/* outside [dev->n]: the energies or distances of the same rows, whichever opts.foreign names; NULL:
- * not known. */
+/* outside [dev->n]: the energies, the distances or the scores by both of the same rows, whichever
+ * opts.foreign names; NULL: not known. */
 KH_API int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *outside,
     const kh_decision_opts *, kh_err *err);
 /* Fits the threshold for abstaining and the sets again, on answers to other rows that were not
@@ -1173,8 +1191,11 @@ typedef struct kh_decision {
     bool foreign;     /* out-of-distribution */
     int set_size;     /* of the conformal set; -1 without */
 } kh_decision;
-/* outside: the row's energy or distance, whichever opts.foreign names; NaN if it is not known, and
- * then decisions that were fitted with them do not call it out-of-distribution. in [n_label] (NULL:
+/* What the decisions tell out-of-distribution rows by: the energy, the distance or the score by
+ * both. */
+KH_API double kh_outside(const kh_decisions *, double energy, double distance);
+/* outside: the row's kh_outside; NaN if it is not known, and then decisions that were fitted with
+ * such numbers do not call it out-of-distribution. in [n_label] (NULL:
  * not wanted) gets the conformal set. Ties are decided by the text of the row: the same text always
  * gets the same set. */
 KH_API kh_decision kh_decide(
@@ -1265,7 +1286,9 @@ typedef struct kh_eval_opts {
     uint64_t seed;               /* of rows drawn */
     const kh_hooks *hooks;
 } kh_eval_opts;
-KH_API kh_eval_opts kh_eval_defaults(void); /* decisions and intervals as their own defaults say */
+/* Decisions and intervals as their own defaults say, but out-of-distribution rows by energy and
+ * distance. */
+KH_API kh_eval_opts kh_eval_defaults(void);
 
 /* The classifier's answers to rows it has not seen, judged. Posterior, box and what opts point to
  * must outlive it. */

@@ -131,6 +131,21 @@ if command -v gnuplot >/dev/null; then
     ok "with gnuplot there are seven plots" plots
 fi
 
+# ---- what is out-of-distribution: by energy and distance as one score, of the template from train and dev rows
+run 0 tune --method manual --model "$model" --task "$toy" --data "$data" --shots 16 --features-model "$model" --seed 13 --out "$here/apart"
+by() { grep -q "\"ood\": {\"score\": \"$1\"" "$here/apart/decisions.json"; }
+joint() { evaluate apart --data "$data" --bootstrap 0 --no-report --ood "$here/numbers" && by both && out_has "out-of-distribution where energy and distance is above " &&
+    out_has "(from 64 rows)" && grep -q '"threshold": [0-9.e+-]*, "energy": {"middle": ' "$here/apart/decisions.json" && grep -q '"both": {' "$here/apart/results.json"; }
+ok "energy and distance decide together" joint
+single() { evaluate apart --data "$data" --bootstrap 0 --no-report --ood-score distance && by distance && ! grep -q '"middle"' "$here/apart/decisions.json"; }
+ok "one alone where it is asked for" single
+small_keep() { evaluate apart --data "$data" --bootstrap 0 --no-report --keep 0.99 && by distance && out_has "64 rows are too few"; }
+ok "too few rows for both: distance" small_keep
+again() { evaluate apart --data "$data" --bootstrap 0 --no-report && cp "$here/apart/decisions.json" "$here/first.json" &&
+    evaluate apart --data "$data" --bootstrap 0 --no-report --threads 1 && cmp -s "$here/first.json" "$here/apart/decisions.json" &&
+    run 0 predict "$here/apart" "$here/numbers/test.tsv" --format text && out_has '"ood":true'; }
+ok "the same bits again, and predict goes by them" again
+
 # ---- predict after eval
 evaluate elbo --data "$data" --bootstrap 0 --no-report >/dev/null
 after_eval() { predict && err_has "warning: when it was judged, " && [ "$(wc -l <"$here/err")" -eq 1 ] &&

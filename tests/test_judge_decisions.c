@@ -164,6 +164,51 @@ static void energies_decide_what_is_foreign(void **state) {
     kh_decisions_free(&plain);
 }
 
+/* Energy and distance as one score: fitted, kept with what they are measured in, read back. */
+static void both_decide_what_is_foreign(void **state) {
+    (void)state;
+    double p[N * K], energy[N], distance[N], u[N], t;
+    int label[N];
+    kh_answers a = answers(p, label);
+    kh_decision_opts o = kh_decision_defaults();
+    kh_decisions d, e;
+    kh_err err;
+    o.foreign = KH_SCORE_BOTH;
+    for (int i = 0; i < N; i++) {
+        energy[i] = -10 + 0.01 * ((i * 37) % N);
+        distance[i] = 0.2 + 0.003 * ((i * 23) % N);
+    }
+    assert_int_equal(kh_decisions_fit(&d, &a, energy, &o, &err), KH_EARG);
+    assert_says(&err, "energy and distance are no score yet: kh_both_fit");
+    kh_decisions_free(&d);
+    assert_int_equal(kh_both_fit(&o.both, energy, distance, N, u, NULL), 0);
+    assert_int_equal(kh_decisions_fit(&d, &a, u, &o, NULL), 0);
+    assert_int_equal(kh_ood_threshold(&t, u, N, 0.95, NULL), 0);
+    assert_true(d.ood == t && d.opts.foreign == KH_SCORE_BOTH);
+    save_posterior("one");
+    assert_int_equal(kh_decisions_save(&d, dir, NULL), 0);
+    assert_int_equal(kh_decisions_open(&e, dir, NULL), 0);
+    assert_true(e.opts.foreign == KH_SCORE_BOTH && e.ood == d.ood);
+    assert_memory_equal(&e.opts.both, &d.opts.both, sizeof d.opts.both);
+    kh_row row = { .a = "x", .n_a = 1 };
+    const double half[] = { 0.5, 0.5 };
+    const struct {
+        double energy, distance;
+        bool foreign;
+    } rows[] = { { -9.7, 0.29, false }, { 0, 0.29, true }, { -9.7, 1, true }, { -30, 1, true },
+        { NAN, 1, false }, { 0, NAN, false } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double outside = kh_outside(&e, rows[i].energy, rows[i].distance);
+        assert_true(kh_decide(&e, &row, half, outside, NULL).foreign == rows[i].foreign);
+    }
+    e.opts.foreign = KH_SCORE_DISTANCE;
+    assert_true(kh_outside(&e, 1, 2) == 2);
+    e.opts.foreign = KH_SCORE_ENERGY;
+    assert_true(kh_outside(&e, 1, 2) == 1);
+    kh_decisions_free(&d);
+    kh_decisions_free(&e);
+}
+
 static void decisions_by_energy_need_a_box_that_shows_them(void **state) {
     (void)state;
     kh_decisions d = fitted();
@@ -181,6 +226,9 @@ static void decisions_by_energy_need_a_box_that_shows_them(void **state) {
     assert_says(&err,
         "run: its decisions go by energies, which this box does not show; \"keyhole eval run\" "
         "with the same");
+    d.opts.foreign = KH_SCORE_BOTH; /* of which neither is to be had here */
+    assert_int_equal(kh_decisions_check(&d, knows, "run", &err), KH_EMISMATCH);
+    assert_says(&err, "run: its decisions go by distances to the texts of tuning");
     kh_predictor_free(knows);
     kh_predictor_free(votes);
     kh_posterior_free(p);
@@ -358,7 +406,17 @@ static void every_malformed_file_has_its_sentence(void **state) {
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":1}", "\"ood\" must be an object" },
         { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"luck\",\"keep\":0.9,"
                "\"threshold\":1}}",
-            "\"score\" must be maxp, entropy, energy or distance, not \"luck\"" },
+            "\"score\" must be maxp, entropy, energy, distance or both, not \"luck\"" },
+        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"both\",\"keep\":0.9,"
+               "\"threshold\":1,\"energy\":{\"middle\":0,\"spread\":1}}}",
+            "\"ood\" goes by both energy and distance, and \"distance\" is not in it" },
+        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"both\",\"keep\":0.9,"
+               "\"threshold\":1,\"energy\":{\"middle\":0}}}",
+            "\"spread\"" },
+        { HEAD "\"selector\":null,\"conformal\":null,\"ood\":{\"score\":\"both\",\"keep\":0.9,"
+               "\"threshold\":1,\"energy\":{\"middle\":0,\"spread\":1},\"distance\":{"
+               "\"middle\":0,\"spread\":0}}}",
+            "a \"spread\" must be above 0" },
         { "{\"schema\":\"keyhole-decisions\",\"version\":2,\"posterior\":\"0\",\"rows\":1,"
           "\"classes\":2,\"score\":\"energy\"}",
             "\"score\" must be maxp or entropy, not \"energy\"" },
@@ -493,6 +551,7 @@ int main(void) {
         cmocka_unit_test(fit_is_what_its_parts_are),
         cmocka_unit_test(parts_can_be_left_out),
         cmocka_unit_test(energies_decide_what_is_foreign),
+        cmocka_unit_test(both_decide_what_is_foreign),
         cmocka_unit_test(decisions_by_energy_need_a_box_that_shows_them),
         cmocka_unit_test(a_text_is_decided_alike_wherever_it_stands),
         cmocka_unit_test(saved_and_opened_it_decides_the_same),

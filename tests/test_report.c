@@ -3,6 +3,7 @@
  * every allocation fails once. */
 #include "tiny.h"
 
+#include "posterior/distance.h"
 #include "posterior/posterior.h"
 #include "prompt/subspace.h"
 #include "report/compare.h"
@@ -674,6 +675,92 @@ static void energies_are_a_third_score(void **state) {
     kh_posterior_free(p);
 }
 
+/* As tuning keeps them: features of the rows, by the tiny model itself. */
+static void add_features(kh_posterior *p, const kh_row *rows, int n) {
+    kh_encoder *e;
+    assert_int_equal(kh_encoder_open(&e, tiny_dir, NULL), 0);
+    p->features_model = kh_posterior_keep(p, tiny_dir);
+    p->features_fingerprint = kh_encoder_fingerprint(e);
+    p->features_size = kh_encoder_size(e) + 1;
+    p->features_cuts = true;
+    p->n_features = n;
+    p->features = kh_malloc((size_t)(n * p->features_size) * sizeof *p->features);
+    assert_int_equal(kh_encoder_features(e, rows, n, true, p->features, NULL), 0);
+    kh_encoder_close(e);
+}
+
+/* Where energies and distances are known, they are one more score, which decides; with too few rows
+ * for a threshold distance does, which has the train rows. */
+static void both_are_a_fifth_score(void **state) {
+    (void)state;
+    kh_posterior *p = posterior();
+    const char *ood;
+    kh_eval_opts o = eval_opts(&ood);
+    kh_eval e;
+    kh_split split;
+    kh_dataset_opts read = { .task = task };
+    assert_int_equal(kh_split_open(&split, folder, p->shots, p->seed, &read, NULL), 0);
+    int n = kh_dataset_size(split.train);
+    add_features(p, kh_dataset_rows(split.train), n);
+    kh_split_close(&split);
+    o.decide.foreign = KH_SCORE_BOTH;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    assert_int_equal(e.n_score, 4); /* 16 dev rows cannot keep 95 %, 32 rows can */
+    assert_true(e.decisions.opts.foreign == KH_SCORE_DISTANCE && e.n_ood == e.dev.n + n &&
+        isfinite(e.decisions.ood));
+    kh_eval_clear(&e);
+    o.decide.keep = 0.9;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    const kh_ood_rows *out = &e.outside[0];
+    double u[16], t;
+    kh_both b;
+    int above = 0;
+    assert_int_equal(e.n_score, 5);
+    assert_int_equal(kh_both_fit(&b, e.dev.energy, e.dev.distance, e.dev.n, u, NULL), 0);
+    assert_int_equal(kh_ood_threshold(&t, u, e.dev.n, 0.9, NULL), 0);
+    assert_true(e.decisions.opts.foreign == KH_SCORE_BOTH && e.decisions.ood == t &&
+        e.n_ood == e.dev.n && isfinite(t));
+    assert_memory_equal(&b, &e.decisions.opts.both, sizeof b);
+    double in[30], far[30];
+    for (int i = 0; i < 30; i++) {
+        in[i] = kh_both_score(&b, e.rows.energy[i], e.rows.distance[i]);
+        far[i] = kh_both_score(&b, out->rows.energy[i], out->rows.distance[i]);
+        above += far[i] > t;
+    }
+    kh_ood want;
+    assert_int_equal(kh_ood_compute(&want, in, 30, far, 30, NULL), 0);
+    assert_true(out->value[KH_SCORE_BOTH].auroc == want.auroc);
+    assert_near(out->flagged, above / 30.0, 1e-12);
+    kh_result r;
+    char *json = results_of(&e), line[64];
+    assert_non_null(strstr(json, "\"ood\": {\"score\": \"both\""));
+    assert_int_equal(kh_result_parse(&r, json, strlen(json), "r.json", NULL), 0);
+    assert_near(kh_result_value(&r, "ood.o<b>.both.auroc"), want.auroc, 1e-9);
+    kh_result_free(&r);
+    kh_free(json);
+    kh_buf rows = kh_buf_init(KH_BUF_MAX), page;
+    kh_eval_rows_json(&e, &rows);
+    snprintf(line, sizeof line, "\"ood_score\":%.9g", in[0]);
+    assert_non_null(strstr(rows.data, line));
+    page_of(&e, "no-gnuplot-here", &page);
+    assert_non_null(strstr(page.data, "AUROC by energy and distance 0."));
+    assert_non_null(strstr(page.data, "energy, distance, and the last two as one"));
+    assert_non_null(strstr(page.data, "The threshold on energy and distance that lets"));
+    kh_buf_free(&page);
+    kh_buf_free(&rows);
+    kh_eval_clear(&e);
+    o.decide.foreign = KH_SCORE_DISTANCE; /* asked for, it decides alone */
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    assert_true(e.decisions.opts.foreign == KH_SCORE_DISTANCE && e.n_score == 5);
+    kh_eval_clear(&e);
+    p->access = KH_ACCESS_LABELS;
+    o.decide.foreign = KH_SCORE_BOTH;
+    assert_int_equal(kh_eval_run(&e, p, plm, &o, NULL), 0);
+    assert_true(e.decisions.opts.foreign == KH_SCORE_DISTANCE && e.n_score == 3);
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
 static void votes_have_two_scores(void **state) {
     (void)state;
     kh_posterior *p = posterior();
@@ -874,6 +961,7 @@ int main(void) {
         cmocka_unit_test(compare_survives_every_allocation),
         cmocka_unit_test(an_evaluation_adds_up),
         cmocka_unit_test(energies_are_a_third_score),
+        cmocka_unit_test(both_are_a_fifth_score),
         cmocka_unit_test(votes_have_two_scores),
         cmocka_unit_test(rows_are_drawn_by_the_seed),
         cmocka_unit_test(refusals_of_eval),

@@ -252,6 +252,51 @@ static void a_run_is_a_classifier(void **state) {
     kh_posterior_free(p);
 }
 
+/* By energy and distance where both are known, in the classifier of a folder as in its evaluation.
+ */
+static void a_classifier_knows_its_kind_of_text(void **state) {
+    (void)state;
+    kh_tune_opts o = tune_options();
+    o.features_model = tiny_dir;
+    kh_posterior *p = tune_with("manual", NULL, &o);
+    kh_eval *e;
+    kh_eval_opts judge = kh_eval_defaults();
+    kh_err err;
+    int n = kh_dataset_size(dev), away = 0;
+    judge.test = judge.dev = dev, judge.bootstrap.n_resample = 0, judge.decide.keep = 0.5;
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    assert_int_equal(kh_eval_new(&e, p, plm, &judge, &err), 0);
+    const kh_decisions *d = kh_eval_decisions(e);
+    assert_true(d->opts.foreign == KH_SCORE_BOTH && isfinite(d->ood));
+    assert_int_equal(kh_decisions_save(d, run_dir, NULL), 0);
+    kh_predictor *predictor;
+    kh_classifier *c;
+    double *q = kh_malloc((size_t)(n * (task->n_label + 2)) * sizeof *q),
+           *energy = q + n * task->n_label, *distance = energy + n;
+    kh_classified *said = kh_malloc((size_t)n * sizeof *said);
+    assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, NULL), 0);
+    assert_int_equal(kh_predictor_explain(predictor, kh_dataset_rows(dev), n,
+                         &(kh_explained){ .p = q, .energy = energy, .distance = distance }, NULL),
+        0);
+    assert_int_equal(kh_classifier_open(&c, run_dir, plm, NULL), 0);
+    assert_int_equal(kh_classifier_run(c, kh_dataset_rows(dev), n, said, NULL, NULL, NULL), 0);
+    for (int i = 0; i < n; i++) {
+        bool foreign = kh_both_score(&d->opts.both, energy[i], distance[i]) > d->ood;
+        assert_true(said[i].out_of_distribution == foreign);
+        away += foreign;
+    }
+    assert_true(away > 0 && away < n);
+    kh_classifier_close(c);
+    kh_predictor_free(predictor);
+    char *path = kh_path_join(run_dir, "decisions.json");
+    assert_int_equal(unlink(path), 0);
+    kh_free(path);
+    kh_free(said);
+    kh_free(q);
+    kh_eval_free(e);
+    kh_posterior_free(p);
+}
+
 /* ------------------------------------------------------------------------ simulators, optimiser */
 
 static int noisy(void *user, const float *z, const double *noise, float *x, kh_err *err) {
@@ -365,6 +410,7 @@ int main(void) {
         cmocka_unit_test(boxes_are_checked),
         cmocka_unit_test(auto_searches_text_where_there_is_nothing_else),
         cmocka_unit_test(a_run_is_a_classifier),
+        cmocka_unit_test(a_classifier_knows_its_kind_of_text),
         cmocka_unit_test(samplers_find_a_gaussian),
         cmocka_unit_test(samplers_take_labels),
         cmocka_unit_test(problems_are_checked),

@@ -24,7 +24,7 @@ enum { VERSION = 4, MAX_ROWS = 1 << 24, MAX_LABEL = 1 << 16 };
 static const struct {
     const char *name, *title;
 } SCORES[KH_N_SCORE] = { { "maxp", "1 - max p" }, { "entropy", "entropy" }, { "energy", "energy" },
-    { "distance", "distance" } };
+    { "distance", "distance" }, { "both", "energy and distance" } };
 
 const char *kh_score_name(kh_score s) { return SCORES[s].name; }
 const char *kh_score_title(kh_score s) { return SCORES[s].title; }
@@ -92,6 +92,9 @@ int kh_decisions_fit(kh_decisions *out, const kh_answers *dev, const double *out
     if (o->foreign > KH_SCORE_ENTROPY && !outside)
         out->opts.foreign = o->score;
     int rc = kh_answers_check(dev, err);
+    if (rc == 0 && out->opts.foreign == KH_SCORE_BOTH && !kh_both_known(&o->both))
+        rc = kh_fail(err, KH_EARG,
+            "energy and distance are no score yet: kh_both_fit tells their middle and spread");
     if (rc == 0 && o->score > KH_SCORE_ENTROPY)
         rc = kh_fail(err, KH_EARG,
             "%s cannot decide when to abstain: it says nothing of right or wrong; maxp and "
@@ -161,17 +164,24 @@ static int row_number(const kh_row *row) {
 
 int kh_decisions_check(
     const kh_decisions *d, kh_predictor *predictor, const char *run, kh_err *err) {
-    if (d->opts.foreign == KH_SCORE_DISTANCE && !kh_predictor_distance(predictor))
+    kh_score by = d->opts.foreign;
+    if ((by == KH_SCORE_DISTANCE || by == KH_SCORE_BOTH) && !kh_predictor_distance(predictor))
         return kh_fail(err, KH_EMISMATCH,
             "%s: its decisions go by distances to the texts of tuning, and the encoder of those is "
             "not to be had or has changed; \"keyhole eval %s\" makes them anew",
             run, run);
-    if (d->opts.foreign != KH_SCORE_ENERGY || kh_predictor_energy(predictor))
+    if ((by != KH_SCORE_ENERGY && by != KH_SCORE_BOTH) || kh_predictor_energy(predictor))
         return 0;
     return kh_fail(err, KH_EMISMATCH,
         "%s: its decisions go by energies, which this box does not show; \"keyhole eval %s\" with "
         "the same --model makes them anew",
         run, run);
+}
+
+double kh_outside(const kh_decisions *d, double energy, double distance) {
+    if (d->opts.foreign == KH_SCORE_BOTH)
+        return kh_both_score(&d->opts.both, energy, distance);
+    return d->opts.foreign == KH_SCORE_DISTANCE ? distance : energy;
 }
 
 kh_decision kh_decide(
@@ -241,6 +251,8 @@ static void put_conformal(kh_json_out *j, const kh_conformal *c) {
     kh_json_close(j);
 }
 
+static const char *const PARTS[] = { "energy", "distance" }; /* of a score by both */
+
 void kh_decisions_json(const kh_decisions *d, kh_json_out *j) {
     kh_json_gap(j, "\n  ");
     kh_json_put_int(j, "rows", d->n);
@@ -262,6 +274,12 @@ void kh_decisions_json(const kh_decisions *d, kh_json_out *j) {
     kh_json_put_string(j, "score", kh_score_name(d->opts.foreign));
     kh_json_put_number(j, "keep", d->opts.keep, DIGITS);
     kh_json_put_number(j, "threshold", d->ood, DIGITS);
+    for (int k = 0; k < 2 && d->opts.foreign == KH_SCORE_BOTH; k++) {
+        kh_json_open_object(j, PARTS[k]);
+        kh_json_put_number(j, "middle", d->opts.both.middle[k], DIGITS);
+        kh_json_put_number(j, "spread", d->opts.both.spread[k], DIGITS);
+        kh_json_close(j);
+    }
     kh_json_close(j);
     if (d->warning[0]) {
         kh_json_gap(j, "\n  ");
@@ -443,10 +461,28 @@ static int read_score(reader *r, const json_t *o, kh_score last, kh_score *out) 
         s++;
     if (s > (int)last)
         return kh_fail(r->err, KH_EFORMAT, "%s: \"score\" must be %s, not \"%s\"", r->name,
-            last == KH_SCORE_DISTANCE ? "maxp, entropy, energy or distance" : "maxp or entropy",
+            last == KH_SCORE_BOTH ? "maxp, entropy, energy, distance or both" : "maxp or entropy",
             score);
     *out = (kh_score)s;
     return 0;
+}
+
+static int read_both(reader *r, const json_t *ood) {
+    kh_both *b = &r->d->opts.both;
+    int rc = 0;
+    for (int k = 0; k < 2 && rc == 0; k++) {
+        const json_t *o = json_object_get(ood, PARTS[k]);
+        if (!json_is_object(o))
+            return kh_fail(r->err, KH_EFORMAT,
+                "%s: \"ood\" goes by both energy and distance, and \"%s\" is not in it", r->name,
+                PARTS[k]);
+        rc = kh_json_number(o, "middle", &b->middle[k], r->name, r->err);
+        if (rc == 0)
+            rc = kh_json_number(o, "spread", &b->spread[k], r->name, r->err);
+    }
+    if (rc == 0 && !kh_both_known(b))
+        rc = kh_fail(r->err, KH_EFORMAT, "%s: a \"spread\" must be above 0", r->name);
+    return rc;
 }
 
 static int read_head(reader *r, const json_t *root, uint64_t *stamp) {
@@ -507,7 +543,9 @@ int kh_decisions_parse(
                                  : kh_fail(err, KH_EFORMAT, "%s: \"ood\" must be an object", name);
     out->opts.foreign = out->opts.score; /* version 1 had one score for both */
     if (rc == 0 && json_object_get(ood, "score"))
-        rc = read_score(&r, ood, KH_SCORE_DISTANCE, &out->opts.foreign);
+        rc = read_score(&r, ood, KH_SCORE_BOTH, &out->opts.foreign);
+    if (rc == 0 && out->opts.foreign == KH_SCORE_BOTH)
+        rc = read_both(&r, ood);
     if (rc == 0)
         rc = read_threshold(&r, ood, "threshold", INFINITY, &out->ood);
     const char *warning = "";

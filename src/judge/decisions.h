@@ -8,8 +8,7 @@
 
 #define KH_DECISIONS_NAME "decisions.json"
 
-const char *kh_score_name(
-    kh_score); /* "maxp", "entropy", "energy": the words of options and files */
+const char *kh_score_name(kh_score);  /* "maxp", "entropy", ...: the words of options and files */
 const char *kh_score_title(kh_score); /* "1 - max p", ...: for people */
 
 /* Refuses decisions of `run` that go by energies or distances, for a classifier that does not know

@@ -29,6 +29,9 @@ void kh_sort_doubles(double *x, int n); /* ascending */
 /* For complaints: "row 3" counts from 0, as the arrays do. */
 int kh_scores_check(const double *u, int n, const char *what, kh_err *err);
 
+/* selective.c: whether n rows are enough for kh_ood_threshold to find one. */
+bool kh_ood_enough(int n, double keep);
+
 /* Rows in the order in which a selective classifier takes them. */
 typedef struct kh_ranked {
     double u;

@@ -307,6 +307,10 @@ int kh_ladder_steps(kh_ladder_step out[KH_LADDER_STEPS], const double *u, const 
 
 /* ------------------------------------------------------------------------------- OOD threshold */
 
+static double ood_rank(int n, double keep) { return ceil((n + 1.0) * keep - 1e-9); }
+
+bool kh_ood_enough(int n, double keep) { return ood_rank(n, keep) <= n; }
+
 /* [21]: the ceil((n + 1) keep)-th smallest. With so few rows that the rank is beyond the last,
  * nothing can be turned away at that rate: infinity. */
 int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err) {
@@ -317,9 +321,9 @@ int kh_ood_threshold(double *t, const double *u, int n, double keep, kh_err *err
     int rc = kh_scores_check(u, n, "rows", err);
     if (rc != 0)
         return rc;
-    double rank = ceil((n + 1.0) * keep - 1e-9);
-    if (rank > n)
+    if (!kh_ood_enough(n, keep))
         return 0;
+    double rank = ood_rank(n, keep);
     double *sorted = kh_malloc((size_t)n * sizeof *sorted);
     if (!sorted)
         return kh_fail_memory(err);

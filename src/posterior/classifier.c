@@ -119,26 +119,28 @@ static kh_classified classified_as(
     return o;
 }
 
-/* One score tells out-of-distribution rows, the one that the decisions were fitted with: distance,
- * or energy where the box has it. */
+/* Only what the decisions tell out-of-distribution rows by is measured. */
 int kh_classifier_run(kh_classifier *c, const kh_row *rows, int n, kh_classified *out, double *p,
     bool *set, kh_err *err) {
     size_t n_label = (size_t)c->posterior->task->n_label, size = (size_t)n * n_label;
     double *own = p ? NULL : kh_malloc((size + 1) * sizeof *own), *outside = NULL;
+    kh_score by = c->decides ? c->decisions.opts.foreign : KH_SCORE_MAXP;
     if (!p && !own)
         return kh_fail_memory(err);
     kh_explained said = { .p = p ? p : own };
     int rc = 0;
-    bool far = c->decides && c->decisions.opts.foreign == KH_SCORE_DISTANCE;
-    if (far || kh_predictor_energy(c->predictor)) {
-        outside = kh_malloc(((size_t)n + 1) * sizeof *outside);
-        *(far ? &said.distance : &said.energy) = outside;
+    if (by > KH_SCORE_ENTROPY) {
+        outside = kh_malloc((2 * (size_t)n + 1) * sizeof *outside);
         rc = outside ? 0 : kh_fail_memory(err);
+        said.energy = by != KH_SCORE_DISTANCE ? outside : NULL;
+        said.distance = outside && by != KH_SCORE_ENERGY ? outside + n : NULL;
     }
     if (rc == 0)
         rc = kh_predictor_explain(c->predictor, rows, n, &said, err);
     for (size_t i = 0; rc == 0 && i < (size_t)n; i++)
-        out[i] = classified_as(c, &rows[i], said.p + i * n_label, outside ? outside[i] : NAN,
+        out[i] = classified_as(c, &rows[i], said.p + i * n_label,
+            kh_outside(&c->decisions, said.energy ? said.energy[i] : NAN,
+                said.distance ? said.distance[i] : NAN),
             set ? set + i * n_label : NULL);
     kh_free(own);
     kh_free(outside);

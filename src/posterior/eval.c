@@ -30,6 +30,8 @@
 
 enum { ROWS_AT_ONCE = 64 };
 
+static const double SAME_DISTANCE = 1e-4; /* features are floats, and rows change their batch */
+
 const char *kh_eval_split_name(int split) {
     static const char *const NAMES[] = { "test", "dev", "train" };
     return NAMES[split];
@@ -44,25 +46,32 @@ kh_decomposition kh_judged_parts(const kh_judged *j, int row, int n_label) {
         &(kh_explained){ j->p, j->votes, j->ambiguity, j->energy, j->distance }, row, n_label);
 }
 
+/* Scores that are not functions of p; NULL: those that are. */
+static const double *outside_by(const kh_judged *j, kh_score score) {
+    const double *const by[KH_N_SCORE] = {
+        [KH_SCORE_ENERGY] = j->energy, [KH_SCORE_DISTANCE] = j->distance, [KH_SCORE_BOTH] = j->both
+    };
+    return by[score];
+}
+
 double kh_judged_score(const kh_judged *j, int row, kh_score score, int n_label) {
     if (score > KH_SCORE_ENTROPY)
-        return score == KH_SCORE_ENERGY ? j->energy[row] : j->distance[row];
+        return outside_by(j, score)[row];
     return kh_uncertainty(score, j->p + (size_t)row * (size_t)n_label, n_label);
 }
 
 kh_score kh_eval_foreign(const kh_eval *e) {
     kh_score s = e->o->decide.foreign;
+    if (s == KH_SCORE_BOTH && !e->known[s])
+        s = KH_SCORE_DISTANCE;
     if (s == KH_SCORE_DISTANCE && !e->known[s])
         s = KH_SCORE_ENERGY;
     return e->known[s] ? s : e->o->decide.score;
 }
 
-/* Energies or distances, whichever decides what is foreign; NULL: neither. */
+/* By what decides what is foreign; NULL: by a function of p. */
 static const double *outside_of(const kh_eval *e, const kh_judged *j) {
-    kh_score s = kh_eval_foreign(e);
-    if (s <= KH_SCORE_ENTROPY)
-        return NULL;
-    return s == KH_SCORE_ENERGY ? j->energy : j->distance;
+    return outside_by(j, kh_eval_foreign(e));
 }
 
 static kh_decision decide(const kh_eval *e, const kh_judged *j, int row, bool *in) {
@@ -121,6 +130,7 @@ static void judged_free(kh_judged *j) {
     kh_free(j->ambiguity);
     kh_free(j->energy);
     kh_free(j->distance);
+    kh_free(j->both);
 }
 
 /* Rows that a service refused are left out, as if they had not been there. */
@@ -157,7 +167,7 @@ static int leave_refused(kh_judged *j, size_t k, const kh_hooks *hooks, kh_err *
     return rc;
 }
 
-/* What is asked is asked once: all metrics, decisions and curves are functions of these five
+/* What is asked is asked once: all metrics, decisions and curves are functions of these
  * arrays. */
 static int judged_ask(
     kh_judged *j, kh_predictor *predictor, int n_label, const kh_hooks *hooks, kh_err *err) {
@@ -169,7 +179,10 @@ static int judged_ask(
     j->ambiguity = kh_malloc((size_t)j->n * sizeof *j->ambiguity);
     j->energy = kh_malloc((size_t)j->n * sizeof *j->energy);
     j->distance = kh_malloc((size_t)j->n * sizeof *j->distance);
-    int rc = j->p && j->votes && j->ambiguity && j->energy && j->distance ? 0 : kh_fail_memory(err);
+    j->both = kh_malloc((size_t)j->n * sizeof *j->both);
+    int rc = j->p && j->votes && j->ambiguity && j->energy && j->distance && j->both
+        ? 0
+        : kh_fail_memory(err);
     for (int i = 0, n; i < j->n && rc == 0; i += n) {
         n = j->n - i < ROWS_AT_ONCE ? j->n - i : ROWS_AT_ONCE;
         kh_explained part = { j->p + (size_t)i * k, j->votes + (size_t)i * k, j->ambiguity + i,
@@ -549,6 +562,61 @@ static int ask_dev(kh_eval *e, kh_plm *plm, kh_predictor *predictor, kh_err *err
     return rc == 0 ? leave_out(e, err) : rc;
 }
 
+static double distance_from_others(const kh_posterior *p, int i) {
+    return kh_nearest_distance(p->features, p->n_features,
+        p->features + (size_t)i * (size_t)p->features_size, p->features_size, p->features_cuts,
+        KH_NEIGHBOURS, i);
+}
+
+/* Whether the first of the dev rows are the rows of the features, one by one: then each of them is
+ * as far from the features as its own feature is. */
+static bool knows_train_rows(const kh_eval *e) {
+    const kh_posterior *p = e->post;
+    bool same = e->n_train > 0 && e->n_train == p->n_features && e->dev.n == e->dev.of;
+    for (int i = 0; same && i < e->n_train; i++) {
+        double d = kh_nearest_distance(p->features, p->n_features,
+            p->features + (size_t)i * (size_t)p->features_size, p->features_size, p->features_cuts,
+            KH_NEIGHBOURS, -1);
+        same = fabs(d - e->dev.distance[i]) < SAME_DISTANCE;
+    }
+    return same;
+}
+
+static void score_both(const kh_eval *e, kh_judged *j) {
+    for (int i = 0; i < j->n; i++)
+        j->both[i] = kh_both_score(&e->both, j->energy[i], j->distance[i]);
+}
+
+/* Energy and distance as one score, by the energies and distances of its own rows: of dev rows, and
+ * of train rows only where it has learned from none, as the energies of others are not those of new
+ * rows. Their distances are those from the others. With fewer rows than a threshold takes, energy
+ * and distance stay apart: distances have the train rows to go by (doc/judging.md, [21]). */
+static int join_scores(kh_eval *e, kh_err *err) {
+    if (!e->decided || !e->known[KH_SCORE_ENERGY] || !e->known[KH_SCORE_DISTANCE])
+        return 0;
+    int first = knows_train_rows(e) ? 0 : e->n_train, n = e->dev.n - first;
+    if (n < 3 || !kh_ood_enough(n, e->o->decide.keep))
+        return 0;
+    double *distance = kh_malloc((size_t)n * sizeof *distance);
+    e->own_both = kh_malloc((size_t)n * sizeof *e->own_both);
+    int rc = distance && e->own_both ? 0 : kh_fail_memory(err);
+    for (int i = 0; i < n && rc == 0; i++)
+        distance[i] =
+            first + i < e->n_train ? distance_from_others(e->post, i) : e->dev.distance[first + i];
+    if (rc == 0)
+        rc = kh_both_fit(&e->both, e->dev.energy + first, distance, n, e->own_both, err);
+    kh_free(distance);
+    if (rc != 0 || !kh_both_known(&e->both))
+        return rc;
+    e->known[KH_SCORE_BOTH] = true;
+    e->n_own_both = n;
+    score_both(e, &e->rows);
+    score_both(e, &e->dev);
+    for (int i = 0; i < e->n_outside; i++)
+        score_both(e, &e->outside[i].rows);
+    return 0;
+}
+
 static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     long long before = kh_plm_meter(plm).queries;
     kh_predictor *predictor;
@@ -556,8 +624,6 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     e->known[KH_SCORE_MAXP] = e->known[KH_SCORE_ENTROPY] = true;
     e->known[KH_SCORE_ENERGY] = rc == 0 && kh_predictor_energy(predictor);
     e->known[KH_SCORE_DISTANCE] = rc == 0 && kh_predictor_distance(predictor);
-    for (int s = 0; s < KH_N_SCORE; s++)
-        e->n_score += e->known[s];
     if (rc == 0)
         rc = judged_ask(&e->rows, predictor, e->n_label, e->o->hooks, err);
     if (rc == 0)
@@ -573,6 +639,10 @@ static int ask_all(kh_eval *e, kh_plm *plm, kh_err *err) {
     kh_predictor_free(predictor);
     for (int i = 0; i < e->n_outside && rc == 0; i++)
         rc = ask_outside(e, &e->outside[i], plm, err);
+    if (rc == 0)
+        rc = join_scores(e, err);
+    for (int s = 0; s < KH_N_SCORE; s++)
+        e->n_score += e->known[s];
     e->queries = kh_plm_meter(plm).queries - before;
     e->box = kh_plm_describe(plm);
     e->seen = kh_plm_has_seen(plm, e->post->task, NULL);
@@ -731,19 +801,26 @@ static int fit_distance(kh_eval *e, kh_err *err) {
         return kh_fail_memory(err);
     memcpy(u, e->dev.distance + e->n_train, (size_t)n_dev * sizeof *u);
     for (int i = 0; i < p->n_features; i++)
-        u[n_dev + i] = kh_nearest_distance(p->features, p->n_features,
-            p->features + (size_t)i * (size_t)p->features_size, p->features_size, p->features_cuts,
-            KH_NEIGHBOURS, i);
+        u[n_dev + i] = distance_from_others(p, i);
     int rc = kh_decisions_outside(&e->decisions, u, n, err);
     e->n_ood = n;
     kh_free(u);
     return rc;
 }
 
+/* The same for both in one: a row's own part in middle and spread is left out. */
+static int fit_both(kh_eval *e, kh_err *err) {
+    if (e->decisions.opts.foreign != KH_SCORE_BOTH)
+        return 0;
+    e->n_ood = e->n_own_both;
+    return kh_decisions_outside(&e->decisions, e->own_both, e->n_own_both, err);
+}
+
 static int fit_decisions(kh_eval *e, kh_err *err) {
     kh_answers dev = { e->dev.p, e->dev_label, e->dev.n, e->n_label };
     kh_decision_opts how = e->o->decide;
     how.foreign = kh_eval_foreign(e);
+    how.both = e->both;
     int rc = kh_decisions_fit(&e->decisions, &dev, outside_of(e, &e->dev), &how, err);
     if (rc == 0)
         rc = kh_decisions_steps(&e->decisions, &dev, e->step, err);
@@ -757,6 +834,8 @@ static int fit_decisions(kh_eval *e, kh_err *err) {
         kh_decisions_chosen_on(&e->decisions);
     if (rc == 0)
         rc = fit_distance(e, err);
+    if (rc == 0)
+        rc = fit_both(e, err);
     snprintf(e->decisions.warning, sizeof e->decisions.warning, "%s", e->warning);
     return rc;
 }
@@ -840,6 +919,7 @@ void kh_eval_clear(kh_eval *e) {
     kh_free(e->point[1]);
     kh_free(e->confusion);
     kh_free(e->xy);
+    kh_free(e->own_both);
     kh_left_out_free(&e->left_out);
     kh_decisions_free(&e->decisions);
 }

@@ -23,8 +23,8 @@ typedef struct kh_judged {
     kh_dataset *data;
     const kh_row *row; /* [n], of data */
     int n, of;         /* rows judged, and rows there are */
-    double *p, *votes, *ambiguity, *energy,
-        *distance; /* the last two NaN where they are not known */
+    double *p, *votes, *ambiguity, *energy, *distance,
+        *both; /* the last three NaN where they are not known */
 } kh_judged;
 
 /* Rows that are out-of-distribution. */
@@ -46,8 +46,11 @@ struct kh_eval {
     kh_metrics m, low, high; /* without bootstrap low and high are NaN */
     kh_bin bin[KH_BINS];
     bool known[KH_N_SCORE]; /* scores that texts from elsewhere are told apart by: those of p,
-                               energy and distance where they are known */
+                               energy, distance and both where they are known */
     int n_score;            /* how many */
+    kh_both both;           /* what energies and distances are measured in, if both are known, */
+    double *own_both;       /* [n_own_both] and the classifier's own rows by it, each left out */
+    int n_own_both;
     kh_curve_point
         *point[2]; /* risk against coverage, by kh_score: energies say nothing of right or wrong */
     int n_point[2];

@@ -33,8 +33,7 @@ kh_prediction kh_prediction_of(const kh_task *task, const kh_row *row, const kh_
     if (refused)
         a.votes = NULL;
     if (decisions && !refused) {
-        a.d = kh_decide(decisions, row, a.p,
-            decisions->opts.foreign == KH_SCORE_DISTANCE ? a.distance : a.energy, in);
+        a.d = kh_decide(decisions, row, a.p, kh_outside(decisions, a.energy, a.distance), in);
         a.knows_abstain = decisions->opts.max_risk > 0 || a.d.foreign;
         a.knows_set = a.d.set_size >= 0;
         a.knows_ood = isfinite(decisions->ood);

@@ -18,7 +18,9 @@ typedef struct owned {
 } owned;
 
 kh_eval_opts kh_eval_defaults(void) {
-    return (kh_eval_opts){ .decide = kh_decision_defaults(), .bootstrap = kh_bootstrap_defaults() };
+    kh_eval_opts o = { .decide = kh_decision_defaults(), .bootstrap = kh_bootstrap_defaults() };
+    o.decide.foreign = KH_SCORE_BOTH;
+    return o;
 }
 
 int kh_eval_new(

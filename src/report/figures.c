@@ -151,7 +151,7 @@ int kh_figure_outside(kh_page *g, const kh_ood_rows *o, kh_buf *out, kh_err *err
     const kh_eval *e = g->eval;
     static const char *const AXIS[KH_N_SCORE] = { "uncertainty: 1 - max p",
         "uncertainty: entropy in nats", "energy: -log sum exp of the label logits",
-        "distance to the texts of tuning" };
+        "distance to the texts of tuning", "energy and distance, in spreads of its own rows" };
     kh_score score = kh_eval_foreign(e);
     range r = range_of(e, o, score);
     kh_buf s = kh_buf_init(1 << 20), caption = kh_buf_init(1 << 16);

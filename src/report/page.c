@@ -98,7 +98,8 @@ static int last_score(const kh_eval *e) {
     return last;
 }
 
-static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy", "distance" };
+static const char *const SCORE[KH_N_SCORE] = { "1 − max p", "entropy", "energy", "distance",
+    "energy and distance" };
 
 /* The file, with what is caught of it where the threshold stands: that is what a reader gets. How
  * well a threshold could tell the two apart comes second. All files stand in one tile, the bad ones
@@ -390,7 +391,10 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
         { "Told apart by 1 − max p, entropy and energy",
             "Told apart by 1 − max p, entropy, energy and distance" },
     };
-    open_table(b, NULL, CAPTION[e->known[KH_SCORE_ENERGY]][e->known[KH_SCORE_DISTANCE]]);
+    open_table(b, NULL,
+        e->known[KH_SCORE_BOTH]
+            ? "Told apart by 1 − max p, entropy, energy, distance, and the last two as one"
+            : CAPTION[e->known[KH_SCORE_ENERGY]][e->known[KH_SCORE_DISTANCE]]);
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         if (e->known[s])
@@ -440,6 +444,10 @@ static int put_elsewhere(kh_buf *b, kh_page *g, kh_err *err) {
             "−log&nbsp;∑&nbsp;exp of their logits, is about how much the model expects any of "
             "them, which "
             "normalising forgets.");
+    if (e->known[KH_SCORE_BOTH])
+        kh_buf_text(b,
+            " Energy and distance as one score: each from the middle of the classifier's own rows "
+            "in units of their spread, and of the two roughly the larger.");
     kh_buf_text(b, "</p>\n");
     for (int i = 0; i < e->n_outside && rc == 0; i++) {
         kh_buf_text(b, "<h3>");
