@@ -46,7 +46,7 @@ static const candidate CANDIDATES[] = {
     { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 1, 0 },
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1, 0 },
     { &kh_method_text_ensemble, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS, NULL, 60, 1, 0 },
-    { &kh_method_text_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, NULL, 45, 1, 0 },
+    { &kh_method_text_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, NULL, 80, 2, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2", "budget-stall=5", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
@@ -62,13 +62,12 @@ enum { SLOTS = 5, DIM = 50, SEARCH_ROWS = 64, FEW_ROWS = 32 };
 enum { FEW_GENERATIONS = 5 };
 
 /* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
- * questions. Where there are log-probabilities, text prompts are searched only if the box takes no
- * soft ones; with labels only neither kind is better everywhere (doc/results.md). */
+ * questions. Text prompts are searched where the box takes no soft ones: where it does, they were
+ * no better for more questions (doc/results.md). */
 static bool allowed(const candidate *c, const kh_plm *plm) {
     kh_plm_info box = kh_plm_describe(plm);
-    bool soft = box.hidden > 0, redundant = c->method == &kh_method_text_ensemble && soft;
-    return box.access >= c->from && box.access <= c->to && !redundant &&
-        (soft || !c->method->soft);
+    bool searched = box.hidden > 0 ? !c->method->text : !c->method->soft;
+    return box.access >= c->from && box.access <= c->to && searched;
 }
 
 static int n_allowed(const kh_plm *plm) {
