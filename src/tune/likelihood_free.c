@@ -23,6 +23,7 @@
 enum {
     AT_ONCE = 32, /* candidates whose labels are in memory before they become observations */
     CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
+    TIGHT_CHUNK = 2, /* the same where looks are timed by the allowance: they are few anyway */
     LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
     FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may
                          vote on it */
@@ -71,7 +72,8 @@ static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowa
     const kh_batch *batch = b->rows;
     long long before = kh_plm_meter(b->t->plm).queries;
     int rc = b->from->within(b->from->self, c->z, c->n,
-        &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+        &(kh_patience){ allowance, b->order, s->tight ? -TIGHT_CHUNK : CHUNK }, errors, answer,
+        err);
     if (rc != 0)
         return rc;
     long long asked = kh_plm_meter(b->t->plm).queries - before;

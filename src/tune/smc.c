@@ -27,8 +27,10 @@
 #include "base/alloc.h"
 #include "base/clamp.h"
 #include "base/err.h"
+#include "tune/directions.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,8 +85,12 @@ typedef struct smc {
     int n_moving;
     bool *moved; /* [samples] in this level */
     bool taken_back;
+    char searched[256]; /* why the search is over, where the rest of the budget is for moves */
+    bool spreading;
     int *sorted;    /* [samples or first draws] scratch */
     double *weight; /* [samples] soft: scratch */
+    kh_directions directions; /* learned from the population that a level begins with, */
+    double *x;                /* [samples + 1, dim + 1] these members, as draws from N(0, I) */
     int retries;
     double ess;           /* members that met this level, or their effective number */
     long tried, accepted; /* moves of this level */
@@ -111,6 +117,7 @@ static int smc_new(
         .b = o->step,
         .eps = s->n_error,
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
+    s->tight = o->early == KH_SMC_EARLIER;
     int rc = kh_population_new(&m->now, o->samples, s, err);
     if (rc == 0)
         rc = kh_population_new(&m->before, o->samples, s, err);
@@ -121,6 +128,13 @@ static int smc_new(
     m->sorted = kh_calloc(
         (size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
     m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
+    if (rc == 0 && o->learn && !s->move) {
+        size_t each = (size_t)s->dim + 1, n = (size_t)o->samples + 1;
+        rc = kh_directions_new(&m->directions, o->samples, s->dim + 1, err);
+        m->x = kh_malloc(n * each * sizeof *m->x);
+        if (rc == 0 && !m->x)
+            rc = kh_fail_memory(err);
+    }
     return rc == 0 && (!m->moving || !m->moved || !m->sorted || !m->weight) ? kh_fail_memory(err)
                                                                             : rc;
 }
@@ -133,6 +147,8 @@ static void smc_free(smc *m) {
     kh_free(m->moved);
     kh_free(m->sorted);
     kh_free(m->weight);
+    kh_directions_free(&m->directions);
+    kh_free(m->x);
 }
 
 static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (size_t)p->dim; }
@@ -162,6 +178,15 @@ static void sort_ints(int *x, int n) {
 }
 
 /* ------------------------------------------------------------------------ the first population */
+
+/* What of the budget is kept for the time after the search: with no budget there is no such time.
+ */
+static bool spreads(const smc *m) { return m->o->spread > 0 && m->o->budget > 0; }
+
+static int search_members(const smc *m) {
+    int few = m->o->few;
+    return spreads(m) && few > 0 && few < m->o->samples ? few : m->o->samples;
+}
 
 /* n prior draws into the batch, numbered from `first` within the sweep. */
 static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
@@ -225,8 +250,8 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
 /* The draws that were made for the tolerance, of which the first ones are in m->before, and meet it
  * become the first members. */
 static void reuse_draws(smc *m, int drawn) {
-    int most = drawn < m->o->samples ? drawn : m->o->samples;
-    for (int i = 0; i < most && m->o->reuse; i++)
+    int most = drawn < m->o->samples ? drawn : m->o->samples, n = search_members(m);
+    for (int i = 0; i < most && m->o->reuse && m->reused < n; i++)
         if (m->before.errors[i] <= m->eps) {
             kh_population_put(&m->now, m->reused, &m->before, i);
             m->now.ancestor[m->reused] = m->reused;
@@ -359,24 +384,71 @@ static void raise_power(smc *m) {
 
 /* --------------------------------------------------------------------------------------- moves */
 
-/* L9: a candidate for a member, and the errors that it may make. */
-static void propose(smc *m, int slot, int member, uint32_t number) {
-    kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
-    double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
-    b = b < 1 ? b : 1;
+/* A member as what has the prior N(0, I): z without its width, and the width's u. */
+static void put_standard(const smc *m, const kh_population *p, int i, double *x) {
+    int dim = m->s->dim;
+    double sd = sqrt(m->s->prior_var) * exp(m->s->prior_spread * p->width[i]);
+    for (int j = 0; j < dim; j++)
+        x[j] = (double)z_of(p, i)[j] / sd;
+    x[dim] = p->width[i];
+}
+
+/* L19: from the members that a level begins with, each once, before they are moved. */
+static void learn_directions(smc *m) {
+    size_t each = (size_t)m->s->dim + 1;
+    int n = 0;
+    if (!m->x)
+        return;
+    for (int i = 0; i < m->now.n; i++) {
+        bool again = false;
+        put_standard(m, &m->now, i, m->x + (size_t)n * each);
+        for (int j = 0; j < n && !again; j++)
+            again = memcmp(m->x + (size_t)j * each, m->x + (size_t)n * each,
+                        each * sizeof *m->x) == 0;
+        n += !again;
+    }
+    kh_directions_learn(&m->directions, m->x, n);
+}
+
+/* L20 */
+static void step_along(smc *m, int slot, int member, double b, kh_rng *r) {
+    int dim = m->s->dim;
+    double *from = m->x, *to = m->x + dim + 1;
+    put_standard(m, &m->now, member, from);
+    kh_directions_move(&m->directions, b, r, from, to);
+    double width = m->s->prior_spread > 0 ? to[dim] : 0,
+           sd = sqrt(m->s->prior_var) * exp(m->s->prior_spread * width);
+    for (int j = 0; j < dim; j++)
+        z_of(&m->batch, slot)[j] = (float)(sd * to[j]);
+    m->batch.width[slot] = width;
+}
+
+/* L9: z and its width, as far away as b says. */
+static void step(smc *m, int slot, int member, double b, kh_rng *r) {
     double keep = sqrt(1 - b * b), was = m->now.width[member], width = was,
            spread = m->s->prior_spread;
     if (spread > 0) /* (u, z exp(-spread u)) has a Gaussian prior, and it is this that moves */
-        width = keep * was + b * kh_rng_normal(&r);
+        width = keep * was + b * kh_rng_normal(r);
     double stretch = keep * exp(spread * (width - was)),
            noise = b * sqrt(m->s->prior_var) * exp(spread * width);
     const float *from = z_of(&m->now, member);
     float *z = z_of(&m->batch, slot);
     if (m->s->move)
-        m->s->move(m->s, &r, b, from, z);
+        m->s->move(m->s, r, b, from, z);
     for (int j = 0; j < m->s->dim && !m->s->move; j++)
-        z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(&r));
+        z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(r));
     m->batch.width[slot] = width;
+}
+
+/* A candidate for a member, and the errors that it may make. */
+static void propose(smc *m, int slot, int member, uint32_t number) {
+    kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
+    double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
+    b = b < 1 ? b : 1;
+    if (m->x)
+        step_along(m, slot, member, b, &r);
+    else
+        step(m, slot, member, b, &r);
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
     if (m->o->accept ==
@@ -441,8 +513,8 @@ static int move(smc *m, kh_err *err) {
 /* Members that draws did not give: copies of those that are there, as many as the budget pays a
  * move or two and the look for, are moved at the first tolerance. Where the budget ends on the way,
  * copies that have not moved go. */
-static int grow(smc *m, kh_err *err) {
-    int have = m->now.n, n = m->o->samples;
+static int grow(smc *m, int n, kh_err *err) {
+    int have = m->now.n;
     while (n > have && kh_monitor_room(m->w, 2LL * (n - have) * m->s->cost, n) < n)
         n--;
     m->n_moving = 0;
@@ -466,9 +538,9 @@ static int start(smc *m, kh_err *err) {
     bool soft = m->o->accept == KH_SMC_SOFT;
     int rc = soft ? 0 : first_tolerance(m, err);
     if (rc == 0 && !m->w->stopped[0])
-        rc = fill(m, m->o->samples, soft, err);
-    if (rc == 0 && !m->w->stopped[0] && m->now.n < m->o->samples)
-        rc = grow(m, err);
+        rc = fill(m, search_members(m), soft, err);
+    if (rc == 0 && !m->w->stopped[0] && m->now.n < search_members(m))
+        rc = grow(m, search_members(m), err);
     m->ess = m->now.n;
     return rc;
 }
@@ -476,6 +548,8 @@ static int start(smc *m, kh_err *err) {
 /* ------------------------------------------------------------------------------------- the run */
 
 static bool is_last(const smc *m) {
+    if (spreads(m))
+        return m->spreading;
     return m->level == m->o->levels ||
         (m->o->accept == KH_SMC_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
 }
@@ -511,22 +585,39 @@ static bool too_few_accepted(const smc *m) {
     return m->level > 0 && m->tried > 0 && (double)m->accepted < m->o->min_rate * (double)m->tried;
 }
 
-/* Why the run ends by itself, if it does. */
+/* The search is over. So is the run, unless something of the budget was kept for what follows. */
+static void end_search(smc *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void end_search(smc *m, const char *fmt, ...) {
+    char why[sizeof m->searched];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    if (!spreads(m))
+        kh_monitor_stop(m->w, "%s", why);
+    else if (!m->searched[0])
+        memcpy(m->searched, why, sizeof why);
+}
+
+/* Why the search ends by itself, if it does. */
 static void reason(smc *m) {
     if (m->o->accept == KH_SMC_SOFT && m->power >= 1)
-        kh_monitor_stop(m->w, "the likelihood counts in full");
+        end_search(m, "the likelihood counts in full");
     else if (m->o->accept == KH_SMC_HARD && m->eps <= m->o->tolerance)
-        kh_monitor_stop(m->w, "the tolerance of %d errors is reached", m->eps);
+        end_search(m, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
-        kh_monitor_stop(m->w, "all %d levels are done", m->o->levels);
+        end_search(m, "all %d levels are done", m->o->levels);
     else if (too_few_accepted(m))
-        kh_monitor_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g",
-            m->accepted, m->tried, m->o->min_rate);
+        end_search(m, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted,
+            m->tried, m->o->min_rate);
+    else if (spreads(m) && (double)m->s->asked >= (1 - m->o->spread) * (double)m->o->budget)
+        end_search(m, "the search has used its share of the budget");
 }
 
 static int select_members(smc *m) {
     if (m->o->accept == KH_SMC_SOFT) {
         raise_power(m);
+        learn_directions(m);
         return 0;
     }
     bool lower = lower_tolerance(m);
@@ -534,6 +625,7 @@ static int select_members(smc *m) {
         return -1;
     m->retries = lower ? 0 : m->retries + 1;
     replace(m);
+    learn_directions(m);
     return 0;
 }
 
@@ -551,7 +643,7 @@ static int one_level(smc *m, kh_err *err) {
     double power = m->power, ess = m->ess;
     m->level++;
     if (select_members(m) != 0) {
-        kh_monitor_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
+        end_search(m, "no member got below %d errors in %d levels", m->eps, RETRIES);
         return 0;
     }
     int rc = move(m, err);
@@ -565,6 +657,27 @@ static int one_level(smc *m, kh_err *err) {
     return rc == 0 ? report(m, err) : rc;
 }
 
+/* What is left of the budget makes members of copies, until there are as many as are wanted, and
+ * then moves them all at the last tolerance: a search for fewer errors leaves descendants of one or
+ * two draws, whose votes are nearly one vote. */
+static int spread(smc *m, kh_err *err) {
+    long long sweeps = m->o->budget / m->o->samples; /* points that are remembered cost nothing */
+    m->spreading = true;
+    m->level++;
+    m->tried = m->accepted = 0;
+    int rc = m->now.n < m->o->samples ? grow(m, m->o->samples, err) : 0;
+    m->n_moving = m->now.n;
+    for (int i = 0; i < m->now.n; i++)
+        m->moving[i] = i;
+    learn_directions(m);
+    for (long long i = 0; rc == 0 && i < sweeps && !m->w->stopped[0]; i++)
+        rc = sweep(m, err);
+    m->ess = m->now.n;
+    rc = rc == 0 ? report(m, err) : rc;
+    kh_monitor_stop(m->w, "%s", m->searched);
+    return rc;
+}
+
 static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w,
     kh_err *err) {
     kh_smc_opts o = *(const kh_smc_opts *)opts;
@@ -575,8 +688,10 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
         rc = start(&m, err);
     if (rc == 0)
         rc = report(&m, err);
-    for (reason(&m); rc == 0 && !w->stopped[0]; reason(&m))
+    for (reason(&m); rc == 0 && !w->stopped[0] && !m.searched[0]; reason(&m))
         rc = one_level(&m, err);
+    if (rc == 0 && !w->stopped[0])
+        rc = spread(&m, err);
     if (rc == 0) {
         *out = m.now;
         m.now = (kh_population){ 0 };
@@ -588,6 +703,7 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
 static void fit(void *opts, long long budget, int cost) {
     kh_smc_opts *o = opts;
     o->samples = kh_smc_members(o, budget, cost);
+    o->budget = budget;
 }
 
 const kh_sampler kh_sampler_smc = {

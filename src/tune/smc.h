@@ -6,12 +6,14 @@
 #include "tune/likelihood_free.h"
 
 enum { KH_SMC_HARD, KH_SMC_SOFT };
+enum { KH_SMC_NOT_EARLY, KH_SMC_EARLY, KH_SMC_EARLIER };
 
 typedef struct kh_smc_opts {
     kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
-    int samples, accept, tolerance, levels, max_moves, first_draws, early;
-    bool reuse;
-    double survivors, target, unmoved, step, noise, min_rate;
+    int samples, few, accept, tolerance, levels, max_moves, first_draws, early;
+    bool reuse, learn;
+    double survivors, target, unmoved, step, noise, min_rate, spread;
+    long long budget; /* of queries, which `spread` is a share of; 0: none. Not an option. */
 } kh_smc_opts;
 
 /* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it
@@ -19,6 +21,11 @@ typedef struct kh_smc_opts {
 #define KH_SMC_ROWS(S, m, MOVES, UNMOVED) \
     { "samples", KH_OPT_INT, offsetof(S, m.samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
         .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
+        { "search-members", KH_OPT_INT, offsetof(S, m.few), "0", .min = 0, .max = 1 << 16, \
+            .arg = "N", \
+            .help = "members while the tolerance falls, if --spread is given; 0: all" }, \
+        { "spread", KH_OPT_NUMBER, offsetof(S, m.spread), "0", .min = 0, .max = 0.95, .arg = "X", \
+            .help = "share of the query budget for moves at the last tolerance" }, \
         { "accept", KH_OPT_CHOICE, offsetof(S, m.accept), "hard", .arg = "hard|soft", \
             .help = \
                 "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \
@@ -48,12 +55,15 @@ typedef struct kh_smc_opts {
             .help = "share of moves to be accepted, which the step size is adapted to" }, \
         { "step", KH_OPT_NUMBER, offsetof(S, m.step), "0.5", .min = 1e-3, .max = 1, .arg = "B", \
             .help = "first step size" }, \
+        { "learn-moves", KH_OPT_FLAG, offsetof(S, m.learn), \
+            .help = "longer steps in directions in which the population is wide" }, \
         { "min-rate", KH_OPT_NUMBER, offsetof(S, m.min_rate), "0.01", .min = 0, .max = 1, \
             .arg = "X", .help = "share of moves accepted in a level below which the run ends" }, \
     { \
         "early-rejection", KH_OPT_CHOICE, offsetof(S, m.early), "on", \
-            .arg = "off|on", \
-            .help = "stop asking about a candidate that has too many errors; accepts the same" \
+            .arg = "off|on|tight", \
+            .help = "stop asking about a candidate that has too many errors, seen after every " \
+                    "fourth row, or when it can be; accepts the same" \
     }
 
 /* How many members: as told, or as a budget of queries allows if a z costs so many of them. */
