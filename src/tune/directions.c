@@ -3,14 +3,14 @@
  * A step along an axis w that is x' = sqrt(1 - b^2) x + b xi in the coordinate w.x is reversible
  * under the standard normal distribution of that coordinate, whatever b is; coordinates along axes
  * at right angles are independent under N(0, I), so that each may have a b of its own (the
- * operator-weighted steps of Law 2014 and of Cui, Law and Marzouk 2016). Where the points differ
- * much from each other there is room for long steps, where they hardly differ for short ones only.
+ * operator-weighted steps of Law 2014 and of Cui, Law and Marzouk 2016). Where the points hardly
+ * differ there is room for short steps only, and these must not hold back the others.
  *
- * The points are few, often fewer than the dimensions, and the eigenvalues of their covariance
- * differ much by chance alone. So it is drawn towards a multiple of the identity as far as Ledoit
- * and Wolf (2004) estimate from the same points; where that is all the way, no direction is known
- * and steps are as long everywhere. Everything is computed from the points' inner products: n by n,
- * however many dimensions there are. */
+ * The points are few, and eigenvalues of their covariance differ by chance alone: those of n draws
+ * from N(0, I) in d dimensions are not below (1 - sqrt(d / n))^2 (Marchenko and Pastur 1967). A
+ * direction is known where the eigenvalue is half of that or less; with no more points than
+ * dimensions, none is. Everything is computed from the points' inner products: n by n, however many
+ * dimensions there are. */
 #include "tune/directions.h"
 
 #include "base/alloc.h"
@@ -20,14 +20,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_POINTS = 4 };
-static const double TINY = 1e-9; /* of the largest eigenvalue: the points are not spread there */
+static const double SURELY = 0.5; /* of what chance leaves at least */
+static const double SHORTEST = 0.02, TINY = 1e-12;
 
 int kh_directions_new(kh_directions *d, int most, int dim, kh_err *err) {
     size_t n = (size_t)most, size = n * (size_t)dim;
     *d = (kh_directions){ .dim = dim,
         .most = most,
-        .rest = 1,
         .w = kh_malloc(size * sizeof *d->w),
         .length = kh_malloc(n * sizeof *d->length),
         .gram = kh_aligned(n * n * sizeof *d->gram),
@@ -74,21 +73,6 @@ static void inner_products(kh_directions *d, const double *x, int n) {
         }
 }
 
-/* (L19) How much of the covariance's deviation from a multiple of the identity is chance: its
- * estimated variance against what there is of it. `mean`: that multiple. */
-static double chance(const kh_directions *d, int n, double *mean) {
-    double trace = 0, squares = 0, fourth = 0;
-    for (int i = 0; i < n; i++) {
-        trace += d->gram[i * n + i] / n;
-        fourth += d->gram[i * n + i] * d->gram[i * n + i] / n;
-        for (int j = 0; j < n; j++)
-            squares += d->gram[i * n + j] * d->gram[i * n + j] / n / n;
-    }
-    *mean = trace / d->dim;
-    double off = squares - trace * trace / d->dim, noise = (fourth - squares) / n;
-    return off > 0 && noise < off ? noise / off : 1;
-}
-
 /* Row j of the eigenvectors of the inner products, as a direction in the points' own space. */
 static void put_direction(kh_directions *d, const double *x, int n, int j, double *w) {
     size_t dim = (size_t)d->dim;
@@ -96,44 +80,51 @@ static void put_direction(kh_directions *d, const double *x, int n, int j, doubl
     for (int i = 0; i < n; i++)
         for (size_t k = 0; k < dim; k++)
             w[k] += d->gram[j * n + i] * (x[(size_t)i * dim + k] - d->mean[k]);
+    for (int i = 0; i < d->n; i++) { /* at right angles to the last bits */
+        const double *known = d->w + (size_t)i * dim;
+        double part = dot(w, known, d->dim);
+        for (size_t k = 0; k < dim; k++)
+            w[k] -= part * known[k];
+    }
     double norm = sqrt(dot(w, w, d->dim));
-    for (size_t k = 0; k < dim; k++)
+    for (size_t k = 0; k < dim && norm > 0; k++)
         w[k] /= norm;
 }
 
+/* (L19) Of the n eigenvalues of the inner products, all but dim are zero: the points have
+ * no more directions. What stands behind these in the ascending order are the narrow ones. */
 void kh_directions_learn(kh_directions *d, const double *x, int n) {
-    double mean;
+    double mean = 0, few = sqrt((double)d->dim / n);
     d->n = 0;
-    d->rest = d->shrunk = 1;
-    if (n < LEAST_POINTS || n > d->most)
+    if (n <= d->dim + 1 || n > d->most)
         return;
     inner_products(d, x, n);
-    d->shrunk = chance(d, n, &mean);
-    if (d->shrunk >= 1 || !kh_eigen_symmetric(n, d->gram, d->value, d->work)) {
-        d->shrunk = 1;
+    for (int i = 0; i < n; i++)
+        mean += d->gram[i * n + i] / n / d->dim;
+    if (!kh_eigen_symmetric(n, d->gram, d->value, d->work))
         return;
-    }
-    d->rest = sqrt(d->shrunk);
-    for (int j = n - 1; j >= 0 && d->n < d->dim && d->value[j] > TINY * d->value[n - 1]; j--) {
-        double variance = d->shrunk * mean + (1 - d->shrunk) * d->value[j] / n;
+    for (int j = n - d->dim; j < n; j++) {
+        double variance = d->value[j] / n / mean;
+        if (!(variance > TINY) || variance > SURELY * (1 - few) * (1 - few))
+            continue;
         put_direction(d, x, n, j, d->w + (size_t)d->n * (size_t)d->dim);
-        d->length[d->n++] = sqrt(variance / mean);
+        d->length[d->n++] = fmax(sqrt(variance), SHORTEST);
     }
 }
 
 /* (L20) */
 void kh_directions_move(
     const kh_directions *d, double b, kh_rng *r, const double *from, double *to) {
-    double step = b * d->rest < 1 ? b * d->rest : 1, keep = sqrt(1 - step * step);
+    double keep = sqrt(1 - b * b);
     for (int k = 0; k < d->dim; k++) {
         d->noise[k] = kh_rng_normal(r);
-        to[k] = keep * from[k] + step * d->noise[k];
+        to[k] = keep * from[k] + b * d->noise[k];
     }
     for (int j = 0; j < d->n; j++) {
         const double *w = d->w + (size_t)j * (size_t)d->dim;
-        double own = b * d->length[j] < 1 ? b * d->length[j] : 1;
+        double own = b * d->length[j];
         double more = (sqrt(1 - own * own) - keep) * dot(w, from, d->dim) +
-            (own - step) * dot(w, d->noise, d->dim);
+            (own - b) * dot(w, d->noise, d->dim);
         for (int k = 0; k < d->dim; k++)
             to[k] += more * w[k];
     }

@@ -1,4 +1,4 @@
-/* directions.h - steps that are reversible under N(0, I) and are longer in some directions than in
+/* directions.h - steps that are reversible under N(0, I) and are shorter in some directions than in
  * others.
  *
  *     kh_directions d;
@@ -17,9 +17,7 @@
 typedef struct kh_directions {
     int dim, n;     /* n: directions that are known; the rest of space is all the same */
     double *w;      /* [n, dim] of unit length, at right angles */
-    double *length; /* [n] of a step in each, against one in no particular direction: 1 */
-    double rest;    /* and in all others */
-    double shrunk;  /* how much of what the points said was held for chance, 0 to 1 */
+    double *length; /* [n] of a step in each, against 1 elsewhere: less */
     int most;
     double *gram, *value, *work, *mean, *noise; /* scratch */
 } kh_directions;

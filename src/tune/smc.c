@@ -90,7 +90,7 @@ typedef struct smc {
     int *sorted;    /* [samples or first draws] scratch */
     double *weight; /* [samples] soft: scratch */
     kh_directions directions; /* learned from the population that a level begins with, */
-    double *x;                /* [samples + 1, dim + 1] these members, as draws from N(0, I) */
+    double *x;                /* [samples + 1, its dim] these members, as draws from N(0, I) */
     int retries;
     double ess;           /* members that met this level, or their effective number */
     long tried, accepted; /* moves of this level */
@@ -129,9 +129,8 @@ static int smc_new(
         (size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
     m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
     if (rc == 0 && o->learn && !s->move) {
-        size_t each = (size_t)s->dim + 1, n = (size_t)o->samples + 1;
-        rc = kh_directions_new(&m->directions, o->samples, s->dim + 1, err);
-        m->x = kh_malloc(n * each * sizeof *m->x);
+        rc = kh_directions_new(&m->directions, o->samples, s->dim + (s->prior_spread > 0), err);
+        m->x = kh_malloc(((size_t)o->samples + 1) * (size_t)m->directions.dim * sizeof *m->x);
         if (rc == 0 && !m->x)
             rc = kh_fail_memory(err);
     }
@@ -390,12 +389,13 @@ static void put_standard(const smc *m, const kh_population *p, int i, double *x)
     double sd = sqrt(m->s->prior_var) * exp(m->s->prior_spread * p->width[i]);
     for (int j = 0; j < dim; j++)
         x[j] = (double)z_of(p, i)[j] / sd;
-    x[dim] = p->width[i];
+    if (m->s->prior_spread > 0)
+        x[dim] = p->width[i];
 }
 
 /* L19: from the members that a level begins with, each once, before they are moved. */
 static void learn_directions(smc *m) {
-    size_t each = (size_t)m->s->dim + 1;
+    size_t each = (size_t)m->directions.dim;
     int n = 0;
     if (!m->x)
         return;
@@ -413,7 +413,7 @@ static void learn_directions(smc *m) {
 /* L20 */
 static void step_along(smc *m, int slot, int member, double b, kh_rng *r) {
     int dim = m->s->dim;
-    double *from = m->x, *to = m->x + dim + 1;
+    double *from = m->x, *to = m->x + m->directions.dim;
     put_standard(m, &m->now, member, from);
     kh_directions_move(&m->directions, b, r, from, to);
     double width = m->s->prior_spread > 0 ? to[dim] : 0,

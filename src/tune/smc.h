@@ -56,7 +56,7 @@ typedef struct kh_smc_opts {
         { "step", KH_OPT_NUMBER, offsetof(S, m.step), "0.5", .min = 1e-3, .max = 1, .arg = "B", \
             .help = "first step size" }, \
         { "learn-moves", KH_OPT_FLAG, offsetof(S, m.learn), \
-            .help = "longer steps in directions in which the population is wide" }, \
+            .help = "shorter steps in directions in which the population is narrow" }, \
         { "min-rate", KH_OPT_NUMBER, offsetof(S, m.min_rate), "0.01", .min = 0, .max = 1, \
             .arg = "X", .help = "share of moves accepted in a level below which the run ends" }, \
     { \
