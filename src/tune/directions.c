@@ -8,7 +8,7 @@
  *
  * The points are few, and eigenvalues of their covariance differ by chance alone: those of n draws
  * from N(0, I) in d dimensions are not below (1 - sqrt(d / n))^2 (Marchenko and Pastur 1967). A
- * direction is known where the eigenvalue is half of that or less; with no more points than
+ * direction is known where the eigenvalue is half of that or less; with fewer points than twice the
  * dimensions, none is. Everything is computed from the points' inner products: n by n, however many
  * dimensions there are. */
 #include "tune/directions.h"
@@ -96,7 +96,7 @@ static void put_direction(kh_directions *d, const double *x, int n, int j, doubl
 void kh_directions_learn(kh_directions *d, const double *x, int n) {
     double mean = 0, few = sqrt((double)d->dim / n);
     d->n = 0;
-    if (n <= d->dim + 1 || n > d->most)
+    if (n <= 2 * d->dim || n > d->most)
         return;
     inner_products(d, x, n);
     for (int i = 0; i < n; i++)
