@@ -106,6 +106,26 @@ static void dev_metric_is_that_of_the_result(void **state) {
     }
 }
 
+/* Whether a train row counts must not depend on what was said to it: members at the last allowance
+ * may vote on the rows that they had wrong, and on no other, so that rows taken one by one would be
+ * the hard ones. All count, or none. */
+static void train_rows_count_all_or_none(void **state) {
+    (void)state;
+    int all = 0, none = 0;
+    for (int m = 3; m <= 4; m++)
+        for (uint64_t seed = 1; seed <= 12; seed++) {
+            kh_tune_opts o = tune_options();
+            o.uncalibrated = false;
+            o.seed = seed;
+            kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
+            all += p->calibrator.n == DEV + TRAIN;
+            none += p->calibrator.n == DEV;
+            kh_posterior_free(p);
+        }
+    assert_int_equal(all + none, 24);
+    assert_true(all > 0 && none > 0);
+}
+
 static void votes_are_plain_without_calibration(void **state) {
     (void)state;
     kh_tune_opts o = tune_options();
@@ -412,6 +432,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_makes_a_posterior_that_votes),
         cmocka_unit_test(dev_metric_is_that_of_the_result),
+        cmocka_unit_test(train_rows_count_all_or_none),
         cmocka_unit_test(votes_are_plain_without_calibration),
         cmocka_unit_test(paper_exact_is_the_published_code),
         cmocka_unit_test(same_seed_same_files_with_any_threads),
