@@ -24,7 +24,7 @@ tasks=(${TASKS:-sst2 agnews dbpedia}) seeds=(${SEEDS:-13 21 42}) budgets=(${BUDG
 shots=(${SHOTS:-16 16 16}) methods=" ${METHODS:-smc abc-smc smc-raw abc-smc-early} "
 rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" ${SAMPLES:+--samples "$SAMPLES"} \
     --threads "${THREADS:-0}")
-smc=(${SMC:---reuse-draws --early-rejection tight --search-members 10 --spread 0.6})
+smc=(${SMC:---reuse-draws --early-rejection tight})
 mkdir -p "$out" || exit 1
 
 # value KEY FILE: a number in JSON

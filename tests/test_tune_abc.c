@@ -253,11 +253,9 @@ static void learned_directions_forget_the_ancestors(void **state) {
     long long asked[2] = { 0, 0 };
     for (int learn = 0; learn < 2; learn++)
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
-            kh_simulator sim = { .dim = NARROW_DIM,
-                .prior_var = 1,
-                .n_error = 40,
-                .cost = 1,
-                .errors = narrow_errors };
+            kh_simulator sim = {
+                .dim = NARROW_DIM, .prior_var = 1, .n_error = 40, .cost = 1, .errors = narrow_errors
+            };
             outcome o = run(ALL[2], &sim, seed,
                 SET("samples", "100", "max-moves", "10", "learn-moves", learn ? "true" : "false"));
             assert_int_equal(o.p.tolerance, 0);
@@ -452,10 +450,9 @@ static void smc_learns_the_width_of_the_prior(void **state) {
                 moments_add(&exact, z, dim, width);
         }
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            outcome o =
-                run(ALL[2], &sim, seed,
-                    SET("samples", "200", "tolerance", "2", "max-moves", "60", "learn-moves",
-                        seed % 2 ? "true" : "false"));
+            outcome o = run(ALL[2], &sim, seed,
+                SET("samples", "200", "tolerance", "2", "max-moves", "60", "learn-moves",
+                    seed % 2 ? "true" : "false"));
             for (int i = 0; i < o.p.n; i++)
                 moments_add(&got, o.p.z + (size_t)i * (size_t)dim, dim, o.p.width[i]);
             kh_population_free(&o.p);

@@ -23,9 +23,7 @@ static const struct {
     { "abc-smc", SET("samples=12", "tolerance=5", "max-misses=5", "weights=importance") },
     { "smc", SET("samples=12", "budget-levels=3") },
     { "smc", SET("samples=12", "budget-levels=3", "accept=soft", "dev-every=1") },
-    { "smc",
-        SET("samples=12", "search-members=6", "spread=0.5", "learn-moves=true", "reuse-draws=true",
-            "early-rejection=tight") },
+    { "smc", SET("samples=12", "budget-levels=3", "learn-moves=true", "early-rejection=tight") },
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -370,26 +368,6 @@ static void few_accepted_draws_use_the_budget(void **state) {
     assert_true(small > 3);
 }
 
-/* A few members search, and what is left of the budget makes all members of them and moves them. */
-static void a_search_of_few_members_spreads(void **state) {
-    (void)state;
-    lines l = { 0 };
-    kh_tune_opts o = tune_options();
-    o.max_queries = 3000;
-    o.record = record;
-    o.user = &l;
-    kh_posterior *p = tune_with("smc",
-        SET("samples=12", "search-members=5", "spread=0.6", "reuse-draws=true",
-            "early-rejection=tight"),
-        &o);
-    assert_int_equal(p->n, 12);
-    assert_int_equal(distinct(p), 12);
-    assert_true(l.n >= 2 && p->train_queries <= 3000 - 12 * DEV);
-    assert_true(p->train_queries > 3000 - 12 * DEV - 20 * TRAIN); /* nothing is left over */
-    assert_int_equal(p->dev_queries, 12 * DEV);                    /* one look */
-    kh_posterior_free(p);
-}
-
 static int stop_at_once(void *user, const kh_progress *p) {
     (void)user;
     assert_string_equal(p->phase, "smc");
@@ -443,7 +421,6 @@ int main(void) {
         cmocka_unit_test(too_small_a_budget_is_refused),
         cmocka_unit_test(a_small_budget_makes_a_small_population),
         cmocka_unit_test(few_accepted_draws_use_the_budget),
-        cmocka_unit_test(a_search_of_few_members_spreads),
         cmocka_unit_test(a_caller_may_stop_it),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -47,7 +47,8 @@ static const candidate CANDIDATES[] = {
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
-        SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2, 0 },
+        SET("first-draws=12", "reuse-draws=true", "early-rejection=tight", "prior-variance=500"),
+        80, 2, 0 },
 };
 enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 

@@ -67,8 +67,8 @@ static void inner_products(kh_directions *d, const double *x, int n) {
         for (int j = 0; j <= i; j++) {
             double sum = 0;
             for (size_t k = 0; k < dim; k++)
-                sum += (x[(size_t)i * dim + k] - d->mean[k]) *
-                    (x[(size_t)j * dim + k] - d->mean[k]);
+                sum +=
+                    (x[(size_t)i * dim + k] - d->mean[k]) * (x[(size_t)j * dim + k] - d->mean[k]);
             d->gram[i * n + j] = d->gram[j * n + i] = sum;
         }
 }

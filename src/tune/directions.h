@@ -31,7 +31,6 @@ void kh_directions_free(kh_directions *);
 void kh_directions_learn(kh_directions *, const double *x, int n);
 
 /* A step of size b, 0 < b <= 1. */
-void kh_directions_move(
-    const kh_directions *, double b, kh_rng *, const double *from, double *to);
+void kh_directions_move(const kh_directions *, double b, kh_rng *, const double *from, double *to);
 
 #endif

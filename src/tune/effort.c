@@ -48,6 +48,8 @@ enum { QUICK_QUERIES = 3000, NORMAL_QUERIES = 20000, THOROUGH_QUERIES = 120000 }
 /* One of the better half may be left behind one time in ten: CMA-ES bears that well, and takes a
  * quarter fewer questions for a generation. */
 #define RACE "race=0.1"
+/* Accepts the same for fewer questions. */
+#define TIGHT "early-rejection=tight "
 
 static const row ROWS[] = {
     { "bbt",
@@ -70,9 +72,9 @@ static const row ROWS[] = {
             NORMAL(50, "samples=50 first-draws=20 " WIDE_5),
             THOROUGH(100, "samples=100 first-draws=20 " WIDE_10) } },
     { "smc",
-        { QUICK(25, "first-draws=12 reuse-draws=true " WIDE_5),
-            NORMAL(50, "first-draws=20 reuse-draws=true " WIDE_5),
-            THOROUGH(100, "samples=100 first-draws=40 reuse-draws=true " WIDE_10) } },
+        { QUICK(25, "first-draws=12 reuse-draws=true " TIGHT WIDE_5),
+            NORMAL(50, "first-draws=20 reuse-draws=true " TIGHT WIDE_5),
+            THOROUGH(100, "samples=100 first-draws=40 reuse-draws=true " TIGHT WIDE_10) } },
     { "snpe",
         { QUICK(25, "budget-rounds=2 simulations=25 samples=10 transforms=3 max-epochs=40 " WIDE_5),
             NORMAL(50,

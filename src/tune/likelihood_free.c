@@ -24,7 +24,7 @@ enum {
     AT_ONCE = 32, /* candidates whose labels are in memory before they become observations */
     CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
     TIGHT_CHUNK = 2, /* the same where looks are timed by the allowance: they are few anyway */
-    LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
+    LEAST = 20, /* candidates of the least run: a batch of the methods that accept and reject */
     FEWEST_VOTERS = 5 /* train rows count for calibration if a fifth of the members, and five, may
                          vote on each of them */
 };

@@ -30,7 +30,6 @@
 #include "tune/directions.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,10 +84,8 @@ typedef struct smc {
     int n_moving;
     bool *moved; /* [samples] in this level */
     bool taken_back;
-    char searched[256]; /* why the search is over, where the rest of the budget is for moves */
-    bool spreading;
-    int *sorted;    /* [samples or first draws] scratch */
-    double *weight; /* [samples] soft: scratch */
+    int *sorted;              /* [samples or first draws] scratch */
+    double *weight;           /* [samples] soft: scratch */
     kh_directions directions; /* learned from the population that a level begins with, */
     double *x;                /* [samples + 1, its dim] these members, as draws from N(0, I) */
     int retries;
@@ -178,15 +175,6 @@ static void sort_ints(int *x, int n) {
 
 /* ------------------------------------------------------------------------ the first population */
 
-/* What of the budget is kept for the time after the search: with no budget there is no such time.
- */
-static bool spreads(const smc *m) { return m->o->spread > 0 && m->o->budget > 0; }
-
-static int search_members(const smc *m) {
-    int few = m->o->few;
-    return spreads(m) && few > 0 && few < m->o->samples ? few : m->o->samples;
-}
-
 /* n prior draws into the batch, numbered from `first` within the sweep. */
 static int draw(smc *m, int n, uint32_t first, int allowance, kh_err *err) {
     for (int i = 0; i < n; i++) {
@@ -249,8 +237,8 @@ static int fill(smc *m, int n, bool tolerant, kh_err *err) {
 /* The draws that were made for the tolerance, of which the first ones are in m->before, and meet it
  * become the first members. */
 static void reuse_draws(smc *m, int drawn) {
-    int most = drawn < m->o->samples ? drawn : m->o->samples, n = search_members(m);
-    for (int i = 0; i < most && m->o->reuse && m->reused < n; i++)
+    int most = drawn < m->o->samples ? drawn : m->o->samples;
+    for (int i = 0; i < most && m->o->reuse; i++)
         if (m->before.errors[i] <= m->eps) {
             kh_population_put(&m->now, m->reused, &m->before, i);
             m->now.ancestor[m->reused] = m->reused;
@@ -403,8 +391,8 @@ static void learn_directions(smc *m) {
         bool again = false;
         put_standard(m, &m->now, i, m->x + (size_t)n * each);
         for (int j = 0; j < n && !again; j++)
-            again = memcmp(m->x + (size_t)j * each, m->x + (size_t)n * each,
-                        each * sizeof *m->x) == 0;
+            again =
+                memcmp(m->x + (size_t)j * each, m->x + (size_t)n * each, each * sizeof *m->x) == 0;
         n += !again;
     }
     kh_directions_learn(&m->directions, m->x, n);
@@ -513,8 +501,8 @@ static int move(smc *m, kh_err *err) {
 /* Members that draws did not give: copies of those that are there, as many as the budget pays a
  * move or two and the look for, are moved at the first tolerance. Where the budget ends on the way,
  * copies that have not moved go. */
-static int grow(smc *m, int n, kh_err *err) {
-    int have = m->now.n;
+static int grow(smc *m, kh_err *err) {
+    int have = m->now.n, n = m->o->samples;
     while (n > have && kh_monitor_room(m->w, 2LL * (n - have) * m->s->cost, n) < n)
         n--;
     m->n_moving = 0;
@@ -538,9 +526,9 @@ static int start(smc *m, kh_err *err) {
     bool soft = m->o->accept == KH_SMC_SOFT;
     int rc = soft ? 0 : first_tolerance(m, err);
     if (rc == 0 && !m->w->stopped[0])
-        rc = fill(m, search_members(m), soft, err);
-    if (rc == 0 && !m->w->stopped[0] && m->now.n < search_members(m))
-        rc = grow(m, search_members(m), err);
+        rc = fill(m, m->o->samples, soft, err);
+    if (rc == 0 && !m->w->stopped[0] && m->now.n < m->o->samples)
+        rc = grow(m, err);
     m->ess = m->now.n;
     return rc;
 }
@@ -548,8 +536,6 @@ static int start(smc *m, kh_err *err) {
 /* ------------------------------------------------------------------------------------- the run */
 
 static bool is_last(const smc *m) {
-    if (spreads(m))
-        return m->spreading;
     return m->level == m->o->levels ||
         (m->o->accept == KH_SMC_SOFT ? m->power >= 1 : m->eps <= m->o->tolerance);
 }
@@ -585,33 +571,17 @@ static bool too_few_accepted(const smc *m) {
     return m->level > 0 && m->tried > 0 && (double)m->accepted < m->o->min_rate * (double)m->tried;
 }
 
-/* The search is over. So is the run, unless something of the budget was kept for what follows. */
-static void end_search(smc *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void end_search(smc *m, const char *fmt, ...) {
-    char why[sizeof m->searched];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, sizeof why, fmt, args);
-    va_end(args);
-    if (!spreads(m))
-        kh_monitor_stop(m->w, "%s", why);
-    else if (!m->searched[0])
-        memcpy(m->searched, why, sizeof why);
-}
-
-/* Why the search ends by itself, if it does. */
+/* Why the run ends by itself, if it does. */
 static void reason(smc *m) {
     if (m->o->accept == KH_SMC_SOFT && m->power >= 1)
-        end_search(m, "the likelihood counts in full");
+        kh_monitor_stop(m->w, "the likelihood counts in full");
     else if (m->o->accept == KH_SMC_HARD && m->eps <= m->o->tolerance)
-        end_search(m, "the tolerance of %d errors is reached", m->eps);
+        kh_monitor_stop(m->w, "the tolerance of %d errors is reached", m->eps);
     else if (m->level >= m->o->levels)
-        end_search(m, "all %d levels are done", m->o->levels);
+        kh_monitor_stop(m->w, "all %d levels are done", m->o->levels);
     else if (too_few_accepted(m))
-        end_search(m, "only %ld of %ld moves were accepted, less than --min-rate %g", m->accepted,
-            m->tried, m->o->min_rate);
-    else if (spreads(m) && (double)m->s->asked >= (1 - m->o->spread) * (double)m->o->budget)
-        end_search(m, "the search has used its share of the budget");
+        kh_monitor_stop(m->w, "only %ld of %ld moves were accepted, less than --min-rate %g",
+            m->accepted, m->tried, m->o->min_rate);
 }
 
 static int select_members(smc *m) {
@@ -643,7 +613,7 @@ static int one_level(smc *m, kh_err *err) {
     double power = m->power, ess = m->ess;
     m->level++;
     if (select_members(m) != 0) {
-        end_search(m, "no member got below %d errors in %d levels", m->eps, RETRIES);
+        kh_monitor_stop(m->w, "no member got below %d errors in %d levels", m->eps, RETRIES);
         return 0;
     }
     int rc = move(m, err);
@@ -657,27 +627,6 @@ static int one_level(smc *m, kh_err *err) {
     return rc == 0 ? report(m, err) : rc;
 }
 
-/* What is left of the budget makes members of copies, until there are as many as are wanted, and
- * then moves them all at the last tolerance: a search for fewer errors leaves descendants of one or
- * two draws, whose votes are nearly one vote. */
-static int spread(smc *m, kh_err *err) {
-    long long sweeps = m->o->budget / m->o->samples; /* points that are remembered cost nothing */
-    m->spreading = true;
-    m->level++;
-    m->tried = m->accepted = 0;
-    int rc = m->now.n < m->o->samples ? grow(m, m->o->samples, err) : 0;
-    m->n_moving = m->now.n;
-    for (int i = 0; i < m->now.n; i++)
-        m->moving[i] = i;
-    learn_directions(m);
-    for (long long i = 0; rc == 0 && i < sweeps && !m->w->stopped[0]; i++)
-        rc = sweep(m, err);
-    m->ess = m->now.n;
-    rc = rc == 0 ? report(m, err) : rc;
-    kh_monitor_stop(m->w, "%s", m->searched);
-    return rc;
-}
-
 static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t seed, kh_monitor *w,
     kh_err *err) {
     kh_smc_opts o = *(const kh_smc_opts *)opts;
@@ -688,10 +637,8 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
         rc = start(&m, err);
     if (rc == 0)
         rc = report(&m, err);
-    for (reason(&m); rc == 0 && !w->stopped[0] && !m.searched[0]; reason(&m))
+    for (reason(&m); rc == 0 && !w->stopped[0]; reason(&m))
         rc = one_level(&m, err);
-    if (rc == 0 && !w->stopped[0])
-        rc = spread(&m, err);
     if (rc == 0) {
         *out = m.now;
         m.now = (kh_population){ 0 };
@@ -703,7 +650,6 @@ static int run(kh_population *out, kh_simulator *s, const void *opts, uint64_t s
 static void fit(void *opts, long long budget, int cost) {
     kh_smc_opts *o = opts;
     o->samples = kh_smc_members(o, budget, cost);
-    o->budget = budget;
 }
 
 const kh_sampler kh_sampler_smc = {

@@ -10,10 +10,9 @@ enum { KH_SMC_NOT_EARLY, KH_SMC_EARLY, KH_SMC_EARLIER };
 
 typedef struct kh_smc_opts {
     kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
-    int samples, few, accept, tolerance, levels, max_moves, first_draws, early;
+    int samples, accept, tolerance, levels, max_moves, first_draws, early;
     bool reuse, learn;
-    double survivors, target, unmoved, step, noise, min_rate, spread;
-    long long budget; /* of queries, which `spread` is a share of; 0: none. Not an option. */
+    double survivors, target, unmoved, step, noise, min_rate;
 } kh_smc_opts;
 
 /* Queries to the box are dear, so a member moves a few times in a level; on the toy problems it
@@ -21,11 +20,6 @@ typedef struct kh_smc_opts {
 #define KH_SMC_ROWS(S, m, MOVES, UNMOVED) \
     { "samples", KH_OPT_INT, offsetof(S, m.samples), "0", .min = 0, .max = 1 << 16, .arg = "N", \
         .help = "members of the population; 0: 50, or down to 20 if the query budget is small" }, \
-        { "search-members", KH_OPT_INT, offsetof(S, m.few), "0", .min = 0, .max = 1 << 16, \
-            .arg = "N", \
-            .help = "members while the tolerance falls, if --spread is given; 0: all" }, \
-        { "spread", KH_OPT_NUMBER, offsetof(S, m.spread), "0", .min = 0, .max = 0.95, .arg = "X", \
-            .help = "share of the query budget for moves at the last tolerance" }, \
         { "accept", KH_OPT_CHOICE, offsetof(S, m.accept), "hard", .arg = "hard|soft", \
             .help = \
                 "by an allowance of errors, or by the likelihood of labels that may be wrong" }, \

@@ -52,8 +52,7 @@ static void add_hash(terms *t, const char *name, uint64_t hash) {
  * term; on, they are a part of another one, which then differs from what a run without has. */
 static const struct {
     const char *option, *part_of;
-} LATER[] = { { "reuse-draws", "first-draws" }, { "race", "pop" }, { "search-members", "samples" },
-    { "spread", "samples" }, { "learn-moves", "step" } };
+} LATER[] = { { "reuse-draws", "first-draws" }, { "race", "pop" }, { "learn-moves", "step" } };
 enum { N_LATER = sizeof LATER / sizeof LATER[0] };
 
 static bool is_later(const char *name) {
