@@ -1,5 +1,5 @@
 /* smc.c - sequential Monte Carlo with moves that leave the prior alone: sampling with labels only
- * in 500 dimensions. doc/methods.md, L7 to L11.
+ * in 500 dimensions. doc/methods.md, L7 to L11, L19, L20.
  *
  * Importance weights collapse in many dimensions: the density of a perturbed z under the prior and
  * under its proposal differ by a factor that grows with the dimension. Here nothing is weighed. A
