@@ -2,6 +2,8 @@
 # labels.sh KEYHOLE OUT - labels only: "smc" with its defaults beside the paper's ABC-SMC at equal budgets of queries, on a
 # trained model and three tasks, three seeds. Each finished run is kept in OUT and skipped next time, so it may be stopped and
 # started again. At the end OUT/labels.csv holds a row a run, and the means are printed.
+# Then, for each pair of runs, what share of ABC-SMC's queries smc had made when its members made as few errors on the train rows (their mean)
+# as ABC-SMC's at its end.
 # Beside them two runs that take one thing away, or add it: smc-raw is smc with plain votes (--calibrate none), abc-smc-early the
 # paper's method with exact early rejection.
 #
@@ -10,6 +12,7 @@
 # METHODS           of "smc abc-smc smc-raw abc-smc-early" (default: all)
 # BUDGETS, SHOTS    for each of the tasks, in their order: queries, and rows of each class (default "24000 48000 112000",
 #                   "16 16 16": 750 or 500 candidates)
+# SMC               options of smc (default: those of the other efforts that are not about the size of the space; SMC=" " for the paper's)
 # SAMPLES, SLOTS    of all methods (default: the methods' own, 50)
 # ROWS              test rows to judge on, spread evenly over the file (default 200)
 # PRECISION         f32 (default), bf16, ...
@@ -21,6 +24,7 @@ tasks=(${TASKS:-sst2 agnews dbpedia}) seeds=(${SEEDS:-13 21 42}) budgets=(${BUDG
 shots=(${SHOTS:-16 16 16}) methods=" ${METHODS:-smc abc-smc smc-raw abc-smc-early} "
 rows=${ROWS:-200} common=(--precision "${PRECISION:-f32}" --slots "${SLOTS:-50}" ${SAMPLES:+--samples "$SAMPLES"} \
     --threads "${THREADS:-0}")
+smc=(${SMC:---reuse-draws --early-rejection tight})
 mkdir -p "$out" || exit 1
 
 # value KEY FILE: a number in JSON
@@ -50,9 +54,9 @@ done
 for seed in "${seeds[@]}"; do
     for i in "${!tasks[@]}"; do
         task=${tasks[i]}
-        one smc --method smc
+        one smc --method smc "${smc[@]}"
         one abc-smc --method abc-smc --paper-exact
-        one smc-raw --method smc --calibrate none
+        one smc-raw --method smc "${smc[@]}" --calibrate none
         one abc-smc-early --method abc-smc --paper-exact --early-rejection on
     done
 done
@@ -81,3 +85,16 @@ awk -F, 'function line(task, method, n, x) {
               line(x[1], x[2], n[k], mean) }
           for (i = 1; i <= l; i++) { for (c = 1; c <= 5; c++) mean[c] = sum[methods[i], c] / tasks[methods[i]]
               line(tasks[methods[i]] " tasks", methods[i], runs[methods[i]], mean) } }' "$out/labels.csv"
+
+# Queries to equal train error: levels stand in log.txt, with the queries so far and "errors=BEST/MEAN".
+level() { sed -n 's/.*queries=\([0-9]*\) .* errors=[0-9]*\/\([0-9.]*\) .*/\1 \2/p' "$1"; }
+for task in "${tasks[@]}"; do
+    for seed in "${seeds[@]}"; do
+        [ -s "$out/$task-abc-smc-$seed/log.txt" ] && [ -s "$out/$task-smc-$seed/log.txt" ] || continue
+        read -r all error < <(level "$out/$task-abc-smc-$seed/log.txt" | tail -n 1)
+        level "$out/$task-smc-$seed/log.txt" | awk -v all="$all" -v error="$error" -v name="$task $seed" '
+            !n && $2 <= error { n = $1; mean = $2 }
+            END { if (n) printf "%s: as few errors (%s, abc-smc %s) after %d of %d queries, %.2f\n", name, mean, error, n, all, n / all
+                  else printf "%s: never as few errors as abc-smc (%s)\n", name, error }'
+    done
+done | awk '{ print } / after / { n++; sum += $NF } END { if (n) printf "queries to equal train error: %.2f on average (%d pairs)\n", sum / n, n }'

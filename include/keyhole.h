@@ -747,7 +747,8 @@ typedef struct kh_patience {
     const int *allowance; /* [n_prompt] */
     const int *order; /* [n_row] the rows, each once, as they are asked: hard ones first saves most;
                          NULL: as they stand */
-    int chunk;        /* 0: a sensible number */
+    int chunk; /* 0: a sensible number; -n: as many as must be asked before one of the prompts
+                  could leave, n at least */
 } kh_patience;
 
 /* errors [n_prompt]: how many it made; exact if not more than the allowance. label [n_prompt,

@@ -35,7 +35,7 @@ ok "a journal of 0.1 is read" shows
 
 # Runs that 0.1 had begun and was killed in: --effort paper has the defaults that it had. Of posterior.json all is compared but what is another thing today: the version,
 # paths from the root, the calibration, which is an option of tune now and no longer of the method (here it is off), and options that are new, if they are off.
-plain() { sed -E -e 's/"keyhole": "[^"]*"/"keyhole": ""/' -e 's/"path": "[^"]*"/"path": ""/' -e 's/"calibrate":"[a-z]*",//' -e 's/"reuse-draws":false,//' -e 's/"race":0,//' -e 's/"budget-stall":0,//' -e '/^  "calibration": /d' "$1"; }
+plain() { sed -E -e 's/"keyhole": "[^"]*"/"keyhole": ""/' -e 's/"path": "[^"]*"/"path": ""/' -e 's/"calibrate":"[a-z]*",//' -e 's/"reuse-draws":false,//' -e 's/"learn-moves":false,//' -e 's/"race":0,//' -e 's/"budget-stall":0,//' -e '/^  "calibration": /d' "$1"; }
 resumes() { # resumes METHOD ACCESS OPTION...
     rm -rf "$here/old/here" && mkdir "$here/old/here" || return 1
     for file in run.sqlite run.sqlite-wal; do gzip -dc "$here/old/begun/$1/$file.gz" >"$here/old/here/$file" || return 1; done

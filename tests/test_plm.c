@@ -190,6 +190,51 @@ static void early_rejection_changes_only_the_bill(void **state) {
     setup_free(&s);
 }
 
+/* How many rows a prompt is asked about if it is asked no further than the one that breaks its
+ * allowance, in the order in which they stand. */
+static int rows_until_out(const int *answer, const int *label, int allowance) {
+    int wrong = 0, asked = 0;
+    for (; asked < ROWS && wrong <= allowance; asked++)
+        wrong += answer[asked] != label[asked];
+    return asked;
+}
+
+/* Looks that the allowances time: nobody can be out before them, and nobody who is out is asked
+ * again, or with -2 about one row at most; in fewer calls than with a look after every row. */
+static void looks_may_be_timed_by_the_allowance(void **state) {
+    (void)state;
+    setup s = setup_new(KH_ACCESS_LABELS, KH_F32);
+    kh_labeler *l = kh_plm_labeler(s.box, NULL);
+    int all[PROMPTS * ROWS], some[PROMPTS * ROWS], errors[PROMPTS], allowance[PROMPTS];
+    long long calls[2] = { 0, 0 };
+    assert_int_equal(kh_plm_answer(l, &s.q, all, NULL), 0);
+    for (int least = 0; least <= ROWS; least++)
+        for (int chunk = -2; chunk <= 1; chunk += chunk == -1 ? 2 : 1) {
+            kh_meter before = kh_plm_meter(s.box);
+            long long bill = 0;
+            for (int p = 0; p < PROMPTS; p++)
+                allowance[p] = least + p % 2;
+            kh_patience patience = { allowance, NULL, chunk };
+            assert_int_equal(kh_plm_answer_within(l, &s.q, &patience, errors, some, NULL), 0);
+            for (int p = 0; p < PROMPTS; p++) {
+                int asked = 0, wrong = 0,
+                    need = rows_until_out(all + p * ROWS, s.batch->label, allowance[p]);
+                for (; asked < ROWS && some[p * ROWS + asked] >= 0; asked++) {
+                    assert_int_equal(some[p * ROWS + asked], all[p * ROWS + asked]);
+                    wrong += all[p * ROWS + asked] != s.batch->label[asked];
+                }
+                assert_int_equal(errors[p], wrong);
+                assert_true(asked >= need && asked <= need + (chunk == -2));
+                bill += asked;
+            }
+            assert_int_equal(kh_plm_meter(s.box).queries - before.queries, bill);
+            if (chunk != -2)
+                calls[chunk == 1] += kh_plm_meter(s.box).calls - before.calls;
+        }
+    assert_true(calls[0] < calls[1]);
+    setup_free(&s);
+}
+
 static void answers_do_not_depend_on_threads_or_precision_name(void **state) {
     (void)state;
     for (int precision = KH_F32; precision <= KH_PRECISION_AUTO; precision++) {
@@ -387,6 +432,7 @@ int main(void) {
         cmocka_unit_test(scores_are_log_probabilities_and_answers_their_best),
         cmocka_unit_test(the_meter_counts_what_was_asked),
         cmocka_unit_test(early_rejection_changes_only_the_bill),
+        cmocka_unit_test(looks_may_be_timed_by_the_allowance),
         cmocka_unit_test(answers_do_not_depend_on_threads_or_precision_name),
         cmocka_unit_test(energies_are_those_of_the_raw_logits),
         cmocka_unit_test(energies_depend_on_neither_threads_nor_neighbours),

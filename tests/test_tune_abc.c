@@ -213,6 +213,71 @@ static void uniform_weights_do_not(void **state) {
     kh_toy_free(toy);
 }
 
+/* Steps along directions that the population tells, to the same posteriors. */
+static void smc_learns_directions_and_samples_the_posterior(void **state) {
+    (void)state;
+    check_posterior("linear-gaussian", 2, ALL[2], 0,
+        SET("samples", "100", "max-moves", "60", "learn-moves", "true"));
+    check_posterior("linear-gaussian", 10, ALL[2], 2,
+        SET("samples", "100", "tolerance", "2", "max-moves", "200", "learn-moves", "true"));
+    check_posterior("signs", 10, ALL[2], 1,
+        SET("samples", "100", "tolerance", "1", "max-moves", "60", "learn-moves", "true"));
+}
+
+enum { NARROW_DIM = 10 };
+
+/* The sum of the coordinates, of unit variance, must be near 1.5: one direction in which there is
+ * little room, and nine in which nothing matters. */
+static int narrow_errors(kh_simulator *s, const kh_candidates *c, const int *allowance, int *errors,
+    int *answer, kh_err *err) {
+    (void)allowance, (void)answer, (void)err;
+    for (int i = 0; i < c->n; i++) {
+        double sum = 0;
+        for (int j = 0; j < NARROW_DIM; j++)
+            sum += (double)c->z[i * NARROW_DIM + j] / sqrt(NARROW_DIM);
+        double off = fabs(sum - 1.5) / 0.05;
+        errors[i] = off < s->n_error ? (int)off : s->n_error;
+    }
+    s->asked += c->n;
+    return 0;
+}
+
+/* Where the posterior is narrow in one direction only, one step length for all directions is as
+ * short as that, and members stay near their ancestors; with directions learned they do not. Each
+ * z_j has mean 1.5 / sqrt(10) and variance 1 - 1 / 10, so that a mean of 100 independent members
+ * has variance 0.009. */
+static void learned_directions_forget_the_ancestors(void **state) {
+    (void)state;
+    enum { SEEDS = 60 };
+    double off[2] = { 0, 0 }, square[2] = { 0, 0 };
+    long long asked[2] = { 0, 0 };
+    for (int learn = 0; learn < 2; learn++)
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            kh_simulator sim = {
+                .dim = NARROW_DIM, .prior_var = 1, .n_error = 40, .cost = 1, .errors = narrow_errors
+            };
+            outcome o = run(ALL[2], &sim, seed,
+                SET("samples", "100", "max-moves", "10", "learn-moves", learn ? "true" : "false"));
+            assert_int_equal(o.p.tolerance, 0);
+            asked[learn] += sim.asked;
+            for (int j = 0; j < NARROW_DIM; j++) {
+                double mean = 0;
+                for (int i = 0; i < o.p.n; i++) {
+                    double d = (double)o.p.z[i * NARROW_DIM + j] - 1.5 / sqrt(NARROW_DIM);
+                    mean += d / o.p.n;
+                    square[learn] += d * d / o.p.n / NARROW_DIM / SEEDS;
+                }
+                off[learn] += mean * mean / NARROW_DIM / SEEDS;
+            }
+            kh_population_free(&o.p);
+        }
+    print_message("# variance of a mean %.4f, learned %.4f (0.009); of z %.3f, %.3f (0.9); "
+                  "queries %lld, %lld\n",
+        off[0], off[1], square[0], square[1], asked[0], asked[1]);
+    assert_true(off[1] < 0.6 * off[0] && asked[1] < asked[0] * 11 / 10);
+    assert_true(fabs(square[1] - 0.9) < 0.03);
+}
+
 /* With labels that are wrong with probability eta, each row of `signs` is on its own: wrong with
  * probability eta. Many moves, as a population that has not forgotten the prior yet is a little
  * wrong, however many members it has. */
@@ -385,8 +450,9 @@ static void smc_learns_the_width_of_the_prior(void **state) {
                 moments_add(&exact, z, dim, width);
         }
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            outcome o =
-                run(ALL[2], &sim, seed, SET("samples", "200", "tolerance", "2", "max-moves", "60"));
+            outcome o = run(ALL[2], &sim, seed,
+                SET("samples", "200", "tolerance", "2", "max-moves", "60", "learn-moves",
+                    seed % 2 ? "true" : "false"));
             for (int i = 0; i < o.p.n; i++)
                 moments_add(&got, o.p.z + (size_t)i * (size_t)dim, dim, o.p.width[i]);
             kh_population_free(&o.p);
@@ -690,6 +756,8 @@ int main(void) {
         cmocka_unit_test(smc_reuses_its_first_draws),
         cmocka_unit_test(smc_grows_where_draws_are_scarce),
         cmocka_unit_test(uniform_weights_do_not),
+        cmocka_unit_test(smc_learns_directions_and_samples_the_posterior),
+        cmocka_unit_test(learned_directions_forget_the_ancestors),
         cmocka_unit_test(soft_acceptance_samples_its_posterior),
         cmocka_unit_test(smc_is_calibrated),
         cmocka_unit_test(smc_keeps_the_prior_if_the_constraint_is_empty),

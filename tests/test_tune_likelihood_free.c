@@ -23,6 +23,7 @@ static const struct {
     { "abc-smc", SET("samples=12", "tolerance=5", "max-misses=5", "weights=importance") },
     { "smc", SET("samples=12", "budget-levels=3") },
     { "smc", SET("samples=12", "budget-levels=3", "accept=soft", "dev-every=1") },
+    { "smc", SET("samples=12", "budget-levels=3", "learn-moves=true", "early-rejection=tight") },
 };
 
 enum { N_METHOD = sizeof METHODS / sizeof METHODS[0] };
@@ -101,6 +102,26 @@ static void dev_metric_is_that_of_the_result(void **state) {
         kh_predictor_free(predictor);
         kh_posterior_free(p);
     }
+}
+
+/* Whether a train row counts must not depend on what was said to it: members at the last allowance
+ * may vote on the rows that they had wrong, and on no other, so that rows taken one by one would be
+ * the hard ones. All count, or none. */
+static void train_rows_count_all_or_none(void **state) {
+    (void)state;
+    int all = 0, none = 0;
+    for (int m = 3; m <= 4; m++)
+        for (uint64_t seed = 1; seed <= 12; seed++) {
+            kh_tune_opts o = tune_options();
+            o.uncalibrated = false;
+            o.seed = seed;
+            kh_posterior *p = tune_with(METHODS[m].name, METHODS[m].set, &o);
+            all += p->calibrator.n == DEV + TRAIN;
+            none += p->calibrator.n == DEV;
+            kh_posterior_free(p);
+        }
+    assert_int_equal(all + none, 24);
+    assert_true(all > 0 && none > 0);
 }
 
 static void votes_are_plain_without_calibration(void **state) {
@@ -216,6 +237,28 @@ static void early_rejection_changes_only_the_bill(void **state) {
         }
     }
     assert_true(saved > 0);
+}
+
+/* Looks that the allowance times: the same samples for fewer questions still. */
+static void tight_early_rejection_asks_less(void **state) {
+    (void)state;
+    kh_buf samples[2];
+    long long asked[2];
+    for (int i = 0; i < 2; i++) {
+        kh_tune_opts o = tune_options();
+        kh_posterior *p = tune_with("smc",
+            SET("samples=12", "budget-levels=3",
+                i ? "early-rejection=tight" : "early-rejection=on"),
+            &o);
+        assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+        read_samples(&samples[i]);
+        asked[i] = p->train_queries;
+        kh_posterior_free(p);
+    }
+    same_bytes(&samples[0], &samples[1]);
+    assert_true(asked[1] < asked[0]);
+    kh_buf_free(&samples[0]);
+    kh_buf_free(&samples[1]);
 }
 
 static void a_posterior_keeps_its_calibration(void **state) {
@@ -367,10 +410,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_makes_a_posterior_that_votes),
         cmocka_unit_test(dev_metric_is_that_of_the_result),
+        cmocka_unit_test(train_rows_count_all_or_none),
         cmocka_unit_test(votes_are_plain_without_calibration),
         cmocka_unit_test(paper_exact_is_the_published_code),
         cmocka_unit_test(same_seed_same_files_with_any_threads),
         cmocka_unit_test(early_rejection_changes_only_the_bill),
+        cmocka_unit_test(tight_early_rejection_asks_less),
         cmocka_unit_test(a_posterior_keeps_its_calibration),
         cmocka_unit_test(a_query_budget_is_never_exceeded),
         cmocka_unit_test(too_small_a_budget_is_refused),

@@ -566,6 +566,20 @@ static void drop_out(
  * of twenty. */
 enum { DEFAULT_CHUNK = 8 };
 
+/* Rows to the next look. Below 0: before as many rows as the least patient prompt has errors left,
+ * and one, nobody can leave, so that these are asked at once; -chunk at least. */
+static int next_chunk(
+    const running *r, int chunk, int n_row, const int *allowance, const int *errors) {
+    int least = n_row;
+    if (chunk >= 0)
+        return chunk > 0 ? chunk : DEFAULT_CHUNK;
+    for (int i = 0; i < r->n; i++) {
+        int left = allowance[r->prompt[i]] - errors[r->prompt[i]];
+        least = left < least ? left : least;
+    }
+    return least < -chunk ? -chunk : least + 1;
+}
+
 /* Early rejection (doc/methods.md, "With labels only"): a candidate is asked about a few rows at a
  * time, and about no more once it has made more errors than its allowance. Exact for those within
  * it, and the count of queries is what was asked. `order`: rows that tell most first. */
@@ -573,12 +587,12 @@ int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience 
     int *errors, int *label, kh_err *err) {
     const kh_batch *b = q->batch;
     const int *order = patience->order;
-    int n_prompt = kh_question_prompts(q), rc = 0,
-        chunk = patience->chunk > 0 ? patience->chunk : DEFAULT_CHUNK;
+    int n_prompt = kh_question_prompts(q), rc = 0, n = 0,
+        most = patience->chunk < 0 ? b->n_row : next_chunk(NULL, patience->chunk, 0, NULL, NULL);
     size_t size = (size_t)b->n_slot * (size_t)kh_plm_describe((kh_plm *)l).hidden;
     running r = { kh_calloc((size_t)n_prompt, sizeof *r.prompt),
         kh_calloc((size_t)n_prompt * size + 1, sizeof *r.rows), n_prompt };
-    int *answer = kh_calloc((size_t)n_prompt * (size_t)chunk, sizeof *answer);
+    int *answer = kh_calloc((size_t)n_prompt * (size_t)most, sizeof *answer);
     kh_batch ordered = *b;
     ordered.memory = NULL;
     if (!r.prompt || !r.rows || !answer)
@@ -589,8 +603,9 @@ int kh_plm_answer_within(kh_labeler *l, const kh_question *q, const kh_patience 
         r.prompt[i] = i, errors[i] = 0;
     for (int i = 0; rc == 0 && label && i < n_prompt * b->n_row; i++)
         label[i] = -1;
-    for (int first = 0; rc == 0 && first < b->n_row && r.n > 0; first += chunk) {
-        int n = b->n_row - first < chunk ? b->n_row - first : chunk;
+    for (int first = 0; rc == 0 && first < b->n_row && r.n > 0; first += n) {
+        n = next_chunk(&r, patience->chunk, b->n_row, patience->allowance, errors);
+        n = b->n_row - first < n ? b->n_row - first : n;
         kh_batch part = kh_batch_part(&ordered, first, n);
         kh_question some = { &part, q->words, q->inject, r.n < n_prompt ? r.rows : q->prompt, r.n };
         rc = kh_plm_answer(l, &some, answer, err);

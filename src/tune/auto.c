@@ -7,8 +7,9 @@
  * judged by -log p of rows that it was not learned from, each calibrated by others (finish.c): a
  * score that few rows can bear, where accuracy is too coarse. For the template and the regression
  * these are all labelled rows, for the others the dev rows. A candidate takes the place of the best
- * so far if it does better on the rows that both know by a standard error of the rows' differences;
- * a search, whose dev rows have chosen it, by two (fallback.c says why).
+ * so far if it does better on the rows that both know: the regression, whose answers are
+ * cross-fitted, by half a standard error of the rows' differences, prompts by one, and a search,
+ * whose dev rows have chosen it, by two (fallback.c says why).
  *
  * None of them stands alone: the template answers beside it by the share that those rows tell
  * (T23). Its answers are known already, and two that err on different rows are better together.
@@ -43,14 +44,15 @@ typedef struct candidate {
 
 static const candidate CANDIDATES[] = {
     { &kh_method_manual, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, NULL, 0, 0, 0 },
-    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 1, 0 },
+    { &kh_method_feature_logistic, KH_ACCESS_WEIGHTS, KH_ACCESS_WEIGHTS, NULL, 0, 0.5, 0 },
     { &kh_method_icl, KH_ACCESS_LABELS, KH_ACCESS_WEIGHTS, SET("demos=8", "orders=2"), 10, 1, 0 },
     { &kh_method_text_ensemble, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS, NULL, 60, 1, 0 },
     { &kh_method_text_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS, NULL, 80, 2, 0 },
     { &kh_method_bbt, KH_ACCESS_LOGPROBS, KH_ACCESS_WEIGHTS,
         SET("pop=10", "sigma=6", "dev-every=2", "budget-stall=5", "race=0.1"), 60, 2, 10 },
     { &kh_method_smc, KH_ACCESS_LABELS, KH_ACCESS_LABELS,
-        SET("first-draws=12", "reuse-draws=true", "prior-variance=500"), 80, 2, 0 },
+        SET("first-draws=12", "reuse-draws=true", "early-rejection=tight", "prior-variance=500"),
+        80, 2, 0 },
 };
 enum { N_CANDIDATE = sizeof CANDIDATES / sizeof CANDIDATES[0] };
 

@@ -52,6 +52,8 @@ enum { QUICK_QUERIES = 3000, NORMAL_QUERIES = 20000, THOROUGH_QUERIES = 120000 }
  * seeds, five looks) it takes 0.55 of the questions, and the choice among its generations is worse
  * by 0.002 of a score whose standard error is twenty times that (doc/results.md). */
 #define STALL "budget-stall=5"
+/* Accepts the same for fewer questions. */
+#define TIGHT "early-rejection=tight "
 
 static const row ROWS[] = {
     { "bbt",
@@ -74,9 +76,9 @@ static const row ROWS[] = {
             NORMAL(50, "samples=50 first-draws=20 " WIDE_5),
             THOROUGH(100, "samples=100 first-draws=20 " WIDE_10) } },
     { "smc",
-        { QUICK(25, "first-draws=12 reuse-draws=true " WIDE_5),
-            NORMAL(50, "first-draws=20 reuse-draws=true " WIDE_5),
-            THOROUGH(100, "samples=100 first-draws=40 reuse-draws=true " WIDE_10) } },
+        { QUICK(25, "first-draws=12 reuse-draws=true " TIGHT WIDE_5),
+            NORMAL(50, "first-draws=20 reuse-draws=true " TIGHT WIDE_5),
+            THOROUGH(100, "samples=100 first-draws=40 reuse-draws=true " TIGHT WIDE_10) } },
     { "snpe",
         { QUICK(25, "budget-rounds=2 simulations=25 samples=10 transforms=3 max-epochs=40 " WIDE_5),
             NORMAL(50,

@@ -11,7 +11,7 @@
  * share that the same rows tell (T23). Two answers that err on different rows are better together
  * than either is, and what the search made of 32 rows counts only as far as they bear it out. The
  * search has only a part in them, and so they need to win by less: POOL_MARGIN, and half of that
- * where the lead has paid for its looks already.
+ * where the lead has paid for its looks already, or by fits that had not seen the row.
  *
  * Answers by fits that had not seen the row (feature-logistic) flatter nobody: the template answers
  * beside them even where they are surely better alone.
@@ -275,7 +275,7 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
         rc = kh_tuning_pool(t, p, plain, answers, err);
         by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
     }
-    double margin = t->looks > 1 ? POOL_MARGIN / 2 : POOL_MARGIN;
+    double margin = fair || t->looks > 1 ? POOL_MARGIN / 2 : POOL_MARGIN;
     *stays = surely || (p->template_share > 0 && by >= margin && !turns_round(&p->calibrator));
     if (rc == 0 && !*stays)
         say_so(t,

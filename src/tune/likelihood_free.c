@@ -23,9 +23,10 @@
 enum {
     AT_ONCE = 32, /* candidates whose labels are in memory before they become observations */
     CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
-    LEAST = 20,   /* candidates of the least run: a batch of the methods that accept and reject */
-    FEWEST_VOTERS = 5 /* a train row counts for calibration if a fifth of the members, or five, may
-                         vote on it */
+    TIGHT_CHUNK = 2, /* the same where looks are timed by the allowance: they are few anyway */
+    LEAST = 20, /* candidates of the least run: a batch of the methods that accept and reject */
+    FEWEST_VOTERS = 5 /* train rows count for calibration if a fifth of the members, and five, may
+                         vote on each of them */
 };
 
 /* Long enough to cost nothing, short enough that a terminal never looks dead. */
@@ -71,7 +72,8 @@ static int box_errors(kh_simulator *s, const kh_candidates *c, const int *allowa
     const kh_batch *batch = b->rows;
     long long before = kh_plm_meter(b->t->plm).queries;
     int rc = b->from->within(b->from->self, c->z, c->n,
-        &(kh_patience){ allowance, b->order, CHUNK }, errors, answer, err);
+        &(kh_patience){ allowance, b->order, s->tight ? -TIGHT_CHUNK : CHUNK }, errors, answer,
+        err);
     if (rc != 0)
         return rc;
     long long asked = kh_plm_meter(b->t->plm).queries - before;
@@ -368,9 +370,25 @@ static bool votes_without(
     return voters >= FEWEST_VOTERS && voters * FEWEST_VOTERS >= p->n;
 }
 
+/* The votes on all train rows, or of none: whether a row has voters enough depends on what was said
+ * to it. Where most members make as many errors as are allowed, it is the rows that they had wrong
+ * that have some, and taken alone these would teach the calibrator, and whoever compares by such
+ * rows, what is so of the hard rows only. Returns how many rows there are. */
+static int train_votes(const dev_monitor *l, double *votes, int *label, int *row) {
+    const kh_tuning *t = l->t;
+    const kh_population *p = &l->best;
+    int n_label = t->words->n_label, n_row = p->n_answer > 0 ? t->train->n_row : 0;
+    for (int i = 0; i < n_row; i++) {
+        if (!votes_without(p, t->train->label, i, n_label, votes + (size_t)i * (size_t)n_label))
+            return 0;
+        row[i] = t->dev->n_row + (t->search_row ? t->search_row[i] : i);
+        label[i] = t->train->label[i];
+    }
+    return n_row;
+}
+
 static int hold_votes(const dev_monitor *l, kh_err *err) {
     kh_tuning *t = l->t;
-    const kh_population *p = &l->best;
     int n_label = t->words->n_label, n = t->dev->n_row;
     size_t rows = (size_t)n + (size_t)t->train->n_row;
     double *votes = kh_malloc(rows * (size_t)n_label * sizeof *votes);
@@ -381,12 +399,7 @@ static int hold_votes(const dev_monitor *l, kh_err *err) {
             row[i] = i;
         memcpy(votes, l->best_votes, kh_dev_size(t) * sizeof *votes);
         memcpy(label, t->dev->label, (size_t)n * sizeof *label);
-        for (int i = 0; i < t->train->n_row && p->n_answer > 0; i++)
-            if (votes_without(
-                    p, t->train->label, i, n_label, votes + (size_t)n * (size_t)n_label)) {
-                row[n] = t->dev->n_row + (t->search_row ? t->search_row[i] : i);
-                label[n++] = t->train->label[i];
-            }
+        n += train_votes(l, votes + kh_dev_size(t), label + n, row + n);
         rc = kh_tuning_hold(t, votes, label, row, n, err);
     }
     kh_free(votes);

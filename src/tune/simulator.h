@@ -52,7 +52,9 @@ struct kh_simulator {
     const float *observed; /* [n_obs] */
     int (*observe)(kh_simulator *, const kh_candidates *, float *x, kh_err *err); /* x [n, n_obs] */
 
-    int cost;               /* queries that a whole answer to one z takes */
+    bool tight; /* set by the sampler: look as often as pays whether a candidate is still within its
+                   allowance */
+    int cost;   /* queries that a whole answer to one z takes */
     long long asked, saved; /* queries so far: made, and spared by stopping early */
     void *self;
 };

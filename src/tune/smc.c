@@ -1,5 +1,5 @@
 /* smc.c - sequential Monte Carlo with moves that leave the prior alone: sampling with labels only
- * in 500 dimensions. doc/methods.md, L7 to L11.
+ * in 500 dimensions. doc/methods.md, L7 to L11, L19, L20.
  *
  * Importance weights collapse in many dimensions: the density of a perturbed z under the prior and
  * under its proposal differ by a factor that grows with the dimension. Here nothing is weighed. A
@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/clamp.h"
 #include "base/err.h"
+#include "tune/directions.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -83,8 +84,10 @@ typedef struct smc {
     int n_moving;
     bool *moved; /* [samples] in this level */
     bool taken_back;
-    int *sorted;    /* [samples or first draws] scratch */
-    double *weight; /* [samples] soft: scratch */
+    int *sorted;              /* [samples or first draws] scratch */
+    double *weight;           /* [samples] soft: scratch */
+    kh_directions directions; /* learned from the population that a level begins with, */
+    double *x;                /* [samples + 1, its dim] these members, as draws from N(0, I) */
     int retries;
     double ess;           /* members that met this level, or their effective number */
     long tried, accepted; /* moves of this level */
@@ -111,6 +114,7 @@ static int smc_new(
         .b = o->step,
         .eps = s->n_error,
         .rate = log((1 - o->noise) * (classes - 1) / o->noise) };
+    s->tight = o->early == KH_SMC_EARLIER;
     int rc = kh_population_new(&m->now, o->samples, s, err);
     if (rc == 0)
         rc = kh_population_new(&m->before, o->samples, s, err);
@@ -121,6 +125,12 @@ static int smc_new(
     m->sorted = kh_calloc(
         (size_t)(o->samples > o->first_draws ? o->samples : o->first_draws), sizeof *m->sorted);
     m->weight = kh_calloc((size_t)o->samples, sizeof *m->weight);
+    if (rc == 0 && o->learn && !s->move) {
+        rc = kh_directions_new(&m->directions, o->samples, s->dim + (s->prior_spread > 0), err);
+        m->x = kh_malloc(((size_t)o->samples + 1) * (size_t)m->directions.dim * sizeof *m->x);
+        if (rc == 0 && !m->x)
+            rc = kh_fail_memory(err);
+    }
     return rc == 0 && (!m->moving || !m->moved || !m->sorted || !m->weight) ? kh_fail_memory(err)
                                                                             : rc;
 }
@@ -133,6 +143,8 @@ static void smc_free(smc *m) {
     kh_free(m->moved);
     kh_free(m->sorted);
     kh_free(m->weight);
+    kh_directions_free(&m->directions);
+    kh_free(m->x);
 }
 
 static float *z_of(const kh_population *p, int i) { return p->z + (size_t)i * (size_t)p->dim; }
@@ -359,24 +371,72 @@ static void raise_power(smc *m) {
 
 /* --------------------------------------------------------------------------------------- moves */
 
-/* L9: a candidate for a member, and the errors that it may make. */
-static void propose(smc *m, int slot, int member, uint32_t number) {
-    kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
-    double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
-    b = b < 1 ? b : 1;
+/* A member as what has the prior N(0, I): z without its width, and the width's u. */
+static void put_standard(const smc *m, const kh_population *p, int i, double *x) {
+    int dim = m->s->dim;
+    double sd = sqrt(m->s->prior_var) * exp(m->s->prior_spread * p->width[i]);
+    for (int j = 0; j < dim; j++)
+        x[j] = (double)z_of(p, i)[j] / sd;
+    if (m->s->prior_spread > 0)
+        x[dim] = p->width[i];
+}
+
+/* L19: from the members that a level begins with, each once, before they are moved. */
+static void learn_directions(smc *m) {
+    size_t each = (size_t)m->directions.dim;
+    int n = 0;
+    if (!m->x)
+        return;
+    for (int i = 0; i < m->now.n; i++) {
+        bool again = false;
+        put_standard(m, &m->now, i, m->x + (size_t)n * each);
+        for (int j = 0; j < n && !again; j++)
+            again =
+                memcmp(m->x + (size_t)j * each, m->x + (size_t)n * each, each * sizeof *m->x) == 0;
+        n += !again;
+    }
+    kh_directions_learn(&m->directions, m->x, n);
+}
+
+/* L20 */
+static void step_along(smc *m, int slot, int member, double b, kh_rng *r) {
+    int dim = m->s->dim;
+    double *from = m->x, *to = m->x + m->directions.dim;
+    put_standard(m, &m->now, member, from);
+    kh_directions_move(&m->directions, b, r, from, to);
+    double width = m->s->prior_spread > 0 ? to[dim] : 0,
+           sd = sqrt(m->s->prior_var) * exp(m->s->prior_spread * width);
+    for (int j = 0; j < dim; j++)
+        z_of(&m->batch, slot)[j] = (float)(sd * to[j]);
+    m->batch.width[slot] = width;
+}
+
+/* L9: z and its width, as far away as b says. */
+static void step(smc *m, int slot, int member, double b, kh_rng *r) {
     double keep = sqrt(1 - b * b), was = m->now.width[member], width = was,
            spread = m->s->prior_spread;
     if (spread > 0) /* (u, z exp(-spread u)) has a Gaussian prior, and it is this that moves */
-        width = keep * was + b * kh_rng_normal(&r);
+        width = keep * was + b * kh_rng_normal(r);
     double stretch = keep * exp(spread * (width - was)),
            noise = b * sqrt(m->s->prior_var) * exp(spread * width);
     const float *from = z_of(&m->now, member);
     float *z = z_of(&m->batch, slot);
     if (m->s->move)
-        m->s->move(m->s, &r, b, from, z);
+        m->s->move(m->s, r, b, from, z);
     for (int j = 0; j < m->s->dim && !m->s->move; j++)
-        z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(&r));
+        z[j] = (float)(stretch * (double)from[j] + noise * kh_rng_normal(r));
     m->batch.width[slot] = width;
+}
+
+/* A candidate for a member, and the errors that it may make. */
+static void propose(smc *m, int slot, int member, uint32_t number) {
+    kh_rng r = kh_rng_stream(m->seed, KH_RNG_SMC, m->sweep, number);
+    double b = m->b * pow(STEP_RANGE, 2 * kh_rng_uniform(&r) - 1), u = kh_rng_uniform(&r);
+    b = b < 1 ? b : 1;
+    if (m->x)
+        step_along(m, slot, member, b, &r);
+    else
+        step(m, slot, member, b, &r);
     m->member[slot] = member;
     m->allowance[slot] = m->eps;
     if (m->o->accept ==
@@ -527,6 +587,7 @@ static void reason(smc *m) {
 static int select_members(smc *m) {
     if (m->o->accept == KH_SMC_SOFT) {
         raise_power(m);
+        learn_directions(m);
         return 0;
     }
     bool lower = lower_tolerance(m);
@@ -534,6 +595,7 @@ static int select_members(smc *m) {
         return -1;
     m->retries = lower ? 0 : m->retries + 1;
     replace(m);
+    learn_directions(m);
     return 0;
 }
 

@@ -6,11 +6,12 @@
 #include "tune/likelihood_free.h"
 
 enum { KH_SMC_HARD, KH_SMC_SOFT };
+enum { KH_SMC_NOT_EARLY, KH_SMC_EARLY, KH_SMC_EARLIER };
 
 typedef struct kh_smc_opts {
     kh_labels_opts labels; /* first: likelihood_free.c looks for it there */
     int samples, accept, tolerance, levels, max_moves, first_draws, early;
-    bool reuse;
+    bool reuse, learn;
     double survivors, target, unmoved, step, noise, min_rate;
 } kh_smc_opts;
 
@@ -48,12 +49,15 @@ typedef struct kh_smc_opts {
             .help = "share of moves to be accepted, which the step size is adapted to" }, \
         { "step", KH_OPT_NUMBER, offsetof(S, m.step), "0.5", .min = 1e-3, .max = 1, .arg = "B", \
             .help = "first step size" }, \
+        { "learn-moves", KH_OPT_FLAG, offsetof(S, m.learn), \
+            .help = "shorter steps in directions in which the population is narrow" }, \
         { "min-rate", KH_OPT_NUMBER, offsetof(S, m.min_rate), "0.01", .min = 0, .max = 1, \
             .arg = "X", .help = "share of moves accepted in a level below which the run ends" }, \
     { \
         "early-rejection", KH_OPT_CHOICE, offsetof(S, m.early), "on", \
-            .arg = "off|on", \
-            .help = "stop asking about a candidate that has too many errors; accepts the same" \
+            .arg = "off|on|tight", \
+            .help = "stop asking about a candidate that has too many errors, seen after every " \
+                    "fourth row, or when it can be; accepts the same" \
     }
 
 /* How many members: as told, or as a budget of queries allows if a z costs so many of them. */

@@ -53,7 +53,7 @@ static void add_hash(terms *t, const char *name, uint64_t hash) {
 static const struct {
     const char *option, *part_of;
 } LATER[] = { { "reuse-draws", "first-draws" }, { "race", "pop" },
-    { "budget-stall", "budget-generations" } };
+    { "budget-stall", "budget-generations" }, { "learn-moves", "step" } };
 enum { N_LATER = sizeof LATER / sizeof LATER[0] };
 
 static bool is_later(const char *name) {

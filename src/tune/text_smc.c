@@ -81,8 +81,10 @@ static int ask_point(text_source *s, const float *point, const kh_patience *pati
     for (int i = 0; i < t->n_train && rc == 0; i++)
         *errors += said[i] >= 0 && said[i] != t->train_row[i].label;
     while (rc == 0 && first < t->n_train && *errors <= allowance) {
-        int n = 0;
-        for (; first < t->n_train && n < patience->chunk; first++)
+        int n = 0, chunk = patience->chunk;
+        if (chunk < 0) /* as many as could end it */
+            chunk = allowance - *errors < -chunk ? -chunk : allowance - *errors + 1;
+        for (; first < t->n_train && n < chunk; first++)
             if (said[patience->order[first]] < 0)
                 s->index[n++] = patience->order[first];
         if (n > 0)
