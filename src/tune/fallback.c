@@ -113,7 +113,7 @@ typedef struct pool {
 
 static int pool_new(
     pool *b, const kh_tuning *t, const kh_posterior *p, const kh_held_rows *plain, kh_err *err) {
-    *b = (pool){ .n = t->n_held,
+    *b = (pool){ .n = t->held.n,
         .n_label = t->task->n_label,
         .samples = p->n,
         .votes = p->access == KH_ACCESS_LABELS };
@@ -127,7 +127,7 @@ static int pool_new(
         b->of_template[i] = NAN;
     for (int i = 0; i < b->n; i++)
         for (int j = 0; j < plain->n; j++)
-            if (plain->row[j] == t->held_row[i])
+            if (plain->row[j] == t->held.row[i])
                 memcpy(
                     b->of_template + (size_t)i * k, plain->p + (size_t)j * k, k * sizeof(double));
     return 0;
@@ -135,7 +135,7 @@ static int pool_new(
 
 /* Answers of both by this share, into b->x. */
 static void pool_by(pool *b, const kh_tuning *t, double share) {
-    memcpy(b->x, t->held, (size_t)b->n * (size_t)b->n_label * sizeof *b->x);
+    memcpy(b->x, t->held.p, (size_t)b->n * (size_t)b->n_label * sizeof *b->x);
     kh_mixture_pool(b->x, b->of_template, share, b->votes, b->n, b->n_label);
 }
 
@@ -145,10 +145,10 @@ static int pool_score(pool *b, const kh_tuning *t, double share, double *sum, kh
     pool_by(b, t, share);
     kh_calibration_input(b->votes, b->samples, b->x, size);
     int rc = kh_calibrator_crossfit(b->votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE, b->x,
-        t->held_label, b->n, b->n_label, b->n < N_FOLD ? b->n : N_FOLD, b->fresh, err);
+        t->held.label, b->n, b->n_label, b->n < N_FOLD ? b->n : N_FOLD, b->fresh, err);
     *sum = 0;
     for (int i = 0; i < b->n && rc == 0; i++)
-        *sum -= log(fmax(b->fresh[(size_t)i * k + (size_t)t->held_label[i]], 1e-15));
+        *sum -= log(fmax(b->fresh[(size_t)i * k + (size_t)t->held.label[i]], 1e-15));
     return rc;
 }
 
@@ -188,8 +188,8 @@ static int put_beside(
     int *label = kh_malloc(2 * (size_t)n * sizeof *label), *row = label ? label + n : NULL;
     if (!label)
         return kh_fail_memory(err);
-    memcpy(label, t->held_label, (size_t)n * sizeof *label);
-    memcpy(row, t->held_row, (size_t)n * sizeof *row);
+    memcpy(label, t->held.label, (size_t)n * sizeof *label);
+    memcpy(row, t->held.row, (size_t)n * sizeof *row);
     rc = kh_tuning_hold(t, b->x, label, row, n, err);
     kh_free(label);
     if (rc == 0) {

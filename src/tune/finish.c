@@ -42,40 +42,37 @@ void kh_held_rows_free(kh_held_rows *a) {
 int kh_tuning_hold(
     kh_tuning *t, const double *p, const int *label, const int *row, int n, kh_err *err) {
     size_t k = (size_t)t->task->n_label;
-    kh_free(t->held);
-    kh_free(t->held_label);
-    kh_free(t->held_row);
-    t->n_held = 0;
-    t->held_row = kh_malloc((size_t)n * sizeof *t->held_row);
-    t->held = kh_malloc((size_t)n * k * sizeof *t->held);
-    t->held_label = kh_malloc((size_t)n * sizeof *t->held_label);
-    if (!t->held || !t->held_label || !t->held_row)
+    kh_held_rows_free(&t->held);
+    t->held.row = kh_malloc((size_t)n * sizeof *t->held.row);
+    t->held.p = kh_malloc((size_t)n * k * sizeof *t->held.p);
+    t->held.label = kh_malloc((size_t)n * sizeof *t->held.label);
+    if (!t->held.p || !t->held.label || !t->held.row)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {
         if (isnan(p[(size_t)i * k])) /* a service refused it */
             continue;
-        memcpy(t->held + (size_t)t->n_held * k, p + (size_t)i * k, k * sizeof *p);
-        t->held_row[t->n_held] = row ? row[i] : i;
-        t->held_label[t->n_held++] = label[i];
+        memcpy(t->held.p + (size_t)t->held.n * k, p + (size_t)i * k, k * sizeof *p);
+        t->held.row[t->held.n] = row ? row[i] : i;
+        t->held.label[t->held.n++] = label[i];
     }
-    kh_mixture_finish(t->held, t->n_held, t->task->n_label);
-    return t->n_held > 0 || n == 0
+    kh_mixture_finish(t->held.p, t->held.n, t->task->n_label);
+    return t->held.n > 0 || n == 0
         ? 0
         : kh_fail(err, KH_EIO, "the service answered none of the %d rows to judge on", n);
 }
 
 double kh_tuning_held_metric(const kh_tuning *t) {
     int n = 0; /* the dev rows come first */
-    while (n < t->n_held && t->held_row[n] < t->n_dev)
+    while (n < t->held.n && t->held.row[n] < t->n_dev)
         n++;
-    return kh_metric_of_p(t->task->metric, t->held, t->held_label, n, t->task->n_label);
+    return kh_metric_of_p(t->task->metric, t->held.p, t->held.label, n, t->task->n_label);
 }
 
 /* How the result did on each row, and their mean as its score. 1e-15 is the floor of NLL everywhere
  * (doc/judging.md, [3]). Of cross-fitted probabilities: a row's own label has had no part in its
  * calibration. */
 static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err *err) {
-    int n = t->n_held;
+    int n = t->held.n;
     double sum = 0;
     kh_row_scores_free(&t->scores);
     t->scores = (kh_row_scores){ .nll = kh_malloc((size_t)n * sizeof(double)),
@@ -85,9 +82,9 @@ static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
     if (!t->scores.nll || !t->scores.row)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {
-        double own = p[(size_t)i * (size_t)t->task->n_label + (size_t)t->held_label[i]];
+        double own = p[(size_t)i * (size_t)t->task->n_label + (size_t)t->held.label[i]];
         sum += t->scores.nll[i] = -log(fmax(own, 1e-15));
-        t->scores.row[i] = t->held_row[i];
+        t->scores.row[i] = t->held.row[i];
     }
     post->score = sum / n;
     post->score_rows = n;
@@ -98,17 +95,17 @@ static int score_rows(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
  * when to abstain (doc/judging.md, [20c]). Not those of a search, which has been chosen on dev
  * rows, nor of the template, which can be asked about all rows again. */
 static int keep_fresh(kh_tuning *t, kh_posterior *post, const double *p, kh_err *err) {
-    int n = t->n_held;
+    int n = t->held.n;
     if (n == 0 || !t->crossfitted)
         return 0;
     long *line = kh_malloc((size_t)n * sizeof *line);
     if (!line)
         return kh_fail_memory(err);
     for (int i = 0; i < n; i++) {
-        int row = t->held_row[i] - t->n_dev;
-        line[i] = row < 0 ? t->dev_row[t->held_row[i]].line : t->train_row[row].line;
+        int row = t->held.row[i] - t->n_dev;
+        line[i] = row < 0 ? t->dev_row[t->held.row[i]].line : t->train_row[row].line;
     }
-    int rc = kh_posterior_set_fresh(post, p, t->held_label, line, n, err);
+    int rc = kh_posterior_set_fresh(post, p, t->held.label, line, n, err);
     kh_free(line);
     return rc;
 }
@@ -117,8 +114,8 @@ static int keep_fresh(kh_tuning *t, kh_posterior *post, const double *p, kh_err 
  * flatters the rows that it was fitted on. */
 int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     if (!kh_tuning_calibrates(t))
-        return keep_fresh(t, p, t->held, err);
-    int rc = t->held ? 0 : kh_tuning_judge(t, p, t->plm, err), n = t->n_held;
+        return keep_fresh(t, p, t->held.p, err);
+    int rc = t->held.p ? 0 : kh_tuning_judge(t, p, t->plm, err), n = t->held.n;
     int n_label = t->task->n_label, n_fold = n < N_FOLD ? n : N_FOLD;
     bool votes = p->access == KH_ACCESS_LABELS;
     kh_calibration kind = votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE;
@@ -127,13 +124,13 @@ int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     if (rc == 0 && !x)
         rc = kh_fail_memory(err);
     if (rc == 0) {
-        memcpy(x, t->held, size * sizeof *x);
+        memcpy(x, t->held.p, size * sizeof *x);
         kh_calibration_input(votes, p->n, x, size);
-        rc = kh_calibrator_fit(&p->calibrator, kind, x, t->held_label, n, n_label, err);
+        rc = kh_calibrator_fit(&p->calibrator, kind, x, t->held.label, n, n_label, err);
         p->calibrated = rc == 0;
     }
     if (rc == 0 && n_fold > 1)
-        rc = kh_calibrator_crossfit(kind, x, t->held_label, n, n_label, n_fold, fresh, err);
+        rc = kh_calibrator_crossfit(kind, x, t->held.label, n, n_label, n_fold, fresh, err);
     if (rc == 0 && n_fold > 1)
         rc = score_rows(t, p, fresh, err);
     if (rc == 0 && n_fold > 1)

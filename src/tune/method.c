@@ -263,9 +263,7 @@ static void tuning_free(kh_tuning *t) {
     kh_space_free(&t->space);
     kh_free(t->search_row);
     kh_free(t->train_share);
-    kh_free(t->held);
-    kh_free(t->held_label);
-    kh_free(t->held_row);
+    kh_held_rows_free(&t->held);
     kh_row_scores_free(&t->scores);
 }
 
@@ -480,9 +478,8 @@ int kh_method_try(
         t.scores = (kh_row_scores){ 0 };
     }
     if (how->answers) {
-        *how->answers = (kh_held_rows){ t.held, t.held_label, t.held_row, t.n_held };
-        t.held = NULL;
-        t.held_label = t.held_row = NULL;
+        *how->answers = t.held;
+        t.held = (kh_held_rows){ 0 };
     }
     kh_opts_free(m->opts, opts);
     kh_free(opts);

@@ -367,19 +367,19 @@ static int crossfit(ensemble *e, double *p, kh_err *err) {
  * as the template's. */
 static int hold_train(ensemble *e, kh_err *err) {
     kh_tuning *t = e->t;
-    size_t k = (size_t)t->task->n_label, n = (size_t)t->n_held + (size_t)t->n_train;
+    size_t k = (size_t)t->task->n_label, n = (size_t)t->held.n + (size_t)t->n_train;
     double *p = kh_malloc(n * k * sizeof *p);
     int *label = kh_malloc(n * sizeof *label), *row = kh_malloc(n * sizeof *row);
     int rc = p && label && row ? 0 : kh_fail_memory(err);
     if (rc == 0) {
-        memcpy(p, t->held, (size_t)t->n_held * k * sizeof *p);
-        memcpy(label, t->held_label, (size_t)t->n_held * sizeof *label);
-        memcpy(row, t->held_row, (size_t)t->n_held * sizeof *row);
-        rc = crossfit(e, p + (size_t)t->n_held * k, err);
+        memcpy(p, t->held.p, (size_t)t->held.n * k * sizeof *p);
+        memcpy(label, t->held.label, (size_t)t->held.n * sizeof *label);
+        memcpy(row, t->held.row, (size_t)t->held.n * sizeof *row);
+        rc = crossfit(e, p + (size_t)t->held.n * k, err);
     }
     for (int i = 0; i < t->n_train && rc == 0; i++) {
-        label[t->n_held + i] = t->train_row[i].label;
-        row[t->n_held + i] = t->n_dev + i;
+        label[t->held.n + i] = t->train_row[i].label;
+        row[t->held.n + i] = t->n_dev + i;
     }
     if (rc == 0)
         rc = kh_tuning_hold(t, p, label, row, (int)n, err);

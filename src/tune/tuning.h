@@ -48,10 +48,9 @@ typedef struct kh_tuning {
     kh_tune_opts filled;
     bool effort_budget; /* the budget of queries is the effort's, and yields to what is least */
 
-    /* Rows that the result was not learned from, and what it answers there before calibration. */
-    double *held; /* [n_held, n_label] distributions, or shares of votes; NULL: not asked yet */
-    int *held_label, n_held;
-    int *held_row;        /* [n_held] their numbers (kh_row_scores), dev first */
+    /* Rows that the result was not learned from, by their numbers (kh_row_scores), dev first, and
+     * what it answers there before calibration; p NULL: not asked yet. */
+    kh_held_rows held;
     kh_row_scores scores; /* and how it did there, once it is calibrated */
     bool crossfitted;     /* the held rows are all of them, by fits that had not seen the row */
     int looks;      /* at dev, of which the best has chosen the result; 0: it was not chosen */
