@@ -4,7 +4,8 @@
  * computed once: a question is a tree whose nodes are runs of tokens, and a node keeps its keys and
  * values for its children.
  *
- *   root      what all sequences begin with
+ *   root      what all sequences begin with; what of it an earlier question began with, the
+ *             engine has kept
  *   middle    the soft prompt and what follows it in all sequences; or, if texts stand before the
  *             prompt, each text, whose keys and values the engine keeps for later questions
  *   leaf      the rest of a sequence with a prompt; its last token is where the answer begins
@@ -36,6 +37,7 @@ typedef struct node {
     int slot, n_slot;          /* rows [slot, slot + n_slot) of them are a soft prompt, */
     const float *prompt;       /* [n_slot, H] */
     float *kv;                 /* [L, rows, 2 K], or NULL: not kept */
+    int ld;                    /* 0, or the rows that a layer of kv has: the first are ours */
     int seq, ask; /* what a leaf belongs to: the sequence, and the number of the prompt */
 } node;
 
@@ -109,7 +111,8 @@ static int chain(const node *n, int layer, size_t K, kh_part *out) {
         depth++;
     int at = depth;
     for (const node *p = n->parent; p; p = p->parent) {
-        const float *k = p->kv + (size_t)layer * (size_t)p->rows * 2 * K;
+        int rows = p->ld > 0 ? p->ld : p->rows;
+        const float *k = p->kv + (size_t)layer * (size_t)rows * 2 * K;
         out[--at] = (kh_part){ k, k + K, 2 * K, p->rows };
     }
     return depth;
@@ -577,27 +580,75 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
     return rc;
 }
 
+/* What a question begins with: what is known from earlier ones, then what is not. */
+typedef struct origin {
+    node known, fresh;
+    const kh_kv_head *from; /* of the known */
+} origin;
+
+/* The root of a question, computed as far as it is not known; *at: its last node, NULL if there is
+ * none. */
+static int run_root(call *c, int rows, origin *r, const node **at, kh_err *err) {
+    const int32_t *id = ids_of(c->ask->batch, 0);
+    int shared = 0, rc = 0;
+    *r = (origin){ .from = kh_kv_heads_find(c->e->heads, id, rows, &shared) };
+    *at = NULL;
+    if (r->from) {
+        r->known = (node){ .rows = shared, .id = id, .kv = r->from->kv, .ld = r->from->n };
+        *at = &r->known;
+    }
+    if (shared < rows) {
+        node *n = &r->fresh;
+        *n = (node){ .parent = *at, .first = shared, .rows = rows - shared, .id = id + shared };
+        n->kv = kh_aligned(kv_floats(c->e, n->rows) * sizeof *n->kv);
+        rc = n->kv ? run_level(c, &n, 1, WANT_KEYS, err) : kh_fail_memory(err);
+        *at = n;
+    }
+    return rc;
+}
+
+/* Where several sequences begin alike, others will: all of it is kept. A single one ends in a text
+ * that may never come again: what it shares with an earlier one is kept, or all of it, to see what
+ * the next will share. */
+static void keep_root(call *c, int rows, const origin *r) {
+    const kh_batch *b = c->ask->batch;
+    const int32_t *id = ids_of(b, 0);
+    int shared = r->known.rows;
+    if (b->n_seq > 1 || !r->from) {
+        if (shared < rows)
+            kh_kv_heads_keep(c->e->heads, r->from, shared, id, rows, r->fresh.kv);
+    } else if (shared < r->from->n && shared < rows)
+        kh_kv_heads_keep(c->e->heads, r->from, shared, id, shared, NULL);
+}
+
+/* Where keys and values are kept from question to question. */
+static bool make_caches(kh_engine *e) {
+    const kh_config *c = &e->model->config;
+    if (!e->cache)
+        e->cache = kh_kv_cache_new(e->cache_bytes);
+    if (!e->heads)
+        e->heads =
+            kh_kv_heads_new((e->cache_bytes + 7) / 8, c->layers, 2 * (size_t)kh_config_kv_width(c));
+    return e->cache && e->heads;
+}
+
 /* Every prompt with every sequence. */
 static int run_tree(call *c, kh_err *err) {
     kh_engine *e = c->e;
     const kh_batch *b = c->ask->batch;
-    if (!e->cache && !(e->cache = kh_kv_cache_new(e->cache_bytes)))
-        return kh_fail_memory(err);
-    if (!kh_turns_make(e, c->longest))
+    if (!make_caches(e) || !kh_turns_make(e, c->longest))
         return kh_fail_memory(err);
     shape sh = shape_of(b);
-    node root = { .rows = sh.root, .id = ids_of(b, 0), .kv = NULL },
-         *at = sh.root > 0 ? &root : NULL;
-    int rc = 0;
-    if (at) {
-        root.kv = kh_aligned(kv_floats(e, sh.root) * sizeof *root.kv);
-        rc = root.kv ? run_level(c, &at, 1, WANT_KEYS, err) : kh_fail_memory(err);
-    }
+    origin root = { 0 };
+    const node *at = NULL;
+    int rc = sh.root > 0 ? run_root(c, sh.root, &root, &at, err) : 0;
     if (rc == 0 && sh.slots)
         rc = sh.prompt_first ? run_prompts(c, &sh, at, err) : run_texts(c, &sh, at, err);
     else if (rc == 0)
         rc = run_leaves(c, &sh, at, NULL, 0, 1, 0, b->n_seq, err);
-    kh_free(root.kv);
+    if (rc == 0 && sh.root > 0)
+        keep_root(c, sh.root, &root);
+    kh_free(root.fresh.kv);
     return rc;
 }
 
@@ -843,10 +894,14 @@ int kh_causal_hidden(kh_engine *e, const kh_question *q, int layers, float *out,
     return run_plain(&c, err);
 }
 
-void kh_causal_free(kh_engine *e) { kh_kv_cache_free(e->cache); }
+void kh_causal_free(kh_engine *e) {
+    kh_kv_cache_free(e->cache);
+    kh_kv_heads_free(e->heads);
+}
 
 void kh_engine_cache(kh_engine *e, size_t bytes) {
-    kh_kv_cache_free(e->cache);
+    kh_causal_free(e);
     e->cache = NULL;
+    e->heads = NULL;
     e->cache_bytes = bytes;
 }
