@@ -309,22 +309,22 @@ static void texts_that_are_kept(void **state) {
     const int32_t a[] = { 1, 2 }, b[] = { 1, 3 }, d[] = { 1, 4 };
     bool known;
     kh_kv_cache_begin(c);
-    float *first = kh_kv_cache_get(c, a, 2, 128, &known);
+    float *first = kh_kv_cache_get(c, a, 0, 2, 128, &known);
     assert_true(first && !known);
-    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first); /* twice in one question */
+    assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first); /* twice in one question */
     assert_true(known);
-    assert_non_null(kh_kv_cache_get(c, b, 2, 128, &known));
-    assert_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* full */
+    assert_non_null(kh_kv_cache_get(c, b, 0, 2, 128, &known));
+    assert_null(kh_kv_cache_get(c, d, 0, 2, 128, &known)); /* full */
     kh_kv_cache_settle(c, true);
     for (int i = 0; i < 65; i++) {
         kh_kv_cache_begin(c);
-        assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+        assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first);
     }
-    assert_non_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* in the place of b */
+    assert_non_null(kh_kv_cache_get(c, d, 0, 2, 128, &known)); /* in the place of b */
     assert_false(known);
     kh_kv_cache_settle(c, false);
     assert_int_equal(kh_kv_cache_held(c), 128);
-    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+    assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first);
     kh_kv_cache_free(c);
 }
 
@@ -414,6 +414,53 @@ static void beginnings_are_kept_with_the_same_bits(void **state) {
         }
 }
 
+/* Texts that stand first, with several endings: each text once, whatever comes after it. Endings of
+ * one batch are alike; rows come in two orders and in parts. */
+static void texts_that_stand_first_are_kept_with_the_same_bits(void **state) {
+    (void)state;
+    static const kh_precision PRECISION[] = { KH_F32, KH_BF16, KH_INT8 };
+    for (int i = 0; i < N_NAMES; i++)
+        for (int v = 0; v < 6; v++) {
+            const kh_words *words = v & 1 ? &SINGLE_WORDS : &MULTIPLE_WORDS;
+            size_t n_label = (size_t)words->n_label, all = ROWS * n_label * sizeof(float);
+            kh_engine *e = open_engine(NAMES[i], PRECISION[v / 2]);
+            float want[ROWS * 3], have[ROWS * 3];
+            for (int round = 0; round < 2; round++) {
+                kh_engine_keep_texts(e, true);
+                kh_engine_keep_texts(e, true);
+                size_t held = 0;
+                for (int ending = 0; ending < 3; ending++) {
+                    prompted p;
+                    make_prompted(&p, 0, 0);
+                    for (int r = 0; r < ROWS; r++)
+                        p.id[p.start[r + 1] - 2] = 5 + ending;
+                    kh_engine_keep_texts(e, false);
+                    int keepers = e->keepers;
+                    kh_kv_cache *texts = e->texts;
+                    e->keepers = 0, e->texts = NULL; /* as if they were not kept */
+                    ask_plain(e, &p.batch, words, want);
+                    e->keepers = keepers, e->texts = texts;
+                    kh_engine_keep_texts(e, true);
+                    ask_plain(e, &p.batch, words, have);
+                    assert_memory_equal(want, have, all);
+                    kh_batch part = p.batch; /* the last three rows */
+                    part.n_row = part.n_seq = 3;
+                    part.start += 2, part.slot += 2, part.mask += 2, part.label += 2, part.row += 2;
+                    ask_plain(e, &part, words, have);
+                    assert_memory_equal(want + 2 * n_label, have, 3 * n_label * sizeof *have);
+                    size_t now = kh_kv_cache_held(e->texts);
+                    assert_true(now > 0 && (ending == 0 || now == held)); /* nothing is new */
+                    held = now;
+                }
+                kh_engine_keep_texts(e, false);
+                assert_non_null(e->texts);
+                kh_engine_keep_texts(e, false);
+                assert_null(e->texts);
+            }
+            kh_engine_free(e);
+        }
+}
+
 /* Asked row by row, the second row tells what a prompt is; then nothing more has to be kept. */
 static void a_prompt_is_computed_once(void **state) {
     (void)state;
@@ -482,6 +529,7 @@ int main(void) {
         cmocka_unit_test(questions_that_are_refused),
         cmocka_unit_test(texts_that_are_kept),
         cmocka_unit_test(beginnings_are_kept_with_the_same_bits),
+        cmocka_unit_test(texts_that_stand_first_are_kept_with_the_same_bits),
         cmocka_unit_test(a_prompt_is_computed_once),
         cmocka_unit_test(heads_that_are_kept),
     };

@@ -7,7 +7,8 @@
  *   root      what all sequences begin with; what of it an earlier question began with, the
  *             engine has kept
  *   middle    the soft prompt and what follows it in all sequences; or, if texts stand before the
- *             prompt, each text, whose keys and values the engine keeps for later questions
+ *             prompt, each text, whose keys and values the engine keeps for later questions; or, of
+ *             sequences without slots, each text that stands first, if they are to be kept
  *   leaf      the rest of a sequence with a prompt; its last token is where the answer begins
  *   word      tokens of label words, for words of several tokens: one node for each beginning that
  *             words share
@@ -27,7 +28,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { GROUP_ROWS = 192, ROUND_BYTES = 256 << 20 }; /* keys and values of a round's middle nodes */
+enum {
+    GROUP_ROWS = 192,
+    ROUND_BYTES = 256 << 20, /* keys and values of a round's middle nodes */
+    FIRST_MOST = 8,          /* ids that may stand before a text that stands first */
+};
 
 /* Some tokens that follow those of the parent. */
 typedef struct node {
@@ -409,10 +414,11 @@ static int run_level(call *c, node *const *n, int nodes, wanted want, kh_err *er
 /* --------------------------------------------------------------------- the tree of a question */
 
 /* Where the sequences of a batch part: `root` ids are the same in all; `prompt_first` says that
- * nothing else stands before the slots; after them `common` ids are the same in all. */
+ * nothing else stands before the slots; after them `common` ids are the same in all. Without slots,
+ * `text_first`: texts are kept, and the last `tail` ids, at least one, are the same in all. */
 typedef struct shape {
-    int root, common;
-    bool slots, prompt_first;
+    int root, common, tail;
+    bool slots, prompt_first, text_first;
 } shape;
 
 static const int32_t *ids_of(const kh_batch *b, int s) { return b->id + b->start[s]; }
@@ -433,7 +439,20 @@ static int shared_ids(const kh_batch *b, bool after_slots, int limit) {
     return n > 0 ? n : 0;
 }
 
-static shape shape_of(const kh_batch *b) {
+/* How many ids all sequences end with, of those after the first `from`; at least the last one. */
+static int shared_tail(const kh_batch *b, int from) {
+    int n = length_of(b, 0) - from;
+    for (int s = 0; s < b->n_seq; s++) {
+        const int32_t *first = b->id + b->start[1], *mine = b->id + b->start[s + 1];
+        int most = length_of(b, s) - from, i = 0;
+        while (i < n && i < most && mine[-1 - i] == first[-1 - i])
+            i++;
+        n = i;
+    }
+    return n > 0 ? n : 1;
+}
+
+static shape shape_of(const kh_batch *b, bool keep_texts) {
     shape sh = { .slots = b->n_slot > 0 };
     int limit = length_of(b, 0);
     for (int s = 0; s < b->n_seq && sh.slots; s++)
@@ -446,7 +465,15 @@ static shape shape_of(const kh_batch *b) {
     if (sh.slots && !sh.prompt_first)
         sh.root = 0; /* texts are kept from place 0 on, whatever a batch happens to share */
     sh.common = sh.prompt_first ? shared_ids(b, true, length_of(b, 0)) : 0;
+    sh.text_first = keep_texts && !sh.slots && b->n_seq > 1 && sh.root <= FIRST_MOST;
+    if (sh.text_first)
+        sh.tail = shared_tail(b, sh.root);
     return sh;
+}
+
+/* Where the text of a sequence ends. */
+static int text_end(const kh_batch *b, const shape *sh, int s) {
+    return sh->slots ? b->slot[s] : length_of(b, s) - sh->tail;
 }
 
 /* The leaf of sequence s with prompt p under a parent. */
@@ -539,13 +566,13 @@ static int run_prompts(call *c, const shape *sh, const node *root, kh_err *err) 
 /* Texts first: each text once for all prompts, and for later questions. */
 static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
     const kh_batch *b = c->ask->batch;
-    kh_kv_cache *cache = c->e->cache;
-    int rc = 0;
+    kh_kv_cache *cache = sh->slots ? c->e->cache : c->e->texts;
+    int rc = 0, n_prompt = sh->slots ? c->ask->n_prompt : 1;
     kh_kv_cache_begin(cache);
     for (int s0 = 0, s1; s0 < b->n_seq && rc == 0; s0 = s1) {
         size_t floats = 0;
         for (s1 = s0; s1 < b->n_seq && (s1 == s0 || floats * sizeof(float) < ROUND_BYTES); s1++)
-            floats += kv_floats(c->e, b->slot[s1] - sh->root);
+            floats += kv_floats(c->e, text_end(b, sh, s1) - sh->root);
         size_t many = (size_t)(s1 - s0);
         node *mid = kh_calloc(many, sizeof *mid);
         float **fresh = kh_calloc(many, sizeof *fresh); /* not in the cache: ours to free */
@@ -553,14 +580,14 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
         if (!mid || !fresh || !known)
             rc = kh_fail_memory(err);
         for (size_t i = 0; i < many && rc == 0; i++) {
-            int s = s0 + (int)i, rows = b->slot[s] - sh->root;
+            int s = s0 + (int)i, end = text_end(b, sh, s), rows = end - sh->root;
             size_t bytes = kv_floats(c->e, rows) * sizeof(float);
             mid[i] = (node){
                 .parent = root, .first = sh->root, .rows = rows, .id = ids_of(b, s) + sh->root
             };
             if (rows == 0)
                 continue;
-            mid[i].kv = kh_kv_cache_get(cache, ids_of(b, s), b->slot[s], bytes, &known[i]);
+            mid[i].kv = kh_kv_cache_get(cache, ids_of(b, s), sh->root, end, bytes, &known[i]);
             if (!mid[i].kv)
                 mid[i].kv = fresh[i] = kh_aligned(bytes);
             if (!mid[i].kv)
@@ -570,7 +597,7 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
             rc = run_middle(c, mid, (int)many, known, err);
         kh_kv_cache_settle(cache, rc == 0);
         if (rc == 0)
-            rc = run_leaves(c, sh, root, mid, 0, c->ask->n_prompt, s0, s1, err);
+            rc = run_leaves(c, sh, root, mid, 0, n_prompt, s0, s1, err);
         for (size_t i = 0; fresh && i < many; i++)
             kh_free(fresh[i]);
         kh_free(mid);
@@ -629,7 +656,9 @@ static bool make_caches(kh_engine *e) {
     if (!e->heads)
         e->heads =
             kh_kv_heads_new((e->cache_bytes + 7) / 8, c->layers, 2 * (size_t)kh_config_kv_width(c));
-    return e->cache && e->heads;
+    if (!e->texts && e->keepers > 0)
+        e->texts = kh_kv_cache_new(e->cache_bytes);
+    return e->cache && e->heads && (e->texts || e->keepers == 0);
 }
 
 /* Every prompt with every sequence. */
@@ -638,12 +667,14 @@ static int run_tree(call *c, kh_err *err) {
     const kh_batch *b = c->ask->batch;
     if (!make_caches(e) || !kh_turns_make(e, c->longest))
         return kh_fail_memory(err);
-    shape sh = shape_of(b);
+    shape sh = shape_of(b, e->texts != NULL);
     origin root = { 0 };
     const node *at = NULL;
     int rc = sh.root > 0 ? run_root(c, sh.root, &root, &at, err) : 0;
-    if (rc == 0 && sh.slots)
-        rc = sh.prompt_first ? run_prompts(c, &sh, at, err) : run_texts(c, &sh, at, err);
+    if (rc == 0 && sh.prompt_first)
+        rc = run_prompts(c, &sh, at, err);
+    else if (rc == 0 && (sh.slots || sh.text_first))
+        rc = run_texts(c, &sh, at, err);
     else if (rc == 0)
         rc = run_leaves(c, &sh, at, NULL, 0, 1, 0, b->n_seq, err);
     if (rc == 0 && sh.root > 0)
@@ -896,12 +927,21 @@ int kh_causal_hidden(kh_engine *e, const kh_question *q, int layers, float *out,
 
 void kh_causal_free(kh_engine *e) {
     kh_kv_cache_free(e->cache);
+    kh_kv_cache_free(e->texts);
     kh_kv_heads_free(e->heads);
 }
 
 void kh_engine_cache(kh_engine *e, size_t bytes) {
     kh_causal_free(e);
-    e->cache = NULL;
+    e->cache = e->texts = NULL;
     e->heads = NULL;
     e->cache_bytes = bytes;
+}
+
+void kh_engine_keep_texts(kh_engine *e, bool keep) {
+    e->keepers += keep ? 1 : -1;
+    if (e->keepers > 0)
+        return;
+    kh_kv_cache_free(e->texts);
+    e->texts = NULL;
 }

@@ -94,8 +94,9 @@ static bool is_pending(const kh_kv_cache *c, const entry *e) {
     return e->pending;
 }
 
-float *kh_kv_cache_get(kh_kv_cache *c, const int32_t *id, int n, size_t bytes, bool *known) {
-    XXH128_hash_t key = XXH3_128bits(id, (size_t)n * sizeof *id);
+float *kh_kv_cache_get(
+    kh_kv_cache *c, const int32_t *id, int from, int n, size_t bytes, bool *known) {
+    XXH128_hash_t key = XXH3_128bits_withSeed(id, (size_t)n * sizeof *id, (XXH64_hash_t)from);
     *known = false;
     if (c->n * 2 >= c->cap && !rebuild(c, c->cap ? 2 * c->cap : 64, NULL))
         return NULL;

@@ -25,9 +25,10 @@ void kh_kv_cache_free(kh_kv_cache *);
 
 /* A new question. */
 void kh_kv_cache_begin(kh_kv_cache *);
-/* The memory of a text's keys and values. *known: they are there, or somebody of this round will
- * put them there; otherwise the caller must. NULL: there is no room. */
-float *kh_kv_cache_get(kh_kv_cache *, const int32_t *id, int n, size_t bytes, bool *known);
+/* The memory of a text's keys and values, of its places `from` to n - 1. *known: they are there, or
+ * somebody of this round will put them there; otherwise the caller must. NULL: there is no room. */
+float *kh_kv_cache_get(
+    kh_kv_cache *, const int32_t *id, int from, int n, size_t bytes, bool *known);
 /* What was promised since is there; or it is not, and is forgotten. */
 void kh_kv_cache_settle(kh_kv_cache *, bool done);
 /* Bytes held now. */

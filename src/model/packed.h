@@ -42,7 +42,9 @@ struct kh_engine {
     kh_dense decoder;          /* the whole vocabulary; packed when first asked for */
     kh_turns turns[2];         /* of layers without window, and with one */
     struct kh_kv_cache *cache; /* of decoders: keys and values of texts, */
-    struct kh_kv_heads *heads; /* and of what prompts begin with */
+    struct kh_kv_heads *heads; /* and of what prompts begin with; */
+    struct kh_kv_cache *texts; /* of texts that stand first, while they are kept */
+    int keepers;               /* who wants that */
     size_t cache_bytes; /* limit of the first, and eight times that of the second; 0: a quarter of
                            the memory */
 };
