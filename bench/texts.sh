@@ -4,7 +4,8 @@
 # started again. At the end OUT/texts.csv holds a row a run, with the commit and the machine, and the means are printed. What text-smc, which
 # sees labels only, is to be compared with is manual-labels: the template with labels only.
 #
-# MODEL, DATA       folders (default models/builtin and ../shared/data)
+# MODEL, DATA       folders (default models/builtin and ../shared/data); MODEL may be a GGUF file, or the address of a "keyhole serve" that has
+#                   the model open: a large one is then read once, not twice a run, and its answers are the same to the bit
 # TASKS, SEEDS      what to run (default "sst2 agnews", "13 21 42")
 # METHODS           of "manual text-ensemble text-search icl manual-labels text-smc" (default: all)
 # SHOTS             rows of each class, for each of the tasks (default "16 8": 32 rows)
@@ -22,6 +23,8 @@ tasks=(${TASKS:-sst2 agnews}) seeds=(${SEEDS:-13 21 42}) shots=(${SHOTS:-16 8})
 methods=(${METHODS:-manual text-ensemble text-search icl manual-labels text-smc})
 commit=${COMMIT:-$(git -C "$(dirname "$0")" rev-parse --short HEAD 2>/dev/null || echo unknown)}
 machine=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+where=() # what a service needs to be told: a slow model may take minutes for a request
+case $model in http*) where=(--timeout 3600 --in-flight 1) ;; esac
 mkdir -p "$out" || exit 1
 
 # value KEY FILE: a number in JSON
@@ -46,9 +49,9 @@ one() {
     [ -s "$run/metrics.json" ] && return
     echo "$run" >&2
     "$keyhole" tune --method "${method%-labels}" $(options "$method") --model "$model" --task "$task" --data "$data/$task" \
-        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" --features-model none --fallback "${FALLBACK:-none}" \
+        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" "${where[@]}" --features-model none --fallback "${FALLBACK:-none}" \
         --out "$run" --force --json >"$run.tune" 2>"$run.err" || { echo "$run: tuning failed: $(tail -n 1 "$run.err")" >&2; return 1; }
-    "$keyhole" predict "$run" "$out/$task.tsv" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>>"$run.err" &&
+    "$keyhole" predict "$run" "$out/$task.tsv" --model "$model" "${where[@]}" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>>"$run.err" &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
         echo "$commit,$machine" >"$run/made" && mv "$run/metrics.part" "$run/metrics.json" || echo "$run: judging failed" >&2
 }

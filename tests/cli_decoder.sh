@@ -66,6 +66,17 @@ prefix() { run 0 tune --method bbt "${common[@]}" --inject embed-prefix --budget
 ok export_peft prefix
 
 # ---- the same bytes: threads, memory, ranks, a kill, a service
+# Text prompts: texts that stand first are kept in this process, not across the wire.
+texts=(--method text-ensemble --prompts 6 --demos 2 --edits 0 --fallback none)
+texts() { run 0 tune "${texts[@]}" "${common[@]}" --out "$here/texts" && predicts texts && cp "$here/out" "$here/texts.said"; }
+ok text_ensemble texts
+texts_variant() { # NAME ARGS...
+    run 0 tune "${texts[@]}" "${common[@]}" --out "$here/$1" "${@:2}" && cmp "$here/texts/posterior.json" "$here/$1/posterior.json"
+}
+ok text_ensemble_on_5_threads texts_variant texts-five --threads 5
+ok text_ensemble_without_memory texts_variant texts-none --cache-memory 0.000001
+one_by_one() { "$KEYHOLE" predict "$here/texts" "the boats were green" >"$here/out" && grep -qF -- "$(grep -o '"confidence": *[0-9.]*' "$here/texts.said")" "$here/out"; }
+ok text_ensemble_of_one_text one_by_one
 variant() { # NAME ARGS...
     run 0 tune --method bbt "${common[@]}" --placement after-text --budget-generations 6 --pop 10 --out "$here/$1" "${@:2}" &&
         cmp "$here/after/posterior.safetensors" "$here/$1/posterior.safetensors"
@@ -98,6 +109,8 @@ if ! "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohtt
             --placement after-text --budget-generations 6 --pop 10 --out "$here/served" &&
             cmp "$here/after/posterior.safetensors" "$here/served/posterior.safetensors"
         local status=$?
+        run 0 tune "${texts[@]}" --model "$url" --task "$task" --data "$data" --effort paper --shots 8 --out "$here/texts-served" &&
+            run 0 predict "$here/texts-served" "$here/rows.tsv" --model "$url" && cmp "$here/texts.said" "$here/out" || status=1
         # one token of a completion is the best of keyhole next
         if command -v curl >/dev/null; then
             curl -s --json '{"model":"m","prompt":"the boats","max_tokens":1,"logprobs":1}' "$url/v1/completions" >"$here/completion"

@@ -4,6 +4,7 @@
 
 #include "model/engine.h"
 #include "model/kv_cache.h"
+#include "model/packed.h"
 #include "model/reference.h"
 
 #define DECODERS "tests/vectors/decoders/"
@@ -308,23 +309,215 @@ static void texts_that_are_kept(void **state) {
     const int32_t a[] = { 1, 2 }, b[] = { 1, 3 }, d[] = { 1, 4 };
     bool known;
     kh_kv_cache_begin(c);
-    float *first = kh_kv_cache_get(c, a, 2, 128, &known);
+    float *first = kh_kv_cache_get(c, a, 0, 2, 128, &known);
     assert_true(first && !known);
-    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first); /* twice in one question */
+    assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first); /* twice in one question */
     assert_true(known);
-    assert_non_null(kh_kv_cache_get(c, b, 2, 128, &known));
-    assert_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* full */
+    assert_non_null(kh_kv_cache_get(c, b, 0, 2, 128, &known));
+    assert_null(kh_kv_cache_get(c, d, 0, 2, 128, &known)); /* full */
     kh_kv_cache_settle(c, true);
     for (int i = 0; i < 65; i++) {
         kh_kv_cache_begin(c);
-        assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+        assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first);
     }
-    assert_non_null(kh_kv_cache_get(c, d, 2, 128, &known)); /* in the place of b */
+    assert_non_null(kh_kv_cache_get(c, d, 0, 2, 128, &known)); /* in the place of b */
     assert_false(known);
     kh_kv_cache_settle(c, false);
     assert_int_equal(kh_kv_cache_held(c), 128);
-    assert_ptr_equal(kh_kv_cache_get(c, a, 2, 128, &known), first);
+    assert_ptr_equal(kh_kv_cache_get(c, a, 0, 2, 128, &known), first);
     kh_kv_cache_free(c);
+}
+
+/* A prompt of `head` ids before each row, which ends in two ids that all have; no slots. */
+typedef struct prompted {
+    int32_t id[ROWS * 40];
+    size_t start[ROWS + 1];
+    int slot[ROWS], mask[ROWS], label[ROWS], row[ROWS];
+    kh_batch batch;
+} prompted;
+
+static void make_prompted(prompted *p, int head, int salt) {
+    size_t at = 0;
+    *p = (prompted){ .slot = { -1, -1, -1, -1, -1 } };
+    for (int r = 0; r < ROWS; r++) {
+        int text = 2 + (r * 7) % 9, n = 0;
+        p->start[r] = at;
+        p->id[at + (size_t)n++] = 1;
+        for (int k = 0; k < head; k++) /* salt: another prompt, from the twelfth id on */
+            p->id[at + (size_t)n++] = 3 + (k * 11 + (k > 10 ? salt : 0)) % 60;
+        for (int k = 0; k < text; k++)
+            p->id[at + (size_t)n++] = 3 + (r * 31 + k * 13 + 1) % 60;
+        p->id[at + (size_t)n++] = 5;
+        p->id[at + (size_t)n++] = 8;
+        p->batch.max_len = n > p->batch.max_len ? n : p->batch.max_len;
+        p->row[r] = r;
+        at += (size_t)n;
+    }
+    p->start[ROWS] = at;
+    p->batch.n_row = p->batch.n_seq = ROWS;
+    p->batch.n_variant = 1;
+    p->batch.id = p->id, p->batch.start = p->start, p->batch.n_mask = &ONE;
+    p->batch.mask = p->mask, p->batch.slot = p->slot, p->batch.label = p->label;
+    p->batch.row = p->row;
+}
+
+static kh_batch row_of(const prompted *p, int r) {
+    kh_batch one = p->batch;
+    one.n_row = one.n_seq = 1;
+    one.start += r, one.slot += r, one.mask += r, one.label += r, one.row += r;
+    return one;
+}
+
+static void ask_plain(kh_engine *e, const kh_batch *b, const kh_words *w, float *out) {
+    kh_err err;
+    if (kh_engine_score(e, &(kh_question){ .batch = b, .words = w, .n_prompt = 1 }, out, &err) != 0)
+        fail_msg("%s", err.msg);
+}
+
+/* The rows of each prompt one by one, then together, by an engine that remembers the questions
+ * before; beside one that does not. */
+static void same_as_forgetful(
+    kh_engine *e, kh_engine *forgetful, const prompted *p, int n, const kh_words *w) {
+    float want[ROWS * 3], have[ROWS * 3];
+    size_t n_label = (size_t)w->n_label;
+    for (int i = 0; i < n; i++) {
+        kh_engine_cache(forgetful, 1);
+        ask_plain(forgetful, &p[i].batch, w, want);
+        for (int r = 0; r < ROWS; r++) {
+            kh_batch one = row_of(&p[i], r);
+            ask_plain(e, &one, w, have);
+            assert_memory_equal(want + (size_t)r * n_label, have, n_label * sizeof *have);
+        }
+        ask_plain(e, &p[i].batch, w, have);
+        assert_memory_equal(want, have, ROWS * n_label * sizeof *have);
+    }
+}
+
+static void beginnings_are_kept_with_the_same_bits(void **state) {
+    (void)state;
+    static const kh_precision PRECISION[] = { KH_F32, KH_BF16, KH_INT8 };
+    for (int i = 0; i < N_NAMES; i++)
+        for (int v = 0; v < 6; v++) {
+            const kh_words *words = v & 1 ? &SINGLE_WORDS : &MULTIPLE_WORDS;
+            kh_engine *e = open_engine(NAMES[i], PRECISION[v / 2]),
+                      *forgetful = open_engine(NAMES[i], PRECISION[v / 2]);
+            prompted p[3];
+            make_prompted(&p[0], 20, 0);
+            make_prompted(&p[1], 20, 7);
+            make_prompted(&p[2], 14, 0);
+            for (int again = 0; again < 2; again++)
+                same_as_forgetful(e, forgetful, p, 3, words);
+            assert_true(e->heads->n > 0);
+            assert_int_equal(forgetful->heads->n, 0);
+            kh_engine_free(e);
+            kh_engine_free(forgetful);
+        }
+}
+
+/* Texts that stand first, with several endings: each text once, whatever comes after it. Endings of
+ * one batch are alike; rows come in two orders and in parts. */
+static void texts_that_stand_first_are_kept_with_the_same_bits(void **state) {
+    (void)state;
+    static const kh_precision PRECISION[] = { KH_F32, KH_BF16, KH_INT8 };
+    for (int i = 0; i < N_NAMES; i++)
+        for (int v = 0; v < 6; v++) {
+            const kh_words *words = v & 1 ? &SINGLE_WORDS : &MULTIPLE_WORDS;
+            size_t n_label = (size_t)words->n_label, all = ROWS * n_label * sizeof(float);
+            kh_engine *e = open_engine(NAMES[i], PRECISION[v / 2]);
+            float want[ROWS * 3], have[ROWS * 3];
+            for (int round = 0; round < 2; round++) {
+                kh_engine_keep_texts(e, true);
+                kh_engine_keep_texts(e, true);
+                size_t held = 0;
+                for (int ending = 0; ending < 3; ending++) {
+                    prompted p;
+                    make_prompted(&p, 0, 0);
+                    for (int r = 0; r < ROWS; r++)
+                        p.id[p.start[r + 1] - 2] = 5 + ending;
+                    kh_engine_keep_texts(e, false);
+                    int keepers = e->keepers;
+                    kh_kv_cache *texts = e->texts;
+                    e->keepers = 0, e->texts = NULL; /* as if they were not kept */
+                    ask_plain(e, &p.batch, words, want);
+                    e->keepers = keepers, e->texts = texts;
+                    kh_engine_keep_texts(e, true);
+                    ask_plain(e, &p.batch, words, have);
+                    assert_memory_equal(want, have, all);
+                    kh_batch part = p.batch; /* the last three rows */
+                    part.n_row = part.n_seq = 3;
+                    part.start += 2, part.slot += 2, part.mask += 2, part.label += 2, part.row += 2;
+                    ask_plain(e, &part, words, have);
+                    assert_memory_equal(want + 2 * n_label, have, 3 * n_label * sizeof *have);
+                    size_t now = kh_kv_cache_held(e->texts);
+                    assert_true(now > 0 && (ending == 0 || now == held)); /* nothing is new */
+                    held = now;
+                }
+                kh_engine_keep_texts(e, false);
+                assert_non_null(e->texts);
+                kh_engine_keep_texts(e, false);
+                assert_null(e->texts);
+            }
+            kh_engine_free(e);
+        }
+}
+
+/* Asked row by row, the second row tells what a prompt is; then nothing more has to be kept. */
+static void a_prompt_is_computed_once(void **state) {
+    (void)state;
+    kh_engine *e = open_engine("llama", KH_F32);
+    prompted p;
+    float out[3];
+    make_prompted(&p, 20, 0);
+    for (int r = 0; r < ROWS; r++) {
+        kh_batch one = row_of(&p, r);
+        ask_plain(e, &one, &SINGLE_WORDS, out);
+        assert_int_equal(e->heads->n, r == 0 ? 1 : 2);
+    }
+    assert_int_equal(e->heads->head[1].n, 21);
+    kh_engine_free(e);
+}
+
+/* The longest shared beginning counts, short ones do not, and what was used longest ago makes way.
+ */
+static void heads_that_are_kept(void **state) {
+    (void)state;
+    enum { N = 10, LAYERS = 2, WIDTH = 3 };
+    int32_t a[N], b[N], d[N];
+    float kv[LAYERS * N * WIDTH];
+    size_t each = N * (LAYERS * WIDTH * sizeof *kv + sizeof *a);
+    int shared;
+    for (int i = 0; i < N; i++)
+        a[i] = i, b[i] = i < 8 ? i : 40 + i, d[i] = i < 7 ? i : 80 + i;
+    for (int i = 0; i < LAYERS * N * WIDTH; i++)
+        kv[i] = (float)i;
+    kh_kv_heads *h = kh_kv_heads_new(2 * each, LAYERS, WIDTH);
+    assert_null(kh_kv_heads_find(h, a, N, &shared));
+    kh_kv_heads_keep(h, NULL, 0, a, 7, kv); /* too short */
+    assert_int_equal(h->n, 0);
+    kh_kv_heads_keep(h, NULL, 0, a, N, kv);
+    const kh_kv_head *head = kh_kv_heads_find(h, a, N, &shared);
+    assert_true(head && shared == N && head->n == N);
+    assert_memory_equal(head->kv, kv, sizeof kv);
+    assert_null(kh_kv_heads_find(h, d, N, &shared));
+    head = kh_kv_heads_find(h, b, N, &shared);
+    assert_true(head && shared == 8);
+    kh_kv_heads_keep(
+        h, head, 8, b, N, (float[]){ -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12 });
+    head = kh_kv_heads_find(h, b, N, &shared);
+    assert_true(head && shared == N);
+    for (int l = 0; l < LAYERS; l++)
+        for (int i = 0; i < N * WIDTH; i++) {
+            float want =
+                i < 8 * WIDTH ? kv[l * N * WIDTH + i] : (float)-(l * 6 + i - 8 * WIDTH + 1);
+            assert_true(head->kv[l * N * WIDTH + i] == want);
+        }
+    kh_kv_heads_keep(h, NULL, 0, d, N, kv); /* in the place of a */
+    assert_int_equal(h->n, 2);
+    assert_true(h->held == 2 * each);
+    assert_non_null(kh_kv_heads_find(h, b, N, &shared));
+    assert_true(kh_kv_heads_find(h, a, N, &shared) && shared == 8);
+    assert_true(kh_kv_heads_find(h, d, N, &shared) && shared == N);
+    kh_kv_heads_free(h);
 }
 
 int main(void) {
@@ -335,6 +528,10 @@ int main(void) {
         cmocka_unit_test(precisions_agree),
         cmocka_unit_test(questions_that_are_refused),
         cmocka_unit_test(texts_that_are_kept),
+        cmocka_unit_test(beginnings_are_kept_with_the_same_bits),
+        cmocka_unit_test(texts_that_stand_first_are_kept_with_the_same_bits),
+        cmocka_unit_test(a_prompt_is_computed_once),
+        cmocka_unit_test(heads_that_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

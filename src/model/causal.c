@@ -4,9 +4,11 @@
  * computed once: a question is a tree whose nodes are runs of tokens, and a node keeps its keys and
  * values for its children.
  *
- *   root      what all sequences begin with
+ *   root      what all sequences begin with; what of it an earlier question began with, the
+ *             engine has kept
  *   middle    the soft prompt and what follows it in all sequences; or, if texts stand before the
- *             prompt, each text, whose keys and values the engine keeps for later questions
+ *             prompt, each text, whose keys and values the engine keeps for later questions; or, of
+ *             sequences without slots, each text that stands first, if they are to be kept
  *   leaf      the rest of a sequence with a prompt; its last token is where the answer begins
  *   word      tokens of label words, for words of several tokens: one node for each beginning that
  *             words share
@@ -26,7 +28,11 @@
 #include <omp.h>
 #include <string.h>
 
-enum { GROUP_ROWS = 192, ROUND_BYTES = 256 << 20 }; /* keys and values of a round's middle nodes */
+enum {
+    GROUP_ROWS = 192,
+    ROUND_BYTES = 256 << 20, /* keys and values of a round's middle nodes */
+    FIRST_MOST = 8,          /* ids that may stand before a text that stands first */
+};
 
 /* Some tokens that follow those of the parent. */
 typedef struct node {
@@ -36,6 +42,7 @@ typedef struct node {
     int slot, n_slot;          /* rows [slot, slot + n_slot) of them are a soft prompt, */
     const float *prompt;       /* [n_slot, H] */
     float *kv;                 /* [L, rows, 2 K], or NULL: not kept */
+    int ld;                    /* 0, or the rows that a layer of kv has: the first are ours */
     int seq, ask; /* what a leaf belongs to: the sequence, and the number of the prompt */
 } node;
 
@@ -109,7 +116,8 @@ static int chain(const node *n, int layer, size_t K, kh_part *out) {
         depth++;
     int at = depth;
     for (const node *p = n->parent; p; p = p->parent) {
-        const float *k = p->kv + (size_t)layer * (size_t)p->rows * 2 * K;
+        int rows = p->ld > 0 ? p->ld : p->rows;
+        const float *k = p->kv + (size_t)layer * (size_t)rows * 2 * K;
         out[--at] = (kh_part){ k, k + K, 2 * K, p->rows };
     }
     return depth;
@@ -406,10 +414,11 @@ static int run_level(call *c, node *const *n, int nodes, wanted want, kh_err *er
 /* --------------------------------------------------------------------- the tree of a question */
 
 /* Where the sequences of a batch part: `root` ids are the same in all; `prompt_first` says that
- * nothing else stands before the slots; after them `common` ids are the same in all. */
+ * nothing else stands before the slots; after them `common` ids are the same in all. Without slots,
+ * `text_first`: texts are kept, and the last `tail` ids, at least one, are the same in all. */
 typedef struct shape {
-    int root, common;
-    bool slots, prompt_first;
+    int root, common, tail;
+    bool slots, prompt_first, text_first;
 } shape;
 
 static const int32_t *ids_of(const kh_batch *b, int s) { return b->id + b->start[s]; }
@@ -430,7 +439,20 @@ static int shared_ids(const kh_batch *b, bool after_slots, int limit) {
     return n > 0 ? n : 0;
 }
 
-static shape shape_of(const kh_batch *b) {
+/* How many ids all sequences end with, of those after the first `from`; at least the last one. */
+static int shared_tail(const kh_batch *b, int from) {
+    int n = length_of(b, 0) - from;
+    for (int s = 0; s < b->n_seq; s++) {
+        const int32_t *first = b->id + b->start[1], *mine = b->id + b->start[s + 1];
+        int most = length_of(b, s) - from, i = 0;
+        while (i < n && i < most && mine[-1 - i] == first[-1 - i])
+            i++;
+        n = i;
+    }
+    return n > 0 ? n : 1;
+}
+
+static shape shape_of(const kh_batch *b, bool keep_texts) {
     shape sh = { .slots = b->n_slot > 0 };
     int limit = length_of(b, 0);
     for (int s = 0; s < b->n_seq && sh.slots; s++)
@@ -443,7 +465,15 @@ static shape shape_of(const kh_batch *b) {
     if (sh.slots && !sh.prompt_first)
         sh.root = 0; /* texts are kept from place 0 on, whatever a batch happens to share */
     sh.common = sh.prompt_first ? shared_ids(b, true, length_of(b, 0)) : 0;
+    sh.text_first = keep_texts && !sh.slots && b->n_seq > 1 && sh.root <= FIRST_MOST;
+    if (sh.text_first)
+        sh.tail = shared_tail(b, sh.root);
     return sh;
+}
+
+/* Where the text of a sequence ends. */
+static int text_end(const kh_batch *b, const shape *sh, int s) {
+    return sh->slots ? b->slot[s] : length_of(b, s) - sh->tail;
 }
 
 /* The leaf of sequence s with prompt p under a parent. */
@@ -536,13 +566,13 @@ static int run_prompts(call *c, const shape *sh, const node *root, kh_err *err) 
 /* Texts first: each text once for all prompts, and for later questions. */
 static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
     const kh_batch *b = c->ask->batch;
-    kh_kv_cache *cache = c->e->cache;
-    int rc = 0;
+    kh_kv_cache *cache = sh->slots ? c->e->cache : c->e->texts;
+    int rc = 0, n_prompt = sh->slots ? c->ask->n_prompt : 1;
     kh_kv_cache_begin(cache);
     for (int s0 = 0, s1; s0 < b->n_seq && rc == 0; s0 = s1) {
         size_t floats = 0;
         for (s1 = s0; s1 < b->n_seq && (s1 == s0 || floats * sizeof(float) < ROUND_BYTES); s1++)
-            floats += kv_floats(c->e, b->slot[s1] - sh->root);
+            floats += kv_floats(c->e, text_end(b, sh, s1) - sh->root);
         size_t many = (size_t)(s1 - s0);
         node *mid = kh_calloc(many, sizeof *mid);
         float **fresh = kh_calloc(many, sizeof *fresh); /* not in the cache: ours to free */
@@ -550,14 +580,14 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
         if (!mid || !fresh || !known)
             rc = kh_fail_memory(err);
         for (size_t i = 0; i < many && rc == 0; i++) {
-            int s = s0 + (int)i, rows = b->slot[s] - sh->root;
+            int s = s0 + (int)i, end = text_end(b, sh, s), rows = end - sh->root;
             size_t bytes = kv_floats(c->e, rows) * sizeof(float);
             mid[i] = (node){
                 .parent = root, .first = sh->root, .rows = rows, .id = ids_of(b, s) + sh->root
             };
             if (rows == 0)
                 continue;
-            mid[i].kv = kh_kv_cache_get(cache, ids_of(b, s), b->slot[s], bytes, &known[i]);
+            mid[i].kv = kh_kv_cache_get(cache, ids_of(b, s), sh->root, end, bytes, &known[i]);
             if (!mid[i].kv)
                 mid[i].kv = fresh[i] = kh_aligned(bytes);
             if (!mid[i].kv)
@@ -567,7 +597,7 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
             rc = run_middle(c, mid, (int)many, known, err);
         kh_kv_cache_settle(cache, rc == 0);
         if (rc == 0)
-            rc = run_leaves(c, sh, root, mid, 0, c->ask->n_prompt, s0, s1, err);
+            rc = run_leaves(c, sh, root, mid, 0, n_prompt, s0, s1, err);
         for (size_t i = 0; fresh && i < many; i++)
             kh_free(fresh[i]);
         kh_free(mid);
@@ -577,27 +607,79 @@ static int run_texts(call *c, const shape *sh, const node *root, kh_err *err) {
     return rc;
 }
 
+/* What a question begins with: what is known from earlier ones, then what is not. */
+typedef struct origin {
+    node known, fresh;
+    const kh_kv_head *from; /* of the known */
+} origin;
+
+/* The root of a question, computed as far as it is not known; *at: its last node, NULL if there is
+ * none. */
+static int run_root(call *c, int rows, origin *r, const node **at, kh_err *err) {
+    const int32_t *id = ids_of(c->ask->batch, 0);
+    int shared = 0, rc = 0;
+    *r = (origin){ .from = kh_kv_heads_find(c->e->heads, id, rows, &shared) };
+    *at = NULL;
+    if (r->from) {
+        r->known = (node){ .rows = shared, .id = id, .kv = r->from->kv, .ld = r->from->n };
+        *at = &r->known;
+    }
+    if (shared < rows) {
+        node *n = &r->fresh;
+        *n = (node){ .parent = *at, .first = shared, .rows = rows - shared, .id = id + shared };
+        n->kv = kh_aligned(kv_floats(c->e, n->rows) * sizeof *n->kv);
+        rc = n->kv ? run_level(c, &n, 1, WANT_KEYS, err) : kh_fail_memory(err);
+        *at = n;
+    }
+    return rc;
+}
+
+/* Where several sequences begin alike, others will: all of it is kept. A single one ends in a text
+ * that may never come again: what it shares with an earlier one is kept, or all of it, to see what
+ * the next will share. */
+static void keep_root(call *c, int rows, const origin *r) {
+    const kh_batch *b = c->ask->batch;
+    const int32_t *id = ids_of(b, 0);
+    int shared = r->known.rows;
+    if (b->n_seq > 1 || !r->from) {
+        if (shared < rows)
+            kh_kv_heads_keep(c->e->heads, r->from, shared, id, rows, r->fresh.kv);
+    } else if (shared < r->from->n && shared < rows)
+        kh_kv_heads_keep(c->e->heads, r->from, shared, id, shared, NULL);
+}
+
+/* Where keys and values are kept from question to question. */
+static bool make_caches(kh_engine *e) {
+    const kh_config *c = &e->model->config;
+    if (!e->cache)
+        e->cache = kh_kv_cache_new(e->cache_bytes);
+    if (!e->heads)
+        e->heads =
+            kh_kv_heads_new((e->cache_bytes + 7) / 8, c->layers, 2 * (size_t)kh_config_kv_width(c));
+    if (!e->texts && e->keepers > 0)
+        e->texts = kh_kv_cache_new(e->cache_bytes);
+    return e->cache && e->heads && (e->texts || e->keepers == 0);
+}
+
 /* Every prompt with every sequence. */
 static int run_tree(call *c, kh_err *err) {
     kh_engine *e = c->e;
     const kh_batch *b = c->ask->batch;
-    if (!e->cache && !(e->cache = kh_kv_cache_new(e->cache_bytes)))
+    if (!make_caches(e) || !kh_turns_make(e, c->longest))
         return kh_fail_memory(err);
-    if (!kh_turns_make(e, c->longest))
-        return kh_fail_memory(err);
-    shape sh = shape_of(b);
-    node root = { .rows = sh.root, .id = ids_of(b, 0), .kv = NULL },
-         *at = sh.root > 0 ? &root : NULL;
-    int rc = 0;
-    if (at) {
-        root.kv = kh_aligned(kv_floats(e, sh.root) * sizeof *root.kv);
-        rc = root.kv ? run_level(c, &at, 1, WANT_KEYS, err) : kh_fail_memory(err);
-    }
-    if (rc == 0 && sh.slots)
-        rc = sh.prompt_first ? run_prompts(c, &sh, at, err) : run_texts(c, &sh, at, err);
+    shape sh = shape_of(b, e->texts != NULL);
+    origin root = { 0 };
+    const node *at = NULL;
+    int rc = sh.root > 0 ? run_root(c, sh.root, &root, &at, err) : 0;
+    if (rc == 0 && sh.prompt_first)
+        rc = run_prompts(c, &sh, at, err);
+    else if (rc == 0 && (sh.slots || sh.text_first))
+        rc = run_texts(c, &sh, at, err);
     else if (rc == 0)
         rc = run_leaves(c, &sh, at, NULL, 0, 1, 0, b->n_seq, err);
-    kh_free(root.kv);
+    if (rc == 0 && sh.root > 0)
+        keep_root(c, sh.root, &root);
+    kh_free(root.fresh.kv);
     return rc;
 }
 
@@ -843,10 +925,23 @@ int kh_causal_hidden(kh_engine *e, const kh_question *q, int layers, float *out,
     return run_plain(&c, err);
 }
 
-void kh_causal_free(kh_engine *e) { kh_kv_cache_free(e->cache); }
+void kh_causal_free(kh_engine *e) {
+    kh_kv_cache_free(e->cache);
+    kh_kv_cache_free(e->texts);
+    kh_kv_heads_free(e->heads);
+}
 
 void kh_engine_cache(kh_engine *e, size_t bytes) {
-    kh_kv_cache_free(e->cache);
-    e->cache = NULL;
+    kh_causal_free(e);
+    e->cache = e->texts = NULL;
+    e->heads = NULL;
     e->cache_bytes = bytes;
+}
+
+void kh_engine_keep_texts(kh_engine *e, bool keep) {
+    e->keepers += keep ? 1 : -1;
+    if (e->keepers > 0)
+        return;
+    kh_kv_cache_free(e->texts);
+    e->texts = NULL;
 }

@@ -59,8 +59,14 @@ int kh_engine_hidden(kh_engine *, const kh_question *, int layers, float *out, k
 int kh_engine_check(const kh_engine *, const kh_question *, kh_err *err);
 
 /* Decoders keep keys and values of texts that stand before the slots, at most so many bytes; 0: a
- * quarter of the memory. Bits never depend on it. */
+ * quarter of the memory; and of what questions begin with, an eighth of that. Bits never depend on
+ * it. */
 void kh_engine_cache(kh_engine *, size_t bytes);
+
+/* Between true and false, which may nest, decoders keep the keys and values of texts that stand
+ * first in a sequence without slots, in as many bytes: for questions about the same rows that
+ * differ in what comes after the text. Bits never depend on it. */
+void kh_engine_keep_texts(kh_engine *, bool keep);
 
 /* A batch of one sequence without slots. */
 typedef struct kh_single {

@@ -41,8 +41,12 @@ struct kh_engine {
     float *final_g, *final_b;  /* after the last layer, in decoders */
     kh_dense decoder;          /* the whole vocabulary; packed when first asked for */
     kh_turns turns[2];         /* of layers without window, and with one */
-    struct kh_kv_cache *cache; /* of decoders: keys and values of texts */
-    size_t cache_bytes;        /* its limit; 0: a quarter of the memory */
+    struct kh_kv_cache *cache; /* of decoders: keys and values of texts, */
+    struct kh_kv_heads *heads; /* and of what prompts begin with; */
+    struct kh_kv_cache *texts; /* of texts that stand first, while they are kept */
+    int keepers;               /* who wants that */
+    size_t cache_bytes; /* limit of the first, and eight times that of the second; 0: a quarter of
+                           the memory */
 };
 
 /* All of a tensor as floats in fresh memory; NULL when out of memory. */

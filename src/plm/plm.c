@@ -429,6 +429,12 @@ int kh_plm_answer_together(kh_labeler *l, const kh_question *q, int n, int *labe
     return ask_together((kh_plm *)l, q, n, (kh_cells){ .label = label }, err);
 }
 
+void kh_plm_keep_texts(kh_plm *p, bool keep) {
+    struct kh_engine *e = kh_plm_engine(p);
+    if (e)
+        kh_engine_keep_texts(e, keep);
+}
+
 /* -------------------------------------------------------------------------------- the open box */
 
 int kh_plm_trainable(kh_plm *p, kh_engine **out, kh_err *err) {

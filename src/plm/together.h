@@ -20,6 +20,11 @@ int kh_plm_score_together(kh_scorer *, const kh_question *q, int n, float *logpr
 /* label [n, n_row]; -1 where a service refused. */
 int kh_plm_answer_together(kh_labeler *, const kh_question *q, int n, int *label, kh_err *err);
 
+/* Between true and false, which may nest, several text prompts are asked about the same rows one
+ * after another: a decoder in this process keeps what it made of a text that stands in front of the
+ * prompt's own words. Any other box does nothing. */
+void kh_plm_keep_texts(kh_plm *, bool keep);
+
 /* Whether the answer about a row, its log-probabilities, is one that a service refused to give. */
 static inline bool kh_is_missing(const float *logprob) { return logprob[0] != logprob[0]; }
 

@@ -555,6 +555,8 @@ static int ask_texts(
     int rc = 0;
     if (post->n > 1 && kh_plm_shares(p->plm))
         return ask_together(p, rows, n, out, err);
+    if (post->n > 1)
+        kh_plm_keep_texts(p->plm, true);
     for (int s = 0; s < post->n && rc == 0; s++) {
         kh_buf text;
         kh_task task;
@@ -572,6 +574,8 @@ static int ask_texts(
         kh_batch_free(batch);
         kh_buf_free(&text);
     }
+    if (post->n > 1)
+        kh_plm_keep_texts(p->plm, false);
     return rc;
 }
 

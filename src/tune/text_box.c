@@ -22,6 +22,8 @@ int kh_text_box_open(
     int rc = kh_text_space_new(&b->space, o, t->task, t->plm, t->train_row, t->n_train, err);
     if (rc != 0)
         return rc;
+    kh_plm_keep_texts(t->plm, true); /* all prompts are asked about the same rows */
+    b->keeps = true;
     int n = b->space->material.n_wording;
     b->words = kh_calloc((size_t)n, sizeof *b->words);
     b->demo = kh_calloc((size_t)b->space->demos + 1, sizeof *b->demo);
@@ -35,6 +37,8 @@ int kh_text_box_open(
 }
 
 void kh_text_box_close(kh_text_box *b) {
+    if (b->keeps)
+        kh_plm_keep_texts(b->t->plm, false);
     for (int i = 0; b->words && i < b->space->material.n_wording; i++) {
         for (int k = 0; b->words[i] && k < b->space->material.wording[i].n_words; k++)
             kh_words_free(b->words[i][k]);

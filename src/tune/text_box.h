@@ -33,6 +33,7 @@ typedef struct kh_text_box {
     kh_labeler *labeler;
     kh_words ***words; /* [n_wording][n_words], NULL until they are needed */
     int *demo;         /* scratch: [demos] */
+    bool keeps;        /* texts, between questions */
 } kh_text_box;
 
 /* scores: log-probabilities are wanted, if the box gives them. Close it also after a failure. */
