@@ -74,7 +74,7 @@ static const kh_opt eval_table[] = {
     { "compare", KH_OPT_FLAG, offsetof(eval_opts, e.compare), "true",
         .help = "ask the template alone, too, and warn where it does better" },
     { "all", KH_OPT_FLAG, offsetof(eval_opts, all),
-        .help = "print every metric, not the first five" },
+        .help = "print every metric, not the first few" },
     { "report", KH_OPT_FLAG, offsetof(eval_opts, report), "true", .help = "write report.html" },
     { "json", KH_OPT_FLAG, offsetof(eval_opts, json),
         .help = "print results.json instead of tables" },
@@ -99,8 +99,10 @@ static void add_interval(kh_grid *t, const kh_eval *e, double low, double high) 
         kh_grid_add(t, "%.4f to %.4f", low, high);
 }
 
-/* The five that are shown without --all. */
-static bool is_first(const char *metric) {
+/* Those that are shown without --all. */
+static bool is_first(const char *metric, int n_label) {
+    if (strcmp(metric, "macro_f1") == 0)
+        return n_label > 2;
     static const char *const FIRST[] = { "accuracy", "nll", "ece", "brier", "auroc_error" };
     for (size_t i = 0; i < sizeof FIRST / sizeof *FIRST; i++)
         if (strcmp(metric, FIRST[i]) == 0)
@@ -118,7 +120,7 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
     kh_grid_add(&t, "better");
     for (int i = 0; kh_metrics_name(i); i++) {
         static const char *const BETTER[] = { "less", "", "more" };
-        if (!all && !is_first(kh_metrics_name(i)))
+        if (!all && !is_first(kh_metrics_name(i), e->n_label))
             continue;
         kh_grid_add(&t, "%s", kh_metrics_name(i));
         add_number(&t, kh_metrics_value(&e->m, i));
@@ -127,12 +129,10 @@ static void put_metrics(const kh_eval *e, bool all, kh_buf *out) {
     }
     kh_grid_put(&t, KH_GRID_TEXT, out);
     kh_grid_free(&t);
-    if (e->n_label > 2)
-        kh_buf_printf(out, "  macro F1 %.4f: the mean of the classes' F1\n", e->macro_f1);
     if (!isnan(e->template_accuracy))
         kh_buf_printf(out, "  accuracy of the template alone %.4f\n", e->template_accuracy);
     for (int i = 0; kh_metrics_name(i); i++)
-        if (!all && is_first(kh_metrics_name(i)))
+        if (!all && is_first(kh_metrics_name(i), e->n_label))
             kh_buf_printf(out, "  %s: %s\n", kh_metrics_name(i), kh_metrics_text(i));
     if (!all)
         kh_buf_text(out, "  --all prints the other metrics; doc/judging.md defines them\n");

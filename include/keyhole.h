@@ -959,7 +959,8 @@ KH_API kh_decomposition kh_explained_parts(const kh_explained *, int row, int n_
 /* name, which way is better (1 up, -1 down, 0 neither), meaning */
 #define KH_METRICS(X) \
     X(accuracy, 1, "share of rows whose most probable class is the true one") \
-    X(f1, 1, "F1 of class 1") \
+    X(f1, 1, "F1 of class 1 of two") \
+    X(macro_f1, 1, "the mean of the classes' F1") \
     X(nll, -1, "mean -log p of the true class, p not below 1e-15") \
     X(brier, -1, "mean squared distance to the true class, all classes added (0 to 2)") \
     X(ece, -1, "calibration error, bins over [0.5,1] for two classes, else [0,1] (UQ360)") \

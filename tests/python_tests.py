@@ -267,6 +267,17 @@ def evaluates_and_reports():
     raises(ValueError, "'neither'", c.evaluate, ["a"], ["neither"])
 
 
+def three_classes_have_a_macro_f1():
+    said = ["a", "a", "a", "b", "b", "c", "c", "c", "c", "c"]  # as the box answers
+    true = ["a", "a", "b", "b", "c", "c", "c", "c", "a", "b"]
+    texts = [f"{said[i % 10]}{i}" for i in range(60)]
+    c = plain(model=Box(lambda asked: [t[0] for t in asked])).fit(texts[:30], [t[0] for t in texts[:30]])
+    r = c.evaluate(texts[30:], true * 3, compare=False)["metrics"]
+    # hits, said and true: a 2, 3, 3; b 1, 2, 3; c 3, 5, 4
+    assert abs(r["macro_f1"]["value"] - (4 / 6 + 2 / 5 + 6 / 9) / 3) < 1e-12, r
+    assert r["f1"]["value"] is None, r["f1"]  # of one class of two
+
+
 def saves_and_loads():
     c = plain().fit(TEXTS, Y)
     where = os.path.join(SCRATCH, "saved")

@@ -2,28 +2,11 @@
 # slow_tokenizer_train.sh - our trainer beside Hugging Face's: the same merges on random and real texts, and a file that two of
 # their implementations (Rust and JavaScript) and our own read and agree on. Uses the npm packages in $KH_NPM, or installs them
 # into a scratch folder.
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 names=("random texts train alike" "random texts with prefix space train alike" "English text trains alike"
     "Rust, JavaScript and keyhole read the file and agree")
-skip_all() {
-    for k in "${!names[@]}"; do
-        echo "# skipped: ${names[k]}: $1"
-        echo "ok $((k + 1)) - ${names[k]} # SKIP $1"
-    done
-    echo "1..${#names[@]}"
-    exit 0
-}
-command -v node >/dev/null || skip_all "node is not there"
-command -v python3 >/dev/null || skip_all "python3 is not there"
-if [ -z "$KH_NPM" ]; then
-    command -v npm >/dev/null || skip_all "npm is not there and KH_NPM is not set"
-    KH_NPM=$dir/npm
-    npm install --silent --ignore-scripts --prefix "$KH_NPM" tokenizers@0.23.2 @huggingface/tokenizers@0.2.0 >/dev/null 2>&1
-fi
-[ -d "$KH_NPM/node_modules/tokenizers" ] && [ -d "$KH_NPM/node_modules/@huggingface/tokenizers" ] ||
-    skip_all "the npm packages tokenizers and @huggingface/tokenizers cannot be had"
-export KH_NPM
+. tests/npm.sh
+need node python3
+packages tokenizers@0.23.2 @huggingface/tokenizers@0.2.0
 
 # train.mjs CORPUS MERGES PREFIX: what the Rust trainer learns
 cat >"$dir/train.mjs" <<'END'
@@ -96,7 +79,6 @@ random_alike() {
         return 1
     done
 }
-result() { if [ "$1" -eq 0 ]; then echo "ok $2 - ${names[$2 - 1]}"; else echo "not ok $2 - ${names[$2 - 1]}"; failed=1; fi; }
 
 random_alike 0
 result $? 1
@@ -107,13 +89,11 @@ if [ -r ../shared/corpus/brown.txt.xz ]; then
     alike "$dir/brown.txt" 0
     result $? 3
 else
-    echo "# skipped: ${names[2]}: ../shared/corpus/brown.txt.xz is not there"
-    echo "ok 3 - ${names[2]} # SKIP ../shared/corpus/brown.txt.xz is not there"
+    skip 3 "../shared/corpus/brown.txt.xz is not there"
 fi
 { tr -d '\r' <tests/vectors/bpe-train/corpus.txt; printf '\nIs it <mask> or  <mask>?\n</s><s> plain'; } >"$dir/texts"
 "$KEYHOLE" tokenizer train --corpus tests/vectors/bpe-train/corpus.txt --vocab 600 --out "$dir/ours.json" >/dev/null 2>&1 &&
     "$KEYHOLE" tokenize --model "$dir/ours.json" <"$dir/texts" >"$dir/ids" &&
     node "$dir/agree.mjs" "$dir/ours.json" "$dir/texts" "$dir/ids"
 result $? 4
-echo "1..4"
-[ -z "$failed" ]
+finish

@@ -3,25 +3,10 @@
 # (nmt_nfkc, which XLM-RoBERTa has, too), as a tokenizer.json in XLM-RoBERTa's two layouts: keyhole and Hugging Face's library (npm: tokenizers,
 # in $KH_NPM or a scratch folder) give the same ids for the hard texts of tests/vectors/tokenizers/texts.json and for those of examples/foreign.
 # SentencePiece itself differs from both on spaces at the end and on piled-up accents.
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 names=("as Hugging Face's library, old layout" "as Hugging Face's library, new layout")
-skip_all() {
-    for k in "${!names[@]}"; do
-        echo "# skipped: ${names[k]}: $1"
-        echo "ok $((k + 1)) - ${names[k]} # SKIP $1"
-    done
-    echo "1..${#names[@]}"
-    exit 0
-}
-for tool in spm_train node python3; do command -v $tool >/dev/null || skip_all "$tool is not there"; done
-if [ -z "$KH_NPM" ]; then
-    command -v npm >/dev/null || skip_all "npm is not there and KH_NPM is not set"
-    KH_NPM=$dir/npm
-    npm install --silent --ignore-scripts --prefix "$KH_NPM" tokenizers@0.23.2 >/dev/null 2>&1
-fi
-[ -d "$KH_NPM/node_modules/tokenizers" ] || skip_all "the npm package tokenizers cannot be had"
-export KH_NPM
+. tests/npm.sh
+need spm_train node python3
+packages tokenizers@0.23.2
 
 cat examples/*/*.tsv README.md doc/*.md tests/vectors/tokenizers/corpus.txt >"$dir/corpus"
 spm_train --input="$dir/corpus" --model_prefix="$dir/spm" --vocab_size=2000 --model_type=unigram --character_coverage=0.9995 --num_threads=1 \
@@ -87,23 +72,20 @@ for (const line of fs.readFileSync(texts, "utf8").trimEnd().split("\n"))
     console.log((await t.encode(JSON.parse(line), null, { addSpecialTokens: true })).getIds().join(" "));
 END2
 python3 "$dir/make.py" "$dir" tests/vectors/tokenizers/texts.json || skip_all "the vocabulary cannot be read"
-# result NUMBER TEXTS HAVE WANT
-result() {
-    local wrong
-    wrong=$(diff "$3" "$4" | grep -c '^<')
-    echo "# ${names[$1 - 1]}: $(wc -l <"$2") texts, $wrong wrong"
-    if [ -s "$3" ] && cmp -s "$3" "$4"; then echo "ok $1 - ${names[$1 - 1]}"; else
-        echo "not ok $1 - ${names[$1 - 1]}"
-        paste -d '\n' "$2" "$3" "$4" | awk 'NR % 3 == 1 { t = $0 } NR % 3 == 2 { a = $0 } NR % 3 == 0 && a != $0 { print "# " t "\n#   have " a "\n#   want " $0 }' | head -n 30
-        failed=1
-    fi
+# same TEXTS HAVE WANT: whether they are, and where not
+same() {
+    echo "# $(wc -l <"$1") texts, $(diff "$2" "$3" | grep -c '^<') wrong"
+    [ -s "$2" ] && cmp -s "$2" "$3" && return
+    paste -d '\n' "$1" "$2" "$3" |
+        awk 'NR % 3 == 1 { t = $0 } NR % 3 == 2 { a = $0 } NR % 3 == 0 && a != $0 { print "# " t "\n#   have " a "\n#   want " $0 }' | head -n 30
+    return 1
 }
 k=0
 for layout in old new; do
     k=$((k + 1))
     "$KEYHOLE" tokenize --model "$dir/$layout.json" --json-input <"$dir/texts" >"$dir/have"
     node "$dir/theirs.mjs" "$dir/$layout.json" "$dir/texts" >"$dir/want"
-    result $k "$dir/texts" "$dir/have" "$dir/want"
+    same "$dir/texts" "$dir/have" "$dir/want"
+    result $? $k
 done
-echo "1..2"
-[ -z "$failed" ]
+finish

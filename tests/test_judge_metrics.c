@@ -19,6 +19,7 @@ static void simple_metrics_by_hand(void **state) {
     assert_int_equal(kh_metrics_compute(&m, &four, 0, &err), 0);
     assert_near("accuracy", m.accuracy, 0.75, 0);
     assert_near("f1", m.f1, 0.8, 1e-15); /* 2 hits, 2 predicted, 3 actual */
+    assert_near("macro_f1", m.macro_f1, (0.8 + 2.0 / 3) / 2, 1e-15);
     assert_near("nll", m.nll, -(log(0.9) + log(0.6) + log(0.2) + log(0.7)) / 4, 1e-15);
     assert_near("brier", m.brier, (0.02 + 0.32 + 1.28 + 0.18) / 4, 1e-15);
     assert_near("confidence", m.confidence, 0.75, 1e-15);

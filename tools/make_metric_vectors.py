@@ -101,7 +101,8 @@ def expected(p, y, bins=10):
         assert abs(brier - 2 * sk.brier_score_loss(y == 1, p[:, 1])) < 1e-12
     return {
         "accuracy": sk.accuracy_score(y, pred),
-        "f1": sk.f1_score(y == 1, pred == 1, zero_division=0),
+        "f1": sk.f1_score(y == 1, pred == 1, zero_division=0) if k == 2 else None,
+        "macro_f1": sk.f1_score(y, pred, average="macro", zero_division=0),
         "nll": sk.log_loss(y, p, labels=list(range(k)), eps=1e-15),
         "brier": brier,
         "ece": binned(conf, good, np.linspace(0.5 if k == 2 else 0.0, 1, bins + 1)),

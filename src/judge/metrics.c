@@ -139,16 +139,31 @@ static double accuracy(const kh_answers *a, bool *good) {
     return (double)right / a->n;
 }
 
-/* [2]; 0 where it is 0/0 */
-static double f1(const kh_answers *a) {
-    int hit = 0, predicted = 0, actual = 0;
+/* [2]; class 1 is only one of many where there are more than two. A class that is neither said nor
+ * true has no F1 and is left out of the mean. */
+static int f1(kh_metrics *m, const kh_answers *a, kh_err *err) {
+    int *hits = kh_calloc(2 * (size_t)a->n_label, sizeof *hits);
+    if (!hits)
+        return kh_fail_memory(err);
+    int *both = hits + a->n_label; /* [n_label]: how often it is said, and how often it is true */
     for (int i = 0; i < a->n; i++) {
-        bool says = kh_predicted(row_of(a, i), a->n_label) == 1, is = a->label[i] == 1;
-        hit += says && is;
-        predicted += says;
-        actual += is;
+        int said = kh_predicted(row_of(a, i), a->n_label), is = a->label[i];
+        hits[is] += said == is;
+        both[said]++, both[is]++;
     }
-    return hit ? 2.0 * hit / ((double)predicted + actual) : 0;
+    double sum = 0;
+    int classes = 0;
+    for (int k = 0; k < a->n_label; k++)
+        if (both[k] > 0) {
+            sum += 2.0 * hits[k] / both[k];
+            classes++;
+        }
+    m->macro_f1 = sum / classes;
+    m->f1 = NAN;
+    if (a->n_label == 2)
+        m->f1 = both[1] > 0 ? 2.0 * hits[1] / both[1] : 0;
+    kh_free(hits);
+    return 0;
 }
 
 /* [3]; *zeros: the share of rows at the floor */
@@ -221,11 +236,11 @@ int kh_metrics_of(kh_metrics *out, const kh_answers *a, int n_bin, kh_err *err) 
     if (rc != 0)
         goto done;
     m.accuracy = accuracy(a, good);
-    m.f1 = f1(a);
     m.nll = nll(a, &m.zeros);
     m.brier = brier(a);
     m.ece_classwise = kh_ece_classwise(a, n_bin, bin);
-    if ((rc = kh_ece(a, KH_BINS_UQ360, n_bin, bin, &m.ece, err)) != 0 ||
+    if ((rc = f1(&m, a, err)) != 0 ||
+        (rc = kh_ece(a, KH_BINS_UQ360, n_bin, bin, &m.ece, err)) != 0 ||
         (rc = kh_ece(a, KH_BINS_PLAIN, n_bin, bin, &m.ece_plain, err)) != 0 ||
         (rc = kh_ece(a, KH_BINS_ADAPTIVE, n_bin, bin, &m.ece_adaptive, err)) != 0)
         goto done;

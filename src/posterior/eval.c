@@ -664,24 +664,6 @@ static void unknown(kh_metrics *m) {
         x[i] = NAN;
 }
 
-/* The mean of the classes' F1; a class that is neither said nor true has none. */
-static double macro_f1(const int *confusion, int n) {
-    double sum = 0;
-    int classes = 0;
-    for (int k = 0; k < n; k++) {
-        int said = 0, is = 0, both = confusion[k * n + k];
-        for (int j = 0; j < n; j++) {
-            said += confusion[j * n + k];
-            is += confusion[k * n + j];
-        }
-        if (said + is > 0) {
-            sum += 2.0 * both / (said + is);
-            classes++;
-        }
-    }
-    return classes ? sum / classes : NAN;
-}
-
 static const char *class_name(const void *task, int k) {
     return ((const kh_task *)task)->label[k].name;
 }
@@ -707,11 +689,9 @@ static int compute_inside(kh_eval *e, kh_err *err) {
         e->ambiguity += parts.ambiguity / a.n;
         e->disagreement += parts.disagreement / a.n;
     }
-    if (rc == 0) {
-        e->macro_f1 = macro_f1(e->confusion, e->n_label);
+    if (rc == 0)
         kh_verdict(
             &a, e->template_accuracy, class_name, e->post->task, e->warning, sizeof e->warning);
-    }
     for (int s = 0; s < 2 && rc == 0; s++) {
         double *u = scores_of(&e->rows, (kh_score)s, e->n_label);
         e->point[s] = kh_malloc((size_t)a.n * sizeof *e->point[s]);

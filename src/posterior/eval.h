@@ -65,8 +65,7 @@ struct kh_eval {
     bool chosen_on;       /* the classifier was chosen on the rows that say when to abstain */
     int n_ood;            /* rows that the threshold of what is out-of-distribution comes from */
     kh_ladder_step step[KH_LADDER_STEPS]; /* what promises would take, on the rows decided on */
-    int n_cross;     /* rows of cross-fitted answers that the decisions are by; 0: the dev rows */
-    double macro_f1; /* the mean over classes */
+    int n_cross; /* rows of cross-fitted answers that the decisions are by; 0: the dev rows */
     double template_accuracy; /* of the template alone on the same rows; NaN: not asked */
     int n_known;              /* rows judged on that stand among the train rows, too */
     char warning[512];        /* why the classifier is of no use; empty: it is of some */

@@ -231,7 +231,7 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
     for (int i = 0; kh_metrics_name(i); i++) {
         const char *which = better[kh_metrics_better(i) + 1];
         if (e->n_label > 2 && strcmp(kh_metrics_name(i), "f1") == 0)
-            continue; /* of one class; what stands below the table is about all */
+            continue; /* of one class of two */
         open_explained(b, kh_metrics_name(i));
         kh_buf_text(b, "<td class=\"n\">");
         put_value(b, kh_metrics_value(&e->m, i));
@@ -241,9 +241,6 @@ static void put_numbers(kh_buf *b, const kh_eval *e) {
         close_explained(b, 2 + has_intervals(e), kh_metrics_text(i), which);
     }
     close_table(b);
-    if (e->n_label > 2)
-        kh_buf_printf(b, "<p>The mean of the %d classes' F1 (macro F1) is %.4f.</p>\n", e->n_label,
-            e->macro_f1);
     if (!isnan(e->disagreement))
         kh_buf_printf(b,
             "<p>Of the mean entropy of %.4f nats, %.4f is ambiguity, which every prompt sees in "
