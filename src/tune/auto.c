@@ -173,7 +173,8 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
     int numbers = SLOTS * kh_plm_describe(t->plm).hidden; /* a box of one's own may have few */
     o.space.dim = numbers < DIM ? numbers : DIM;
     o.uncalibrated = false;
-    o.label_prior = !prior ? KH_LABEL_PRIOR_NONE : KH_LABEL_PRIOR_BATCH;
+    if (!prior)
+        o.label_prior = KH_LABEL_PRIOR_NONE;
     kh_posterior *p = NULL;
     kh_err why = { 0 };
     if (!divide(t, c, &o))
