@@ -101,9 +101,10 @@ if command -v mpirun >/dev/null && [ -e "$(dirname "$KEYHOLE")/keyhole-mpi.so" ]
 fi
 if ! "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohttpd"; then
     served() {
+        rm -f "$here/port"
         "$KEYHOLE" serve --model "$model" --access logprobs --port 0 >"$here/port" 2>"$here/err" &
         server=$!
-        for _ in $(seq 200); do [ -s "$here/port" ] && break; sleep 0.05; done
+        soon $server [ -s "$here/port" ]
         url=$(sed 's/.* at //' "$here/port")
         run 0 tune --method bbt --model "$url" --task "$task" --data "$data" --effort paper --shots 8 --dim 12 --slots 5 --p0 random \
             --placement after-text --budget-generations 6 --pop 10 --out "$here/served" &&

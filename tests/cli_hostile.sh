@@ -25,9 +25,10 @@ if "$KEYHOLE" serve --model /nowhere 2>&1 | grep -q "built without libmicrohttpd
     echo "# skipped: addresses in folders: built without libmicrohttpd, or no curl"
 else
     start() { # the stranger's service, which would see a key
+        rm -f "$here/port"
         "$KEYHOLE" serve --model "$model" --access logprobs --port 0 >"$here/port" 2>"$here/server.err" &
         server=$!
-        for _ in $(seq 200); do [ -s "$here/port" ] && break; sleep 0.05; done
+        soon $server [ -s "$here/port" ]
         url=$(sed 's/.* at //' "$here/port")
     }
     asked() { curl -s -m 5 "$url/metrics" | awk '/^keyhole_requests_total/ { n += $2 } END { print n }'; }

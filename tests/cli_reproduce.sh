@@ -130,8 +130,8 @@ ok "and says what it is" grep -qF "Preset: standard." "$here/st1/reproduction.md
 interrupted() {
     "$KEYHOLE" "${common[@]}" --tasks sst2 --methods bbt --preset paper --seeds 13 --tables 1 \
         --out "$here/int" >"$here/out" 2>"$here/err" &
-    local pid=$! i
-    for i in $(seq 100); do [ -s "$here/int/runs/sst2-bbt-13/run.sqlite" ] && break; sleep 0.05; done
+    local pid=$!
+    soon $pid [ -s "$here/int/runs/sst2-bbt-13/run.sqlite" ]
     kill -INT $pid
     wait $pid
     [ $? -eq 130 ] && err_has "interrupted with 0 of 1 runs done; the same command goes on"

@@ -15,8 +15,8 @@ long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget
 # signalled SIGNAL STATUS DIR: a run in DIR gets the signal after a while, ends with the status, and says how to go on
 signalled() {
     "$KEYHOLE" "${long[@]}" --out "$3" >"$here/out" 2>"$here/err" &
-    local pid=$! i status
-    for i in $(seq 100); do [ -s "$3/log.txt" ] && break; sleep 0.05; done
+    local pid=$! status
+    soon $pid [ -s "$3/log.txt" ]
     kill "-$1" $pid
     wait $pid
     status=$?
@@ -43,8 +43,8 @@ goes_on() { run 0 "${long[@]}" --out "$here/int" --resume --budget-generations 2
 ok it_goes_on_with_another_budget goes_on
 two_at_once() {
     "$KEYHOLE" "${long[@]}" --out "$here/two" >/dev/null 2>&1 &
-    local pid=$! i rc
-    for i in $(seq 100); do [ -s "$here/two/log.txt" ] && break; sleep 0.05; done
+    local pid=$! rc
+    soon $pid [ -s "$here/two/log.txt" ]
     says 1 "another process $pid is at work on this run; wait for it, or end it first" "${long[@]}" --out "$here/two" --resume &&
         both 0 "running" runs "$here/two" && run 0 log "$here/two" && out_has "gen=1 queries="
     rc=$?
@@ -53,11 +53,11 @@ two_at_once() {
     return $rc
 }
 ok the_second_of_two_is_refused two_at_once
+listed_as_running() { [ -e "$here/followed/run.sqlite" ] && "$KEYHOLE" runs "$here/followed" 2>/dev/null | grep -q running; }
 followed() {
     "$KEYHOLE" tune --method bbt "${common[@]}" $(options_of bbt) --out "$here/followed" >/dev/null 2>&1 &
-    local pid=$! i
-    for i in $(seq 100); do [ -e "$here/followed/run.sqlite" ] && "$KEYHOLE" runs "$here/followed" 2>/dev/null |
-        grep -q running && break; sleep 0.02; done
+    local pid=$!
+    soon $pid listed_as_running
     run 0 log "$here/followed" --follow && wait $pid && cmp "$here/out" "$here/followed/log.txt"
 }
 ok log_follows_a_run followed

@@ -10,11 +10,7 @@ start() {
     rm -f "$here/port"
     "$KEYHOLE" serve "$@" --port "${port:-0}" >"$here/port" 2>"$here/server.err" &
     server=$!
-    for _ in $(seq 200); do
-        [ -s "$here/port" ] && break
-        kill -0 "$server" 2>/dev/null || return 1
-        sleep 0.05
-    done
+    soon $server [ -s "$here/port" ] || return 1
     url=$(sed 's/.* at //' "$here/port")
 }
 # stop - ends it; true if it ended in order.
@@ -78,11 +74,12 @@ ok drains_on_sigterm drains
 # ---- a service that dies under a run: the journal keeps what was answered, and the files are those of a native run
 long=(--method bbt --budget-generations 150 --pop 10 --sigma 3 --dev-every 7)
 lines() { if [ -e "$here/dying/log.txt" ]; then wc -l <"$here/dying/log.txt"; else echo 0; fi; }
+under_way() { [ "$(lines)" -gt "$far" ]; }
 # begin ARGS... - tuning through the service in the background, as $tuning, until it is under way
 begin() {
     "$KEYHOLE" tune "${long[@]}" "${common[@]}" --model "$url" --out "$here/dying" "$@" >"$here/out" 2>"$here/err" &
     tuning=$!
-    for _ in $(seq 500); do [ "$(lines)" -gt "$far" ] && return; kill -0 "$tuning" 2>/dev/null || return 1; sleep 0.02; done
+    soon $tuning under_way
 }
 crash() { kill -KILL "$server"; wait "$server" 2>/dev/null; server=; }
 ok starts_to_die start --model "$model" --access logprobs

@@ -102,11 +102,7 @@ start() { # ACCESS
     rm -f "$here/port"
     "$KEYHOLE" serve --model "$model" --access "$1" "${@:2}" --port 0 >"$here/port" 2>"$here/server.err" &
     server=$!
-    for _ in $(seq 400); do
-        [ -s "$here/port" ] && break
-        kill -0 "$server" 2>/dev/null || return 1
-        sleep 0.05
-    done
+    soon $server [ -s "$here/port" ] || return 1
     url=$(sed 's/.* at //' "$here/port")
 }
 stop() { kill -TERM "$server" && wait "$server"; server=; }
@@ -145,9 +141,10 @@ predicts() {
 ok predicts_through_decisions predicts
 ok stops stop
 serves() { # the classifier itself behind HTTP
+    rm -f "$here/port"
     "$KEYHOLE" serve --run "$here/text-ensemble" --model "$model" --port 0 >"$here/port" 2>"$here/server.err" &
     server=$!
-    for _ in $(seq 400); do [ -s "$here/port" ] && break; sleep 0.05; done
+    soon $server [ -s "$here/port" ]
     url=$(sed 's/.* at //' "$here/port")
     curl -s --json '{"model":"x","input":"the boats were small","questions":[{"name":"q","type":"choice","choices":[{"value":"bad"},{"value":"good"}]}]}' \
         "$url/v1/decisions" >"$here/out" && out_has '"answers"' && stop

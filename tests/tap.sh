@@ -27,6 +27,15 @@ run() {
     got=$?
     [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
 }
+# soon PID COMMAND... - waits until the command succeeds: KEYHOLE_PATIENCE seconds (20) at most, and no longer than the process lives.
+soon() {
+    local pid=$1 end=$((SECONDS + ${KEYHOLE_PATIENCE:-20}))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] && kill -0 "$pid" 2>/dev/null || return 1
+        sleep 0.05
+    done
+}
 out_has() { grep -qF -- "$1" "$here/out"; }
 err_has() { grep -qF -- "$1" "$here/err"; }
 # both STATUS TEXT ARGS... - the text must be on standard output; says: on standard error.
