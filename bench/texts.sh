@@ -15,6 +15,7 @@
 # PRECISION         int8 (default), f32, bf16
 # FALLBACK          none (default): the prompts themselves are judged; auto: what a person gets, the template beside them or in their place
 # THREADS           of each run (default 0: one for each core)
+# NAME              what the rows call the model (default: the last part of MODEL)
 # COMMIT            what the rows say that the program was built from (default: the one of this folder)
 set -u
 keyhole=$1 out=$2
@@ -70,13 +71,13 @@ for method in "${methods[@]}"; do
     done
 done
 
-echo "task,method,seed,accuracy,ece,nll,queries,samples,commit,machine" >"$out/texts.csv"
+echo "task,method,seed,accuracy,ece,nll,queries,samples,commit,machine,model,rows,prompts" >"$out/texts.csv"
 for task in "${tasks[@]}"; do
     for method in "${methods[@]}"; do
         for seed in "${seeds[@]}"; do
             run=$out/$task-$method-$seed
             [ -s "$run/metrics.json" ] && echo "$task,$method,$seed,$(value accuracy "$run/metrics.json"),$(value ece "$run/metrics.json"),$(
-                value nll "$run/metrics.json"),$(value queries "$run/tune.json"),$(value samples "$run/tune.json"),$(cat "$run/made")" >>"$out/texts.csv"
+                value nll "$run/metrics.json"),$(value queries "$run/tune.json"),$(value samples "$run/tune.json"),$(cat "$run/made"),${NAME:-$(basename "$model")},$(($(wc -l <"$out/$task.tsv") - 1)),$prompts" >>"$out/texts.csv"
         done
     done
 done
