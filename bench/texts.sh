@@ -8,18 +8,19 @@
 #                   the model open: a large one is then read once, not twice a run, and its answers are the same to the bit
 # TASKS, SEEDS      what to run (default "sst2 agnews", "13 21 42")
 # METHODS           of "manual text-ensemble text-search icl manual-labels text-smc" (default: all)
-# SHOTS             rows of each class, for each of the tasks (default "16 8": 32 rows)
+# SHOTS             rows of each class (default: 32 divided by the number of classes)
 # PROMPTS           of text-ensemble, and its questions, N x (train + dev), are the budget of the others (default 16)
 # ICL_DEMOS         demonstrations of icl (default 8)
 # ROWS              test rows to judge on, spread evenly over the file (default 300)
 # PRECISION         int8 (default), f32, bf16
 # FALLBACK          none (default): the prompts themselves are judged; auto: what a person gets, the template beside them or in their place
 # THREADS           of each run (default 0: one for each core)
+# NAME              what the rows call the model (default: the last part of MODEL)
 # COMMIT            what the rows say that the program was built from (default: the one of this folder)
 set -u
 keyhole=$1 out=$2
 model=${MODEL:-models/builtin} data=${DATA:-../shared/data} rows=${ROWS:-300} prompts=${PROMPTS:-16}
-tasks=(${TASKS:-sst2 agnews}) seeds=(${SEEDS:-13 21 42}) shots=(${SHOTS:-16 8})
+tasks=(${TASKS:-sst2 agnews}) seeds=(${SEEDS:-13 21 42})
 methods=(${METHODS:-manual text-ensemble text-search icl manual-labels text-smc})
 commit=${COMMIT:-$(git -C "$(dirname "$0")" rev-parse --short HEAD 2>/dev/null || echo unknown)}
 machine=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
@@ -33,7 +34,7 @@ value() { sed -n "s/.*\"$1\": *\\([-+.e0-9]*\\).*/\\1/p" "$2" | head -n 1; }
 # options METHOD: prompts are kept short, and questions equal. text-smc begins with 20 prompts about all rows and ends with as many
 # members about dev, so it cannot do with less than 28 x train questions.
 options() {
-    local train=$((shots[i] * $(grep -c . "$data/$task/labels.txt")))
+    local train=$((shots * classes))
     local text="--demos 2 --demo-length 80" most=$((prompts * 2 * train)) least=$((28 * train))
     case $1 in
     manual-labels) echo --access labels ;;
@@ -45,11 +46,13 @@ options() {
 }
 
 one() {
-    local run=$out/$task-$method-$seed
+    local run=$out/$task-$method-$seed classes shots
+    classes=$(grep -c . "$data/$task/labels.txt")
+    shots=${SHOTS:-$((32 / classes))}
     [ -s "$run/metrics.json" ] && return
     echo "$run" >&2
     "$keyhole" tune --method "${method%-labels}" $(options "$method") --model "$model" --task "$task" --data "$data/$task" \
-        --shots "${shots[i]}" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" "${where[@]}" --features-model none --fallback "${FALLBACK:-none}" \
+        --shots "$shots" --seed "$seed" --precision "${PRECISION:-int8}" --threads "${THREADS:-0}" "${where[@]}" --features-model none --fallback "${FALLBACK:-none}" \
         --out "$run" --force --json >"$run.tune" 2>"$run.err" || { echo "$run: tuning failed: $(tail -n 1 "$run.err")" >&2; return 1; }
     "$keyhole" predict "$run" "$out/$task.tsv" --model "$model" "${where[@]}" --output probs --threads "${THREADS:-0}" >"$run/probs.jsonl" 2>>"$run.err" &&
         "$keyhole" metrics "$run/probs.jsonl" --json >"$run/metrics.part" && mv "$run.tune" "$run/tune.json" &&
@@ -68,13 +71,13 @@ for method in "${methods[@]}"; do
     done
 done
 
-echo "task,method,seed,accuracy,ece,nll,queries,samples,commit,machine" >"$out/texts.csv"
+echo "task,method,seed,accuracy,ece,nll,queries,samples,commit,machine,model,rows,prompts" >"$out/texts.csv"
 for task in "${tasks[@]}"; do
     for method in "${methods[@]}"; do
         for seed in "${seeds[@]}"; do
             run=$out/$task-$method-$seed
             [ -s "$run/metrics.json" ] && echo "$task,$method,$seed,$(value accuracy "$run/metrics.json"),$(value ece "$run/metrics.json"),$(
-                value nll "$run/metrics.json"),$(value queries "$run/tune.json"),$(value samples "$run/tune.json"),$(cat "$run/made")" >>"$out/texts.csv"
+                value nll "$run/metrics.json"),$(value queries "$run/tune.json"),$(value samples "$run/tune.json"),$(cat "$run/made"),${NAME:-$(basename "$model")},$(($(wc -l <"$out/$task.tsv") - 1)),$prompts" >>"$out/texts.csv"
         done
     done
 done
