@@ -473,11 +473,11 @@ int kh_method_try(
     if (rc == 0 && how->beside)
         rc = kh_tuning_pool(&t, p, how->beside, how->beside_answers, err);
     parent->dev_queries += t.dev_queries;
-    if (how->scores) {
+    if (rc == 0 && how->scores) {
         *how->scores = t.scores;
         t.scores = (kh_row_scores){ 0 };
     }
-    if (how->answers) {
+    if (rc == 0 && how->answers) {
         *how->answers = t.held;
         t.held = (kh_held_rows){ 0 };
     }
