@@ -744,7 +744,7 @@ static void both_are_a_fifth_score(void **state) {
     assert_non_null(strstr(rows.data, line));
     page_of(&e, "no-gnuplot-here", &page);
     assert_non_null(strstr(page.data, "AUROC by energy and distance 0."));
-    assert_non_null(strstr(page.data, "energy, distance, and the last two as one"));
+    assert_non_null(strstr(page.data, "energy, distance, and both of these as one"));
     assert_non_null(strstr(page.data, "The threshold on energy and distance that lets"));
     kh_buf_free(&page);
     kh_buf_free(&rows);

@@ -390,12 +390,13 @@ static void put_outside_table(kh_buf *b, const kh_eval *e, const kh_ood_rows *o)
     };
     open_table(b, NULL,
         e->known[KH_SCORE_BOTH]
-            ? "Told apart by 1 − max p, entropy, energy, distance, and the last two as one"
+            ? "Told apart by 1 − max p, entropy, energy, distance, and both of these as one"
             : CAPTION[e->known[KH_SCORE_ENERGY]][e->known[KH_SCORE_DISTANCE]]);
     kh_buf_text(b, "<thead><tr><th scope=\"col\">metric</th>");
     for (int s = 0; s <= last; s++)
         if (e->known[s])
-            kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>", SCORE[s]);
+            kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%s</th>",
+                s == KH_SCORE_BOTH ? "both" : SCORE[s]); /* its name is too long for a column */
     if (has_intervals(e))
         kh_buf_printf(b, "<th scope=\"col\" class=\"n\">%g&nbsp;%% interval</th>",
             100 * e->o->bootstrap.level);
