@@ -223,12 +223,6 @@ static void hostile_json_is_refused(void **state) {
         { "\"samples\": 4", "\"template\": {}, \"samples\": 4", "\"share\" is missing" },
         { "\"samples\": 4", "\"template\": {\"share\": 0.5, \"log_prior\": [0]}, \"samples\": 4",
             "of the template must be 2 logarithms of probabilities that add up to one" },
-        { "\"samples\": 4",
-            "\"label_prior\": {\"method\": \"batch\", \"rows\": 1, \"log\": [[-0.6931471805599453, "
-            "-0.6931471805599453], [-0.6931471805599453, -0.6931471805599453], "
-            "[-0.6931471805599453, -0.6931471805599453], [-0.6931471805599453, "
-            "-0.6931471805599453]]}, \"template\": {\"share\": 0.5}, \"samples\": 4",
-            "\"template\" must have a \"log_prior\" if there is a \"label_prior\"" },
         { "\"samples\": 4", "\"classes\": {\"share\": [0.5]}, \"samples\": 4",
             "\"share\" of \"classes\" must be 2 positive numbers that add up to one" },
         { "\"samples\": 4", "\"classes\": {\"prior\": [1, 0]}, \"samples\": 4",

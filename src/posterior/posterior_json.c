@@ -678,7 +678,8 @@ static void read_label_prior(reader *r, const json_t *root) {
     }
 }
 
-/* It has a prior over labels wherever samples that answer with words have theirs. */
+/* It may have a prior over labels of its own, and samples that answer with words theirs: text
+ * prompts are corrected also where the template was asked as it is. */
 static void read_template(reader *r, const json_t *root) {
     kh_posterior *p = r->p;
     if (!json_object_get(root, "template"))
@@ -690,9 +691,6 @@ static void read_template(reader *r, const json_t *root) {
         kh_json_refuse(&r->in, KH_EFORMAT,
             "\"share\" of \"template\" is %g, expected more than 0 and less than 1",
             p->template_share);
-    if (!prior && p->log_prior)
-        kh_json_refuse(&r->in, KH_EFORMAT,
-            "\"template\" must have a \"log_prior\" if there is a \"label_prior\"");
     if (!prior || r->in.rc != 0)
         return;
     p->template_prior =
