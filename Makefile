@@ -139,7 +139,9 @@ $(OUT)/tests/%.o: tests/%.c
 $(OUT)/src/model/kernels_%.o: KH_CFLAGS += -O3 -ffp-contract=fast -fno-math-errno
 ifeq ($(ARCH),x86_64)
 $(OUT)/src/model/kernels_avx2.o: KH_CFLAGS += -mavx2 -mfma
-AVX512   := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mprefer-vector-width=512
+VNNI     := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512
+AVX512   := $(VNNI) -mavx512bf16
+$(OUT)/src/model/kernels_avx512_vnni.o: KH_CFLAGS += $(VNNI)
 $(OUT)/src/model/kernels_avx512.o: KH_CFLAGS += $(AVX512)
 $(OUT)/src/model/kernels_amx.o: KH_CFLAGS += $(AVX512) $(if $(filter AMX,$(WITH)),$(AMX))
 endif

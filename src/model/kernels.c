@@ -9,6 +9,7 @@ static const kh_kernels *const ROWS[] = {
     &kh_kernels_generic,
 #if defined(__x86_64__)
     &kh_kernels_avx2,
+    &kh_kernels_avx512_vnni,
     &kh_kernels_avx512,
 #ifdef KH_WITH_AMX
     &kh_kernels_amx,

@@ -109,7 +109,7 @@ typedef struct kh_kernels {
 } kh_kernels;
 
 /* The best row this CPU can run, or the one that the environment variable KEYHOLE_KERNELS names
- * (generic, avx2, avx512, amx and so on). */
+ * (generic, avx2, avx512-vnni, avx512, amx and so on). */
 const kh_kernels *kh_kernels_pick(void);
 /* Rows that this CPU can run, best last; NULL after the last. */
 const kh_kernels *kh_kernels_at(int index);
@@ -124,7 +124,7 @@ size_t kh_causal_scratch(int rows, int keys, int parts, int longest, int d);
 
 extern const kh_kernels kh_kernels_generic;
 #if defined(__x86_64__)
-extern const kh_kernels kh_kernels_avx2, kh_kernels_avx512, kh_kernels_amx;
+extern const kh_kernels kh_kernels_avx2, kh_kernels_avx512_vnni, kh_kernels_avx512, kh_kernels_amx;
 #elif defined(__aarch64__)
 extern const kh_kernels kh_kernels_neon, kh_kernels_neon_dot, kh_kernels_neon_i8mm;
 #endif

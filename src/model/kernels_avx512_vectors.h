@@ -1,5 +1,5 @@
 /* kernels_avx512_vectors.h - what kernels_body.h wants to know of CPUs with AVX-512, its byte
- * products (VNNI) and its bf16 products. */
+ * products (VNNI) and, where the file is compiled for them, its bf16 products. */
 #include <immintrin.h>
 #include <stdbool.h>
 
@@ -32,13 +32,19 @@ static inline float max_lanes(v_f32 v) { return _mm512_reduce_max_ps((__m512)v);
 static inline v_int dot4(v_int sum, v_int a, v_int w) {
     return (v_int)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)w);
 }
+#ifdef __AVX512BF16__
 #define HAVE_DOT2
 static inline v_f32 dot2(v_f32 sum, v_int a, v_int w) {
     return (v_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)w);
 }
+#endif
 
-static inline bool has_avx512(void) {
+static inline bool has_avx512_vnni(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+        __builtin_cpu_supports("avx512vnni");
+}
+
+static inline bool has_avx512(void) {
+    return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16");
 }
