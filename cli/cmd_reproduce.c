@@ -43,7 +43,7 @@ static const kh_opt reproduce_table[] = {
     { "out", KH_OPT_TEXT, offsetof(reproduce_opts, out), "reproduction", .arg = "DIR",
         .help = "for the runs and the tables" },
     { "tables", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tables), .arg = "LIST",
-        .help = "of 1,2,3,4,weights,samples,ablations; without it all" },
+        .help = "of 1,2,3,4,weights,samples,ablations,defaults; without it all" },
     { "tasks", KH_OPT_TEXT, offsetof(reproduce_opts, plan.tasks), .arg = "LIST",
         .help = "of sst2,yelp,agnews,dbpedia,mrpc,snli,rte; without it all" },
     { "methods", KH_OPT_TEXT, offsetof(reproduce_opts, plan.methods), .arg = "LIST",
@@ -133,10 +133,12 @@ static kh_precision precision_of(const job *j, kh_access access) {
     return int8 && access != KH_ACCESS_WEIGHTS ? KH_INT8 : KH_F32;
 }
 
-/* What is searched: as it was given, or as the preset has it. */
-static kh_space_opts space_of(const job *j) {
+/* What is searched: as it was given, or as the preset has it, or as tune does. */
+static kh_space_opts space_of(const job *j, const kh_variant *v) {
     kh_space_opts s = j->o->space;
     const kh_preset_info *p = kh_preset_describe((kh_preset)j->o->preset);
+    if (v && v->own)
+        return s;
     s.dim = s.dim ? s.dim : p->dim;
     s.slots = s.slots ? s.slots : p->slots;
     return s;
@@ -182,10 +184,8 @@ static int tune(job *j, const kh_planned *r, const char *dir,
     double start = kh_clock();
     if (rc == 0) {
         kh_hooks hooks = { .progress = on_progress, .log = cli_hooks.log, .user = j };
-        /* The plan says what each method gets. The paper's effort adds nothing, and has no net
-         * under a search: what a method found is what is judged. */
-        kh_tune_opts t = { .space = space_of(j),
-            .effort = KH_EFFORT_PAPER,
+        kh_tune_opts t = { .space = space_of(j, r->variant),
+            .effort = kh_variant_effort(r->variant, (kh_preset)j->o->preset),
             .seed = r->seed,
             .paper_exact = r->variant->exact,
             .uncalibrated = !r->variant->calibrated,
@@ -603,7 +603,7 @@ static int prepare(job *j, kh_err *err) {
         rc = kh_published_init(&j->published, err);
     if (rc == 0 && o->published)
         rc = kh_published_read(&j->published, o->published, err);
-    kh_space_opts space = space_of(j);
+    kh_space_opts space = space_of(j, NULL);
     kh_buf_printf(&j->common,
         "model=%s precision=%d dim=%d slots=%d inject=%d projection=%d p0=%d/%s", o->model,
         (int)precision_of(j, KH_ACCESS_LOGPROBS), space.dim, space.slots, space.inject,
@@ -687,9 +687,10 @@ const cli_command cmd_reproduce = {
     .summary = "Run the paper's experiments and write its tables, ours beside the published ones",
     .text = "Tunes and judges every method of the paper on its seven tasks, and ours: Table 1\n"
             "accuracy, 2 calibration, 3 selective classification, 4 out-of-distribution; the\n"
-            "appendix (weights), more samples, and each of our improvements on and off. OUT then\n"
-            "has reproduction.html and reproduction.md, with the cost of each method and paired\n"
-            "tests, and in OUT/runs an ordinary run folder for each run (TASK-METHOD-SEED).\n\n"
+            "appendix (weights), more samples, each of our improvements on and off, and the\n"
+            "defaults of tune beside the paper's methods. OUT then has reproduction.html and\n"
+            "reproduction.md, with the cost of each method and paired tests, and in OUT/runs\n"
+            "an ordinary run folder for each run (TASK-METHOD-SEED).\n\n"
             "What is done is not done again: a second call only writes the tables. Ctrl-C, a\n"
             "signal or --budget-time end it in good order; the same command goes on, inside a\n"
             "run, too. Folders of tasks that are not there are left out, and the page says so.\n"
@@ -706,7 +707,8 @@ const cli_command cmd_reproduce = {
             "Methods: manual, icl, prompt-tuning, model-tuning, bbt, ensemble, elbo, abc-smc,\n"
             "snpe, smc; abc-smc-importance (weights); smc-10, smc-30, smc-100, smc-300\n"
             "(samples); abc-smc-votes, smc-raw, smc-soft, smc-patient, smc-watched,\n"
-            "ensemble-fresh, elbo-text, manual-exact (ablations).",
+            "ensemble-fresh, elbo-text, manual-exact (ablations); tune-manual, tune-bbt,\n"
+            "tune-ensemble, tune-auto, tune-smc (defaults).",
     .opts = reproduce_table,
     .opts_size = sizeof(reproduce_opts),
     .run = run_reproduce,

@@ -61,6 +61,18 @@ ok "fast asks in int8" grep -q '"precision": "int8"' "$here/out1/runs/sst2-bbt-1
 ok "unless told otherwise" run 0 "${common[@]}" --tasks sst2 --methods bbt --seeds 13 --tables 1 --precision f32 --out "$here/f32"
 ok "it does" grep -q '"precision": "f32"' "$here/f32/runs/sst2-bbt-13/results.json"
 
+# ---- what tune does, beside the paper's methods
+as_tune_does() { # the same posterior as from the command itself, which keeps features beside it unless told not to
+    run 0 "${common[@]}" --tasks sst2 --methods bbt,tune-bbt,tune-smc --seeds 13 --tables defaults --out "$here/defaults" &&
+        run 0 tune --method bbt --effort quick --model "$model" --task sst2 --data "$data/sst2" --shots 4 --seed 13 --dim 12 --slots 5 \
+            --p0 random --precision int8 --features-model none --out "$here/tuned" &&
+        cmp "$here/tuned/posterior.safetensors" "$here/defaults/runs/sst2-tune-bbt-13/posterior.safetensors"
+}
+ok "the rows of defaults are runs of tune" as_tune_does
+ok "they have a table" grep -qF "## Beyond the paper: what tune does by default" "$here/defaults/reproduction.md"
+ok "the paper's stand in it" grep -qE '^\| BBT \| ' "$here/defaults/reproduction.md"
+ok "and labels only against log-probabilities" grep -qF "As tune has it, over 1 task: bbt" "$here/defaults/reproduction.md"
+
 # ---- again
 hashes "$here/out1" >"$here/before" && cp "$page" "$here/page"
 again() { run 0 "${small[@]}" --out "$here/out1" && out_has "12 of them done, 0 now" && hashes "$here/out1" |

@@ -8,6 +8,7 @@
 #include "reproduce/findings.h"
 #include "reproduce/reproduction.h"
 #include "run/journal.h"
+#include "tune/effort.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -144,11 +145,68 @@ static void standard_lies_between(void **state) {
         assert_int_equal(r->rows, 300);
         assert_int_equal(r->n_ood, film && (r->tables & KH_TABLE_OOD) ? 2 : 0);
         assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) <= 20000);
-        if (r->variant->family == KH_METHODS_LOGITS)
+        if (r->variant->family == KH_METHODS_LOGITS && !r->variant->own)
             assert_true(kh_variant_queries(r->variant, KH_PRESET_STANDARD, 64) == 20000);
     }
     rmdir(path);
     kh_repro_plan_free(&a);
+}
+
+/* Rows that show what tune does have tune's options, space and net, and no budget of the plan. */
+static void rows_of_tune_are_as_tune_has_them(void **state) {
+    (void)state;
+    static const kh_effort EFFORT[] = { KH_EFFORT_NORMAL, KH_EFFORT_QUICK, KH_EFFORT_NORMAL };
+    int checked = 0;
+    for (int i = 0; kh_variant_at(i); i++)
+        for (int preset = 0; preset < 3; preset++) {
+            const kh_variant *v = kh_variant_at(i);
+            assert_int_equal(
+                kh_variant_effort(v, (kh_preset)preset), v->own ? EFFORT[preset] : KH_EFFORT_PAPER);
+            if (!v->own)
+                continue;
+            const kh_method *m;
+            void *opts;
+            assert_int_equal(kh_repro_plan_options(&opts, &m, v, (kh_preset)preset, 64, NULL), 0);
+            void *like = kh_calloc(1, m->opts_size + 1);
+            kh_opts_init(m->opts, like);
+            assert_int_equal(kh_effort_set(EFFORT[preset], m, like, NULL), 0);
+            kh_buf a = kh_buf_init(1 << 12), b = kh_buf_init(1 << 12);
+            for (const kh_opt *o = m->opts; o && o->name; o++) {
+                kh_opts_value(o, opts, &a);
+                kh_opts_value(o, like, &b);
+            }
+            assert_int_equal(a.len, b.len);
+            if (a.len > 0)
+                assert_memory_equal(a.data, b.data, a.len);
+            assert_true(kh_variant_queries(v, (kh_preset)preset, 64) == 0);
+            kh_buf_free(&a);
+            kh_buf_free(&b);
+            kh_opts_free(m->opts, like);
+            kh_free(like);
+            kh_repro_plan_options_free(opts, m);
+            checked++;
+        }
+    assert_true(checked >= 12);
+}
+
+static void rows_of_tune_are_on_all_tasks(void **state) {
+    (void)state;
+    static const int AGNEWS[] = { 3, 0, 3 };
+    for (int preset = 0; preset < 3; preset++) {
+        kh_repro_plan a = make((kh_repro_plan_opts){ .rows = -1,
+            .shots = -1,
+            .preset = (kh_preset)preset,
+            .tables = "defaults",
+            .methods = "bbt,tune-bbt" });
+        assert_int_equal(count(&a, "tune-bbt", "sst2"), 3);
+        assert_int_equal(count(&a, "tune-bbt", "agnews"), AGNEWS[preset]);
+        assert_int_equal(count(&a, "bbt", "sst2"), 3); /* beside them */
+        kh_buf terms = kh_buf_init(1 << 12);
+        kh_planned_terms(&a.run[1], a.o.preset, "model=m", &terms);
+        assert_non_null(strstr(terms.data, preset == 1 ? " effort=quick" : " effort=normal"));
+        kh_buf_free(&terms);
+        kh_repro_plan_free(&a);
+    }
 }
 
 /* What a stopped grid has: the main tables of the first seed on all tasks, then the rest of it. */
@@ -704,6 +762,8 @@ int main(void) {
         cmocka_unit_test(the_paper_judges_on_all_rows_and_both_pairs),
         cmocka_unit_test(fast_is_smaller),
         cmocka_unit_test(standard_lies_between),
+        cmocka_unit_test(rows_of_tune_are_as_tune_has_them),
+        cmocka_unit_test(rows_of_tune_are_on_all_tasks),
         cmocka_unit_test(the_first_seed_comes_first),
         cmocka_unit_test(standard_budgets_fit_every_number_of_rows),
         cmocka_unit_test(fast_takes_fewer_rows_of_many_classes),

@@ -17,7 +17,7 @@ typedef struct kh_finding {
     const char *paper; /* what the paper says; NULL: nothing */
     int agrees; /* 1: here, too; -1: not here; 0: it cannot be told. Where the paper does not ask, 1
                    is for ours */
-    char text[1800];
+    char text[2200];
 } kh_finding;
 
 int kh_questions_answer(const kh_reproduction *, kh_finding out[KH_QUESTIONS], kh_err *err);

@@ -8,6 +8,8 @@
 #include "base/json_in.h"
 #include "base/json_out.h"
 
+#include "tune/effort.h"
+
 #include <limits.h>
 #include <string.h>
 
@@ -135,6 +137,8 @@ void kh_planned_terms(const kh_planned *r, kh_preset preset, const char *common,
         (unsigned long long)r->seed);
     kh_buf_printf(out, "%s%s", v->exact ? " exact" : "", v->code ? " code" : "");
     kh_buf_text(out, v->calibrated ? " calibrated" : "");
+    if (v->own)
+        kh_buf_printf(out, " effort=%s", kh_effort_name(kh_variant_effort(v, preset)));
     kh_buf_printf(out, "%s%s", v->set ? " " : "", v->set ? v->set : "");
     if (preset == KH_PRESET_FAST)
         kh_buf_printf(out, " fast %s candidates=%d", v->fast ? v->fast : "", v->candidates);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "tune/effort.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -56,9 +57,10 @@ enum { STANDARD_ROWS = 32 };
     "budget-generations=36 pop=8 draws=2 dev-every=9 samples=12 " STANDARD_STEP " " STANDARD_PRIOR
 #define GENERATIONS "budget-generations"
 #define ABLATED KH_TABLE_ABLATIONS
+#define BESIDE KH_TABLE_DEFAULTS
 
 static const kh_variant VARIANTS[] = {
-    { "manual", "Manual Prompt", "manual", KH_TABLE_MAIN | ABLATED, KH_METHODS_UNTUNED,
+    { "manual", "Manual Prompt", "manual", KH_TABLE_MAIN | ABLATED | BESIDE, KH_METHODS_UNTUNED,
         .paper = true, .weight = 1 },
     { "icl", "In-Context Learning", "icl", KH_TABLE_MAIN, KH_METHODS_UNTUNED, .paper = true,
         .code = true, .fast = "demos=8", .standard = "demos=8", .weight = 4 },
@@ -72,28 +74,30 @@ static const kh_variant VARIANTS[] = {
         .paper = true, .fast = "epochs=5", .standard = "epochs=30", .weight = 10 },
     { "model-tuning", "Model Tuning", "model-tuning", KH_TABLE_MAIN, KH_METHODS_GRADIENTS,
         .paper = true, .fast = "epochs=5", .standard = "epochs=30", .weight = 10 },
-    { "bbt", "BBT", "bbt", KH_TABLE_MAIN, KH_METHODS_LOGITS, .paper = true, .code = true,
+    { "bbt", "BBT", "bbt", KH_TABLE_MAIN | BESIDE, KH_METHODS_LOGITS, .paper = true, .code = true,
         .fast = "budget-generations=7 pop=8 sigma=6 dev-every=1",
         .standard = "budget-generations=30 pop=20 dev-every=5 " STANDARD_STEP, .fit = GENERATIONS,
         .candidates = 64, .weight = 20 },
-    { "ensemble", "Ensembles", "ensemble", KH_TABLE_MAIN | ABLATED, KH_METHODS_LOGITS,
+    { "ensemble", "Ensembles", "ensemble", KH_TABLE_MAIN | ABLATED | BESIDE, KH_METHODS_LOGITS,
         .paper = true, .code = true, .fast = ENSEMBLE_FAST, .standard = ENSEMBLE_STANDARD,
         .fit = GENERATIONS, .candidates = 80, .weight = 60 },
-    { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED, KH_METHODS_LOGITS, .paper = true,
+    { "elbo", "ELBO", "elbo", KH_TABLE_MAIN | ABLATED | BESIDE, KH_METHODS_LOGITS, .paper = true,
         .code = true,
         .fast = "budget-generations=4 pop=8 draws=2 dev-every=4 dev-all=false samples=8",
         .standard = "dev-all=false " ELBO_STANDARD, .fit = GENERATIONS, .candidates = 80,
         .weight = 60 },
-    { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED,
+    { "abc-smc", "ABC-SMC", "abc-smc", KH_TABLE_MAIN | KH_TABLE_WEIGHTS | ABLATED | BESIDE,
         KH_METHODS_LABELS, .paper = true, .code = true, .fast = ABC_FAST, .standard = ABC_STANDARD,
         .candidates = 120, .weight = 60 },
-    { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN, KH_METHODS_LABELS, .paper = true, .code = true,
+    { "snpe", "SNPE-C", "snpe", KH_TABLE_MAIN | BESIDE, KH_METHODS_LABELS, .paper = true,
+        .code = true,
         .fast = "budget-rounds=2 simulations=32 samples=10 transforms=2 max-epochs=20 " WIDE_PRIOR,
         .standard =
             "budget-rounds=2 simulations=300 samples=12 transforms=4 max-epochs=50 " STANDARD_PRIOR,
         .fit = "simulations", .weight = 60 },
-    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED, KH_METHODS_LABELS, .calibrated = true,
-        .fast = SMC_FAST, .standard = SMC_STANDARD, .candidates = 120, .weight = 60 },
+    { "smc", "SMC (ours)", "smc", KH_TABLE_MAIN | ABLATED | BESIDE, KH_METHODS_LABELS,
+        .calibrated = true, .fast = SMC_FAST, .standard = SMC_STANDARD, .candidates = 120,
+        .weight = 60 },
 
     { "abc-smc-importance", "ABC-SMC w. Weights", "abc-smc", KH_TABLE_WEIGHTS, KH_METHODS_LABELS,
         .paper = true, .code = true, .set = "weights=importance", .fast = ABC_FAST,
@@ -133,6 +137,17 @@ static const kh_variant VARIANTS[] = {
         .standard = ELBO_STANDARD, .fit = GENERATIONS, .candidates = 80, .weight = 60 },
     { "manual-exact", "Manual Prompt, the code's words", "manual", ABLATED, KH_METHODS_UNTUNED,
         .exact = true, .weight = 1 },
+
+    { "tune-manual", "Manual Prompt, as tune has it", "manual", BESIDE, KH_METHODS_UNTUNED,
+        .calibrated = true, .own = true, .weight = 1 },
+    { "tune-bbt", "BBT, as tune has it", "bbt", BESIDE, KH_METHODS_LOGITS, .calibrated = true,
+        .own = true, .weight = 10 },
+    { "tune-ensemble", "Ensembles, as tune has it", "ensemble", BESIDE, KH_METHODS_LOGITS,
+        .calibrated = true, .own = true, .weight = 20 },
+    { "tune-auto", "auto, as tune has it", "auto", BESIDE, KH_METHODS_LOGITS, .calibrated = true,
+        .own = true, .weight = 15 },
+    { "tune-smc", "SMC, as tune has it", "smc", BESIDE, KH_METHODS_LABELS, .calibrated = true,
+        .own = true, .weight = 20 },
 };
 
 enum { N_VARIANT = sizeof VARIANTS / sizeof VARIANTS[0] };
@@ -154,7 +169,8 @@ static const struct {
     unsigned bit;
 } TABLES[] = { { "1", KH_TABLE_SCORE }, { "2", KH_TABLE_ECE }, { "3", KH_TABLE_SELECTIVE },
     { "4", KH_TABLE_OOD }, { "weights", KH_TABLE_WEIGHTS }, { "samples", KH_TABLE_SAMPLES },
-    { "ablations", KH_TABLE_ABLATIONS }, { "all", KH_TABLE_ALL } };
+    { "ablations", KH_TABLE_ABLATIONS }, { "defaults", KH_TABLE_DEFAULTS },
+    { "all", KH_TABLE_ALL } };
 
 enum { N_TABLE = sizeof TABLES / sizeof TABLES[0] };
 
@@ -166,6 +182,8 @@ const kh_preset_info *kh_preset_describe(kh_preset preset) { return &PRESETS[pre
  * many classes must not take all the time. */
 long long kh_variant_queries(const kh_variant *v, kh_preset preset, int train_rows) {
     const kh_preset_info *p = &PRESETS[preset];
+    if (v->own)
+        return 0;
     int rows = train_rows < STANDARD_ROWS ? train_rows : STANDARD_ROWS;
     long long by_candidates = (long long)v->candidates * rows;
     if (preset == KH_PRESET_FAST)
@@ -174,6 +192,11 @@ long long kh_variant_queries(const kh_variant *v, kh_preset preset, int train_ro
     if (v->tables == KH_TABLE_SAMPLES && by_candidates < p->queries)
         return by_candidates;
     return asks ? p->queries : 0;
+}
+
+kh_effort kh_variant_effort(const kh_variant *v, kh_preset preset) {
+    kh_effort own = preset == KH_PRESET_FAST ? KH_EFFORT_QUICK : KH_EFFORT_NORMAL;
+    return v->own ? own : KH_EFFORT_PAPER;
 }
 
 const kh_experiment *kh_experiment_at(int i) {
@@ -301,13 +324,13 @@ static int find_outside(
 
 /* Rows that several tables share are there once. nth: of the tasks that are there. Weights are
  * tried on all, because few runs of the fast preset come to a second generation, where there are
- * any. */
+ * any; tune's own defaults too, but for the fast preset. */
 static unsigned tables_of(
     const kh_repro_plan *a, const kh_variant *v, const kh_experiment *x, int nth) {
     int tried = PRESETS[a->o.preset].n_tried;
     unsigned tables = v->tables & a->tables;
     if (tried > 0 && (nth >= tried || (tried > 1 && x->long_rows)))
-        tables &= KH_TABLE_MAIN | KH_TABLE_WEIGHTS;
+        tables &= KH_TABLE_MAIN | KH_TABLE_WEIGHTS | (tried > 1 ? KH_TABLE_DEFAULTS : 0);
     return a->o.preset != KH_PRESET_PAPER && v->slow ? 0 : tables;
 }
 
@@ -469,7 +492,10 @@ int kh_repro_plan_options(void **out, const kh_method **method, const kh_variant
     kh_opts_init(m->opts, opts);
     if ((v->code || v->exact) && m->exact)
         m->exact(opts);
-    rc = set_all(m, opts, v->set, err);
+    if (v->own)
+        rc = kh_effort_set(kh_variant_effort(v, preset), m, opts, err);
+    if (rc == 0)
+        rc = set_all(m, opts, v->set, err);
     if (rc == 0)
         rc = set_all(m, opts, more[preset], err);
     if (rc == 0 && preset == KH_PRESET_STANDARD)

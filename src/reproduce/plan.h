@@ -44,8 +44,10 @@ enum {
     KH_TABLE_WEIGHTS = 16,  /* the appendix: uniform against importance weights */
     KH_TABLE_SAMPLES = 32,  /* how many samples */
     KH_TABLE_ABLATIONS = 64,
+    KH_TABLE_DEFAULTS =
+        128, /* what "tune" does unless told otherwise, beside the paper's methods */
     KH_TABLE_MAIN = 15,
-    KH_TABLE_ALL = 127,
+    KH_TABLE_ALL = 255,
 };
 
 /* What the box lets out. */
@@ -67,6 +69,7 @@ typedef struct kh_variant {
     bool code;  /* the method's options are those of the published code */
     bool exact; /* everything is as in the published code, label words included: --paper-exact */
     bool calibrated;      /* as keyhole does by default; the paper's methods are not */
+    bool own;             /* all is as "tune" has it: space, budget, the net under a search */
     bool slow;            /* of the paper preset only */
     const char *set;      /* options, "name=value name=value" */
     const char *fast;     /* more of them for the fast preset */
@@ -80,6 +83,9 @@ typedef struct kh_variant {
 const kh_variant *kh_variant_at(int i); /* NULL after the last */
 /* The most queries that tuning may take with so many train rows; 0: no limit. */
 long long kh_variant_queries(const kh_variant *, kh_preset, int train_rows);
+/* The paper's effort adds nothing and has no net under a search: the plan says what each method
+ * gets, and what it found is judged. tune's own rows have tune's. */
+kh_effort kh_variant_effort(const kh_variant *, kh_preset);
 
 typedef struct kh_foreign_set {
     const char *task; /* whose rows */

@@ -137,7 +137,7 @@ static void heading(const writer *w, int level, const char *text) {
 
 static void para(const writer *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void para(const writer *w, const char *fmt, ...) {
-    char text[2048];
+    char text[2600];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
@@ -574,7 +574,8 @@ static int put_significance(const writer *w, kh_err *err) {
     static const char *const PAIRS[][2] = { { "ensemble", "bbt" }, { "elbo", "bbt" },
         { "elbo", "ensemble" }, { "abc-smc", "bbt" }, { "snpe", "abc-smc" }, { "smc", "abc-smc" },
         { "smc", "bbt" }, { "abc-smc-importance", "abc-smc" }, { "smc", "smc-raw" },
-        { "smc-soft", "smc" } };
+        { "smc-soft", "smc" }, { "tune-bbt", "bbt" }, { "tune-smc", "abc-smc" },
+        { "tune-smc", "tune-bbt" }, { "tune-smc", "ensemble" } };
     static const char *const HEAD[] = { "methods", "task", "accuracy, difference",
         "ECE, difference" };
     const kh_experiment *task[MAX_TASKS];
@@ -906,6 +907,11 @@ int kh_reproduction_put(const kh_reproduction *r, kh_grid_format format, kh_buf 
                   false },
                 { "ECE", NULL, NULL, "ece", KH_TABLE_ABLATIONS, -1, false },
                 { "NLL", NULL, NULL, "nll", KH_TABLE_ABLATIONS, -1, false } } },
+        { KH_TABLE_DEFAULTS, "Beyond the paper: what tune does by default",
+            { { "accuracy in per cent, F1 for mrpc; more is better", NULL, NULL, "score",
+                  KH_TABLE_DEFAULTS, 1, false },
+                { "ECE; less is better", NULL, NULL, "ece", KH_TABLE_DEFAULTS, -1, false },
+                { "NLL; less is better", NULL, NULL, "nll", KH_TABLE_DEFAULTS, -1, false } } },
     };
     put_head(&w);
     int rc = put_questions(&w, err);
