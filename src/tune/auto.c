@@ -65,7 +65,7 @@ enum { FEW_GENERATIONS = 5 };
 
 /* `to`: smc is for boxes that give labels only; where there are more, bbt does more with as many
  * questions. Text prompts are searched where the box takes no soft ones: where it does, they were
- * no better for more questions (doc/results.md). */
+ * no better for more questions (doc/experiments.md). */
 static bool allowed(const candidate *c, const kh_plm *plm) {
     kh_plm_info box = kh_plm_describe(plm);
     bool searched = box.hidden > 0 ? !c->method->text : !c->method->soft;

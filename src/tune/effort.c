@@ -50,7 +50,7 @@ enum { QUICK_QUERIES = 3000, NORMAL_QUERIES = 20000, THOROUGH_QUERIES = 120000 }
 #define RACE "race=0.1"
 /* Looks at dev without a better one after which a search ends. On 25 searches of normal effort (two
  * seeds, five looks) it takes 0.55 of the questions, and the choice among its generations is worse
- * by 0.002 of a score whose standard error is twenty times that (doc/results.md). */
+ * by 0.002 of a score whose standard error is twenty times that (doc/experiments.md). */
 #define STALL "budget-stall=5"
 /* Accepts the same for fewer questions. */
 #define TIGHT "early-rejection=tight "
