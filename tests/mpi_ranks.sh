@@ -21,7 +21,7 @@ want=0
 ranks() {
     local n=$1 got
     shift
-    timeout 120 mpirun -q --oversubscribe --bind-to none -n "$n" "$KEYHOLE" "$@" --threads 1 >"$here/out" 2>"$here/err"
+    timeout $((6 * ${KEYHOLE_PATIENCE:-20})) mpirun -q --oversubscribe --bind-to none -n "$n" "$KEYHOLE" "$@" --threads 1 >"$here/out" 2>"$here/err"
     got=$?
     [ "$got" -eq "$want" ] || { echo "# status $got, expected $want"; return 1; }
 }
@@ -85,7 +85,7 @@ long=(tune --method bbt "${common[@]}" --sigma 3 --pop 10 --dev-every 7 --budget
 lose() {
     local i pid job
     # shellcheck disable=SC2016
-    timeout 60 mpirun --oversubscribe \
+    timeout $((3 * ${KEYHOLE_PATIENCE:-20})) mpirun --oversubscribe \
         --bind-to none -n 4 sh -c 'echo $$ >"$0.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$here/pid" "$KEYHOLE" "${long[@]}" \
         --out "$3" --threads 1 >"$here/out" 2>"$here/err" &
     job=$!
@@ -132,7 +132,7 @@ ok "is missed once" [ "$(grep -c '^keyhole: ' "$here/err")" -eq 1 ]
 mixed() {
     local env=$1
     shift
-    timeout 60 mpirun -q --oversubscribe \
+    timeout $((3 * ${KEYHOLE_PATIENCE:-20})) mpirun -q --oversubscribe \
         --bind-to none -n 1 "$KEYHOLE" "$@" : -n 1 env "$env" "$KEYHOLE" "$@" >"$here/out" 2>"$here/err"
     [ $? -eq 1 ]
 }
@@ -145,7 +145,7 @@ mkdir "$here/a" "$here/b" && cp -r "$model" "$here/a/m" && tiny_model "$here/b/m
 other_model() {
     local program
     program=$(realpath "$KEYHOLE")
-    timeout 60 mpirun -q --oversubscribe --bind-to none -n 1 --wdir "$here/a" "$program" "${bbt[@]}" --model m --out "$here/x" : \
+    timeout $((3 * ${KEYHOLE_PATIENCE:-20})) mpirun -q --oversubscribe --bind-to none -n 1 --wdir "$here/a" "$program" "${bbt[@]}" --model m --out "$here/x" : \
         -n 1 --wdir "$1" "$program" x >"$here/out" 2>"$here/err"
     [ $? -eq 1 ]
 }
