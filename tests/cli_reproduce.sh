@@ -43,6 +43,7 @@ ok "a method of ours has none" ours_alone
 ok "the paper's best of each access level" grep -qF "| average accuracy or F1 | 74.4 (Ensembles) | 70.1 (ABC-SMC) |" "$page"
 ok "the pair from elsewhere" grep -qF "| method | sst2/rte |" "$page"
 ok "its lower bound" grep -qF "| lower bound |" "$page"
+ok "no row is empty" test "$(grep -cE '^\|(  \|)+$' "$page")" -eq 0
 ok "paired tests" grep -qE '^\| ensemble - bbt \| sst2 \| (\*\*)?[+-]' "$page"
 mean_is_right() { # of the table against the results of the two runs
     awk -F'"value": ' '/"accuracy"/ { split($2, x, "[,}]"); s += x[1] } END { printf "%.1f", 50 * s }' \

@@ -364,6 +364,24 @@ static int find_pairs(const writer *w, bool near, ood_pair pair[MAX_TASKS]) {
     return n_pair;
 }
 
+/* What an oracle would reach. */
+static void add_ood_bound(
+    const writer *w, const char *score, const ood_pair *pair, int n_pair, kh_grid *t) {
+    kh_grid_add(t, "lower bound");
+    for (int i = 0; i < n_pair; i++) {
+        char name[128];
+        double mean = NAN, sd;
+        snprintf(name, sizeof name, "ood.%s.%s.aurrrc_oracle", pair[i].task, score);
+        for (int k = 0; kh_variant_at(k) && isnan(mean); k++)
+            kh_reproduction_mean(w->r, kh_variant_at(k), pair[i].on, name, &mean, &sd);
+        place at = {
+            .table = "4", .method = "lower-bound", .task = pair[i].on->task, .ood = pair[i].task
+        };
+        add_value(t, mean, NAN, false);
+        note_published(w, t, &at);
+    }
+}
+
 static void put_ood(
     const writer *w, bool near, const char *score, const char *metric, const char *caption) {
     ood_pair pair[MAX_TASKS];
@@ -388,22 +406,8 @@ static void put_ood(
             add_place(w, &t, &at, false);
         }
     }
-    kh_grid_add(&t, known ? "lower bound" : "");
-    for (int i = 0; i < n_pair; i++) {
-        char name[128];
-        double mean = NAN, sd;
-        snprintf(name, sizeof name, "ood.%s.%s.aurrrc_oracle", pair[i].task, score);
-        for (int k = 0; kh_variant_at(k) && isnan(mean) && known; k++)
-            kh_reproduction_mean(w->r, kh_variant_at(k), pair[i].on, name, &mean, &sd);
-        place at = {
-            .table = "4", .method = "lower-bound", .task = pair[i].on->task, .ood = pair[i].task
-        };
-        if (known) {
-            add_value(&t, mean, NAN, false);
-            note_published(w, &t, &at);
-        } else
-            kh_grid_add(&t, "%s", "");
-    }
+    if (known)
+        add_ood_bound(w, score, pair, n_pair, &t);
     put_grid(w, &t);
 }
 
