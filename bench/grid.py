@@ -26,7 +26,7 @@ def runs_of(out):
     """Folders of finished runs, by name."""
     runs = os.path.join(out, "runs")
     for name in sorted(os.listdir(runs)):
-        if os.path.exists(os.path.join(runs, name, "receipt.json")):
+        if all(os.path.exists(os.path.join(runs, name, kept)) for kept in KEPT[:2]):
             yield name, os.path.join(runs, name)
 
 
