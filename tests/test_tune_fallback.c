@@ -96,7 +96,9 @@ static double noise_of(const kh_batch *b, int i) {
     return 2 * ((double)(h >> 11) * 0x1p-53) - 1;
 }
 
-/* Two labels. The first number of a prompt decides how much it helps. */
+enum { LONGEST = 36 }; /* tokens of a row without demonstrations */
+
+/* Two labels. The first number of a prompt decides how much it helps; demonstrations do not. */
 static double lead(const oracle *o, const kh_question *q, int prompt, int row) {
     const kh_batch *b = q->batch;
     double by = o->plain;
@@ -104,6 +106,8 @@ static double lead(const oracle *o, const kh_question *q, int prompt, int row) {
         double x = (double)q->prompt[(size_t)prompt * (size_t)b->n_slot * 4];
         by = o->soft * (1 - exp(-x * x));
     }
+    if (b->start[row + 1] - b->start[row] > LONGEST)
+        by = 0;
     return 2 * noise_of(b, row) + (b->label[row] == 1 ? by : -by);
 }
 
@@ -228,6 +232,36 @@ static void a_little_better_is_mixed(void **state) {
     }
 }
 
+/* auto does not give away what the search alone would have returned. */
+static void auto_mixes_as_the_net_does(void **state) {
+    (void)state;
+    oracle o = { .plain = 1, .soft = 1.5 };
+    kh_posterior *p = found("auto", &o, KH_ACCESS_LOGPROBS, KH_FALLBACK_AUTO, KH_EFFORT_QUICK);
+    if (strcmp(p->method, "bbt") != 0 || !(p->template_share > 0.05 && p->template_share < 0.95))
+        fail_msg("%s, %s", p->stopped, p->tried);
+    kh_posterior_free(p);
+    o = (oracle){ .plain = 2, .soft = 0 };
+    p = found("auto", &o, KH_ACCESS_LOGPROBS, KH_FALLBACK_AUTO, KH_EFFORT_QUICK);
+    assert_string_equal(p->method, "manual");
+    kh_posterior_free(p);
+}
+
+/* What answers with the template must be ahead by one standard error, or by half of one where the
+ * lead has paid for its looks, and its map may not turn answers round. */
+static void pools_stay_by_half_a_standard_error(void **state) {
+    (void)state;
+    double weight[] = { 1, 1 }, bias[] = { 0, 0 };
+    kh_posterior p = { .template_share = 0.5,
+        .calibrator = {
+            .method = KH_CALIBRATE_AFFINE, .n_label = 2, .weight = weight, .bias = bias } };
+    assert_true(kh_pool_stays(&p, 0.5, true) && kh_pool_stays(&p, 1, false));
+    assert_false(kh_pool_stays(&p, 0.49, true) || kh_pool_stays(&p, 0.99, false));
+    weight[1] = -0.1;
+    assert_false(kh_pool_stays(&p, 5, true));
+    weight[1] = 1, p.template_share = 0;
+    assert_false(kh_pool_stays(&p, 5, true));
+}
+
 /* By hand: the template's answers and the prompts', pooled and calibrated. */
 static void mixed_answers_are_the_pool(void **state) {
     (void)state;
@@ -327,6 +361,8 @@ int main(void) {
         cmocka_unit_test(what_is_surely_better_stays),
         cmocka_unit_test(a_little_better_is_mixed),
         cmocka_unit_test(mixed_answers_are_the_pool),
+        cmocka_unit_test(auto_mixes_as_the_net_does),
+        cmocka_unit_test(pools_stay_by_half_a_standard_error),
         cmocka_unit_test(pools_by_hand),
         cmocka_unit_test(the_paper_has_no_net),
         cmocka_unit_test(it_is_saved_and_used),

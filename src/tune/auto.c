@@ -9,7 +9,8 @@
  * these are all labelled rows, for the others the dev rows. A candidate takes the place of the best
  * so far if it does better on the rows that both know: the regression, whose answers are
  * cross-fitted, by half a standard error of the rows' differences, prompts by one, and a search,
- * whose dev rows have chosen it, by two (fallback.c says why).
+ * whose dev rows have chosen it, by two, or, where only the template was better before, as the net
+ * under searches has it (fallback.c says why).
  *
  * None of them stands alone: the template answers beside it by the share that those rows tell
  * (T23). Its answers are known already, and two that err on different rows are better together.
@@ -159,6 +160,16 @@ static void note(trials *x, const kh_posterior *p, long long queries) {
         t, "auto", &(kh_generation){ -1, x->n, x->n, n_allowed(t->plm), p->dev, facts, 0, false });
 }
 
+/* Beside nothing but the template a soft prompt stays by the rule of the net under searches: auto
+ * must not give away what the search alone would have returned. */
+static bool is_better(
+    const trials *x, const candidate *c, const kh_posterior *p, const kh_row_scores *scores) {
+    double mean, by = x->best ? kh_scores_apart(&x->scores, scores, &mean) : INFINITY;
+    return by > 0 &&
+        (by >= c->margin ||
+            (x->best == x->plain && p->soft && kh_pool_stays(p, by, scores->looks > 1)));
+}
+
 /* One candidate; a result that is better than the best so far takes its place. Methods that read
  * the weights have learned the prior of labels already; those that see labels only see nothing to
  * correct. */
@@ -199,8 +210,7 @@ static int try_one(trials *x, const candidate *c, kh_err *err) {
     note(x, p, kh_tuning_queries(t) - before);
     if (!x->plain)
         x->plain = p;
-    double mean, by = x->best ? kh_scores_apart(&x->scores, &scores, &mean) : INFINITY;
-    if (by > 0 && by >= c->margin) {
+    if (is_better(x, c, p, &scores)) {
         kh_posterior *beaten = x->best;
         kh_row_scores old = x->scores;
         x->best = p, p = beaten;

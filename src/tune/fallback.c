@@ -263,6 +263,11 @@ static bool turns_round(const kh_calibrator *c) {
     return false;
 }
 
+bool kh_pool_stays(const kh_posterior *p, double by, bool paid) {
+    return p->template_share > 0 && by >= (paid ? POOL_MARGIN / 2 : POOL_MARGIN) &&
+        !turns_round(&p->calibrator);
+}
+
 /* Soft prompts that are ahead, but not surely, are mixed with the template, and so is all that is
  * judged by rows which had no part in it. Others must be ahead by so many standard errors: text
  * prompts are learned from the train rows alone. */
@@ -275,8 +280,7 @@ static int compare(kh_tuning *t, const kh_method *m, kh_posterior *p, const kh_p
         rc = kh_tuning_pool(t, p, plain, answers, err);
         by = rc == 0 ? kh_scores_apart(scores, &t->scores, &mean) : 0;
     }
-    double margin = fair || t->looks > 1 ? POOL_MARGIN / 2 : POOL_MARGIN;
-    *stays = surely || (p->template_share > 0 && by >= margin && !turns_round(&p->calibrator));
+    *stays = surely || kh_pool_stays(p, by, fair || t->looks > 1);
     if (rc == 0 && !*stays)
         say_so(t,
             "%s found nothing that is surely better than the template (scores %.3f and %.3f), "

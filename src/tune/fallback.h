@@ -23,6 +23,10 @@ double kh_tuning_worth(
  * than the template there, it becomes the template, and t->stopped says so. */
 int kh_tuning_fall_back(kh_tuning *, const kh_method *, kh_posterior *, kh_err *err);
 
+/* Whether what answers together with the template stays, if it is ahead of the template by so many
+ * standard errors; paid: the lead has paid for its looks, or nothing was chosen by these rows. */
+bool kh_pool_stays(const kh_posterior *, double by, bool paid);
+
 /* (T23) The template, which answered these rows so, answers beside p by a share that the rows of t
  * tell, and both together are calibrated again; not if the share is next to nothing. */
 int kh_tuning_pool(kh_tuning *, kh_posterior *p, const kh_posterior *plain,
