@@ -49,8 +49,6 @@ def rows(outs):
             method, seed = rest.rsplit("-", 1)
             receipt, results = read(folder, "receipt.json"), read(folder, "results.json")
             m, e, outside = results["metrics"], results["eval"], (results.get("ood") or [{}])[0]
-            if not isinstance(outside, dict):
-                outside = {}
             short = lambda x: "" if x is None else "%.4f" % x["value"] if x.get("value") is not None else ""
             auroc = [short(outside.get(s, {}).get("auroc")) for s in ("maxp", "energy")]
             print(",".join([task, method, seed, str(e["rows"])] + [short(m.get(k)) for k in METRICS] + [outside.get("name", "")] + auroc +
