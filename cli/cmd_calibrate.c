@@ -20,7 +20,7 @@ typedef struct calibrate_opts {
     bool json;
 } calibrate_opts;
 
-enum { AUTO = KH_CALIBRATE_AFFINE + 1 }; /* of the words of --method, the last */
+enum { AUTO = KH_CALIBRATE_VOTES_AFFINE + 1 }; /* of the words of --method, the last */
 
 static const kh_opt calibrate_table[] = {
     { "fit", KH_OPT_TEXT, offsetof(calibrate_opts, fit), .arg = "FILE",
@@ -28,7 +28,7 @@ static const kh_opt calibrate_table[] = {
     { "apply", KH_OPT_TEXT, offsetof(calibrate_opts, apply), .arg = "FILE",
         .help = "fit nothing: use parameters that --out wrote" },
     { "method", KH_OPT_CHOICE, offsetof(calibrate_opts, method), "temperature",
-        .arg = "temperature|vector|votes|affine|auto",
+        .arg = "temperature|vector|votes|affine|votes-affine|auto",
         .help =
             "what to fit; auto: temperature, vector, affine or nothing, by cross-validated NLL" },
     { "sets", KH_OPT_NUMBER, offsetof(calibrate_opts, sets), .max = 0.5, .arg = "A",
@@ -44,7 +44,7 @@ static const kh_opt calibrate_table[] = {
 /* Votes need votes; the others would rather have logits than their rounded probabilities. */
 static int read_rows(cli_predictions *out, const char *path, kh_calibration method, kh_err *err) {
     static const kh_evidence votes[] = { KH_VOTES }, scores[] = { KH_LOGITS, KH_PROBS, KH_VOTES };
-    return method == KH_CALIBRATE_VOTES ? cli_predictions_read(out, path, votes, 1, err)
+    return kh_calibration_votes(method) ? cli_predictions_read(out, path, votes, 1, err)
                                         : cli_predictions_read(out, path, scores, 3, err);
 }
 
@@ -54,7 +54,7 @@ static int scores_of(const cli_predictions *r, kh_calibration method, double **x
     *x = kh_malloc(size * sizeof **x);
     if (!*x)
         return kh_fail_memory(err);
-    if (method == KH_CALIBRATE_VOTES)
+    if (kh_calibration_votes(method))
         memcpy(*x, r->rows.x, size * sizeof **x);
     else
         kh_predictions_scores(&r->rows, *x);
@@ -366,6 +366,9 @@ const cli_command cmd_calibrate = {
         "to\n"
         "               no change as far as cross-validation does not show that it helps\n"
         "  votes        (votes + alpha)^(1/T): nobody is ever given no chance at all\n"
+        "  votes-affine (votes + alpha)^w times a factor for each class, as far as "
+        "cross-validation\n"
+        "               shows that it helps\n"
         "  auto         whichever of the first three, or nothing, cross-validation prefers\n\n"
         "Few rows, separable rows and rows of one class are fine: priors hold the parameters.\n\n"
         "  keyhole calibrate test.jsonl --fit dev.jsonl --out cal.json > calibrated.jsonl\n"

@@ -1240,6 +1240,8 @@ typedef enum kh_calibration {
                           */
     KH_CALIBRATE_AFFINE, /* softmax(w x + b): one slope, a bias for each class; how strongly it is
                             pulled towards no change is cross-validated over the rows */
+    KH_CALIBRATE_VOTES_AFFINE, /* p_k proportional to (x_k + alpha)^w exp(b_k), x votes; chosen
+                                  likewise */
 } kh_calibration;
 
 typedef struct kh_calibrator {
@@ -1247,9 +1249,9 @@ typedef struct kh_calibrator {
     int n_label;
     int n;                 /* rows it was fitted on */
     double temperature;    /* 0.05 to 20; 1 with a weight for each class */
-    double alpha;          /* votes only */
+    double alpha;          /* of votes */
     double strength;       /* affine: of the pull towards no change; 0: no change is best */
-    double *weight, *bias; /* [n_label] vector and affine only; affine: all weights are equal */
+    double *weight, *bias; /* [n_label] vector and affine; affine: all weights are equal */
 } kh_calibrator;
 
 /* x [n, n_label]. Always ends in finite, bounded parameters: priors pull towards no change. Free

@@ -17,9 +17,9 @@ static double nll_of(const double *p, const int *label, int n, int k) {
 
 static void assert_sane(const kh_calibrator *c) {
     assert_true(c->temperature >= KH_T_MIN && c->temperature <= KH_T_MAX);
-    if (c->method == KH_CALIBRATE_VOTES)
+    if (kh_calibration_votes(c->method))
         assert_true(isfinite(c->alpha) && c->alpha > 0);
-    for (int k = 0; k < c->n_label && c->method == KH_CALIBRATE_VECTOR; k++)
+    for (int k = 0; k < c->n_label && kh_calibration_per_class(c->method); k++)
         assert_true(fabs(c->weight[k]) <= KH_WEIGHT_MAX && fabs(c->bias[k]) <= KH_WEIGHT_MAX);
 }
 
@@ -169,7 +169,7 @@ static void absurd_scores_stay_finite(void **state) {
     free(fit_apply(KH_CALIBRATE_VOTES, x, label, n, 2));
     for (int i = 0; i < 2 * n; i++)
         x[i] = 7; /* no information at all */
-    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES; m++) {
+    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES_AFFINE; m++) {
         double *p = fit_apply(m, x, label, n, 2);
         assert_near("the share", p[0], 0.5, 0.02);
         free(p);
@@ -208,11 +208,11 @@ static void votes_are_never_turned_into_nothing(void **state) {
 static void apply_works_in_place(void **state) {
     (void)state;
     double x[] = { 1, 2, 3, -1, 0, 5 }, p[6];
-    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES; m++) {
+    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES_AFFINE; m++) {
         double y[6];
         kh_calibrator c;
         for (int i = 0; i < 6; i++)
-            y[i] = m == KH_CALIBRATE_VOTES ? fabs(x[i]) : x[i];
+            y[i] = kh_calibration_votes(m) ? fabs(x[i]) : x[i];
         assert_int_equal(kh_calibrator_fit(&c, m, y, (int[]){ 2, 0 }, 2, 3, &err), 0);
         kh_calibrator_apply(&c, y, 2, p);
         kh_calibrator_apply(&c, y, 2, y);
@@ -289,9 +289,9 @@ static void calibrators_come_back_from_their_files(void **state) {
     make_logits(x, label, 30, 3, 2, 9);
     for (int i = 0; i < 90; i++)
         votes[i] = floor(20 * exp(x[i]));
-    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES; m++) {
+    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES_AFFINE; m++) {
         kh_calibrator c, d;
-        const double *from = m == KH_CALIBRATE_VOTES ? votes : x;
+        const double *from = kh_calibration_votes(m) ? votes : x;
         const char *path = test_file("calibrator.json", "", 0);
         assert_int_equal(kh_calibrator_fit(&c, m, from, label, 30, 3, &err), 0);
         assert_int_equal(kh_calibrator_save(&c, path, &err), 0);
@@ -325,7 +325,7 @@ static void broken_files_are_refused(void **state) {
     bad_file("{\"format\": \"keyhole calibrator\", \"version\": 2}",
         "\"version\" must be a whole number from 1 to 1");
     bad_file(HEAD "\"method\": \"platt\"}",
-        "cal.json: method \"platt\", expected temperature, vector, votes or affine");
+        "cal.json: method \"platt\", expected temperature, vector, votes, affine or votes-affine");
     bad_file(HEAD "\"method\": \"temperature\"}", "cal.json: \"temperature\" is missing");
     bad_file(HEAD "\"method\": \"temperature\", \"temperature\": 0}",
         "cal.json: \"temperature\" is 0, expected 0.05 to 20");
@@ -459,7 +459,8 @@ static int all_of_it(void) {
     kh_predictions r;
     kh_buf b = kh_buf_init(KH_BUF_MAX);
     int rc = 0;
-    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES && rc == 0; m++) {
+    for (kh_calibration m = KH_CALIBRATE_TEMPERATURE; m <= KH_CALIBRATE_VOTES_AFFINE && rc == 0;
+         m++) {
         rc = kh_calibrator_fit(&c, m, x, label, 3, 2, &err);
         kh_calibrator_free(&c);
         rc = rc ? rc : kh_calibrator_crossfit(m, x, label, 3, 2, 3, p, &err);

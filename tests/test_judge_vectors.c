@@ -158,7 +158,7 @@ static void check_calibration(const json_t *row) {
     free(label);
 }
 
-static void check_affine(const json_t *row) {
+static void check_map(const json_t *row, kh_calibration method) {
     int n, k, m;
     double *x = doubles_of(row, "x", &n, &k), *w = doubles_of(row, "weight", &m, NULL),
            *b = doubles_of(row, "bias", &m, NULL);
@@ -166,8 +166,10 @@ static void check_affine(const json_t *row) {
     const char *name = json_string_value(json_object_get(row, "name"));
     kh_calibrator c;
     kh_err err;
-    assert_int_equal(kh_calibrator_fit(&c, KH_CALIBRATE_AFFINE, x, label, n, k, &err), 0);
+    assert_int_equal(kh_calibrator_fit(&c, method, x, label, n, k, &err), 0);
     assert_near(name, c.strength, number_of(row, "strength"), 1e-9);
+    if (method == KH_CALIBRATE_VOTES_AFFINE)
+        assert_near(name, c.alpha, number_of(row, "alpha"), 1e-9);
     for (int j = 0; j < k; j++) {
         assert_near(name, c.weight[j], w[j], 1e-4);
         assert_near(name, c.bias[j], b[j], 1e-4);
@@ -177,6 +179,15 @@ static void check_affine(const json_t *row) {
     free(w);
     free(b);
     free(label);
+}
+
+static void check_affine(const json_t *row) { check_map(row, KH_CALIBRATE_AFFINE); }
+
+static void check_votes_affine(const json_t *row) { check_map(row, KH_CALIBRATE_VOTES_AFFINE); }
+
+static void votes_with_biases_are_those_of_scipys_folds(void **state) {
+    (void)state;
+    assert_int_equal(each_line("votes_affine.jsonl", check_votes_affine), 7);
 }
 
 static void the_strength_of_affine_calibration_is_that_of_scipys_folds(void **state) {
@@ -198,6 +209,7 @@ int main(void) {
         cmocka_unit_test(conformal_sets_agree_with_the_definition),
         cmocka_unit_test(calibrators_agree_with_scipys_optima),
         cmocka_unit_test(the_strength_of_affine_calibration_is_that_of_scipys_folds),
+        cmocka_unit_test(votes_with_biases_are_those_of_scipys_folds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void every_method_is_calibrated(void **state) {
         assert_true(p->calibrated && !plain->calibrated && isnan(plain->score));
         assert_int_equal(p->n, plain->n);
         assert_int_equal(p->calibrator.method,
-            p->access == KH_ACCESS_LABELS ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE);
+            p->access == KH_ACCESS_LABELS ? KH_CALIBRATE_VOTES_AFFINE : KH_CALIBRATE_AFFINE);
         assert_true(p->score > 0 && p->score_rows >= DEV);
         answers_of(plain, raw);
         answers_of(p, answer);

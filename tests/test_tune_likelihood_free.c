@@ -81,7 +81,8 @@ static void every_method_makes_a_posterior_that_votes(void **state) {
     }
 }
 
-/* The metric on dev that the posterior reports is that of its predictions there. */
+/* The metric on dev that the posterior reports is that of its votes there; calibrated, they may
+ * choose otherwise. */
 static void dev_metric_is_that_of_the_result(void **state) {
     (void)state;
     for (int m = 0; m < N_METHOD; m++) {
@@ -94,11 +95,17 @@ static void dev_metric_is_that_of_the_result(void **state) {
         assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, NULL), 0);
         assert_int_equal(kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer, NULL), 0);
         for (int i = 0; i < DEV; i++) {
-            right += (answer[2 * i + 1] > answer[2 * i]) == kh_dataset_rows(dev)[i].label;
             assert_true(answer[2 * i] > 0 && answer[2 * i + 1] > 0); /* no vote is certainty */
             assert_true(fabs(answer[2 * i] + answer[2 * i + 1] - 1) < 1e-12);
         }
+        kh_predictor_free(predictor);
+        p->calibrated = false;
+        assert_int_equal(kh_predictor_new(&predictor, p, plm, NULL, NULL), 0);
+        assert_int_equal(kh_predictor_run(predictor, kh_dataset_rows(dev), DEV, answer, NULL), 0);
+        for (int i = 0; i < DEV; i++)
+            right += (answer[2 * i + 1] > answer[2 * i]) == kh_dataset_rows(dev)[i].label;
         assert_true(p->dev == (double)right / DEV);
+        p->calibrated = true;
         kh_predictor_free(predictor);
         kh_posterior_free(p);
     }
@@ -271,16 +278,18 @@ static void a_posterior_keeps_its_calibration(void **state) {
     assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
     assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
     assert_true(again->calibrated && again->calibrator.alpha == p->calibrator.alpha &&
-        again->calibrator.temperature == p->calibrator.temperature &&
+        again->calibrator.weight[0] == p->calibrator.weight[0] &&
+        again->calibrator.bias[1] == p->calibrator.bias[1] &&
         again->calibrator.n == p->calibrator.n && again->calibrator.n_label == 2);
     kh_posterior_free(again);
     static const struct {
         const char *from, *to, *says;
     } bad[] = {
-        { "\"method\": \"votes\"", "\"method\": \"voter\"", "\"calibration\" must be by votes" },
+        { "\"method\": \"votes-affine\"", "\"method\": \"voter\"",
+            "\"calibration\" must be by votes" },
         { "\"access\": \"labels\"", "\"access\": \"logprobs\"",
             "\"calibration\" must be by votes if" },
-        { "\"temperature\": ", "\"temperature\": 99", "expected more than 0, and 0.05 to 20" },
+        { "\"strength\": ", "\"strength\": -1", "\"calibration\" has strength -1" },
         { "\"alpha\": ", "\"alpha\": -1", "\"calibration\" has alpha -1" },
         { "\"calibration\": {", "\"calibration\": 1, \"x\": {",
             "\"calibration\" must be an object" },
@@ -304,6 +313,44 @@ static void a_posterior_keeps_its_calibration(void **state) {
         kh_buf_free(&json);
     }
     kh_free(path);
+    kh_posterior_free(p);
+}
+
+/* The run's folder, with this for its calibration. */
+static void write_calibration(const kh_posterior *p, const char *calibration) {
+    kh_buf json, out = kh_buf_init(KH_BUF_MAX);
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    read_json(&json);
+    char *at = strstr(json.data, "\"calibration\": {");
+    assert_non_null(at);
+    kh_buf_bytes(&out, json.data, (size_t)(at - json.data));
+    kh_buf_text(&out, calibration);
+    kh_buf_text(&out, strchr(at, '}') + 1);
+    char *path = kh_path_join(run_dir, "posterior.json");
+    assert_int_equal(kh_file_write(path, out.data, out.len, NULL), 0);
+    kh_free(path);
+    kh_buf_free(&out);
+    kh_buf_free(&json);
+}
+
+static void votes_without_biases_are_read(void **state) {
+    (void)state;
+    kh_tune_opts o = tune_options();
+    o.uncalibrated = false;
+    kh_posterior *p = tune_with("smc", SET("samples=12", "budget-levels=1"), &o), *again;
+    kh_err err;
+    write_calibration(p,
+        "\"calibration\": { \"method\": \"votes\", \"alpha\": 0.5, \"temperature\": 2, \"rows\": 9 "
+        "}");
+    assert_int_equal(kh_posterior_open(&again, run_dir, NULL), 0);
+    assert_true(again->calibrated && again->calibrator.method == KH_CALIBRATE_VOTES &&
+        again->calibrator.alpha == 0.5 && again->calibrator.temperature == 2);
+    kh_posterior_free(again);
+    write_calibration(p,
+        "\"calibration\": { \"method\": \"votes\", \"alpha\": 0.5, \"temperature\": 99, \"rows\": "
+        "9 }");
+    assert_int_equal(kh_posterior_open(&again, run_dir, &err), KH_EFORMAT);
+    assert_says(&err, "has temperature 99, expected 0.05 to 20");
     kh_posterior_free(p);
 }
 
@@ -417,6 +464,7 @@ int main(void) {
         cmocka_unit_test(early_rejection_changes_only_the_bill),
         cmocka_unit_test(tight_early_rejection_asks_less),
         cmocka_unit_test(a_posterior_keeps_its_calibration),
+        cmocka_unit_test(votes_without_biases_are_read),
         cmocka_unit_test(a_query_budget_is_never_exceeded),
         cmocka_unit_test(too_small_a_budget_is_refused),
         cmocka_unit_test(a_small_budget_makes_a_small_population),

@@ -395,6 +395,40 @@ def fit_votes(v, y):
     return best[1], fit_t(np.log(v + best[1]), y)
 
 
+def fit_votes_affine(v, y):
+    """Smoothed votes, or a slope and biases of their logarithms if folds say that these help."""
+    n, k = v.shape
+    mean = v.sum() / n
+    fold = deal_folds(y)
+    folds = min(5, n)
+    if n == 1:
+        return 0.01 * mean, 0.0, np.full(k, 1 / fit_t(np.log(v + 0.01 * mean), y)), np.zeros(k)
+    alpha, t = fit_votes(v, y)
+    z = np.log(v + alpha)
+    best = (sum(nll_of(z[fold == f] / fit_t(z[fold != f], y[fold != f]), y[fold == f]) for f in range(folds)), alpha, 0.0)
+    for a in range(5):
+        for g in range(6):
+            alpha_a, strength, total = mean * 10 ** (-a / 2), 10.0 ** (3 - g), 0
+            z = np.log(v + alpha_a)
+            for f in range(folds):
+                w, b = fit_shared(z[fold != f], y[fold != f], strength)
+                zc = z[fold == f] - z[fold == f].mean(1, keepdims=True)
+                total += nll_of(zc * w + b, y[fold == f])
+            if total < best[0]:
+                best = (total, alpha_a, strength)
+    if best[2] == 0:
+        return best[1], 0.0, np.full(k, 1 / t), np.zeros(k)
+    z = np.log(v + best[1])
+    zc = z - z.mean(1, keepdims=True)
+    w, b = fit_shared(z, y, best[2])
+    held = np.zeros((n, k))
+    for f in range(folds):
+        w_f, b_f = fit_shared(z[fold != f], y[fold != f], best[2])
+        held[fold == f] = zc[fold == f] * w_f + b_f
+    t = max(1, fit_t(held, y))
+    return best[1], best[2], w / t, b / t
+
+
 def calibration_cases():
     rng = np.random.default_rng(5)
     cases = []
@@ -448,6 +482,23 @@ def affine_cases():
     return cases
 
 
+def votes_affine_cases():
+    rng = np.random.default_rng(11)
+    cases = []
+    for name, n, k, votes, bias in (("a class hardly named", 64, 2, 20, 3), ("two of four hardly named", 64, 4, 40, 2), ("as they should be", 60, 3, 100, 0),
+        ("noise", 32, 2, 20, 0), ("one vote a row", 64, 2, 1, 1), ("few rows, many classes", 42, 14, 20, 1.5), ("one row", 1, 2, 10, 0)):
+        y = np.arange(n) % k
+        z = rng.normal(0, 1, (n, k))
+        if name != "noise":
+            z[np.arange(n), y] += 2
+        z[:, : k // 2] += bias
+        q = softmax(z)
+        v = np.array([rng.multinomial(votes, row) for row in q]).astype(float)
+        alpha, strength, w, b = fit_votes_affine(v, y)
+        cases.append({"name": name, "x": v.tolist(), "labels": y.tolist(), "alpha": alpha, "strength": strength, "weight": w.tolist(), "bias": b.tolist()})
+    return cases
+
+
 os.makedirs(OUT, exist_ok=True)
 write("answers.jsonl", metric_cases())
 write("ood.jsonl", ood_cases())
@@ -456,3 +507,4 @@ write("selector.jsonl", selector_cases())
 write("conformal.jsonl", conformal_cases())
 write("calibration.jsonl", calibration_cases())
 write("affine.jsonl", affine_cases())
+write("votes_affine.jsonl", votes_affine_cases())

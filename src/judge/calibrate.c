@@ -167,17 +167,22 @@ static double crossval_nll(sample s, int n_fold) {
     return total;
 }
 
+static double mean_votes(const double *x, int n, size_t size) {
+    double mean = 0;
+    for (size_t i = 0; i < size; i++)
+        mean += x[i] / n;
+    return mean;
+}
+
 /* alpha from mean votes * 10^-4 to mean votes * 1, in half decades; of equals the largest, which is
- * the most cautious. */
-static void fit_votes(
+ * the most cautious. Returns the cross-validated NLL. */
+static double fit_votes(
     kh_calibrator *c, const double *x, const int *label, const int *fold, double *z) {
     enum { N_ALPHA = 9 };
     int n_fold = c->n < N_FOLD ? c->n : N_FOLD;
     sample s = { .z = z, .label = label, .n = c->n, .n_label = c->n_label, .fold = fold };
-    double mean = 0, least = INFINITY;
     size_t size = (size_t)c->n * (size_t)c->n_label;
-    for (size_t i = 0; i < size; i++)
-        mean += x[i] / c->n;
+    double mean = mean_votes(x, c->n, size), least = INFINITY;
     c->alpha = 0.01 * mean; /* what a single row gets, which cannot be split */
     for (int g = N_ALPHA - 1; g >= 0 && c->n > 1; g--) {
         double alpha = mean * pow(10, -4 + 0.5 * g);
@@ -191,6 +196,7 @@ static void fit_votes(
     prepare_votes(x, (int)size, c->alpha, z);
     s.fold = NULL;
     c->temperature = kh_clamp(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
+    return least;
 }
 
 /* ------------------------------------------------------------------------------ vector scaling */
@@ -401,34 +407,84 @@ static int excess(lbfgs *o, sample s, int n_fold, double *row, double *temperatu
     return 0;
 }
 
+/* The map of these scores by data.strength, with [35] if there are folds; without strength no
+ * change, which is a slope of `plain`. */
+static int fit_map(kh_calibrator *c, lbfgs *o, sample data, const int *fold, int n_fold,
+    double *row, double plain, kh_err *err) {
+    int m = c->n_label, slopes = n_slope(&data), rc = 0;
+    bool fitted = data.strength > 0;
+    double temperature = 1;
+    data.fold = fold;
+    if (fold && fitted)
+        rc = excess(o, data, n_fold, row, &temperature, err);
+    data.fold = NULL;
+    if (rc == 0 && fitted)
+        minimise(o, &data, row);
+    for (int k = 0; k < m && rc == 0; k++) {
+        int slope = data.shared ? 0 : k;
+        c->weight[k] = fitted ? o->theta[slope] / temperature : plain;
+        c->bias[k] = fitted ? o->theta[slopes + k] / temperature : 0;
+    }
+    return rc;
+}
+
+static int new_map(
+    kh_calibrator *c, lbfgs *o, int slopes, double **memory, double **row, kh_err *err) {
+    int m = c->n_label;
+    *memory = lbfgs_new(o, slopes + m, m, row);
+    c->weight = kh_malloc((size_t)m * sizeof *c->weight);
+    c->bias = kh_malloc((size_t)m * sizeof *c->bias);
+    return *memory && c->weight && c->bias ? 0 : kh_fail_memory(err);
+}
+
 /* fold NULL: the strength is one; otherwise the folds decide, there is one slope, and 0 stands for
  * no change. */
 static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold, kh_err *err) {
-    data.shared = fold != NULL;
-    int m = c->n_label, slopes = n_slope(&data), rc = 0;
-    double *row, temperature = 1;
     lbfgs o;
-    double *memory = lbfgs_new(&o, slopes + m, m, &row);
-    c->weight = kh_malloc((size_t)m * sizeof *c->weight);
-    c->bias = kh_malloc((size_t)m * sizeof *c->bias);
-    if (!memory || !c->weight || !c->bias)
-        rc = kh_fail_memory(err);
+    double *memory, *row;
+    data.shared = fold != NULL;
+    int rc = new_map(c, &o, n_slope(&data), &memory, &row, err);
     data.strength = fold ? 0 : 1;
     if (rc == 0 && fold) {
         data.fold = fold;
         data.strength = c->strength = choose_strength(&o, data, n_fold, row);
-        if (data.strength > 0)
-            rc = excess(&o, data, n_fold, row, &temperature, err);
-        data.fold = NULL;
     }
-    if (rc == 0 && data.strength > 0)
-        minimise(&o, &data, row);
-    for (int k = 0; k < m && rc == 0; k++) {
-        bool fitted = data.strength > 0;
-        int slope = data.shared ? 0 : k;
-        c->weight[k] = fitted ? o.theta[slope] / temperature : 1;
-        c->bias[k] = fitted ? o.theta[slopes + k] / temperature : 0;
+    if (rc == 0)
+        rc = fit_map(c, &o, data, fold, n_fold, row, 1, err);
+    kh_free(memory);
+    return rc;
+}
+
+/* [38]: votes with a slope and a bias for each class, if folds show that it helps beside [28]. A
+ * class that few prompts ever name may still be the right one wherever some do: with a bias the
+ * votes of many prompts tell what a single answer cannot. */
+static int fit_votes_affine(kh_calibrator *c, const double *x, const int *label, const int *fold,
+    int n_fold, double *z, kh_err *err) {
+    enum { N_ALPHA = 5, N_STRENGTH = 6 };
+    size_t size = (size_t)c->n * (size_t)c->n_label;
+    double least = fit_votes(c, x, label, fold, z), plain = 1 / c->temperature,
+           mean = mean_votes(x, c->n, size), *memory, *row;
+    sample s = {
+        .z = z, .label = label, .n = c->n, .n_label = c->n_label, .fold = fold, .shared = true
+    };
+    lbfgs o;
+    int rc = new_map(c, &o, 1, &memory, &row, err);
+    for (int g = 0; g < N_ALPHA * N_STRENGTH && rc == 0 && n_fold > 1; g++) {
+        double alpha = mean * pow(10, -0.5 * (g / N_STRENGTH));
+        prepare_votes(x, (int)size, alpha, z);
+        s.strength = pow(10, 3 - g % N_STRENGTH);
+        double nll = crossval_vector(&o, s, n_fold, row);
+        if (nll < least) {
+            least = nll;
+            c->alpha = alpha;
+            c->strength = s.strength;
+        }
     }
+    prepare_votes(x, (int)size, c->alpha, z);
+    s.strength = c->strength;
+    c->temperature = 1;
+    if (rc == 0)
+        rc = fit_map(c, &o, s, fold, n_fold, row, plain, err);
     kh_free(memory);
     return rc;
 }
@@ -439,8 +495,8 @@ static int check_row(kh_calibration method, const double *x, int n_label, int i,
     for (int k = 0; k < n_label; k++) {
         if (!isfinite(x[k]))
             return kh_fail(err, KH_EARG, "row %d: the %s of class %d is not a finite number", i,
-                method == KH_CALIBRATE_VOTES ? "vote count" : "score", k);
-        if (method == KH_CALIBRATE_VOTES && x[k] < 0)
+                kh_calibration_votes(method) ? "vote count" : "score", k);
+        if (kh_calibration_votes(method) && x[k] < 0)
             return kh_fail(
                 err, KH_EARG, "row %d: %g votes for class %d, expected 0 or more", i, x[k], k);
     }
@@ -470,7 +526,7 @@ static int check_input(
         for (int k = 0; k < n_label; k++)
             votes += row[k];
     }
-    if (method == KH_CALIBRATE_VOTES && !(votes > 1e-200 && votes < 1e300))
+    if (kh_calibration_votes(method) && !(votes > 1e-200 && votes < 1e300))
         return kh_fail(err, KH_EARG,
             "the votes of all rows add up to %g, expected more than nothing and less than 1e300",
             votes);
@@ -489,17 +545,19 @@ int kh_calibrator_fit(kh_calibrator *out, kh_calibration method, const double *x
                    : kh_fail_memory(err);
     if (rc != 0)
         goto done;
-    if (method == KH_CALIBRATE_VOTES) {
+    int n_fold = n < N_FOLD ? n : N_FOLD;
+    if (method == KH_CALIBRATE_VOTES)
         fit_votes(out, x, label, fold, z);
+    if (method == KH_CALIBRATE_VOTES_AFFINE)
+        rc = fit_votes_affine(out, x, label, fold, n_fold, z, err);
+    if (kh_calibration_votes(method))
         goto done;
-    }
     for (int i = 0; i < n; i++)
         prepare_logits(x + (size_t)i * (size_t)n_label, n_label, kh_calibration_per_class(method),
             z + (size_t)i * (size_t)n_label);
     sample s = { .z = z, .label = label, .n = n, .n_label = n_label };
     if (kh_calibration_per_class(method))
-        rc = fit_vector(
-            out, s, method == KH_CALIBRATE_AFFINE ? fold : NULL, n < N_FOLD ? n : N_FOLD, err);
+        rc = fit_vector(out, s, method == KH_CALIBRATE_AFFINE ? fold : NULL, n_fold, err);
     else
         out->temperature = kh_clamp(exp(fit_log_t(&s)), KH_T_MIN, KH_T_MAX);
 done:
@@ -520,7 +578,7 @@ void kh_calibrator_apply(const kh_calibrator *c, const double *x, int n, double 
     for (int i = 0; i < n; i++) {
         const double *from = x + (size_t)i * (size_t)c->n_label;
         double *to = p + (size_t)i * (size_t)c->n_label;
-        if (c->method == KH_CALIBRATE_VOTES)
+        if (kh_calibration_votes(c->method))
             prepare_votes(from, c->n_label, c->alpha, to);
         else
             prepare_logits(from, c->n_label, kh_calibration_per_class(c->method), to);

@@ -14,7 +14,19 @@
 const char *kh_calibration_name(kh_calibration);
 /* Whether it has a weight and a bias for each class. */
 static inline bool kh_calibration_per_class(kh_calibration c) {
-    return c == KH_CALIBRATE_VECTOR || c == KH_CALIBRATE_AFFINE;
+    return c == KH_CALIBRATE_VECTOR || c == KH_CALIBRATE_AFFINE || c == KH_CALIBRATE_VOTES_AFFINE;
+}
+/* Whether it maps numbers of votes. */
+static inline bool kh_calibration_votes(kh_calibration c) {
+    return c == KH_CALIBRATE_VOTES || c == KH_CALIBRATE_VOTES_AFFINE;
+}
+/* Whether its slope is one for all classes, and its strength cross-validated. */
+static inline bool kh_calibration_affine(kh_calibration c) {
+    return c == KH_CALIBRATE_AFFINE || c == KH_CALIBRATE_VOTES_AFFINE;
+}
+/* What a posterior's answers are calibrated by. */
+static inline kh_calibration kh_calibration_of(bool votes) {
+    return votes ? KH_CALIBRATE_VOTES_AFFINE : KH_CALIBRATE_AFFINE;
 }
 /* kh_calibrator_crossfit, and what it has fitted: map [n_fold], which hold nothing before (free
  * each, failed ones too), fold [n]: the map that has not seen the row. NULL: not wanted. */

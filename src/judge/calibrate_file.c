@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const char *const FORMAT = "keyhole calibrator";
-static const char *const names[] = { "temperature", "vector", "votes", "affine" };
+static const char *const names[] = { "temperature", "vector", "votes", "affine", "votes-affine" };
 enum { N_NAMES = sizeof names / sizeof names[0] };
 
 const char *kh_calibration_name(kh_calibration method) { return names[method]; }
@@ -42,9 +42,9 @@ void kh_calibrator_json(const kh_calibrator *c, kh_buf *out) {
     kh_json_put_int(&j, "rows", c->n);
     if (!kh_calibration_per_class(c->method))
         put_one(&j, "temperature", c->temperature);
-    if (c->method == KH_CALIBRATE_VOTES)
+    if (kh_calibration_votes(c->method))
         put_one(&j, "alpha", c->alpha);
-    if (c->method == KH_CALIBRATE_AFFINE)
+    if (kh_calibration_affine(c->method))
         put_one(&j, "strength", c->strength);
     if (kh_calibration_per_class(c->method)) {
         put_list(&j, "weight", c->weight, c->n_label);
@@ -100,8 +100,8 @@ static kh_calibration read_method(kh_json_in *in, const json_t *root) {
     for (int i = 0; i < N_NAMES; i++)
         if (strcmp(method, names[i]) == 0)
             return (kh_calibration)i;
-    kh_json_refuse(
-        in, KH_EFORMAT, "method \"%s\", expected temperature, vector, votes or affine", method);
+    kh_json_refuse(in, KH_EFORMAT,
+        "method \"%s\", expected temperature, vector, votes, affine or votes-affine", method);
     return KH_CALIBRATE_TEMPERATURE;
 }
 
@@ -113,9 +113,9 @@ static int read_calibrator(kh_calibrator *c, const json_t *root, const char *nam
     c->n = kh_json_get_int(&in, root, "rows", 1, INT32_MAX);
     if (!per_class)
         c->temperature = read_bounded(&in, root, "temperature", KH_T_MIN, KH_T_MAX);
-    if (c->method == KH_CALIBRATE_VOTES)
+    if (kh_calibration_votes(c->method))
         c->alpha = read_bounded(&in, root, "alpha", 1e-300, 1e300);
-    if (c->method == KH_CALIBRATE_AFFINE)
+    if (kh_calibration_affine(c->method))
         c->strength = read_bounded(&in, root, "strength", 0, 1e6);
     if (per_class) {
         c->weight = read_list(&in, root, "weight", c->n_label);

@@ -15,6 +15,7 @@
 #include "posterior/posterior.h"
 #include "posterior/predict.h"
 #include "data/dataset.h"
+#include "judge/calibrate.h"
 #include "judge/decisions.h"
 #include "judge/pca.h"
 #include "judge/predictions.h"
@@ -534,7 +535,7 @@ static int leave_out(kh_eval *e, kh_err *err) {
         rc = kh_fail_memory(err);
     if (rc == 0) {
         memcpy(x, e->dev.p, size * sizeof *x);
-        kh_calibration_input(method == KH_CALIBRATE_VOTES, post->n, x, size);
+        kh_calibration_input(kh_calibration_votes(method), post->n, x, size);
         rc = kh_left_out_fit(&e->left_out, &post->calibrator, x, e->dev_label, e->dev.n, e->n_label,
             folds, prior, e->dev.p, err);
     }

@@ -146,7 +146,7 @@ static int format_of(const kh_posterior *p) {
     if (p->texts.n > 0)
         return TEXTS_FORMAT;
     bool later = p->log_prior || p->class_prior ||
-        (p->calibrated && p->calibrator.method == KH_CALIBRATE_AFFINE);
+        (p->calibrated && kh_calibration_affine(p->calibrator.method));
     return later ? LATER_FORMAT : PLAIN_FORMAT;
 }
 
@@ -154,13 +154,14 @@ static void put_calibration(kh_json_out *j, const kh_calibrator *c) {
     kh_json_gap(j, LINE);
     kh_json_open_object(j, "calibration");
     kh_json_put_string(j, "method", kh_calibration_name(c->method));
-    if (c->method == KH_CALIBRATE_VOTES) {
+    if (kh_calibration_votes(c->method))
         kh_json_put_number(j, "alpha", c->alpha, DIGITS);
-        kh_json_put_number(j, "temperature", c->temperature, DIGITS);
-    } else
+    if (kh_calibration_affine(c->method))
         kh_json_put_number(j, "strength", c->strength, DIGITS);
+    else
+        kh_json_put_number(j, "temperature", c->temperature, DIGITS);
     kh_json_put_int(j, "rows", c->n);
-    if (c->method == KH_CALIBRATE_AFFINE) {
+    if (kh_calibration_affine(c->method)) {
         kh_json_gap(j, WITHIN);
         kh_json_put_numbers(j, "weight", c->weight, (size_t)c->n_label, DIGITS);
         kh_json_gap(j, WITHIN);
@@ -585,12 +586,17 @@ static void read_affine(reader *r, const json_t *o) {
 static void read_votes(reader *r, const json_t *o) {
     kh_calibrator *c = &r->p->calibrator;
     c->alpha = kh_json_get_number(&r->in, o, "alpha");
+    if (!(c->alpha >= 1e-300 && c->alpha <= 1e300))
+        kh_json_refuse(
+            &r->in, KH_EFORMAT, "\"calibration\" has alpha %g, expected more than 0", c->alpha);
+}
+
+static void read_temperature(reader *r, const json_t *o) {
+    kh_calibrator *c = &r->p->calibrator;
     c->temperature = kh_json_get_number(&r->in, o, "temperature");
-    if (!(c->alpha >= 1e-300 && c->alpha <= 1e300 && c->temperature >= KH_T_MIN &&
-            c->temperature <= KH_T_MAX))
-        kh_json_refuse(&r->in, KH_EFORMAT,
-            "\"calibration\" has alpha %g and temperature %g; expected more than 0, and %g to %g",
-            c->alpha, c->temperature, KH_T_MIN, KH_T_MAX);
+    if (!(c->temperature >= KH_T_MIN && c->temperature <= KH_T_MAX))
+        kh_json_refuse(&r->in, KH_EFORMAT, "\"calibration\" has temperature %g, expected %g to %g",
+            c->temperature, KH_T_MIN, KH_T_MAX);
 }
 
 /* Checked as strictly as what was fitted. Samples that vote have votes calibrated, and no others.
@@ -600,19 +606,23 @@ static void read_calibration(reader *r, const json_t *root) {
     if (!json_object_get(root, "calibration"))
         return;
     bool votes = r->p->access == KH_ACCESS_LABELS;
-    *c = (kh_calibrator){ .method = votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE,
-        .n_label = r->p->task->n_label,
-        .temperature = 1 };
+    *c = (kh_calibrator){
+        .method = kh_calibration_of(votes), .n_label = r->p->task->n_label, .temperature = 1
+    };
     const json_t *o = kh_json_get_object(&r->in, root, "calibration");
     const char *method = kh_json_get_string(&r->in, o, "method");
+    if (votes && strcmp(method, kh_calibration_name(KH_CALIBRATE_VOTES)) == 0)
+        c->method = KH_CALIBRATE_VOTES; /* as before 0.2.0 */
     if (strcmp(method, kh_calibration_name(c->method)) != 0)
         kh_json_refuse(&r->in, KH_EFORMAT,
             "\"calibration\" must be by votes if \"access\" is labels, and affine if not");
     c->n = kh_json_get_int(&r->in, o, "rows", 1, INT32_MAX);
     if (votes)
         read_votes(r, o);
-    else
+    if (kh_calibration_affine(c->method))
         read_affine(r, o);
+    else
+        read_temperature(r, o);
     r->p->calibrated = r->in.rc == 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 #include "data/task.h"
+#include "judge/calibrate.h"
 #include "judge/class_prior.h"
 #include "posterior/distance.h"
 #include "posterior/features.h"
@@ -777,7 +778,7 @@ void kh_calibration_input(bool votes, int samples, double *p, size_t n) {
 static void calibrate(const kh_posterior *post, double *p, int n) {
     if (!post->calibrated)
         return;
-    kh_calibration_input(post->calibrator.method == KH_CALIBRATE_VOTES, post->n, p,
+    kh_calibration_input(kh_calibration_votes(post->calibrator.method), post->n, p,
         (size_t)n * (size_t)post->calibrator.n_label);
     for (int i = 0; i < n; i++, p += post->calibrator.n_label)
         if (!isnan(*p))

@@ -62,8 +62,8 @@ double kh_tuning_worth(
     memcpy(x, answers, size * sizeof *x);
     kh_mixture_finish(x, n, n_label);
     kh_calibration_input(votes, samples, x, size);
-    if (kh_calibrator_crossfit(votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE, x, t->dev->label,
-            n, n_label, n_fold, x + size, err) == 0) {
+    if (kh_calibrator_crossfit(
+            kh_calibration_of(votes), x, t->dev->label, n, n_label, n_fold, x + size, err) == 0) {
         worth = 0;
         for (int i = 0; i < n; i++)
             worth +=
@@ -144,8 +144,8 @@ static int pool_score(pool *b, const kh_tuning *t, double share, double *sum, kh
     size_t k = (size_t)b->n_label, size = (size_t)b->n * k;
     pool_by(b, t, share);
     kh_calibration_input(b->votes, b->samples, b->x, size);
-    int rc = kh_calibrator_crossfit(b->votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE, b->x,
-        t->held.label, b->n, b->n_label, b->n < N_FOLD ? b->n : N_FOLD, b->fresh, err);
+    int rc = kh_calibrator_crossfit(kh_calibration_of(b->votes), b->x, t->held.label, b->n,
+        b->n_label, b->n < N_FOLD ? b->n : N_FOLD, b->fresh, err);
     *sum = 0;
     for (int i = 0; i < b->n && rc == 0; i++)
         *sum -= log(fmax(b->fresh[(size_t)i * k + (size_t)t->held.label[i]], 1e-15));

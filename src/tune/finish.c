@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
+#include "judge/calibrate.h"
 #include "posterior/predict.h"
 
 #include <math.h>
@@ -118,7 +119,7 @@ int kh_tuning_calibrate(kh_tuning *t, kh_posterior *p, kh_err *err) {
     int rc = t->held.p ? 0 : kh_tuning_judge(t, p, t->plm, err), n = t->held.n;
     int n_label = t->task->n_label, n_fold = n < N_FOLD ? n : N_FOLD;
     bool votes = p->access == KH_ACCESS_LABELS;
-    kh_calibration kind = votes ? KH_CALIBRATE_VOTES : KH_CALIBRATE_AFFINE;
+    kh_calibration kind = kh_calibration_of(votes);
     size_t size = (size_t)n * (size_t)n_label;
     double *x = rc == 0 ? kh_malloc(2 * size * sizeof *x) : NULL, *fresh = x ? x + size : NULL;
     if (rc == 0 && !x)
