@@ -187,7 +187,7 @@ static void check_votes_affine(const json_t *row) { check_map(row, KH_CALIBRATE_
 
 static void votes_with_biases_are_those_of_scipys_folds(void **state) {
     (void)state;
-    assert_int_equal(each_line("votes_affine.jsonl", check_votes_affine), 7);
+    assert_int_equal(each_line("votes_affine.jsonl", check_votes_affine), 8);
 }
 
 static void the_strength_of_affine_calibration_is_that_of_scipys_folds(void **state) {

@@ -414,7 +414,7 @@ def fit_votes_affine(v, y):
                 w, b = fit_shared(z[fold != f], y[fold != f], strength)
                 zc = z[fold == f] - z[fold == f].mean(1, keepdims=True)
                 total += nll_of(zc * w + b, y[fold == f])
-            if total < best[0]:
+            if total < best[0] and fit_shared(z, y, strength)[0][0] > 0:
                 best = (total, alpha_a, strength)
     if best[2] == 0:
         return best[1], 0.0, np.full(k, 1 / t), np.zeros(k)
@@ -486,11 +486,11 @@ def votes_affine_cases():
     rng = np.random.default_rng(11)
     cases = []
     for name, n, k, votes, bias in (("a class hardly named", 64, 2, 20, 3), ("two of four hardly named", 64, 4, 40, 2), ("as they should be", 60, 3, 100, 0),
-        ("noise", 32, 2, 20, 0), ("one vote a row", 64, 2, 1, 1), ("few rows, many classes", 42, 14, 20, 1.5), ("one row", 1, 2, 10, 0)):
+        ("noise", 32, 2, 20, 0), ("turned round", 64, 2, 20, 0), ("one vote a row", 64, 2, 1, 1), ("few rows, many classes", 42, 14, 20, 1.5), ("one row", 1, 2, 10, 0)):
         y = np.arange(n) % k
         z = rng.normal(0, 1, (n, k))
         if name != "noise":
-            z[np.arange(n), y] += 2
+            z[np.arange(n), y] += -2 if name == "turned round" else 2
         z[:, : k // 2] += bias
         q = softmax(z)
         v = np.array([rng.multinomial(votes, row) for row in q]).astype(float)

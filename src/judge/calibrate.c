@@ -455,6 +455,14 @@ static int fit_vector(kh_calibrator *c, sample data, const int *fold, int n_fold
     return rc;
 }
 
+/* Whether more votes for a class make it more probable. Few rows at which prompts can only guess
+ * may seem to say the opposite. */
+static bool goes_up(lbfgs *o, sample s, double *row) {
+    s.fold = NULL;
+    minimise(o, &s, row);
+    return o->theta[0] > 0;
+}
+
 /* [38]: votes with a slope and a bias for each class, if folds show that it helps beside [28]. A
  * class that few prompts ever name may still be the right one wherever some do: with a bias the
  * votes of many prompts tell what a single answer cannot. */
@@ -474,7 +482,7 @@ static int fit_votes_affine(kh_calibrator *c, const double *x, const int *label,
         prepare_votes(x, (int)size, alpha, z);
         s.strength = pow(10, 3 - g % N_STRENGTH);
         double nll = crossval_vector(&o, s, n_fold, row);
-        if (nll < least) {
+        if (nll < least && goes_up(&o, s, row)) {
             least = nll;
             c->alpha = alpha;
             c->strength = s.strength;
