@@ -25,8 +25,8 @@ enum {
     CHUNK = 4,    /* rows between two looks at the allowance: 20 candidates still fill the engine */
     TIGHT_CHUNK = 2, /* the same where looks are timed by the allowance: they are few anyway */
     LEAST = 20, /* candidates of the least run: a batch of the methods that accept and reject */
-    FEWEST_VOTERS = 5 /* train rows count for calibration if a fifth of the members, and five, may
-                         vote on each of them */
+    FEWEST_VOTERS = 5 /* train rows count for calibration if four of five members, and five of
+                         them, may vote on each of them */
 };
 
 /* Long enough to cost nothing, short enough that a terminal never looks dead. */
@@ -367,13 +367,14 @@ static bool votes_without(
     double voters = sum > 0 ? sum * sum / squares : 0;
     for (int k = 0; k < n_label && sum > 0; k++)
         votes[k] *= p->n / sum;
-    return voters >= FEWEST_VOTERS && voters * FEWEST_VOTERS >= p->n;
+    return voters >= FEWEST_VOTERS && 5 * voters >= 4 * p->n;
 }
 
 /* The votes on all train rows, or of none: whether a row has voters enough depends on what was said
  * to it. Where most members make as many errors as are allowed, it is the rows that they had wrong
  * that have some, and taken alone these would teach the calibrator, and whoever compares by such
- * rows, what is so of the hard rows only. Returns how many rows there are. */
+ * rows, what is so of the hard rows only. Where many members may not vote, those who had the row
+ * wrong weigh more than among new rows, which all vote on. Returns how many rows there are. */
 static int train_votes(const dev_monitor *l, double *votes, int *label, int *row) {
     const kh_tuning *t = l->t;
     const kh_population *p = &l->best;
