@@ -27,7 +27,7 @@ static void calibrate(const kh_predictions *r, kh_calibration method) {
     double *x = kh_malloc((size_t)r->n * (size_t)r->n_label * sizeof *x);
     int *label = kh_malloc((size_t)r->n * sizeof *label);
     assert(x && label);
-    if (method == KH_CALIBRATE_VOTES)
+    if (kh_calibration_votes(method))
         memcpy(x, r->x, (size_t)r->n * (size_t)r->n_label * sizeof *x);
     else
         kh_predictions_scores(r, x);
@@ -60,8 +60,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     }
     kh_predictions_free(&r);
     if (kh_predictions_parse(&r, (const char *)data, n, "fuzz", votes, 1, &err) == 0 &&
-        r.n_known > 0 && r.n_label < 100)
+        r.n_known > 0 && r.n_label < 100) {
         calibrate(&r, KH_CALIBRATE_VOTES);
+        if (r.n * r.n_label < 200) /* some hundred fits */
+            calibrate(&r, KH_CALIBRATE_VOTES_AFFINE);
+    }
     kh_predictions_free(&r);
     return 0;
 }

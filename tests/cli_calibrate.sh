@@ -41,6 +41,9 @@ ok "vector scaling" run 0 calibrate "$here/dev.jsonl" --method vector --json --o
 ok "before and after as JSON" err_has '"what": "after, by cross-validation", "rows": 40, "nll": 0.'
 ok "vector parameters are applied" run 0 calibrate "$here/dev.jsonl" --apply "$here/vector.json"
 ok "votes" run 0 calibrate "$here/votes.jsonl" --method votes --out "$here/votes.json"
+ok "votes with biases" run 0 calibrate "$here/votes.jsonl" --method votes-affine --out "$here/votes-affine.json"
+ok "in a file" eval 'grep -q "\"method\": \"votes-affine\"" "$here/votes-affine.json" && grep -q "\"bias\"" "$here/votes-affine.json"'
+ok "which is applied" run 0 calibrate "$here/votes.jsonl" --apply "$here/votes-affine.json"
 ok "nobody is given no chance" bash -c '! grep -qE "[[,]0(\.0)?[],]" "$0/out"' "$here"
 ok "temperature of votes" run 0 calibrate "$here/votes.jsonl"
 grep '"label": 0' "$here/dev.jsonl" >"$here/one.jsonl"
