@@ -407,7 +407,7 @@ def fit_votes_affine(v, y):
     z = np.log(v + alpha)
     best = (sum(nll_of(z[fold == f] / fit_t(z[fold != f], y[fold != f]), y[fold == f]) for f in range(folds)), alpha, 0.0)
     for a in range(5):
-        for g in range(6):
+        for g in range(4):
             alpha_a, strength, total = mean * 10 ** (-a / 2), 10.0 ** (3 - g), 0
             z = np.log(v + alpha_a)
             for f in range(folds):

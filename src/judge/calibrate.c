@@ -468,7 +468,7 @@ static bool goes_up(lbfgs *o, sample s, double *row) {
  * votes of many prompts tell what a single answer cannot. */
 static int fit_votes_affine(kh_calibrator *c, const double *x, const int *label, const int *fold,
     int n_fold, double *z, kh_err *err) {
-    enum { N_ALPHA = 5, N_STRENGTH = 6 };
+    enum { N_ALPHA = 5, N_STRENGTH = 4 };
     size_t size = (size_t)c->n * (size_t)c->n_label;
     double least = fit_votes(c, x, label, fold, z), plain = 1 / c->temperature,
            mean = mean_votes(x, c->n, size), *memory, *row;
