@@ -161,6 +161,42 @@ static void boxes_are_checked(void **state) {
     assert_int_equal(kh_plm_new(&box, &b, &t, NULL), 0);
     tune_fails(box, KH_EUNSUPPORTED, "takes no soft prompts");
     kh_plm_close(box);
+    kh_err err;
+    float row[4];
+    double mean, std;
+    assert_int_equal(kh_plm_new(&box, &TOY, &t, NULL), 0);
+    assert_int_equal(kh_plm_embedding_row(box, 0, row, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "toy: has no function for word embeddings");
+    assert_int_equal(kh_plm_embedding_stats(box, &mean, &std, &err), 0);
+    assert_true(mean == 0 && std == 1); /* a unit of its own */
+    kh_plm_close(box);
+}
+
+/* Embeddings of words 0 and 1; others it does not have. */
+static int toy_embedding(void *self, int32_t id, float *row, kh_err *err) {
+    (void)self;
+    for (int i = 0; i < 4; i++)
+        row[i] = (float)id + 0.5f;
+    return id < 2 ? 0 : kh_err_set(err, 7, "no such word");
+}
+
+static void a_box_may_have_embeddings(void **state) {
+    (void)state;
+    toy t = { 0 };
+    kh_plm *box;
+    kh_box b = TOY;
+    kh_err err;
+    float row[4];
+    double mean, std;
+    b.name = NULL, b.embedding_row = toy_embedding, b.embedding_mean = 0.25, b.embedding_std = 2;
+    assert_int_equal(kh_plm_new(&box, &b, &t, NULL), 0);
+    assert_int_equal(kh_plm_embedding_row(box, 1, row, &err), 0);
+    assert_true(row[0] == 1.5f && row[3] == 1.5f);
+    assert_int_equal(kh_plm_embedding_row(box, 3, row, &err), KH_EIO); /* 7 is no code of ours */
+    assert_string_equal(err.msg, "own box: no such word");
+    assert_int_equal(kh_plm_embedding_stats(box, &mean, &std, &err), 0);
+    assert_true(mean == 0.25 && std == 2);
+    kh_plm_close(box);
 }
 
 /* A box that takes nothing but text is searched all the same, unless it reads no more than a row;
@@ -408,6 +444,7 @@ int main(void) {
         cmocka_unit_test(a_posterior_is_read),
         cmocka_unit_test(a_box_of_ones_own),
         cmocka_unit_test(boxes_are_checked),
+        cmocka_unit_test(a_box_may_have_embeddings),
         cmocka_unit_test(auto_searches_text_where_there_is_nothing_else),
         cmocka_unit_test(a_run_is_a_classifier),
         cmocka_unit_test(a_classifier_knows_its_kind_of_text),
