@@ -274,19 +274,20 @@ static void one_file(void **state) {
     expect_nothing();
 }
 
-#define ITEM(name, size) "{\"rfilename\":\"" name "\",\"size\":" #size "}"
+#define ITEM(name, size) "{\"rfilename\":\"" name "\",\"size\":" size "}"
+#define MORE(name, size) "," ITEM(name, size)
 #define LISTED(items) "{\"sha\":\"0123abcd\",\"siblings\":[" items "]}"
 
 /* Weights in several files: the index and its shards, and nothing that only looks like them. */
 static void shards_are_pulled_together(void **state) {
     (void)state;
-    hub_server s = { .listing =
-                         LISTED(ITEM("config.json", 21) "," ITEM("model.safetensors.index.json",
-                             200000) "," ITEM("model-00001-of-00002.safetensors",
-                             6) "," ITEM("model-00002-of-00002.safetensors",
-                             6) "," ITEM("model-card.md", 6) "," ITEM("other.safetensors", 6)) };
+    static const char SHARDED[] =
+        LISTED(ITEM("config.json", "21") MORE("model.safetensors.index.json", "200000") MORE(
+            "model-00001-of-00002.safetensors", "6") MORE("model-00002-of-00002.safetensors", "6")
+                MORE("model-card.md", "6") MORE("other.safetensors", "6"));
     static const char *const FILES[] = { "config.json", "model.safetensors.index.json",
         "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors" };
+    hub_server s = { .listing = SHARDED };
     char *path = NULL, name[200];
     kh_err err;
     if (pull_from(&s, (kh_hub_opts){ .out = out, .parallel = 99 }, &path, &err) != 0)
@@ -303,8 +304,9 @@ static void shards_are_pulled_together(void **state) {
 /* A GGUF model in several files is one model, named by its first. */
 static void parts_of_a_gguf_file_are_pulled_together(void **state) {
     (void)state;
-    hub_server s = { .listing = LISTED(ITEM("m-00002-of-00002.gguf", 6) "," ITEM(
-                         "m-00001-of-00002.gguf", 6) "," ITEM("README.md", 6)) };
+    static const char SPLIT[] = LISTED(ITEM("m-00002-of-00002.gguf", "6")
+            MORE("m-00001-of-00002.gguf", "6") MORE("README.md", "6"));
+    hub_server s = { .listing = SPLIT };
     char *path = NULL, want[200];
     kh_err err;
     if (pull_from(&s, (kh_hub_opts){ .out = out }, &path, &err) != 0)
@@ -319,8 +321,8 @@ static void parts_of_a_gguf_file_are_pulled_together(void **state) {
 /* Files of sub-folders lose them, and two of one name would be written into each other. */
 static void files_of_one_name_are_refused(void **state) {
     (void)state;
-    hub_server s = { .listing =
-                         LISTED(ITEM("config.json", 21) "," ITEM("1_Pooling/config.json", 9)) };
+    static const char TWO[] = LISTED(ITEM("config.json", "21") MORE("1_Pooling/config.json", "9"));
+    hub_server s = { .listing = TWO };
     char *path = NULL;
     kh_err err = { 0 };
     kh_hub_opts o = { .out = out, .pattern = "*config.json" };
@@ -328,7 +330,7 @@ static void files_of_one_name_are_refused(void **state) {
     assert_says(&err, "config.json and 1_Pooling/config.json would be one file here; choose one");
     assert_null(path);
     expect_nothing();
-    hub_server again = { .listing = s.listing };
+    hub_server again = { .listing = TWO };
     o.pattern = "config.json";
     assert_int_equal(pull_from(&again, o, &path, &err), 0);
     kh_free(path);
