@@ -391,6 +391,68 @@ static void what_a_service_cannot_do_is_refused(void **state) {
     assert_says(&err, "--tokenizer says where it is");
 }
 
+/* Both words nearly certain; services round, so that one may come out a little above 0. */
+static const char *too_sure_script(int n) {
+    (void)n;
+    return wrap(
+        "{\"choices\":[{\"message\":{\"content\":\"better\"},\"logprobs\":{\"content\":[{"
+        "\"token\":\"x\",\"logprob\":-1,\"top_logprobs\":[{\"token\":\" better\",\"logprob\":"
+        "0.0005},{\"token\":\" lower\",\"logprob\":-0.01}]}]}}]}");
+}
+
+static void probabilities_of_words_add_up(void **state) {
+    (void)state;
+    evil *e = evil_new(too_sure_script, NULL);
+    char url[64];
+    asked a;
+    float p[ROWS * 2];
+    kh_err err;
+    url_of(e, url);
+    kh_plm *box = box_open(url, "openai", "m", KH_ACCESS_LOGPROBS);
+    asked_init(&a, box, KH_INJECT_NONE, TINY_TASK);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(box, NULL), &a.q, p, &err), KH_EFORMAT);
+    assert_says(&err, "with label words whose probabilities add up to 1.99005");
+    asked_free(&a);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static const char *refuses_probe(int n) {
+    (void)n;
+    return HEAD("400 Bad Request") "Content-Length: 0\r\n\r\n";
+}
+static const char *fails_probe(int n) {
+    (void)n;
+    return HEAD("500 Oops") "Content-Length: 0\r\n\r\n";
+}
+
+/* Opening asks for one token with its log-probabilities. A service that refuses gives labels; one
+ * that fails is not known. */
+static void a_refused_probe_leaves_labels(void **state) {
+    (void)state;
+    script_fn *const SCRIPT[] = { refuses_probe, fails_probe };
+    for (int i = 0; i < 2; i++) {
+        evil *e = evil_new(SCRIPT[i], NULL);
+        char url[64];
+        kh_plm *box;
+        kh_err err;
+        kh_http_opts o = kh_http_defaults();
+        o.backend = "openai";
+        o.model = "m";
+        o.tokenizer = tiny_dir;
+        o.retries = 0;
+        url_of(e, url);
+        int rc = kh_plm_open(&box, url, &(kh_plm_opts){ .http = &o }, &err);
+        assert_int_equal(rc, i ? KH_EIO : 0);
+        if (i)
+            assert_says(&err, "500");
+        else
+            assert_null(kh_plm_scorer(box, NULL));
+        kh_plm_close(box);
+        evil_free(e);
+    }
+}
+
 static const char *models; /* what the service lists */
 static const char *lists(int n) {
     (void)n;
@@ -555,6 +617,8 @@ int main(void) {
         cmocka_unit_test(what_services_send_amiss_is_named),
         cmocka_unit_test(text_prompts_through_a_chat),
         cmocka_unit_test(what_a_service_cannot_do_is_refused),
+        cmocka_unit_test(probabilities_of_words_add_up),
+        cmocka_unit_test(a_refused_probe_leaves_labels),
         cmocka_unit_test(models_are_looked_up),
         cmocka_unit_test(soft_prompts_need_embeddings),
         cmocka_unit_test(embeddings_are_a_matrix_of_a_usual_name),
