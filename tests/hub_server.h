@@ -24,6 +24,9 @@ typedef enum hub_fault {
     HUB_GARBAGE,    /* the listing is no JSON */
     HUB_EVIL_NAMES, /* the listing has names that lead elsewhere */
     HUB_DOWNGRADE,  /* redirects to a scheme that is none */
+    HUB_ELSEWHERE,  /* as HUB_CUT, and later answers begin behind what was asked for */
+    HUB_NOWHERE,    /* as HUB_CUT, and later answers do not say where they begin */
+    HUB_NO_REST,    /* as HUB_CUT, and there is nothing behind it, the hub says (416) */
 } hub_fault;
 
 typedef struct hub_server {
@@ -113,15 +116,20 @@ static inline void hub_send_weights(hub_server *s, int fd, const char *request) 
     char extra[128] = "";
     pthread_mutex_lock(&s->lock);
     s->ranges += range != NULL;
-    bool cut = (s->fault == HUB_CUT || s->fault == HUB_NO_RANGE) && s->served == 0;
+    bool cuts = s->fault == HUB_CUT || s->fault == HUB_NO_RANGE || s->fault >= HUB_ELSEWHERE;
+    bool cut = cuts && s->served == 0;
     memcpy(wrong, hub_weights(), HUB_WEIGHTS);
     wrong[1234] = (char)(wrong[1234] ^ (s->fault == HUB_WRONG));
     size_t n = HUB_WEIGHTS - from + (s->fault == HUB_LONG), sent = cut ? n / 2 : n;
     s->served += sent;
     pthread_mutex_unlock(&s->lock);
-    if (from > 0)
-        snprintf(extra, sizeof extra, "Content-Range: bytes %zu-%d/%d\r\n", from, HUB_WEIGHTS - 1,
-            HUB_WEIGHTS);
+    if (from > 0 && s->fault == HUB_NO_REST) {
+        hub_answer(fd, "416 Range Not Satisfiable", "", "", 0, 0);
+        return;
+    }
+    if (from > 0 && s->fault != HUB_NOWHERE)
+        snprintf(extra, sizeof extra, "Content-Range: bytes %zu-%d/%d\r\n",
+            from + (s->fault == HUB_ELSEWHERE), HUB_WEIGHTS - 1, HUB_WEIGHTS);
     hub_answer(fd, from > 0 ? "206 Partial Content" : "200 OK", extra, wrong + from, n, sent);
 }
 
@@ -154,7 +162,8 @@ static inline void hub_reply(hub_server *s, int fd, bool storage, const char *re
         hub_send_weights(s, fd, request);
     else if (strstr(request, "/config.json "))
         hub_answer(fd, "200 OK", "", HUB_CONFIG, sizeof HUB_CONFIG - 1, sizeof HUB_CONFIG - 1);
-    else if (strstr(request, "/vocab.txt ") || strstr(request, ".gguf "))
+    else if (strstr(request, "/vocab.txt ") || strstr(request, ".gguf ") ||
+        strstr(request, "/model-0"))
         hub_answer(fd, "200 OK", "", "[UNK]\n", 6, 6);
     else
         hub_answer(fd, "404 Not Found", "X-Error-Code: EntryNotFound\r\n", "", 0, 0);

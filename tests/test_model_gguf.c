@@ -5,7 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/gguf.h"
 #include "data/chat.h"
+#include "model/gguf_model.h"
+
+#include <math.h>
 
 #define FILES "tests/vectors/gguf/"
 
@@ -118,6 +122,220 @@ static void broken_models(void **state) {
     }
 }
 
+/* ------------------------------------------------------------------ what a header says of a model
+ */
+
+static void int_key(gguf_file *g, const char *key, uint64_t x) {
+    gguf_key(g, key, 4);
+    gguf_int(g, x, 4);
+}
+
+static void number_key(gguf_file *g, const char *key, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    gguf_key(g, key, 6);
+    gguf_int(g, bits, 4);
+}
+
+/* Begins a decoder of two heads with so many keys more, which come behind this. */
+static void start_decoder(gguf_file *g, const char *arch, int layers, int tensors, int more) {
+    static const char *const KEYS[] = { "block_count", "embedding_length", "attention.head_count",
+        "feed_forward_length", "context_length" };
+    const int values[] = { layers, 128, 2, 16, 64 };
+    char key[80];
+    gguf_start(g, 3, (uint64_t)tensors, (uint64_t)(7 + more));
+    gguf_string_key(g, "general.architecture", arch);
+    for (int i = 0; i < 5; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, KEYS[i]);
+        int_key(g, key, (uint64_t)values[i]);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    number_key(g, key, 1e-5f);
+}
+
+/* The config.json that a file's header stands for, in *out; free it. */
+static int config_of(const gguf_file *g, kh_buf *out, kh_err *err) {
+    kh_gguf *f;
+    *out = kh_buf_init(1 << 16);
+    if (kh_gguf_parse(&f, g->byte, g->n, "x.gguf", err) != 0)
+        fail_msg("%s", err->msg);
+    int rc = kh_gguf_config(f, out, err);
+    kh_gguf_close(f);
+    return rc;
+}
+
+enum { FREQUENCIES = 32 };
+
+/* As Llama 3.1 is published: frequencies whose waves are longer than what the model was taught on
+ * are divided by the factor, short ones stay, and those between them are interpolated. */
+static void llama3_factors(float *x, double theta, double factor) {
+    const double old = 8192, low = 1, high = 4;
+    for (int i = 0; i < FREQUENCIES; i++) {
+        double wave = 2 * 3.14159265358979323846 * pow(theta, (double)i / FREQUENCIES);
+        double smooth = (old / wave - low) / (high - low);
+        x[i] = 1;
+        if (wave > old / low)
+            x[i] = (float)factor;
+        else if (wave >= old / high)
+            x[i] = (float)(1 / ((1 - smooth) / factor + smooth));
+    }
+}
+
+/* A Llama whose rotary positions are scaled by these factors, which are numbers of a type. */
+static int scaled_llama(const float *x, uint32_t type, kh_buf *out, kh_err *err) {
+    gguf_file g;
+    start_decoder(&g, "llama", 1, 2, 1);
+    number_key(&g, "llama.rope.freq_base", 500000);
+    gguf_tensor(&g, "token_embd.weight", 8, 1, 0, 0);
+    gguf_tensor(&g, "rope_freqs.weight", FREQUENCIES, 0, type, 32);
+    gguf_align(&g, 32);
+    g.n += 32;
+    memcpy(g.byte + g.n, x, FREQUENCIES * sizeof *x);
+    g.n += FREQUENCIES * (size_t)(type == 0 ? 4 : 2);
+    gguf_align(&g, 32);
+    return config_of(&g, out, err);
+}
+
+static void scaled_rotary_positions(void **state) {
+    (void)state;
+    float x[FREQUENCIES];
+    kh_buf b;
+    kh_err err;
+    llama3_factors(x, 500000, 8);
+    assert_true(x[0] == 1 && x[FREQUENCIES - 1] == 8);
+    assert_int_equal(scaled_llama(x, 0, &b, &err), 0);
+    assert_non_null(strstr(b.data,
+        "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
+        "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192.0}"));
+    kh_buf_free(&b);
+    assert_int_equal(scaled_llama(x, 1, &b, &err), KH_EUNSUPPORTED); /* F16 */
+    assert_says(&err, "\"rope_freqs.weight\" is not a list of at most 512 F32 numbers");
+    kh_buf_free(&b);
+    for (int i = 0; i < FREQUENCIES; i++)
+        x[i] = 1;
+    assert_int_equal(scaled_llama(x, 0, &b, &err), 0); /* factors that change nothing */
+    assert_null(strstr(b.data, "rope_scaling"));
+    kh_buf_free(&b);
+    llama3_factors(x, 500000, 8);
+    x[5] = 1.5f;
+    assert_int_equal(scaled_llama(x, 0, &b, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "scales rotary positions in a way that is not known");
+    kh_buf_free(&b);
+}
+
+static void rotary_positions_may_be_stretched(void **state) {
+    (void)state;
+    gguf_file g;
+    kh_buf b;
+    kh_err err;
+    start_decoder(&g, "llama", 1, 1, 2);
+    gguf_string_key(&g, "llama.rope.scaling.type", "linear");
+    number_key(&g, "llama.rope.scaling.factor", 4);
+    gguf_tensor(&g, "token_embd.weight", 8, 1, 0, 0);
+    gguf_align(&g, 32);
+    g.n += 32;
+    assert_int_equal(config_of(&g, &b, &err), 0);
+    assert_non_null(strstr(b.data, "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4.0}"));
+    assert_non_null(strstr(b.data, "\"tie_word_embeddings\":true"));
+    kh_buf_free(&b);
+}
+
+/* Gemma's scale of queries is that of a head, but in the largest of them; without a window there is
+ * none, which its config.json must say. */
+static void scales_of_gemma(void **state) {
+    (void)state;
+    static const struct {
+        int layers, width;
+        const char *says;
+    } cases[] = { { 2, 32, "\"query_pre_attn_scalar\":32" },
+        { 2, 0, "\"query_pre_attn_scalar\":256" }, { 62, 32, "\"query_pre_attn_scalar\":64" } };
+    for (int i = 0; i < 3; i++) {
+        gguf_file g;
+        kh_buf b;
+        kh_err err;
+        start_decoder(&g, "gemma3", cases[i].layers, 1, 1);
+        int_key(&g, "gemma3.attention.key_length", (uint64_t)cases[i].width);
+        gguf_tensor(&g, "token_embd.weight", 8, 1, 0, 0);
+        gguf_align(&g, 32);
+        g.n += 32;
+        assert_int_equal(config_of(&g, &b, &err), 0);
+        assert_non_null(strstr(b.data, cases[i].says));
+        assert_non_null(strstr(b.data, "\"sliding_window\":null"));
+        kh_buf_free(&b);
+    }
+}
+
+static void an_encoder_needs_its_positions(void **state) {
+    (void)state;
+    gguf_file g;
+    kh_buf b;
+    kh_err err;
+    static const char *const KEYS[] = { "bert.block_count", "bert.embedding_length",
+        "bert.attention.head_count", "bert.feed_forward_length" };
+    for (int types = 0; types < 2; types++) {
+        gguf_start(&g, 3, (uint64_t)(1 + types), 6);
+        gguf_string_key(&g, "general.architecture", "bert");
+        for (int i = 0; i < 4; i++)
+            int_key(&g, KEYS[i], 8);
+        number_key(&g, "bert.attention.layer_norm_epsilon", 1e-5f);
+        gguf_tensor(&g, "token_embd.weight", 8, 1, 0, 0);
+        if (types)
+            gguf_tensor(&g, "position_embd.weight", 8, 1, 0, 32);
+        gguf_align(&g, 32);
+        g.n += types ? 64 : 32;
+        assert_int_equal(config_of(&g, &b, &err), KH_EUNSUPPORTED);
+        assert_says(
+            &err, "a bert model without \"position_embd.weight\" or \"token_types.weight\"");
+        kh_buf_free(&b);
+    }
+}
+
+/* keyhole's own files have their config.json and the names of folders. */
+static void a_file_may_bring_its_config(void **state) {
+    (void)state;
+    gguf_file g;
+    kh_buf b;
+    kh_err err;
+    char name[80];
+    memset(name, 'n', sizeof name);
+    name[63] = '\0'; /* as long as GGUF's names may be */
+    gguf_start(&g, 3, 1, 1);
+    gguf_string_key(&g, KH_GGUF_CONFIG, "{\"x\":1}");
+    gguf_tensor(&g, name, 8, 1, 0, 0);
+    gguf_align(&g, 32);
+    g.n += 32;
+    assert_int_equal(config_of(&g, &b, &err), 0);
+    assert_string_equal(b.data, "{\"x\":1}");
+    kh_buf_free(&b);
+    kh_gguf *f;
+    kh_gguf_layout out;
+    int n;
+    assert_int_equal(kh_gguf_parse(&f, g.byte, g.n, "x.gguf", NULL), 0);
+    assert_true(kh_gguf_find_layout(f, kh_gguf_tensors(f, &n), &out));
+    assert_string_equal(out.name, name);
+    kh_gguf_close(f);
+}
+
+/* Names of layers are a number and nothing else. */
+static void names_that_are_no_weights(void **state) {
+    (void)state;
+    static const char *const NAMES[] = { "blk.x.attn_q.weight", "blk.0.attn_q.weights",
+        "blk.99999999.attn_q.weight", "other", "token_embd.weight.x" };
+    for (int i = 0; i < 5; i++) {
+        gguf_file g;
+        kh_gguf *f;
+        kh_gguf_layout out;
+        int n;
+        start_decoder(&g, "llama", 1, 1, 0);
+        gguf_tensor(&g, NAMES[i], 8, 1, 0, 0);
+        gguf_align(&g, 32);
+        g.n += 32;
+        assert_int_equal(kh_gguf_parse(&f, g.byte, g.n, "x.gguf", NULL), 0);
+        assert_false(kh_gguf_find_layout(f, kh_gguf_tensors(f, &n), &out));
+        kh_gguf_close(f);
+    }
+}
+
 static void chat_formats(void **state) {
     (void)state;
     static const struct {
@@ -151,6 +369,12 @@ int main(void) {
         cmocka_unit_test(split_files),
         cmocka_unit_test(an_encoder),
         cmocka_unit_test(broken_models),
+        cmocka_unit_test(scaled_rotary_positions),
+        cmocka_unit_test(rotary_positions_may_be_stretched),
+        cmocka_unit_test(scales_of_gemma),
+        cmocka_unit_test(an_encoder_needs_its_positions),
+        cmocka_unit_test(a_file_may_bring_its_config),
+        cmocka_unit_test(names_that_are_no_weights),
         cmocka_unit_test(chat_formats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

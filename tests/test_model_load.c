@@ -176,6 +176,107 @@ static void decoders_that_are_refused(void **state) {
     refuse_config(llama_with("quantization_config", "{}"), KH_EUNSUPPORTED, "quantised");
 }
 
+/* A decoder of a type with more keys. */
+static const char *decoder_with(const char *type, const char *more) {
+    static char text[1024];
+    snprintf(text, sizeof text,
+        "{\"model_type\":\"%s\",\"num_hidden_layers\":2,\"hidden_size\":24,"
+        "\"intermediate_size\":40,\"vocab_size\":64,\"max_position_embeddings\":48,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,%s}",
+        type, more);
+    return text;
+}
+
+static kh_config understood(const char *text) {
+    kh_config c;
+    kh_err err;
+    if (kh_config_parse(&c, text, strlen(text), "config.json", &err) != 0)
+        fail_msg("%s: %s", text, err.msg);
+    return c;
+}
+
+/* What a list says of every layer must be what the other keys say. */
+static void lists_of_layers_are_compared(void **state) {
+    (void)state;
+#define FULL "\"full_attention\""
+#define SLIDING "\"sliding_attention\""
+    static const char *const GOOD[] = { "\"layer_types\":[" SLIDING "," SLIDING "]",
+        "\"layer_types\":null", "\"sliding_window\":null,\"layer_types\":[" FULL "," FULL "]" };
+    static const int WINDOW[] = { 4096, 4096, 0 }; /* Mistral's, where nothing is said */
+    for (int i = 0; i < 3; i++) {
+        kh_config c = understood(decoder_with("mistral", GOOD[i]));
+        assert_int_equal(kh_config_window(&c, 1), WINDOW[i]);
+    }
+    static const struct {
+        const char *type, *more, *says;
+        int code;
+    } cases[] = {
+        { "mistral", "\"layer_types\":[" SLIDING "]", "must be a list of 2 names", KH_EFORMAT },
+        { "mistral", "\"layer_types\":\"full\"", "must be a list of 2 names", KH_EFORMAT },
+        { "mistral", "\"layer_types\":[" SLIDING "," FULL "]",
+            "\"layer_types\" calls layer 1 \"full_attention\", the other keys make it "
+            "\"sliding_attention\"",
+            KH_EUNSUPPORTED },
+        { "mistral", "\"layer_types\":[3," SLIDING "]", "calls layer 0 \"?\"", KH_EUNSUPPORTED },
+        { "qwen2", "\"layer_types\":[" SLIDING "," FULL "]",
+            "calls layer 0 \"sliding_attention\", the other keys make it \"full_attention\"",
+            KH_EUNSUPPORTED },
+        { "qwen2",
+            "\"use_sliding_window\":true,\"max_window_layers\":1,\"layer_types\":[" FULL "," FULL
+            "]",
+            "calls layer 1 \"full_attention\"", KH_EUNSUPPORTED },
+        { "qwen2", "\"use_sliding_window\":true", "\"max_window_layers\" is missing", KH_EFORMAT },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse_config(decoder_with(cases[i].type, cases[i].more), cases[i].code, cases[i].says);
+}
+
+static void rotary_positions_have_several_spellings(void **state) {
+    (void)state;
+    kh_config c = understood(llama_with("rope_scaling", "{\"rope_type\":\"default\"}"));
+    assert_int_equal(c.rope.kind, KH_ROPE_PLAIN);
+    c = understood(llama_with("rope_scaling", "null"));
+    assert_int_equal(c.rope.kind, KH_ROPE_PLAIN);
+    c = understood(
+        llama_with("rope_parameters", "{\"rope_theta\":5000,\"type\":\"linear\",\"factor\":2}"));
+    assert_int_equal(c.rope.kind, KH_ROPE_LINEAR);
+    assert_true(c.rope.theta == 5000 && c.rope.factor == 2);
+    refuse_config(llama_with("rope_parameters", "{\"full_attention\":{\"rope_theta\":5000}}"),
+        KH_EUNSUPPORTED,
+        "\"rope_parameters\": settings for each kind of layer are not read; write \"rope_theta\"");
+    refuse_config(llama_with("rope_scaling", "{\"rope_theta\":0}"), KH_EFORMAT,
+        "\"rope_theta\" is 0, expected a number above 0");
+}
+
+static void flags_that_change_what_is_computed_are_refused(void **state) {
+    (void)state;
+    refuse_config(llama_with("add_cross_attention", "true"), KH_EUNSUPPORTED,
+        "\"add_cross_attention\" is true, which is not computed");
+    refuse_config(llama_with("scale_attn_weights", "false"), KH_EUNSUPPORTED,
+        "\"scale_attn_weights\" is false, which is not computed");
+    refuse_config(llama_with("logit_scale", "0.5"), KH_EUNSUPPORTED, "\"logit_scale\" is 0.5");
+    refuse_config(
+        llama_with("is_decoder", "1"), KH_EFORMAT, "\"is_decoder\" must be true or false");
+    understood(llama_with("is_decoder", "true"));
+    refuse_config("{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,"
+                  "\"intermediate_size\":40,\"vocab_size\":64,\"max_position_embeddings\":48,"
+                  "\"num_attention_heads\":64,\"head_dim\":4096}",
+        KH_EFORMAT, "64 heads of 4096 numbers are too many");
+}
+
+/* Tasks that a model has learned from, as names without commas. */
+static void seen_tasks_are_names(void **state) {
+    (void)state;
+    kh_config c = understood(llama_with("seen_tasks", "[\"sst2\",\"rte\",\"sst2\"]"));
+    assert_string_equal(c.seen_tasks, "sst2,rte");
+    assert_true(kh_name_is_listed(c.seen_tasks, "rte") && !kh_name_is_listed(c.seen_tasks, "rt"));
+    refuse_config(llama_with("seen_tasks", "\"sst2\""), KH_EFORMAT,
+        "\"seen_tasks\" must be a list of names of tasks");
+    refuse_config(
+        llama_with("seen_tasks", "[\"a,b\"]"), KH_ELIMIT, "\"seen_tasks\" cannot hold \"a,b\"");
+    refuse_config(llama_with("seen_tasks", "[3]"), KH_ELIMIT, "\"seen_tasks\" cannot hold \"\"");
+}
+
 static void configs_that_are_understood(void **state) {
     (void)state;
     kh_config c;
@@ -686,6 +787,10 @@ int main(void) {
         cmocka_unit_test(configs_that_are_refused),
         cmocka_unit_test(newer_encoders_that_are_refused),
         cmocka_unit_test(decoders_that_are_refused),
+        cmocka_unit_test(lists_of_layers_are_compared),
+        cmocka_unit_test(rotary_positions_have_several_spellings),
+        cmocka_unit_test(flags_that_change_what_is_computed_are_refused),
+        cmocka_unit_test(seen_tasks_are_names),
         cmocka_unit_test(configs_that_are_understood),
         cmocka_unit_test(configs_survive_a_round_trip),
         cmocka_unit_test(rotary_models_survive_a_round_trip),

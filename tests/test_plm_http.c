@@ -546,6 +546,102 @@ static void services_that_are_none_are_refused(void **state) {
     }
 }
 
+/* What a service says of its tokenizer. */
+static void tokenizers_that_are_none_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *tokenizer, *says;
+    } CASES[] = {
+        { "[]", "\"main\"" },
+        { "{\"main\":\"tokenizer.json\",\"files\":{}}", "gives no tokenizer" },
+        { "{\"main\":\"tokenizer.json\",\"files\":{\"tokenizer.json\":3}}",
+            "the tokenizer's \"tokenizer.json\" is not base64" },
+        { "{\"main\":\"tokenizer.json\",\"files\":{\"tokenizer.json\":\"e30\"}}",
+            "the tokenizer's \"tokenizer.json\" is not base64" },
+        { "{\"main\":\"tokenizer.json\",\"files\":{\"tokenizer.json\":\"****\"}}",
+            "the tokenizer's \"tokenizer.json\" is not base64" },
+        { "{\"main\":\"tokenizer.json\",\"files\":{\"tokenizer.json\":\"e30=\"}}", "http://127." },
+        { "{\"main\":\"vocab.json\",\"files\":{\"vocab.json\":\"e30=\",\"merges.txt\":7}}",
+            "the tokenizer's \"merges.txt\" is not base64" },
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        evil *e = evil_new(at_once, NULL);
+        char url[64];
+        kh_plm *p;
+        kh_err err;
+        kh_buf_free(&e->tokenizer);
+        http_wrap(&e->tokenizer, CASES[i].tokenizer);
+        snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+        assert_true(kh_plm_open(&p, url, &(kh_plm_opts){ 0 }, &err) < 0);
+        assert_null(p);
+        assert_says(&err, CASES[i].says);
+        evil_free(e);
+    }
+}
+
+static void a_model_of_another_name_is_refused(void **state) {
+    (void)state;
+    evil *e = evil_new(at_once, NULL);
+    char url[64];
+    kh_plm *p;
+    kh_err err;
+    kh_http_opts o = kh_http_defaults();
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", e->port);
+    o.model = "other";
+    assert_int_equal(kh_plm_open(&p, url, &(kh_plm_opts){ .http = &o }, &err), KH_EMISMATCH);
+    assert_says(&err, "serves \"m\", not \"other\"");
+    o.model = "m";
+    assert_int_equal(kh_plm_open(&p, url, &(kh_plm_opts){ .http = &o }, &err), 0);
+    kh_plm_close(p);
+    evil_free(e);
+}
+
+/* Four numbers for the first word, three for the second, two rows for the third. */
+static const char *embeddings(int n) {
+    static const char *const BODY[] = {
+        "{\"shape\":[1,4],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAL8AAAC/AAAAvw==\"}",
+        "{\"shape\":[1,3],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAL8AAAC/\"}",
+        "{\"shape\":[2,1],\"dtype\":\"f32\",\"data\":\"AAAAvwAAAL8=\"}"
+    };
+    return wrap(BODY[n % 3]);
+}
+
+static void embeddings_have_the_size_of_the_model(void **state) {
+    (void)state;
+    evil *e = evil_new(embeddings, NULL);
+    kh_plm *box = box_open(e, 0, 5, NULL);
+    float row[4] = { 0 };
+    kh_err err;
+    assert_int_equal(kh_plm_embedding_row(box, 7, row, &err), 0);
+    assert_true(row[0] == -0.5f && row[3] == -0.5f);
+    assert_non_null(strstr(evil_request, "GET /v1/embedding?id=7 "));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kh_plm_embedding_row(box, 8, row, &err), KH_EFORMAT);
+        assert_says(
+            &err, i ? "a word embedding of 1 numbers, expected 4" : "of 3 numbers, expected 4");
+    }
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static void keys_on_open_lines_are_warned_of(void **state) {
+    (void)state;
+    kh_http_opts o = kh_http_defaults();
+    kh_plm *p;
+    kh_err err;
+    kh_plm_opts opts = { .http = &o, .hooks = &hooks };
+    o.key_file = test_file("key", "the-key\n", 8);
+    static const char *const URL[] = { "http://nobody.invalid:1", "https://nobody.invalid:1",
+        "http://127.0.0.1:1" };
+    for (int i = 0; i < 3; i++) {
+        log_lines[0] = '\0';
+        assert_int_equal(kh_plm_open(&p, URL[i], &opts, &err), KH_EIO);
+        assert_int_equal(strstr(log_lines, "the key travels unencrypted") != NULL, i == 0);
+        assert_null(strstr(log_lines, "the-key"));
+    }
+    unlink(o.key_file);
+}
+
 static void urls_and_keys_are_looked_at(void **state) {
     (void)state;
     static const struct {
@@ -639,6 +735,10 @@ int main(void) {
         cmocka_unit_test(nothing_is_paid_for_twice),
         cmocka_unit_test(a_flipped_bit_in_an_answer_is_noticed),
         cmocka_unit_test(services_that_are_none_are_refused),
+        cmocka_unit_test(tokenizers_that_are_none_are_refused),
+        cmocka_unit_test(a_model_of_another_name_is_refused),
+        cmocka_unit_test(embeddings_have_the_size_of_the_model),
+        cmocka_unit_test(keys_on_open_lines_are_warned_of),
         cmocka_unit_test(urls_and_keys_are_looked_at),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

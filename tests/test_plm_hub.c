@@ -111,6 +111,44 @@ static void cut_and_resumed(void **state) {
     }
 }
 
+/* Bytes that are not those asked for would make a file of the right size and the wrong content.
+ * What was there stays. */
+static void other_bytes_than_asked_for_are_refused(void **state) {
+    (void)state;
+    static const hub_fault faults[] = { HUB_ELSEWHERE, HUB_NOWHERE };
+    for (int i = 0; i < 2; i++) {
+        hub_server s = { .fault = faults[i] };
+        char *path = NULL, part[160];
+        kh_err err = { 0 };
+        struct stat st;
+        assert_int_equal(pull_from(&s, (kh_hub_opts){ .out = out }, &path, &err), KH_EIO);
+        assert_says(
+            &err, "org/model: the hub answers with other bytes of \"model.safetensors\" than");
+        snprintf(part, sizeof part, "%s.part/model.safetensors", out);
+        assert_int_equal(stat(part, &st), 0);
+        assert_int_equal(st.st_size, HUB_WEIGHTS / 2);
+        hub_server more = { 0 };
+        assert_int_equal(pull_from(&more, (kh_hub_opts){ .out = out }, &path, &err), 0);
+        kh_free(path);
+        expect_whole(out);
+        remove_tree(out);
+    }
+}
+
+/* What is here is no beginning of what the hub has, it says: all of it is fetched. */
+static void a_hub_without_the_rest_is_asked_for_the_whole(void **state) {
+    (void)state;
+    hub_server s = { .fault = HUB_NO_REST };
+    char *path = NULL;
+    kh_err err;
+    if (pull_from(&s, (kh_hub_opts){ .out = out }, &path, &err) != 0)
+        fail_msg("%s", err.msg);
+    kh_free(path);
+    expect_whole(out);
+    assert_int_equal(s.ranges, 1);
+    remove_tree(out);
+}
+
 static int stop_later(void *user, const kh_progress *p) {
     (void)user;
     return p->done > 50000;
@@ -234,6 +272,69 @@ static void one_file(void **state) {
         KH_EMISSING);
     assert_says(&err, "holds no file \"*.onnx\"");
     expect_nothing();
+}
+
+#define ITEM(name, size) "{\"rfilename\":\"" name "\",\"size\":" size "}"
+#define MORE(name, size) "," ITEM(name, size)
+#define LISTED(items) "{\"sha\":\"0123abcd\",\"siblings\":[" items "]}"
+
+/* Weights in several files: the index and its shards, and nothing that only looks like them. */
+static void shards_are_pulled_together(void **state) {
+    (void)state;
+    static const char SHARDED[] =
+        LISTED(ITEM("config.json", "21") MORE("model.safetensors.index.json", "200000") MORE(
+            "model-00001-of-00002.safetensors", "6") MORE("model-00002-of-00002.safetensors", "6")
+                MORE("model-card.md", "6") MORE("other.safetensors", "6"));
+    static const char *const FILES[] = { "config.json", "model.safetensors.index.json",
+        "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors" };
+    hub_server s = { .listing = SHARDED };
+    char *path = NULL, name[200];
+    kh_err err;
+    if (pull_from(&s, (kh_hub_opts){ .out = out, .parallel = 99 }, &path, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(s.requests, 5);
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%s", path, FILES[i]);
+        assert_true(kh_file_exists(name));
+    }
+    kh_free(path);
+    remove_tree(out);
+}
+
+/* A GGUF model in several files is one model, named by its first. */
+static void parts_of_a_gguf_file_are_pulled_together(void **state) {
+    (void)state;
+    static const char SPLIT[] = LISTED(ITEM("m-00002-of-00002.gguf", "6")
+            MORE("m-00001-of-00002.gguf", "6") MORE("README.md", "6"));
+    hub_server s = { .listing = SPLIT };
+    char *path = NULL, want[200];
+    kh_err err;
+    if (pull_from(&s, (kh_hub_opts){ .out = out }, &path, &err) != 0)
+        fail_msg("%s", err.msg);
+    snprintf(want, sizeof want, "%s/m-00001-of-00002.gguf", out);
+    assert_string_equal(path, want);
+    assert_int_equal(s.requests, 3);
+    kh_free(path);
+    remove_tree(out);
+}
+
+/* Files of sub-folders lose them, and two of one name would be written into each other. */
+static void files_of_one_name_are_refused(void **state) {
+    (void)state;
+    static const char TWO[] = LISTED(ITEM("config.json", "21") MORE("1_Pooling/config.json", "9"));
+    hub_server s = { .listing = TWO };
+    char *path = NULL;
+    kh_err err = { 0 };
+    kh_hub_opts o = { .out = out, .pattern = "*config.json" };
+    assert_int_equal(pull_from(&s, o, &path, &err), KH_EARG);
+    assert_says(&err, "config.json and 1_Pooling/config.json would be one file here; choose one");
+    assert_null(path);
+    expect_nothing();
+    hub_server again = { .listing = TWO };
+    o.pattern = "config.json";
+    assert_int_equal(pull_from(&again, o, &path, &err), 0);
+    kh_free(path);
+    remove_tree(out);
 }
 
 /* A hub may quote what it was sent. */
@@ -448,10 +549,15 @@ int main(void) {
         cmocka_unit_test(a_sound_hub),
         cmocka_unit_test(redirects),
         cmocka_unit_test(cut_and_resumed),
+        cmocka_unit_test(other_bytes_than_asked_for_are_refused),
+        cmocka_unit_test(a_hub_without_the_rest_is_asked_for_the_whole),
         cmocka_unit_test(stopped_and_resumed),
         cmocka_unit_test(statuses),
         cmocka_unit_test(damaged),
         cmocka_unit_test(one_file),
+        cmocka_unit_test(shards_are_pulled_together),
+        cmocka_unit_test(parts_of_a_gguf_file_are_pulled_together),
+        cmocka_unit_test(files_of_one_name_are_refused),
         cmocka_unit_test(an_echoed_token_is_hidden),
         cmocka_unit_test(a_token_stays_on_this_machine),
         cmocka_unit_test(links_are_not_pulled_through),

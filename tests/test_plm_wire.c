@@ -236,7 +236,13 @@ static void pickles_that_want_more_are_refused(void **state) {
         DEEP[] = "\x80\x02((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((.",
         CUT[] = "\x80\x02X\xff", LONG[] = "\x80\x02X\xff\xff\xff\x7f", RECALLS[] = "\x80\x02h\x05.",
         NOTHING[] = "\x80\x02.", TWO[] = "\x80\x02K\x01K\x02.", OTHER[] = "\x80\x04K\x01.",
-        MARKED[] = "\x80\x02t.",
+        MARKED[] = "\x80\x02t.", HELD[] = "\x80\x02(\x85.", FEW[] = "\x80\x02K\x01\x87.",
+        EMPTY[] = "\x80\x02Q.", ALONE[] = "\x80\x02K\x01R.", STORED[] = "\x80\x02)Q.",
+        LATE[] = "\x80\x02K\x01q\x40.", EARLY[] = "\x80\x02q\x01.", ENDLESS[] = "\x80\x02K\x01",
+        TAIL[] = PICKLE("FloatStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86") ".",
+        SHAPE[] = PICKLE("FloatStorage", "\x02", "K\x01\x88\x86", "K\x02K\x01\x86"),
+        CUBE[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01K\x01\x87", "K\x01K\x01K\x01\x87"),
+        NONE[] = PICKLE("FloatStorage", "\x02", "K\x00K\x02\x86", "K\x02K\x01\x86"),
         STRIDED[] = PICKLE("FloatStorage", "\x02", "K\x02K\x01\x86", "K\x01K\x02\x86"),
         MORE[] = PICKLE("FloatStorage", "\x09", "K\x01K\x09\x86", "K\x09K\x01\x86"),
         FLAT[] = PICKLE("FloatStorage", "\x02", "K\x02\x85", "K\x01\x85"),
@@ -255,6 +261,18 @@ static void pickles_that_want_more_are_refused(void **state) {
         { TWO, sizeof TWO - 1, "something else than one tensor" },
         { OTHER, sizeof OTHER - 1, "not of protocol 2" },
         { MARKED, sizeof MARKED - 1, "has no start" },
+        { HELD, sizeof HELD - 1, "a tuple holds a mark" },
+        { FEW, sizeof FEW - 1, "a tuple has too many or too few values" },
+        { EMPTY, sizeof EMPTY - 1, "it takes what is not there" },
+        { ALONE, sizeof ALONE - 1, "it takes what is not there" },
+        { STORED, sizeof STORED - 1, "its storage is not that of a plain tensor" },
+        { LATE, sizeof LATE - 1, "it remembers too much" },
+        { EARLY, sizeof EARLY - 1, "it remembers too much" },
+        { ENDLESS, sizeof ENDLESS - 1, "it is cut short" },
+        { TAIL, sizeof TAIL - 1, "something else than one tensor" },
+        { SHAPE, sizeof SHAPE - 1, "its shape is not made of numbers" },
+        { CUBE, sizeof CUBE - 1, "a tensor of three dimensions, the first of them 2" },
+        { NONE, sizeof NONE - 1, "a tensor of 0 x 2" },
         { STRIDED, sizeof STRIDED - 1, "not contiguous" },
         { MORE, sizeof MORE - 1, "not as many as it says" },
         { FLAT, sizeof FLAT - 1, "two dimensions" },
@@ -279,6 +297,33 @@ static void pickles_that_want_more_are_refused(void **state) {
     assert_int_equal(kh_torch_get(b.data, b.len, 2, 2, &y, &rows, &cols, &err), KH_EFORMAT);
     assert_says(&err, "not a file of torch.save");
     kh_buf_free(&b);
+}
+
+/* PyTorch says in which order bytes stand, and numbers that a big-endian machine wrote are others.
+ */
+static void numbers_of_another_byte_order_are_refused(void **state) {
+    (void)state;
+    static const char F32[] = PICKLE("FloatStorage", "\x02", "K\x01K\x02\x86", "K\x02K\x01\x86");
+    static const char *const ORDER[] = { "little", "bigbig", "big" };
+    static const float ONE[2] = { 1, -2 };
+    for (int i = 0; i < 3; i++) {
+        float *x;
+        int rows, cols;
+        kh_err err;
+        kh_buf b = kh_buf_init(1 << 16);
+        kh_zip z = kh_zip_start(&b);
+        kh_zip_add(&z, "x/data.pkl", F32, sizeof F32 - 1);
+        kh_zip_add(&z, "x/byteorder", ORDER[i], strlen(ORDER[i]));
+        kh_zip_add(&z, "x/data/0", ONE, sizeof ONE);
+        kh_zip_add(&z, "x/version", "3\n", 2);
+        kh_zip_finish(&z);
+        int rc = kh_torch_get(b.data, b.len, 8, 8, &x, &rows, &cols, &err);
+        assert_int_equal(rc, i ? KH_EFORMAT : 0);
+        if (i)
+            assert_says(&err, "not a little-endian one");
+        kh_free(x);
+        kh_buf_free(&b);
+    }
 }
 
 /* ----------------------------------------------------------------------------------- questions */
@@ -372,6 +417,37 @@ static void limits_are_kept(void **state) {
           "\"sst2\",\"texts\":[\"a\"],"
           "\"slot_ids\":[1,2]}",
             "2 \"slot_ids\" for prompts of 1 rows", KH_EFORMAT },
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},"
+          "\"inject\":\"none\",\"ids\":[[1]]}",
+            "\"inject\" must be post-ln-add, embed-prefix or embed-inplace", KH_EFORMAT },
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},"
+          "\"inject\":\"sideways\",\"ids\":[[1]]}",
+            "\"inject\" must be post-ln-add, embed-prefix or embed-inplace", KH_EFORMAT },
+        { "{\"prompts\":{\"shape\":[1,1,4],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAgH8=\"},"
+          "\"ids\":[[1]]}",
+            "prompt 0 holds NaN or infinity", KH_EFORMAT },
+        { "{\"prompts\":{\"shape\":[1,2,2],\"dtype\":\"bf16\",\"data\":\"AAAAAAAAAAA=\"},"
+          "\"ids\":[[1]]}",
+            "prompts of 2 x 2 numbers; the model takes at most 16 rows of 4", KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"labels\":[[[1]],[]]}", "label 1 has no words",
+            KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"labels\":[[[1]],3]}", "label 1 has no words", KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"labels\":[[[1]],[[]]]}", "a word of label 1 has no tokens",
+            KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"labels\":[[[1]]]}", "\"labels\" must be 2 to",
+            KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"masks\":[2,1],\"labels\":[[[1]],[[2]]]}",
+            "\"masks\" must name the lengths of the label words", KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"masks\":[2],\"labels\":[[[1]],[[2]]]}",
+            "\"masks\" must name the lengths of the label words", KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"masks\":[],\"labels\":[[[1]],[[2]]]}",
+            "\"masks\" must name the lengths of the label words", KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"next\":true,\"labels\":[[[1]],[[2]]]}",
+            "\"next\" is true, but the model fills masks", KH_EMISMATCH },
+        { "{\"ids\":[[1]],\"mask\":[0],\"next\":1,\"labels\":[[[1]],[[2]]]}", "\"next\"",
+            KH_EFORMAT },
+        { "{\"ids\":[[1]],\"mask\":[0],\"mean\":1,\"labels\":[[[1]],[[2]]]}", "\"mean\"",
+            KH_EFORMAT },
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         kh_wire_question q;
@@ -471,6 +547,7 @@ int main(void) {
         cmocka_unit_test(tensors_with_wide_instructions),
         cmocka_unit_test(every_byte_of_a_pickle_may_be_any_other),
         cmocka_unit_test(pickles_that_want_more_are_refused),
+        cmocka_unit_test(numbers_of_another_byte_order_are_refused),
         cmocka_unit_test(questions_come_back),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(answers_come_back_with_their_bits),

@@ -211,12 +211,41 @@ static void broken_samples_are_refused(void **state) {
     }
 }
 
-/* A file of the right form with one word changed. */
+/* Files of the right form with one word changed; frees the posterior. */
+typedef struct change {
+    const char *find, *put, *says;
+} change;
+
+static void changes_are_refused(kh_posterior *p, const change *all, size_t n) {
+    kh_posterior *q;
+    kh_buf files[2];
+    kh_err err;
+    save(p);
+    read_both(files);
+    char *path = kh_path_join(run_dir, "posterior.json");
+    for (size_t i = 0; i < n; i++) {
+        const char *at = strstr(files[0].data, all[i].find);
+        if (!at)
+            fail_msg("the file does not hold %s", all[i].find);
+        kh_buf b = kh_buf_init(KH_BUF_MAX);
+        kh_buf_bytes(&b, files[0].data, (size_t)(at - files[0].data));
+        kh_buf_text(&b, all[i].put);
+        kh_buf_text(&b, at + strlen(all[i].find));
+        assert_int_equal(kh_file_write(path, b.data, b.len, NULL), 0);
+        assert_true(kh_posterior_open(&q, run_dir, &err) < 0);
+        assert_null(q);
+        assert_says(&err, all[i].says);
+        kh_buf_free(&b);
+    }
+    kh_buf_free(&files[0]);
+    kh_buf_free(&files[1]);
+    kh_free(path);
+    kh_posterior_free(p);
+}
+
 static void hostile_json_is_refused(void **state) {
     (void)state;
-    static const struct {
-        const char *find, *put, *says;
-    } all[] = {
+    static const change all[] = {
         { "\"format\": 1", "\"format\": 5", "written in format 5 by a later keyhole" },
         { "\"samples\": 4", "\"template\": {\"share\": 1.5}, \"samples\": 4",
             "\"share\" of \"template\" is 1.5, expected more than 0 and less than 1" },
@@ -271,30 +300,145 @@ static void hostile_json_is_refused(void **state) {
         { "\"words\": [\"lower\"]", "\"words\": []", "posterior.json" },
         { "{\n  \"format\"", "[{\n  \"format\"", "not valid JSON" },
     };
-    kh_posterior *p = soft_posterior(4, false), *q;
-    kh_buf files[2];
-    kh_err err;
-    save(p);
-    read_both(files);
-    char *path = kh_path_join(run_dir, "posterior.json");
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const char *at = strstr(files[0].data, all[i].find);
-        if (!at)
-            fail_msg("the file does not hold %s", all[i].find);
-        kh_buf b = kh_buf_init(KH_BUF_MAX);
-        kh_buf_bytes(&b, files[0].data, (size_t)(at - files[0].data));
-        kh_buf_text(&b, all[i].put);
-        kh_buf_text(&b, at + strlen(all[i].find));
-        assert_int_equal(kh_file_write(path, b.data, b.len, NULL), 0);
-        assert_true(kh_posterior_open(&q, run_dir, &err) < 0);
-        assert_null(q);
-        assert_says(&err, all[i].says);
-        kh_buf_free(&b);
+    changes_are_refused(soft_posterior(4, false), all, sizeof all / sizeof all[0]);
+}
+
+static void hostile_demonstrations_are_refused(void **state) {
+    (void)state;
+    static const change all[] = {
+        { "\"demonstrations\": {", "\"demonstrations\": [], \"x\": {",
+            "\"demonstrations\" must be an object" },
+        { "\"orders\": [", "\"orders\": [[0], ", "\"orders\" must be an array of at most 2" },
+        { "\"orders\": [", "\"orders\": [], \"x\": [",
+            "\"orders\" must hold an array for each of 2 samples" },
+        { "\"orders\": [", "\"orders\": [1, 2], \"x\": [",
+            "\"orders\" must hold an array for each of 2 samples" },
+        { "\"orders\": [", "\"orders\": [[0, 1], [0]], \"x\": [",
+            "order 1 of the demonstrations must be an array of 2 rows, as the first is" },
+        { "\"orders\": [", "\"orders\": [[0], 0], \"x\": [",
+            "order 1 of the demonstrations must be an array of 1 rows, as the first is" },
+        { "\"orders\": [", "\"orders\": [[0], [3]], \"x\": [", "\"orders\"" },
+        { "\"rows\": [", "\"rows\": [3, ", "a demonstration must be an object" },
+        { "\"label\": ", "\"label\": 9", "\"label\"" },
+        { "\"text\": ", "\"words\": ", "a demonstration must have \"text\" and no \"text_b\"" },
+        { "\"text\": ", "\"text_b\": \"x\", \"text\": ",
+            "a demonstration must have \"text\" and no \"text_b\"" },
+        { "\"samples\": 2", "\"texts\": {}, \"samples\": 2",
+            "\"texts\" cannot stand beside \"prompt\" or \"demonstrations\"" },
+    };
+    changes_are_refused(demo_posterior(2, 3), all, sizeof all / sizeof all[0]);
+}
+
+/* -------------------------------------------------------------------------------- text prompts */
+
+static const char PAIR_TASK[] =
+    "{\"name\":\"same\",\"template\":\"{text_a} {text_b} ? {mask} .\",\"labels\":[{\"name\":"
+    "\"no\",\"words\":[\"lower\"]},{\"name\":\"yes\",\"words\":[\"better\"]}]}";
+
+/* Two prompts; the second shows both rows. */
+static kh_posterior *text_posterior(const kh_task *t) {
+    kh_posterior *p;
+    static const char *const BAD[] = { "lower", "small" }, *const GOOD[] = { "green" };
+    const kh_label own[] = { { t->label[0].name, BAD, 2 }, { t->label[1].name, GOOD, 1 } };
+    kh_row row[] = { { .a = "one", .n_a = 3, .label = 0 }, { .a = "two", .n_a = 3, .label = 1 } };
+    for (int i = 0; i < 2 && t->pair; i++) {
+        row[i].b = "second";
+        row[i].n_b = 6;
     }
-    kh_buf_free(&files[0]);
-    kh_buf_free(&files[1]);
-    kh_free(path);
+    const char *template = t->pair ? "{text_a} {text_b} Is {mask} ." : "{text} Is {mask} .";
+    assert_int_equal(kh_posterior_new(&p, "text-search", plm, t, NULL), 0);
+    assert_int_equal(kh_text_rows_copy(&p->texts.row, &p->arena, row, 2, 0, NULL), 0);
+    p->texts.n_row = 2;
+    for (int i = 0; i < 2; i++) {
+        kh_text_prompt x = { .instruction = i ? "Say it." : "",
+            .template = template,
+            .label = i ? own : t->label,
+            .demo = (const int[]){ 1, 0 },
+            .n_demo = 2 * i };
+        assert_int_equal(kh_posterior_add_text(p, &x, NULL), 0);
+    }
+    return p;
+}
+
+static void text_prompts_come_back(void **state) {
+    (void)state;
+    const kh_task *pair;
+    assert_int_equal(kh_task_parse(&pair, PAIR_TASK, sizeof PAIR_TASK - 1, "pair.json", NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        kh_posterior *p = text_posterior(i ? pair : task), *q;
+        save(p);
+        q = reopen();
+        const kh_text_prompt *x = &q->texts.prompt[1];
+        assert_int_equal(q->texts.n, 2);
+        assert_string_equal(q->texts.prompt[0].instruction, "");
+        assert_string_equal(x->instruction, "Say it.");
+        assert_string_equal(x->template, p->texts.prompt[1].template);
+        assert_int_equal(x->label[0].n_word, 2);
+        assert_string_equal(x->label[0].word[1], "small");
+        assert_true(x->n_demo == 2 && x->demo[0] == 1 && x->demo[1] == 0);
+        assert_true(q->texts.n_row == 2 && q->texts.row[1].label == 1);
+        assert_int_equal(q->texts.row[0].n_b, i ? 6 : 0);
+        kh_posterior_free(q);
+        check_round_trip(p);
+    }
+    kh_task_close(pair);
+}
+
+/* For people: several words of a label stand beside each other, and second texts have a place. */
+static void text_prompts_are_shown_to_people(void **state) {
+    (void)state;
+    const kh_task *pair;
+    char *text;
+    assert_int_equal(kh_task_parse(&pair, PAIR_TASK, sizeof PAIR_TASK - 1, "pair.json", NULL), 0);
+    kh_posterior *p = text_posterior(pair);
+    assert_int_equal(kh_posterior_text(p, 1, &text, NULL), 0);
+    assert_string_equal(text,
+        "Say it.\ntwo second Is green .\none second Is lower .\n[TEXT] [SECOND TEXT] Is [ANSWER] "
+        ".\n"
+        "[ANSWER] is one of \"lower\" / \"small\" (no), or \"green\" (yes)\n");
+    kh_text_free(text);
     kh_posterior_free(p);
+    kh_task_close(pair);
+}
+
+static void hostile_text_prompts_are_refused(void **state) {
+    (void)state;
+    static const change all[] = {
+        { "\"texts\": {", "\"texts\": [], \"x\": {", "\"texts\" must be an object" },
+        { "\"rows\": [", "\"rows\": 1, \"x\": [", "\"rows\" must be an array" },
+        { "\"prompts\": [", "\"prompts\": [], \"x\": [",
+            "\"prompts\" has 0 text prompts for 2 samples" },
+        { "\"prompts\": [", "\"prompts\": [{}, ", "\"prompts\" must be an array of at most 2" },
+        { "\"label\": ", "\"label\": 9", "\"label\"" },
+        { "\"text\": ", "\"text_b\": \"x\", \"text\": ",
+            "a row that is shown must have \"text\" and no \"text_b\"" },
+        { "\"instruction\": ", "\"instructions\": ", "\"instruction\"" },
+        { "\"words\": [", "\"words\": [[\"a\"], ", "\"words\" must be an array of at most 2" },
+        { "\"words\": [", "\"words\": [[\"a\"]], \"x\": [",
+            "\"words\" of a prompt must be lists of words, one a label" },
+        { "\"words\": [", "\"words\": [[], [\"a\"]], \"x\": [",
+            "\"words\" of a prompt must be lists of words, one a label" },
+        { "\"words\": [", "\"words\": [\"a\", [\"a\"]], \"x\": [",
+            "\"words\" of a prompt must be lists of words, one a label" },
+        { "\"words\": [", "\"words\": [[\"\"], [\"a\"]], \"x\": [",
+            "a label word of a prompt is empty or no string" },
+        { "\"words\": [", "\"words\": [[\"a\"], [3]], \"x\": [",
+            "a label word of a prompt is empty or no string" },
+        { "{text} Is {mask} .", "{text} Is .", "holds no {mask}" },
+        { "{text} Is {mask} .", "{text_a} {text_b} {mask}", "must hold {text} and no {prompt}" },
+        { "{text} Is {mask} .", "{prompt} {text} {mask}", "must hold {text} and no {prompt}" },
+        { "\"demonstrations\": [", "\"demonstrations\": [2", "\"demonstrations\"" },
+        { "\"demonstrations\": [", "\"demonstrations\": 0, \"x\": [", "\"demonstrations\"" },
+    };
+    changes_are_refused(text_posterior(task), all, sizeof all / sizeof all[0]);
+    const kh_task *pair;
+    assert_int_equal(kh_task_parse(&pair, PAIR_TASK, sizeof PAIR_TASK - 1, "pair.json", NULL), 0);
+    static const change of_pairs[] = {
+        { "\"text_b\": ", "\"other\": ", "must have \"text\" and \"text_b\"" },
+        { "{text_a} {text_b} Is", "{text} Is", "must hold {text_a} and {text_b} and no {prompt}" },
+    };
+    changes_are_refused(text_posterior(pair), of_pairs, 2);
+    kh_task_close(pair);
 }
 
 /* ------------------------------------------------------------------------- other model or task */
@@ -683,6 +827,10 @@ int main(void) {
         cmocka_unit_test(halves_of_two_posteriors_are_noticed),
         cmocka_unit_test(broken_samples_are_refused),
         cmocka_unit_test(hostile_json_is_refused),
+        cmocka_unit_test(hostile_demonstrations_are_refused),
+        cmocka_unit_test(text_prompts_come_back),
+        cmocka_unit_test(text_prompts_are_shown_to_people),
+        cmocka_unit_test(hostile_text_prompts_are_refused),
         cmocka_unit_test(another_model_is_refused),
         cmocka_unit_test(another_task_is_refused),
         cmocka_unit_test(probabilities_need_a_box_that_gives_them),

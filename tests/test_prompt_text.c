@@ -160,6 +160,191 @@ static void tasks_bring_sets_of_their_own(void **state) {
     }
 }
 
+/* A task from a description; free it with kh_task_close. */
+static const kh_task *task_of(const char *json) {
+    const kh_task *t;
+    kh_err err;
+    if (kh_task_parse(&t, json, strlen(json), "task.json", &err) != 0)
+        fail_msg("%s", err.msg);
+    return t;
+}
+
+static const char PAIR_TASK[] =
+    "{\"name\":\"same\",\"template\":\"{text_a} {text_b} ? {mask} .\",\"labels\":[{\"name\":"
+    "\"no\",\"words\":[\"lower\"]},{\"name\":\"yes\",\"words\":[\"better\"]}]}";
+
+/* Reads file_path as the material of a task; free both. */
+static int read_material(kh_material *m, kh_arena *a, const kh_task *t, bool next, kh_err *err) {
+    *a = (kh_arena){ 0 };
+    assert_int_equal(kh_material_start(m, a, t, next, NULL), 0);
+    return kh_material_file(m, file_path, err);
+}
+
+static void refused_line(const kh_task *t, bool next, const char *why) {
+    kh_arena a;
+    kh_material m;
+    kh_err err;
+    assert_int_not_equal(read_material(&m, &a, t, next, &err), 0);
+    if (!strstr(err.msg, why))
+        fail_msg("\"%s\" does not say \"%s\"", err.msg, why);
+    kh_material_free(&m);
+    kh_arena_free(&a);
+}
+
+static void templates_of_a_file_must_suit_task_and_model(void **state) {
+    (void)state;
+    const kh_task *pair = task_of(PAIR_TASK);
+    write_lines("{prompt} {text} was {mask} !");
+    refused_line(task, false, "it must hold {text} and no {prompt}");
+    write_lines("fine\n{mask} , says {text}\n");
+    refused_line(task, true, "line 2: the template \"{mask} , says {text}\" does not fit");
+    refused_line(task, true, "{text} before {mask} and no {prompt}");
+    write_lines("{text} was {mask} !");
+    refused_line(pair, false, "it must hold {text_a} and {text_b} and no {prompt}");
+    write_lines("{text_a} {mask} {text_b}\n");
+    refused_line(pair, true, "{text_a} and {text_b} before {mask}");
+    kh_arena a;
+    kh_material m;
+    assert_int_equal(read_material(&m, &a, pair, false, NULL), 0);
+    assert_string_equal(m.wording[m.n_wording - 1].template, "{text_a} {mask} {text_b}");
+    kh_material_free(&m);
+    kh_arena_free(&a);
+    kh_task_close(pair);
+}
+
+static void lines_are_short_and_hold_text(void **state) {
+    (void)state;
+    static char line[4098];
+    kh_arena a;
+    kh_material m;
+    memset(line, 'a', 4097);
+    write_lines(line);
+    refused_line(task, false, "line 1: an instruction is one line of at most 4096 bytes");
+    line[4096] = '\0';
+    write_lines(line);
+    assert_int_equal(read_material(&m, &a, task, false, NULL), 0);
+    assert_string_equal(m.instruction[1].text[0], line);
+    kh_material_free(&m);
+    kh_arena_free(&a);
+    assert_int_equal(kh_file_write(file_path, "one\ntw\0o\n", 9, NULL), 0);
+    refused_line(task, false, "line 2: an instruction is one line");
+}
+
+static void synonyms_refused(const char *text, size_t n, const char *why) {
+    kh_synonyms y = { 0 };
+    kh_arena a = { 0 };
+    kh_err err;
+    assert_int_not_equal(kh_synonyms_parse(&y, &a, text, n, "list", &err), 0);
+    if (!strstr(err.msg, why))
+        fail_msg("\"%s\" does not say \"%s\"", err.msg, why);
+    kh_synonyms_free(&y);
+    kh_arena_free(&a);
+}
+
+static void synonyms_are_read_line_by_line(void **state) {
+    (void)state;
+    static const char LIST[] = "\n# a: b\n \t\n say : tell , , give,\nname:\n\nread: see";
+    kh_synonyms y = { 0 };
+    kh_arena a = { 0 };
+    assert_int_equal(kh_synonyms_parse(&y, &a, LIST, sizeof LIST - 1, "list", NULL), 0);
+    static const char *const PAIRS[][2] = { { "say", "tell" }, { "say", "give" },
+        { "read", "see" } };
+    assert_int_equal(y.n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(y.pair[i].word, PAIRS[i][0]);
+        assert_string_equal(y.pair[i].other, PAIRS[i][1]);
+    }
+    kh_synonyms_free(&y);
+    kh_arena_free(&a);
+    synonyms_refused("a: b\n: c\n", 9, "list, line 2: synonyms are written \"word: other");
+    synonyms_refused("a: \0b\n", 6, "list, line 1");
+    write_lines("");
+    kh_text_space *s = space_with((kh_text_space_opts){ .synonyms = file_path, .edits = 0.5 });
+    kh_text_space_free(s); /* an empty list: what is left out and what is swapped */
+    refused((kh_text_space_opts){ .synonyms = "/nowhere" }, "/nowhere");
+}
+
+static kh_material edited(kh_arena *a, const char *lines, const char *synonyms) {
+    kh_material m;
+    kh_synonyms y = { 0 };
+    write_lines(lines);
+    assert_int_equal(read_material(&m, a, task, false, NULL), 0);
+    if (synonyms)
+        assert_int_equal(kh_synonyms_parse(&y, a, synonyms, strlen(synonyms), "list", NULL), 0);
+    assert_int_equal(kh_material_edit(&m, synonyms ? &y : NULL, NULL), 0);
+    kh_synonyms_free(&y);
+    return m;
+}
+
+/* What stands behind the words that are edited stays, too. */
+static void edits_of_a_long_instruction_keep_its_end(void **state) {
+    (void)state;
+    kh_arena a;
+    kh_buf lines = kh_buf_init(1 << 16);
+    for (int i = 0; i < 50; i++)
+        kh_buf_printf(&lines, "w%d ", i);
+    kh_buf_text(&lines, "end.\n");
+    kh_material m = edited(&a, lines.data, "w0: first\nw45: late");
+    const kh_instruction *x = &m.instruction[1];
+    assert_int_equal(x->n, 65); /* as many as there may be, and itself */
+    for (int i = 0; i < x->n; i++)
+        if (!strstr(x->text[i], " w40 w41 w42") || !strstr(x->text[i], " w48 w49 end."))
+            fail_msg("the end is missing: \"%s\"", x->text[i]);
+    assert_non_null(strstr(x->text[1], "first w1 w2"));
+    kh_buf_free(&lines);
+    kh_material_free(&m);
+    kh_arena_free(&a);
+}
+
+static void short_instructions_have_few_edits(void **state) {
+    (void)state;
+    kh_arena a;
+    kh_material m = edited(&a, "Answer:\n-- say  it\n", NULL);
+    assert_int_equal(m.instruction[1].n, 1); /* a word alone is not left out */
+    const kh_instruction *x = &m.instruction[2];
+    assert_int_equal(m.instruction[0].n, 1);
+    assert_true(has_edit(x, "say it") && has_edit(x, "-- it"));
+    kh_material_free(&m);
+    kh_arena_free(&a);
+}
+
+static void names_of_labels_are_words_if_all_differ(void **state) {
+    (void)state;
+    const kh_task *t =
+        task_of("{\"name\":\"t\",\"template\":\"{text} {mask}\",\"labels\":[{\"name\":"
+                "\"world news\",\"words\":[\"lower\"]},{\"name\":\"world sports\","
+                "\"words\":[\"better\"]}]}");
+    kh_arena a = { 0 };
+    kh_material m;
+    assert_int_equal(kh_material_start(&m, &a, t, false, NULL), 0);
+    assert_int_equal(m.wording[0].n_words, 1); /* both names begin with "world" */
+    kh_material_free(&m);
+    kh_arena_free(&a);
+    kh_task_close(t);
+}
+
+/* An instruction that lists many labels is none that anybody would read. */
+static void many_labels_are_not_listed(void **state) {
+    (void)state;
+    kh_buf json = kh_buf_init(1 << 16);
+    kh_arena a = { 0 };
+    kh_material m;
+    kh_buf_text(&json, "{\"name\":\"many\",\"template\":\"{text} {mask}\",\"labels\":[");
+    for (int k = 0; k < 13; k++)
+        kh_buf_printf(
+            &json, "%s{\"name\":\"n%c\",\"words\":[\"w%c\"]}", k ? "," : "", 'a' + k, 'a' + k);
+    kh_buf_text(&json, "]}");
+    const kh_task *t = task_of(json.data);
+    assert_int_equal(kh_material_start(&m, &a, t, false, NULL), 0);
+    assert_int_equal(kh_material_builtin(&m, NULL), 0);
+    assert_int_equal(m.n_instruction, 1);
+    assert_int_equal(m.n_wording, 3);
+    kh_material_free(&m);
+    kh_arena_free(&a);
+    kh_task_close(t);
+    kh_buf_free(&json);
+}
+
 /* ----------------------------------------------------------------------------------- the space */
 
 enum { MOST = 4096, DIM = KH_TEXT_FIRST_DEMO + 2 };
@@ -273,6 +458,13 @@ int main(void) {
         cmocka_unit_test(lines_of_a_file_are_instructions_and_templates),
         cmocka_unit_test(instructions_are_edited),
         cmocka_unit_test(tasks_bring_sets_of_their_own),
+        cmocka_unit_test(templates_of_a_file_must_suit_task_and_model),
+        cmocka_unit_test(lines_are_short_and_hold_text),
+        cmocka_unit_test(synonyms_are_read_line_by_line),
+        cmocka_unit_test(edits_of_a_long_instruction_keep_its_end),
+        cmocka_unit_test(short_instructions_have_few_edits),
+        cmocka_unit_test(names_of_labels_are_words_if_all_differ),
+        cmocka_unit_test(many_labels_are_not_listed),
         cmocka_unit_test(the_prior_adds_up_and_draws_follow_it),
         cmocka_unit_test(steps_are_reversible_under_the_prior),
     };

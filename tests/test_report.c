@@ -149,6 +149,43 @@ static void tables_for_documents(void **state) {
         "class=\"n\">7</td></tr>\n</tbody>\n</table>\n");
 }
 
+static void notes_stand_beside_or_below(void **state) {
+    (void)state;
+    kh_grid t = { .n_col = 2, .n_left = 1, .caption = "What & why" };
+    kh_grid_note(&t, 0, "of nothing"); /* there is no cell yet */
+    kh_grid_add(&t, "a");
+    kh_grid_add(&t, "b");
+    kh_grid_add(&t, "x");
+    kh_grid_note(&t, 0, "first");
+    kh_grid_note(&t, 0, "second");
+    kh_grid_add(&t, "1");
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_grid_put(&t, KH_GRID_CSV, &b);
+    assert_text(&b, "a,b\nx (first; second),1\n");
+    b = kh_buf_init(1 << 16);
+    kh_grid_put(&t, KH_GRID_HTML, &b);
+    assert_non_null(strstr(b.data, "What &amp; why"));
+    assert_non_null(strstr(b.data, "first"));
+    assert_null(strstr(b.data, "(first"));
+    kh_buf_free(&b);
+    kh_grid_free(&t);
+}
+
+static void long_cells_are_cut_between_characters(void **state) {
+    (void)state;
+    char text[601];
+    for (int i = 0; i < 300; i++)
+        memcpy(text + 2 * i, "ü", 3);
+    kh_grid t = { .n_col = 1, .n_left = 1 };
+    kh_grid_add(&t, "h");
+    kh_grid_add(&t, "%s", text);
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_grid_put(&t, KH_GRID_CSV, &b);
+    assert_int_equal(b.len, 2 + 510 + 1); /* 255 of two bytes: half of one more would fit */
+    kh_buf_free(&b);
+    kh_grid_free(&t);
+}
+
 /* --------------------------------------------------------------------------------------- plots */
 
 static const char SVG[] =
@@ -216,6 +253,72 @@ static void a_program_that_draws_nothing(void **state) {
     assert_int_equal(rc, 1);
     assert_int_equal(b.len, 0);
     kh_buf_free(&b);
+}
+
+/* A program in gnuplot's place: it keeps what it is told in `drawn`, says `complaint`, writes `svg`
+ * and ends with `status`. */
+static char drawer[96], drawn[96];
+
+static void make_drawer(const char *svg, const char *complaint, int status) {
+    kh_buf b = kh_buf_init(1 << 16);
+    snprintf(drawer, sizeof drawer, "/tmp/keyhole-test-drawer-%ld", (long)getpid());
+    snprintf(drawn, sizeof drawn, "/tmp/keyhole-test-drawn-%ld", (long)getpid());
+    kh_buf_printf(&b, "#!/bin/sh\ncat >> %s\ncat <<'END' >&2\n%s\nEND\n", drawn, complaint);
+    kh_buf_printf(&b, "cat <<'END'\n%s\nEND\nexit %d\n", svg, status);
+    assert_int_equal(kh_file_write(drawer, b.data, b.len, NULL), 0);
+    assert_int_equal(chmod(drawer, 0700), 0);
+    kh_buf_free(&b);
+}
+
+/* What the drawer was told, all scripts behind each other; free it. */
+static char *what_was_drawn(void) {
+    kh_buf b;
+    assert_int_equal(kh_file_read(drawn, 1 << 24, &b, NULL), 0);
+    unlink(drawn);
+    unlink(drawer);
+    return kh_buf_take(&b, NULL);
+}
+
+static void what_a_program_draws_is_taken(void **state) {
+    (void)state;
+    kh_plotter g = { .program = drawer };
+    kh_buf b = kh_buf_init(1 << 20);
+    make_drawer(SVG, "a warning", 0);
+    assert_int_equal(plot(&g, "plot x\n", &b), 0);
+    assert_int_equal(plot(&g, "plot y\n", &b), 0);
+    assert_non_null(strstr(b.data, "plot1-gnuplot_canvas"));
+    assert_non_null(strstr(b.data, "plot2-gnuplot_canvas"));
+    char *told = what_was_drawn();
+    assert_non_null(strstr(told, "set terminal svg"));
+    assert_non_null(strstr(told, "\nplot y\n"));
+    kh_free(told);
+    kh_buf_free(&b);
+}
+
+static void a_program_that_fails_is_quoted(void **state) {
+    (void)state;
+    static const struct {
+        const char *svg, *complaint;
+        int status;
+        bool missing;
+        const char *says;
+    } cases[] = {
+        { "", "\n   ^\n\tline 3: bad\nmore", 1, false, "could not draw it: \tline 3: bad" },
+        { "", "", 2, false, "could not draw it" },
+        { "x", "", 127, true, "cannot be started: No such file or directory" },
+        { "nonsense", "", 0, false, "wrote something that is no SVG plot" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kh_plotter g = { .program = drawer };
+        kh_buf b = kh_buf_init(1 << 20);
+        make_drawer(cases[i].svg, cases[i].complaint, cases[i].status);
+        assert_int_equal(plot(&g, "plot x\n", &b), 1);
+        assert_string_equal(g.why + strlen(drawer) + 1, cases[i].says);
+        assert_int_equal(g.missing, cases[i].missing);
+        assert_int_equal(b.len, 0);
+        kh_free(what_was_drawn());
+        kh_buf_free(&b);
+    }
 }
 
 static bool have_gnuplot(void) { return system("command -v gnuplot >/dev/null 2>&1") == 0; }
@@ -450,6 +553,31 @@ static void comparison_formats(void **state) {
     kh_comparison_free(&c);
     kh_result_free(&runs[0]);
     kh_result_free(&runs[1]);
+}
+
+/* Runs on several tasks and models have columns for both; a model is named by the end of its path.
+ */
+static void models_and_tasks_are_told_apart(void **state) {
+    (void)state;
+    kh_result runs[] = { result("bbt", "{}", 1, 0.8, 0.1), result("bbt", "{}", 1, 0.9, 0.2),
+        result("bbt", "{}", 2, 0.7, 0.2) };
+    static const char *const metrics[] = { "accuracy" };
+    kh_comparison c;
+    kh_free(runs[1].model);
+    runs[1].model = kh_strdup("http://host/");
+    kh_free(runs[2].task);
+    runs[2].task = kh_strdup("rte");
+    assert_int_equal(kh_comparison_make(&c, runs, 3, metrics, 1, NULL), 0);
+    assert_int_equal(c.n, 3);
+    kh_buf b = kh_buf_init(1 << 16);
+    kh_comparison_put(&c, KH_GRID_MARKDOWN, false, &b);
+    assert_text(&b,
+        "| model | task | method | seeds | accuracy |\n|---|---|---|---:|---:|\n"
+        "| m | sst2 | bbt | 1 | 0.8000 |\n| http://host/ | sst2 | bbt | 1 | 0.9000 |\n"
+        "| m | rte | bbt | 1 | 0.7000 |\n");
+    kh_comparison_free(&c);
+    for (int i = 0; i < 3; i++)
+        kh_result_free(&runs[i]);
 }
 
 static void refusals_of_compare(void **state) {
@@ -851,12 +979,10 @@ static void it_can_be_stopped(void **state) {
     kh_posterior_free(p);
 }
 
-static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
+static void page_with(const kh_eval *e, const char *program, const char *lines, kh_buf *out) {
     kh_runlog log;
-    static const char LINES[] = "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 "
-                                "eps=8 acceptance=0.4 ess=60\n";
     kh_err err;
-    assert_int_equal(kh_runlog_parse(&log, LINES, sizeof LINES - 1, NULL), 0);
+    assert_int_equal(kh_runlog_parse(&log, lines, strlen(lines), NULL), 0);
     kh_page g = { .eval = e,
         .log = &log,
         .run = "a <run>",
@@ -866,6 +992,13 @@ static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
     if (kh_page_write(&g, out, &err) != 0)
         fail_msg("%s", err.msg);
     kh_runlog_free(&log);
+}
+
+static void page_of(const kh_eval *e, const char *program, kh_buf *out) {
+    page_with(e, program,
+        "gen=1 queries=100 eps=9 acceptance=0.5 ess=80\ngen=2 queries=200 eps=8 acceptance=0.4 "
+        "ess=60\n",
+        out);
 }
 
 static void a_page_without_gnuplot_has_its_tables(void **state) {
@@ -891,6 +1024,184 @@ static void a_page_without_gnuplot_has_its_tables(void **state) {
     kh_buf again;
     page_of(&e, "no-gnuplot-here", &again);
     kh_buf_free(&again);
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+static void page_says(const kh_eval *e, const char *wanted) {
+    kh_buf page;
+    page_with(e, "no-gnuplot-here", "", &page);
+    if (!strstr(page.data, wanted))
+        fail_msg("not in the page: %s", wanted);
+    kh_buf_free(&page);
+}
+
+/* An evaluation of its own, to be changed at will. */
+static kh_posterior *evaluated(kh_eval *e, kh_eval_opts *o) {
+    static const char *ood;
+    kh_posterior *p = posterior();
+    kh_err err;
+    *o = eval_opts(&ood);
+    if (kh_eval_run(e, p, plm, o, &err) != 0)
+        fail_msg("%s", err.msg);
+    return p;
+}
+
+static void the_page_says_what_abstaining_promises(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    kh_selector *s = &e.decisions.selector;
+    *s = (kh_selector){ .max_risk = 0.1, .delta = 0.05, .n = 16, .n_needed = 29 };
+    e.decisions.opts.max_risk = 0.1;
+    page_says(&e, "Wanted: of the answers given, at most 10&nbsp;% wrong, with probability 95");
+    page_says(&e, "The 16 rows cannot show it, so it would abstain always; it takes at least 29 ");
+    s->n_accepted = 12;
+    s->threshold = INFINITY;
+    e.risk = NAN;
+    page_says(&e, "Promised: of the answers given");
+    page_says(&e, "Chosen on 16 dev rows: answer always (0 wrong of 12 there)");
+    page_says(&e, "so no risk to speak of</strong>");
+    s->threshold = 0.25;
+    e.risk = 0.125;
+    e.n_train = 8;
+    page_says(&e, "Chosen on 16 train and dev rows: answer where 1 − max p is below 0.25 (");
+    page_says(&e, "12.5&nbsp;% of the answers wrong</strong>");
+    e.n_cross = 16;
+    e.decisions.opts.score = KH_SCORE_ENTROPY;
+    page_says(&e, "Chosen on 16 cross-fitted rows: answer where the entropy is below 0.25 (");
+    s->estimate = true;
+    e.chosen_on = false;
+    page_says(&e, "<p>Nothing can be promised by 16 cross-fitted rows. <strong>Estimate, not a ");
+    e.chosen_on = true;
+    page_says(&e, "<p>The method has chosen on the 16 cross-fitted rows. <strong>Estimate, not a");
+    page_says(&e, "about 10&nbsp;% of the answers wrong. ");
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+static void the_page_says_what_sets_promise(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    kh_conformal *c = &e.decisions.conformal;
+    e.decisions.opts.alpha = c->alpha = 0.1;
+    c->per_class = false;
+    c->min_alpha = 0.05;
+    page_says(&e, "hold the true class in 90&nbsp;%. The 16 dev rows can promise 95.0&nbsp;% at");
+    c->min_alpha = 0.2;
+    c->per_class = true;
+    page_says(&e, "in 90&nbsp;% within every class. ");
+    page_says(&e, "80.0&nbsp;% at best, too little for it: sets of all classes are given where ");
+    int n_map = c->n_map;
+    c->n_map = 16;
+    page_says(&e, "none is lost to a split: certain is 80.0&nbsp;% (jackknife+)");
+    c->n_map = n_map;
+    e.chosen_on = true;
+    page_says(&e, "so sets fitted on them are a little optimistic");
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+static void the_page_says_what_is_missing(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    snprintf(e.warning, sizeof e.warning, "no better than <chance>");
+    page_says(&e, "<strong>Warning: <bdi>no better than &lt;chance&gt;</bdi>.</strong>");
+    e.decided = false;
+    snprintf(e.why, sizeof e.why, "<no> dev rows");
+    page_says(&e, "made on dev rows, and there are none (<bdi>&lt;no&gt; dev rows</bdi>)");
+    page_says(&e, "other texts told apart by ");
+    p->stopped = p->backend = p->precision = p->kernels = p->data = p->version = NULL;
+    p->options = "{}";
+    p->shots = 0;
+    page_says(&e, "It stopped because: <bdi>not known</bdi>.");
+    page_says(&e, "<bdi>?, ?, ?</bdi>");
+    page_says(&e, "data of tuning</th><td class=\"wide\"><bdi>not known</bdi>");
+    page_says(&e, "The run left no log.");
+    p->tried = "{\"method\":\"bbt\",\"score\":0.5,\"dev\":0.75,\"queries\":640},{\"score\":1}";
+    page_says(&e,
+        "<bdi>bbt</bdi></th><td class=\"n\">0.5000</td><td class=\"n\">0.7500</td><td "
+        "class=\"n\">640</td>");
+    page_says(&e, "<bdi>?</bdi></th><td class=\"n\">1.0000</td>");
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+static void the_page_says_how_sure_it_is(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    e.m.accuracy = 0.75;
+    e.m.confidence = 0.755;
+    page_says(&e, "it is as sure as it may be.");
+    e.m.confidence = 0.9;
+    page_says(&e, "it is too sure of itself by 15.0 points.");
+    e.m.confidence = 0.7;
+    page_says(&e, "it is less sure than it could be by 5.0 points.");
+    e.m.auroc_error = e.low.auroc_error = NAN;
+    page_says(&e, "errors found by uncertainty (AUROC)</dt><dd>–</dd>");
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+/* Members stand apart, and so do searches one after the other; large numbers of questions are
+ * counted in thousands; where nothing is asked while learning, the axis is that of epochs. */
+static void logs_are_drawn_by_what_they_hold(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    kh_buf page;
+    make_drawer(SVG, "", 0);
+    page_with(&e, drawer,
+        "member=0 gen=1 queries=10000 loss=0.5 best=0.5\nmember=0 gen=2 queries=20000 loss=0.4\n"
+        "member=1 gen=3 queries=30000 loss=0.3 best=0.3\nmethod=icl score=0.7 queries=31000\n"
+        "gen=1 queries=32000 loss=0.2\n",
+        &page);
+    assert_non_null(strstr(page.data, "plot5-gnuplot_canvas"));
+    kh_buf_free(&page);
+    char *told = what_was_drawn();
+    assert_non_null(strstr(told, "set xlabel 'queries, in thousands'"));
+    assert_non_null(strstr(told, "$s0 << EOD\n10 0.5\n20 0.4\n\n30 0.3\n\n32 0.2\nEOD\n"));
+    assert_non_null(strstr(told, "$s1 << EOD\n10 0.5\n\n30 0.3\nEOD\n"));
+    kh_free(told);
+    make_drawer(SVG, "", 0);
+    page_with(&e, drawer,
+        "gen=1 queries=0 loss=3\ngen=2 queries=0 loss=2\ngen=3 queries=9 loss=1\n"
+        "gen=4 queries=9 loss=1\n",
+        &page);
+    kh_buf_free(&page);
+    told = what_was_drawn();
+    assert_non_null(strstr(told, "set xlabel 'epochs'"));
+    assert_non_null(strstr(told, "$s0 << EOD\n1 3\n2 2\n3 1\n4 1\nEOD\n"));
+    kh_free(told);
+    kh_eval_clear(&e);
+    kh_posterior_free(p);
+}
+
+static void long_logs_are_thinned(void **state) {
+    (void)state;
+    kh_eval e;
+    kh_eval_opts o;
+    kh_posterior *p = evaluated(&e, &o);
+    kh_buf page, lines = kh_buf_init(1 << 20);
+    for (int i = 1; i <= 2500; i++)
+        kh_buf_printf(&lines, "gen=%d loss=%d\n", i, i);
+    make_drawer(SVG, "", 0);
+    page_with(&e, drawer, lines.data, &page);
+    char *told = what_was_drawn();
+    assert_non_null(strstr(told, "$s0 << EOD\n1 1\n4 4\n7 7\n"));
+    assert_non_null(strstr(told, "\n2500 2500\nEOD\n")); /* the last is there, whatever the step */
+    assert_non_null(strstr(page.data, "<td class=\"n\">1251</td>")); /* the middle of five lines */
+    kh_free(told);
+    kh_buf_free(&page);
+    kh_buf_free(&lines);
     kh_eval_clear(&e);
     kh_posterior_free(p);
 }
@@ -944,10 +1255,14 @@ int main(void) {
         cmocka_unit_test(foreign_text_is_isolated_and_cut),
         cmocka_unit_test(tables_for_terminals),
         cmocka_unit_test(tables_for_documents),
+        cmocka_unit_test(notes_stand_beside_or_below),
+        cmocka_unit_test(long_cells_are_cut_between_characters),
         cmocka_unit_test(an_svg_is_made_fit_for_a_page),
         cmocka_unit_test(what_is_no_svg_is_refused),
         cmocka_unit_test(without_gnuplot_it_says_so_once),
         cmocka_unit_test(a_program_that_draws_nothing),
+        cmocka_unit_test(what_a_program_draws_is_taken),
+        cmocka_unit_test(a_program_that_fails_is_quoted),
         cmocka_unit_test(gnuplot_draws),
         cmocka_unit_test(a_log_is_read_by_its_keys),
         cmocka_unit_test(a_log_of_many_keys_is_bounded),
@@ -957,6 +1272,7 @@ int main(void) {
         cmocka_unit_test(malformed_results_have_their_sentences),
         cmocka_unit_test(seeds_share_a_line_and_the_best_is_marked),
         cmocka_unit_test(comparison_formats),
+        cmocka_unit_test(models_and_tasks_are_told_apart),
         cmocka_unit_test(refusals_of_compare),
         cmocka_unit_test(compare_survives_every_allocation),
         cmocka_unit_test(an_evaluation_adds_up),
@@ -967,6 +1283,12 @@ int main(void) {
         cmocka_unit_test(refusals_of_eval),
         cmocka_unit_test(it_can_be_stopped),
         cmocka_unit_test(a_page_without_gnuplot_has_its_tables),
+        cmocka_unit_test(the_page_says_what_abstaining_promises),
+        cmocka_unit_test(the_page_says_what_sets_promise),
+        cmocka_unit_test(the_page_says_what_is_missing),
+        cmocka_unit_test(the_page_says_how_sure_it_is),
+        cmocka_unit_test(logs_are_drawn_by_what_they_hold),
+        cmocka_unit_test(long_logs_are_thinned),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

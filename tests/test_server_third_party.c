@@ -391,6 +391,187 @@ static void what_a_service_cannot_do_is_refused(void **state) {
     assert_says(&err, "--tokenizer says where it is");
 }
 
+/* Both words nearly certain; services round, so that one may come out a little above 0. */
+static const char *too_sure_script(int n) {
+    (void)n;
+    return wrap(
+        "{\"choices\":[{\"message\":{\"content\":\"better\"},\"logprobs\":{\"content\":[{"
+        "\"token\":\"x\",\"logprob\":-1,\"top_logprobs\":[{\"token\":\" better\",\"logprob\":"
+        "0.0005},{\"token\":\" lower\",\"logprob\":-0.01}]}]}}]}");
+}
+
+static void probabilities_of_words_add_up(void **state) {
+    (void)state;
+    evil *e = evil_new(too_sure_script, NULL);
+    char url[64];
+    asked a;
+    float p[ROWS * 2];
+    kh_err err;
+    url_of(e, url);
+    kh_plm *box = box_open(url, "openai", "m", KH_ACCESS_LOGPROBS);
+    asked_init(&a, box, KH_INJECT_NONE, TINY_TASK);
+    assert_int_equal(kh_plm_score(kh_plm_scorer(box, NULL), &a.q, p, &err), KH_EFORMAT);
+    assert_says(&err, "with label words whose probabilities add up to 1.99005");
+    asked_free(&a);
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+static const char *refuses_probe(int n) {
+    (void)n;
+    return HEAD("400 Bad Request") "Content-Length: 0\r\n\r\n";
+}
+static const char *fails_probe(int n) {
+    (void)n;
+    return HEAD("500 Oops") "Content-Length: 0\r\n\r\n";
+}
+
+/* Opening asks for one token with its log-probabilities. A service that refuses gives labels; one
+ * that fails is not known. */
+static void a_refused_probe_leaves_labels(void **state) {
+    (void)state;
+    script_fn *const SCRIPT[] = { refuses_probe, fails_probe };
+    for (int i = 0; i < 2; i++) {
+        evil *e = evil_new(SCRIPT[i], NULL);
+        char url[64];
+        kh_plm *box;
+        kh_err err;
+        kh_http_opts o = kh_http_defaults();
+        o.backend = "openai";
+        o.model = "m";
+        o.tokenizer = tiny_dir;
+        o.retries = 0;
+        url_of(e, url);
+        int rc = kh_plm_open(&box, url, &(kh_plm_opts){ .http = &o }, &err);
+        assert_int_equal(rc, i ? KH_EIO : 0);
+        if (i)
+            assert_says(&err, "500");
+        else
+            assert_null(kh_plm_scorer(box, NULL));
+        kh_plm_close(box);
+        evil_free(e);
+    }
+}
+
+static const char *models; /* what the service lists */
+static const char *lists(int n) {
+    (void)n;
+    return strstr(evil_request, "GET /v1/models ") ? wrap(models) : chat_script(n);
+}
+
+/* Without a name the first model that is listed is asked. */
+static void models_are_looked_up(void **state) {
+    (void)state;
+    static const struct {
+        const char *backend, *models, *model, *says;
+    } CASES[] = {
+        { "openai", "{\"data\":[{\"id\":\"first\"},{\"id\":\"second\"}]}", "first", NULL },
+        { "openai", "{\"data\":[]}", NULL, "lists no model; --model-name gives its name" },
+        { "openai", "{\"data\":[{\"id\":7}]}", NULL, "lists no model" },
+        { "openai", "[", NULL, "not valid JSON" },
+        { "decisions", "{\"models\":[{\"name\":\"other way\"}]}", "other way", NULL },
+        { "decisions", "{\"data\":[{\"id\":\"one way\"}]}", "one way", NULL },
+        { "decisions", "{}", NULL, "lists no model; --model-name gives its name" },
+        { "decisions", "no", NULL, "not valid JSON" },
+    };
+    find_words();
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        evil *e = evil_new(lists, NULL);
+        char url[64];
+        kh_plm *box;
+        kh_err err = { 0 };
+        kh_http_opts o = kh_http_defaults();
+        o.backend = CASES[i].backend;
+        o.tokenizer = strcmp(o.backend, "openai") == 0 ? TINY_TOKENIZER : NULL;
+        o.retries = 0;
+        models = CASES[i].models;
+        url_of(e, url);
+        int rc = kh_plm_open(&box, url, &(kh_plm_opts){ .http = &o }, &err);
+        if (rc != (CASES[i].says ? KH_EFORMAT : 0))
+            fail_msg("%s: %d, %s", models, rc, err.msg);
+        if (rc == 0)
+            assert_string_equal(kh_plm_describe(box).model, CASES[i].model);
+        else
+            assert_says(&err, CASES[i].says);
+        kh_plm_close(box);
+        evil_free(e);
+    }
+}
+
+static int open_with(const evil *e, const char *embeddings, kh_plm **box, kh_err *err) {
+    char url[64];
+    kh_http_opts o = kh_http_defaults();
+    url_of(e, url);
+    o.backend = "vllm-chat";
+    o.model = "m";
+    o.retries = 0;
+    o.tokenizer = tiny_dir;
+    o.embeddings = embeddings;
+    return kh_plm_open(box, url, &(kh_plm_opts){ .http = &o }, err);
+}
+
+/* Soft prompts are made of word embeddings, which a service does not give. */
+static void soft_prompts_need_embeddings(void **state) {
+    (void)state;
+    evil *e = evil_new(chat_script, NULL);
+    float row[4];
+    double mean, std;
+    kh_plm *box;
+    kh_err err;
+    find_words();
+    assert_int_equal(open_with(e, NULL, &box, &err), 0);
+    assert_int_equal(kh_plm_embedding_stats(box, &mean, &std, &err), KH_EARG);
+    assert_says(&err, "the word embeddings of m are needed; --embeddings FILE.safetensors says");
+    assert_int_equal(kh_plm_embedding_row(box, 0, row, &err), KH_EARG);
+    assert_says(&err, "the word embeddings of m are needed; --embeddings FILE.safetensors says");
+    kh_plm_close(box);
+    evil_free(e);
+}
+
+/* A safetensors file with one array of zeros. */
+static const char *embeddings_file(const char *name, const char *dtype, const char *shape, int n) {
+    static char bytes[512];
+    memset(bytes, 0, sizeof bytes);
+    int head = snprintf(bytes + 8, 256,
+        "{\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%d]}}", name, dtype, shape, n);
+    bytes[0] = (char)head;
+    return test_file("embeddings.safetensors", bytes, (size_t)(8 + head + n));
+}
+
+static void embeddings_are_a_matrix_of_a_usual_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *dtype, *shape;
+        int n, row; /* the last row that there is; < 0: refused */
+    } CASES[] = { { "wte.weight", "BF16", "[3,4]", 24, 2 }, { "wte.weight", "F16", "[1,4]", 8, 0 },
+        { "model.embed_tokens.weight", "F32", "[2,4]", 32, 1 }, { "other", "F32", "[2,4]", 32, -1 },
+        { "wte.weight", "F32", "[8]", 32, -1 }, { "wte.weight", "I32", "[2,4]", 32, -1 },
+        { "wte.weight", "F32", "[0,4]", 0, -1 }, { "wte.weight", "F32", "[4,0]", 0, -1 } };
+    find_words();
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        const char *path =
+            embeddings_file(CASES[i].name, CASES[i].dtype, CASES[i].shape, CASES[i].n);
+        evil *e = evil_new(chat_script, NULL);
+        kh_plm *box;
+        kh_err err = { 0 };
+        float row[4] = { 1, 1, 1, 1 };
+        int rc = open_with(e, path, &box, &err);
+        if (rc != (CASES[i].row < 0 ? KH_EFORMAT : 0))
+            fail_msg("%s %s: %d, %s", CASES[i].dtype, CASES[i].shape, rc, err.msg);
+        if (rc == 0) {
+            assert_int_equal(kh_plm_describe(box).hidden, 4);
+            assert_int_equal(kh_plm_embedding_row(box, CASES[i].row, row, &err), 0);
+            assert_true(row[0] == 0 && row[3] == 0);
+            assert_int_equal(kh_plm_embedding_row(box, CASES[i].row + 1, row, &err), KH_EARG);
+            assert_says(&err, "is outside the");
+        } else
+            assert_says(&err, "safetensors: ");
+        kh_plm_close(box);
+        unlink(path);
+        evil_free(e);
+    }
+}
+
 /* For a tokenizer without a mask, sequences end where the mask would stand. */
 static void sequences_for_models_that_continue_texts(void **state) {
     (void)state;
@@ -436,6 +617,11 @@ int main(void) {
         cmocka_unit_test(what_services_send_amiss_is_named),
         cmocka_unit_test(text_prompts_through_a_chat),
         cmocka_unit_test(what_a_service_cannot_do_is_refused),
+        cmocka_unit_test(probabilities_of_words_add_up),
+        cmocka_unit_test(a_refused_probe_leaves_labels),
+        cmocka_unit_test(models_are_looked_up),
+        cmocka_unit_test(soft_prompts_need_embeddings),
+        cmocka_unit_test(embeddings_are_a_matrix_of_a_usual_name),
         cmocka_unit_test(sequences_for_models_that_continue_texts),
     };
     return cmocka_run_group_tests_name("other people's services", tests, tiny_setup, tiny_teardown);

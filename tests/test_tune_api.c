@@ -161,6 +161,42 @@ static void boxes_are_checked(void **state) {
     assert_int_equal(kh_plm_new(&box, &b, &t, NULL), 0);
     tune_fails(box, KH_EUNSUPPORTED, "takes no soft prompts");
     kh_plm_close(box);
+    kh_err err;
+    float row[4];
+    double mean, std;
+    assert_int_equal(kh_plm_new(&box, &TOY, &t, NULL), 0);
+    assert_int_equal(kh_plm_embedding_row(box, 0, row, &err), KH_EUNSUPPORTED);
+    assert_says(&err, "toy: has no function for word embeddings");
+    assert_int_equal(kh_plm_embedding_stats(box, &mean, &std, &err), 0);
+    assert_true(mean == 0 && std == 1); /* a unit of its own */
+    kh_plm_close(box);
+}
+
+/* Embeddings of words 0 and 1; others it does not have. */
+static int toy_embedding(void *self, int32_t id, float *row, kh_err *err) {
+    (void)self;
+    for (int i = 0; i < 4; i++)
+        row[i] = (float)id + 0.5f;
+    return id < 2 ? 0 : kh_err_set(err, 7, "no such word");
+}
+
+static void a_box_may_have_embeddings(void **state) {
+    (void)state;
+    toy t = { 0 };
+    kh_plm *box;
+    kh_box b = TOY;
+    kh_err err;
+    float row[4];
+    double mean, std;
+    b.name = NULL, b.embedding_row = toy_embedding, b.embedding_mean = 0.25, b.embedding_std = 2;
+    assert_int_equal(kh_plm_new(&box, &b, &t, NULL), 0);
+    assert_int_equal(kh_plm_embedding_row(box, 1, row, &err), 0);
+    assert_true(row[0] == 1.5f && row[3] == 1.5f);
+    assert_int_equal(kh_plm_embedding_row(box, 3, row, &err), KH_EIO); /* 7 is no code of ours */
+    assert_string_equal(err.msg, "own box: no such word");
+    assert_int_equal(kh_plm_embedding_stats(box, &mean, &std, &err), 0);
+    assert_true(mean == 0.25 && std == 2);
+    kh_plm_close(box);
 }
 
 /* A box that takes nothing but text is searched all the same, unless it reads no more than a row;
@@ -249,6 +285,51 @@ static void a_run_is_a_classifier(void **state) {
     p = tune_with("manual", NULL, &o);
     assert_int_equal(kh_eval_new(&e, p, plm, &judge, &err), KH_EARG);
     assert_null(e);
+    kh_posterior_free(p);
+}
+
+/* As the public functions give it, without a look inside. */
+static void an_evaluation_is_read_by_functions(void **state) {
+    (void)state;
+    kh_tune_opts o = tune_options();
+    kh_posterior *p = tune_with("manual", NULL, &o);
+    const char *lines = test_file("strangers.txt", "What is it?\n \t\n\nNobody <knows>", 30);
+    kh_eval_opts judge = { .decide = kh_decision_defaults(), .ood = { &lines, 1, 1 } };
+    kh_eval *e;
+    kh_err err;
+    char *html, other[100];
+    judge.test = train, judge.dev = dev;
+    assert_int_equal(kh_posterior_save(p, run_dir, NULL), 0);
+    if (kh_eval_new(&e, p, plm, &judge, &err) != 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(kh_eval_describe(e).n_ood, 1);
+    kh_eval_ood_info far = kh_eval_ood(e, 0);
+    assert_int_equal(far.rows, 2); /* lines of white space are none */
+    assert_true(far.n_score >= 2 && far.value[KH_SCORE_MAXP].auroc >= 0);
+    assert_string_equal(far.name, strrchr(lines, '/') + 1);
+    assert_int_equal(kh_eval_html(e, run_dir, &html, NULL), 0);
+    assert_non_null(strstr(html, "<!DOCTYPE html>"));
+    kh_text_free(html);
+    snprintf(other, sizeof other, "%s-judged", run_dir);
+    assert_int_equal(kh_eval_save(e, run_dir, other, &err), 0);
+    static const char *const MADE[] = { "results.json", "report.html", NULL };
+    for (int i = 0; MADE[i]; i++) {
+        char *path = kh_path_join(other, MADE[i]);
+        assert_true(kh_file_exists(path));
+        kh_free(path);
+    }
+    tiny_remove(other, MADE);
+    kh_eval_free(e);
+    kh_eval_free(NULL);
+    judge.dev = NULL, judge.ood.n = 0; /* nothing to decide on */
+    assert_int_equal(kh_eval_new(&e, p, plm, &judge, &err), 0);
+    assert_false(kh_eval_describe(e).decided);
+    assert_null(kh_eval_decisions(e));
+    kh_eval_free(e);
+    unlink(lines);
+    char *decisions = kh_path_join(run_dir, "decisions.json");
+    unlink(decisions);
+    kh_free(decisions);
     kh_posterior_free(p);
 }
 
@@ -408,8 +489,10 @@ int main(void) {
         cmocka_unit_test(a_posterior_is_read),
         cmocka_unit_test(a_box_of_ones_own),
         cmocka_unit_test(boxes_are_checked),
+        cmocka_unit_test(a_box_may_have_embeddings),
         cmocka_unit_test(auto_searches_text_where_there_is_nothing_else),
         cmocka_unit_test(a_run_is_a_classifier),
+        cmocka_unit_test(an_evaluation_is_read_by_functions),
         cmocka_unit_test(a_classifier_knows_its_kind_of_text),
         cmocka_unit_test(samplers_find_a_gaussian),
         cmocka_unit_test(samplers_take_labels),

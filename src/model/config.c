@@ -422,7 +422,8 @@ static void read_seen(kh_config *c, kh_json_in *in, const json_t *root) {
         kh_json_refuse(in, KH_EFORMAT, "\"seen_tasks\" must be a list of names of tasks");
     for (size_t i = 0; i < json_array_size(list) && in->rc == 0; i++) {
         const char *task = json_string_value(json_array_get(list, i));
-        in->rc = kh_config_add_seen(c, task ? task : "", in->err);
+        if (kh_config_add_seen(c, task ? task : "", in->err) != 0)
+            in->rc = kh_err_prefix(in->err, "%s", in->name);
     }
 }
 

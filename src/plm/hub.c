@@ -78,8 +78,9 @@ typedef struct transfer {
     int tries, redirects;
     double wait;  /* until then */
     double after; /* Retry-After, seconds */
-    bool running, done, failed;
-    char reason[64]; /* X-Error-Code */
+    bool running, done;
+    bool too_long, misplaced; /* the answer has more bytes than listed; others than asked for */
+    char reason[64];          /* X-Error-Code */
     char error[CURL_ERROR_SIZE];
     kh_buf message;
 } transfer;
@@ -119,11 +120,13 @@ static size_t take_body(char *bytes, size_t one, size_t n, void *user) {
     if (status == 206 && t->range >= 0 && (size_t)t->range <= t->at) {
         t->h->done -= t->at - (size_t)t->range;
         t->at = (size_t)t->range; /* where the hub says that these bytes belong */
-    } else if (status == 206 && t->range != -2)
+    } else if (status == 206 && t->range != -2) {
+        t->misplaced = true;
         return 0;
+    }
     t->range = -2; /* the first bytes are placed */
     if (n > t->file->size - t->at) {
-        t->failed = true;
+        t->too_long = true;
         return 0;
     }
     for (size_t put = 0; put < n;) {
@@ -318,9 +321,13 @@ static int settle(transfer *t, CURLcode result, kh_err *err) {
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     curl_multi_remove_handle(h->multi, t->easy);
     t->running = false;
-    if (t->failed)
+    if (t->too_long)
         return kh_fail(err, KH_EFORMAT, "%s: \"%s\" has more bytes than the hub lists (%zu)",
             h->name, t->file->name, t->file->size);
+    if (t->misplaced)
+        return kh_fail(err, KH_EIO,
+            "%s: the hub answers with other bytes of \"%s\" than those asked for (from %zu)",
+            h->name, t->file->name, t->at);
     if (t->memory && kh_buf_failed(t->memory))
         return kh_fail(
             err, KH_ELIMIT, "%s: the listing has more than %d bytes", h->name, (int)LISTING_MAX);
@@ -452,6 +459,20 @@ static int read_file(hub *h, const json_t *item, hub_file *f, kh_err *err) {
     return f->name && (!hash || f->sha256 || strlen(hash) != 64) ? 0 : kh_fail_memory(err);
 }
 
+/* Files of sub-folders lose them: what a model needs stands side by side. */
+static const char *own_name(const hub_file *f) { return kh_path_base(f->name); }
+
+/* Two that would be written into each other. */
+static int check_names(const hub *h, kh_err *err) {
+    for (int i = 1; i < h->n_file; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(own_name(&h->file[i]), own_name(&h->file[k])) == 0)
+                return kh_fail(err, KH_EARG,
+                    "%s: %s and %s would be one file here; choose one with --file", h->name,
+                    h->file[k].name, h->file[i].name);
+    return 0;
+}
+
 /* Which GGUF file is meant: the one that matches, or all parts of one that was split. */
 static int choose_gguf(hub *h, const hub_file *all, int n, kh_err *err) {
     kh_buf names = kh_buf_init(4000);
@@ -527,6 +548,8 @@ static int parse_listing(hub *h, const kh_buf *text, kh_err *err) {
     json_decref(root);
     if (rc == 0)
         rc = choose_files(h, all, (int)n, err);
+    if (rc == 0)
+        rc = check_names(h, err);
     for (int i = 0; i < h->n_file && rc == 0; i++) {
         if (h->file[i].size > (size_t)1 << 46)
             rc = kh_fail(err, KH_EFORMAT, "%s: the hub does not say how large \"%s\" is", h->name,
@@ -566,9 +589,6 @@ static int make_parents(const char *path, kh_err *err) {
     kh_free(copy);
     return rc;
 }
-
-/* Files of sub-folders lose them: what a model needs stands side by side. */
-static const char *own_name(const hub_file *f) { return kh_path_base(f->name); }
 
 static bool is_there(const hub *h) {
     for (int i = 0; i < h->n_file; i++) {

@@ -88,7 +88,7 @@ static int open_embeddings(outside *o, const char *path, kh_err *err) {
         o->word = kh_safetensors_find(o->f, WORD_NAMES[i]);
     if (rc == 0 &&
         (!o->word || o->word->rank != 2 || o->word->dtype == KH_DTYPE_ANY ||
-            o->word->shape[1] > 1 << 16))
+            o->word->shape[0] < 1 || o->word->shape[1] < 1 || o->word->shape[1] > 1 << 16))
         return kh_fail(err, KH_EFORMAT,
             "%s: no matrix of word embeddings under one of the usual names, such as \"%s\"", path,
             WORD_NAMES[0]);

@@ -26,7 +26,7 @@ enum {
     FILE_MAX = 1 << 20,
     LINE_MAX_BYTES = 4096,
     NAMES_MOST = 12, /* labels that an instruction lists; more are no instruction to read */
-    WORDS_MOST = 40, /* of an instruction that is edited */
+    WORDS_MOST = 40, /* of an instruction that are edited, the first ones */
     EDITS_MOST = 64, /* of one instruction */
     FILLS = 3,       /* words that the model proposes for one place */
     FILL_LOOKS = 40, /* of its best tokens, which need not be words */
@@ -435,11 +435,13 @@ typedef struct text_words {
     const char *s[WORDS_MOST];
     size_t n_bytes[WORDS_MOST], n_bare[WORDS_MOST];
     int n;
+    const char *rest; /* behind the last of them; stays as it is */
 } text_words;
 
 static void split_words(text_words *w, const char *text) {
+    const char *at = text;
     w->n = 0;
-    for (const char *at = text; *at && w->n < WORDS_MOST;) {
+    while (*at && w->n < WORDS_MOST) {
         size_t n = strcspn(at, " "), bare = n;
         while (bare > 0 && ispunct((unsigned char)at[bare - 1]))
             bare--;
@@ -450,6 +452,7 @@ static void split_words(text_words *w, const char *text) {
         }
         at += n + (at[n] == ' ');
     }
+    w->rest = at;
 }
 
 /* Writes the words with word `drop` left out, `swap` and its right neighbour swapped, `replace`
@@ -471,7 +474,8 @@ static void write_edit(
             kh_buf_bytes(out, w->s[from], w->n_bare[from]);
         kh_buf_bytes(out, w->s[i] + w->n_bare[i], w->n_bytes[i] - w->n_bare[i]);
     }
-    kh_buf_bytes(out, "", 0);
+    kh_buf_text(out, *w->rest ? " " : "");
+    kh_buf_text(out, w->rest);
 }
 
 static int add_edit(kh_material *m, kh_instruction *x, kh_buf *text, kh_err *err) {
