@@ -4,6 +4,7 @@
 #include "tiny_tune.h"
 
 #include "posterior/posterior.h"
+#include "tune/likelihood_free.h"
 #include "tune/method.h"
 
 #include <math.h>
@@ -129,6 +130,33 @@ static void train_rows_count_all_or_none(void **state) {
         }
     assert_int_equal(all + none, 24);
     assert_true(all > 0 && none > 0);
+}
+
+/* Ten members; the first `silent` make as many errors as are allowed and have row 0 right, so that
+ * one more would have kept them out. */
+static bool may_vote(int silent, int said, double *votes) {
+    kh_simulator s = { .dim = 1, .n_answer = 1 };
+    kh_population p;
+    const int truth = 1;
+    assert_int_equal(kh_population_new(&p, 10, &s, NULL), 0);
+    p.tolerance = 5;
+    for (int i = 0; i < 10; i++) {
+        p.errors[i] = i < silent ? 5 : 4;
+        p.answer[i] = i < silent ? said : 0;
+    }
+    bool enough = kh_votes_without(&p, &truth, 0, 2, votes);
+    kh_population_free(&p);
+    return enough;
+}
+
+static void rows_count_where_four_of_five_may_vote(void **state) {
+    (void)state;
+    double votes[2];
+    assert_true(may_vote(2, 1, votes));
+    assert_true(fabs(votes[0] - 10) < 1e-9 && votes[1] == 0);
+    assert_false(may_vote(3, 1, votes));
+    assert_false(may_vote(8, 1, votes));
+    assert_true(may_vote(3, 0, votes)); /* who is wrong on it would be here if right */
 }
 
 static void votes_are_plain_without_calibration(void **state) {
@@ -458,6 +486,7 @@ int main(void) {
         cmocka_unit_test(every_method_makes_a_posterior_that_votes),
         cmocka_unit_test(dev_metric_is_that_of_the_result),
         cmocka_unit_test(train_rows_count_all_or_none),
+        cmocka_unit_test(rows_count_where_four_of_five_may_vote),
         cmocka_unit_test(votes_are_plain_without_calibration),
         cmocka_unit_test(paper_exact_is_the_published_code),
         cmocka_unit_test(same_seed_same_files_with_any_threads),

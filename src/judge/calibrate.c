@@ -14,7 +14,8 @@
  * that ends in "no change" [30]: what dev rows cannot show to help is not done; and as far as it is
  * too sure of rows it did not learn from, it is made less sure [35]. Votes: for each
  * alpha of a grid the temperature is fitted on four fifths and scored on the rest, five times; the
- * best alpha then gets its temperature from all rows. No step is random. */
+ * best alpha then gets its temperature from all rows. Votes with biases are scored beside them,
+ * as affine is beside no change. No step is random. */
 #include "judge/calibrate.h"
 
 #include "base/alloc.h"

@@ -347,10 +347,7 @@ static int recall(kh_monitor *w, int number, kh_buf *bytes, kh_err *err) {
 
 /* --------------------------------------------------------------------------------- calibration */
 
-/* L17, L18: the votes on train row i of the members that would be here whatever they had said to
- * it. False: they are too few. */
-static bool votes_without(
-    const kh_population *p, const int *truth, int i, int n_label, double *votes) {
+bool kh_votes_without(const kh_population *p, const int *truth, int i, int n_label, double *votes) {
     double sum = 0, squares = 0;
     for (int k = 0; k < n_label; k++)
         votes[k] = 0;
@@ -367,6 +364,7 @@ static bool votes_without(
     double voters = sum > 0 ? sum * sum / squares : 0;
     for (int k = 0; k < n_label && sum > 0; k++)
         votes[k] *= p->n / sum;
+    voters += 1e-9 * p->n; /* weights of 1 / n are rounded: eight of ten are eight */
     return voters >= FEWEST_VOTERS && 5 * voters >= 4 * p->n;
 }
 
@@ -380,7 +378,7 @@ static int train_votes(const dev_monitor *l, double *votes, int *label, int *row
     const kh_population *p = &l->best;
     int n_label = t->words->n_label, n_row = p->n_answer > 0 ? t->train->n_row : 0;
     for (int i = 0; i < n_row; i++) {
-        if (!votes_without(p, t->train->label, i, n_label, votes + (size_t)i * (size_t)n_label))
+        if (!kh_votes_without(p, t->train->label, i, n_label, votes + (size_t)i * (size_t)n_label))
             return 0;
         row[i] = t->dev->n_row + (t->search_row ? t->search_row[i] : i);
         label[i] = t->train->label[i];

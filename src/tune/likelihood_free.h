@@ -46,6 +46,9 @@ typedef struct kh_label_source {
 int kh_labels_run_from(kh_tuning *, const kh_label_source *, const kh_sampler *, const void *opts,
     kh_posterior *, kh_err *err);
 const kh_label_source *kh_label_source_of(const kh_simulator *);
+/* L17, L18: the votes [n_label] on train row i of the members that would be here whatever they had
+ * said to it; truth [n_answer]. False: they are too few. */
+bool kh_votes_without(const kh_population *, const int *truth, int i, int n_label, double *votes);
 /* For kh_method.least: one batch of candidates and a look at those that may come of it. */
 long long kh_labels_least(const kh_tuning *, int samples);
 /* For kh_method.most: so many candidates, each asked about all train rows, in so many populations.
